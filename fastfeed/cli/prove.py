@@ -86,7 +86,7 @@ def _several(command: list[str], counts: list[int], job: Job, limit: float | Non
             say(f"fastfeed prove: {ranks}, {job.seconds:g} s; the weights of this run are worthless")
             try:
                 outcome = run(command, job, count)
-                concluded(outcome, job)  # says what went wrong
+                concluded(outcome, job, count)  # says what went wrong
                 rows.append(RankCount.of(count, outcome.records))
             except ProofError as error:
                 raise ProofError(f"with {ranks}: {error}") from error
@@ -177,7 +177,7 @@ def _is_own(path: Path) -> bool:
 def _write(path: Path, page: str) -> None:
     try:
         with atomic_write(path) as file:
-            file.write(page.encode())
+            file.write(page.encode("utf-8", "replace"))
     except OSError as error:
         raise _unwritable(path, error) from error
     say(f"report: {path}")

@@ -42,6 +42,7 @@ class Record:
     rounds: int = 0  # that are whole
     steps: int = 0  # that the trainer made
     complete: bool = False
+    left: bool = False  # the trainer has left its last iteration, so `steps` is how many it made
     no_cold: str = ""  # why files could not be made cold
     cold_verified: bool = False
     cores: int = 0  # that the feed's threads may use

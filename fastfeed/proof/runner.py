@@ -16,7 +16,7 @@ from fastfeed.proof import launch
 from fastfeed.proof.modes import Mode
 from fastfeed.proof.record import Record
 from fastfeed.proof.result import Proof
-from fastfeed.proof.sentences import steps_text
+from fastfeed.proof.sentences import shown, steps_text
 from fastfeed.proof.trainer import JOB, OTHERS, PROBLEM, complete_name
 from fastfeed.system.signals import died_of, is_kill
 
@@ -71,19 +71,19 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
         texts = {path.name: path.read_text("utf-8") for path in folder.iterdir() if path.suffix in (".json", ".txt")}
     names = sorted((n for n in texts if n.startswith("record-")), key=lambda n: int(n[7:-5]))
     records = tuple(Record.from_dict(json.loads(texts[n])) for n in names)
-    others = tuple(name or f"{source} (without a name)" for name, source in json.loads(texts.get(OTHERS, "[]")))
+    others = tuple(shown(name) or f"{source} (without a name)" for name, source in json.loads(texts.get(OTHERS, "[]")))
     return Outcome(next((code for code in codes if code), 0), records, others, texts.get(PROBLEM, ""))
 
 
-def concluded(outcome: Outcome, job: Job) -> Proof:
+def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
     """The first rank's proof. ProofError where there is none, with what happened instead."""
     if outcome.problem:
         raise ProofError(outcome.problem)
-    if not outcome.records:
+    if not outcome.records or (outcome.code and len(outcome.records) < ranks):
         raise ProofError(_no_feed(outcome, job))
     record, others = outcome.records[0], ", ".join(outcome.others)
     if not record.complete and outcome.code:
-        after = f" after {steps_text(record.steps)}," if outcome.code > 0 else ""  # killed, it cannot count
+        after = f" after {steps_text(record.steps)}," if record.left else ""
         raise ProofError(f"the command {_ended(outcome.code)}{after} before its proof was complete{_above(outcome)}")
     try:
         return Proof.of(record, [f"other feeds were iterated and not measured: {others}"] if others else [])

@@ -18,6 +18,7 @@ __all__ = [
     "ms",
     "percent",
     "rate",
+    "shown",
     "steps_text",
     "verdict",
     "word",
@@ -59,6 +60,11 @@ def rate(images: float) -> str:
     return f"{images:,.0f}" if images >= 100 else f"{images:.1f}" if images >= 10 else f"{images:.2f}"
 
 
+def shown(name: str) -> str:
+    """A name as a terminal or a page may show it."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
 def steps_text(steps: int) -> str:
     """1 -> "1 step"."""
     return f"{steps:,} step{'s' * (steps != 1)}"
@@ -66,7 +72,7 @@ def steps_text(steps: int) -> str:
 
 def faster(gain: float) -> str:
     """A share of images per second more, as a reader says it."""
-    return f"be {1 + gain:.1f} times as fast" if gain >= 1 else f"gain {percent(gain)}"
+    return f"be {1 + gain:.1f} times as fast" if gain >= 1 else f"be {percent(gain)} faster"
 
 
 def word(proof: Proof) -> str:
@@ -99,7 +105,7 @@ def headline(proof: Proof) -> str:
         f"({percent(low)} to {percent(high)})"
     )
     if word(proof) == "not_starved":
-        return f"{found}: a faster feed could {faster(proof.gain)} at most."
+        return f"{found}: with the fastest feed training could {faster(proof.gain)} at most."
     if word(proof) == "unsure":
         return f"{found}: too little is known to say. {longer(proof)}"
     return (

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fastfeed.profiler.reports.layout import Sheet, bar, encodable, fitted
 from fastfeed.proof.result import Proof
-from fastfeed.proof.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, verdict, word
+from fastfeed.proof.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, shown, verdict, word
 from fastfeed.proof.statistics import Estimate
 
 __all__ = ["plain", "render"]
@@ -113,7 +113,7 @@ def _indented(sheet: Sheet, text: str, columns: int) -> Iterator[str]:
 def _how(proof: Proof) -> str:
     feed = proof.feed
     own = "" if proof.own_wait is None else f"; the feed's own count of waiting: {percent(proof.own_wait)}"
-    name = feed["name"] or feed["source"]
+    name = shown(feed["name"] or feed["source"])
     rank = f", rank {feed['rank']} of {feed['world']}" if feed["world"] > 1 else ""
     threads = f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}"
     return (

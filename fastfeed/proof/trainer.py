@@ -134,12 +134,14 @@ class _Run:
         claim.write_text(str(os.getpid()), "ascii")
 
     def _measured(self, session: Session, place: PlaceFunction | None, raw: bool) -> Generator[Any, None, None]:
+        session.record.left = False
         try:
             yield from session.iterate(place, raw)
         except ProofError as error:
             raise self._told(error) from None
         finally:
             if not session.done:
+                session.record.left = True
                 self._write(session.record)
         steps = session.record.steps
         self._end(f"fastfeed prove: done after {steps} steps; this run ends here, its weights are worthless")

@@ -164,6 +164,25 @@ def test_a_folder_that_cannot_be_written(prove, tmp_path):
     assert "cannot write closed/a.html: Permission denied" in done.stderr and "it ran" not in done.stderr
 
 
+def test_a_rank_that_fails_is_said_to_have_failed(prove):
+    body = "import os\nif os.environ['RANK'] == '1': os._exit(3)\n" + textwrap.dedent(LONG)
+    last = prove(body, "--ranks", "2", code=2).stderr.strip().splitlines()[-1]
+    assert last.startswith("fastfeed: with 2 ranks: the command ended with exit code 3 before it took a batch")
+
+
+def test_steps_that_were_not_counted_are_not_said(prove):
+    body = "import os\nfor number, batch in enumerate(feed()):\n    if number == 50: os._exit(5)"
+    last = prove(body, code=2).stderr.strip().splitlines()[-1]
+    assert last.startswith("fastfeed: the command ended with exit code 5 before its proof was complete")
+
+
+def test_a_name_that_no_terminal_can_show(prove, tmp_path):
+    body = LONG.replace("feed()", "feed('\\x1b[31m\\udcff')")
+    done = prove(body, "--html", "a.html")
+    assert "\\x1b[31m\\udcff, batch 4" in done.stdout and "\x1b" not in done.stdout
+    assert "\\x1b[31m" in (tmp_path / "a.html").read_text("utf-8")
+
+
 def test_no_folder_for_temporary_files(tmp_path, monkeypatch):
     """All that tempfile tries: the variables, /tmp and the like, the current folder."""
     program = (

@@ -24,7 +24,8 @@ def run(context: Any) -> None:
         if context.skips(name, 2):
             continue
         try:
-            found = _path(setting, context, feed(folder, 16, threads, decode), batches, len(paths))
+            made = feed(folder, 4 if context.stand_in else 16, threads, decode)
+            found = _path(setting, context, made, batches, len(paths))
         except Exception as error:
             found = {"error": f"{type(error).__name__}: {error}"[:300]}
             wrong.append(f"{name}: {found['error']}")

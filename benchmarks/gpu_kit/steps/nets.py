@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.gpu_check.nets import jax_step, torch_step
 
-__all__ = ["jax_net", "keras_model", "tiny_torch", "torch_net"]
+__all__ = ["PlainSgd", "jax_net", "keras_model", "tiny_torch", "torch_net"]
 
 Step = Callable[[Any], None]
 
@@ -35,12 +35,29 @@ def tiny_torch() -> Any:
     return nn.Sequential(*layers)
 
 
+class PlainSgd:
+    """For stand-ins: the first step of an optimizer of PyTorch's imports its compiler, which takes two seconds."""
+
+    def __init__(self, parameters: Iterable[Any]) -> None:
+        self._parameters = list(parameters)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        for parameter in self._parameters:
+            parameter.data.sub_(0.01 * parameter.grad)
+
+
 def _torch_steps(model: Any, batch: int, where: str) -> Step:
     import torch
 
     torch.backends.cudnn.benchmark = True
     model = model.to(where, memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = (
+        PlainSgd(model.parameters()) if where == "cpu" else torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    )
     labels = torch.randint(0, 1000, (batch,), device=where)
 
     def step(images: Any) -> None:

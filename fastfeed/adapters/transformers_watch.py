@@ -30,5 +30,6 @@ def callback(watch: StepWatch) -> Any:
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             if logs is not None and "loss" in logs:
                 logs.update(watch.values)
+                state.log_history[-1].update(watch.values)  # a copy that the Trainer has made of logs
 
     return FeedWatch()

@@ -237,8 +237,10 @@ def test_transformers_logs_get_both_values(monkeypatch):
         for _ in feed:
             callback.on_step_end(None, None, None)
         training, evaluation = {"loss": 1.0}, {"eval_loss": 1.0}
-        callback.on_log(None, None, None, logs=training)
-        callback.on_log(None, None, None, logs=evaluation)
+        state = types.SimpleNamespace(log_history=[{"step": 5}, training | {"step": 10}])
+        callback.on_log(None, state, None, logs=training)
+        callback.on_log(None, state, None, logs=evaluation)
+    assert state.log_history == [{"step": 5}, {"loss": 1.0, "step": 10} | watch.values]
     assert training == {"loss": 1.0} | watch.values
     assert set(watch.values) == {"feed_wait", "feed_rate"}
     assert evaluation == {"eval_loss": 1.0}

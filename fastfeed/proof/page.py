@@ -81,17 +81,15 @@ def _rows(proof: Proof) -> list[tuple[str, Estimate]]:
 
 def _bar(proof: Proof) -> str:
     real = max(1, proof.real.ns)
-    pieces, legend = [], []
+    pieces, legend, swatches = [], [], []
     for name, part in _rows(proof):
-        share = max(0.0, part.ns / real)
-        pieces.append(f'<i style="width:{100 * share:.2f}%;background:{_COLORS[name]}"></i>')
-        legend.append(
-            f'<li><span class="swatch" style="background:{_COLORS[name]}"></span>{name} {_text(percent(share))}</li>'
-        )
-    shown = ", ".join(f"{name} {percent(part.ns / real)}" for name, part in _rows(proof))
+        color, share = _COLORS[name], f"{name} {percent(part.ns / real)}"
+        pieces.append(f'<i style="width:{max(0.0, 100 * part.ns / real):.2f}%;background:{color}"></i>')
+        legend.append(share)
+        swatches.append(f'<li><span class="swatch" style="background:{color}"></span>{_text(share)}</li>')
     return (
-        f'<div class="bar" role="img" aria-label="{_text(shown)}">{"".join(pieces)}</div>\n'
-        f'<ul class="legend">{"".join(legend)}</ul>'
+        f'<div class="bar" role="img" aria-label="{_text(", ".join(legend))}">{"".join(pieces)}</div>\n'
+        f'<ul class="legend">{"".join(swatches)}</ul>'
     )
 
 
@@ -174,7 +172,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
     body = "".join(
         "<tr>"
-        + "".join(f"<td{_class(k, heads)}{_data_title(heads[k])}>{cell}</td>" for k, cell in enumerate(row))
+        + "".join(
+            f"<td{_class(k, heads)}{_data_title(heads[k]) * bool(cell)}>{cell}</td>" for k, cell in enumerate(row)
+        )
         + "</tr>"
         for row in rows
     )

@@ -1,10 +1,9 @@
 """What a change would make of a step, from the proof's parts and the threads' time per image.
 
 A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at best. Where that is
-longer than the step with a busy feed, the trainer waits for the rest. The model is scaled so that it gives the measured
-step for the feed as it is; no estimate is below the part that was measured, or above it. Where the threads are fast
-enough by their time, the wait has another reason, and nothing that spares them time changes it. Twice the cores
-leave no contention.
+longer than the step with a busy feed, the step is as long as the threads take, and changes as their time does. Where it
+is not, the wait has another reason, and nothing that spares the threads time changes it. Twice the cores, or cores of
+its own, leave no contention. No estimate is below the part that was measured, or above it.
 """
 
 from __future__ import annotations
@@ -79,11 +78,10 @@ class Measured:
     def changed(self, stage_ms: Mapping[str, float], threads: float, contention: float) -> float:
         """The step with this thread time, so many threads and so much contention; never more than it takes now."""
         least = self.busy - self.contention + contention  # of the trainer
-        slack = self.make(self.stage_ms, self.threads) - self.busy
-        if slack <= 0:  # it is not the threads that are too slow
-            return min(self.real, self.real - self.busy + least)
-        stall = max(0.0, self.real - self.busy)
-        return min(self.real, max(least, self.busy + stall * (self.make(stage_ms, threads) - self.busy) / slack))
+        before, after = self.make(self.stage_ms, self.threads), self.make(stage_ms, threads)
+        if before > self.busy:
+            return min(self.real, max(least, self.real * after / before))
+        return min(self.real, max(least, after) + max(0.0, self.real - self.busy))
 
 
 def what_if(measured: Measured) -> tuple[WhatIf, ...]:
@@ -128,15 +126,22 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
             measured.changed(rest, threads, contention),
             remedy if measured.gpu else "",
         )
-    if contention > 0:
+    if contention > 0 and stage_ms:
         apart = "" if measured.side_process else "side_process=True, "
-        row("cores of its own for the feed", real - contention, f"{apart}fewer threads, or more cores")
+        row(
+            "cores of its own for the feed",
+            measured.changed(stage_ms, threads, 0.0),
+            f"{apart}fewer threads, or more cores",
+        )
     return tuple(rows)
 
 
 def _threads_needed(measured: Measured, stage_ms: Mapping[str, float]) -> int:
     """So that a batch is made in no more time than the step takes."""
-    return max(1, math.ceil(measured.batch * sum(stage_ms.values()) * 1e6 / measured.busy))
+    alone = measured.make(stage_ms, 1)
+    if alone / measured.threads > measured.busy:
+        alone = max(alone, measured.real * measured.threads)  # as they were measured
+    return max(1, math.ceil(alone / measured.busy))
 
 
 def _more_threads(measured: Measured, needed: int, doubled: int) -> str:

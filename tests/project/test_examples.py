@@ -54,7 +54,7 @@ TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPRO
 GLOO_ABORTS = "terminate called without an active exception"
 RUNS = [
     Run("landmarks_keras.py", ("keras", "tensorflow"), PHOTOS, environ=(("KERAS_BACKEND", "tensorflow"),)),
-    Run("landmarks_keras.py", ("keras", "jax"), PHOTOS, environ=(("KERAS_BACKEND", "jax"),)),
+    Run("landmarks_keras.py", ("keras", "jax"), PHOTOS, environ=(("KERAS_BACKEND", "jax"), *TWO_DEVICES)),
     Run("landmarks_jax.py", ("jax",), PHOTOS, says=(" of 40 images, ",)),
     Run("landmarks_jax.py", ("jax",), PHOTOS, environ=TWO_DEVICES),
     Run("landmarks_torch_ddp.py", ("torch",), PHOTOS, says=(" of 40 images, ",)),

@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
-from fastfeed.runtime.placement import Placement
+from fastfeed.runtime.placement import Placement, on_host
 
 __all__ = ["Epochs", "is_keras_peeking"]
 
@@ -97,7 +97,7 @@ def is_keras_peeking() -> bool:
 
 
 def _host(tuples: BatchTuples) -> PlaceFunction:
-    return lambda batch: (batch.step, tuples(batch))
+    return lambda batch: (batch.step, tuple(on_host(array) for array in tuples(batch)))
 
 
 def _device(tuples: BatchTuples, placement: Placement) -> PlaceFunction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,12 @@ def to_tfdata(feed: Feed, device: str | None = None) -> Any:
     multi-device strategy, TensorFlow takes batches before the trainer does, so `feed.state()` is ahead of training.
     """
     tuples = BatchTuples.of(feed)
-    dataset = build_dataset(feed, feed, lambda feed: (tuples.nested(tuples(batch)) for batch in feed), tuples)
+
+    def epoch(feed: Feed) -> Iterator[tuple[Any, ...]]:
+        for batch in feed:
+            yield tuples.nested([on_host(array) for array in tuples(batch)])  # a generator's element is NumPy's
+
+    dataset = build_dataset(feed, feed, epoch, tuples)
     return dataset if device is None else on_device(dataset, device, feed)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from helpers.late_cupy import LateCupy
 from helpers.late_gpu import DeviceArray, LateGpu, Library, Memory, Stream
 
-__all__ = ["LateDecoder", "LatePipeline"]
+__all__ = ["LateDecoder", "LatePipeline", "install"]
 
 
 class _OnHost:
@@ -132,3 +134,27 @@ class LateDecoder:
                 image.decode(np.array(decoded), cuda_stream)
             found.append(None if decoded is None else image)
         return found
+
+
+def install(gpu: LateGpu, monkeypatch: Any) -> LateCupy:
+    """Give this process one GPU, with CuPy, DALI and nvImageCodec; those for the processor stay as they are."""
+    cupy = LateCupy(gpu)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    graph, pipeline, backend = (
+        importlib.import_module(f"fastfeed.backends.dali.{name}") for name in ("graph", "pipeline", "backend")
+    )
+    nv = importlib.import_module("fastfeed.decode.gpu").nv
+    real = nv.Decoder
+    processor = {"device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY, "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)]}
+
+    def decoder(**how: Any) -> Any:
+        on_processor = real(**how | processor)
+        return on_processor if how["device_id"] != 0 else LateDecoder(gpu, on_processor)
+
+    def build(of: Any) -> Any:
+        return graph.build(of) if of.device is None else LatePipeline(cupy, of, graph.build)
+
+    monkeypatch.setattr(backend, "gpu_count", lambda: 1)
+    monkeypatch.setattr(pipeline, "build", build)
+    monkeypatch.setattr(nv, "Decoder", decoder)
+    return cupy

@@ -1,14 +1,12 @@
 """The order of work on a GPU: DALI, nvImageCodec and CuPy as late as they may be, over the pixels of the processor."""
 
 import importlib
-import sys
 import threading
 import types
 
 import numpy as np
 import pytest
-from helpers.late_cupy import LateCupy
-from helpers.late_dali import LateDecoder, LatePipeline
+from helpers.late_dali import install
 from helpers.late_gpu import LateGpu
 from helpers.side_by_side import encoded, needs_dali, picture
 
@@ -35,25 +33,7 @@ DECODES = {
 @pytest.fixture
 def cupy(monkeypatch):
     """A machine with one GPU, on which nothing is done before it has to be."""
-    module = LateCupy(LateGpu())
-    monkeypatch.setitem(sys.modules, "cupy", module)
-    graph, pipeline, backend = (
-        importlib.import_module(f"fastfeed.backends.dali.{name}") for name in ("graph", "pipeline", "backend")
-    )
-    codec = importlib.import_module("fastfeed.decode.gpu")
-    monkeypatch.setattr(backend, "gpu_count", lambda: 1)
-    monkeypatch.setattr(
-        pipeline, "build", lambda of: graph.build(of) if of.device is None else LatePipeline(module, of, graph.build)
-    )
-    nv, decoder = codec.nv, codec.nv.Decoder
-    processor = {"device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY, "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)]}
-
-    def made(**how):
-        on_processor = decoder(**how | processor)
-        return on_processor if how["device_id"] != 0 else LateDecoder(module.gpu, on_processor)
-
-    monkeypatch.setattr(nv, "Decoder", made)
-    return module
+    return install(LateGpu(), monkeypatch)
 
 
 def compiled(ops, decode, batch=8, spec=ENCODED):

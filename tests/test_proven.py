@@ -19,6 +19,7 @@ PARTS = ("adapters", "backends", "decode", "distributed", "feed", "ops", "runtim
 RUNS_NOTHING_THERE = {
     "adapters/device_convert.py:on_device": "decides where something runs",
     "adapters/synchronize.py:synchronize": "waits for a device, and returns where there is none",
+    "adapters/synchronize.py:uses_gpu": "asks frameworks",
     "backends/dali/backend.py:compile": "makes a DaliBackend, which says it",
     "backends/dali/backend.py:engine": "chooses the processor's decoder",
     "feed/for_adapters.py:ForAdapters": "prints it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -9,8 +10,10 @@ import numpy as np
 
 from fastfeed.feed.batch_builder import BatchBuilder
 from fastfeed.feed.readahead import ReadAhead
+from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
+from fastfeed.runtime.placement import flatten
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 
 __all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer"]
@@ -123,6 +126,8 @@ def _jobs(
     epochs: int | None,
     place: PlaceFunction | None,
 ) -> Iterator[ParallelJob[Any]]:
+    if place is None and builder.backend.xp is not np:
+        place = _detached
     epoch, step = start
     number, last = 0, None if epochs is None else epoch + epochs
     while epoch != last:
@@ -131,6 +136,27 @@ def _jobs(
             yield job if place is None else job.then(_timed(builder, place, number))
             number, step = number + 1, step + 1
         epoch, step = epoch + 1, 0
+
+
+@runs_on_gpu
+def _detached(batch: Batch) -> Batch:
+    """The batch in memory of CuPy's default stream, for a loop that takes it as it is.
+
+    Another stream would write to a reused slot as soon as the batch is dropped, though work that is queued on it may
+    not have been done. Adapters copy batches, too.
+    """
+    arrays, rebuild = flatten(batch)
+    return rebuild(map(_copied, arrays))
+
+
+def _copied(array: Any) -> Any:
+    """A GPU's array in other memory of that GPU; a host's as it is."""
+    if not hasattr(array, "__cuda_array_interface__"):
+        return array
+    with array.device:
+        copied = array.copy()  # on this thread's stream, the default one
+        importlib.import_module("cupy").cuda.get_current_stream().synchronize()  # the slot is free now
+    return copied
 
 
 def _timed(builder: BatchBuilder, place: PlaceFunction, number: int) -> PlaceFunction:

@@ -42,3 +42,16 @@ def test_epochs_that_keras_makes_a_dataset_of_are_numpys(feed):
 
     got = [images for images, _ in Epochs(feed).walk()]
     assert all(isinstance(images, np.ndarray) for images in got) and np.array_equal(np.concatenate(got), PIXELS)
+
+
+def test_work_that_is_queued_on_a_batch_reads_it_after_it_was_dropped(feed):
+    """A loop that takes batches as they are, and CuPy's default stream: as with any array of CuPy."""
+    import cupy
+
+    rounded = []
+    for batch in feed.batches(0, epochs=3):
+        rounded.append(cupy.rint(batch.images))
+        del batch
+    cupy.cuda.get_current_stream().synchronize()
+    got = np.concatenate([images.values for images in rounded])
+    assert np.array_equal(got, np.concatenate([PIXELS] * 3))

@@ -232,6 +232,11 @@ class DeviceArray:
         where = key.values if isinstance(key, DeviceArray) else key
         self.library.current.enqueue(lambda: target.__setitem__(where, source))
 
+    device = contextlib.nullcontext()  # there is one
+
+    def copy(self) -> DeviceArray:
+        return self.library.computed(np.copy, self)
+
     def astype(self, dtype: Any) -> DeviceArray:
         return self.library.computed(lambda values: values.astype(dtype), self)
 

@@ -89,3 +89,25 @@ def test_a_packed_export_is_called_by_its_own_name(export: bytes, tmp_path: Path
     with pytest.raises(TraceError, match="^" + str(packed)) as caught:
         read(packed)
     assert "fastfeed-" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("DIAGNOSTIC_EVENT", "severity INTEGER, text TEXT"),
+        ("TARGET_INFO_CUDA_DEVICE", "gpuId, cudaId INTEGER, pid, uuid"),
+    ],
+)
+def test_nulls_where_the_table_promises_none(export: bytes, tmp_path: Path, table: str, columns: str):
+    """SQLite believes the promise: `IS NOT NULL` leaves nothing out."""
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(export)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"DROP TABLE IF EXISTS {table}")
+        database.execute(f"CREATE TABLE {table} ({columns})")
+        database.execute(f"INSERT INTO {table} DEFAULT VALUES")
+        database.execute("PRAGMA writable_schema = ON")
+        promised = ", ".join(f"{column} NOT NULL" for column in columns.split(", "))
+        database.execute("UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = ?", (columns, promised, table))
+        database.commit()
+    sound(path)

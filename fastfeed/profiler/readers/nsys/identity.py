@@ -154,8 +154,8 @@ def _cuda_devices(db: NsysDatabase) -> dict[tuple[int, int], tuple[int | None, s
     table = "TARGET_INFO_CUDA_DEVICE"
     if not db.has(table, "gpuId", "cudaId", "pid"):
         return {}
-    rows = db.records(table, ["pid", "cudaId", "gpuId"], ["uuid"], "pid IS NOT NULL AND cudaId IS NOT NULL")
-    return {(pid, cuda): (gpu, _uuid(uuid)) for pid, cuda, gpu, uuid in rows}
+    rows = db.records(table, ["pid", "cudaId", "gpuId"], ["uuid"])
+    return {(pid, cuda): (gpu, _uuid(uuid)) for pid, cuda, gpu, uuid in rows if pid is not None and cuda is not None}
 
 
 def _uuid(text: str | None) -> str:

@@ -141,8 +141,8 @@ def _losses(db: NsysDatabase) -> tuple[int, tuple[str, ...]]:
     if not db.has(table, "text"):
         return 0, ()
     lost, notes = 0, {}
-    for level, text in db.records(table, ["severity"], ["text"], "text IS NOT NULL"):
-        words = " ".join(text.split())
+    for level, text in db.records(table, ["severity"], ["text"]):
+        words = " ".join((text or "").split())
         number = _LOST_COUNT.search(re.sub(r"(?<=\d),(?=\d{3})", "", words))
         count = int(number[1] or number[2]) if number else 1
         if _LOST.search(words) and count:

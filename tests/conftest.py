@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.commands import STRICT
 from helpers.photos import BROKEN, broken, folder
 from helpers.real_data import VARIABLE, real_data
 from helpers.s3 import s3, s3_process  # noqa: F401  fixtures
@@ -171,7 +172,7 @@ def python() -> Python:
 
     def run(code: str, *args: object, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-W", "error", "-c", code, *map(str, args)],
+            [sys.executable, *STRICT, "-c", code, *map(str, args)],
             env=environment(**environ),
             capture_output=True,
             text=True,

@@ -25,7 +25,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a line of bash, where $F is fastfeed and $1 and so on are the arguments."""
     script = f"""set -o pipefail; F() {{ "$0" {" ".join(STRICT)} -c "{COMMAND}" "$@"; }}; {line}"""
-    command = ["bash", "-c", script, sys.executable, *map(str, arguments)]
+    command = ["/bin/bash", "-c", script, sys.executable, *map(str, arguments)]
     return subprocess.run(command, env=environment(COLUMNS="80"), capture_output=True, text=True, check=False)
 
 

@@ -42,7 +42,7 @@ def test_a_proof_that_is_ended_ends_its_trainer_and_leaves_no_files(tmp_path, nu
     """The trainer is started by a shell, which passes no signal on."""
     path = trainer(tmp_path, "import os\nopen('pid', 'w').write(str(os.getpid()))\n" + "time.sleep(600)")
     (tmp_path / "temporary").mkdir()
-    command = [*FASTFEED, "--", "sh", "-c", f"'{sys.executable}' '{path}'; true"]
+    command = [*FASTFEED, "--", "/bin/sh", "-c", f"'{sys.executable}' '{path}'; true"]
     env = clean(TMPDIR=str(tmp_path / "temporary"))
     process = subprocess.Popen(
         command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

@@ -37,6 +37,8 @@ TESTS = (
     "tests/decode/test_executor.py",
     "tests/laws/test_instruction_sets.py::test_names",
 )
+# they start Python as a program, which the kernel of this machine cannot do
+LEFT_OUT = ("forked_child_reads", "process_ends_while_a_daemon_thread")
 
 
 def main() -> None:
@@ -153,6 +155,7 @@ class Machine:
         shutil.copy(ROOT / "packaging" / "machine_pixels.py", tree)
         # warnings of other packages' newest versions are no errors here
         options = ["-P", "-m", "pytest", "-o", "filterwarnings=default", "-m", "not slow", *tests]
+        options += ["-k", " and ".join(f"not {name}" for name in LEFT_OUT)]
         environ = dict(os.environ, PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
         return subprocess.run([str(self.python), *options], cwd=tree, env=environ, check=False).returncode
 

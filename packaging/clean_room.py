@@ -77,7 +77,8 @@ def main() -> None:
             shutil.copy(ROOT / "pyproject.toml", room / "tree")  # pytest's settings
             # warnings of other packages' newest or oldest versions are no errors here
             options = ["-q", "-m", "not slow", "-o", "filterwarnings=default"]
-            run("python", "-m", "pytest", *options, *tests, cwd=room / "tree")
+            # those of commands, which only the oldest dependencies see, are called by shells
+            run("python", "-m", "pytest", *options, *tests, cwd=room / "tree", path=os.defpath * arguments.lowest)
         tested = time.monotonic()
         if smoke:
             (room / "work").mkdir()
@@ -132,8 +133,9 @@ def environment(room: Path, python: str) -> Callable[..., None]:
     environ |= {"PATH": str(bin_folder), "PYTHONDONTWRITEBYTECODE": "1"}
     environ |= {"CC": "no-compiler", "CXX": "no-compiler"}  # CMake also looks where PATH does not
 
-    def run(program: str, *command: str, cwd: Path = room) -> None:
-        code = subprocess.run([str(bin_folder / program), *command], check=False, env=environ, cwd=cwd).returncode
+    def run(program: str, *command: str, cwd: Path = room, path: str = "") -> None:
+        env = environ | {"PATH": os.pathsep.join(filter(None, [environ["PATH"], path]))}
+        code = subprocess.run([str(bin_folder / program), *command], check=False, env=env, cwd=cwd).returncode
         if code:
             sys.exit(f"{program} {' '.join(command)} in the clean room: exit code {code}.")
 

@@ -45,8 +45,9 @@ def test_a_proof_that_is_ended_ends_its_trainer_and_leaves_no_files(tmp_path, nu
     command = [*FASTFEED, "--", "/bin/sh", "-c", f"'{sys.executable}' '{path}'; true"]
     env = clean(TMPDIR=str(tmp_path / "temporary"))
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+        command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup and the like let it be ignored
+    )  # fmt: skip
     pid = tmp_path / "pid"
     wait_until(lambda: pid.exists() and pid.read_text())
     assert list((tmp_path / "temporary").iterdir())

@@ -47,7 +47,6 @@ _TITLES = {  # in the help: the first command under each
 app = typer.Typer(
     name="fastfeed",
     cls=Group,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _title = ""

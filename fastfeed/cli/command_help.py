@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
@@ -47,7 +48,14 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands with such a screen."""
+    """A group of commands with such a screen, which is also printed where there are no arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Typer's `no_args_is_help` depends on help that prints itself."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the screen, as wide as the terminal."""

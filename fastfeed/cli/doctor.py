@@ -1,6 +1,6 @@
 """`fastfeed doctor`: what this machine offers a feed, and what to install or fix.
 
-`collect()` gathers facts and imports no framework; `advise()` derives advice from them; `render()` prints both.
+`collect()` gathers facts and imports no framework; `doctor_advice` derives what to do; `render()` prints both.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module, metadata, util
 from pathlib import Path
@@ -20,13 +21,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fastfeed.cli.doctor_advice import PACKAGES, Advice, advise, next_command
 from fastfeed.cli.doctor_kernel import KernelInfo, find_kernel, kernel_rows
 from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.system.processes import memory_bytes, open_files, usable_cores
 
-__all__ = ["Advice", "GpuInfo", "MachineReport", "collect", "doctor", "render"]
+__all__ = ["GpuInfo", "MachineReport", "collect", "doctor", "render", "with_advice"]
 
 DALI = ("nvidia-dali-cuda120", "nvidia-dali-cuda130")
 # Every build of OpenCV installs the same `cv2` folder.
@@ -34,22 +36,12 @@ OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-head
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
 CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
 CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
-FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
 
 
 @dataclass(frozen=True, slots=True)
 class GpuInfo:
     name: str
     memory: int | None  # bytes; None where the GPU shares the machine's memory
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """A recommendation. `problem`: feeds do not work until it is followed."""
-
-    text: str
-    command: str | None = None
-    problem: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +70,9 @@ class MachineReport:
     driver: str | None = None
     vips: str | None = None  # pyvips
     cuda: tuple[int, int] | None = None  # newest CUDA that the driver runs
+    package_manager: str | None = None  # that could install what the kernel is compiled with
     advice: tuple[Advice, ...] = ()
+    next: str | None = None  # a command to try; None: something has to be fixed first
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False) -> None:
@@ -116,8 +110,9 @@ def collect(
     nvml: Any = "pynvml",
     kernel: str | ModuleType = "fastfeed._native",
     root: Path = Path("/"),
+    which: Callable[[str], str | None] = shutil.which,
 ) -> MachineReport:
-    """Inspect this machine. The arguments let tests replace the environment, packages, NVML, kernel and root folder."""
+    """Inspect this machine. The arguments let tests replace the environment, packages, NVML, kernel, root and PATH."""
     try:
         world, world_error = World.detect(environ), None
     except ConfigError as error:
@@ -145,34 +140,17 @@ def collect(
         frameworks=_versions(FRAMEWORKS, version),
         world=world,
         world_error=world_error,
+        package_manager=next(filter(which, PACKAGES), None),
         **find_gpus(nvml),
     )
-    return replace(report, advice=tuple(advise(report)))
+    return with_advice(report)
 
 
-def advise(report: MachineReport) -> Iterator[Advice]:
-    """What to do, problems first."""
-    if report.world_error:
-        yield Advice(f"The launcher's environment cannot be read: {report.world_error}.", problem=True)
-    dali, opencv, cuda = report.dali, report.opencv, report.cuda
-    extra = None if cuda is None or cuda < (12, 0) else "cuda13" if cuda >= (13, 0) else "cuda12"
-    shown = f"{cuda[0]}.{cuda[1]}" if cuda else ""
-    if len(dali) > 1:
-        command = f"pip uninstall -y {' '.join(dali)} && pip install 'fastfeed[{extra or 'cuda13'}]'"
-        yield Advice("Both DALI builds are installed and overwrite each other's files. Keep one:", command, True)
-    elif cuda and not extra:
-        yield Advice(f"The NVIDIA driver stops at CUDA {shown}; update it to one for CUDA 12 or newer.")
-    elif "nvidia-dali-cuda130" in dali and extra == "cuda12":
-        command = "pip uninstall -y nvidia-dali-cuda130 && pip install 'fastfeed[cuda12]'"
-        yield Advice(f"DALI is built for CUDA 13, but the driver stops at CUDA {shown}:", command)
-    elif extra and not dali:
-        yield Advice(f"To decode on the GPU (the driver runs CUDA {shown}):", f"pip install 'fastfeed[{extra}]'")
-    if not opencv:
-        yield Advice("OpenCV is missing; the CPU backend needs it:", "pip install opencv-python-headless")
-    elif len(opencv) > 1:
-        yield Advice(f"{' and '.join(opencv)} install the same files; uninstall all of them but one.")
-    if report.open_files and 0 <= report.open_files[0] < FEW_FILES:
-        yield Advice(f"Only {report.open_files[0]} files may be open at once; for many shards:", "ulimit -n 4096")
+def with_advice(report: MachineReport) -> MachineReport:
+    """The report, and what follows from it."""
+    advice = tuple(advise(report))
+    is_broken = any(each.problem for each in advice)
+    return replace(report, advice=advice, next=None if is_broken else next_command(report))
 
 
 def find_gpus(nvml: Any) -> dict[str, Any]:
@@ -211,12 +189,21 @@ def render(report: MachineReport, console: Console) -> None:
             table.add_row(Text(f"  {name}".ljust(16)), Text(value))
         console.print(Text(f"\n{title}", style="bold"))
         console.print(table)
-    if not report.advice:
-        console.print(Text("\nAll fine.", style="bold green"))
-        return
-    broken = any(advice.problem for advice in report.advice)
-    console.print(Text("\nTo fix:" if broken else "\nTo do:", style="bold red" if broken else "bold yellow"))
-    for number, advice in enumerate(report.advice, 1):
+    optional = [advice for advice in report.advice if advice.optional]
+    needed = [advice for advice in report.advice if not advice.optional]
+    if needed:
+        broken = any(advice.problem for advice in needed)
+        _list(needed, "To fix:" if broken else "To do:", "bold red" if broken else "bold yellow", console)
+    if optional:
+        _list(optional, "Optional:", "bold", console)
+    if report.next:
+        text = Text("\nNext:  " if needed else "\nAll fine. Next:  ", style="bold green")
+        console.print(text.append(report.next, style="default"), soft_wrap=True)
+
+
+def _list(all_advice: list[Advice], title: str, style: str, console: Console) -> None:
+    console.print(Text(f"\n{title}", style=style))
+    for number, advice in enumerate(all_advice, 1):
         line = Table.grid(padding=(0, 1))
         line.add_row(f"  {number}.", Text(advice.text))
         console.print(line)
@@ -247,7 +234,7 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
         ("OpenCV", _listed(report.opencv) or "not installed"),
         ("DALI", _listed(report.dali) or "not installed"),
-        ("pyvips", report.vips or "not installed: preprocess decodes large PNG and TIFF files whole, in more memory"),
+        ("pyvips", report.vips or "not installed"),
     ]
     world = [("this process", str(report.world or "unknown, see below"))]
     if report.world and not report.world.found_by.startswith("default"):
@@ -282,10 +269,3 @@ def _gpu_memory(nvml: Any, handle: Any) -> int | None:
 
 def _gib(size: int | None) -> str:
     return "memory unknown" if size is None else f"{size / 2**30:.1f} GiB"
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

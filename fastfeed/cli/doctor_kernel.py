@@ -9,10 +9,7 @@ from types import ModuleType
 
 __all__ = ["NOT_BUILT", "KernelInfo", "find_kernel", "kernel_rows"]
 
-NOT_BUILT = (
-    "not built: JPEGs decode through Pillow. For the fast one install a wheel, or: apt-get install g++ libjpeg-dev "
-    "libhwy-dev python3-dev, then install fastfeed again"
-)
+NOT_BUILT = "not built: JPEGs decode through Pillow"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class WithRun(Group):
 
 
 preprocess = typer.Typer(
-    cls=WithRun, no_args_is_help=True, help=run.__doc__, epilog=_CODES,
+    cls=WithRun, help=run.__doc__, epilog=_CODES,
     context_settings={"help_option_names": list(_HELP)},
 )  # fmt: skip
 preprocess.command(

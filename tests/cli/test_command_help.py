@@ -70,7 +70,7 @@ def test_examples_come_before_arguments_and_options_and_a_screen_holds_it(
 def test_two_to_four_examples_that_parse_with_aligned_comments(name: str) -> None:
     lines = examples(name)
     assert 2 <= len(lines) <= 4
-    assert len({line.index("  # ") + len(re.search(r" *# ", line[line.index("  # ") :])[0]) for line in lines}) == 1
+    assert len({len(re.sub(r" # .*", "", line)) for line in lines}) == 1
     for line in lines:
         words = shlex.split(line, comments=True)
         words = words[words.index("fastfeed") + 1 :]
@@ -101,6 +101,28 @@ def test_the_first_sentence_of_a_command_fits_the_list(monkeypatch: pytest.Monke
     listed = screen("", 80, monkeypatch)
     for name in COMMANDS.keys() & ALL.keys():
         assert re.search(rf"\n  {name} +[A-Z][^\n]*\.\n", listed), name
+
+
+@pytest.mark.parametrize("name", ["", "preprocess"])
+def test_no_arguments_are_answered_with_help(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(name, 80, monkeypatch)
+    done = CliRunner().invoke(app, name.split())
+    assert (done.exit_code, done.stdout) == (2, shown)
+
+
+def test_the_tab_key_completes_commands_and_options() -> None:
+    """As the script of `fastfeed --show-completion bash` asks."""
+
+    def completed(*words: str) -> list[str]:
+        asked = {"_ROOT_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["fastfeed", *words])}
+        asked |= {"COMP_CWORD": str(len(words))}
+        return CliRunner().invoke(app, [], env=asked, prog_name="root").stdout.split()
+
+    assert completed("pl") == ["plan"]
+    assert completed("plan", "--world") == ["--world-size"]
+    assert completed("preprocess", "photos/", "shards/", "--sub") == ["--subsampling"]
+    assert completed("preprocess", "--dry") == ["--dry-run"], "options of run, which need not be said"
+    assert completed("preprocess", "verify", "--f") == ["--fix"]
 
 
 def test_sections_of_a_docstring() -> None:

@@ -16,10 +16,12 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fastfeed.cli.doctor import GpuInfo, MachineReport, advise, collect, doctor, render
-from fastfeed.cli.doctor_kernel import find_kernel
+from fastfeed.cli.doctor import GpuInfo, MachineReport, collect, doctor, render, with_advice
+from fastfeed.cli.doctor_advice import PACKAGES, advise, reinstall
+from fastfeed.cli.doctor_kernel import KernelInfo, find_kernel
 
-BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "opencv-python-headless": "4.12.0"}
+BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "opencv-python-headless": "4.12.0", "pyvips": "3.2.0"}
+BUILT = KernelInfo(libjpeg="3.1.3", bundled=True, simd=True, instruction_set="AVX2", huffman="")
 BOTH = {"nvidia-dali-cuda120": "2.4.0", "nvidia-dali-cuda130": "2.4.0"}
 NO_DRIVER = "none: no NVIDIA driver answers (NVML Shared Library Not Found)"
 
@@ -69,8 +71,9 @@ def look(
     report = replace(
         report, python="3.11.7", platform="Linux 6.1 x86_64", cores=8, cores_affinity=8, cores_quota=None, codecs=codecs
     )
-    report = replace(report, memory=64 << 30, memory_limit=None, open_files=(4096, 4096), advice=())
-    return replace(report, advice=tuple(advise(report)))
+    report = replace(report, memory=64 << 30, memory_limit=None, open_files=(4096, 4096), package_manager=None)
+    frameworks = report.frameworks or {"keras": "3.15.1", "jax": "0.10.2"}
+    return with_advice(replace(report, kernel=BUILT, frameworks=frameworks))
 
 
 def text(report: MachineReport, width: int = 80) -> str:
@@ -90,14 +93,12 @@ def test_a_machine_without_gpu_is_fine() -> None:
         "  GPU             none: no NVIDIA driver answers (NVML Shared Library Not Found)\n"
         "\n"
         "Decode\n"
-        "  JPEG kernel     not built: JPEGs decode through Pillow. For the fast one\n"
-        "                  install a wheel, or: apt-get install g++ libjpeg-dev\n"
-        "                  libhwy-dev python3-dev, then install fastfeed again\n"
+        "  JPEG kernel     built, libjpeg-turbo 3.1.3 (bundled, with SIMD), instruction\n"
+        "                  set AVX2\n"
         "  Pillow          12.0.0 (libjpeg-turbo 3.1.1, libwebp 1.6.0)\n"
         "  OpenCV          4.12.0 (opencv-python-headless)\n"
         "  DALI            not installed\n"
-        "  pyvips          not installed: preprocess decodes large PNG and TIFF files\n"
-        "                  whole, in more memory\n"
+        "  pyvips          3.2.0\n"
         "\n"
         "Frameworks\n"
         "  keras           3.15.1\n"
@@ -106,7 +107,7 @@ def test_a_machine_without_gpu_is_fine() -> None:
         "Ranks\n"
         "  this process    rank 0 of 1 (local 0 of 1), no launcher in the environment\n"
         "\n"
-        "All fine."
+        "All fine. Next:  fastfeed show PHOTOS/  # what a trainer will see"
     )
 
 
@@ -125,7 +126,7 @@ def test_gpus_and_ranks_are_shown() -> None:
     assert "  DALI            2.4.0 (nvidia-dali-cuda130)\n" in shown
     assert "  this process    rank 1 of 4 (local 1 of 2), found by torchrun\n" in shown
     assert "  read from       torchrun: RANK=1 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2\n" in shown
-    assert shown.endswith("\nAll fine.")
+    assert shown.endswith("\nAll fine. Next:  fastfeed profile -- python train.py  # why is the GPU idle?")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_gpus_and_ranks_are_shown() -> None:
 )
 def test_driver_decides_the_extra(packages: dict[str, str], cuda: int, advice: str) -> None:
     report = look(packages, nvml(cuda))
-    assert text(report, 120).endswith(f"\nTo do:\n  1. {advice}")
+    assert f"\nTo do:\n  1. {advice}\n\nNext:  fastfeed profile -- " in text(report, 120)
     assert not any(advice.problem for advice in report.advice)
 
 
@@ -181,11 +182,42 @@ def test_missing_and_doubled_packages() -> None:
         "  Pillow          not installed\n  OpenCV          not installed\n  DALI            not installed\n" in shown
     )
     assert "  none            fastfeed feeds NumPy arrays without one\n" in shown
-    assert "OpenCV is missing; the CPU backend needs it:\n     pip install opencv-python-headless" in shown
-    doubled = "opencv-python-headless and opencv-python install the same files; uninstall all of them but one."
-    assert [advice.text for advice in look({"opencv-python": "4.12.0"}).advice] == [doubled]
+    assert "Pillow is missing; every feed needs it:\n     pip install pillow\n" in shown
+    assert "OpenCV is missing; " in shown and "\n     pip install opencv-python-headless\n" in shown
+    assert "fastfeed watch:\n     pip install nvidia-ml-py\n" in shown
+    assert "\nOptional:\n  1. There is no framework, so feeds give NumPy arrays." in shown
+    assert "less memory:\n     pip install 'fastfeed[vips]'" in shown and bare.next is None
+    [doubled] = look({"opencv-python": "4.12.0"}).advice
+    assert doubled.text == "opencv-python-headless and opencv-python install the same files. Keep one:"
+    assert doubled.command == (
+        "pip uninstall -y opencv-python-headless opencv-python && pip install opencv-python-headless"
+    )
     conda = collect(environ={}, version=lambda name: None, has_module=lambda name: name == "cv2", nvml=NO_NVML)
     assert conda.opencv == {"cv2": "of unknown version"}
+
+
+def test_without_the_kernel_it_says_how_to_build_it() -> None:
+    report = replace(look(), kernel=None)
+    for manager, packages in PACKAGES.items():
+        [advice] = advise(replace(report, package_manager=manager))
+        assert advice.command == f"{packages} && {reinstall()}" and not advice.problem
+    [advice] = advise(report)
+    assert advice.command == f"FASTFEED_BUNDLED=1 {reinstall()}" and "(with a C++ compiler and NASM)" in advice.text
+    [advice] = advise(replace(report, platform="Windows 11 AMD64"))
+    assert advice.command is None and advice.text.endswith("A wheel has the kernel.")
+    without_opencv = [*advise(replace(report, opencv={}))]
+    assert without_opencv[0].problem and "without the JPEG kernel every feed needs it" in without_opencv[0].text
+    assert reinstall("no-such-package").endswith(" no-such-package")
+
+
+def test_a_keras_without_a_backend_and_a_machine_that_can_run_the_demo() -> None:
+    assert [each.command for each in look({"keras": "3.15.1"}).advice] == ["pip install 'fastfeed[tf]'"]
+    ready = look({"keras": "3.15.1", "tensorflow-cpu": "2.21.0"})
+    assert text(ready).endswith("\nAll fine. Next:  fastfeed demo  # trains on generated photographs")
+
+
+def test_a_driver_that_fails_leads_to_nvidia_smi() -> None:
+    assert look(gpu=nvml(nvmlDeviceGetName=fails("GPU is lost"))).advice[0].command == "nvidia-smi"
 
 
 def test_few_open_files() -> None:
@@ -217,8 +249,12 @@ def test_the_kernel_names_its_libjpeg_and_instruction_set() -> None:
 def test_a_libjpeg_that_decodes_alone_is_told_of() -> None:
     reason = "libjpeg-turbo 9.9.0 is not one of the known versions, 2.0 to 3.2"
     info = find_kernel(kernel(libjpeg_huffman_reason=lambda: reason))
+    assert info is not None
     shown = text(replace(look(), kernel=info), 160)
     assert f"\n  Huffman         decoded by libjpeg, at half the speed: {reason}\n" in shown
+    assert not [*advise(replace(look(), kernel=info))], "nothing can be done about the one inside the wheel"
+    [advice] = advise(replace(look(), kernel=replace(info, bundled=False)))
+    assert advice.command == f"FASTFEED_BUNDLED=1 {reinstall()}"
 
 
 def test_a_kernel_built_earlier_is_shown_without_its_version() -> None:

@@ -32,7 +32,15 @@ def remedy(
     if state is State.FED:
         if not window.capacity or window.capacity <= window.need:
             return None
-        return f"the threads could make {window.capacity / window.need - 1:.0%} more than is needed"
+        times = window.capacity / window.need
+        how_much = (
+            f"{times - 1:.0%} more than"
+            if times < 2
+            else f"{times:.1f} times what"
+            if times < 10
+            else "over 10 times what"
+        )
+        return f"the threads could make {how_much} is needed"
     if state not in (State.TIGHT, State.STARVED, State.SEVERE):
         return None
     found = _container(window, cpu) or _reading(window, threads) or _cores(window, cpu) or _gpu(gpu)

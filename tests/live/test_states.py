@@ -190,7 +190,9 @@ CPU = CpuUse(cores=1.0, others=0.1, usable=4, machine=8, quota=None, throttled=N
 @pytest.mark.parametrize(
     ("state", "rates_", "cpu", "gpu", "text"),
     [
-        (State.FED, window(0.0, capacity=1430.0), None, None, "43% more than is needed"),
+        (State.FED, window(0.0, capacity=1430.0), None, None, "could make 43% more than is needed"),
+        (State.FED, window(0.0, capacity=3500.0), None, None, "could make 3.5 times what is needed"),
+        (State.FED, window(0.0, capacity=7e6), None, None, "could make over 10 times what is needed"),
         (State.SEVERE, window(0.2), None, None, "decode takes 88% of the threads' time: threads=5 instead of 4"),
         (State.SEVERE, window(0.2, stage_ms={"read": 8.0}), CPU, None, "reading takes 8.0 ms per image"),
         (State.SEVERE, window(0.2), CpuUse(3.9, 0, 4, 8, None, None), None, "all 4 cores are busy: 1 more"),

@@ -28,8 +28,10 @@ def _is_control(char: str) -> bool:
 
 def say(text: str, style: str | None = None) -> None:
     """One line on standard error. Where that cannot be written no one can be told."""
-    with suppress(OSError):
+    try:
         _Console(stderr=True, soft_wrap=True).print(visible(text), style=style, markup=False, highlight=False)
+    except OSError:
+        _discard(sys.stderr)
 
 
 @contextmanager

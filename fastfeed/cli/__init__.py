@@ -91,7 +91,7 @@ def main() -> None:
         app()
     except FastfeedError as error:
         line_ends = "" if isinstance(error, TraceError) else "\n"  # some errors are several lines
-        print(f"fastfeed: {streams.visible(str(error), keep=line_ends)}", file=sys.stderr)
+        streams.fail(f"fastfeed: {streams.visible(str(error), keep=line_ends)}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["report", "say", "visible"]
+__all__ = ["fail", "report", "say", "visible"]
 
 _DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
@@ -30,6 +30,15 @@ def say(text: str, style: str | None = None) -> None:
     """One line on standard error. Where that cannot be written no one can be told."""
     try:
         _Console(stderr=True, soft_wrap=True).print(visible(text), style=style, markup=False, highlight=False)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def fail(text: str) -> None:
+    """The lines of an error on standard error, as they are. Where that cannot be written no one can be told."""
+    try:
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
     except OSError:
         _discard(sys.stderr)
 

@@ -64,6 +64,8 @@ def test_closed_streams(slow: Path):
     assert (done.returncode, done.stdout) == (3, "") and done.stderr.count("\n") == 1
     done = shell("F analyze $1 --fail-on 'input>5%' 2> /dev/full", slow)
     assert done.returncode == 3 and done.stdout.startswith(("STARVED", "SEVERE"))
+    for stderr in ("/dev/full", "&-"):
+        assert shell(f"F analyze missing.sqlite 2> {stderr}".replace("> &", ">&")).returncode == 2
 
 
 @pytest.mark.skipif(not UNREADABLE.exists(), reason="there is no /proc")

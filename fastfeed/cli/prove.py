@@ -32,26 +32,33 @@ EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on
 def prove(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The trainer, with its arguments.")],
     seconds: Annotated[
-        float, typer.Option(min=1, max=86_400, help="How long to measure, after the first steps.")
+        float, typer.Option(min=1, max=86_400, metavar="S", help="How long to measure, after the first steps.")
     ] = 60.0,
     feed: Annotated[
-        str | None, typer.Option(help="Name of the feed to measure. Default: the first that is iterated.")
+        str | None,
+        typer.Option(metavar="NAME", help="The feed to measure. Default: the first that is iterated."),
     ] = None,
     cold: Annotated[bool, typer.Option(help="Also measure without the page cache, by dropping the files read.")] = True,
     ranks: Annotated[
         str | None,
         typer.Option(metavar="1,2,4", help="Start the trainer with these numbers of ranks, and print one table."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write the report as a page.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     fail_on: Annotated[
         str | None,
         typer.Option(metavar="LIMIT", help="Such as 'input>5%'. Exit code 3 if exceeded, 4 if that is not decided."),
     ] = None,
 ) -> None:
-    """Run a trainer with five kinds of input in turn, and say which part of a step each thing costs.
+    """Measure which part of a step the input costs.
 
-    The run ends itself when the proof is complete. What it has trained is worthless, and saving it is refused.
+    Runs a trainer with five kinds of input in turn. The run ends itself when the proof is complete; what it has trained
+    is worthless, and saving it is refused.
+
+    Examples:
+        fastfeed prove -- python train.py                       # a minute
+        fastfeed prove --html proof.html -- python train.py     # and a page
+        fastfeed prove --ranks 1,2,4 -- python train.py         # one table
     """
     from fastfeed.proof.runner import Job, concluded, run
 

@@ -27,7 +27,6 @@ def commands() -> dict[str, Any]:
 
 
 ALL = commands()
-ALL.pop("prove")  # to come
 
 
 def screen(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -16,6 +16,7 @@ from fastfeed.decode.native import bad_of, is_built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pillow_warnings import Name, named
 from fastfeed.decode.router import RouterEngine
+from fastfeed.decode.sniff import sniff
 from fastfeed.errors import FeedClosed
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.addresses import Addresses, ArrayRows, Grouped, WholeFiles
@@ -48,9 +49,9 @@ class Samples:
         return len(self.codes)
 
     def header(self, row: int) -> Header:
-        """Of a sample that is not bad."""
+        """Return the header of a sample that is not bad."""
         height, width = self.sizes[row].tolist()
-        kind = "JPEG" if self.encoded else "array"
+        kind = sniff(self.handle.view(row)) or "" if self.encoded else "array"
         return self.others.get(row) or Header(height, width, kind, name=self.name(row))
 
     def name(self, row: int) -> Name | None:
@@ -58,7 +59,7 @@ class Samples:
         return self.names(row) if self.names else None
 
     def first(self, count: int) -> Samples:
-        """The first of them."""
+        """Return the first `count` samples."""
         return replace(
             self,
             handle=self.handle.part(0, count),
@@ -98,7 +99,7 @@ class Executor:
     def _open(self) -> Any:
         threads = self._threads
         if threads is None:
-            raise FeedClosed("this feed is closed; make a new one")
+            raise FeedClosed("this feed is closed; create a new one")
         return threads
 
     def read(
@@ -158,7 +159,7 @@ class Executor:
             job.result()
 
     def start_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> ParallelJob[None]:
-        """The same, without waiting for the end."""
+        """Like run_python, but returns without waiting for the end."""
         job = ParallelJob(stop, list(tasks), lambda: None)
         job.start(self._python)
         return job
@@ -190,7 +191,7 @@ class Executor:
             self._look(samples, row)
 
     def _look_at_all(self, samples: Samples, rows: list[int], stop: Stop) -> None:
-        """As long as it is not stopped."""
+        """Look at all rows, unless stopped."""
 
         def look(part: list[int]) -> None:
             for row in part:

@@ -22,6 +22,9 @@ except ImportError as error:
 __all__ = ["NvImageCodec", "regions"]
 
 _RADIUS = {"box": 0.5, "bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}  # of the filters, in pixels of the result
+# Fancy upsampling, as in the CPU decoder. nvJPEG before 13.2 then errs in the outermost pixel of a region, which no
+# filter reads; without the second option nvImageCodec would leave such regions to the CPU.
+_OPTIONS = ":fancy_upsampling=1 :enable_roi_fancy_upsampling=1"
 _WORTH = 0.7  # above this share of the image, the whole image is decoded instead of a region
 
 
@@ -34,16 +37,17 @@ class NvImageCodec:
     caller has waited for everything that reads them (`decode` must not be called before).
     """
 
-    def __init__(self, device: int | None, threads: int) -> None:
+    def __init__(self, device: int | None, threads: int, hw_load: float | None = None) -> None:
+        """hw_load: share of JPEGs for the hardware engine of a GPU, in [0, 1]; None: all that it decodes."""
         self._xp: Any = np if device is None else importlib.import_module("cupy")
         if device is None:
             kinds = {"device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY, "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)]}
         else:
-            kinds = {"device_id": device}
-        # fancy upsampling, as in the CPU decoder
-        self._decoder = nv.Decoder(max_num_cpu_threads=threads, options=":fancy_upsampling=1", **kinds)
+            kinds = {"device_id": device} | ({} if hw_load is None else {"backends": _backends(hw_load)})
+        self._decoder = nv.Decoder(max_num_cpu_threads=threads, options=_OPTIONS, **kinds)
         self._params = nv.DecodeParams(sample_format=nv.SampleFormat.I_RGB, color_spec=nv.ColorSpec.SRGB)
         self._images: list[Any] = []  # that this decoder may write to
+        self._reader: Any = None  # the stream on which these images free their memory, so it must outlive them
 
     def decode(self, blobs: Sequence[Any], corners: np.ndarray, sizes: np.ndarray) -> list[Any]:
         """Pixels of one region each, uint8 (height, width, 3), valid until the next call; None for images not decoded.
@@ -59,8 +63,9 @@ class NvImageCodec:
         if not streams:
             return decoded
         reuse = {"images": self._images[: len(streams)]} if len(self._images) >= len(streams) else {}
-        stream = 0 if self._xp is np else self._xp.cuda.get_current_stream().ptr  # the stream that reads the images
-        images = self._decoder.decode(streams, params=self._params, cuda_stream=stream, **reuse)
+        self._reader = None if self._xp is np else self._xp.cuda.get_current_stream()
+        on = 0 if self._reader is None else self._reader.ptr
+        images = self._decoder.decode(streams, params=self._params, cuda_stream=on, **reuse)
         if not reuse:
             self._images = [image for image in images if image is not None]
         for row, image in zip(rows, images, strict=True):
@@ -79,6 +84,14 @@ class NvImageCodec:
         if (top, left) == (0, 0) and {height, width} == stored_size:
             return stream
         return stream.get_sub_code_stream(0, nv.Region(top, left, top + height, left + width))
+
+
+def _backends(hw_load: float) -> list[Any]:
+    """All that nvImageCodec has for a GPU. The engine takes its share of the first batch, in whole mini-batches, and no
+    more than so many of those after it; the others take the rest, and what it cannot decode."""
+    kind = nv.BackendKind
+    others = (kind.GPU_ONLY, kind.HYBRID_CPU_GPU, kind.CPU_ONLY)
+    return [nv.Backend(kind.HW_GPU_ONLY, load_hint=hw_load), *map(nv.Backend, others)]
 
 
 def regions(windows: Windows, sizes: np.ndarray, filter: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,28 +1,30 @@
-"""Decodes JPEGs with the C++ kernel, without the GIL: only the window is decoded, shrunk in the DCT domain, then
-scaled, rotated and flipped in one pass, directly into the batch.
+"""Decodes JPEGs, PNGs, WebPs and TIFFs with the C++ kernel, without the GIL.
+
+Only the window is decoded, JPEGs and lossy WebPs are shrunk meanwhile; it is scaled, rotated and flipped in one pass,
+directly into the batch.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastfeed.decode.base import ENLARGE, Bad, Header, Request, Stop
+from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
-from fastfeed.runtime.kernel import is_built
+from fastfeed.runtime.kernel import is_built, kernel
 
-__all__ = ["Markers", "NativeEngine", "bad_of", "is_built", "markers"]
+__all__ = ["Markers", "NativeEngine", "bad_of", "held_bytes", "is_built", "markers"]
 
 _STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
 _DETAIL = {
     "truncated": "the file ends before the image does",
     "corrupt": "libjpeg met damaged data",
-    "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB",
+    "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB, or a file that is left to Pillow",
     "bomb": "more pixels, pixels per byte or scans than allowed",
 }
 _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
@@ -46,25 +48,34 @@ class Markers(NamedTuple):
 def markers(blob: Any, max_pixels: int) -> Markers | Bad:
     """Read the markers alone; Bad if the kernel cannot decode the file. The kernel must be built."""
     info = np.empty((1, 9), np.int32)
-    importlib.import_module("fastfeed._native").probe([blob], info, max_pixels)
+    kernel().probe([blob], info, max_pixels)
     status, *rest = info[0].tolist()
     return bad_of(status) if status else Markers(*rest)
 
 
+def held_bytes(blob: Any) -> tuple[int, int, int, int]:
+    """Bytes that the kernel keeps at once to decode a file, shrunk by 1, 2, 4 and 8. The kernel must be built."""
+    result: tuple[int, int, int, int] = tuple(kernel().held_bytes(blob))
+    return result
+
+
 class NativeEngine:
-    """8-bit gray and YCbCr JPEGs; anything else is `unsupported_format` or `not_image`."""
+    """8-bit gray and YCbCr JPEGs; sound PNGs without interlacing, WebPs of one frame, gray and RGB TIFFs.
+
+    Anything else is `unsupported_format` or `not_image`.
+    """
 
     name = "native"
 
     def __init__(self, op: Decode, threads: int = 1, *, full: bool = False) -> None:
-        """`full`: nothing is shrunk in the DCT domain."""
+        """`full`: nothing is shrunk while it is decoded."""
         if not is_built():
             raise ConfigError(
                 'decode="native" needs the kernel, which was not built: install a C++ compiler, the headers of '
-                "libjpeg-turbo, Highway and Python (Debian: g++ libjpeg-dev libhwy-dev python3-dev), then install "
-                "fastfeed again"
+                "libjpeg-turbo, libwebp, Highway and Python (Debian: g++ libjpeg-dev libwebp-dev libhwy-dev "
+                "python3-dev), then install fastfeed again"
             )
-        self._native: Any = importlib.import_module("fastfeed._native")
+        self._native: Any = kernel()
         self._op, self._full = op, full
         self._pool = self._native.Pool(threads)  # with one, the call runs in its caller: feeds have their own threads
 
@@ -72,26 +83,39 @@ class NativeEngine:
         info = np.empty((len(blobs), 9), np.int32)
         self._native.probe(list(blobs), info, self._op.max_pixels)
         return [
-            Header(height, width, "JPEG") if status == 0 else bad_of(status)
-            for status, height, width in info[:, :3].tolist()
+            bad_of(status) if status else Header(height, width, sniff(blob) or "")
+            for blob, (status, height, width) in zip(blobs, info[:, :3].tolist(), strict=True)
         ]
 
-    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+    def decode(
+        self, request: Request, out: np.ndarray, stop: Stop, times: np.ndarray | None = None
+    ) -> list[Bad | None]:
+        """As in DecodeEngine. `times`: int64 (n, 2), set to the nanoseconds of resizing, and of encoding, of each."""
         codes = np.zeros(len(request), np.int8)
         for rows in self._parts([h.height * h.width for h in request.headers], stop):
-            self._pool.decode(*self._samples(request[rows]), out[rows], codes[rows], *self._rules(request))
+            spent = None if times is None else times[rows]
+            self._pool.decode(*self._samples(request[rows]), out[rows], codes[rows], *self._rules(request), spent)
         return [bad_of(code) if code else None for code in codes.tolist()]
 
-    def recode(self, request: Request, quality: int, subsampled: bool, stop: Stop) -> list[bytes | Bad]:
-        """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4."""
+    def recode(
+        self,
+        request: Request,
+        quality: int,
+        subsampled: bool,
+        optimize: bool,
+        stop: Stop,
+        times: np.ndarray | None = None,
+    ) -> list[bytes | Bad]:
+        """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4;
+        `optimize`: with Huffman tables of its own; `times`: as for `decode`."""
         results: list[bytes | Bad] = []
         target_pixels = request.windows.sizes.prod(axis=1).tolist()
         pixels = [max(h.height * h.width, n) for h, n in zip(request.headers, target_pixels, strict=True)]
         for rows in self._parts(pixels, stop):
-            part = request[rows]
+            part, spent = request[rows], None if times is None else times[rows]
             codes, sizes = np.empty(len(part), np.int8), np.ascontiguousarray(part.windows.sizes)
-            how = (*self._rules(request), quality, subsampled)
-            files = self._pool.recode(*self._samples(part), sizes, codes, *how)
+            how = (*self._rules(request), quality, subsampled, optimize)
+            files = self._pool.recode(*self._samples(part), sizes, codes, *how, spent)
             results += [bad_of(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
         return results + [Bad("cancelled")] * (len(request) - len(results))
 
@@ -103,7 +127,7 @@ class NativeEngine:
 
     def _rules(self, request: Request) -> tuple[Any, ...]:
         enlarge = _NEVER_SHRUNK if self._full else ENLARGE[request.filter]
-        return FILTERS.index(request.filter), self._op.max_pixels, enlarge
+        return FILTERS.index(request.filter), self._op.max_pixels, enlarge, self._op.matte
 
     def _parts(self, pixels: Sequence[int], stop: Stop) -> Iterator[slice]:
         """Slices of samples to pass per call; `pixels`: of each sample."""

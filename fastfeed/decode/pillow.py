@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from PIL import (
-    AvifImagePlugin,
     BmpImagePlugin,
     GifImagePlugin,
     Image,
@@ -29,7 +28,9 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from fastfeed.decode.avif import AvifFile
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
+from fastfeed.decode.heic import HeicFile
 from fastfeed.decode.memory_limit import DECODING, MemoryLimit, give_back
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
@@ -49,8 +50,9 @@ OPEN: dict[str, Any] = {
     "BMP": BmpImagePlugin.BmpImageFile,
     "TIFF": TiffImagePlugin.TiffImageFile,
     "JPEG2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
-    "AVIF": AvifImagePlugin.AvifImageFile,
+    "AVIF": AvifFile,
     "PPM": PpmImagePlugin.PpmImageFile,
+    "HEIC": HeicFile,
 }
 _ORIENTATION = 0x0112
 _MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
@@ -62,6 +64,7 @@ _FILTERS = threading.Lock()
 after_fork(lambda: globals().update(_FILTERS=threading.Lock()))  # the thread that holds it is not in the child
 T = TypeVar("T")
 
+_BOMB_WORDS = "security limit exceeded"  # of libheif: a picture that is larger than its header says
 _UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
 _TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not large enough", "no more images")
 
@@ -91,7 +94,7 @@ class Opened:
 
 
 class PillowEngine:
-    """JPEG, PNG, WebP, GIF, BMP, TIFF, JPEG 2000, AVIF and PPM to RGB."""
+    """JPEG, PNG, WebP, GIF, BMP, TIFF, JPEG 2000, AVIF and PPM to RGB; HEIC where libheif is installed."""
 
     name = "pillow"
 
@@ -179,8 +182,8 @@ class PillowEngine:
 
 
 def _orientation(image: Any, blob: bytes) -> int:
-    """EXIF orientation 1..8; TIFF files are turned by Pillow itself while loading."""
-    if image.format == "TIFF" or not (image.info.get("exif") or image.format in ("PNG", "WEBP", "AVIF")):
+    """EXIF orientation 1..8; TIFF files are turned by Pillow itself while loading, HEIC files by libheif."""
+    if image.format in ("TIFF", "HEIC") or not (image.info.get("exif") or image.format in ("PNG", "WEBP", "AVIF")):
         return 1
     try:
         if image.format == "PNG" and "exif" not in image.info and (exif := png_exif(blob)):
@@ -196,7 +199,10 @@ def _orientation(image: Any, blob: bytes) -> int:
 
 def _bytes(image: Any, header: Header) -> int:
     """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, and coefficients of progressive JPEGs."""
-    need = 5 * image.width * image.height * (1 if image.mode in ("RGB", "L") else 3)
+    times = 1 if image.mode in ("RGB", "L") else 3
+    if image.format == "HEIC":  # libheif holds its own picture, and the same as RGB
+        times = 3 if image.info["bit_depth"] > 8 else max(times, 2)
+    need = 5 * image.width * image.height * times
     return need + 6 * header.width * header.height if "progressive" in image.info else need
 
 
@@ -245,11 +251,12 @@ def unwarned(call: Callable[[], T]) -> T:
 
 def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
     """Sort what a plugin raised into the reasons; the plugin's message is the detail."""
-    text = f"{error}" if isinstance(error, OSError) or " " in f"{error}" else f"{type(error).__name__} {error}"
+    text = f"{error}".strip()
+    text = text if isinstance(error, OSError) or " " in text else f"{type(error).__name__} {text}"
     low = text.lower()
-    if isinstance(error, (Image.DecompressionBombError, MemoryError)):
+    if isinstance(error, (Image.DecompressionBombError, MemoryError)) or _BOMB_WORDS in low:
         return Bad("bomb", text)
-    if isinstance(error, Unsupported) or any(words in low for words in _UNSUPPORTED_WORDS):
+    if isinstance(error, (Unsupported, ImportError)) or any(words in low for words in _UNSUPPORTED_WORDS):
         return Bad("unsupported_format", text)
     if isinstance(error, (EOFError, struct.error)):
         return Bad("truncated", "ends inside its header")

@@ -90,7 +90,7 @@ def tell(name: str, text: str) -> None:
         return
     _told.add(kind)
     printable = name.encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8
-    _log.warning("%s: Pillow says: %s (told for the first such file only)", printable, text)
+    _log.warning("%s: Pillow says: %s (reported for the first such file only)", printable, text)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Op
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import fuse
-from fastfeed.runtime.kernel import warn_not_built
+from fastfeed.runtime.kernel import formats, warn_not_built
 from fastfeed.spec import ENCODED
 
 __all__ = ["Recoder"]
@@ -38,9 +38,10 @@ class Recoder:
         ops (Sequence[Op]): Geometry without randomness and borders; sizes may differ from file to file.
         quality (int): In [1, 100], on libjpeg's scale. Default: 90.
         subsampling (str): "4:2:0" halves chroma both ways, "4:4:4" keeps it. Default: "4:2:0".
+        optimize (bool): Huffman tables made for each file: the same pixels in fewer bytes, more slowly. Default: False.
         threads (int | None): At least 1. Default: None, this process's share of the cores.
-        decode (str): "auto" (the kernel for JPEGs where it is built, Pillow for the rest), "native" (an error if it is
-            not built) or "pillow". Default: "auto".
+        decode (str): "auto" (the kernel where it is built, Pillow for what the kernel does not decode), "native" (an
+            error if it is not built) or "pillow". Default: "auto".
 
     Raises:
         ConfigError: If an argument is out of range, or an op is random or no geometry.
@@ -60,6 +61,7 @@ class Recoder:
         *,
         quality: int = 90,
         subsampling: str = "4:2:0",
+        optimize: bool = False,
         threads: int | None = None,
         decode: str = "auto",
     ) -> None:
@@ -74,12 +76,12 @@ class Recoder:
         self._program = fuse(ops, ENCODED, fixed=False)
         for step in self._program.steps:
             if step.op.draws:
-                raise ConfigError(f"{step.op} is random: a file is written once and must not depend on chance")
+                raise ConfigError(f"{step.op} is random, but recoding must be deterministic")
             if step.op.kind not in ("decode", "geometry") or getattr(step.op, "border", None) is not None:
                 raise ConfigError(
                     f"a recoder's ops must be geometry without a border, such as Resize(512), got {step.op}"
                 )
-        self.quality, self.subsampling = quality, subsampling
+        self.quality, self.subsampling, self.optimize = quality, subsampling, optimize
         self.threads = threads or cores_for(World.detect())
         self._decode = self._program.decode or Decode()
         self._pillow = PillowEngine(self._decode)
@@ -90,8 +92,9 @@ class Recoder:
             warn_not_built()
 
     def __repr__(self) -> str:
-        engine = "kernel for JPEGs, Pillow for the rest" if self._native else "Pillow"
-        return f"Recoder(JPEG, quality {self.quality}, {self.subsampling}, {engine}, {self.threads} threads)"
+        tables = ", optimized" if self.optimize else ""
+        engine = f"kernel for {', '.join(formats())}, Pillow for the rest" if self._native else "Pillow"
+        return f"Recoder(JPEG, quality {self.quality}, {self.subsampling}{tables}, {engine}, {self.threads} threads)"
 
     def __call__(self, blobs: Sequence[bytes], stop: Stop | None = None) -> list[bytes | Bad]:
         """One result per file: the new file's bytes, or why there is none. Never raises for what a file contains.
@@ -103,7 +106,8 @@ class Recoder:
         remaining = list(range(len(blobs)))
         if self._native:
             rows, request = self._request(blobs, self._native.probe(blobs), results)
-            files = self._native.recode(request, self.quality, self.subsampling == "4:2:0", stop)
+            subsampled = self.subsampling == "4:2:0"
+            files = self._native.recode(request, self.quality, subsampled, self.optimize, stop)
             for i, file in zip(rows, files, strict=True):
                 results[i] = file
             remaining = [i for i, result in enumerate(results) if isinstance(result, Bad) and result.reason in DECLINED]
@@ -151,6 +155,11 @@ class Recoder:
     def _written(self, pixels: np.ndarray) -> bytes:
         file = io.BytesIO()
         Image.fromarray(pixels).save(
-            file, "JPEG", quality=self.quality, subsampling=self.subsampling, optimize=False, progressive=False
+            file,
+            "JPEG",
+            quality=self.quality,
+            subsampling=self.subsampling,
+            optimize=self.optimize,
+            progressive=False,
         )
         return file.getvalue()

@@ -1,4 +1,4 @@
-"""Routes JPEGs to the kernel, and everything it declines to Pillow."""
+"""Routes what the kernel decodes to it, and everything that it declines to Pillow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.decode.base import DECLINED, Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.runtime.kernel import formats
 
 __all__ = ["RouterEngine"]
 
@@ -18,7 +19,7 @@ class RouterEngine:
 
     def __init__(self, first: DecodeEngine, other: DecodeEngine) -> None:
         self._first, self.other = first, other
-        self.name = f"{first.name} (JPEG), {other.name} (the rest)"
+        self.name = f"{first.name} ({', '.join(formats())}), {other.name} (the rest)"
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
         headers = self._first.probe(blobs)

@@ -30,7 +30,9 @@ _MAGIC = (
     (b"DDS ", "DDS"),
     (b"FUJIFILMCCD-RAW", "camera raw"),
 )
-_HEIF = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+_AVIF = {b"avif", b"avis"}
+_HEVC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"}
+_HEIF = _HEVC | {b"mif1", b"mif2", b"msf1"}  # the last three leave the codec open
 
 
 def sniff(blob: bytes) -> str | None:
@@ -39,14 +41,19 @@ def sniff(blob: bytes) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WEBP"
     if head[4:8] == b"ftyp":
-        brands = bytes(blob[8 : min(int.from_bytes(head[:4], "big"), 256)])
-        if b"avif" in brands or b"avis" in brands:
-            return "AVIF"
-        return "HEIF" if any(brand in brands for brand in _HEIF) else None
+        return _of_brands(bytes(blob[8 : min(int.from_bytes(head[:4], "big"), 256)]))
     for magic, name in _MAGIC:
         if head.startswith(magic):
             return name
     return None
+
+
+def _of_brands(brands: bytes) -> str | None:
+    """Return the format of an ISO media file, by its major brand or, if that names no codec, a compatible one."""
+    major, compatible = brands[:4], {brands[at : at + 4] for at in range(8, len(brands), 4)}
+    if major in _AVIF or (major not in _HEVC and compatible & _AVIF):
+        return "AVIF"
+    return "HEIC" if ({major} | compatible) & _HEIF else None
 
 
 _OTHERS = (
@@ -102,7 +109,7 @@ def ends_early(blob: bytes, format: str) -> bool:
 
 
 def _chunks(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Of a PNG: name, where the content begins, and where it ends; the last one may go beyond the file."""
+    """Yield the chunks of a PNG: name, start and end of the content. The last one may extend past the file."""
     at = 8
     while at + 12 <= len(blob):
         end = at + 8 + int.from_bytes(blob[at : at + 4], "big")

@@ -1,7 +1,7 @@
 // Python bindings of random numbers, permutations and windows.
 #include "bindings.h"
 #include "draws.h"
-#include "windows.h"
+#include "window_steps.h"
 
 namespace fastfeed {
 namespace {
@@ -17,7 +17,7 @@ void draw(uint64_t seed, uint32_t epoch, Ids ids, uint32_t slot, Drawn out) {
   same_length(ids.shape(0), out.shape(0), "out", "id");
   const auto fill = [&] { uniform(seed, epoch, ids.data(), ids.shape(0), slot, out.shape(1), out.data()); };
   if (out.size() <= kFew) return fill();
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   fill();
 }
 

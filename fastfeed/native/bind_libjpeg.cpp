@@ -3,6 +3,7 @@
 
 #include "bindings.h"
 #include "libjpeg.h"
+#include "webp.h"
 
 namespace fastfeed {
 
@@ -15,6 +16,7 @@ void bind_libjpeg(nb::module_& m) {
   m.attr("LIBJPEG_TURBO") = libjpeg_version();
   m.attr("LIBJPEG_SIMD") = libjpeg_simd();
   m.attr("LIBJPEG_BUNDLED") = bundled;
+  m.attr("LIBWEBP") = libwebp_version();
   m.def("libjpeg_huffman_reason", [] { return libjpeg_huffman_reason(); },
         "Why libjpeg's own Huffman decoders are used, at half the speed; an empty text where ours are.");
 }

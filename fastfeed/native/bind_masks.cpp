@@ -37,7 +37,7 @@ void move_mask_all(Mask mask, Matrices back, Sizes sizes, Boxes limits, uint8_t 
   const std::vector<MaskMove> moves = moves_of(mask, back, sizes, limits);
   if (moves.empty() || int64_t(out.shape(0)) != moves.back().height || int64_t(out.shape(1)) != moves.back().width)
     throw std::invalid_argument("out must be of the size after the last move");
-  nb::gil_scoped_release release;
+  GilRelease release;
   Scratch scratch;
   Scratch::Frame frame(scratch);
   Image from{const_cast<uint8_t*>(mask.data()), int(mask.shape(0)), int(mask.shape(1)), 1};  // which is only read

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 
 #include "calls.h"
@@ -50,6 +51,7 @@ Program program_of(const nb::dict& fields) {
   program.filter = Filter(small("filter"));
   program.limits.max_pixels = integer("max_pixels");
   program.limits.enlarge = nb::cast<double>(fields["enlarge"]);
+  program.limits.matte = nb::cast<Matte>(fields["matte"]);
   program.border.mode = Border::Mode(small("border"));
   const auto fill = parts_of(fields["fill"], program.channels == 1 ? 1 : 3);
   for (size_t c = 0; c < (program.channels == 1 ? 1 : 3); ++c) program.border.fill[c] = nb::cast<uint8_t>(fill[c]);

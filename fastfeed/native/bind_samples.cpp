@@ -49,13 +49,13 @@ std::unique_ptr<SampleList> read_all(Executor& executor, const Locations& locati
   std::atomic<int64_t> total{0};
   int64_t* span = spans.data();
   std::memset(span, 0, n * 5 * sizeof(int64_t));
-  executor.run(int(n), [&](Worker&, int i) {
+  executor.run(int(n), [&](Worker& worker, int i) {
     Sample& sample = list->samples[size_t(i)];
     if (i > 0 && total.load() >= max_bytes) return;
     int64_t* own = span + 5 * i;
     own[0] = thread_id(), own[1] = clock_ns();
     const Location& location = locations.all[size_t(i)];
-    sample.read = read_sample(location, *list->buffers, list->memory[size_t(i)], sample, total);
+    sample.read = read_sample(location, *list->buffers, list->memory[size_t(i)], sample, total, worker.stopped);
     if (sample.read == Read::ok && !location.height) probe(sample, limits);
     own[2] = clock_ns() - own[1];
     if (sample.read == Read::ok && !location.memory) own[3] = int64_t(sample.size);

@@ -23,7 +23,7 @@ nb::tuple scan(EventScanner& scanner, nb::bytes piece) {
   EventColumns rows;
   std::vector<std::pair<size_t, size_t>> places;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     scanner.scan({piece.c_str(), piece.size()}, rows, places);
   }
   nb::dict columns;
@@ -52,7 +52,7 @@ nb::list since(const TextIndex& texts, size_t first) {
 nb::list integer_arrays(int fd, uint32_t root, const std::vector<uint32_t>& columns) {
   std::vector<std::vector<int64_t>> values;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     values = integer_columns(fd, root, columns);
   }
   nb::list result;

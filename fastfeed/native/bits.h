@@ -119,6 +119,34 @@ class Cursor {
     interval_ = to_restart_ = restart_interval;
   }
 
+  // How many whole restart intervals the next units are, `units` at most; 0 within an interval.
+  size_t intervals_in(size_t units) const {
+    return interval_ && (to_restart_ == 0 || (to_restart_ == interval_ && !restarts_)) ? units / interval_ : 0;
+  }
+
+  // Passes so many intervals, and the marker behind each. False: a marker is missing, or out of sequence.
+  bool leap(j_decompress_ptr info, size_t intervals) {
+    jpeg_source_mgr& source = *info->src;
+    if (to_restart_ == 0 && unit(info) < 0) return false;
+    const uint8_t *at = source.next_input_byte, *const end = at + source.bytes_in_buffer;
+    for (; intervals; --intervals) {
+      const uint8_t marker = uint8_t(JPEG_RST0 + int(restarts_++ & 7));
+      for (;; at += 2) {
+        at = end - at < 2 ? nullptr : static_cast<const uint8_t*>(std::memchr(at, 0xFF, size_t(end - at - 1)));
+        if (!at) return false;
+        if (at[1] == marker) break;
+        if (at[1] != 0) return false;
+      }
+      at += 2;
+    }
+    source.next_input_byte = at;
+    source.bytes_in_buffer = size_t(end - at);
+    to_restart_ = interval_;
+    held_ = 0;
+    count_ = invented_ = 0;
+    return true;
+  }
+
   // Call before each unit. 1: a restart marker has been passed, predictions are reset. -1: it is missing, or
   // out of sequence.
   int unit(j_decompress_ptr info) {

@@ -79,11 +79,11 @@ class Executor {
   // that have not begun are left out, and those under way find worker.stopped set. Urgent tasks are taken first.
   void run(int n, const std::function<void(Worker&, int)>& task, nb::handle stop, bool urgent = false) {
     const bool at_exit = is_finalizing();  // in the thread that finalizes: no other one gets the GIL any more
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     std::atomic<bool> stopped{false};
     const auto ask = [&] {
       if (is_finalizing() && !at_exit) return stopped = true;
-      const nb::gil_scoped_acquire acquire;
+      const GilAcquire acquire;
       try {
         if (nb::cast<bool>(stop.attr("is_set")())) stopped = true;
       } catch (...) {  // such as Ctrl-C

@@ -1,5 +1,6 @@
 #include "checksums.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -46,7 +47,12 @@ uint32_t castagnoli(uint32_t crc, const uint8_t* data, size_t size) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t by_instruction(uint32_t crc, const uint8_t* data, size_t size) {
+#if defined(__clang__) && __clang_major__ >= 14
+__attribute__((target("sse4.2,crc32")))
+#else
+__attribute__((target("sse4.2")))
+#endif
+uint32_t by_instruction(uint32_t crc, const uint8_t* data, size_t size) {
   uint64_t wide = crc;
   for (; size >= 8; data += 8, size -= 8) {
     uint64_t word;
@@ -74,6 +80,21 @@ uint32_t by_instruction(uint32_t crc, const uint8_t* data, size_t size) {
 uint32_t crc32(const uint8_t* data, size_t size) {
   static const Slicing slicing(0xEDB88320);
   return ~slicing(~uint32_t(0), data, size);
+}
+
+uint32_t adler32(uint32_t sum, const uint8_t* data, size_t size) {
+  constexpr size_t kBlock = 4096;  // sums of so many bytes stay below 2^32
+  constexpr uint32_t kModulus = 65521;
+  uint32_t low = sum & 0xFFFF, high = sum >> 16;
+  while (size) {
+    const uint32_t count = uint32_t(std::min(size, kBlock));
+    uint32_t plain = 0, weighted = 0;
+    for (uint32_t i = 0; i < count; ++i) plain += data[i], weighted += (count - i) * data[i];
+    high = (high + count * low + weighted) % kModulus;
+    low = (low + plain) % kModulus;
+    data += count, size -= count;
+  }
+  return high << 16 | low;
 }
 
 uint32_t crc32c(const uint8_t* data, size_t size) {

@@ -17,6 +17,7 @@ namespace {
 
 boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* out) {
   auto& scan = *static_cast<Entropy::Scan*>(info->client_data);
+  if (scan.above && scan.leap(info, out)) return TRUE;
   const int restart = scan.cursor.unit(info);
   if (restart) std::memset(scan.means, 0, sizeof scan.means);
   bool good = restart >= 0;
@@ -82,9 +83,33 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fastfeed {
 
+namespace {
+
 HWY_EXPORT(decode_mcu);
 
-bool Entropy::attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, GiveUp give_up) {
+constexpr unsigned kAround = 2;  // rows of MCUs that libjpeg may decode above the first that it shows
+
+}  // namespace
+
+// Whether this MCU is one that is not looked at: libjpeg asks for it, and for those after it, without a place for them.
+bool Entropy::Scan::leap(j_decompress_ptr info, const JBLOCKROW* out) {
+  const auto common = reinterpret_cast<j_common_ptr>(info);
+  if (!leapt && !out) {
+    if (const size_t intervals = cursor.intervals_in(above)) {
+      if (!cursor.leap(info, intervals)) give_up(common);
+      leapt = intervals * info->restart_interval;
+      std::memset(means, 0, sizeof means);
+    }
+  }
+  --above;
+  if (!leapt) return false;
+  if (out) give_up(common);  // not as expected
+  --leapt;
+  if (++column == columns) column = 0;
+  return true;
+}
+
+bool Entropy::attach(j_decompress_ptr info, JDIMENSION top, JDIMENSION left, JDIMENSION width, GiveUp give_up) {
   scan_.count = info->blocks_in_MCU;
   for (int i = 0; i < scan_.count; ++i) {
     const int component = info->MCU_membership[i];
@@ -98,6 +123,10 @@ bool Entropy::attach(j_decompress_ptr info, JDIMENSION left, JDIMENSION width, G
   // as libjpeg counts them, and one more than it would look at
   unsigned pixels = info->comps_in_scan == 1 ? 8 : 8 * unsigned(info->max_h_samp_factor);
   pixels = pixels / info->scale_denom * info->scale_num;
+  unsigned rows = info->comps_in_scan == 1 ? 8 : 8 * unsigned(info->max_v_samp_factor);
+  rows = rows / info->scale_denom * info->scale_num;
+  scan_.above = top / rows > kAround ? size_t(top / rows - kAround) * scan_.columns : 0;
+  scan_.leapt = 0;
   scan_.first = left / pixels, scan_.last = (left + width) / pixels + 1;
   scan_.column = 0;
   std::memset(scan_.means, 0, sizeof scan_.means);

@@ -69,7 +69,12 @@ Status shrink_whole(const Program& program, const Sample& sample, const Values& 
   const Image pixels = whole;
   whole.height = (sample.height + by - 1) / by;
   whole.width = (sample.width + by - 1) / by;
-  if (program.encoded && whole.bytes() > kLargeImage) room.emplace(whole.bytes() + held_bytes(sample.header));
+  if (program.encoded && whole.bytes() > kLargeImage) {
+    const double enlarge = program.limits.enlarge;
+    const int decoded_by = denominator(sample.height, sample.width, whole.height, whole.width, enlarge);
+    room.emplace(whole.bytes() + held_bytes(sample.header, decoded_by), worker.stopped);
+    if (room->stopped()) return Status::cancelled;
+  }
   whole.at = worker.scratch.memory(whole.bytes());
   if (!program.encoded) {
     const Cut all{{0, 0, double(sample.height), double(sample.width)}, {false, false}, {}};
@@ -139,7 +144,7 @@ Status run_sample(const Program& program, const Values& values, size_t index, co
   std::optional<Whole> windows;
   if (program.whole && values.boxes) windows.emplace(program, values, first, sample, source);
   for (size_t view = 0; view < views; ++view, out += row_bytes) {
-    if (worker.stopped && worker.stopped->load()) return Status::cancelled;
+    if (is_set(worker.stopped)) return Status::cancelled;
     const size_t row = first + view;
     const Scratch::Frame of_view(scratch);
     const bool bytes = !program.conversion.tables;

@@ -2,32 +2,15 @@
 
 #include <cstring>
 
+#include "exif.h"
+#include "png.h"
+#include "tiff.h"
+#include "webp.h"
+
 namespace fastfeed {
 namespace {
 
-uint32_t number(const uint8_t* p, int bytes, bool big) {
-  uint32_t value = 0;
-  for (int i = 0; i < bytes; ++i) value |= uint32_t(p[i]) << 8 * (big ? bytes - 1 - i : i);
-  return value;
-}
-
-// The orientation tag of the first directory of an EXIF block; 1 where there is none or the block is broken.
-uint8_t exif_orientation(const uint8_t* p, size_t n) {
-  if (n < 14 || std::memcmp(p, "Exif\0\0", 6) != 0) return 1;
-  p += 6, n -= 6;
-  const bool big = p[0] == 'M';
-  if (!(big ? p[1] == 'M' : p[0] == 'I' && p[1] == 'I') || number(p + 2, 2, big) != 42) return 1;
-  const size_t at = number(p + 4, 4, big);
-  if (at > n || n - at < 2) return 1;
-  const size_t entries = number(p + at, 2, big);
-  for (size_t i = 0; i < entries && at + 2 + 12 * (i + 1) <= n; ++i) {
-    const uint8_t* entry = p + at + 2 + 12 * i;
-    if (number(entry, 2, big) != 0x0112) continue;
-    const uint32_t value = number(entry + 8, number(entry + 2, 2, big) == 4 ? 4 : 2, big);
-    return value >= 1 && value <= 8 ? uint8_t(value) : 1;
-  }
-  return 1;
-}
+uint32_t number(const uint8_t* p) { return uint32_t(p[0]) << 8 | p[1]; }
 
 Icc icc_kind(const uint8_t* p, size_t n) {
   static const char srgb[] = "sRGB";
@@ -39,6 +22,9 @@ Icc icc_kind(const uint8_t* p, size_t n) {
 }  // namespace
 
 Header read_header(const uint8_t* data, size_t size) {
+  if (is_png(data, size)) return read_png_header(data, size);
+  if (is_webp(data, size)) return read_webp_header(data, size);
+  if (is_tiff(data, size)) return read_tiff_header(data, size);
   Header header;
   if (size < 4 || data[0] != 0xFF || data[1] != 0xD8 || data[2] != 0xFF) return header;
   bool exif_seen = false, icc_seen = false;
@@ -51,7 +37,7 @@ Header read_header(const uint8_t* data, size_t size) {
     if (marker == 0x00 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) continue;  // no length
     if (marker == 0xD9) break;
     if (size - at < 2) break;
-    const size_t length = number(data + at, 2, true);
+    const size_t length = number(data + at);
     if (length < 2) {
       header.status = Status::corrupt;
       return header;
@@ -70,13 +56,14 @@ Header read_header(const uint8_t* data, size_t size) {
       if (n < 6) break;
       header.sof = marker;
       header.precision = body[0];
-      header.height = int32_t(number(body + 1, 2, true));
-      header.width = int32_t(number(body + 3, 2, true));
+      header.height = int32_t(number(body + 1));
+      header.width = int32_t(number(body + 3));
       header.components = body[5];
+      for (size_t i = 0; i < 3 && 6 + 3 * (i + 1) <= n; ++i) header.sampling[i] = body[6 + 3 * i + 1];
     } else if (marker == 0xDD && n >= 2) {
-      header.restart_interval = uint16_t(number(body, 2, true));
+      header.restart_interval = uint16_t(number(body));
     } else if (marker == 0xE1 && !exif_seen && n >= 6 && std::memcmp(body, "Exif\0", 5) == 0) {
-      header.orientation = exif_orientation(body, n);
+      if (n >= 14 && body[5] == 0) header.orientation = exif_orientation(body + 6, n - 6);
       exif_seen = true;
     } else if (marker == 0xE2 && !icc_seen && n > 14 && std::memcmp(body, "ICC_PROFILE", 12) == 0) {
       header.icc = icc_kind(body + 14, n - 14);

@@ -1,4 +1,4 @@
-// Reads a JPEG's markers, before any pixel is decoded.
+// Reads what comes before the pixels of a JPEG, PNG, WebP or TIFF.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,26 @@ enum class Status : int8_t { ok, truncated, corrupt, unsupported_format, bomb, n
 
 enum class Icc : uint8_t { none, srgb, other };
 
+enum class Format : uint8_t { jpeg, png, webp, tiff };
+
 struct Header {
   Status status = Status::not_image;
   int32_t height = 0, width = 0;  // stored pixels
   uint8_t orientation = 1;        // EXIF, 1..8
+  Format format = Format::jpeg;
   uint8_t components = 0;
+  uint8_t color = 0;  // of all but JPEGs: 0 gray, 2 RGB, 3 palette, 4 gray with alpha, 6 RGB with alpha
+  bool lossless = false;  // of a WebP
+  uint32_t unpacked_bytes = 0;  // of a TIFF: what its decoder holds at once
   uint8_t sof = 0;  // second byte of the frame's marker: 0xC0 baseline, 0xC1 extended, 0xC2 progressive, ...
-  uint8_t precision = 0;
+  uint8_t precision = 0;  // bits
+  uint8_t sampling[3] = {};  // of a JPEG's components: samples across, and down, four bits each
   uint8_t together = 0;  // components in the first scan; fewer than there are: more scans follow
   uint16_t restart_interval = 0;
   Icc icc = Icc::none;
 
   bool progressive() const { return sof == 0xC2 || sof == 0xC6 || sof == 0xCA || sof == 0xCE; }
-  bool several_scans() const { return progressive() || together < components; }
+  bool several_scans() const { return format == Format::jpeg && (progressive() || together < components); }
   int32_t shown_height() const { return orientation >= 5 ? width : height; }
   int32_t shown_width() const { return orientation >= 5 ? height : width; }
 };

@@ -29,15 +29,20 @@ void warn(j_common_ptr info, int level) {
   }
 }
 
-// Called repeatedly, first between a header and its data.
+// Called for every row of blocks, first between a header and its data.
 void progress(j_common_ptr info) {
   if (!info->is_decompressor) return;
   auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
   JpegErrors& errors = errors_of(info);
-  if (errors.progressive) errors.progressive->attach(decompress, give_up);
-  errors.progressive = nullptr;
+  Progressive* const own = errors.progressive;
+  errors.progressive = nullptr;  // before it may give up, so that the image is libjpeg's then
+  if (own) own->attach(decompress, give_up);
   const int64_t pixels = int64_t(decompress->image_height) * decompress->image_width;
   const int64_t most = std::max<int64_t>(kAlwaysScans, kScannedPixels / pixels);
+  if (is_set(errors.stop)) {
+    errors.status = Status::cancelled;
+    fail(info);
+  }
   if (decompress->input_scan_number > std::min<int64_t>(kMaxScans, most)) {
     errors.status = Status::bomb;
     fail(info);

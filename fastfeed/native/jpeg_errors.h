@@ -8,6 +8,7 @@
 #include <jpeglib.h>
 
 #include "header.h"
+#include "stop.h"
 
 namespace fastfeed {
 
@@ -22,6 +23,7 @@ struct JpegErrors {
   std::jmp_buf jump;
   Status status;
   bool damaged, gave_up;
+  Stop stop;
   Progressive* progressive;    // takes over before the first scan is read; null: none
   Coefficients* coefficients;  // keeps blocks between scans
   void* (*allocate)(j_common_ptr, int, size_t);

@@ -16,8 +16,9 @@ class JpegSource {
   void open(const uint8_t* data, size_t size);
   void close();
 
-  // Call when a progressive file's header has been read. Of components that are shrunk to one pixel per block only the
-  // means are shown (ITU T.81, annex G: they have scans of their own): other scans of theirs are left out, unread.
+  // Call when a progressive file's header has been read (ITU T.81, annex G). Left out, unread, are: of components that
+  // are shrunk to one pixel per block all scans but those of the means, since only these are shown; of components that are
+  // shrunk by less, the last refinements, as far as pixels do without them with errors well below a level.
   void leave_out_scans(const jpeg_decompress_struct& info);
   // An end-of-image marker in what has not been read.
   bool ends_properly() const;

@@ -9,7 +9,11 @@
 #include <utility>
 
 #include "libjpeg.h"
+#include "png.h"
 #include "pool.h"
+#include "system.h"
+#include "tiff.h"
+#include "webp.h"
 
 namespace fastfeed {
 namespace {
@@ -60,6 +64,13 @@ void check(const Window& w, const Header& header) {
 
 int shrunk(int length, int denominator) { return (length + denominator - 1) / denominator; }
 
+int shrunk_by(const Header& header, const Window& w, int height, int width, const Limits& limits) {
+  // a JPEG in the DCT domain, a lossy WebP by means of its planes
+  const bool shrinks = header.format == Format::jpeg ||
+                       (header.format == Format::webp && !header.lossless && header.color == 2);
+  return shrinks ? denominator(w.height, w.width, height, width, limits.enlarge) : 1;
+}
+
 }  // namespace
 
 int denominator(double height, double width, int rows, int columns, double enlarge) {
@@ -71,15 +82,18 @@ int denominator(double height, double width, int rows, int columns, double enlar
 
 Status admit(const Header& header, size_t size, const Limits& limits) {
   if (header.status != Status::ok) return header.status;
-  if (header.precision != 8 || (header.components != 1 && header.components != 3)) return Status::unsupported_format;
-  if (header.sof != 0xC0 && header.sof != 0xC1 && header.sof != 0xC2) return Status::unsupported_format;
+  const bool jpeg = header.format == Format::jpeg;
+  if (jpeg && (header.precision != 8 || (header.components != 1 && header.components != 3)))
+    return Status::unsupported_format;
+  if (jpeg && header.sof != 0xC0 && header.sof != 0xC1 && header.sof != 0xC2) return Status::unsupported_format;
   const int64_t pixels = int64_t(header.height) * header.width;
   if (pixels > limits.max_pixels) return Status::bomb;
   if (pixels > std::max(kDensePixels, kPixelsPerByte * int64_t(size))) return Status::bomb;
   return Status::ok;
 }
 
-Worker::Worker() : reader_(libjpeg_reader(libjpeg_huffman_reason().empty())) {}
+Worker::Worker()
+    : readers_{libjpeg_reader(libjpeg_huffman_reason().empty()), png_reader(), webp_reader(), tiff_reader()} {}
 
 template <class Room, class Task>
 Status Worker::checked(const uint8_t* data, size_t size, const Window& window, const Limits& limits, Room room,
@@ -89,10 +103,11 @@ Status Worker::checked(const uint8_t* data, size_t size, const Window& window, c
     const Status status = admit(header, size, limits);
     if (status != Status::ok) return status;
     check(window, header);
-    const Admission admission(room(header));
-    return task(header);
+    const Admission admission(room(header), stopped);
+    return admission.stopped() ? Status::cancelled : task(header);
   } catch (const std::bad_alloc&) {
-    reader_->release();
+    for (const auto& reader : readers_)
+      if (reader) reader->release();
     return Status::bomb;
   }
 }
@@ -100,12 +115,14 @@ Status Worker::checked(const uint8_t* data, size_t size, const Window& window, c
 Status Worker::pixels(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
                       const Limits& limits, const Slot& slot) {
   const Status status = run(data, size, header, window, filter, limits, slot, limits.plain);
-  return reader_->gave_up() ? run(data, size, header, window, filter, limits, slot, true) : status;
+  return reader(header).gave_up() ? run(data, size, header, window, filter, limits, slot, true) : status;
 }
 
 Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
                       const Slot& slot, bool admitted) {
-  const auto room = [admitted](const Header& header) { return admitted ? 0 : held_bytes(header); };
+  const auto room = [&](const Header& header) {
+    return admitted ? 0 : held_bytes(header, shrunk_by(header, window, slot.height, slot.width, limits));
+  };
   const Status status = checked(data, size, window, limits, room, [&](const Header& header) {
     return pixels(data, size, header, window, filter, limits, slot);
   });
@@ -121,13 +138,19 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
   const size_t bytes = size_t(area) * 3;
   Status status = Status::bomb;
   if (area <= uint64_t(limits.max_pixels) && area <= SIZE_MAX / 8) {
-    const auto room = [&](const Header& header) { return held_bytes(header) + (large ? bytes * 2 : 0); };
+    const auto room = [&](const Header& header) {
+      return held_bytes(header, shrunk_by(header, window, height, width, limits)) +
+             (large ? bytes * (coding.optimize ? 4 : 2) : 0);
+    };
     status = checked(data, size, window, limits, room, [&](const Header& header) {
       if (pixels_.size() < bytes) pixels_ = std::vector<uint8_t>(bytes);
       const Slot slot{pixels_.data(), ptrdiff_t(width) * 3, height, width};
       const Status decoded = pixels(data, size, header, window, filter, limits, slot);
       if (decoded != Status::ok) return decoded;
-      return writer_.write(slot.at, height, width, coding) ? Status::ok : Status::bomb;
+      const int64_t begun = clock_ns();
+      const bool written = writer_.write(slot.at, height, width, coding);
+      encode_ns += clock_ns() - begun;
+      return written ? Status::ok : Status::bomb;
     });
   }
   if (large) std::vector<uint8_t>().swap(pixels_);
@@ -141,33 +164,38 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   const int rows = swap ? slot.width : slot.height, columns = swap ? slot.height : slot.width;
   const Box box = stored(window, header.orientation, header.shown_height(), header.shown_width());
   Region region;
-  region.denominator = denominator(box.height, box.width, rows, columns, limits.enlarge);
-  const int d = region.denominator;
+  const int d = region.denominator = shrunk_by(header, window, slot.height, slot.width, limits);
   const int height = shrunk(header.height, d), width = shrunk(header.width, d);
   const Axis& vertical = axes_.get(filter, box.top / d, box.height / d, height, rows);
   const Axis& horizontal = axes_.get(filter, box.left / d, box.width / d, width, columns);
+  region.matte = limits.matte;
   region.top = vertical.low();
   region.height = vertical.high() - region.top;
   region.left = std::max(horizontal.low() - kContext, 0);
   region.width = std::min(horizontal.high() + kContext, width) - region.left;
-  Status status = reader_->start(data, size, header, region, plain);
+  RowReader& reader = this->reader(header);
+  reader.stop = stopped;
+  Status status = reader.start(data, size, header, region, plain);
   if (status != Status::ok) return status;
-  resampler_.begin(&vertical, &horizontal, reader_->left(),
+  resampler_.begin(&vertical, &horizontal, reader.left(),
                    target(slot, header.orientation, window.flip_rows, window.flip_columns));
   for (int left = region.height; left > 0;) {
-    if (stopped && stopped->load(std::memory_order_relaxed)) {
-      reader_->release();
+    if (is_set(stopped)) {
+      reader.release();
       return Status::cancelled;
     }
-    const RowReader::Rows rows = reader_->rows();
+    const RowReader::Rows rows = reader.rows();
     if (!rows.count) {
-      status = reader_->finish();
+      if (is_set(stopped)) continue;
+      status = reader.finish();
       return status == Status::ok ? Status::corrupt : status;
     }
+    const int64_t begun = clock_ns();
     resampler_.push(rows.at, rows.stride, std::min(rows.count, left));
+    resize_ns += clock_ns() - begun;
     left -= rows.count;
   }
-  return reader_->finish();
+  return reader.finish();
 }
 
 }  // namespace fastfeed

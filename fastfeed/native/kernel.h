@@ -1,6 +1,7 @@
 // Decodes one image: crops, scales, rotates and flips a window into the caller's array.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace fastfeed {
 
 struct Limits {
   int64_t max_pixels = 300000000;
-  double enlarge = 1.5;  // the window, shrunk in the DCT domain, stays this much larger than the target on both axes
+  double enlarge = 1.5;  // the window, shrunk while it is decoded, stays this much larger than the target on both axes
+  Matte matte{255, 255, 255};
   bool plain = false;    // entropy decoding by libjpeg too: slower, with the same pixels and reasons
 };
 
@@ -36,7 +38,7 @@ struct Slot {
 // Why a header is rejected before any pixel is allocated, or ok.
 Status admit(const Header& header, size_t size, const Limits& limits);
 
-// The largest of 8, 4, 2, 1 that a window may be shrunk by in the DCT domain: it stays `enlarge` times the result's size.
+// The largest of 8, 4, 2, 1 that a window may be shrunk by while it is decoded: it stays `enlarge` times the result's size.
 int denominator(double height, double width, int rows, int columns, double enlarge);
 
 // State of one thread, kept between images.
@@ -52,8 +54,10 @@ class Worker {
                 int width, const Coding& coding);
   JpegWriter& file() { return writer_; }
 
+  // Nanoseconds that decode() and recode() spent on resampling and on writing files, since they were set to 0.
+  int64_t resize_ns = 0, encode_ns = 0;
   Scratch scratch;
-  const std::atomic<bool>* stopped = nullptr;  // asked between rows: a stop need not wait for the end of an image
+  Stop stopped = nullptr;  // asked between rows: a stop need not wait for the end of an image
 
  private:
   // Checks the header and the window, and calls task(header) when there is room for what room(header) says.
@@ -64,7 +68,9 @@ class Worker {
   Status run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
              const Limits& limits, const Slot& slot, bool plain);
 
-  std::unique_ptr<RowReader> reader_;
+  RowReader& reader(const Header& header) { return *readers_[size_t(header.format)]; }
+
+  std::array<std::unique_ptr<RowReader>, 4> readers_;  // by Format
   Resampler resampler_;
   Axes axes_;
   JpegWriter writer_;

@@ -1,4 +1,5 @@
 // Python bindings of the kernel: checks arguments, releases the GIL and runs the pool.
+#include <array>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -9,6 +10,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -54,7 +56,17 @@ class Blobs {
   std::vector<Py_buffer> views_;
 };
 
+std::array<size_t, 4> held_by_denominator(const nb::object& blob) {
+  nb::list one;
+  one.append(blob);
+  const Blobs blobs(one);
+  const Header header = read_header(blobs.data(0), blobs.bytes(0));
+  if (header.status != Status::ok) return {};
+  return {held_bytes(header, 1), held_bytes(header, 2), held_bytes(header, 4), held_bytes(header, 8)};
+}
+
 using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+using Times = nb::ndarray<int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
 using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Changed = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
@@ -68,7 +80,7 @@ void probe(const nb::list& list, Table out, int64_t max_pixels) {
   same_length(blobs.size(), out.shape(0), "out");
   int32_t* row = out.data();
   const Limits limits{max_pixels};
-  nb::gil_scoped_release release;
+  GilRelease release;
   for (size_t i = 0; i < blobs.size(); ++i, row += 9) {
     const Header h = read_header(blobs.data(i), blobs.bytes(i));
     const int32_t values[9] = {int32_t(admit(h, blobs.bytes(i), limits)),
@@ -88,8 +100,8 @@ void probe(const nb::list& list, Table out, int64_t max_pixels) {
 class Ask {
  public:
   Ask(const nb::list& list, const Boxes& boxes, const Flips& flips, const Codes& codes, int filter, int64_t max_pixels,
-      double enlarge)
-      : blobs(list), filter(Filter(filter)), limits{max_pixels, enlarge}, codes(codes.data()), box_(boxes.data()),
+      double enlarge, const Matte& matte)
+      : blobs(list), filter(Filter(filter)), limits{max_pixels, enlarge, matte}, codes(codes.data()), box_(boxes.data()),
         flip_(flips.data()) {
     same_length(size(), boxes.shape(0), "boxes");
     same_length(size(), flips.shape(0), "flips");
@@ -102,11 +114,15 @@ class Ask {
     const double* box = box_ + 4 * i;
     return {box[0], box[1], box[2], box[3], flip_[2 * i], flip_[2 * i + 1]};
   }
-  // Calls task(worker, i) for each file, whose result is the file's code.
+  // Calls task(worker, i) for each file, whose result is the file's code. `times`: nanoseconds of resizing and encoding.
   template <class Task>
-  void run(Pool& pool, Task task) const {
+  void run(Pool& pool, int64_t* times, Task task) const {
     std::memset(codes, int(Status::cancelled), size());
-    pool.run(int(size()), [&](Worker& worker, int i) { codes[i] = int8_t(task(worker, size_t(i))); });
+    pool.run(int(size()), [&](Worker& worker, int i) {
+      worker.resize_ns = worker.encode_ns = 0;
+      codes[i] = int8_t(task(worker, size_t(i)));
+      if (times) times[2 * i] = worker.resize_ns, times[2 * i + 1] = worker.encode_ns;
+    });
   }
 
   const Blobs blobs;
@@ -119,9 +135,15 @@ class Ask {
   const bool* flip_;
 };
 
+int64_t* times_of(const std::optional<Times>& times, size_t samples) {
+  if (!times) return nullptr;
+  same_length(samples, times->shape(0), "times");
+  return times->data();
+}
+
 void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels out, Codes codes, int filter,
-            int64_t max_pixels, double enlarge) {
-  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge);
+            int64_t max_pixels, double enlarge, const Matte& matte, const std::optional<Times>& times) {
+  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge, matte);
   same_length(ask.size(), out.shape(0), "out");
   if (out.shape(3) != 3 || out.stride(3) != 1 || out.stride(2) != 3)
     throw std::invalid_argument("out must be uint8 (n, height, width, 3) whose rows are contiguous");
@@ -129,26 +151,27 @@ void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels o
   uint8_t* pixels = out.data();
   const ptrdiff_t image = out.stride(0), row = out.stride(1);
   const int height = int(out.shape(1)), width = int(out.shape(2));
-  nb::gil_scoped_release release;
-  ask.run(pool, [&](Worker& worker, size_t i) {
+  GilRelease release;
+  ask.run(pool, times_of(times, ask.size()), [&](Worker& worker, size_t i) {
     const Slot slot{pixels + ptrdiff_t(i) * image, row, height, width};
     return worker.decode(ask.blobs.data(i), ask.blobs.bytes(i), ask.window(i), ask.filter, ask.limits, slot);
   });
 }
 
 nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Sizes sizes, Codes codes, int filter,
-                int64_t max_pixels, double enlarge, int quality, bool subsampled) {
-  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge);
+                int64_t max_pixels, double enlarge, const Matte& matte, int quality, bool subsampled, bool optimize,
+                const std::optional<Times>& times) {
+  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge, matte);
   same_length(ask.size(), sizes.shape(0), "sizes");
   if (quality < 1 || quality > 100) throw std::invalid_argument("quality must be in [1, 100]");
   const int64_t* side = sizes.data();
   for (size_t i = 0; i < 2 * ask.size(); ++i)
     if (side[i] < 1 || side[i] > kMaxSide) throw std::invalid_argument("sizes must be in [1, 65500]");
-  const Coding coding{quality, subsampled};
+  const Coding coding{quality, subsampled, optimize};
   std::vector<std::vector<uint8_t>> files(ask.size());
   {
-    nb::gil_scoped_release release;
-    ask.run(pool, [&](Worker& worker, size_t i) {
+    GilRelease release;
+    ask.run(pool, times_of(times, ask.size()), [&](Worker& worker, size_t i) {
       const int height = int(side[2 * i]), width = int(side[2 * i + 1]);
       const Status status = worker.recode(ask.blobs.data(i), ask.blobs.bytes(i), ask.window(i), ask.filter, ask.limits,
                                           height, width, coding);
@@ -186,7 +209,7 @@ void look_up_all(Image image, Bytes table, Changed out) {
   uint8_t tables[3][256];
   for (size_t v = 0; v < 256; ++v)
     for (size_t c = 0; c < of; ++c) tables[c][v] = table.data()[v * of + c];
-  nb::gil_scoped_release release;
+  GilRelease release;
   look_up(image.data(), out.data(), image.size(), tables, int(of));
 }
 
@@ -202,20 +225,20 @@ void convert_all(Image image, Entries table, Numbers out, bool planar) {
     throw std::invalid_argument("out must be of the image's shape, channels first if planar");
   const uint8_t* entries = static_cast<const uint8_t*>(table.data());
   uint8_t* made = static_cast<uint8_t*>(out.data());
-  nb::gil_scoped_release release;
+  GilRelease release;
   convert(image.data(), made, height * width, EntryTables(entries, int(channels), int(size)), planar);
 }
 
 void gray_all(Changed image) {
   if (image.shape(2) != 3) throw std::invalid_argument("image must be uint8 (height, width, 3)");
-  nb::gil_scoped_release release;
+  GilRelease release;
   gray(image.data(), image.shape(0) * image.shape(1));
 }
 
 void count_all(Image image, Counts counts) {
   const int channels = channels_of(image);
   same_length(size_t(channels), counts.shape(0), "counts", "channel");
-  nb::gil_scoped_release release;
+  GilRelease release;
   count(image.data(), image.shape(0) * image.shape(1), channels, reinterpret_cast<uint32_t(*)[256]>(counts.data()));
 }
 
@@ -232,13 +255,16 @@ NB_MODULE(_native, m) {
       // noconvert: what is written into a converted copy would be lost
       .def("decode", &decode, nb::arg("blobs"), nb::arg("boxes").noconvert(), nb::arg("flips").noconvert(),
            nb::arg("out").noconvert(), nb::arg("codes").noconvert(), nb::arg("filter"), nb::arg("max_pixels"),
-           nb::arg("enlarge"))
+           nb::arg("enlarge"), nb::arg("matte") = Matte{255, 255, 255}, nb::arg("times").noconvert().none() = nb::none())
       .def("recode", &recode, nb::arg("blobs"), nb::arg("boxes").noconvert(), nb::arg("flips").noconvert(),
            nb::arg("sizes").noconvert(), nb::arg("codes").noconvert(), nb::arg("filter"), nb::arg("max_pixels"),
-           nb::arg("enlarge"), nb::arg("quality"), nb::arg("subsampled"))
+           nb::arg("enlarge"), nb::arg("matte"), nb::arg("quality"), nb::arg("subsampled"),
+           nb::arg("optimize"), nb::arg("times").noconvert().none() = nb::none())
       .def("cancel", &Pool::cancel)
       .def_prop_ro("threads", &Pool::size);
   m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));
+  m.def("held_bytes", &held_by_denominator, nb::arg("blob"),
+        "Bytes that decoding a file keeps at once, shrunk by 1, 2, 4 and 8; zeros where the kernel does not decode it.");
   m.def("look_up", &look_up_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert());
   m.def("convert", &convert_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert(),
         nb::arg("planar"));
@@ -248,10 +274,11 @@ NB_MODULE(_native, m) {
   bind_executor(m);
   bind_libjpeg(m);
   bind_masks(m);
+  bind_scaling(m);
   bind_traces(m);
   m.def("limit_held_bytes", &limit_held_bytes, nb::arg("bytes"),
         "How many bytes decoding may hold at once in this process, over what the smallest images need.");
-  m.def("give_back", &give_back, nb::call_guard<nb::gil_scoped_release>(),
+  m.def("give_back", &give_back, nb::call_guard<GilRelease>(),
         "Returns memory that the C library's allocator keeps after large images to the system.");
   m.def("instruction_sets", &instruction_sets,
         "Instruction sets that this machine has of those that the kernel was compiled for, fastest first.");

@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -27,6 +28,13 @@ struct HeldMemory {
   std::condition_variable change;
   size_t used = 0;
   uint64_t last = 0, turn = 0;  // tickets issued; the one being served
+  std::set<uint64_t> given_up;  // tickets whose turn has not come, of callers that were stopped
+
+  void serve_next() {
+    do ++turn;
+    while (given_up.erase(turn));
+    change.notify_all();
+  }
 };
 
 // Never destroyed: threads may still hold something at exit. A forked child gets an empty one, since the parent's may
@@ -43,15 +51,18 @@ HeldMemory*& held_memory() {
 
 void limit_held_bytes(size_t bytes) { held_bytes_limit = bytes; }
 
-Admission::Admission(size_t bytes) : bytes_(bytes) {
+Admission::Admission(size_t bytes, Stop stop) : bytes_(bytes) {
   if (!bytes_) return;
   HeldMemory& p = *held_memory();
   std::unique_lock<std::mutex> lock(p.mutex);
   const uint64_t ticket = p.last++;
-  p.change.wait(lock, [&] { return p.turn == ticket && (!p.used || p.used + bytes_ <= held_bytes_limit); });
+  const auto has_room = [&] { return p.turn == ticket && (!p.used || p.used + bytes_ <= held_bytes_limit); };
+  while (!has_room() && !is_set(stop)) p.change.wait_for(lock, kAskAfter);
+  stopped_ = !has_room();
+  if (stopped_) bytes_ = 0;
   p.used += bytes_;
-  ++p.turn;
-  p.change.notify_all();
+  if (p.turn == ticket) p.serve_next();
+  else p.given_up.insert(ticket);
 }
 
 Admission::~Admission() {

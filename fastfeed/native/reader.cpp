@@ -13,6 +13,7 @@
 #include "jpeg_errors.h"
 #include "jpeg_source.h"
 #include "progressive.h"
+#include "webp.h"
 
 namespace fastfeed {
 namespace {
@@ -56,6 +57,8 @@ class LibjpegReader final : public RowReader {
     release();
     errors_.status = Status::ok;
     errors_.damaged = errors_.gave_up = false;
+    errors_.progressive = nullptr;
+    errors_.stop = stop;
     source_.open(data, size);
     Status status = open(header, region, plain);
     if (status == Status::ok) {
@@ -124,7 +127,7 @@ class LibjpegReader final : public RowReader {
     left_ = crop ? JDIMENSION(region.left) : 0;
     JDIMENSION width = crop ? JDIMENSION(region.width) : info_.output_width;
     if (left_ > 0 || width < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width);
-    if (own && !header.several_scans()) entropy_.attach(&info_, left_, width, give_up);
+    if (own && !header.several_scans()) entropy_.attach(&info_, JDIMENSION(region.top), left_, width, give_up);
     return Status::ok;
   }
 
@@ -165,9 +168,21 @@ class LibjpegReader final : public RowReader {
 
 std::unique_ptr<RowReader> libjpeg_reader(bool huffman) { return std::make_unique<LibjpegReader>(huffman); }
 
-size_t held_bytes(const Header& header) {
+size_t held_bytes(const Header& header, int denominator) {
+  if (header.format == Format::webp) return webp_bytes(header, denominator);
+  if (header.format == Format::tiff) return header.unpacked_bytes;
   if (!header.several_scans()) return 0;
-  return size_t(header.height + 64) * size_t(header.width + 64) / 8 * 17 * header.components;  // and a bit for each
+  int across = 1, down = 1;
+  for (const uint8_t both : header.sampling) across = std::max(across, both >> 4), down = std::max(down, both & 15);
+  size_t bits = 0;  // per block of the finest component
+  for (int i = 0; i < header.components; ++i) {
+    const int own_across = header.sampling[i] >> 4, own_down = header.sampling[i] & 15;
+    // at an eighth, the others are shrunk less
+    const bool mean_only = denominator == 8 && header.progressive() && (own_across * 2 > across || own_down * 2 > down);
+    const size_t part = size_t(mean_only ? 16 : DCTSIZE2 * 17);  // 16 bits each, and one for whether it is known
+    bits += part * size_t(std::max(own_across * own_down, 1)) / size_t(across * down) + 1;
+  }
+  return size_t(header.height + 64) * size_t(header.width + 64) / DCTSIZE2 * bits / 8;
 }
 
 }  // namespace fastfeed

@@ -1,18 +1,29 @@
-// Reads rows of RGB pixels from a JPEG: the interface to entropy decoding, inverse DCT and color conversion.
+// Reads rows of RGB pixels from a file.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "header.h"
+#include "stop.h"
 
 namespace fastfeed {
+
+using Matte = std::array<uint8_t, 3>;  // RGB behind transparent pixels
+
+// A sample over the matte's, blended and rounded as Pillow does it.
+inline uint8_t over(unsigned value, unsigned alpha, unsigned matte) {
+  const unsigned sum = value * alpha + matte * (255 - alpha) + 128;
+  return uint8_t((sum + (sum >> 8)) >> 8);
+}
 
 // A part of the stored image, in pixels of the image shrunk by `denominator`.
 struct Region {
   int denominator = 1;  // 1, 2, 4, 8
   int top = 0, left = 0, height = 0, width = 0;
+  Matte matte{};
 };
 
 // Decodes one region, top to bottom. Nothing here throws for what a file contains.
@@ -20,11 +31,13 @@ class RowReader {
  public:
   virtual ~RowReader() = default;
 
+  Stop stop = nullptr;  // ends what takes long: start() with Status::cancelled, rows() with none
+
   // Begin; the region may come out wider to the left, never to the right: `left()` says where a row begins. `plain`
   // leaves everything to libjpeg.
   virtual Status start(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) = 0;
   virtual int left() const = 0;
-  // The next rows of RGB pixels, one after the other, valid until the next call; none when decoding failed.
+  // The next rows of RGB pixels, one after the other, valid until the next call; none after a failure or a stop.
   struct Rows {
     const uint8_t* at;
     size_t stride;
@@ -43,7 +56,8 @@ class RowReader {
 // decoding to libjpeg.
 std::unique_ptr<RowReader> libjpeg_reader(bool huffman);
 
-// Bytes that decoding a region keeps at once, in addition to rows: the coefficients of a file with several scans.
-size_t held_bytes(const Header& header);
+// Bytes at most that decoding a region, shrunk by `denominator`, keeps at once, in addition to rows: the coefficients of a
+// JPEG with several scans, the pixels of a WebP, a row of tiles of a TIFF.
+size_t held_bytes(const Header& header, int denominator);
 
 }  // namespace fastfeed

@@ -116,6 +116,8 @@ void Buffers::give_back(uint8_t* memory, size_t size) {
 
 namespace {
 
+constexpr size_t kPart = 8 << 20;  // bytes of a file at a time, so that a stop takes effect soon
+
 // The part of what was read that is the sample; false where its checksum is wrong, or nothing is left.
 bool unwrap(const Location& location, const uint8_t* data, size_t size, Sample& sample) {
   const size_t head = size_t(location.head);
@@ -136,7 +138,7 @@ bool unwrap(const Location& location, const uint8_t* data, size_t size, Sample& 
 }  // namespace
 
 Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample,
-                 std::atomic<int64_t>& held) {
+                 std::atomic<int64_t>& held, Stop stop) {
   if (location.memory) return unwrap(location, location.memory, size_t(location.last), sample) ? Read::ok : Read::failed;
   const File file(location);
   FileStatus status;
@@ -147,7 +149,10 @@ Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& me
   const size_t count = size_t(last - first);
   held += int64_t(count);
   memory = buffers.take(count);
-  if (!read_file(file.fd(), memory.get(), count, first)) return Read::failed;
+  for (size_t at = 0; at < count; at += kPart) {
+    if (is_set(stop)) return Read::skipped;
+    if (!read_file(file.fd(), memory.get() + at, std::min(kPart, count - at), first + int64_t(at))) return Read::failed;
+  }
   // after the read: nothing was written before or during it
   if (location.modified_ns >= 0 && !file_status(file.fd(), status)) return Read::failed;
   if (!unchanged(location, status)) return Read::failed;

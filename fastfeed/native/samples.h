@@ -70,7 +70,7 @@ struct Location {
   int height = 0, width = 0;             // of pixels; 0: an encoded file
 };
 
-enum class Read : int8_t { ok, failed, skipped };  // skipped: there was no room for it
+enum class Read : int8_t { ok, failed, skipped };  // skipped: there was no room for it, or a stop
 
 struct Sample {
   const uint8_t* data = nullptr;
@@ -81,10 +81,10 @@ struct Sample {
   Read read = Read::ok;
 };
 
-// One sample, read whole into memory of `buffers`; Read::failed for whatever is wrong, without a reason. Its bytes are
-// added to `held` before they are read.
+// One sample, read whole into memory of `buffers`; Read::failed for whatever is wrong, without a reason; Read::skipped
+// after a stop. Its bytes are added to `held` before they are read.
 Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample,
-                 std::atomic<int64_t>& held);
+                 std::atomic<int64_t>& held, Stop stop);
 // Reads the header of an encoded sample.
 void probe(Sample& sample, const Limits& limits);
 

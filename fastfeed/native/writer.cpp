@@ -19,6 +19,7 @@ struct JpegWriter::Libjpeg {
   jpeg_error_mgr errors;
   jpeg_destination_mgr destination;
   std::jmp_buf jump;
+  JHUFF_TBL dc[2], ac[2];  // the standard ones: libjpeg keeps those that it has optimized for the image before
   bool full = false, broken = false;
 
   // libjpeg calls these through C; they leave by longjmp, so nothing on the way may need a destructor.
@@ -51,6 +52,10 @@ struct JpegWriter::Libjpeg {
     destination.empty_output_buffer = overflow;
     destination.term_destination = nothing;
     info.dest = &destination;
+    info.input_components = 3;
+    info.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&info);
+    for (int i = 0; i < 2; ++i) dc[i] = *info.dc_huff_tbl_ptrs[i], ac[i] = *info.ac_huff_tbl_ptrs[i];
   }
   ~Libjpeg() { jpeg_destroy_compress(&info); }
   Libjpeg(const Libjpeg&) = delete;
@@ -67,11 +72,11 @@ struct JpegWriter::Libjpeg {
     destination.free_in_buffer = room;
     info.image_height = JDIMENSION(height);
     info.image_width = JDIMENSION(width);
-    info.input_components = 3;
-    info.in_color_space = JCS_RGB;
     jpeg_set_defaults(&info);
+    for (int i = 0; i < 2; ++i) *info.dc_huff_tbl_ptrs[i] = dc[i], *info.ac_huff_tbl_ptrs[i] = ac[i];
     jpeg_set_quality(&info, coding.quality, TRUE);
     info.dct_method = JDCT_ISLOW;
+    info.optimize_coding = coding.optimize ? TRUE : FALSE;
     info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = coding.subsampled ? 2 : 1;
     jpeg_start_compress(&info, TRUE);
     const size_t row = size_t(width) * 3;

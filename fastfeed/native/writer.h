@@ -11,6 +11,7 @@ namespace fastfeed {
 struct Coding {
   int quality = 90;        // 1..100, as libjpeg scales its tables
   bool subsampled = true;  // chroma halved both ways, 4:2:0; else 4:4:4
+  bool optimize = false;   // Huffman tables made for the image: all of its coefficients are held, 3 to 6 bytes a pixel
 };
 
 constexpr int kMaxSide = 65500;  // of a JPEG that libjpeg writes

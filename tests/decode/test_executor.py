@@ -28,7 +28,15 @@ def kernel() -> Any:
 def program(**fields: Any) -> dict[str, Any]:
     """Of pixels that are left as they are."""
     size = {"height": 4, "width": 4, "out_height": 4, "out_width": 4, "channels": 3, "views": 1}
-    rest = {"encoded": False, "whole": False, "filter": 0, "enlarge": 1.5, "max_pixels": 0, "border": 0}
+    rest = {
+        "encoded": False,
+        "whole": False,
+        "filter": 0,
+        "enlarge": 1.5,
+        "max_pixels": 0,
+        "border": 0,
+        "matte": (0, 0, 0),
+    }
     return size | rest | {"fill": (0, 0, 0), "layers": (), "table": None, "planar": False, "noise": None} | fields
 
 
@@ -109,6 +117,7 @@ def test_samples_that_a_stop_left_out_are_not_called_bad():
     assert set(samples.codes.tolist()) <= {0}
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork a process")
 def test_a_forked_child_reads_with_memory_of_its_own(tmp_path):
     path = tmp_path / "photo.jpg"
     path.write_bytes(jpeg(1))

@@ -161,7 +161,7 @@ CMYK = Image.fromarray(textured(24, 40)).convert("CMYK")
 REFUSED = {
     "empty": (b"", "not_image"),
     "text": (b"<html>", "not_image"),
-    "png": (b"\x89PNG\r\n\x1a\n" + bytes(99), "not_image"),
+    "png": (b"\x89PNG\r\n\x1a\n" + bytes(99), "unsupported_format"),
     "only the start": (b"\xff\xd8\xff", "not_image"),
     "no frame": (b"\xff\xd8\xff\xd9", "truncated"),
     "cmyk": (encoded(CMYK), "unsupported_format"),

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFile
+from PIL import AvifImagePlugin, Image, ImageFile
 
 from fastfeed.decode import Bad, Header, PillowEngine, Request
 from fastfeed.decode.base import dct_denominator
@@ -202,7 +202,6 @@ HUGE[_at : _at + 4] = struct.pack(">HH", 65_500, 65_500)
         (PNG[:60] + b"x" * 200 + PNG[260:], "corrupt"),
         (bytes(HUGE), "bomb"),
         (b"8BPS" + b"\0" * 100, "unsupported_format"),
-        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 50, "unsupported_format"),
         (encoded(Image.fromarray(np.random.default_rng(0).random((9, 9), np.float32)), "TIFF"), "unsupported_format"),
     ],
 )
@@ -286,3 +285,23 @@ def test_budget_admits_by_bytes_and_one_at_least():
     first.join(5)
     second.join(5)
     assert order == ["large in", "large out", "small in"]
+
+
+def test_avif_is_decoded_by_one_thread_per_image(monkeypatch):
+    """Pillow would start one for each core, for each of as many images at a time."""
+    blob, threads = encoded(RGB, "AVIF", quality=90), []
+    real = AvifImagePlugin._avif.AvifDecoder
+
+    def decoder(data, codec, max_threads):
+        threads.append(max_threads)
+        return real(data, codec, max_threads)
+
+    monkeypatch.setattr(AvifImagePlugin._avif, "AvifDecoder", decoder)
+    assert decoded(blob).shape == (RGB.height, RGB.width, 3)
+    monkeypatch.setattr(AvifImagePlugin, "DEFAULT_MAX_THREADS", 3)
+    decoded(blob)
+    assert threads == [1, 3], "unless the user asks Pillow for more"
+    Image.open(io.BytesIO(blob))
+    monkeypatch.setattr(AvifImagePlugin, "DEFAULT_MAX_THREADS", 0)
+    Image.open(io.BytesIO(blob))
+    assert threads[3] == AvifImagePlugin._get_default_max_threads(), "of others nothing has changed"

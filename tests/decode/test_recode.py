@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import resource
+import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import jpegs
+from helpers import jpegs, pngs
 from helpers.jpegs import LAYOUTS, encoded, resized, shown, textured, with_orientation
 from PIL import Image
 
@@ -28,6 +28,8 @@ def opened(file) -> Image.Image:
 
 
 def resident() -> int:
+    import resource  # Windows has none
+
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
@@ -61,6 +63,13 @@ def test_the_file_says_what_was_asked_for(engine, quality, subsampling):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_optimized_files_are_smaller_and_hold_the_same(engine):
+    blob = encoded(textured(96, 120), quality=95)
+    (plain,), (small,) = Recoder([SMALL], decode=engine)([blob]), Recoder([SMALL], optimize=True, decode=engine)([blob])
+    assert len(small) < len(plain) and np.array_equal(shown(small), shown(plain))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_pixels_are_those_of_the_filter_then_of_the_encoder(engine):
     """At quality 100 without subsampling what the encoder does is small: the resize must be seen."""
     blob = encoded(textured(90, 120), quality=95)
@@ -71,15 +80,17 @@ def test_pixels_are_those_of_the_filter_then_of_the_encoder(engine):
 
 
 @pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
+@pytest.mark.parametrize("optimize", [False, True])
 @pytest.mark.parametrize("subsampling", ["4:2:0", "4:4:4"])
-def test_kernel_and_pillow_write_the_same_bytes_for_the_same_pixels(subsampling):
-    """Of a PNG both get exactly its pixels: a PNG of what the kernel decodes goes through Pillow's encoder."""
+def test_kernel_and_pillow_write_the_same_bytes_for_the_same_pixels(subsampling, optimize):
+    """Of a PNG at its own size both get exactly its pixels."""
     size = (37, 51)
     blob = encoded(textured(90, 120))
     pixels = jpegs.decode_one(blob, (0, 0, 90, 120), size, "lanczos")
     ops = [Resize(size, filter="lanczos")]
-    ours, theirs = Recoder(ops, quality=83, subsampling=subsampling)([blob, png(pixels)])
-    assert ours == theirs
+    ours, same = Recoder(ops, quality=83, subsampling=subsampling, optimize=optimize)([blob, png(pixels)])
+    (theirs,) = Recoder(ops, quality=83, subsampling=subsampling, optimize=optimize, decode="pillow")([png(pixels)])
+    assert ours == same == theirs
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -152,6 +163,7 @@ def test_results_are_limited_in_pixels_too(engine):
     assert isinstance(line, Bad) and line.reason == "bomb" and "30000x300" in line.detail and isinstance(fine, bytes)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
 def test_memory_for_a_large_result_is_given_back():
     recode = Recoder([Resize(2000)], threads=1, decode="native")
@@ -166,9 +178,18 @@ def test_memory_for_a_large_result_is_given_back():
 def test_what_the_kernel_declines_goes_through_pillow():
     pixels = textured(60, 90)
     cmyk = encoded(Image.fromarray(pixels).convert("CMYK"))
-    files = Recoder([SMALL])([cmyk, png(pixels), encoded(pixels)])
-    assert files[:2] == Recoder([SMALL], decode="pillow")([cmyk, png(pixels)])
+    clear = pngs.png(pixels, key=(1, 2, 3))
+    files = Recoder([SMALL])([cmyk, clear, encoded(pixels)])
+    assert files[:2] == Recoder([SMALL], decode="pillow")([cmyk, clear])
     assert [opened(file).size for file in files] == [(72, 48)] * 3
+
+
+@pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
+def test_pngs_are_recoded_by_the_kernel():
+    pixels = textured(60, 90)
+    (got,), (want,) = (Recoder([SMALL], decode=decode)([png(pixels)]) for decode in ("auto", "pillow"))
+    assert got != want
+    assert np.abs(np.asarray(opened(got)).astype(int) - np.asarray(opened(want))).mean() < 2
 
 
 @pytest.mark.parametrize("engine", ENGINES)

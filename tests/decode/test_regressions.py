@@ -53,6 +53,21 @@ def test_no_image_depends_on_the_one_before(name):
         assert np.array_equal(pixels[1], alone[0][0])
 
 
+def test_tables_of_an_optimized_file_stay_in_that_file():
+    # libjpeg keeps them: a worker's next file was written with codes that its own symbols may not have
+    engine = NativeEngine(Decode())
+    windows = Windows(np.array([[0, 0, 48, 48]], float), np.zeros((1, 2), bool), np.full((1, 2), 48))
+
+    def recoded(pixels, optimize):
+        files = [encoded(pixels, quality=95)]
+        request = Request(files, engine.probe(files), windows, "bilinear")
+        return engine.recode(request, 90, True, optimize, threading.Event())
+
+    want = recoded(textured(48, 48), False)
+    assert isinstance(recoded(np.zeros((48, 48, 3), np.uint8), True)[0], bytes)
+    assert recoded(textured(48, 48), False) == want
+
+
 def test_a_part_is_what_the_whole_has_there():
     # where scans are missing libjpeg guesses from neighbors, and has others at the edge of a region
     whole = decode_one(blob("first-scan-only"), (0, 0, 48, 48), (48, 48), "box")
@@ -103,7 +118,7 @@ sys.exit(status and 1)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork a process")
 @pytest.mark.parametrize("progressive", (False, True))
 def test_a_forked_child_uses_and_destroys_a_pool_at_work(tmp_path, progressive):
     (tmp_path / "a.jpg").write_bytes(encoded(textured(64, 64), progressive=progressive))

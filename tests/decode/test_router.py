@@ -1,4 +1,4 @@
-"""JPEGs through the kernel, the rest through Pillow: one batch, the verdicts and pixels of either."""
+"""What the kernel decodes, and the rest through Pillow: one batch, the verdicts and pixels of either."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from fastfeed.decode import Bad, Header, NativeEngine, PillowEngine, Request, Ro
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode, Resize
 from fastfeed.ops.program.compile import Windows, fuse
+from fastfeed.runtime import kernel
 from fastfeed.spec import ENCODED
 
 needs_kernel = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
@@ -57,32 +58,35 @@ def router(op: Decode | None = None) -> RouterEngine:
     return RouterEngine(NativeEngine(op), PillowEngine(op))
 
 
+CLEAR = RGB.convert("RGBA")
+CLEAR.putalpha(RGB.getchannel("G"))
 CMYK = encoded(RGB.convert("CMYK"), quality=97)
 JPEG = encoded(PIXELS, quality=95)
 FRAME = JPEG.index(b"\xff\xc0")
+FORMATS = kernel.formats()
 NOT_THE_KERNELS = {
-    "PNG": other("PNG"),
-    "PNG gray": other("PNG", RGB.convert("L")),
-    "PNG palette": other("PNG", RGB.convert("P")),
-    "WebP": other("WEBP", quality=80),
+    "AVIF": other("AVIF"),
     "BMP": other("BMP"),
-    "TIFF": other("TIFF"),
+    "TIFF of a palette": other("TIFF", RGB.quantize()),
     "GIF": other("GIF"),
     "PPM": other("PPM"),
     "JPEG 2000": other("JPEG2000"),
     "CMYK JPEG": CMYK,
 }
-JPEGS = {name: make(48, 64, 7) for name, make in LAYOUTS.items()}
-JPEGS |= {f"orientation {n}": jpegs.with_orientation(PIXELS, n, n % 2 == 0) for n in range(1, 9)}
+THE_KERNELS = {name: make(48, 64, 7) for name, make in LAYOUTS.items()}
+THE_KERNELS |= {"PNG with alpha": other("PNG", CLEAR)}
+THE_KERNELS |= {"PNG": other("PNG"), "PNG gray": other("PNG", RGB.convert("L")), "TIFF": other("TIFF")}
+(THE_KERNELS if "WebP" in FORMATS else NOT_THE_KERNELS)["WebP"] = other("WEBP", quality=80)
+THE_KERNELS |= {f"orientation {n}": jpegs.with_orientation(PIXELS, n, n % 2 == 0) for n in range(1, 9)}
 BAD = {  # name -> (bytes, Pillow's reason, the router's)
     "empty": (b"", "empty", "empty"),
     "text": (b"<html>", "not_image", "not_image"),
     "zeros": (bytes(1000), "not_image", "not_image"),
     "half a JPEG": (JPEG[: len(JPEG) // 2], "truncated", "truncated"),
     "40 bytes of a JPEG": (JPEG[:40], "truncated", "truncated"),
-    "half a progressive JPEG": (JPEGS["progressive"][:900], "truncated", "truncated"),
+    "half a progressive JPEG": (THE_KERNELS["progressive"][:900], "truncated", "truncated"),
     "half a CMYK JPEG": (CMYK[: len(CMYK) // 2], "truncated", "truncated"),
-    "half a PNG": (NOT_THE_KERNELS["PNG"][:900], "truncated", "truncated"),
+    "half a PNG": (THE_KERNELS["PNG"][:900], "truncated", "truncated"),
     "Photoshop": (b"8BPS" + bytes(64), "unsupported_format", "unsupported_format"),
     "huge": (JPEG[: FRAME + 5] + b"\xff\xf0\xff\xf0" + JPEG[FRAME + 9 :], "bomb", "bomb"),
     "no width": (JPEG[: FRAME + 7] + b"\0\0" + JPEG[FRAME + 9 :], "corrupt", "corrupt"),
@@ -93,7 +97,7 @@ BAD = {  # name -> (bytes, Pillow's reason, the router's)
 @needs_kernel
 def test_one_batch_of_all_kinds():
     """What is not the kernel's has Pillow's very pixels, wherever in the batch it stands."""
-    blobs = {**NOT_THE_KERNELS, **JPEGS, **{name: blob for name, (blob, _, _) in BAD.items()}}
+    blobs = {**NOT_THE_KERNELS, **THE_KERNELS, **{name: blob for name, (blob, _, _) in BAD.items()}}
     order = np.random.default_rng(0).permutation(len(blobs))
     names, blobs = [list(blobs)[i] for i in order], [list(blobs.values())[i] for i in order]
     op = Decode(matte=(10, 20, 30))
@@ -113,11 +117,12 @@ def test_one_batch_of_all_kinds():
 
 @needs_kernel
 def test_headers_say_who_decodes():
-    blobs = [JPEG, NOT_THE_KERNELS["PNG"], CMYK]
+    blobs = [JPEG, THE_KERNELS["PNG"], THE_KERNELS["TIFF"], NOT_THE_KERNELS["AVIF"], CMYK]
     headers = router().probe(blobs)
-    assert [h.handle is None for h in headers] == [True, False, False]
-    assert [(h.height, h.width) for h in headers] == [(48, 64)] * 3
-    assert router().name == "native (JPEG), pillow (the rest)"
+    assert [h.handle is None for h in headers] == [True, True, True, False, False]
+    assert [(h.height, h.width) for h in headers] == [(48, 64)] * 5
+    assert router().name == f"native ({', '.join(FORMATS)}), pillow (the rest)"
+    assert FORMATS in (("JPEG", "PNG", "WebP", "TIFF"), ("JPEG", "PNG", "TIFF"))
 
 
 class Fake:
@@ -177,7 +182,7 @@ def test_feeds_with_either_engine_agree(tmp_path):
         with ff.Feed(source, ops, batch=8, seed=3, threads=2, decode=decode) as feed:
             lines[decode] = str(feed)
             seen[decode] = list(feed.batches(epoch=0))
-    assert "native (JPEG), pillow (the rest)" in lines["auto"]
+    assert f"native ({', '.join(FORMATS)}), pillow (the rest)" in lines["auto"]
     assert "native" not in lines["pillow"]
     assert len(seen["auto"]) == 3
     for auto, native, pillow in zip(seen["auto"], seen["native"], seen["pillow"], strict=True):
@@ -215,6 +220,7 @@ FEW_SCANS = ("wuffs__data_peacock.progressive.scan000.jpeg",)
 
 
 @needs_kernel
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by setrlimit")
 def test_malformed_files(data):
     """Every one ends, the same way through either engine but for the cases below."""
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(data / "bad-images" / "jpeg")]

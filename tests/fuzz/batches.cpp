@@ -98,7 +98,7 @@ class Batch {
       Location location;
       location.path = folder_.path(ids_[size_t(i)]);
       Sample& sample = samples_[size_t(i)];
-      sample.read = read_sample(location, *buffers, memory[size_t(i)], sample, held);
+      sample.read = read_sample(location, *buffers, memory[size_t(i)], sample, held, nullptr);
       if (sample.read == Read::ok) probe(sample, program_.limits);
       read[size_t(i)] = 1;
     }, stopped);

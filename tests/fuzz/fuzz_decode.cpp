@@ -87,15 +87,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* input, size_t size) {
     Worker fresh;
     std::vector<uint8_t> again(all, 0x5A);
     limits.plain = true;
-    expect(fresh.decode(file.data(), file.size(), window, filter, limits,
-                        {again.data(), ptrdiff_t(row), height, width}) == status, "libjpeg gives the same reason");
-    for (int y = 0; y < height; ++y)
+    const Status reason = fresh.decode(file.data(), file.size(), window, filter, limits,
+                                       {again.data(), ptrdiff_t(row), height, width});
+    // restart intervals above the window are not looked at
+    const bool leapt = header.restart_interval && reason == Status::corrupt && status == Status::ok;
+    expect(reason == status || leapt, "libjpeg gives the same reason");
+    for (int y = 0; y < height && !leapt; ++y)
       expect(!std::memcmp(&pixels[size_t(y) * row], &again[size_t(y) * row], size_t(width) * 3),
              "libjpeg gives the same pixels");
     limits.plain = false;
   }
   if (ask[7] & 16) {  // into a new file, which decodes in its turn
-    const Coding coding{1 + ask[2] % 100, (ask[7] & 32) != 0};
+    const Coding coding{1 + ask[2] % 100, (ask[7] & 32) != 0, (ask[7] & 64) != 0};
     expect(kept.recode(file.data(), file.size(), window, filter, limits, height, width, coding) == status,
            "the same reason when it is to be written");
     if (status == Status::ok) {

@@ -33,6 +33,7 @@ from helpers.profiler.simulator.write import WRITERS
 from helpers.profiler.simulator.write import write as write_run
 from helpers.profiler.soundness import assert_sound
 from helpers.real_data import real_data
+from helpers.records import example
 from helpers.traces import DIALECTS, steady
 from rich.console import Console
 
@@ -96,7 +97,7 @@ def of_reader(reader: str, folder: Path, corpus: list[tuple[str, str, bytes]]) -
 
 
 def write_seeds(folder: Path) -> int:
-    """Pieces of Chrome traces and databases, each behind the byte that says which it is."""
+    """Pieces of Chrome traces, databases, and TFRecords' Examples, each behind the byte that says which it is."""
     with tempfile.TemporaryDirectory() as made:
         for at, (_, kind, content) in enumerate(seeds(Path(made), Path("/nowhere"))):
             if kind == "sqlite":
@@ -104,6 +105,8 @@ def write_seeds(folder: Path) -> int:
             elif kind == "json" and b"traceEvents" in content:
                 events = content[content.index(b"{", content.index(b"traceEvents")) + 1 :]
                 (folder / f"{at}").write_bytes(b"\0" + events[:20_000])
+    for at in range(4):
+        (folder / f"record{at}").write_bytes(b"\2" + example({"image/encoded": bytes(range(at * 40)), "i": [at]}))
     return 0
 
 

@@ -1,5 +1,6 @@
-// libFuzzer target: what the profiler reads natively. The first byte says what follows: an even one is a piece of a
-// Chrome trace, an odd one an SQLite database, whose pages are all taken for the root of a table in turn.
+// libFuzzer target: formats other than images that are read natively. The first byte, modulo 3, says what follows: a
+// piece of a Chrome trace, an SQLite database, whose pages are all taken for the root of a table in turn, or a
+// tf.train.Example, whose checksum is made here.
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "checksums.h"
 #include "expect.h"
 #include "sqlite_table.h"
+#include "tf_record.h"
 #include "trace_events.h"
 
 using namespace fastfeed;
@@ -49,14 +52,28 @@ void query(const char* data, size_t size) {
   }
 }
 
+void record(const char* data, size_t size) {
+  std::vector<uint8_t> bytes(data, data + size);  // of its own, so that AddressSanitizer sees its end
+  const uint32_t crc = crc32c(bytes.data(), size), check = (crc >> 15 | crc << 17) + 0xA282EAD8;
+  for (int shift = 0; shift < 32; shift += 8) bytes.push_back(uint8_t(check >> shift));
+  for (const std::string feature : {"\x0a\x0dimage/encoded", "\x0a\x01i", "\x0a"}) {
+    const auto [image, length] = image_in_record(bytes.data(), bytes.size(), 0, feature);
+    if (!image) continue;
+    expect(image >= bytes.data() && image + length <= bytes.data() + size, "an image in its record");
+    expect(image_in_record(bytes.data(), bytes.size(), check, feature).first == image, "the same with its checksum");
+    expect(!image_in_record(bytes.data(), bytes.size(), check + 1, feature).first || check + 1 == 0, "no other checksum");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!size) return 0;
   const char* rest = reinterpret_cast<const char*>(data) + 1;
-  if (data[0] % 2)
-    query(rest, size - 1);
-  else
-    scan(rest, size - 1);
+  switch (data[0] % 3) {
+    case 0: scan(rest, size - 1); break;
+    case 1: query(rest, size - 1); break;
+    default: record(rest, size - 1);
+  }
   return 0;
 }

@@ -1,15 +1,15 @@
 #!/bin/sh
 # Checks of the native kernel that need clang: see README.md.
-#   run.sh fuzz [SECONDS]     libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer: files, then programs
-#   run.sh decode [SECONDS]   only files: headers, decoding, re-encoding
+#   run.sh fuzz [SECONDS]     the next three, and tsan
+#   run.sh decode [SECONDS]   libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer: image files, re-encoding
 #   run.sh program [SECONDS]  only programs of the executor
-#   run.sh traces [SECONDS]   what the profiler reads natively: events of Chrome traces, pages of databases
+#   run.sh traces [SECONDS]   what else is read natively: events of Chrome traces, pages of databases, TFRecords
 #   run.sh readers [SECONDS] [SEED] [--reader NAME]  trace files of every dialect, or of one, bent at random, read and
 #                             analyzed; needs no clang
 #   run.sh files [FOLDER]     every file of a folder, whole and through many windows, once, same build
 #   run.sh tsan [SECONDS]     the thread pool and batches in flight under ThreadSanitizer
 #   run.sh leaks [CALLS]      decode calls, the pool and its forks, and batches under LeakSanitizer; and Valgrind where installed
-# DATA: a folder of test data; else that of FASTFEED_TEST_DATA. LIBJPEG_SOURCE: libjpeg-turbo's source; where it is given, the sanitizers see inside it.
+# DATA: a folder of test data; else that of FASTFEED_TEST_DATA. LIBJPEG_SOURCE: libjpeg-turbo's source; where it is given, the sanitizers see inside it; LIBWEBP_SOURCE likewise.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -41,11 +41,29 @@ libjpeg() {
   jpeg_headers="-I$LIBJPEG_SOURCE -I$build/jpeg-$1"
 }
 
+# libwebp NAME FLAGS: sets $webp to what to link with, and $webp_flags; without libwebp WebPs are not decoded
+libwebp() {
+  webp= webp_flags=
+  if [ -n "${LIBWEBP_SOURCE:-}" ]; then
+    if [ ! -f "$build/webp-$1/libwebpdecoder.a" ]; then
+      cmake -S "$LIBWEBP_SOURCE" -B "$build/webp-$1" -DCMAKE_BUILD_TYPE=None -DCMAKE_C_COMPILER="$CC" \
+        -DCMAKE_C_FLAGS="-O1 -g $2" >"$build/webp-$1.log"
+      cmake --build "$build/webp-$1" --target webpdecoder >>"$build/webp-$1.log"
+    fi
+    webp=$build/webp-$1/libwebpdecoder.a
+    webp_flags="-DFASTFEED_WEBP -I$LIBWEBP_SOURCE/src"
+  elif [ -f /usr/include/webp/decode.h ]; then
+    webp=-lwebp
+    webp_flags=-DFASTFEED_WEBP
+  fi
+}
+
 # kernel FLAVOR FLAGS: sets $objects to the kernel's object files; what has not changed is not compiled again
 kernel() {
   mkdir -p "$build/kernel-$1/ops"
   flags="-std=c++17 -O1 -gline-tables-only -gdwarf-4 -fno-omit-frame-pointer -ffp-contract=off -fno-math-errno"
-  flags="$flags -DHWY_WANT_AVX3_DL -DHWY_BROKEN_EMU128=1 -DFASTFEED_EXACT_SCRATCH -I$native $2"
+  flags="$flags -DHWY_WANT_AVX3_DL -DHWY_BROKEN_EMU128=1 -DFASTFEED_EXACT_SCRATCH -I$native $webp_flags $2"
+  [ "$1" != fuzz ] || flags="$flags -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION"
   [ "$(cat "$build/kernel-$1/flags" 2>/dev/null)" = "$flags" ] || rm -f "$build/kernel-$1"/*.o "$build/kernel-$1"/ops/*.o
   echo "$flags" >"$build/kernel-$1/flags"
   objects=
@@ -68,15 +86,16 @@ kernel() {
 
 # program NAME SOURCE FLAVOR FLAGS
 program() {
+  libwebp "$3" "-fsanitize=$([ "$3" = tsan ] && echo thread || echo address)$([ "$3" = fuzz ] && echo ,fuzzer-no-link)"
   kernel "$3" "${4% -fsanitize=fuzzer}"
   # shellcheck disable=SC2086
-  "$CXX" $flags $4 $jpeg_headers "$here/$2" $objects $jpeg -lhwy -pthread -o "$build/$1"
+  "$CXX" $flags $4 $jpeg_headers "$here/$2" $objects $jpeg $webp -lhwy -pthread -o "$build/$1"
 }
 
 # What is asked for stands before each file: eight bytes for fuzz_decode, 2 + 96 for fuzz_program. The fuzzers vary them.
 decode_seeds() {
   n=0
-  for file in "$data"/bad-images/jpeg/* "$here"/inputs/*; do
+  for file in "$data"/bad-images/jpeg/* "$data"/bad-images/png/* "$data"/bad-images/webp/* "$data"/bad-images/tiff/* "$here"/inputs/*; do
     [ -f "$file" ] || continue
     n=$((n + 1))
     case "$file" in "$here"/inputs/*) cp "$file" "$build/seeds/$n"; continue ;; esac
@@ -115,6 +134,8 @@ case "${1:-}" in
 fuzz)
   "$0" decode "${2:-1200}"
   "$0" program "${2:-1200}"
+  "$0" traces "${2:-1200}"
+  "$0" tsan "${2:-1200}"
   ;;
 decode)
   # libjpeg shifts negative numbers on purpose, so only AddressSanitizer and the coverage counters look into it

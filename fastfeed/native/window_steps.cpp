@@ -1,4 +1,4 @@
-#include "windows.h"
+#include "window_steps.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,14 @@
-"""Where samples come from."""
+"""Where samples come from: one class per module, behind the protocols of `base`; describe prints them.
+
+folder           ImageFolder: one folder per class
+table            Table: images that CSV, JSON lines or Parquet name or hold; tables/ reads them
+tar, tfrecord, mds, raw    shards, by format; shards/ has what they share
+arrays           Arrays: images in memory; mnist_cifar reads the small data sets' files
+mixture          Mixture: several sources in given shares
+objects          Objects: adds boxes and masks to any source; annotations/ packs them
+detect           which kind of source a path is
+listing/         lists local and remote folders
+"""
 
 from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source

@@ -24,11 +24,13 @@ class Arrays:
     Args:
         images (np.ndarray): uint8 (n, height, width) or (n, height, width, 1 or 3), at least one. A memory-mapped array
             (`np.load(path, mmap_mode="r")`) stays on disk.
-        labels (Sequence[int] | np.ndarray | None): One integer per image, -1 for none. Default: None, no labels.
+        labels (Sequence[int] | np.ndarray | None): One integer per image, which counts `classes` from 0; -1 for none.
+            Default: None, no labels.
         classes (Sequence[str]): Names by label. Default: ().
 
     Raises:
-        ConfigError: If images or labels have another shape or dtype; the text says how to convert them.
+        ConfigError: If images or labels have another shape or dtype; the text says how to convert them. If a label has
+            no class.
 
     Example:
         >>> ff.Arrays(np.zeros((100, 32, 32, 3), np.uint8), np.arange(100) % 2, classes=("cat", "dog"))
@@ -63,7 +65,10 @@ class Arrays:
                 f"got {labels_array.dtype}{list(labels_array.shape)} for {len(images)} images"
             )
         self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
+        if isinstance(classes, str):
+            raise ConfigError(f"Arrays: classes must be a list of names, got {classes!r}; pass [{classes!r}]")
         self.classes = tuple(classes)
+        _check_range(labels_array, len(self.classes))
         self._images, self._labels = images, labels_array.astype(np.int64)
         self._fingerprint = ""
 
@@ -129,7 +134,7 @@ class Arrays:
 
     @property
     def fingerprint(self) -> str:
-        """Of all pixels and labels; computed when first asked for."""
+        """The fingerprint of all pixels and labels; computed on first use."""
         if not self._fingerprint:
             digest = hashlib.sha256(repr((self._images.shape, self.classes)).encode())
             digest.update(self._labels.tobytes())
@@ -141,3 +146,16 @@ class Arrays:
     def __repr__(self) -> str:
         of_classes = f" of {len(self.classes)} classes" if self.classes else ""
         return f"Arrays: {len(self)} images{of_classes}, {self.spec}"
+
+
+def _check_range(labels: np.ndarray, classes: int) -> None:
+    """ConfigError for labels that no class has. `classes`: how many; 0: not known."""
+    wrong = labels < -1
+    if classes:
+        wrong = wrong | (labels >= classes)
+    if wrong.any():
+        i, allowed = int(np.argmax(wrong)), f"in [0, {classes}) for {classes} classes" if classes else ">= 0"
+        raise ConfigError(
+            f"Arrays: labels must be {allowed}, or -1 for none, got {labels[i]} for image {i}; "
+            "number the classes from 0"
+        )

@@ -15,6 +15,7 @@ __all__ = [
     "Addressable",
     "Annotated",
     "Fetching",
+    "Holding",
     "Instances",
     "Located",
     "Noted",
@@ -22,13 +23,8 @@ __all__ = [
     "Source",
     "addresses_of",
     "notes_of",
-    "notes_text",
     "says_where",
-    "summary",
-    "with_notes",
 ]
-
-_NOTES = 10  # printed with a source
 
 
 class Source(Protocol):
@@ -95,6 +91,30 @@ class Fetching(Protocol):
 
         Returns:
             One pending read per id, whose result is what `read` gives for it.
+        """
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A source that has to read more than a sample at once, and keeps it for samples that are known to come."""
+
+    def expect(self, samples: int) -> None:
+        """So many samples of a feed may be under way at once.
+
+        Args:
+            samples (int): How many; a source keeps the largest number that it was told.
+        """
+        ...
+
+    def hold(self, ids: np.ndarray) -> list[Pending] | None:
+        """As `fetch`, to be taken in the order of units, where that saves reads.
+
+        Args:
+            ids (np.ndarray): Sample ids: int64, shape (n,).
+
+        Returns:
+            One pending read per id; None where it saves nothing.
         """
         ...
 
@@ -264,20 +284,3 @@ def says_where(source: Any) -> TypeGuard[Located]:
 def notes_of(source: Any) -> list[str]:
     """What a source leaves out and what is damaged in it; nothing where it reads no files."""
     return list(source.notes) if isinstance(source, Noted) else []
-
-
-def summary(kind: str, uris: Sequence[str], images: int, classes: Sequence[str]) -> str:
-    """`Table(a.csv and 2 more): 90 images of 3 classes`."""
-    place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
-    return f"{kind}({place}): {images} images{f' of {len(classes)} classes' if classes else ''}"
-
-
-def notes_text(notes: Sequence[str]) -> str:
-    """The end of a source's `repr`: `; 3 notes, see .notes`, or nothing."""
-    return f"; {len(notes)} note{'' if len(notes) == 1 else 's'}, see .notes" if notes else ""
-
-
-def with_notes(text: str, notes: Sequence[str]) -> str:
-    """The `str` of a source: a line about it, and its first notes below."""
-    more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
-    return "\n  ".join([text, *notes[:_NOTES], *more])

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
-import re
+from itertools import chain, islice
 from pathlib import Path
 
+from fastfeed.errors import ConfigError
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.storage.byte_range import is_local
+from fastfeed.storage.expand import SPLIT, expand_braces
 
 __all__ = ["kind_of"]
 
 _TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 _SHARDS = {".mds": "mds", ".tar": "tar", ".tfrecord": "tfrecord", ".parquet": "table", ".npy": "raw"}
-_SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")  # train-00000-of-01024, train-*-of-01024
-_MOST = 10_000  # files of a folder that are looked at
+_MOST = 10_000  # files of a folder, or of a pattern, that are looked at
 
 
 def kind_of(uri: str) -> str:
-    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by the contents of a local folder, else by the name."""
+    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by the contents of a local folder, else by the name, of a
+    local pattern by the names that match."""
+    uri = uri.removeprefix("file://")
+    is_folder = is_local(uri) and os.path.isdir(uri)
+    kind = (_inside(Path(uri)) if is_folder else "") or _by_name(uri, is_folder)
+    if not kind and is_local(uri) and not os.path.lexists(uri) and any(c in uri for c in "*?[{"):
+        kind = _of_matches(uri)
+    return kind or "folder"
+
+
+def _by_name(uri: str, is_folder: bool = False) -> str:
+    """The kind; "" if a name does not tell."""
     name = os.path.basename(uri.rstrip("/")).lower()
-    if is_local(uri) and os.path.isdir(uri):
-        if kind := _inside(Path(uri)):
-            return kind
-    elif name.endswith(_TABLES):
+    if name.endswith(_TABLES) and not is_folder:
         return "table"
     if name == "index.json":
         return "mds"
@@ -32,7 +42,17 @@ def kind_of(uri: str) -> str:
     for kind, part in (("tar", "tar"), ("tfrecord", "tfrecord"), ("mds", "mds"), ("raw", "npy")):
         if part in parts or (kind == "tfrecord" and kind in name):
             return kind
-    return "tfrecord" if _SPLIT.search(name) else "folder"
+    return "tfrecord" if SPLIT.search(name) else ""
+
+
+def _of_matches(pattern: str) -> str:
+    """The kind of the files that match a pattern; "" if there are several, or it is not known."""
+    try:
+        paths = chain.from_iterable(map(glob.iglob, expand_braces(pattern)))
+        kinds = {_by_name(path) for path in islice(paths, _MOST) if os.path.isfile(path)}
+    except ConfigError:  # reported when it is opened
+        return ""
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def _inside(folder: Path) -> str:
@@ -53,6 +73,8 @@ def _inside(folder: Path) -> str:
                     return "folder"
                 elif suffix in _SHARDS:
                     kinds.add(_SHARDS[suffix])
+                elif SPLIT.search(entry.name):
+                    kinds.add("tfrecord")
     except OSError:  # reported when the folder is listed
         return ""
     return kinds.pop() if len(kinds) == 1 and not folders else ""

@@ -14,7 +14,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import WholeFiles
-from fastfeed.sources.base import with_notes
+from fastfeed.sources.describe import with_notes
 from fastfeed.sources.listing.class_folders import class_folders, parts_text
 from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.listing import gather

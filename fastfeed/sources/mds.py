@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,41 +18,35 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
+from fastfeed.sources.shards.extra_columns import LARGEST, LARGEST_ARRAY, ValueLocation, add_row, column_names
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.mds_file import (
+    NUMBERS,
+    Damaged,
+    array_kind,
+    column_encodings,
+    column_locations,
+    header,
+    short_value,
+)
 from fastfeed.sources.shards.mds_index import expand_indexes
-from fastfeed.storage.byte_range import ByteRange, Stat, is_local
+from fastfeed.storage.byte_range import Stat
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
-from fastfeed.storage.local_file import unread
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = ["MDSShards", "column_encodings"]
+__all__ = ["MDSShards"]
 
 _IMAGES = ("bytes", "jpeg", "png", "jpeg_array", "jpegarray")  # encodings whose bytes are a file's
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
-_LONGEST_NAME = 255  # bytes
-_MAX_CONFIG = 1 << 20  # bytes of a configuration
 _NOTES = 50  # kept per shard
 _DAMAGED = 1  # in place of a check
 
-_INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
-_NUMBERS = {kind: np.dtype(kind).newbyteorder("<") for kind in (*_INTEGERS, "float16", "float32", "float64")}
-_NUMBERS["int"] = np.dtype("<i8")
 _TEXTS: dict[str, Callable[[str], Any]] = {
     "str": str, "bytes": str, "str_int": int, "str_float": float, "str_decimal": str, "json": json.loads,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnLayout:
-    """A shard's columns, in the order in which they are written."""
-
-    names: tuple[str, ...]
-    encodings: tuple[str, ...]
-    sizes: tuple[int, ...]  # bytes; 0: varies
 
 
 class MDSShards(ShardedSource):
@@ -124,12 +116,15 @@ class MDSShards(ShardedSource):
                 raise ConfigError(f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}")
         if encodings[self._image] not in _IMAGES:
             raise ConfigError(
-                f"MDSShards: column {self._image!r} holds {encodings[self._image]!r}, no encoded images; "
-                f"{', '.join(_IMAGES)} can be read"
+                f"MDSShards: the image column must hold {', '.join(_IMAGES)}, got {self._image!r} with "
+                f"{encodings[self._image]!r}; pass image='its name'"
             )
         for name in self._names:
-            if encodings[name] not in _TEXTS and encodings[name] not in _NUMBERS:
-                raise ConfigError(f"MDSShards: column {name!r} holds {encodings[name]!r}, which is not carried along")
+            if encodings[name] not in _TEXTS and encodings[name] not in NUMBERS and not array_kind(encodings[name]):
+                raise ConfigError(
+                    f"MDSShards: columns must hold {', '.join((*_TEXTS, *NUMBERS))}, ndarray:TYPE:SHAPE, "
+                    f"got {name!r} with {encodings[name]!r}; leave it out of columns"
+                )
         self._kinds = encodings
         return files
 
@@ -142,7 +137,7 @@ class MDSShards(ShardedSource):
     def _scan_samples(
         self, reader: ForwardReader, scan: ShardScan, column_scan: ShardScan
     ) -> tuple[ShardScan, ShardScan]:
-        offsets, columns = _header(reader)
+        offsets, columns = header(reader)
         kinds = dict(zip(columns.names, columns.encodings, strict=True))
         for name in (self._image, self._label, *self._names):
             if name is None or len(offsets) == 1:
@@ -154,13 +149,13 @@ class MDSShards(ShardedSource):
         notes: list[str] = []
         for k, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
             try:
-                locations = _column_locations(reader, columns, start, stop)
+                locations = column_locations(reader, columns, start, stop)
                 image, label = locations[self._image], None
                 if self._label is not None:
                     label = self._label_in(reader, locations[self._label], k, notes)
-                name = _short_value(reader, locations[name_column]) if name_column else b""
+                name = short_value(reader, locations[name_column]) if name_column else b""
                 scan.add(image.offset, image.size, label, name or b"%06d" % k)
-            except _Damaged as error:
+            except Damaged as error:
                 locations = {}
                 notes.append(f"sample {k} at {start} is damaged: {error}")
                 scan.add(min(start, reader.size), 0, None, b"%06d" % k, _DAMAGED)
@@ -178,7 +173,7 @@ class MDSShards(ShardedSource):
                 return value or None
             value = int(value) if isinstance(value, float) and value.is_integer() else value
             if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
-                raise ValueError(f"got {value!r:.60}, an integer or a text is needed")
+                raise ValueError(f"got {value!r:.60}, must be an integer or a string")
             return value if value >= 0 else None
         except (ValueError, RecursionError) as error:
             notes.append(f"no label in sample {k}: {error}")
@@ -188,9 +183,14 @@ class MDSShards(ShardedSource):
         kind = self._kinds[name]
         if kind in _TEXTS:
             return _TEXTS[kind](data.decode())
-        if len(data) != _NUMBERS[kind].itemsize:
-            raise ValueError(f"{len(data)} bytes where {kind} has {_NUMBERS[kind].itemsize}")
-        return np.frombuffer(data, _NUMBERS[kind])[0].item()
+        if of_array := array_kind(kind):
+            return np.frombuffer(data, of_array[0]).reshape(of_array[1])
+        if len(data) != NUMBERS[kind].itemsize:
+            raise ValueError(f"{len(data)} bytes where {kind} has {NUMBERS[kind].itemsize}")
+        return np.frombuffer(data, NUMBERS[kind])[0].item()
+
+    def _largest(self, name: str) -> int:
+        return LARGEST_ARRAY if array_kind(self._kinds[name]) else LARGEST
 
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]
@@ -202,86 +202,8 @@ class MDSShards(ShardedSource):
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         if self._index.checks[i] == _DAMAGED:
-            return Unread("corrupt", "the sizes in the sample make no sense")
+            return Unread("corrupt", "the sizes in the sample are invalid")
         return data
 
     def _label_advice(self) -> str:
         return "pass label='the column that holds it', or label=None for images without"
-
-
-class _Damaged(ValueError):
-    """A sample that does not fit the shard's header."""
-
-
-def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
-    """Names of a shard's columns, and how each is encoded. SourceError."""
-
-    def read(start: int, count: int) -> bytes:
-        span = ByteRange(uri, start, start + count, stat)
-        data = _read_local(start, count) if is_local(uri) else storage.read([span])[0]
-        if isinstance(data, Unread):
-            raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")
-        return data
-
-    def _read_local(start: int, count: int) -> bytes | Unread:
-        try:
-            with open(uri, "rb") as file:
-                file.seek(start)
-                return file.read(count)
-        except OSError as error:
-            return unread(error)
-
-    columns = _header(ForwardReader(uri, stat.size, read, 64 << 10))[1]
-    return dict(zip(columns.names, columns.encodings, strict=True))
-
-
-def _header(reader: ForwardReader) -> tuple[np.ndarray, _ColumnLayout]:
-    """Where the samples begin, and the last one ends: int64 (n + 1,); and the columns. SourceError."""
-    try:
-        count = int.from_bytes(_bytes(reader, 0, 4), "little")
-        table = 4 + 4 * (count + 1)
-        if table > reader.size:
-            raise ValueError(f"{count} samples in {reader.size} bytes")
-        offsets = np.frombuffer(_bytes(reader, 4, table - 4), "<u4").astype(np.int64)
-        if not 0 < offsets[0] - table <= _MAX_CONFIG or np.any(np.diff(offsets) < 0):
-            raise ValueError("its sample offsets make no sense")
-        config = json.loads(_bytes(reader, table, int(offsets[0]) - table))
-        if config["format"] != "mds" or config["version"] != 2:
-            raise ValueError(f"format {config['format']!r}, version {config['version']!r}")
-        sizes = [size or 0 for size in config["column_sizes"]]
-        layout = _ColumnLayout(tuple(config["column_names"]), tuple(config["column_encodings"]), tuple(sizes))
-        if not len(layout.names) == len(layout.encodings) == len(sizes) or not all(
-            isinstance(size, int) and size >= 0 for size in sizes
-        ):
-            raise ValueError("its columns make no sense")
-        return offsets, layout
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        what = f"{type(error).__name__} {error}" if not isinstance(error, _Damaged) else str(error)
-        raise SourceError(f"MDSShards: {reader.uri} is no MDS shard, or compressed, or damaged: {what}") from error
-
-
-def _column_locations(reader: ForwardReader, columns: _ColumnLayout, start: int, stop: int) -> dict[str, ValueLocation]:
-    """Locations of a sample's columns."""
-    varying = columns.sizes.count(0)
-    sizes = iter(struct.unpack(f"<{varying}I", _bytes(reader, start, 4 * varying)))
-    at, locations = start + 4 * varying, {}
-    for name, size in zip(columns.names, columns.sizes, strict=True):
-        own = size or next(sizes)
-        locations[name] = ValueLocation(at, own)
-        at += own
-    if at != stop:
-        raise _Damaged(f"its columns end at {at}, it ends at {stop}")
-    if at > reader.size:
-        raise _Damaged(f"it ends at {at}, the shard at {reader.size}")
-    return locations
-
-
-def _short_value(reader: ForwardReader, location: ValueLocation) -> bytes:
-    return reader.read(location.offset, location.size) if location.size <= _LONGEST_NAME else b""
-
-
-def _bytes(reader: ForwardReader, start: int, count: int) -> bytes:
-    data = reader.read(start, count)
-    if len(data) < count:
-        raise _Damaged(f"cut off at {reader.size}")
-    return data

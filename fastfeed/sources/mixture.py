@@ -20,8 +20,8 @@ from fastfeed.sources.base import (
     addresses_of,
     notes_of,
     says_where,
-    with_notes,
 )
+from fastfeed.sources.describe import with_notes
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import DeferredRead, MappedRead
 

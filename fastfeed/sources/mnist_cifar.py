@@ -25,7 +25,10 @@ def read_mnist(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     images = read_idx(_first(folder, [f"{prefix}-images{dot}idx3-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]))
     labels = read_idx(_first(folder, [f"{prefix}-labels{dot}idx1-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]))
     if images.ndim != 3 or labels.shape != (len(images),):
-        raise SourceError(f"MNIST: images {images.shape} and labels {labels.shape} in {folder} do not belong together")
+        raise SourceError(
+            f"MNIST: images and labels in {folder} must have the same length, got {images.shape} and {labels.shape}; "
+            "download both again"
+        )
     return images, labels
 
 
@@ -68,13 +71,21 @@ def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[
             )
         parts = [_cifar_pickle(folder / n) for n in names]
     images = np.concatenate([p for p, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(images), np.concatenate([labels for _, labels in parts]), _cifar_names(folder)
+    labels, classes = np.concatenate([labels for _, labels in parts]), _cifar_names(folder)
+    if len(labels) and (int(labels.min()) < 0 or (classes and int(labels.max()) >= len(classes))):
+        raise SourceError(
+            f"CIFAR: {folder} has labels {labels.min()} to {labels.max()} and {len(classes)} names of classes; damaged?"
+        )
+    return np.ascontiguousarray(images), labels, classes
 
 
 def _cifar_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     data = np.frombuffer(path.read_bytes(), np.uint8)
     if not len(data) or len(data) % (label_bytes + _CIFAR_PIXELS):
-        raise SourceError(f"CIFAR: {path} has {len(data)} bytes, no multiple of {label_bytes + _CIFAR_PIXELS}; torn?")
+        raise SourceError(
+            f"CIFAR: the size of {path} must be a multiple of {label_bytes + _CIFAR_PIXELS} bytes, got {len(data)}; "
+            "download it again if it is truncated"
+        )
     rows = data.reshape(-1, label_bytes + _CIFAR_PIXELS)
     return rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int64)
 

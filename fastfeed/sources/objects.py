@@ -17,13 +17,14 @@ from fastfeed.sources.annotations.masks import Masks, masks_of
 from fastfeed.sources.base import (
     Annotated,
     Fetching,
+    Holding,
     Instances,
     Sharded,
     Source,
     addresses_of,
     notes_of,
-    with_notes,
 )
+from fastfeed.sources.describe import with_notes
 from fastfeed.sources.shards.base import cache_of
 from fastfeed.sources.tables.access import allowed_values
 from fastfeed.storage.disk_cache import Cache
@@ -39,7 +40,7 @@ class Objects:
     """The samples of another source, with boxes and masks of what is in their images.
 
     Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A mask that is missing,
-    broken or of another size makes its sample a bad one.
+    broken or of another size marks its sample as bad.
 
     Args:
         source (Source): The images; their labels and classes stay as they are.
@@ -190,7 +191,7 @@ class Objects:
         return addresses_of(self.source, ids)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Of the images, as the source says: int64, shape (len(ids),)."""
+        """Return the labels of the images, as the source has them: int64, shape (len(ids),)."""
         return self.source.label(ids)
 
     @property
@@ -223,6 +224,15 @@ class Objects:
         """Begin to read; only of a source that is remote."""
         assert isinstance(self.source, Fetching)
         return self.source.fetch(ids)
+
+    def expect(self, samples: int) -> None:
+        """Of the source."""
+        if isinstance(self.source, Holding):
+            self.source.expect(samples)
+
+    def hold(self, ids: np.ndarray) -> list[Pending] | None:
+        """As the source's."""
+        return self.source.hold(ids) if isinstance(self.source, Holding) else None
 
     # -- Sharded
 

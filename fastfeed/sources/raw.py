@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.base import summary, with_notes
+from fastfeed.sources.describe import summary, with_notes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.spec import Spec
 from fastfeed.storage.byte_range import Stat, is_local
@@ -33,7 +33,7 @@ class RawShards:
     """Images as decoded pixels: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
 
     As `fastfeed preprocess --format raw` writes them. Labels are in `NAME.labels.npy` next to `NAME.npy`, int64 (n,),
-    -1 for none; without that file no image of the shard has one.
+    -1 for none; without that file no image of the shard has one. Other arrays next to it, `NAME.*.npy`, are not read.
 
     Args:
         shards (str | os.PathLike[str] | Sequence): A folder, a file, a pattern, or a list of these, local or remote
@@ -62,9 +62,11 @@ class RawShards:
             raise ConfigError(f"RawShards: classes must be a list of names, got {classes!r}")
         own = storage if isinstance(storage, Storage) else Storage(storage)
         self.notes: list[str] = []  # on what folders hold besides shards
-        files = [
-            (uri, stat) for uri, stat in find_files(shards, ".npy", own, "RawShards", self.notes) if not _is_labels(uri)
-        ]
+        found = find_files(shards, ".npy", own, "RawShards", self.notes)
+        names = {uri for uri, _ in found}
+        files = [(uri, stat) for uri, stat in found if not _is_labels(uri) and _images_of(uri) not in names]
+        others = [uri for uri, _ in found if not _is_labels(uri) and _images_of(uri) in names]
+        self.notes += [f"left out {uri}: an array of {_images_of(uri)}" for uri in others]
         if not files:
             raise SourceError(f"RawShards: no images in {shards}, only {_LABELS}")
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
@@ -87,6 +89,8 @@ class RawShards:
         )
         if self.classes and len(self._labels) and int(self._labels.max()) >= len(self.classes):
             raise SourceError(f"RawShards: label {self._labels.max()}, but there are {len(self.classes)} classes")
+        if len(self._labels) and int(self._labels.min()) < -1:
+            raise SourceError(f"RawShards: label {self._labels.min()}; labels are >= 0, or -1 for none")
         if not len(self):
             raise SourceError(f"RawShards: no images in {len(files)} shards, the first is {files[0][0]}")
         self._fingerprint = ""
@@ -134,7 +138,7 @@ class RawShards:
 
     @property
     def fingerprint(self) -> str:
-        """Of labels, the files' names and sizes, and of a few rows of pixels of each; computed when first asked for."""
+        """The fingerprint of labels, file names and sizes, and some pixels of each file; computed on first use."""
         if not self._fingerprint:
             names = [os.path.basename(uri).encode("utf-8", "surrogateescape") + b"\0" for uri in self._shards.uris]
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
@@ -203,6 +207,11 @@ def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
         return start, shape, str(head["descr"])
     except (ValueError, KeyError, TypeError, SyntaxError, IndexError, MemoryError, RecursionError) as error:
         raise SourceError(f"RawShards: {uri} is not an array: {error}") from error
+
+
+def _images_of(uri: str) -> str:
+    """The shard that an array `NAME.clip.npy` would lie next to."""
+    return uri.removesuffix(".npy").rpartition(".")[0] + ".npy"
 
 
 def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
-from fastfeed.sources.base import notes_text, summary, with_notes
+from fastfeed.sources.describe import notes_text, summary, with_notes
 from fastfeed.sources.shards.base import Paths, cache_of
 from fastfeed.sources.shards.labels import LabelKind, check_label_kind, checked_classes
 from fastfeed.sources.tables.access import Access, allowed_values
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
+from fastfeed.sources.tables.images import Images, folder_of, memory_of
 from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns, label_classes, open_table, reopen_table
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
-from fastfeed.storage.disk_cache import Cache, in_bytes
+from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.pending import Pending
@@ -30,23 +31,12 @@ from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead, Shards
 from fastfeed.storage.storage import Storage, is_local
 
+if TYPE_CHECKING:
+    from fastfeed.sources.tables.row_group_images import RowGroups
+
 __all__ = ["Table"]
 
 _STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_storage", "_allow")
-
-
-class Images(Protocol):
-    """Where a table's images are: in files of their own, or in row groups."""
-
-    remote: bool
-
-    @property
-    def bounds(self) -> np.ndarray: ...
-    def uri(self, i: int) -> str: ...
-    def read(self, i: int) -> bytes | Unread: ...
-    def fetch(self, i: int) -> Pending: ...
-    def sizes(self, ids: np.ndarray) -> np.ndarray: ...
-    def shard(self, unit: int) -> str: ...
 
 
 class Table:
@@ -75,7 +65,8 @@ class Table:
         classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
             Default: None, the sorted names of the data.
         root (str | os.PathLike[str] | None): Folder that relative paths begin at. Default: None, the table's folder.
-        memory (int | str): Row groups of Parquet kept per process, bytes or a text such as "2GB". Default: "512MB".
+        memory (int | str): Row groups of Parquet kept per process, bytes or a string such as "2GB"; those of samples
+            under way before others. If these lie in more than fits, some are read again. Default: "512MB".
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
             Storage that several sources share. Default: None.
         cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
@@ -124,7 +115,7 @@ class Table:
         self._requested = RequestedColumns(image, label, weight, boxes, tuple(columns), label_kind or "name")
         self._root = None if root is None else os.fspath(root)
         self._requested_classes = checked_classes(classes, "Table")
-        self._memory = _in_bytes(memory)
+        self._memory = memory_of(memory)
         options = {"allow_path": allow_path, "allow_host": allow_host, "allow_scheme": allow_scheme}
         self._allow = tuple(allowed_values(name, values, "Table") for name, values in options.items())
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
@@ -138,9 +129,10 @@ class Table:
         self._opened, self._arrays, self._fingerprint = opened, opened.arrays, ""
         self._where = RowLocator(uris, opened.rows)
         self.classes, self._labels = label_classes(opened, self._requested_classes, self._where)
+        self._groups: RowGroups | None = None
         if opened.leaf is None:
             paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
-            roots = [self._root or _folder(uri) for uri in uris]
+            roots = [self._root or folder_of(uri) for uri in uris]
             remote = opened.urls or not all(map(is_local, roots))
             access = Access.of(uris, roots, *self._allow)
             self._images: Images = ImageFiles(
@@ -150,7 +142,7 @@ class Table:
             from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
 
             shards = Shards(uris, [stat for _, stat in opened.files], self._storage)
-            self._images = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory)
+            self._images = self._groups = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory)
 
     def __getstate__(self) -> dict[str, Any]:
         opened = (
@@ -208,6 +200,15 @@ class Table:
     def remote(self) -> bool:
         """Reads go over a network, so they are worth beginning early."""
         return self._images.remote
+
+    def expect(self, samples: int) -> None:
+        """So many samples may be under way at once: what the warning about row groups advises depends on it."""
+        if self._groups is not None:
+            self._groups.expected = max(self._groups.expected, samples)
+
+    def hold(self, ids: np.ndarray) -> list[Pending] | None:
+        """Of local row groups: those of these samples are kept until each is taken, if there is memory for them."""
+        return None if self._groups is None or self.remote else self.fetch(ids.tolist())
 
     def _unlabeled(self, i: int) -> Unread | None:
         if self._labels is None or self._labels[i] >= 0:
@@ -287,14 +288,3 @@ class Table:
 
     def _summary(self) -> str:
         return summary(type(self).__name__, self._where.uris, len(self), self.classes)
-
-
-def _in_bytes(memory: int | str) -> int:
-    try:
-        return in_bytes(memory)
-    except ConfigError as error:
-        raise ConfigError(f'Table: memory must be bytes > 0, or a text such as "2GB", got {memory!r}') from error
-
-
-def _folder(uri: str) -> str:
-    return os.path.dirname(uri) if is_local(uri) else uri.partition("?")[0].rpartition("/")[0]

@@ -16,9 +16,10 @@ from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.external_indexes import members_from_dali, shards_from_wids
-from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
+from fastfeed.sources.shards.external_indexes import members_from_dali, samples_in_dali, shards_from_wids
+from fastfeed.sources.shards.extra_columns import LARGEST, LARGEST_ARRAY, ValueLocation, add_row, column_names, read_npy
 from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.known_counts import in_record, is_cut, missing
 from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, members
 from fastfeed.storage.disk_cache import Cache
@@ -121,12 +122,19 @@ class TarShards(ShardedSource):
         for member in members_from_dali(reader, self._is_label, notes) or members(reader, notes):
             samples.add(member)
         samples.end()
+        if notes and is_cut(notes[-1]) and (lost := _missing(reader, len(samples.scan.offsets))):
+            notes[-1] += f"; {lost}"
         samples.scan.notes = _limited(notes) + _limited(samples.notes)
         return samples
 
     def _value(self, name: str, data: bytes) -> Any:
+        if name.endswith("npy"):
+            return read_npy(data)
         text = data.decode("utf-8-sig")
         return json.loads(text) if name.endswith("json") else text
+
+    def _largest(self, name: str) -> int:
+        return LARGEST_ARRAY if name.endswith("npy") else LARGEST
 
     def _is_label(self, name: str) -> bool:
         return bool(self._label) and name.lower().endswith("." + self._label)
@@ -231,7 +239,7 @@ class _Samples:
 
 
 def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
-    """A number or a text; ValueError says why there is none."""
+    """A number or a string; ValueError says why there is none."""
     if member.size > _MAX_LABEL:
         raise ValueError(f"{member.size} bytes, too long for a label")
     data = reader.read(member.offset, member.size)
@@ -248,9 +256,17 @@ def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
     text = "" if isinstance(value, bool) or not isinstance(value, (int, str)) else str(value)
     if not text or re.fullmatch(r"-[0-9]+", text) or re.search("[\0-\x1f\x7f\ud800-\udfff]", text):
         excerpt = repr(value)[:_SHOWN]
-        raise ValueError(f"got {excerpt}, a number >= 0 or a text is needed")
+        raise ValueError(f"got {excerpt}, must be a number >= 0 or a string")
     digits = re.fullmatch(r"0*([0-9]{1,10})", text)
     return int(digits[1]) if digits and int(digits[1]) < 2**31 else text
+
+
+def _missing(reader: ForwardReader, samples: int) -> str:
+    """What files next to a shard that is cut off say of its number of samples."""
+    if listed := samples_in_dali(reader.uri):
+        return missing(samples, listed[0], f"{listed[1]} lists them")
+    count = in_record(reader.uri, reader.size)
+    return "" if count is None else missing(samples, count, "the record of its job lists them")
 
 
 def _limited(notes: list[str]) -> list[str]:

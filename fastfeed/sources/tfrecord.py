@@ -20,22 +20,23 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.extra_columns import ValueLocation, add_row, column_names
+from fastfeed.sources.shards.extra_columns import LARGEST_ARRAY, ValueLocation, add_row, column_names
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.shards.notes import Notes
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
 from fastfeed.sources.shards.tf_example import LONGEST_NAME, Example, FeatureNames
 from fastfeed.sources.shards.tf_feature import to_python
+from fastfeed.sources.shards.tfrecord_idx import lengths_from_idx, missing_records
 from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.expand import SPLIT
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import Storage, is_local
+from fastfeed.storage.storage import Storage
 
 __all__ = ["TFRecords", "records"]
 
 _HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
 _MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
-_LINE = 40  # bytes of a line of an .idx file: two numbers
 _NO_IMAGE = "no record has an image: "  # prefix of a shard's first note
 _FILENAME = b"image/filename"
 
@@ -50,7 +51,7 @@ class TFRecords(ShardedSource):
         shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tfrecord`, `*-of-01024`), folder,
             or a list of these, local or remote (`s3://...`).
         image (str): Feature with the encoded image. Default: "image/encoded".
-        label (str | None): Feature with an integer or a text; None for none. Default: "image/class/label".
+        label (str | None): Feature with an integer or a string; None for none. Default: "image/class/label".
         columns (Sequence[str]): Other features that are carried to the batch. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
             of classes, sorted and numbered as texts are. Default: None, "index" in a feature whose last part is `label`
@@ -74,7 +75,7 @@ class TFRecords(ShardedSource):
         TFRecords(tfrecord/s-000.tfrecord and 1 more): 8 images
     """
 
-    suffix = ".tfrecord"
+    suffix, also = ".tfrecord", SPLIT
 
     def __init__(
         self,
@@ -133,7 +134,13 @@ class TFRecords(ShardedSource):
         return scan
 
     def _value(self, name: str, data: bytes) -> Any:
-        return to_python(data)
+        value = to_python(data)
+        if not isinstance(value, list) or isinstance(value[0], str):
+            return value
+        return np.array(value, np.float32 if isinstance(value[0], float) else np.int64)
+
+    def _largest(self, name: str) -> int:
+        return LARGEST_ARRAY  # may be a list of numbers
 
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]
@@ -228,7 +235,7 @@ def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
 
     Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list next to the shard.
     """
-    begin, at, listed = 0, 0, None
+    begin, at, count, listed = 0, 0, 0, None
     if not reader.size:
         notes.add("empty: no records")
     while at < reader.size:
@@ -242,7 +249,7 @@ def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
             if at == 0:
                 _refuse_compressed(reader.uri, header)
             if listed is None:
-                listed = _lengths_from_idx(reader, notes)
+                listed = lengths_from_idx(reader, notes)
             if at not in listed:
                 what = "no TFRecord file: wrong checksum" if at == 0 else "damaged length"
                 notes.add(f"{what} at {at}: nothing after it can be found")
@@ -250,33 +257,16 @@ def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
             length = listed[at]
             notes.add(f"damaged length at {at}: the .idx file says where the record ends")
         if length < _MOST:
+            count += 1
             yield at, length
         else:
             notes.add(f"left out the record at {at}: {length} bytes, more than an Example can have")
         at += length
-    if at > reader.size:
-        notes.add(f"cut off at {reader.size}: the record at {begin} is incomplete")
-
-
-def _lengths_from_idx(reader: ForwardReader, notes: Notes) -> dict[int, int]:
-    """Lengths by offset, as `tfrecord2idx` listed them: lines "offset length" that cover the shard, newer than it."""
-    names = (reader.uri + ".idx", os.path.splitext(reader.uri)[0] + ".idx") if is_local(reader.uri) else ()
-    for name in filter(os.path.isfile, names):
-        words, why = [], "it does not list the shard's records"
-        try:
-            with open(name, "rb") as file:
-                words = file.read(_LINE * (reader.size // (_HEADER + _TAIL) + 1)).split()
-                if os.fstat(file.fileno()).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
-                    words, why = [], "older than the shard"
-        except OSError as error:
-            why = str(error.strerror)
-        numbers = [int(word) if word.isdigit() and len(word) < 20 else -1 for word in words]
-        offsets, lengths = numbers[::2], numbers[1::2]
-        ends = [offset + length for offset, length in zip(offsets, lengths, strict=False)]
-        if [0, *ends] == [*offsets, reader.size] and min(lengths) >= _HEADER + _TAIL:
-            return dict(zip(offsets, lengths, strict=True))
-        notes.add(f"{os.path.basename(name)} is not used: {why}")
-    return {}
+    incomplete = f"the record at {begin} is incomplete" if at > reader.size else ""
+    if lost := missing_records(reader, count):
+        incomplete = f"{incomplete}; {lost}" if incomplete else lost
+    if incomplete:
+        notes.add(f"cut off at {reader.size}: {incomplete}")
 
 
 def _refuse_compressed(uri: str, header: bytes) -> None:

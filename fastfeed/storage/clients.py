@@ -74,7 +74,7 @@ def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
     """The protocol of an address, and what of a connection's options is written in it, such as a host."""
     if "::" in uri:
         raise ConfigError(
-            f"cannot open {uri}: chains of file systems are not read; pass cache= instead of simplecache::, and unpack "
+            f"cannot open {uri}: chained URLs are not supported; pass cache= instead of simplecache::, and unpack "
             "archives other than tar shards"
         )
     protocol = uri.partition("://")[0] if "://" in uri else "file"

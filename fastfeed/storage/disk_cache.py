@@ -39,18 +39,18 @@ class Chunk(NamedTuple):
 
 
 class Cache:
-    """At most `limit` bytes of remote objects in a folder of a local disk; the least recently used make room.
+    """At most `limit` bytes of remote objects in a folder of a local disk; evicts the least recently used.
 
     All processes of a machine may share the folder, and it may be kept from run to run. Objects are known by uri,
-    version and size, so one that changes is a new one. It only ever saves time: what cannot be written (a full disk, no
+    version and size, so one that changes is a new one. It never fails a read: what cannot be written (a full disk, no
     permission) is not kept, with one RuntimeWarning, and counted in `counts` as "unstored". Chunks from before a crash
     or restart of the machine are checked before they are used.
 
     Args:
         folder (str | os.PathLike[str]): The folder, which is made where it is missing.
-        limit (int | str): Bytes, or a text such as "500MB", "1.5TB" or "64KiB". Default: "200GB".
+        limit (int | str): Bytes, or a string such as "500MB", "1.5TB" or "64KiB". Default: "200GB".
         chunk (int): Bytes that are fetched and kept together, in [1, 2**30]. Default: 8 << 20.
-        boot (str | None): Names this start of the machine. Default: None, the kernel's name for it.
+        boot (str | None): Boot id of the machine. Default: None, the kernel's boot id.
 
     Raises:
         ConfigError: If `limit` or `chunk` is out of range.
@@ -193,7 +193,7 @@ class Cache:
         if number < 0 or length <= 0 or len(content) != length:
             raise ConfigError(
                 f"Cache.put: chunk {number} of {uri} ({size} bytes, chunks of {self.chunk}) has "
-                f"{max(length, 0)} bytes, got {len(content)}; drop what ended early"
+                f"{max(length, 0)} bytes, got {len(content)}; discard truncated reads"
             )
         trailer = _TRAILER.pack(_MAGIC, zlib.crc32(content))
         try:

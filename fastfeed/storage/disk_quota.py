@@ -159,7 +159,7 @@ class Quota:
                         return
                 finally:
                     _unlock(fd)
-            raise OSError(errno.EBUSY, f"{self._usage} is removed again and again")
+            raise OSError(errno.EBUSY, f"{self._usage} keeps being removed; do not delete a cache that is in use")
 
     def _open_usage(self) -> int:
         try:

@@ -28,7 +28,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """Of one `Storage`: its options for fsspec, the requests that may run at once, whether a disk cache helps."""
+    """The endpoints of one `Storage`: options for fsspec, how many requests may run at once, whether it has a cache."""
 
     def __init__(self, options: dict[str, Any], in_flight: int, cached: bool) -> None:
         self._options, self._in_flight, self._cached = options, in_flight, cached

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.storage.storage import Stat, Storage, is_local
 
-__all__ = ["expand_braces", "find_files", "local_stat"]
+__all__ = ["SPLIT", "expand_braces", "find_files", "local_stat"]
+
+SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")  # TFRecords are called train-00000-of-01024, too: train-*-of-01024
 
 _MANY = 16  # addresses in one folder above which listing it is cheaper than a stat for each
 _MAX_FILES = 1_000_000  # files of one pattern; more is a typo
@@ -25,12 +27,13 @@ def find_files(
     storage: Storage,
     who: str,
     notes: list[str] | None = None,
+    also: re.Pattern[str] | None = None,
 ) -> list[tuple[str, Stat]]:
     """The files, in the order of the arguments and sorted inside a pattern: (address, stat) each.
 
     Patterns may hold braces, `{000..099}` or `{a,b}`, and `*`, `?`, `[...]`; a folder means its files that end in
-    `suffix`. A local file that exists under a name with such characters is meant literally. SourceError where one is
-    missing, ConfigError where one is given twice.
+    `suffix` or, without any, those whose names `also` fits. A local file that exists under a name with such characters
+    is meant literally. SourceError where one is missing, ConfigError where one is given twice.
     """
     items = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)) else [paths]
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
@@ -43,9 +46,9 @@ def find_files(
     stats = _stats(plain, storage, who, suffix)
     files: list[tuple[str, Stat]] = []
     for pattern in patterns:
-        files += [(pattern, stats[pattern])] if pattern in stats else _matches(pattern, suffix, storage, who)
+        files += [(pattern, stats[pattern])] if pattern in stats else _matches(pattern, suffix, also, storage, who)
         if notes is not None and pattern not in stats and is_local(pattern) and os.path.isdir(pattern):
-            notes += _left_out(pattern, suffix)
+            notes += _left_out(pattern, suffix, also)
     unique: set[str] = set()
     for uri, _ in files:
         same = os.path.abspath(uri) if is_local(uri) else uri
@@ -59,7 +62,7 @@ def expand_braces(pattern: str) -> list[str]:
     """`a{0..2}{x,y}` is a0x, a0y, a1x, ...; numbers keep their leading zeros. As in a shell."""
     expanded = list(_expanded(pattern))
     if len(expanded) > _MAX_FILES:
-        raise ConfigError(f"{pattern!r} means more than {_MAX_FILES} files")
+        raise ConfigError(f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges")
     return expanded
 
 
@@ -81,7 +84,7 @@ def _expanded(pattern: str) -> Iterator[str]:
     options = _numbers(pattern, parts[0]) if len(parts) == 1 else [o for part in parts for o in expand_braces(part)]
     tails = expand_braces(pattern[end + 1 :])
     if len(options) * len(tails) > _MAX_FILES:
-        raise ConfigError(f"{pattern!r} means more than {_MAX_FILES} files")
+        raise ConfigError(f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges")
     for option in options:
         for tail in tails:
             yield pattern[:begin] + option + tail
@@ -98,13 +101,13 @@ def _numbers(pattern: str, inside: str) -> Sequence[str]:
     padded = any(re.match("-?0[0-9]", text) for text in (steps[1], steps[2]))
     digits = max(len(steps[1]), len(steps[2])) if padded else 0
     if abs(last - first) // step >= _MAX_FILES:
-        raise ConfigError(f"{pattern!r} means more than {_MAX_FILES} files")
+        raise ConfigError(f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges")
     numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
     return [f"{n:0{digits}d}" for n in numbers]
 
 
 def local_stat(path: str) -> Stat:
-    """Of a file of this machine. OSError."""
+    """Return the size and version of a local file. Raises OSError."""
     status = os.stat(path)
     return Stat(status.st_size, str(status.st_mtime_ns))
 
@@ -117,26 +120,39 @@ def _has_magic(pattern: str) -> bool:
     return any(c in pattern for c in ("*[" if pattern.startswith("http") else "*?["))
 
 
-def _matches(pattern: str, suffix: str, storage: Storage, who: str) -> list[tuple[str, Stat]]:
+def _matches(
+    pattern: str, suffix: str, also: re.Pattern[str] | None, storage: Storage, who: str
+) -> list[tuple[str, Stat]]:
     magic = _has_magic(pattern) and not _exists(pattern)
+    inside = "*" if also else f"*{suffix}"  # of a folder
     if is_local(pattern):
-        path = pattern if magic else os.path.join(glob.escape(pattern), "*" + suffix)
+        path = pattern if magic else os.path.join(glob.escape(pattern), inside)
         names = [name for name in sorted(glob.glob(path, recursive=True)) if not os.path.isdir(name)]
+        names = names if magic else _shards(names, suffix, also)
         stats = _stats(names, storage, who, suffix)
-        files = [(name, stats[name]) for name in names]
     else:
-        path = pattern if magic else f"{pattern.rstrip('/')}/*{suffix}"
-        files = storage.find(path)
+        path = pattern if magic else f"{pattern.rstrip('/')}/{inside}"
+        stats = dict(storage.find(path))
+        names = list(stats) if magic else _shards(list(stats), suffix, also)
+    files = [(name, stats[name]) for name in names]
+    path = path if magic else path.removesuffix(inside) + f"*{suffix}"
     if not files:
         raise SourceError(f"{who}: nothing matches {path}; check the path")
     return files
 
 
-def _left_out(folder: str, suffix: str) -> list[str]:
-    """A note on what a folder of this machine holds besides the files that end in `suffix` and their indexes."""
+def _shards(names: Sequence[str], suffix: str, also: re.Pattern[str] | None) -> list[str]:
+    """The shards in a folder."""
+    ending = [name for name in names if name.endswith(suffix)]
+    return ending if ending or also is None else [name for name in names if also.search(name)]
+
+
+def _left_out(folder: str, suffix: str, also: re.Pattern[str] | None) -> list[str]:
+    """A note on what a folder of this machine holds besides its shards and their indexes."""
     names = sorted(os.listdir(folder))
-    hidden = [name for name in names if name.startswith(".") and name.endswith(suffix)]
-    entries = [name for name in names if not name.endswith(suffix) and not name.startswith((".", "_"))]
+    shards = {*_shards(names, suffix, also)}
+    hidden = [name for name in names if name.startswith(".") and name in shards]
+    entries = [name for name in names if name not in shards and not name.startswith((".", "_"))]
     entries = [name for name in hidden + entries if not name.endswith(_INDEXES)]
     if not entries:
         return []
@@ -145,7 +161,7 @@ def _left_out(folder: str, suffix: str) -> list[str]:
 
 
 def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str, Stat]:
-    """Of single addresses, folders left out."""
+    """Return the stats of single addresses, without folders."""
     stats: dict[str, Stat] = {}
     missing: list[str] = []
     folders: dict[str, list[str]] = defaultdict(list)

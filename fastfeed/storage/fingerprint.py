@@ -21,7 +21,7 @@ _ASPECTS = {"names": "names of samples", "labels": "labels or classes"}
 def fingerprint(
     length: int, names: Iterable[Any], labels: Iterable[Any], content: Callable[[int, int], Iterable[Any]]
 ) -> str:
-    """Of buffers: all names, all labels, and the content of samples [first, last)."""
+    """Compute a fingerprint of buffers: all names, all labels, and the content of samples [first, last)."""
     slices = [_digest(content(length * i // _SLICES, length * (i + 1) // _SLICES), 2) for i in range(_SLICES)]
     return f"names {_digest(names, 8)} labels {_digest(labels, 8)} content {''.join(slices)}"
 

@@ -37,7 +37,7 @@ def is_cached(endpoint: str) -> bool:
 
 
 class Health:
-    """Of one endpoint. For one event loop: no lock."""
+    """The health of one endpoint. For one event loop: no lock."""
 
     def __init__(self, name: str, cached: bool = False) -> None:
         self._name = name

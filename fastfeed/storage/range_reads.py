@@ -26,7 +26,7 @@ _writers = DaemonThreads(4, "storage-cache")
 
 
 class RangeReads:
-    """Of one `Storage`."""
+    """The range reads of one `Storage`."""
 
     def __init__(self, endpoints: Endpoints, limiter: Limiter, cache: Cache | None, policy: RetryPolicy) -> None:
         self._endpoints, self._limiter, self._cache, self._policy = endpoints, limiter, cache, policy

@@ -53,11 +53,11 @@ class Diagnosis:
 class RetryPolicy:
     """How long and how often to try. Time spent waiting for a permit does not count."""
 
-    deadline_s: float = 60.0  # for one read, attempts and pauses included
-    refused_s: float = 5.0  # of refused connections alone, over all reads of an endpoint: then each is tried once
-    patience_s: float = 60.0  # the same, of failures of any kind
-    attempt_s: float = 20.0  # for one request, at most
-    first_attempt_s: float = 2.0  # limit of the first one where others are much faster; doubled for each further one
+    deadline_s: float = 60.0  # seconds allowed for one read, including retries and pauses
+    refused_s: float = 5.0  # of refused connections, over all reads of an endpoint: then each is tried once
+    patience_s: float = 60.0  # of failures of any kind, likewise
+    attempt_s: float = 20.0  # maximum for one request
+    first_attempt_s: float = 2.0  # maximum for the first where others are much faster; doubled for each further one
     min_rate: float = 1e5  # bytes per second; all of the above are extended by the time of the read at this rate
     backoff_s: float = 0.1  # before the second attempt; doubled for each further one
     max_backoff_s: float = 5.0
@@ -67,10 +67,12 @@ class RetryPolicy:
 
     @classmethod
     def patient(cls, seconds: float) -> RetryPolicy:
-        """Waits so long for an endpoint that refuses, or does not answer at all, before its reads fail."""
+        """Waits so long for an endpoint that does not answer before its reads fail; for one that refuses connections no
+        longer than by default."""
         if not seconds >= 0:
             raise ConfigError(f"patience must be seconds >= 0, got {seconds!r}")
-        return cls(deadline_s=max(cls().deadline_s, seconds), refused_s=seconds, patience_s=seconds)
+        refused_s = min(cls().refused_s, seconds)
+        return cls(deadline_s=max(cls().deadline_s, seconds), refused_s=refused_s, patience_s=seconds)
 
 
 class Latencies:

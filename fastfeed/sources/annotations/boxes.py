@@ -90,7 +90,7 @@ class BoxLists:
             outside = ((corners[:, :2] >= each) | (corners[:, 2:] < 0)).any(axis=1)
             at = int(outside.argmax()) if len(each) else 0
             shape = f"{each[at, 0]:g} wide and {each[at, 1]:g} high" if len(each) else ""
-            refuse(outside, f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or mend it")
+            refuse(outside, f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or fix it")
         refuse(labels < 0, "must have a label >= 0, got {label}; leave out what is not an object")
         if classes:
             refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")

@@ -66,7 +66,7 @@ def _parsed(uri: str, storage: Storage) -> dict[str, Any]:
 
 
 def _bare(data: bytes) -> bytes:
-    """The same JSON with 0 for every list of polygons: they hold no quote and no brace, so what follows ends them."""
+    """Replace every list of polygons by 0: they hold no quote and no brace, so what follows ends them."""
     pieces, position = [], 0
     while (at := data.find(_KEY, position)) >= 0:
         at += len(_KEY)

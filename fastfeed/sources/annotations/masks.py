@@ -42,7 +42,7 @@ def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> 
         if pixels and (mask.dtype != np.uint8 or mask.ndim != 2):
             raise ConfigError(
                 f"Objects: the mask of {where(i)} must be uint8 (height, width), got {mask.dtype}{list(mask.shape)}; "
-                "its values are class ids, 255 where nothing is known"
+                "its values are class ids, 255 for unknown"
             )
         if not (pixels or mask is None or isinstance(mask, (str, bytes))):
             raise ConfigError(

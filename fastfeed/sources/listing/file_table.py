@@ -42,7 +42,7 @@ class FileTable:
         )
 
     def cut(self, first: int, last: int) -> FileTable:
-        """Those in [first, last)."""
+        """Return the files in [first, last)."""
         return FileTable(
             _cut(self.paths, first, last),
             None if self.sizes is None else self.sizes[first:last],
@@ -66,7 +66,7 @@ class FileTable:
 
 
 def in_pieces(parts: Iterable[FileTable], rows: int = ROWS) -> Iterator[FileTable]:
-    """The same files in pieces of this many; the last has fewer."""
+    """Yield the files in pieces of `rows`; the last has fewer."""
     waiting: list[FileTable] = []
     count = 0
     for part in parts:

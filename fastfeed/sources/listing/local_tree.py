@@ -19,7 +19,7 @@ __all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
 
 IMAGE_EXTENSIONS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
-    *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIF is listed so that it is reported, not overlooked
+    *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIC is listed everywhere: where it is not decoded, it is reported
 )
 _DEPTH = 100  # folders inside folders
 _LINKED = 10_000  # paths through links to one folder: links that cross multiply
@@ -98,7 +98,7 @@ class LocalTree:
     def _walk(self, folder: str, linked: bool, left_out: LeftOut, parents: tuple[_Id, ...]) -> Iterator[str]:
         """Paths of images. `parents` are the folders that the walk came through, the root first."""
         if len(parents) > _DEPTH + 1:
-            raise SourceError(f"{self._who}: folders are nested more than {_DEPTH} deep at {folder}; is that meant?")
+            raise SourceError(f"{self._who}: folders are nested more than {_DEPTH} deep at {folder}; is this intended?")
         try:
             key = _identity(folder)
         except OSError as error:

@@ -32,8 +32,9 @@ class _Page:
 
 
 class RemoteTree:
-    """The same rules as on a local disk: what is hidden, or in a hidden folder, is left out, and paths are sorted
-    folder by folder. Links, where storage has them, are read like files, and those that lead to folders are left out.
+    """Walks remote storage by the rules of a local disk: what is hidden, or in a hidden folder, is left out, and paths
+    are sorted folder by folder. Links, where storage has them, are read like files, and those that lead to folders are
+    left out.
     """
 
     def __init__(

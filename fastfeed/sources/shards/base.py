@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,11 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.base import notes_text, summary, with_notes
+from fastfeed.sources.describe import notes_text, summary, with_notes
 from fastfeed.sources.shards.build_index import ForwardReader, build
-from fastfeed.sources.shards.extra_columns import ExtraColumns, column_names
+from fastfeed.sources.shards.extra_columns import LARGEST, ExtraColumns, as_json, column_names
 from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.known_counts import tell
 from fastfeed.sources.shards.labels import LabelKind, checked_classes, number_labels, resolve_kind
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache, cache_of
@@ -40,6 +42,7 @@ class ShardedSource(ABC):
 
     spec = ENCODED
     suffix: str  # of its files: what a folder is searched for
+    also: re.Pattern[str] | None = None  # and for names that this fits
     _head = 0  # bytes before each extra value that show whether it is still the same
 
     def __init__(
@@ -72,12 +75,13 @@ class ShardedSource(ABC):
             columns_index = build(
                 who, files, f"{kind} columns {','.join(names)}", self._scan_columns, own, None, progress
             )
-            self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head)
+            self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head, self._largest)
         self.classes, self._labels = (), np.broadcast_to(np.int32(-1), (len(self._index),))
         if self._labeled:
             self.classes, self._labels, self._mixed = number_labels(self._index, requested, label_kind, who)
         if self._labeled and bool(np.all(self._labels < 0)):
             raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
+        tell(who, self._shards.uris, [self._notes_on(k) for k in range(len(files))])
 
     # -- what a format defines
 
@@ -106,7 +110,7 @@ class ShardedSource(ABC):
         """What to do when no sample has a label."""
 
     def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Any]]:
-        return find_files(shards, self.suffix, storage, type(self).__name__, self._folder_notes)
+        return find_files(shards, self.suffix, storage, type(self).__name__, self._folder_notes, self.also)
 
     # -- Source
 
@@ -206,8 +210,13 @@ class ShardedSource(ABC):
         """None: no sample has one."""
         return None
 
+    def _largest(self, name: str) -> int:
+        """Bytes that a value of this column may have."""
+        return LARGEST
+
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """By name, as objects: texts, numbers, what JSON holds; "" where there is none, or it cannot be read."""
+        """By name: arrays as one array (NaN or 0 where there is none), all else as objects: texts, numbers, what JSON
+        holds; "" where there is none, or it cannot be read."""
         return {} if self._extra_columns is None else self._extra_columns.columns(ids, self._value)
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
@@ -224,7 +233,7 @@ class ShardedSource(ABC):
             [{'id': '0000'}, {'id': '0001'}]
         """
         values = [{} for _ in ids] if self._extra_columns is None else self._extra_columns.values(ids, self._value)
-        return [self._failure(i, x) if isinstance(x, Unread) else x for i, x in zip(ids, values, strict=True)]
+        return [self._failure(i, x) if isinstance(x, Unread) else as_json(x) for i, x in zip(ids, values, strict=True)]
 
     # -- Sharded
 

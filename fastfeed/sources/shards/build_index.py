@@ -18,6 +18,7 @@ from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
+from fastfeed.sources.shards.known_counts import add_missing
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 from fastfeed.system.descriptors import open_file, pread
@@ -71,9 +72,7 @@ def build(
 ) -> Index:
     """The index of these shards; `kind` names the scan and its options, another kind is another index."""
     if index_path is not None and not is_index(Path(index_path)):
-        raise ConfigError(
-            f"{who}: index={os.fspath(index_path)!r} is a file of another kind; pass a new one, to be written"
-        )
+        raise ConfigError(f"{who}: index={os.fspath(index_path)!r} is not an index; pass a path for a new file")
     index_files = _index_files(files, kind, index_path)
     index = _load_existing(index_files, kind)
     if index is not None:
@@ -86,6 +85,7 @@ def build(
         pending = [(i, uri, stat) for i, (uri, stat) in enumerate(files) if i not in parts]
         try:
             _scan_all(who, pending, scan, storage, progress, parts, lambda: _save_sections(index_files, kind, parts))
+            _count_missing(index_files, kind, parts, [i for i, _, _ in pending])
         finally:  # after an interruption, too: the next build resumes from there
             trouble = _save_sections(index_files, kind, parts) if parts else ""
         index = _load_existing(index_files, kind)
@@ -116,6 +116,18 @@ def _reusable_sections(index_files: Sequence[_IndexFile], kind: str) -> dict[int
                 index, k = matches[key]
                 parts[i] = index.section(k)
     return parts
+
+
+def _count_missing(
+    index_files: Sequence[_IndexFile], kind: str, parts: dict[int, Section], scanned: Sequence[int]
+) -> None:
+    """Note what earlier indexes of the same shards list that is not there any more."""
+    for index_file in index_files:
+        earlier = load(index_file.path, kind) if scanned else None
+        if earlier is None:
+            continue
+        for i in scanned:
+            parts[i] = add_missing(parts[i], earlier, index_file.keys[i][0], not kind.startswith("tfrecord"))
 
 
 def _save_sections(index_files: Sequence[_IndexFile], kind: str, parts: dict[int, Section]) -> str:

@@ -14,9 +14,10 @@ from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, s
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Storage, is_local
 
-__all__ = ["members_from_dali", "shards_from_wids"]
+__all__ = ["members_from_dali", "samples_in_dali", "shards_from_wids"]
 
 _KIND = "wids-shard-index-v1"
+_HEAD = 30  # bytes of the first line of an .idx, at most
 
 
 def shards_from_wids(
@@ -86,12 +87,8 @@ def members_from_dali(reader: ForwardReader, read: Callable[[str], bool], notes:
     The headers of the first, the last, and of those whose content will be read at once (`read` tells by the name) are
     compared with it, so that a wrong one can give no wrong label; those of the images are, whenever they are read.
     """
-    if not is_local(reader.uri):
-        return []
-    folder, base = os.path.split(reader.uri)
-    stem = base[:1] + base[1:].partition(".")[0]  # as wds2idx has it
-    path = os.path.join(folder, stem + ".idx")
-    if not os.path.isfile(path):
+    path = _idx(reader.uri)
+    if path is None:
         return []
     try:
         if os.stat(path).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
@@ -105,6 +102,30 @@ def members_from_dali(reader: ForwardReader, read: Callable[[str], bool], notes:
     return [member for member in entries if not why_excluded(member.name, member.size)]
 
 
+def samples_in_dali(uri: str) -> tuple[int, str] | None:
+    """How many samples the `.idx` next to a shard lists, whether it fits or not, and its name; None without one."""
+    path = _idx(uri)
+    if path is None:
+        return None
+    try:
+        with open(path, "rb") as file:
+            version, _, count = file.readline(_HEAD).partition(b" ")
+    except OSError:
+        return None
+    known = version in (b"v1.1", b"v1.2") and count.strip().isdigit()
+    return (int(count), os.path.basename(path)) if known else None
+
+
+def _idx(uri: str) -> str | None:
+    """The path of DALI's index of a shard; None where there is none."""
+    if not is_local(uri):
+        return None
+    folder, base = os.path.split(uri)
+    stem = base[:1] + base[1:].partition(".")[0]  # as wds2idx has it
+    path = os.path.join(folder, stem + ".idx")
+    return path if os.path.isfile(path) else None
+
+
 def _parse_idx(text: bytes) -> list[Member]:
     """First line: version and number of samples; then a sample a line, of each member extension, offset, size, name."""
     first, *lines = text.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
@@ -112,7 +133,7 @@ def _parse_idx(text: bytes) -> list[Member]:
     if version == "v1.1":
         raise _Mismatch("v1.1 lists no names, wds2idx of today does")
     if version != "v1.2" or not lines or count != str(len(lines)):
-        raise _Mismatch("no index of version v1.2, or not all of it")
+        raise _Mismatch(f"must be a complete index of version v1.2, got {first[:80]!r} and {len(lines)} lines")
     entries: list[Member] = []
     for line in lines:
         words = line.split(" ")
@@ -120,7 +141,7 @@ def _parse_idx(text: bytes) -> list[Member]:
             if len(words) % 4 or not (offset.isascii() and offset.isdigit() and size.isascii() and size.isdigit()):
                 raise _Mismatch(f"{line[:80]!r} is not extension, offset, size, name")
             if "\\" in name:
-                raise _Mismatch(f"{name} stands for another name")
+                raise _Mismatch(f"{name} is an escaped name")
             entries.append(Member(strip_dot_slash(name), int(offset), int(size)))
     return entries
 
@@ -129,7 +150,7 @@ def _check(entries: list[Member], reader: ForwardReader, read: Callable[[str], b
     end, checked = 0, {0, len(entries) - 1}
     for i, member in enumerate(entries):
         if member.offset % BLOCK or member.offset < end + BLOCK or member.offset + member.size > reader.size:
-            raise _Mismatch(f"{member.name} cannot lie at {member.offset}")
+            raise _Mismatch(f"{member.name} has an invalid offset, {member.offset}")
         if read(member.name):
             checked.add(i)
         if member.offset > end + BLOCK:  # a link between them, or a long name: of such, wds2idx lists a wrong offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,19 @@ from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead, Shards, split_at
 
-__all__ = ["LARGEST", "ExtraColumns", "HasExtraColumns", "ValueLocation", "add_row", "column_names"]
+__all__ = [
+    "LARGEST",
+    "LARGEST_ARRAY",
+    "ExtraColumns",
+    "HasExtraColumns",
+    "ValueLocation",
+    "add_row",
+    "as_json",
+    "column_names",
+    "read_npy",
+]
 
-LARGEST = 1 << 20  # bytes of one value; more is damage, or no text
+LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
 _NONE = -1  # instead of an offset: this sample has no such value
 
 
@@ -64,8 +75,11 @@ def add_row(scan: ShardScan, names: Sequence[str], locations: dict[str, ValueLoc
 class ExtraColumns:
     """Values of samples, read on demand."""
 
-    def __init__(self, index: Index, shards: Shards, names: tuple[str, ...], head: int) -> None:
+    def __init__(
+        self, index: Index, shards: Shards, names: tuple[str, ...], head: int, largest: Callable[[str], int]
+    ) -> None:
         self._index, self._shards, self.names = index, shards, names
+        self._largest = [largest(name) for name in names]
         self._head = head  # bytes before each value that belong to it
 
     @property
@@ -86,12 +100,9 @@ class ExtraColumns:
         return [self._by_name(values, convert) for values in self.read(ids)]
 
     def columns(self, ids: np.ndarray, convert: Callable[[str, bytes], Any]) -> dict[str, np.ndarray]:
-        """The same by name, as objects; "" for missing values."""
-        columns = {name: np.full(len(ids), "", object) for name in self.names}
-        for row, values in enumerate(self.values(np.asarray(ids).tolist(), convert)):
-            for name, value in ({} if isinstance(values, Unread) else values).items():
-                columns[name][row] = "" if value is None else value
-        return columns
+        """The same by name: arrays of one type and shape as one array, all else as objects; "" for missing values."""
+        rows = [{} if isinstance(row, Unread) else row for row in self.values(np.asarray(ids).tolist(), convert)]
+        return {name: _column([row.get(name) for row in rows]) for name in self.names}
 
     def _by_name(self, values: Sequence[bytes | Unread | None], convert: Callable[[str, bytes], Any]) -> Any:
         by_name: dict[str, Any] = {}
@@ -112,8 +123,8 @@ class ExtraColumns:
             offset, size = int(index.offsets[entry]), int(index.lengths[entry])
             if offset == _NONE:
                 continue
-            if size > LARGEST:
-                out[row] = Completed(Unread("bomb", f"{size} bytes, the limit is {LARGEST}"))
+            if size > (largest := self._largest[entry % len(self.names)]):
+                out[row] = Completed(Unread("bomb", f"{size} bytes, the limit is {largest}"))
             else:
                 ranges.append((row, index.shard_of(entry), offset - self._head, offset + size))
         reads = shards.fetch_all([bounds[1:] for bounds in ranges]) if shards.remote else [None] * len(ranges)
@@ -126,6 +137,34 @@ class ExtraColumns:
                     remote, lambda data, cuts=cuts, check=check: _checked(split_at(data, *cuts), check)
                 )
         return out
+
+
+def _column(values: list[Any]) -> np.ndarray:
+    """Where arrays are missing: NaN, or 0 for integers."""
+    kinds = {
+        (value.dtype, value.shape) if isinstance(value, np.ndarray) else None for value in values if value is not None
+    }
+    if len(kinds) == 1 and (kind := kinds.pop()) is not None:
+        dtype, shape = kind
+        missing = np.full(shape, np.nan if dtype.kind == "f" else 0, dtype)
+        return np.stack([missing if value is None else value for value in values])
+    column = np.full(len(values), "", object)
+    for row, value in enumerate(values):
+        column[row] = "" if value is None else value
+    return column
+
+
+def as_json(values: dict[str, Any]) -> dict[str, Any]:
+    """With lists for arrays."""
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+
+def read_npy(data: bytes) -> np.ndarray:
+    """The array of an .npy file. ValueError."""
+    try:
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    except (EOFError, OSError) as error:
+        raise ValueError(f"no .npy file: {error}") from error
 
 
 def _checked(pieces: tuple[bytes, ...] | Unread, check: int) -> bytes | Unread:

@@ -57,7 +57,7 @@ class Example:
                         yield _entry(self._message, first, last)
 
     def names(self) -> list[str]:
-        """Of all features."""
+        """The names of all features."""
         return [name.decode("utf-8", "replace") for name, _ in self._entries()]
 
     def feature(self, name: bytes) -> Bounds | None:
@@ -72,7 +72,7 @@ class Example:
         return value
 
     def label(self, name: bytes) -> int | str:
-        """A number from 0 to 2**31 - 1, or a text; a text of digits is a number."""
+        """A number from 0 to 2**31 - 1, or a string; a string of digits is a number."""
         value = self._value(name)
         if isinstance(value, int):
             text = excerpt = str(value)
@@ -84,7 +84,7 @@ class Example:
         if digits and int(digits[1]) < 1 << 31:
             return int(digits[1])
         if isinstance(value, int) or not text or re.search("[\0-\x1f\x7f\ufffd]|^-[0-9]+$", text):
-            raise Malformed(f"{_printable(name)}: got {excerpt}, a number from 0 to 2**31 - 1 or a text is needed")
+            raise Malformed(f"{_printable(name)}: got {excerpt}, must be a number from 0 to 2**31 - 1 or a string")
         return text
 
     def file(self, name: bytes) -> bytes:

@@ -90,7 +90,7 @@ class Access:
                 return Refusal(f"outside of {', '.join(self.urls)}", path=uri.rpartition("/")[0])
             return None
         allow_scheme = "" if scheme in self.schemes else scheme
-        problems = [f"{scheme} is no allowed scheme"] if allow_scheme else []
+        problems = [f"{scheme} is not an allowed scheme"] if allow_scheme else []
         allow_host = ""
         if scheme not in _BUCKETS:
             host, port, why = _host_of(uri)

@@ -16,7 +16,7 @@ from fastfeed.sources.tables.string_column import StringColumn
 __all__ = ["BoxColumn", "ExtraColumn", "WeightColumn"]
 
 _EXACT = 1 << 53  # integers up to this are themselves as float64
-_AT_ONCE = 1 << 18  # rows checked together: they fit into the processor's caches
+_AT_ONCE = 1 << 18  # rows checked together: they fit into the CPU's caches
 
 
 class WeightColumn(ColumnParser):

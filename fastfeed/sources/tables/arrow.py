@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
         return ColumnPart(_codes(array) if coded else _strings(array), null)
     if _is_number(kind):
         return ColumnPart(_numbers(array), null)
-    if _is_list(kind) and _is_number(kind.value_type):
-        return ColumnPart(_lists(array, null, name, uri, first), null)
+    if _is_list(kind) and _is_number(_innermost(kind)):
+        return ColumnPart(_lists(array, null, name, uri, lambda row: first + row), null)
     raise SourceError(
         f"Table: column {name!r} of {uri} holds {kind}; numbers, bools, texts and lists of numbers can be read"
     )
@@ -41,12 +42,16 @@ def is_text(kind: Any) -> bool:
 
 
 def is_bytes(kind: Any) -> bool:
-    """Of any length."""
+    """Whether a type is bytes, of any length."""
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or str(kind) == "binary_view"
 
 
 def _is_list(kind: Any) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _innermost(kind: Any) -> Any:
+    return _innermost(kind.value_type) if _is_list(kind) else kind
 
 
 def _is_number(kind: Any) -> bool:
@@ -75,24 +80,29 @@ def _numbers(array: Any) -> np.ndarray:
     return array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False)
 
 
-def _lists(array: Any, null: np.ndarray | None, name: str, uri: str, first: int) -> np.ndarray:
-    """(n, k); rows of null are 0."""
+def _lists(array: Any, null: np.ndarray | None, name: str, uri: str, row_of: Callable[[int], int]) -> np.ndarray:
+    """(n, k), or (n, k, ...) of nested lists; rows of null are 0."""
     present = np.ones(len(array), bool) if null is None else ~null
     widths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     width = int(widths[present][0]) if present.any() else 0
     if (odd := present & (widths != width)).any():
         row = int(np.argmax(odd))
         raise SourceError(
-            f"Table: {uri}, row {first + row}: column {name!r} holds a list of {widths[row]}, those above hold {width}"
+            f"Table: {uri}, row {row_of(row)}: column {name!r} holds a list of {widths[row]}, those above hold {width}"
         )
     flat = array.drop_null().flatten()
     if flat.null_count:
         inner = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-        row = int(np.flatnonzero(present)[inner // width])
-        raise SourceError(f"Table: {uri}, row {first + row}: column {name!r} holds a list with null in it")
-    values = _numbers(flat).reshape(int(present.sum()), width)
+        row = row_of(int(np.flatnonzero(present)[inner // width]))
+        raise SourceError(f"Table: {uri}, row {row}: column {name!r} holds a list with null in it")
+    if _is_list(flat.type):
+        rows = np.flatnonzero(present)
+        inner_values = _lists(flat, None, name, uri, lambda k: row_of(int(rows[k // width])))
+    else:
+        inner_values = _numbers(flat)
+    values = inner_values.reshape(int(present.sum()), width, *inner_values.shape[1:])
     if null is None:
         return values
-    out = np.zeros((len(array), width), values.dtype)
+    out = np.zeros((len(array), *values.shape[1:]), values.dtype)
     out[present] = values
     return out

@@ -98,7 +98,7 @@ class RowLocator:
 
 
 class ColumnParser(ABC):
-    """Of a column, or of four."""
+    """Parses a column, or four."""
 
     coded = False  # texts are wanted as Codes
 

@@ -115,10 +115,10 @@ class ImageFiles:
             if len(refusals) < _REFUSALS:
                 refusals.append(refusal)
         if refusals:
-            rows = "its only image is one" if count == 1 else f"all of its {count:,} images are"
+            rows = "its only row points" if count == 1 else f"all of its {count:,} rows point"
             raise ConfigError(
-                f"Table: {self._where.uris[0]} has no row that may be read, {rows} where a table does not reach by "
-                f"itself: {first}. If you trust it, {advice(refusals)}"
+                f"Table: no row of {self._where.uris[0]} is allowed: {rows} outside the table's folder, or to an "
+                f"address that a table may not name: {first}. If you trust it, {advice(refusals)}"
             )
 
     def _refused(self, i: int, uri: str) -> Unread | None:

@@ -91,5 +91,5 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
 
 
 def joined(arrays: Parts) -> dict[str, np.ndarray]:
-    """The same arrays in memory."""
+    """Return the arrays joined in memory."""
     return {name: parts[0] if len(parts) == 1 else np.concatenate(parts) for name, parts in arrays.items()}

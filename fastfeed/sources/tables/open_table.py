@@ -110,7 +110,7 @@ def reopen_table(opened: OpenedTable, requested: RequestedColumns, storage: Stor
     stats: dict[str, object] = dict(zip(remote, storage.stat(remote), strict=True))
     for uri, before in opened.files:
         if (local_stat(uri) if is_local(uri) else stats[uri]) != before:
-            raise SourceError(f"Table: {uri} has changed since this Table was made; make it again")
+            raise SourceError(f"Table: {uri} has changed since this Table was created; create it again")
     return open_table(opened.files, requested, storage)
 
 

@@ -117,7 +117,7 @@ def image_leaf(footer: Footer, name: str) -> str | None:
 
 
 def class_names(footer: Footer, name: str) -> tuple[str, ...]:
-    """Of a label column that Hugging Face's `datasets` has written."""
+    """Return the class names of a label column that Hugging Face's `datasets` has written."""
     try:
         about = json.loads((footer.schema.metadata or {})[b"huggingface"])
         return tuple(map(str, about["info"]["features"][name]["names"]))
@@ -139,7 +139,9 @@ def read_parquet(
         except _DAMAGE as error:
             raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
         if table.num_rows != (rows := sum(footer.groups[group].rows for group in groups)):
-            raise SourceError(f"Table: {footer.uri} is damaged: {table.num_rows} rows where {rows} are announced")
+            raise SourceError(
+                f"Table: {footer.uri} is damaged: expected {rows} rows, got {table.num_rows}; write it again"
+            )
         for name, coded in requested.items():
             row = first
             for piece in table.column(name).chunks:
@@ -157,7 +159,7 @@ def images(pieces: PartialFile, about: pq.FileMetaData, group: int, leaf: str, r
     except _DAMAGE as error:
         raise BadFile(str(error)) from error
     if len(data) != rows:
-        raise BadFile(f"{len(data)} images where {rows} are announced")
+        raise BadFile(f"expected {rows} images, got {len(data)}")
     return data
 
 

@@ -52,7 +52,7 @@ class RowGroup:
 
 
 def row_groups(footer: bytes, size: int) -> list[RowGroup]:
-    """Of a file of so many bytes, from its footer; whatever follows that is ignored. ValueError where it is damaged."""
+    """Return the row groups of a file of `size` bytes; bytes after the footer are ignored. ValueError if damaged."""
     thrift, groups = _Thrift(footer), []
     try:
         for number, kind in thrift.fields():
@@ -129,7 +129,7 @@ class _Thrift:
         return range(count)
 
     def integer(self) -> int:
-        """Of 16, 32 or 64 bits."""
+        """Read an integer of 16, 32 or 64 bits."""
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
 

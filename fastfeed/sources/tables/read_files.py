@@ -68,7 +68,7 @@ def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], 
     kinds = {_format(uri) for uri, _ in files}
     if len(kinds) > 1:
         raise ConfigError(
-            f"Table: all files must be written alike, got {' and '.join(sorted(kinds))}; name those meant"
+            f"Table: all files must have one format, got {' and '.join(sorted(kinds))}; pass the files of one of them"
         )
     return files, notes
 

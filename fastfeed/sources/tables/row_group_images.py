@@ -1,11 +1,11 @@
-"""Reads images stored in Parquet files. The unit of reading is a row group, so the last ones used are cached."""
+"""Reads images stored in Parquet files. The unit of reading is a row group, so those that are needed are cached."""
 
 from __future__ import annotations
 
 import os
 import threading
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from concurrent.futures import TimeoutError as NotYet
 from time import monotonic
 from typing import Any
@@ -27,7 +27,11 @@ _WASTE = 4  # times what was used may be read before a warning
 
 
 class RowGroups:
-    """Random access to images. Keeps `memory` bytes of row groups, and has half as many on their way from storage."""
+    """Random access to images. Keeps `memory` bytes of row groups, and has half as many on their way from storage.
+
+    Row groups of images that have been requested and not taken are kept before others, and of these the ones that were
+    used last. If requested ones need more memory than there is, the one used longest ago is dropped, and read again.
+    """
 
     def __init__(
         self, arrays: dict[str, np.ndarray], leaf: str, where: RowLocator, shards: Shards, memory: int
@@ -36,12 +40,14 @@ class RowGroups:
         self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
         self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
         self._largest = int(arrays["unit_unpacked"].max())  # bytes
+        self.expected = 1  # images that may be under way at once
         self._reset()
 
     def _reset(self) -> None:
-        self._pid, self._lock = os.getpid(), threading.Lock()
+        self._pid, self._lock = os.getpid(), threading.RLock()  # again by a request that is collected meanwhile
         self._cache: OrderedDict[int, Any] = OrderedDict()  # by unit: images, or why there are none; last used last
         self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()  # held by those who wait for them
+        self._requested = Counter[int]()  # by unit: images that were requested and not taken
         self._footers: OrderedDict[int, Any] = OrderedDict()
         self._cached_bytes, self._read, self._used, self._advised = (
             0,
@@ -61,10 +67,12 @@ class RowGroups:
         return _Image(self, i).result()
 
     def fetch(self, i: int) -> Pending:
-        """Begin to read its row group, if there is room for it."""
+        """Hold its row group; of storage, begin to read that, if there is room for it."""
         image, unit = _Image(self, i), self._unit(i)
         with self._lock:
-            if unit not in self._cache:
+            image.held = self._requested, unit
+            self._requested[unit] += 1
+            if self.remote and unit not in self._cache:
                 image.coming = self._coming.get(unit)
                 if image.coming is None and self._has_room(unit):
                     image.coming = self._coming[unit] = _Coming(self._span(unit))
@@ -167,9 +175,25 @@ class RowGroups:
             self._cache[unit] = column
             self._cached_bytes += size
             while self._cached_bytes > self.memory and len(self._cache) > 1:
-                _, evicted = self._cache.popitem(last=False)
+                evicted = self._cache.pop(self._dispensable(unit))
                 self._cached_bytes -= 0 if isinstance(evicted, Unread) else evicted.nbytes
         self._note(size, 0)
+
+    def _dispensable(self, latest: int) -> int:
+        """With the lock: of the row groups that are kept, the one to drop. `latest` was just read, for one image."""
+        if (unit := next((unit for unit in self._cache if not self._requested[unit] and unit != latest), None)) is None:
+            return next(iter(self._cache)) if self._requested[latest] else latest
+        return unit
+
+    def release(self, held: tuple[Counter[int], int]) -> None:
+        """An image was taken, or is not wanted any more."""
+        counts, unit = held
+        if self._pid != os.getpid():  # of the parent, whose thread may hold the lock
+            return
+        with self._lock:
+            counts[unit] -= 1
+            if not counts[unit]:
+                del counts[unit]
 
     def _note(self, read: int, used: int) -> None:
         """Count bytes; warn once if row groups are read over and over."""
@@ -179,13 +203,19 @@ class RowGroups:
             if self._advised or self._read < _WASTE * max(self._used, self.memory, self._largest):
                 return
             self._advised = True
-        each = int(self._arrays["unit_unpacked"].mean())
-        at_once = max(1, self.memory // max(each, 1) // 2)  # row groups that may be open
-        window = min(at_once, 4)
+        each = max(1, int(self._arrays["unit_unpacked"].mean()))
+        rows = max(1, round(int(self.bounds[-1]) / (len(self.bounds) - 1)))
+        at_once = open_at_once(self.memory // each, self.expected, rows)
+        window = min(max(at_once, 1), 4)
+        more = "more memory to Table"
+        if not at_once:
+            needed = touched(1, self.expected, rows) * each
+            more = f"memory={needed} to Table, or make batch or prefetch smaller: {self.expected} images are under way"
         warnings.warn(
             f"Table: {_mb(self._read)} of row groups were read for {_mb(self._used)} of images: there are "
             f"{len(self.bounds) - 1} row groups of about {_mb(each)}, and {_mb(self.memory)} are kept; pass "
-            f"shuffle=Blocks(window={window}, lanes={at_once // window}) to the feed, or more memory to Table",
+            f"shuffle=Blocks(window={window}, lanes={max(at_once, 1) // window}) to the feed, "
+            f"{'or' if at_once else 'and'} {more}",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -202,6 +232,19 @@ class RowGroups:
         """File and row group."""
         file, *_ = self._location(unit)
         return f"{self._shards.uris[file]} row group {int(self._arrays['unit_group'][unit])}"
+
+
+def touched(open: int, expected: int, rows: int) -> int:
+    """Row groups of `rows` images that as many images in a row of an order lie in, if it has `open` of them open.
+
+    Those that are open change all at once, so besides the ones in between there are those at either end.
+    """
+    return open * (-(-expected // (open * rows)) + 1)
+
+
+def open_at_once(kept: int, expected: int, rows: int) -> int:
+    """How many row groups an order may have open so that all that are touched at once are kept; 0: not even one."""
+    return next((open for open in range(kept, 0, -1) if touched(open, expected, rows) <= kept), 0)
 
 
 def _mb(size: int) -> str:
@@ -224,6 +267,7 @@ class _Image:
     def __init__(self, groups: RowGroups, i: int) -> None:
         self._groups, self._i = groups, i
         self.coming: _Coming | None = None
+        self.held: tuple[Counter[int], int] | None = None  # requests by unit, and its own
 
     def done(self) -> bool:
         """Its row group has arrived; it may have to be read again if it was evicted since."""
@@ -231,11 +275,18 @@ class _Image:
 
     def cancel(self) -> object:
         """Let go of the row group."""
-        self.coming = None
+        self._release()
         return None
 
     def result(self, timeout: float | None = None) -> bytes | Unread:
         """The image."""
         data = self._groups.take(self._i, self, timeout)
-        self.coming = None
+        self._release()
         return data
+
+    def _release(self) -> None:
+        held, self.held, self.coming = self.held, None, None
+        if held is not None:
+            self._groups.release(held)
+
+    __del__ = _release

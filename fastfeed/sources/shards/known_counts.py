@@ -1,0 +1,94 @@
+"""How many samples a shard had when it was whole: of shards that are cut off, files next to them still say so."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastfeed.sources.shards.index import Index, Section
+from fastfeed.storage.byte_range import is_local
+
+__all__ = ["add_missing", "in_record", "is_cut", "missing", "tell"]
+
+_log = logging.getLogger("fastfeed")
+
+_CUT = ("cut off at ", "empty file", "empty: no records")  # how notes begin
+_LOST = ("nothing after it can be ", " are missing", "wids index says ")  # and what they hold
+_RECORDS = "__job/records/"  # of `fastfeed preprocess`, below the folder that its shards are in
+_LEVELS = 3  # folders between a shard and that folder, at most: train/512x768
+_told: set[str] = set()  # once in a process
+
+
+def is_cut(note: str) -> bool:
+    """A note on a shard says that samples are lost."""
+    return note.startswith(_CUT) or any(words in note for words in _LOST)
+
+
+def missing(samples: int, count: int, where: str) -> str:
+    """What a note adds where `samples` of `count` are there, as `where` tells; "" if none is missing."""
+    lost = count - samples
+    return f"{lost} of {count} samples {'is' if lost == 1 else 'are'} missing, as {where}" if lost > 0 else ""
+
+
+def in_record(uri: str, size: int) -> int | None:
+    """Samples of a local shard that `fastfeed preprocess` has written, if it had more bytes than now."""
+    if not is_local(uri):
+        return None
+    folder, name = os.path.split(os.path.abspath(uri))
+    stem, inside = os.path.splitext(name)[0], ""
+    candidates = [os.path.join(folder, f"{stem}.json")]  # of earlier versions
+    for _ in range(_LEVELS):
+        candidates.append(os.path.join(folder, _RECORDS, inside, f"{stem}.json"))
+        folder, last = os.path.split(folder)
+        inside = os.path.join(last, inside)
+    for path in candidates:
+        try:
+            with open(path, "rb") as file:
+                record = json.load(file)
+            recorded = {os.path.basename(part["name"]): part["bytes"] for part in record["files"]}
+            if recorded[name] > size:
+                return len(record["ids"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def add_missing(section: Section, earlier: Index, uri: str, has_end: bool) -> Section:
+    """With a note where an index that was made earlier lists the same samples, and more after them.
+
+    `has_end`: the format shows where a shard ends, so that one without a note on its end is whole, if shorter.
+    """
+    if uri not in earlier.uris or any(" missing, as " in note for note in section.notes):
+        return section
+    before = earlier.section(earlier.uris.index(uri))
+    ends = section.columns["offsets"] + section.columns["lengths"]
+    whole = int(np.count_nonzero(ends <= section.stat.size))  # the last one may be cut
+    names = ("offsets", "lengths", "checks")
+    same = all(np.array_equal(section.columns[name][:whole], before.columns[name][:whole]) for name in names)
+    text = missing(len(section), len(before), "an index lists that was made earlier")
+    cut, notes = [k for k, note in enumerate(section.notes) if is_cut(note)], list(section.notes)
+    if not (whole and same and text and section.stat.size < before.stat.size) or (has_end and not cut):
+        return section
+    if cut:
+        notes[cut[-1]] += f"; {text}"
+    else:
+        notes.append(f"cut off at {section.stat.size}: {text}")
+    return Section(section.uri, section.stat, section.columns, section.names, section.texts, tuple(notes))
+
+
+def tell(who: str, uris: Sequence[str], notes: Sequence[Sequence[str]]) -> None:
+    """Put the first shard that has lost samples into the log, once."""
+    firsts = [next(filter(is_cut, own), "") for own in notes]
+    cut = [(uri, note) for uri, note in zip(uris, firsts, strict=True) if note]
+    if not cut:
+        return
+    others = len(cut) - 1
+    more = f"; and {others} more such shard{'s' * (others > 1)}, see .notes" if others else ""
+    line = f"{who}: {cut[0][0]}: {cut[0][1]}{more}"
+    if line not in _told:
+        _told.add(line)
+        _log.warning("%s", line)

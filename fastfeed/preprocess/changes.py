@@ -177,7 +177,7 @@ def _labels(input: Input, first: int, last: int) -> np.ndarray:
 
 
 def _notes(input: Input, first: int, last: int) -> np.ndarray:
-    """Those of shards are in the shards: not read."""
+    """Return the notes of samples. Those of shards are in the shards and are not read."""
     in_shards = isinstance(input.source, HasExtraColumns) and isinstance(input.source, Sharded)
     if not (input.caption or input.columns) or in_shards:
         return np.zeros(last - first, np.uint32)

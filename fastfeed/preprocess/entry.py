@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Entry", "ProcessedImage"]
+import numpy as np
+
+__all__ = ["Entry", "ProcessedImage", "entry_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class ProcessedImage:
     # (1..8), "icc" (a short name such as "sRGB", "Display P3", "none"), "mode" (such as "RGB", "CMYK", "I;16"), "box"
     # (top, left, height, width of the crop, pixels as displayed), "kept" (the source's bytes were passed through)
     facts: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)  # by stage (decode, encode); for statistics only
+    seconds: dict[str, float] = field(default_factory=dict)  # by stage (decode, resize, encode); for statistics only
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +38,20 @@ class Entry:
     label: int | None = None  # class number
     text: str | None = None  # a caption
     meta: dict[str, Any] = field(default_factory=dict)  # JSON: "uri", "class", "label", facts, metadata columns
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # of `extras`: little endian, C order
+
+
+def entry_of(
+    i: int, image: ProcessedImage, uri: str, label: int, classes: tuple[str, ...], note: dict[str, Any]
+) -> Entry:
+    """The sample of photograph `i`, of label `label` (below 0: none), with its caption and columns in `note`."""
+    meta: dict[str, Any] = {"uri": uri, **image.facts}
+    if label >= 0:
+        meta["label"] = label
+        if label < len(classes):
+            meta["class"] = classes[label]
+    if columns := note.get("columns"):
+        meta["columns"] = meta.get("columns", {}) | columns
+    number = label if label >= 0 else None
+    size = image.height, image.width
+    return Entry(f"{i:09d}", image.image, image.extension, *size, number, note.get("text"), meta)

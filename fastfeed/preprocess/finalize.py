@@ -57,12 +57,13 @@ def _mds_indexes(job: Job, records: list[Record]) -> None:
     from fastfeed.preprocess.writers.mds import index_json
 
     packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
-    folders: dict[str, list[tuple[str, int, str, int]]] = {}
+    folders: dict[str, list[tuple[str, int, str, int, dict[str, Any]]]] = {}
     for record in records:
         folder, _, _ = record.shard.rpartition("/")
         main = record.files[0]
         name = main.name[len(folder) + bool(folder) :]
-        folders.setdefault(folder, []).append((name, main.bytes, main.sha256, len(record.ids)))
+        file = name, main.bytes, main.sha256, len(record.ids), record.arrays
+        folders.setdefault(folder, []).append(file)
     for folder, files in folders.items():
         _write(job.target, f"{folder}/index.json".lstrip("/"), index_json(files, packing, image))
 

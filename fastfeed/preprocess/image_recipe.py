@@ -43,7 +43,7 @@ class Scaling:
         matte (tuple[int, int, int]): RGB behind transparent pixels, in [0, 255]. Default: (255, 255, 255).
         fill (tuple[int, int, int]): RGB of the borders of "contain", in [0, 255]. Default: (0, 0, 0).
         full_decode (bool): Decode JPEGs at full size before scaling, not shrunk as far as can hardly be seen: the mean
-            of saturated colors shifts less, for more processor time. Default: False.
+            of saturated colors shifts less, for more CPU time. Default: False.
 
     Raises:
         ConfigError: If a field is out of range or does not fit the mode.
@@ -108,6 +108,7 @@ class Encoding:
         quality (int): In [1, 100]: libjpeg's scale, or WebP's, where 100 is lossless. Default: 90.
         subsampling (str): Of JPEG's chroma: "4:2:0", or "4:4:4", which keeps full color resolution. Default: "4:2:0".
         keep_small (bool): Pass files that need no change through, after decoding them completely. Default: False.
+        optimize (bool): Huffman tables made for each JPEG: the same pixels in fewer bytes, more slowly. Default: False.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -122,6 +123,7 @@ class Encoding:
     quality: int = 90
     subsampling: str = "4:2:0"
     keep_small: bool = False
+    optimize: bool = False
 
     def __post_init__(self) -> None:
         check_choice("image", self.image, IMAGES)

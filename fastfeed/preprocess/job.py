@@ -13,16 +13,15 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.engines.parts import select_part
+from fastfeed.preprocess.extras import find_function
 from fastfeed.preprocess.finalize import BAD, MANIFEST, finalize
 from fastfeed.preprocess.inputs.inputs import Input, InputLike, resolve_input
 from fastfeed.preprocess.inputs.request import open_now, request_of
 from fastfeed.preprocess.layout import DUPLICATES, record_name
 from fastfeed.preprocess.plan import JobPlan, Shard
 from fastfeed.preprocess.planning import (
-    added_since,
     append_plan,
     check_plan,
-    check_source,
     create_plan,
     existing_plan,
     planned_input,
@@ -32,6 +31,7 @@ from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import Counts
 from fastfeed.preprocess.report import Report
 from fastfeed.preprocess.run_state import OnProgress, RunState, sample_reporter, stage_reporter, survey_reporter
+from fastfeed.preprocess.same_source import added_since, check_content, check_source
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
 from fastfeed.preprocess.targets.overlap import check_overlap
@@ -107,6 +107,8 @@ def run(
     _check_arguments(max_bad, part)
     if isinstance(source, (str, os.PathLike)):
         check_overlap(source, dst)
+    if recipe.metadata.extras:
+        find_function(recipe.metadata.extras)
     target = open_target(dst, target_storage)
     runner = engine_for(engine, workers, memory, timeout_s)
     source, on_survey = request_of(source, storage), survey_reporter(on_progress, started)
@@ -134,6 +136,8 @@ def run(
             on_stage("source")
             with open_now(source, target) as (now, listing):
                 changes = added_since(target, plan, now)
+                kept = plan.source_ids if changes is None else changes.kept
+                check_content(target, plan, now, job.records, kept, listing)
                 if changes is not None and append:
                     plan, input = append_plan(
                         target, plan, changes, listing, runner, on_survey, lambda: on_stage("compare")
@@ -151,6 +155,7 @@ def run(
             on_stage("source")
             input = resolve_input(source, target)
             check_source(target, plan, input)
+            check_content(target, plan, input, job.records, plan.source_ids)
             input = planned_input(plan, input)
         try:
             with run_pieces(runner, ShardTask(input, target, plan), pieces) as outcomes:

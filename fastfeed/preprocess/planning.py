@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.changes import Changes, compare, describe, load_samples, samples_file
+from fastfeed.preprocess.changes import Changes, describe, samples_file
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.renumbered import Renumbered
@@ -18,6 +18,7 @@ from fastfeed.preprocess.layout import is_job_file
 from fastfeed.preprocess.plan import PLAN, Earlier, JobPlan, make_plan, saved
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.reports.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
+from fastfeed.preprocess.same_source import check_source
 from fastfeed.preprocess.state import load_plan
 from fastfeed.preprocess.survey.select import needs_pixels, select
 from fastfeed.preprocess.survey.survey import Survey, SurveyTask, completed_pieces, load_survey
@@ -25,16 +26,12 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.versions import versions
 
 __all__ = [
-    "added_since",
     "append_plan",
     "check_free_space",
     "check_plan",
-    "check_source",
     "create_plan",
-    "different_source",
     "existing_plan",
     "planned_input",
-    "source_changes",
     "unmixed",
 ]
 
@@ -52,42 +49,6 @@ def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
             f"{target.text} holds a job with another plan:\n{lines}\n"
             "run it with the same settings, or choose another, empty target"
         )
-
-
-def check_source(target: Target, plan: JobPlan, input: Input) -> None:
-    """ConfigError, with the differences, if the input is not the source of the plan."""
-    if input.fingerprint != plan.fingerprint:
-        changes = source_changes(target, plan, input)
-        added = [f"source: {changes.text}"] if changes is not None and changes.text else []
-        raise different_source(target, plan, input, [*(changes.differences if changes else []), *added])
-
-
-def different_source(target: Target, plan: JobPlan, input: Input, differences: Sequence[str]) -> ConfigError:
-    """The error for a source that is not that of the plan."""
-    now = len(input.source)
-    has = f"has {now} now" if now != plan.length else "differs"
-    lines = differences or ["its photographs, their order, labels, captions or columns are other ones"]
-    return ConfigError(
-        f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text} {has}:\n"
-        + "".join(f"  {line}\n" for line in lines)
-        + "use the same source and options for it, or choose another, empty target"
-    )
-
-
-def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """What was added to the source since the plan was made; None: nothing. ConfigError if anything else differs."""
-    if input.fingerprint == plan.fingerprint:
-        return None
-    changes = source_changes(target, plan, input)
-    if changes is None or changes.differences or not len(changes.added):
-        raise different_source(target, plan, input, changes.differences if changes is not None else [])
-    return changes
-
-
-def source_changes(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """How the input differs from the source of the plan; None where the plan's version kept no list to compare with."""
-    before = load_samples(target.read(samples_file(plan)))
-    return None if before is None else compare(before, input)
 
 
 def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from fastfeed.preprocess.image_recipe import (
     check_choice,
     is_int_in,
 )
+from fastfeed.preprocess.sample_metadata import EXIF_FIELDS, Metadata
 
 __all__ = [
     "EXIF_FIELDS",
@@ -34,9 +35,8 @@ __all__ = [
     "Scaling",
 ]
 
-SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # formats that can be decoded
+SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "HEIC")  # what can be decoded
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
-EXIF_FIELDS = ("time", "camera", "lens", "gps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,34 +146,6 @@ class Choice:
         return self.dedupe == "near" or (self.val > 0 and self.split_by == "looks")
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """What samples carry of their source files, in addition to labels, captions and columns.
-
-    Args:
-        absolute_uri (bool): Write the full path or URL of the source file, not the one relative to the source.
-            Default: False.
-        exif (tuple[str, ...]): Of "time", "camera", "lens", "gps": written as metadata columns `exif_time` and the
-            like. Default: ().
-
-    Raises:
-        ConfigError: If `exif` names anything else.
-
-    Example:
-        >>> from fastfeed.preprocess import Metadata
-        >>> Metadata(exif=["time", "camera"]).exif
-        ('time', 'camera')
-    """
-
-    absolute_uri: bool = False
-    exif: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "exif", tuple(self.exif))
-        for name in self.exif:
-            check_choice("exif", name, EXIF_FIELDS)
-
-
 _EARLIER_METADATA = Metadata(absolute_uri=True)  # of plans without this section
 
 
@@ -228,8 +200,12 @@ class Recipe:
         # the hashes of earlier plans stay valid
         if self.metadata == _EARLIER_METADATA:
             del document["metadata"]
+        elif not self.metadata.extras:
+            del document["metadata"]["extras"], document["metadata"]["extras_batch"]
         if not self.scaling.full_decode:
             del document["scaling"]["full_decode"]
+        if not self.encoding.optimize:
+            del document["encoding"]["optimize"]
         return document
 
     @classmethod

@@ -16,9 +16,11 @@ from fastfeed.faults import REASONS as FILE_REASONS
 from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.layout import record_name
 
-__all__ = ["REASONS", "BadSample", "Counts", "Record", "ShardFile"]
+__all__ = ["REASONS", "BadSample", "Counts", "Record", "ShardFile", "part_of_sum"]
 
 Histogram = dict[str, int]
+
+_SUM = 8  # hexadecimal digits of a photograph's sha256
 
 # why an image is not in the shards: the reasons of the feed, and those of a job
 REASONS = FILE_REASONS | {
@@ -119,6 +121,13 @@ class Record:
     offsets: tuple[int, ...]  # of each sample in the main file, bytes; () for formats without offsets
     bad: tuple[BadSample, ...]
     tally: Counts = field(default_factory=Counts)  # counts over the good ones
+    sums: str = ""  # `part_of_sum` of what each sample was made of; "": not known, in records of earlier versions
+    arrays: dict[str, list[Any]] = field(default_factory=dict)  # of `extras`, by name: dtype, shape
+
+    @property
+    def parts_of_sums(self) -> list[str]:
+        """Of each sample; [] where they are not known."""
+        return [self.sums[at : at + _SUM] for at in range(0, len(self.sums), _SUM)]
 
     @property
     def name(self) -> str:
@@ -132,7 +141,12 @@ class Record:
 
     def dump(self) -> bytes:
         """The file's content; deterministic."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode() + b"\n"
+        document = asdict(self)
+        if not self.sums:
+            del document["sums"]
+        if not self.arrays:
+            del document["arrays"]
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def load(cls, content: bytes, name: str) -> Record:
@@ -151,6 +165,11 @@ class Record:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise SourceError(f"{name} is not a shard record: {error}") from error
+
+
+def part_of_sum(sha256: str) -> str:
+    """What a record keeps of the sha256 of a photograph's bytes, hexadecimal."""
+    return sha256[:_SUM]
 
 
 def _visible(text: str) -> str:

@@ -14,7 +14,7 @@ STAGES = {
     "source": "opening the source",
     "resume": "reading the records of finished shards",
     "compare": "comparing photographs, for duplicates or the split",
-    "finish": "checking the shards, and writing the manifest if all are done",
+    "finish": "verifying shards",
 }
 
 
@@ -120,7 +120,7 @@ class Report:
         ]
         if self.shards_now:
             shards = "1 shard" if self.shards_now == 1 else f"{self.shards_now} shards"
-            lines.append(f"  {shards} by this run, in {self.seconds:.1f} s")
+            lines.append(f"  {shards} in this run, in {self.seconds:.1f} s")
         if self.bad:
             lines.append(f"  {len(self.bad)} bad: " + ", ".join(f"{n} {why}" for why, n in self.reasons.most_common()))
         if self.left_out:

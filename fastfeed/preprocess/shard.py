@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import TargetError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.entry import Entry, ProcessedImage
+from fastfeed.preprocess.entry import Entry, ProcessedImage, entry_of
+from fastfeed.preprocess.extras import Extras, extended, sample_of
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead
 from fastfeed.preprocess.layout import record_name
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.plan import JobPlan, Shard, relative_uri, uri_prefixes
-from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile
+from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile, part_of_sum
+from fastfeed.preprocess.reserved import NeedsMore, ReservedContext
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 from fastfeed.preprocess.versions import check_here
@@ -29,13 +33,6 @@ from fastfeed.preprocess.writers import Writer, writer_for
 __all__ = ["ShardTask"]
 
 _NO_SAMPLE = -1
-
-
-class _NeedsMore(BaseException):
-    """A photograph needs more memory than is reserved. Not an Exception: decoders must not catch it."""
-
-    def __init__(self, need: int) -> None:
-        self.need = need
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +86,11 @@ class ShardTask:
         """As in Task."""
         with self.read_samples([sample], context) as blobs:
             for i, blob, _ in blobs:
-                self.make(i, blob, context)
+                image = self.make(i, blob, context)
+                if self.batch == 1 and isinstance(image, ProcessedImage):
+                    label, note = int(self.input.source.label(np.array([i]))[0]), self.input.notes([i])[0]
+                    if not isinstance(note, Failure):
+                        self.extend([self.entry(i, label, note, image)], context)
 
     def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | Bad:
         """Transform a photograph from what `read_ahead` returned for it."""
@@ -100,6 +101,28 @@ class ShardTask:
         context.begin(sample)
         with named(partial(self.uri, sample)):
             return self._transformer(blob, context)
+
+    def entry(self, i: int, label: int, note: dict[str, Any], image: ProcessedImage) -> Entry:
+        """The sample of a photograph in its shard."""
+        return entry_of(i, image, self.sample_uri(i), label, self.plan.classes, note)
+
+    @property
+    def batch(self) -> int:
+        """Samples for which the function in `Metadata.extras` is called together."""
+        return self.plan.recipe.metadata.extras_batch if self.plan.recipe.metadata.extras else 1
+
+    def extend(self, entries: Sequence[Entry], context: TaskContext) -> Sequence[Entry]:
+        """With what the function in `Metadata.extras` adds. ConfigError where that fails."""
+        name = self.plan.recipe.metadata.extras
+        if not name or not entries:
+            return entries
+        if "extras" not in self._cache:
+            self._cache["extras"] = Extras(name)
+        if self.batch == 1:
+            context.begin(int(entries[0].key))
+        added = self._cache["extras"]([sample_of(entry) for entry in entries])
+        context.begin(_NO_SAMPLE)
+        return [extended(entry, more) for entry, more in zip(entries, added, strict=True)]
 
     def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
         """Reserve memory before reading the file; if decoding needs more, start over with a larger reservation."""
@@ -115,8 +138,8 @@ class ShardTask:
                     context.begin(sample)
                     try:
                         with named(partial(self.uri, sample)):
-                            return self._transformer(blob, _ReservedContext(context, need - len(blob)))
-                    except _NeedsMore as more:
+                            return self._transformer(blob, ReservedContext(context, need - len(blob)))
+                    except NeedsMore as more:
                         need = len(blob) + more.need
                     del blob
         except MemoryLimitError as error:
@@ -181,23 +204,6 @@ class ShardTask:
         return self._cache["transformer"]
 
 
-@dataclass(frozen=True, slots=True)
-class _ReservedContext:
-    """A Watch with memory that is reserved already."""
-
-    context: TaskContext
-    bytes: int
-
-    def begin(self, sample: int) -> None:
-        self.context.begin(sample)
-
-    @contextmanager
-    def room(self, need: int) -> Iterator[None]:
-        if need > self.bytes:
-            raise _NeedsMore(need)
-        yield
-
-
 @dataclass(slots=True)
 class _ShardBuilder:
     """Collects the samples, bad samples and counts of a shard."""
@@ -207,8 +213,10 @@ class _ShardBuilder:
     writer: Writer
     seconds: defaultdict[str, float]  # by stage
     ids: list[int] = field(default_factory=list)
+    sums: list[str] = field(default_factory=list)  # of each of them
     bad: list[BadSample] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
+    entries: list[Entry] = field(default_factory=list)  # not written yet
 
     def fill(self, context: TaskContext, poison: Mapping[int, Bad]) -> None:
         plan, source = self.task.plan, self.task.input.source
@@ -226,44 +234,37 @@ class _ShardBuilder:
                 context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
                 result = note if isinstance(note, Failure) and isinstance(result, ProcessedImage) else result
                 if isinstance(result, ProcessedImage):
-                    self.add(i, int(label), note, result)
+                    self.add(i, int(label), note, result, context)
                 else:
                     self.bad.append(BadSample(i, self.task.uri(i), result.reason, _encodable(result.detail)))
+        self.write(context)
 
-    def add(self, i: int, label: int, note: Any, image: ProcessedImage) -> None:
-        started = perf_counter()
-        plan = self.task.plan
+    def add(self, i: int, label: int, note: Any, image: ProcessedImage, context: TaskContext) -> None:
         for stage, stage_seconds in image.seconds.items():
             self.seconds[stage] += stage_seconds
         self.ids.append(i)
+        self.sums.append(part_of_sum(image.facts["sha256"]))
         self.counts.add(image)
-        meta: dict[str, Any] = {"uri": self.task.sample_uri(i), **image.facts}
-        if label >= 0:
-            meta["label"] = label
-            if label < len(plan.classes):
-                meta["class"] = plan.classes[label]
-        if columns := note.get("columns"):
-            meta["columns"] = meta.get("columns", {}) | columns
-        class_number = label if label >= 0 else None
-        self.writer.add(
-            Entry(
-                f"{i:09d}",
-                image.image,
-                image.extension,
-                image.height,
-                image.width,
-                class_number,
-                note.get("text"),
-                meta,
-            )
-        )
-        self.seconds["write"] += perf_counter() - started
+        self.entries.append(self.task.entry(i, label, note, image))
+        if len(self.entries) >= self.task.batch:
+            self.write(context)
+
+    def write(self, context: TaskContext) -> None:
+        """Write the entries that wait for the function in `Metadata.extras`, if there is one."""
+        started = perf_counter()
+        entries, self.entries = self.entries, []
+        entries = self.task.extend(entries, context)
+        extended = perf_counter()
+        for entry in entries:
+            self.writer.add(entry)
+        self.seconds["extras"] += extended - started if self.task.plan.recipe.metadata.extras else 0.0
+        self.seconds["write"] += perf_counter() - extended
 
     def record(self, files: Sequence[ShardFile], offsets: list[int]) -> Record:
         shard = self.shard
         return Record(
             shard.name, shard.index, self.task.hash(shard), tuple(files), tuple(self.ids), tuple(offsets),
-            tuple(self.bad), self.counts,
+            tuple(self.bad), self.counts, "".join(self.sums), self.writer.columns.kinds,
         )  # fmt: skip
 
 

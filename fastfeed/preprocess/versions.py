@@ -8,9 +8,10 @@ import socket
 from PIL import __version__ as _PILLOW
 from PIL import features
 
+from fastfeed.decode import heic
 from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.pixels.decode import libvips
+from fastfeed.preprocess.pixels.image_info import libvips
 from fastfeed.preprocess.plan import JobPlan, version_differences
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.version import __version__
@@ -40,6 +41,8 @@ def versions(recipe: Recipe) -> dict[str, str]:
     vips = libvips()
     result["kernel"] = f"{own}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
     result["vips"] = vips.VERSION if vips else "none"
+    if package := heic.installed():  # only then: plans of machines without it stay as they were
+        result["heic"] = package
     if recipe.packing.format == "parquet":
         from importlib.metadata import version
 

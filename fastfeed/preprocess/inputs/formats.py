@@ -13,6 +13,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.peek_columns import peek_columns
 from fastfeed.sources.base import Source
 from fastfeed.sources.shards.base import Paths
+from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.storage.storage import Storage
 
 __all__ = ["ColumnNames", "default_labels", "normalize_names", "open_shards", "resolve_columns"]
@@ -72,16 +73,21 @@ def open_shards(
     progress: bool | None = None,
     classes: Sequence[str] | None = None,
     allow: Mapping[str, Any] | None = None,
+    label_kind: LabelKind | None = None,
 ) -> tuple[Source, ColumnNames]:
-    """The source, and the column names that were used. `allow`: what a table may name, by the name of its argument."""
+    """The source, and the column names that were used. `allow`: what a table may name, by the name of its argument.
+
+    `label_kind` as in the sources; None is their own default: names of classes in a table.
+    """
     if kind == "raw":
         from fastfeed.sources.raw import RawShards
 
         return RawShards(paths, classes=classes or (), storage=storage), ColumnNames()
     resolved = resolve_columns(kind, paths, requested, storage)
     open_source = partial(
-        _open, kind, paths, columns=columns, storage=storage, progress=progress, classes=classes, allow=allow or {}
-    )
+        _open, kind, paths, columns=columns, storage=storage, progress=progress, classes=classes, allow=allow or {},
+        label_kind=label_kind,
+    )  # fmt: skip
     if requested.label is None and resolved.label:
         try:
             source = open_source(resolved)
@@ -102,11 +108,12 @@ def _open(
     progress: bool | None,
     classes: Sequence[str] | None,
     allow: Mapping[str, Any],
+    label_kind: LabelKind | None,
 ) -> Source:
     label = resolved.label or None
     carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
     options: dict[str, Any] = {"label": label, "storage": storage, "classes": classes if label else None}
-    options["label_kind"] = "index"  # integers are written to the shards as they are
+    options["label_kind"] = label_kind or ("name" if kind == "table" else None)
     options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
     if kind == "tar":
         from fastfeed.sources.tar import TarShards

@@ -28,6 +28,7 @@ from fastfeed.preprocess.recipe import digest
 from fastfeed.sources.base import Annotated, Source, notes_of
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.shards.extra_columns import column_names
+from fastfeed.sources.shards.labels import LabelKind, check_label_kind
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
@@ -164,6 +165,7 @@ def open_input(
     columns: Sequence[str] = (),
     labels_file: str | None = None,
     missing: str = "error",
+    label_kind: LabelKind | None = None,
     allow_path: Sequence[str] = (),
     allow_host: Sequence[str] = (),
     allow_scheme: Sequence[str] = (),
@@ -187,6 +189,9 @@ def open_input(
             Default: None.
         missing (str): "error", or "drop": photographs without a row in `labels_file` are bad (label_missing), and rows
             without a photograph are ignored. Default: "error".
+        label_kind (str | None): "name": integer labels are names of classes, sorted and numbered; "index": they are
+            indices of classes, kept as they are. Default: None, as in the sources: names in tables, and in shards
+            unless the field is called `cls` or `label`.
         allow_path (Sequence[str]): Folders outside of `place` that links in it, and paths in a table, may lead to.
             Default: ().
         allow_host (Sequence[str]): As in Table: private hosts that a table may name. Default: ().
@@ -215,10 +220,11 @@ def open_input(
     client = storage if isinstance(storage, Storage) else Storage(storage, policy=RetryPolicy.patient(PATIENCE_S))
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
+    check_label_kind(label_kind, "preprocess")
     names, requested = column_names(columns, "preprocess"), ColumnNames(label, image, caption)
     if fresh is None:
         fresh = keep is not None and not os.path.exists(os.path.join(os.path.dirname(keep), os.path.basename(PLAN)))
-    previous = open_previous_job(place, client, requested, names)
+    previous = open_previous_job(place, client, requested, names, label_kind)
     if previous is not None:
         return _make_input(previous.source, place, previous.caption, normalize_names(previous.kind, names))
     kind = kind_of(place)
@@ -228,11 +234,11 @@ def open_input(
         columns_of_file = resolve_columns("table", labels_file, requested, client)
         by_folder = None if label is None and not columns_of_file.label else False
         folder = open_folder(place, by_folder, client, keep, fresh, progress, allow_path)
-        joined, resolved = join_labels(folder, labels_file, columns_of_file, names, client, missing)
+        joined, resolved = join_labels(folder, labels_file, columns_of_file, names, client, missing, label_kind)
         hints = folder_hints(folder) if by_folder is None else ()
         return Input(joined, place, resolved.caption or None, names, dict(folder.left_out), hints)
     if kind == "folder":
-        for option, value in (("image", image), ("caption", caption), ("columns", names)):
+        for option, value in (("image", image), ("caption", caption), ("columns", names), ("label_kind", label_kind)):
             if value:
                 raise ConfigError(f"{option}={value!r} is for shards and tables, {place} is a folder; pass labels_file")
         if label:
@@ -240,7 +246,7 @@ def open_input(
         folder = open_folder(place, None if label is None else False, client, keep, fresh, progress, allow_path)
         return replace(_make_input(folder, place, None, ()), hints=folder_hints(folder) if label is None else ())
     allow = {"allow_path": allow_path, "allow_host": allow_host, "allow_scheme": allow_scheme}
-    source, resolved = open_shards(kind, place, requested, names, client, progress, allow=allow)
+    source, resolved = open_shards(kind, place, requested, names, client, progress, allow=allow, label_kind=label_kind)
     opened = _make_input(source, place, resolved.caption, normalize_names(kind, names))
     if label is not None or resolved.label or not (candidates := default_labels(kind)):
         return opened

@@ -13,6 +13,7 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.formats import ColumnNames, resolve_columns
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.file_table import unpacked
+from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.table import Table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.fingerprint import fingerprint
@@ -106,7 +107,13 @@ class LabeledFolder:
 
 
 def join_labels(
-    folder: ImageFolder, file: str, requested: ColumnNames, columns: Sequence[str], storage: Storage, missing: str
+    folder: ImageFolder,
+    file: str,
+    requested: ColumnNames,
+    columns: Sequence[str],
+    storage: Storage,
+    missing: str,
+    label_kind: LabelKind | None,
 ) -> tuple[LabeledFolder, ColumnNames]:
     """Join a folder with the rows of a labels file; also returns the column names that were used.
 
@@ -123,7 +130,7 @@ def join_labels(
         file,
         image=resolved.image,
         label=resolved.label or None,
-        label_kind="index",  # integers are written to the shards as they are
+        label_kind=label_kind or "name",
         columns=carried,
         storage=storage,
         root=str(folder.root),

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.mds import column_encodings
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.external_indexes import shards_from_wids
+from fastfeed.sources.shards.mds_file import column_encodings
 from fastfeed.sources.shards.mds_index import expand_indexes
 from fastfeed.sources.shards.notes import Notes
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
@@ -22,7 +22,7 @@ from fastfeed.sources.shards.tf_example import Example, FeatureNames
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tfrecord import records
 from fastfeed.storage.byte_range import Stat
-from fastfeed.storage.expand import find_files
+from fastfeed.storage.expand import SPLIT, find_files
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
@@ -49,7 +49,7 @@ def peek_columns(kind: str, paths: Paths, storage: Storage) -> list[str]:
     if kind == "tar":
         files = find_files(shards_from_wids(paths, storage, "TarShards")[0], ".tar", storage, "TarShards")
         return next(filter(None, map(_members, _peeks(files, storage))), [])
-    files = find_files(paths, ".tfrecord", storage, "TFRecords")
+    files = find_files(paths, ".tfrecord", storage, "TFRecords", also=SPLIT)
     return next(filter(None, map(_features, _peeks(files, storage))), [])
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
+from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open_shards
 from fastfeed.preprocess.layout import CURRENT, EARLIER, Layout, record_name
 from fastfeed.preprocess.plan import PLAN, JobPlan, plan_files
 from fastfeed.preprocess.writers import SUFFIXES
 from fastfeed.sources.base import Source
+from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.storage.byte_range import ByteRange, is_local
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
@@ -38,9 +39,15 @@ class PreviousJob:
 
 
 def open_previous_job(
-    path: str, storage: Storage, requested: ColumnNames = _DEFAULTS, columns: Sequence[str] = ()
+    path: str,
+    storage: Storage,
+    requested: ColumnNames = _DEFAULTS,
+    columns: Sequence[str] = (),
+    label_kind: LabelKind | None = None,
 ) -> PreviousJob | None:
     """The shards of a job in `place`, or in a folder of it: `train`, `val`. None where no job is there.
+
+    `label_kind` is of labels other than the job's own, which are indices of its classes.
 
     ConfigError where `place` holds both; a warning where shards are missing.
     """
@@ -53,7 +60,7 @@ def open_previous_job(
         for layout in (CURRENT, EARLIER):
             plan = _plan(root, layout, storage)
             if plan is not None:
-                return _open(plan, root, layout, subfolder, storage, requested, columns)
+                return _open(plan, root, layout, subfolder, storage, requested, columns, label_kind)
         if not is_local(path) and not _is_job_folder(subfolder or path):
             return None
     return None
@@ -106,6 +113,7 @@ def _open(
     storage: Storage,
     requested: ColumnNames,
     columns: Sequence[str],
+    label_kind: LabelKind | None,
 ) -> PreviousJob:
     format, inside = plan.recipe.packing.format, f"{subfolder}/" if subfolder else ""
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
@@ -121,7 +129,11 @@ def _open(
     if not present:
         raise SourceError(f"{root}: none of the {len(files)} shards of this job is there yet, or none has a sample")
     kind = _KINDS.get(format, format)
-    source, resolved = open_shards(kind, present, requested, columns, storage, False, plan.classes or None)
+    own = requested.label in (None, *default_labels(kind))
+    source, resolved = open_shards(
+        kind, present, requested, columns, storage, False, (plan.classes or None) if own else None,
+        label_kind="index" if own else label_kind,
+    )  # fmt: skip
     return PreviousJob(source, resolved.caption or "", kind)
 
 

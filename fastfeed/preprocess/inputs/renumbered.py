@@ -45,7 +45,7 @@ class Renumbered:
 
     @property
     def fingerprint(self) -> str:
-        """Of the source."""
+        """The fingerprint of the source."""
         return self._source.fingerprint
 
     def uri(self, i: int) -> str:

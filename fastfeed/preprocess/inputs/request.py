@@ -5,16 +5,20 @@ The list of a folder's photographs is kept with the job, where the target is a l
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.preprocess.inputs.inputs import Input, InputLike, listing_prefix, open_input, resolve_input
+from fastfeed.preprocess.plan import PLAN
 from fastfeed.sources.base import Source
+from fastfeed.sources.detect import kind_of
 from fastfeed.sources.listing.listing_file import ARRAYS
+from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -38,17 +42,29 @@ class InputRequest:
     allow_host: tuple[str, ...] = ()
     allow_scheme: tuple[str, ...] = ()
     storage: dict[str, Any] | Storage | None = None
+    label_kind: LabelKind | None = None
 
     def __call__(self, target: Target | None) -> Input:
         """With the listing that the job in `target` keeps, if there is one."""
-        return self.open(None if target is None else listing_prefix(target))
+        return self.open(None) if target is None else self.as_planned(target).open(listing_prefix(target))
+
+    def as_planned(self, target: Target) -> InputRequest:
+        """With integer labels as the job in `target` has them, unless it is said what they are: jobs of earlier
+        versions, which have no classes then, keep them as indices."""
+        folder = self.labels_file is None and kind_of(self.place) == "folder"
+        plan = None if self.label_kind or folder else target.read(PLAN)
+        try:
+            classes = None if plan is None else json.loads(plan)["classes"]
+        except (ValueError, KeyError, TypeError):  # damaged: loading the plan says so
+            classes = None
+        return self if classes is None else replace(self, label_kind="name" if classes else "index")
 
     def open(self, keep: str | None, fresh: bool | None = None) -> Input:
         """`keep` and `fresh` as in `open_input`."""
         return open_input(
             self.place, label=self.label, image=self.image, caption=self.caption, columns=self.columns,
-            labels_file=self.labels_file, missing=self.missing, allow_path=self.allow_path, allow_host=self.allow_host,
-            allow_scheme=self.allow_scheme, storage=self.storage, keep=keep, fresh=fresh,
+            labels_file=self.labels_file, missing=self.missing, label_kind=self.label_kind, allow_path=self.allow_path,
+            allow_host=self.allow_host, allow_scheme=self.allow_scheme, storage=self.storage, keep=keep, fresh=fresh,
         )  # fmt: skip
 
 
@@ -68,7 +84,7 @@ def open_now(source: Opened, target: Target) -> Iterator[tuple[Input, str | None
         return
     prefix = listing_prefix(target, f"check-{os.getpid()}")
     try:
-        yield source.open(prefix, fresh=True), prefix
+        yield source.as_planned(target).open(prefix, fresh=True), prefix
     finally:
         for path in glob(escape(prefix) + "*") if prefix is not None else ():
             with suppress(OSError):

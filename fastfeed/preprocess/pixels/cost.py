@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from fastfeed.decode.base import dct_denominator
 from fastfeed.decode.orientation import displayed_size, stored_box
-from fastfeed.preprocess.pixels.decode import FILTER_NAMES, ImageInfo
+from fastfeed.preprocess.pixels.decode import FILTER_NAMES
+from fastfeed.preprocess.pixels.image_info import ImageInfo
 from fastfeed.preprocess.pixels.strips import STRIP_PIXELS, rows_read
 
 __all__ = ["cost"]
 
+_SHRINKS = (1, 2, 4, 8)  # as in ImageInfo.held_bytes
 _COEFFICIENT = 2.125  # bytes: 16 bits, and one bit for whether it is known
 _IMAGE = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # bytes per pixel of an image of Pillow's; else 4
 _DECODER = {"WEBP": 13.5, "AVIF": 6.0}  # bytes per pixel that the decoder holds in addition to the image
+_HEIC = {"L": 1.7, "I;16": 2.7, "RGB": 5.2, "RGBA": 8.5}  # the same, by mode; of the others, which have more bits, 11.5
 _WEBP = 8  # bytes per pixel that libvips holds
 _JPEG2000 = 5.5  # the same, per sample
 _BANDS = {"1": 1, "L": 1, "I;16": 1, "LA;16": 2, "LA": 2, "RGBA": 4, "RGBA;16": 4}
@@ -33,12 +36,14 @@ def cost(
     """Peak memory in bytes, in addition to the file. The other arguments are as Rasterizer takes them."""
     out = size[0] * size[1]
     converts = 0 if info.icc in ("none", "sRGB", "damaged") else 8 * out
-    if info.path == "kernel":
-        return int(_SMALL + 3 * out + converts + _coefficient_bytes(info))
     top, _, height, width = stored_box(info.orientation, box, (info.height, info.width))
     rows, columns = displayed_size(info.orientation, size)
-    shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter]) if info.format == "JPEG" else 1
+    shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter])
     shrink = 1 if info.linear or full_decode else shrink
+    if info.path == "kernel":
+        held = info.held_bytes[_SHRINKS.index(shrink)]
+        return int(_SMALL + 3 * out + converts + held)
+    shrink = shrink if info.format == "JPEG" else 1
     _, last = rows_read(top / shrink, height / shrink, info.stored[0] // shrink, rows, FILTER_NAMES[filter])
     bands = _BANDS.get(info.mode, 3) + (info.alpha and info.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16"))
     # horizontally scaled rows, the result, its copy
@@ -49,6 +54,8 @@ def cost(
         return int(_LIBVIPS + full_image + 12 * bands * strip + 64 * bands * info.stored[1] + scaling)
     pixels = info.height * info.width // shrink**2
     image = (_IMAGE.get(info.mode, 4) + _DECODER.get(info.format, 0)) * pixels
+    if info.format == "HEIC":
+        image += _HEIC.get(info.mode, 11.5) * pixels
     if info.format == "JPEG2000":
         image += _JPEG2000 * bands * pixels
     if info.format != "JPEG":
@@ -56,9 +63,5 @@ def cost(
     if info.format == "TIFF" and info.orientation != 1:
         image += 4 * pixels  # Pillow rotates the full image
     strips = 0 if info.mode in ("RGB", "L") and not info.alpha and not info.linear else 20 * min(STRIP_PIXELS, pixels)
-    return int(_SMALL + image + _coefficient_bytes(info) + strips + scaling)
-
-
-def _coefficient_bytes(info: ImageInfo) -> float:
-    per_pixel = info.held_coefficients
-    return per_pixel * _COEFFICIENT * (info.height + 64) * (info.width + 64) if per_pixel else 0
+    coefficients = info.held * _COEFFICIENT * (info.height + 64) * (info.width + 64)
+    return int(_SMALL + image + coefficients + strips + scaling)

@@ -25,7 +25,8 @@ _WORKING = {"raw": 7, "jpeg": 7, "png": 8, "webp": 30}  # bytes per pixel for no
 def encode(pixels: np.ndarray, encoding: Encoding) -> bytes:
     """Encode uint8 pixels, shape (height, width, 3).
 
-    JPEG: baseline, standard Huffman tables. WebP: lossless at quality 100. PNG: RGB. raw: a `.npy` file, version 1.0.
+    JPEG: baseline, with the standard Huffman tables or, with `optimize`, the image's own. WebP: lossless at quality
+    100. PNG: RGB. raw: a `.npy` file, version 1.0.
     """
     file = io.BytesIO()
     pixels = np.ascontiguousarray(pixels)
@@ -38,8 +39,12 @@ def encode(pixels: np.ndarray, encoding: Encoding) -> bytes:
 
 def working_bytes(encoding: Encoding, size: Size) -> int:
     """Upper bound of the memory for encoding height x width pixels, including the file, without the pixels."""
-    lossless = encoding.image == "webp" and encoding.quality == LOSSLESS
-    return (45 if lossless else _WORKING[encoding.image]) * size[0] * size[1]
+    per_pixel = _WORKING[encoding.image]
+    if encoding.image == "webp" and encoding.quality == LOSSLESS:
+        per_pixel = 45
+    elif encoding.image == "jpeg" and encoding.optimize:
+        per_pixel += 6  # its coefficients
+    return per_pixel * size[0] * size[1]
 
 
 def _options(encoding: Encoding) -> dict[str, Any]:
@@ -50,7 +55,7 @@ def _options(encoding: Encoding) -> dict[str, Any]:
     if encoding.image == "webp":
         return {"format": "WEBP", "lossless": False, "method": _WEBP_METHOD, "quality": encoding.quality}
     options = {
-        "optimize": False,
+        "optimize": encoding.optimize,
         "progressive": False,
         "quality": encoding.quality,
         "subsampling": encoding.subsampling,

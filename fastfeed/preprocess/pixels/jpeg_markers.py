@@ -22,9 +22,10 @@ class JpegMarkers:
     sampling: list[tuple[int, int]] = field(default_factory=list)  # (columns, rows) of each component
     chunks: list[tuple[int, int, bytes]] = field(default_factory=list)  # of the profile: number, count, bytes
 
-    @property
-    def samples(self) -> float:
-        """Samples per pixel, over all components: 1.5 for 4:2:0."""
+    def held(self) -> float:
+        """Coefficients per pixel that libjpeg keeps of a file with several scans: 1.5 for 4:2:0."""
+        if not self.several_scans:
+            return 0.0
         across = max((columns for columns, _ in self.sampling), default=1)
         down = max((rows for _, rows in self.sampling), default=1)
         return sum(columns * rows for columns, rows in self.sampling) / max(across * down, 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fastfeed.decode.pillow import OPEN
-from fastfeed.preprocess.pixels.decode import ImageInfo
+from fastfeed.preprocess.pixels.image_info import ImageInfo
 
 __all__ = ["can_pass_through", "decodes_alike"]
 

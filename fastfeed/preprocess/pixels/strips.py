@@ -1,13 +1,15 @@
 """Scales an image strip by strip, so that it is never in memory as full-size RGB.
 
-Pillow scales horizontally first, then vertically. Here the first pass works on one strip at a time, and the second on
-an image of the output's width, with the same result.
+RGB and gray are scaled by the kernel, as they arrive. Pillow, which does the rest, scales horizontally first, then
+vertically: the first pass works on one strip at a time, the second on an image of the output's width, with the same
+result.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,9 @@ from PIL import Image
 
 from fastfeed.decode.pillow import Unsupported
 from fastfeed.decode.pixels import resampled
+from fastfeed.ops.base import FILTERS
 from fastfeed.preprocess.pixels.color import Profile
+from fastfeed.runtime.kernel import is_built, kernel
 
 __all__ = ["STRIP_PIXELS", "color_model", "converts_first", "flattener", "rows_read", "scale_strips"]
 
@@ -39,25 +43,73 @@ def rows_read(top: float, height: float, total: int, out_rows: int, filter: str)
 
 
 def scale_strips(
-    rows: Callable[[int, int], Image.Image], shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
+    rows: Callable[[int, int], Image.Image],
+    shape: tuple[int, int],
+    box: Box,
+    size: tuple[int, int],
+    filter: str,
+    seconds: dict[str, float] | None = None,
 ) -> Image.Image:
     """Scale a box (top, left, height, width) of an image of `shape` (height, width) to `size` (height, width).
 
-    rows: (top, count) -> these rows, ready to scale; called from top to bottom.
+    rows: (top, count) -> these rows, ready to scale; called from top to bottom. seconds: of scaling, for "resize".
     """
-    top, left, height, width = box
-    first, last = rows_read(top, height, shape[0], size[0], filter)
+    spent = 0.0
+    first, last = rows_read(box[0], box[2], shape[0], size[0], filter)
     step = max(STRIP_PIXELS // shape[1], 1)
-    narrow: Any = None
+    scaler: _Pillow | _Kernel | None = None
     for at in range(first, last, step):
-        count = min(step, last - at)
-        strip = rows(at, count)
-        part = resampled(strip, (0, left, count, width), (count, size[1]), filter)
-        if narrow is None:
+        strip = rows(at, min(step, last - at))
+        if scaler is None:
+            scaler = (_Kernel if strip.mode in ("RGB", "L") and is_built() else _Pillow)(shape, box, size, filter)
+        begun = perf_counter()
+        scaler.push(at, strip)
+        spent += perf_counter() - begun
+    assert scaler is not None
+    if seconds is not None:
+        seconds["resize"] += spent
+    return scaler.result()
+
+
+class _Kernel:
+    """Shrinks RGB and L: rows are added up where they belong, in floats."""
+
+    def __init__(self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str) -> None:
+        top, left = max(box[0], 0.0), max(box[1], 0.0)
+        height, width = (min(box[k] + box[k + 2], shape[k]) - max(box[k], 0.0) for k in (0, 1))
+        self._pixels, self._mode = np.empty((*size, 3), np.uint8), "RGB"
+        self._scaler = kernel().Scaler(*shape, top, left, height, width, self._pixels, FILTERS.index(filter))
+
+    def push(self, top: int, strip: Image.Image) -> None:
+        first, last = max(self._scaler.first - top, 0), min(self._scaler.last - top, strip.height)
+        if first < last:
+            pixels = np.asarray(strip)
+            self._scaler.push(pixels.reshape(strip.height, strip.width, -1)[first:last])
+        self._mode = strip.mode
+
+    def result(self) -> Image.Image:
+        return Image.fromarray(self._pixels if self._mode == "RGB" else np.ascontiguousarray(self._pixels[:, :, 0]))
+
+
+class _Pillow:
+    """Shrinks images of any mode."""
+
+    def __init__(self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str) -> None:
+        self._shape, self._box, self._size, self._filter = shape, box, size, filter
+        self._narrow: Any = None
+
+    def push(self, top: int, strip: Image.Image) -> None:
+        _, left, _, width = self._box
+        part = resampled(strip, (0, left, strip.height, width), (strip.height, self._size[1]), self._filter)
+        if self._narrow is None:
             # starts at the top row, though it is not read: row fractions then add up as in Pillow
-            narrow = Image.new(part.mode, (size[1], last))
-        narrow.paste(part, (0, at))
-    return resampled(narrow, (top, 0, height, size[1]), size, filter)
+            _, last = rows_read(self._box[0], self._box[2], self._shape[0], self._size[0], self._filter)
+            self._narrow = Image.new(part.mode, (self._size[1], last))
+        self._narrow.paste(part, (0, top))
+
+    def result(self) -> Image.Image:
+        top, _, height, _ = self._box
+        return resampled(self._narrow, (top, 0, height, self._size[1]), self._size, self._filter)
 
 
 def converts_first(alpha: bool, profile: Profile) -> bool:

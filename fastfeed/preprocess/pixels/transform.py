@@ -15,10 +15,11 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
 from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.encode import encode, working_bytes
 from fastfeed.preprocess.pixels.exif import exif_columns
 from fastfeed.preprocess.pixels.geometry import OutputGeometry, output_error, output_geometry
+from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.pixels.limits import limit_error
 from fastfeed.preprocess.pixels.passthrough import can_pass_through, decodes_alike
 from fastfeed.preprocess.recipe import Recipe
@@ -50,7 +51,7 @@ class Transformer:
         scaling, max_pixels, full = self._scaling, self._limits.max_pixels, self._scaling.full_decode
         self._rasterizer = Rasterizer(scaling.matte, scaling.filter, max_pixels=max_pixels, full_decode=full)
         self._filter = _KERNEL_FILTERS[scaling.filter]
-        self._kernel = NativeEngine(Decode(max_pixels=max_pixels), full=full) if is_built() else None
+        self._kernel = NativeEngine(Decode(scaling.matte, max_pixels), full=full) if is_built() else None
 
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
@@ -76,12 +77,13 @@ class Transformer:
             return error
         digest = hashlib.sha256(blob).hexdigest()
         header_seconds = time.perf_counter() - start
+        seconds = {"decode": 0.0, "resize": 0.0, "encode": 0.0}
         with context.room(self._memory_needed(blob, info, geometry)):
             start = time.perf_counter()
             output = (
                 self._pass_through(blob, info, geometry)
-                or self._recode(blob, info, geometry)
-                or self._pixels(blob, info, geometry)
+                or self._recode(blob, info, geometry, seconds)
+                or self._pixels(blob, info, geometry, seconds)
             )
             decoded = time.perf_counter()
             if isinstance(output, Bad):
@@ -91,7 +93,8 @@ class Transformer:
         facts = _facts(blob, info, geometry) | {"sha256": digest, "kept": output is blob}
         if fields := self._recipe.metadata.exif:
             facts["columns"] = exif_columns(blob, info.format, fields)
-        seconds = {"decode": header_seconds + decoded - start, "encode": end - decoded}
+        seconds["decode"] = header_seconds + decoded - start - sum(seconds.values())
+        seconds["encode"] += end - decoded
         return ProcessedImage(image, self._encoding.extension, *geometry.canvas, facts, seconds)
 
     def _memory_needed(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> int:
@@ -119,7 +122,9 @@ class Transformer:
         pixels = self._rasterizer.pixels(blob, info, geometry.box, geometry.size)
         return pixels if isinstance(pixels, Bad) else blob
 
-    def _recode(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> bytes | Bad | None:
+    def _recode(
+        self, blob: bytes, info: ImageInfo, geometry: OutputGeometry, seconds: dict[str, float]
+    ) -> bytes | Bad | None:
         """Decode, scale and encode in one call of the kernel; None if that is not possible.
 
         The bytes equal those of `_pixels` and `encode`.
@@ -127,13 +132,18 @@ class Transformer:
         if info.path != "kernel" or info.icc not in _NO_CONVERSION or self._encoding.image != "jpeg" or geometry.padded:
             return None
         assert self._kernel is not None
-        subsampled = self._encoding.subsampling == "4:2:0"
-        (file,) = self._kernel.recode(self._request(blob, info, geometry), self._encoding.quality, subsampled, _NEVER)
+        how = self._encoding.quality, self._encoding.subsampling == "4:2:0", self._encoding.optimize
+        times = np.zeros((1, 2), np.int64)
+        (file,) = self._kernel.recode(self._request(blob, info, geometry), *how, _NEVER, times)
+        seconds["resize"] += times[0, 0] / 1e9
+        seconds["encode"] += times[0, 1] / 1e9
         return None if isinstance(file, Bad) and file.reason in DECLINED else file
 
-    def _pixels(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> np.ndarray | Bad:
+    def _pixels(
+        self, blob: bytes, info: ImageInfo, geometry: OutputGeometry, seconds: dict[str, float]
+    ) -> np.ndarray | Bad:
         """Pixels of the whole canvas."""
-        pixels = self._rasterizer.pixels(blob, info, geometry.box, geometry.size)
+        pixels = self._rasterizer.pixels(blob, info, geometry.box, geometry.size, seconds)
         if isinstance(pixels, Bad) or not geometry.padded:
             return pixels
         canvas = np.empty((*geometry.canvas, 3), np.uint8)
@@ -144,7 +154,7 @@ class Transformer:
 
     def _request(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> Request:
         windows = Windows(np.array([geometry.box]), _NO_FLIP, np.array([geometry.size], np.int64))
-        return Request([blob], [Header(info.height, info.width, "JPEG")], windows, self._filter)
+        return Request([blob], [Header(info.height, info.width, info.format)], windows, self._filter)
 
 
 def _unchanged(info: ImageInfo, geometry: OutputGeometry) -> bool:

@@ -56,7 +56,7 @@ def _in_mds(reader: ForwardReader) -> int:
     offsets = np.frombuffer(reader.read(4, 4 * (count + 1)), "<u4").astype(np.int64)
     is_complete = len(offsets) == count + 1 and int(offsets[-1]) == reader.size
     if not is_complete or bool(np.any(np.diff(offsets) < 0)):
-        raise ValueError(f"its table of offsets does not end at {reader.size}")
+        raise ValueError(f"its offset table does not match the file size, {reader.size}")
     return count
 
 

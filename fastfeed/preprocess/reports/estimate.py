@@ -243,7 +243,7 @@ class _NullTarget:
         return None
 
     def write(self, name: str, content: bytes) -> None:
-        raise AssertionError(f"{name} is written, into nothing")
+        raise AssertionError(f"{name} is written during a dry run")
 
     def files(self) -> dict[str, int]:
         return {}

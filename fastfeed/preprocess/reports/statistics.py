@@ -17,7 +17,8 @@ __all__ = ["STAGES", "Run", "Statistics", "bottleneck", "statistics"]
 
 STAGES = {
     "read": "reading from disk or network",
-    "decode": "decoding and resizing",
+    "decode": "decoding",
+    "resize": "resizing",
     "encode": "encoding",
     "write": "writing shards",
     "commit": "waiting for the target",
@@ -92,17 +93,15 @@ def bottleneck(took: Run) -> str:
     total = max(busy, took.worker_seconds)  # the number of workers of earlier runs may be unknown
     share = {name: seconds / total for name, seconds in took.stages.items()}
     idle = 1 - busy / total
-    cpu = share.get("decode", 0.0) + share.get("encode", 0.0)
+    cpu = sum(share.get(stage, 0.0) for stage in ("decode", "resize", "encode"))
     read, write = share.get("read", 0.0), share.get("write", 0.0) + share.get("commit", 0.0)
     largest = max(cpu, read, write, idle)
     if idle == largest and idle >= _IDLE:
-        return (
-            f"workers were idle or starting {idle:.0%} of their time: "
-            "the job is too short, or has too few shards, for so many"
-        )
+        return f"workers were idle or starting {idle:.0%} of the time: too few shards for this many workers"
     if cpu == largest:
-        parts = f"decoding {share.get('decode', 0.0):.0%}, encoding {share.get('encode', 0.0):.0%}"
-        claim = "the limit is the processor" if cpu >= _DOMINANT else "the processor costs most"
+        names = {"decode": "decoding", "resize": "resizing", "encode": "encoding"}
+        parts = ", ".join(f"{name} {share.get(stage, 0.0):.0%}" for stage, name in names.items())
+        claim = "the limit is the CPU" if cpu >= _DOMINANT else "the CPU costs most"
         if share.get("encode", 0.0) > share.get("decode", 0.0):
             return f"{claim}: {parts} of the workers' time; JPEG is the fastest to encode, else more cores help"
         return f"{claim}: {parts} of the workers' time; more cores with as many --workers help"
@@ -203,10 +202,10 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
             ("written", stats.bytes, counts.pixels_out),
         ):
             lines.append(
-                (name, f"{format_size(count)}, {format_size(count / good)} and {_mega(pixels / good)} an image")
+                (name, f"{format_size(count)}, {format_size(count / good)} and {_mega(pixels / good)} per image")
             )
         if counts.bytes_in:
-            lines.append(("share", f"{stats.bytes / counts.bytes_in:.1%} of what was read"))
+            lines.append(("output size", f"{stats.bytes / counts.bytes_in:.1%} of input"))
     if counts.kept:
         lines.append(("unchanged", f"{counts.kept:,} files passed through"))
     if counts.enlarged:

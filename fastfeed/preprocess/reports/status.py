@@ -65,7 +65,7 @@ class JobStatus:
         rows = [
             ("source", self.source),
             ("shards", f"{self.done:,} of {self.shards:,} done, {fraction:.1%}"),
-            ("images", f"{self.images:,} in them, {format_size(self.bytes)}; {self.planned:,} planned"),
+            ("images", f"{self.images:,} in shards, {format_size(self.bytes)}; {self.planned:,} planned"),
         ]
         if self.bad:
             rows.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))

@@ -1,1 +1,1 @@
-"""A glance at all photographs before the plan is made, and what is decided from it."""
+"""A survey of all photographs before the plan is made, and what is decided from it."""

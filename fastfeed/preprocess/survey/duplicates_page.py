@@ -18,7 +18,8 @@ from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
 from fastfeed.preprocess.layout import DUPLICATES, JOB
-from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.survey.select import DuplicatePair
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source

@@ -9,7 +9,8 @@ import numpy as np
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
 __all__ = ["ImageHasher", "dhash", "sha256_prefix"]
 

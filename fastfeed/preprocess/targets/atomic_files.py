@@ -33,7 +33,7 @@ class AtomicFiles:
         return AtomicFile(self, self.begin(name))
 
     def begin(self, name: str) -> TempFile:
-        """The same for callers that use `writing` themselves."""
+        """Begin a file, for callers that use `writing` themselves."""
         with self.writing(name):
             if self._folder is None:
                 self._folder = self._make_folder()

@@ -193,6 +193,7 @@ class RemoteTarget:
         else:
             code = next((code for text, code in _ERRNOS.items() if detail.startswith(text)), errno.EIO)
             advice = "check the permissions of the key" if code == errno.EACCES else "check that the service is up"
+            detail = detail.replace("pass storage=", "pass target_storage=")  # the advice of every client
         raise TargetError(self._without_secrets(f"cannot {action}: {detail}; {advice}, {RERUN_HINT}"), code)
 
     def _without_secrets(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Ends a process as soon as one it works for has ended, even if that was killed and had no time to say so.
+"""Ends a process as soon as one it works for has ended, even if that was killed and could not clean up.
 
 Two mechanisms, as each has a gap. A pipe whose end closes: the kernel kills its reader, even in a call that holds the
 interpreter's lock; but processes forked meanwhile keep the end open. A pidfd of the other process, watched by a thread.

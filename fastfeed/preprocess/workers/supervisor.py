@@ -241,7 +241,7 @@ class _Worker:
             self._last_slot, self._since = current, monotonic()
         elif monotonic() - self._since > self._timeout_s:
             self.process.kill()
-            raise _Death(current[0], "timeout", f"not done after {self._timeout_s:g} s")
+            raise _Death(current[0], "timeout", f"timed out after {self._timeout_s:g} s")
         return ("going",)
 
     def _death(self) -> _Death:

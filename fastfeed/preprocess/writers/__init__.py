@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.writers.npy import ArrayColumns
 
 __all__ = ["SUFFIXES", "Create", "File", "Writer", "writer_for"]
 
@@ -27,6 +28,11 @@ Create = Callable[[str], File]  # a new file of this (final) name
 
 class Writer(Protocol):
     """Writes one shard. Created as `Writer(create, stem, packing)`; `stem` is such as "shard-000012"."""
+
+    @property
+    def columns(self) -> ArrayColumns:
+        """What arrays its samples have."""
+        ...
 
     def add(self, entry: Entry) -> None:
         """The next sample."""

@@ -1,8 +1,7 @@
 """Writes pixels as one array per shard, for `np.load(..., mmap_mode="r")`, with labels and metadata in other files.
 
 `STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none, `STEM.meta.jsonl` a
-line per sample: {"key", "text", "meta"}. Headers are NumPy's format 1.0 (numpy.lib.format), padded to 128
-bytes here, as NumPy versions pad differently.
+line per sample: {"key", "text", "meta"}. `STEM.NAME.npy` is (n, ...) of the arrays NAME.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create
+from fastfeed.preprocess.writers.npy import HEAD, ArrayColumns, npy_header
 from fastfeed.preprocess.writers.plain import as_json, as_text
 from fastfeed.preprocess.writers.spool import Spool
 
 __all__ = ["Writer"]
-
-_HEAD = 128  # bytes
 
 
 class Writer:
@@ -32,6 +30,8 @@ class Writer:
         self._spool, self._shape = Spool(), (0, 0, 3)  # of an empty shard
         self._labels: list[int] = []
         self._lines: list[bytes] = []
+        self.columns = ArrayColumns()
+        self._extras: dict[str, tuple[str, Spool]] = {}  # type, as in a header, and content by name
 
     def add(self, entry: Entry) -> None:
         """The next image: a `.npy` file of uint8 (height, width, 3)."""
@@ -39,6 +39,8 @@ class Writer:
         if self._labels and shape != self._shape:
             raise ConfigError(f"images of one array must have one shape: {self._shape} so far, {entry.key} has {shape}")
         self._shape = shape
+        for name, array in self.columns.arrays(entry):
+            self._extras.setdefault(name, (array.dtype.str, Spool()))[1].write(array.tobytes())
         self._spool.write(pixels)
         self._labels.append(-1 if entry.label is None else entry.label)
         text = None if entry.text is None else as_text(entry.text)
@@ -47,15 +49,20 @@ class Writer:
     def close(self) -> list[int]:
         """Byte offsets of the samples in the array file."""
         samples, size = len(self._labels), int(np.prod(self._shape))
-        self._file.write(_header("|u1", (samples, *self._shape)))
+        self._file.write(npy_header("|u1", (samples, *self._shape)))
         self._spool.pour(self._file)
         self._file.close()
-        labels = _header("<i8", (samples,)) + np.array(self._labels, "<i8").tobytes()
+        for name, (dtype, spool) in self._extras.items():
+            file = self._create(f"{self._stem}.{name}.npy")
+            file.write(npy_header(dtype, (samples, *self.columns.kinds[name][1])))
+            spool.pour(file)
+            file.close()
+        labels = npy_header("<i8", (samples,)) + np.array(self._labels, "<i8").tobytes()
         for name, content in ((".labels.npy", labels), (".meta.jsonl", b"".join(self._lines))):
             file = self._create(self._stem + name)
             file.write(content)
             file.close()
-        return [_HEAD + i * size for i in range(samples)]
+        return [HEAD + i * size for i in range(samples)]
 
 
 def _pixels(entry: Entry) -> tuple[tuple[int, int, int], memoryview]:
@@ -71,9 +78,3 @@ def _pixels(entry: Entry) -> tuple[tuple[int, int, int], memoryview]:
     if dtype != np.uint8 or reverse or len(shape) != 3 or shape[2] != 3 or len(pixels) != np.prod(shape):
         raise ConfigError(f"{entry.key} must be complete uint8 (height, width, 3), got {dtype} {shape}")
     return shape, pixels
-
-
-def _header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    about = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    start = b"\x93NUMPY\x01\x00" + (_HEAD - 10).to_bytes(2, "little")
-    return start + about.ljust(_HEAD - 11) + b"\n"

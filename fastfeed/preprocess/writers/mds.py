@@ -4,14 +4,15 @@ A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample
 vary, then all columns, sorted by name: streaming/base/format/mds/writer.py. Little endian.
 
 Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all metadata, JSON), extension, height,
-key, width. In a shard images are declared as bytes, so that empty shards equal the others; streaming goes by the index,
-which declares JPEG and PNG as images, so that it returns Pillow images.
+key, width, and arrays with their type and shape. In a shard images are declared as bytes, so that empty shards equal
+the others; streaming goes by the index, which declares JPEG and PNG as images, so that it returns Pillow images.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create
+from fastfeed.preprocess.writers.npy import ArrayColumns
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
 from fastfeed.preprocess.writers.spool import Spool
 
@@ -40,10 +42,11 @@ class Writer:
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
         self._file = create(stem + ".mds")
         self._spool, self._ends = Spool(), [0]
+        self.columns = ArrayColumns()
 
     def add(self, entry: Entry) -> None:
         """The next sample."""
-        fields: dict[str, bytes | int] = {
+        fields: dict[str, bytes | int | np.ndarray] = {
             "class": as_text(class_of(entry)).encode(),
             "extension": entry.extension.encode(),
             "height": entry.height,
@@ -54,14 +57,21 @@ class Writer:
             "text": as_text(entry.text or "").encode(),
             "uri": as_text(name_of(entry)).encode(),
             "width": entry.width,
+            **dict(self.columns.arrays(entry)),
         }
+        ordered = [item for _, item in sorted(fields.items())]
         data = [
-            item.to_bytes(_INT, "little", signed=True) if isinstance(item, int) else item for item in fields.values()
+            item.to_bytes(_INT, "little", signed=True)
+            if isinstance(item, int)
+            else item.tobytes()
+            if isinstance(item, np.ndarray)
+            else item
+            for item in ordered
         ]
-        varying = [len(item) for item in fields.values() if not isinstance(item, int)]
+        varying = [len(item) for item in ordered if isinstance(item, bytes)]
         size = 4 * len(varying) + sum(map(len, data))
         samples, total = len(self._ends), self._spool.size + size
-        if total + 4 * (samples + 2) + len(_CONFIGURATION) > _MAX_BYTES:
+        if total + 4 * (samples + 2) + len(self._configuration) > _MAX_BYTES:
             raise ConfigError(
                 f"an MDS shard holds at most 4 GiB, sample {samples} exceeds that; use fewer samples per shard"
             )
@@ -72,42 +82,53 @@ class Writer:
     def close(self) -> list[int]:
         """Byte offsets of the samples."""
         samples = len(self._ends) - 1
-        first = 4 + 4 * (samples + 1) + len(_CONFIGURATION)
+        first = 4 + 4 * (samples + 1) + len(self._configuration)
         offsets = [first + end for end in self._ends]
-        self._file.write(np.array([samples, *offsets], "<u4").tobytes() + _CONFIGURATION)
+        self._file.write(np.array([samples, *offsets], "<u4").tobytes() + self._configuration)
         self._spool.pour(self._file)
         self._file.close()
         return offsets[:-1]
 
+    @cached_property
+    def _configuration(self) -> bytes:
+        """As of the first sample, which decides what arrays there are."""
+        return json.dumps(_described("bytes", self.columns.kinds), sort_keys=True).encode()
 
-def index_json(files: Sequence[tuple[str, int, str, int]], packing: Packing, image: str = "jpeg") -> bytes:
-    """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples.
+
+def index_json(
+    files: Sequence[tuple[str, int, str, int, dict[str, Any]]], packing: Packing, image: str = "jpeg"
+) -> bytes:
+    """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples, and arrays as in
+    their records.
 
     `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming
     cannot open them.
     """
     shards: list[Any] = []
-    for name, size, sha256, samples in files:
+    for name, size, sha256, samples, arrays in files:
         data = {"basename": name.rpartition("/")[2], "bytes": size, "hashes": {"sha256": sha256}}
         if samples:
             shards.append(
-                _described(_IMAGES.get(image, "bytes")) | {"raw_data": data, "samples": samples, "zip_data": None}
+                _described(_IMAGES.get(image, "bytes"), arrays)
+                | {"raw_data": data, "samples": samples, "zip_data": None}
             )
     return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
 
 
-def _described(image: str) -> dict[str, Any]:
+def _described(image: str, arrays: dict[str, list[Any]]) -> dict[str, Any]:
     columns = _COLUMNS | {"image": image}
+    sizes = {name: _INT for name, kind in _COLUMNS.items() if kind == "int"}
+    for name, (dtype, shape) in arrays.items():
+        columns[name] = f"ndarray:{dtype}:{','.join(map(str, shape))}"
+        sizes[name] = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    columns = dict(sorted(columns.items()))
     return {
         "column_encodings": list(columns.values()),
         "column_names": list(columns),
-        "column_sizes": [_INT if kind == "int" else None for kind in columns.values()],
+        "column_sizes": [sizes.get(name) for name in columns],
         "compression": None,
         "format": "mds",
         "hashes": ["sha256"],
         "size_limit": None,
         "version": 2,
     }
-
-
-_CONFIGURATION = json.dumps(_described("bytes"), sort_keys=True).encode()

@@ -1,7 +1,8 @@
 """Writes Parquet: one row per sample, in row groups small enough to be read with little memory.
 
 Columns: key, image (binary: the encoded file), extension, height, width, label (null: none), class, text, uri, meta
-(all metadata, JSON). Hugging Face datasets read `image` with `cast_column("image", Image())`.
+(all metadata, JSON), and a (nested) list of numbers for each array, float32 for float16, which few readers know.
+Hugging Face datasets read `image` with `cast_column("image", Image())`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import MissingExtra
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create, File
+from fastfeed.preprocess.writers.npy import ArrayColumns
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
 
 try:
@@ -53,22 +57,14 @@ class Writer:
         self._rows: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._loose = 0  # of the group; of rows not in a batch yet
-        with self._guarded.in_use():
-            self._parquet = pq.ParquetWriter(
-                self._guarded,
-                _SCHEMA,
-                version="2.6",
-                data_page_version="1.0",
-                compression={name: "NONE" if name == "image" else "ZSTD" for name in _SCHEMA.names},
-                use_dictionary=["extension", "class"],
-                write_statistics=["key", "height", "width", "label"],
-                data_page_size=_PAGE,
-                write_batch_size=_ROWS,
-                store_schema=False,  # Parquet's types suffice, and PyArrow versions add different schemas
-            )
+        self.columns = ArrayColumns()
+        self._schema, self._parquet = _SCHEMA, None
 
     def add(self, entry: Entry) -> None:
         """The next row."""
+        arrays = self.columns.arrays(entry)
+        if self._parquet is None:
+            self._schema = pa.schema([*_SCHEMA, *(pa.field(name, _lists(array)) for name, array in arrays)])
         row = {
             "key": entry.key,
             "image": entry.image,
@@ -80,9 +76,11 @@ class Writer:
             "text": None if entry.text is None else as_text(entry.text),
             "uri": as_text(name_of(entry)) or None,
             "meta": as_json(entry.meta).decode(),
+            **{name: array.tolist() for name, array in arrays},
         }
         size = sum(len(item.encode()) if isinstance(item, str) else len(item) if isinstance(item, bytes) else 8
                    for item in row.values())  # fmt: skip
+        size += sum(array.nbytes for _, array in arrays)
         if self._bytes and self._bytes + size > self._group_bytes:
             self._flush()
         self._rows.append(row)
@@ -94,29 +92,56 @@ class Writer:
     def close(self) -> list[int]:
         """Complete the file; rows have no offsets."""
         self._flush()
+        parquet = self._opened()
         with self._guarded.in_use():
-            self._parquet.close()
+            parquet.close()
         self._guarded.file.close()
         return []
+
+    def _opened(self) -> pq.ParquetWriter:
+        """Created when the first row group is written: its arrays are known then."""
+        if self._parquet is None:
+            compression = {name: "NONE" if name == "image" else "ZSTD" for name in self._schema.names}
+            with self._guarded.in_use():
+                self._parquet = pq.ParquetWriter(
+                    self._guarded,
+                    self._schema,
+                    version="2.6",
+                    data_page_version="1.0",
+                    compression=compression,
+                    use_dictionary=["extension", "class"],
+                    write_statistics=["key", "height", "width", "label"],
+                    data_page_size=_PAGE,
+                    write_batch_size=_ROWS,
+                    store_schema=False,  # Parquet's types suffice, and PyArrow versions add different schemas
+                )
+        return self._parquet
 
     def _gather(self) -> None:
         """Convert loose rows to a batch."""
         if self._rows:
-            self._batches.append(pa.RecordBatch.from_pylist(self._rows, _SCHEMA))
+            self._batches.append(pa.RecordBatch.from_pylist(self._rows, self._schema))
         self._rows, self._loose = [], 0
 
     def _flush(self) -> None:
         """Write the batches as a row group."""
         self._gather()
         if self._batches:
-            table = pa.Table.from_batches(self._batches)
+            table, parquet = pa.Table.from_batches(self._batches), self._opened()
             try:
                 with self._guarded.in_use():
-                    self._parquet.write_table(table, row_group_size=table.num_rows)
+                    parquet.write_table(table, row_group_size=table.num_rows)
             except BaseException:  # including Ctrl-C
-                self._parquet.is_open = False  # else PyArrow would complete the file on deletion
+                parquet.is_open = False  # else PyArrow would complete the file on deletion
                 raise
         self._batches, self._bytes = [], 0
+
+
+def _lists(array: np.ndarray) -> pa.DataType:
+    kind = pa.float32() if array.dtype == np.float16 else pa.from_numpy_dtype(array.dtype)
+    for _ in array.shape:
+        kind = pa.list_(kind)
+    return kind
 
 
 class _GuardedFile:

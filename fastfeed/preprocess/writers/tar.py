@@ -1,4 +1,4 @@
-"""Writes WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json` per sample, and DALI's index.
+"""Writes WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json`, `KEY.NAME.npy` per sample, and DALI's index.
 
 Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The index is that
 of DALI's `wds2idx`, v1.2: the number of samples, then per sample a line with extension, offset, size and name of each
@@ -13,6 +13,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create
+from fastfeed.preprocess.writers.npy import ArrayColumns, as_npy
 from fastfeed.preprocess.writers.plain import as_json, as_text
 
 __all__ = ["Writer"]
@@ -49,15 +50,17 @@ class Writer:
         self._at = 0
         self._offsets: list[int] = []
         self._lines: list[str] = []
+        self.columns = ArrayColumns()
 
     def add(self, entry: Entry) -> None:
-        """The next sample: image, label, caption, and metadata as JSON."""
+        """The next sample: image, label, caption, metadata as JSON, and arrays."""
         parts = [(entry.extension, entry.image)]
         if entry.label is not None:
             parts.append(("cls", b"%d" % entry.label))
         if entry.text is not None:
             parts.append(("txt", as_text(entry.text).encode()))
         parts.append(("json", as_json(entry.meta)))
+        parts += [(f"{name}.npy", as_npy(array)) for name, array in self.columns.arrays(entry)]
         self._offsets.append(self._at)
         words: list[Any] = []
         head = b""

@@ -8,11 +8,13 @@ caption has no such feature: give `FixedLenFeature` a default.
 from __future__ import annotations
 
 import google_crc32c
+import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import Create
+from fastfeed.preprocess.writers.npy import ArrayColumns
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
 
 __all__ = ["Writer"]
@@ -20,7 +22,7 @@ __all__ = ["Writer"]
 _FORMATS = {"jpg": b"JPEG"}  # as in TensorFlow's scripts; others in upper case
 _MAX_BYTES = (1 << 31) - 1  # bytes per message, protobuf's limit
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"  # fields 1, 2, 3 with a length
-_BYTES, _INTEGERS = _FIRST, _THIRD  # kinds of a feature
+_BYTES, _FLOATS, _INTEGERS = _FIRST, _SECOND, _THIRD  # kinds of a feature
 _IMAGE = "image/encoded"
 
 
@@ -32,10 +34,11 @@ class Writer:
         self._file = create(stem + ".tfrecord")
         self._at = 0
         self._offsets: list[int] = []
+        self.columns = ArrayColumns()
 
     def add(self, entry: Entry) -> None:
         """The next record."""
-        before, after = _message(entry)
+        before, after = _message(entry, self.columns.arrays(entry))
         size = len(before) + len(entry.image) + len(after)
         if size > _MAX_BYTES:
             raise ConfigError(
@@ -63,7 +66,7 @@ class Writer:
         return self._offsets
 
 
-def _message(entry: Entry) -> tuple[bytes, bytes]:
+def _message(entry: Entry, arrays: list[tuple[str, np.ndarray]]) -> tuple[bytes, bytes]:
     """An Example without its image: the bytes before and after the image."""
     words: dict[str, bytes | None] = {
         "image/caption": None if entry.text is None else as_text(entry.text).encode(),
@@ -77,6 +80,7 @@ def _message(entry: Entry) -> tuple[bytes, bytes]:
     numbers = {"image/class/label": entry.label, "image/height": entry.height, "image/width": entry.width}
     features = {name: _feature(name, _BYTES, word) for name, word in words.items() if word is not None}
     features |= {name: _feature(name, _INTEGERS, _varint(n)) for name, n in numbers.items() if n is not None}
+    features |= {name: _list_feature(name, array) for name, array in arrays}
     features[_IMAGE] = _feature(_IMAGE, _BYTES, b"", to_follow=len(entry.image))
     total = sum(map(len, features.values())) + len(entry.image)
     ordered = sorted(features.items())
@@ -85,9 +89,18 @@ def _message(entry: Entry) -> tuple[bytes, bytes]:
     return _FIRST + _varint(total) + before, after
 
 
+def _list_feature(name: str, array: np.ndarray) -> bytes:
+    """All elements, in C order: `FixedLenFeature(shape, tf.float32)`, or `tf.int64`, gives them their shape again."""
+    if array.dtype.kind != "f":
+        return _feature(name, _INTEGERS, b"".join(map(_varint, array.ravel().tolist())))
+    if array.dtype == np.float64:
+        raise ConfigError(f"TFRecords have no float64: convert {name!r} to float32")
+    return _feature(name, _FLOATS, array.astype("<f4").tobytes())
+
+
 def _feature(name: str, kind: bytes, value: bytes, to_follow: int = 0) -> bytes:
     """An entry of the feature map up to `value`, of which `to_follow` bytes are written later."""
-    values = _FIRST + _varint(len(value) + to_follow) + value  # of integers: packed
+    values = _FIRST + _varint(len(value) + to_follow) + value  # of numbers: packed
     feature = kind + _varint(len(values) + to_follow) + values
     pair = _FIRST + _varint(len(name)) + name.encode() + _SECOND + _varint(len(feature) + to_follow) + feature
     return _FIRST + _varint(len(pair) + to_follow) + pair

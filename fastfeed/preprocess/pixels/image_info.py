@@ -1,0 +1,171 @@
+"""Reads the headers of image files: what is in them, and who decodes them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from fastfeed.decode.base import DECLINED, Bad, Header
+from fastfeed.decode.native import held_bytes, is_built, markers
+from fastfeed.decode.orientation import displayed_size
+from fastfeed.decode.pillow import PillowEngine, as_bad
+from fastfeed.errors import MissingExtra
+from fastfeed.ops.decode import Decode
+from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
+from fastfeed.preprocess.pixels.jpeg_markers import read_markers
+from fastfeed.preprocess.pixels.strips import color_model, converts_first
+
+__all__ = ["LARGE", "PNG_COLORS", "ImageInfo", "bits_of", "image_info", "libvips", "opened_profile"]
+
+LARGE = 16_000_000  # pixels; larger files are decoded in strips
+PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
+_ORIENTATION = 0x0112
+_DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
+_PLAIN_TIFF = (1, 5, 8, 32_773, 32_946)  # compressions: none, LZW, deflate, PackBits, deflate's old number
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """What the header of an image file says."""
+
+    format: str  # detected from the bytes: "JPEG", "PNG", ...
+    height: int  # pixels, as displayed
+    width: int
+    orientation: int  # EXIF, 1..8
+    mode: str  # "RGB", "L", "CMYK", "P", ...; with 16 bits "I;16", "RGB;16", "RGBA;16"
+    icc: str  # "none", "sRGB", "Display P3", ...; "damaged" (ignored)
+    path: str  # decoder to use: "kernel", "vips" or "pillow"
+    progressive: bool = False
+    interlaced: bool = False
+    alpha: bool = False
+    linear: bool = False  # colors are converted before scaling
+    held: float = 0.0  # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
+    held_bytes: tuple[int, int, int, int] = (0, 0, 0, 0)  # that the kernel keeps, shrunk by 1, 2, 4 and 8
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """(height, width) in the file."""
+        return displayed_size(self.orientation, (self.height, self.width))
+
+
+@functools.cache
+def libvips() -> Any:
+    """The vips module; None if pyvips is not installed."""
+    try:
+        return importlib.import_module("fastfeed.preprocess.pixels.vips")
+    except MissingExtra:
+        return None
+
+
+def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
+    """Parse a file's header; Bad if the file is refused. Never raises for what a file contains."""
+    if is_built() and bytes(blob[:3]) == b"\xff\xd8\xff":
+        header = markers(blob, max_pixels)
+        if isinstance(header, Bad):
+            return header if header.reason not in DECLINED else _pillow_info(blob, max_pixels)
+        jpeg = read_markers(blob)
+        mode = "L" if header.components == 1 else "RGB"
+        profile = profile_of(jpeg.profile, mode)
+        return ImageInfo(
+            "JPEG", header.height, header.width, header.orientation, mode, profile.name,
+            "pillow" if profile.linear else "kernel", progressive=jpeg.progressive, linear=profile.linear,
+            held=jpeg.held(), held_bytes=held_bytes(blob),
+        )  # fmt: skip
+    return _pillow_info(blob, max_pixels)
+
+
+def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
+    """Read the headers of an image with Pillow."""
+    (header,) = PillowEngine(Decode(max_pixels=max_pixels)).probe([blob])
+    if isinstance(header, Bad):
+        return header
+    image, orientation = header.handle.look(blob), header.handle.orientation
+    try:
+        if header.format == "TIFF":
+            tag = image.tag_v2.get(_ORIENTATION, 1)
+            orientation = tag if isinstance(tag, int) and 1 <= tag <= 8 else 1
+        mode = _mode(image, blob)
+        alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
+        profile = opened_profile(image)
+        jpeg = read_markers(blob) if header.format == "JPEG" else None
+        path = _path(image, header, converts_first(alpha, profile), blob, max_pixels)
+    except Exception as error:  # hostile bytes make plugins raise anything
+        return as_bad(error, blob, header.format)
+    return ImageInfo(
+        header.format, header.height, header.width, orientation, mode, profile.name,
+        path, linear=profile.linear,
+        progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
+        held=jpeg.held() if jpeg else 0.0, held_bytes=held_bytes(blob) if path == "kernel" else (0, 0, 0, 0),
+    )  # fmt: skip
+
+
+def _path(image: Any, header: Header, converts_first: bool, blob: bytes, max_pixels: int) -> str:
+    """Decoder of a file that Pillow opened."""
+    in_kernel = header.format in ("PNG", "WEBP", "TIFF") and is_built() and not converts_first
+    if in_kernel and not isinstance(markers(blob, max_pixels), Bad):
+        return "kernel"
+    large = header.height * header.width >= LARGE
+    return "vips" if large and _in_strips(image, header.format, blob) else "pillow"
+
+
+def _mode(image: Any, blob: bytes) -> str:
+    """Pillow's mode, with 16 bits where Pillow does not tell."""
+    if image.format == "PNG" and blob[24] == 16:
+        return _DEEP[PNG_COLORS[blob[25]]]
+    mode: str = image.mode
+    if image.format == "HEIC":
+        is_deep = image.info["bit_depth"] > 8
+    else:
+        is_deep = image.format == "TIFF" and set(_tag(image, 258)) == {16}
+    return _DEEP.get(mode, mode) if is_deep else mode
+
+
+def opened_profile(image: Any) -> Profile:
+    """Profile of an opened image."""
+    if "icc_profile" not in image.info or color_model(image.mode) == "LAB":
+        return NONE
+    return profile_of(image.info["icc_profile"] or b"", color_model(image.mode))
+
+
+def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
+    value = image.tag_v2.get(number, default)
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _in_strips(image: Any, format: str, blob: bytes) -> bool:
+    """Whether libvips is installed and decodes this file to the same pixels as Pillow."""
+    if format == "PNG":
+        is_plain = not image.info.get("interlace")
+    elif format == "WEBP":
+        is_plain = not getattr(image, "is_animated", False)  # also decoded in full, but held once instead of four times
+    elif format == "TIFF":
+        bits, colors, extra = _tag(image, 258), _tag(image, 262), _tag(image, 338, 0)
+        shape = {"L": 1, "I;16": 1, "I;16B": 1, "RGB": 3, "RGBA": 4}.get(image.mode)
+        is_plain = (
+            shape is not None and len(set(bits)) == 1 and bits[0] in (8, 16) and _tag(image, 277) == (shape,)
+            and colors == ((1,) if shape == 1 else (2,)) and extra == ((2,) if shape == 4 else (0,))
+            and _tag(image, 284) == (1,) and _tag(image, 259)[0] in _PLAIN_TIFF and set(_tag(image, 339)) == {1}
+        )  # fmt: skip
+    else:
+        is_plain = False
+    vips = libvips() if is_plain else None
+    if vips is None:
+        return False
+    try:
+        vips.StripReader(blob, *_stored(image))
+    except OSError:
+        return False
+    return True
+
+
+def _stored(image: Any) -> tuple[int, int]:
+    """(height, width) as stored in the file; of TIFF files Pillow reports the size after rotation."""
+    is_transposed = image.format == "TIFF" and image.tag_v2.get(_ORIENTATION) in (5, 6, 7, 8)
+    return (image.width, image.height) if is_transposed else (image.height, image.width)
+
+
+def bits_of(image: Any) -> int:
+    """Significant bits of an opened image's 16-bit samples: 12 of some TIFFs, which Pillow scales in other formats."""
+    return 12 if image.format == "TIFF" and image.mode.startswith("I;16") and _tag(image, 258) == (12,) else 16

@@ -62,7 +62,7 @@ def analyze(
         >>> from fastfeed import profiler
         >>> result = profiler.analyze([profiler.read("trace.json")])
         >>> result.verdict.word, result.verdict.headline
-        ('severe', 'The GPU is severely starved: 30.0 % of the time it waits for input (idle 30.1 %).')
+        ('severe', 'The GPU is severely starved: it waits for input 30.0 % of the time (idle 30.1 %).')
     """
     analyses = [analysis for index, trace in enumerate(traces) for analysis in _devices(index, trace, input_range)]
     names = labels([(traces[analysis.trace], analysis.device) for analysis in analyses], len(traces))

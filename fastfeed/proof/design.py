@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+
+from fastfeed.proof.student import student_95
 
 __all__ = ["MIN_ROUNDS", "Design", "choose", "least_block", "settling_steps", "shortened"]
 
@@ -15,7 +18,7 @@ _MAX_STEPS = 500
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A proof of `rounds` rounds, even, each with one block per mode."""
+    """A proof of `rounds` rounds, each with one block per mode."""
 
     rounds: int
     warmup: int  # first steps of each block, which do not count: queues fill, or run empty
@@ -44,12 +47,16 @@ def choose(seconds: float, step_s: float, modes: int, prefetch: int, longest: in
     """
     warmup = settling_steps(prefetch)
     per_mode = seconds / max(step_s, 1e-6) / modes  # steps
-    rounds = _even(per_mode / (warmup + 4 * warmup), _MAX_ROUNDS)  # then four fifths of the time count
     most = _MAX_STEPS if longest is None else max(_MIN_STEPS, min(_MAX_STEPS, longest - warmup))
-    steps = max(_MIN_STEPS, min(most, int(per_mode / rounds) - warmup))
-    if steps == most:
-        rounds = max(rounds, _even(per_mode / (warmup + steps), _MANY_ROUNDS))
-    return Design(rounds, warmup, steps)
+    designs = [
+        Design(rounds, warmup, max(_MIN_STEPS, min(most, int(per_mode / rounds) - warmup)))
+        for rounds in range(MIN_ROUNDS, _MAX_ROUNDS + 1)
+    ]
+    fitting = [design for design in designs if design.rounds * design.block <= per_mode]
+    chosen = min(fitting or designs[:1], key=_width)
+    if chosen.steps == most:
+        chosen = replace(chosen, rounds=max(chosen.rounds, _limited(per_mode / chosen.block)))
+    return chosen
 
 
 def shortened(design: Design, longest: int) -> Design | None:
@@ -57,7 +64,7 @@ def shortened(design: Design, longest: int) -> Design | None:
     steps = min(design.steps, longest - design.warmup)
     if steps < _MIN_STEPS:
         return None
-    return replace(design, steps=steps, rounds=_even(design.rounds * design.steps / steps, _MANY_ROUNDS))
+    return replace(design, steps=steps, rounds=_limited(design.rounds * design.steps / steps))
 
 
 def least_block(prefetch: int) -> int:
@@ -65,5 +72,11 @@ def least_block(prefetch: int) -> int:
     return settling_steps(prefetch) + _MIN_STEPS
 
 
-def _even(rounds: float, most: int) -> int:
-    return max(MIN_ROUNDS, min(most, int(rounds) - int(rounds) % 2))
+def _width(design: Design) -> float:
+    """The relative width of an interval if steps were independent: few rounds know little of their spread, many lose
+    steps to settling."""
+    return student_95(design.rounds - 1) / math.sqrt(design.rounds * design.steps)
+
+
+def _limited(rounds: float) -> int:
+    return max(MIN_ROUNDS, min(_MANY_ROUNDS, int(rounds)))

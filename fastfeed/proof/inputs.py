@@ -19,7 +19,7 @@ __all__ = ["Inputs"]
 
 
 class Inputs:
-    """Of one feed. `finished` are batches in memory of their own; there must be one when the first block begins."""
+    """The inputs of one feed. `finished` are batches in their own memory; the first block needs one when it begins."""
 
     def __init__(self, feed: Feed, pages: FilePages, finished: list[Batch]) -> None:
         self._feed, self._pages, self._finished = feed, pages, finished

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import random
 from collections.abc import Sequence
 
 __all__ = ["PARTS", "Mode", "order"]
@@ -26,12 +27,12 @@ PARTS: dict[str, tuple[Mode, Mode]] = {  # part of a step -> it is the second mo
 }
 
 
-def order(modes: Sequence[Mode], turn: int) -> list[Mode]:
-    """The modes of one round.
+def order(modes: Sequence[Mode], turn: int, seed: int) -> list[Mode]:
+    """The modes of one round, in an order that is drawn for it: randomized blocks (Fisher, The Design of Experiments).
 
-    Every second round is the one before it backwards, so that a machine that slows down steadily slows every mode down
-    alike; and from pair to pair another mode comes first.
+    Whatever else changes on the machine in the course of a round then hits each mode as likely as any other, and
+    independently of other rounds, as the intervals assume. Orders with a system do not: with every second round
+    backwards, and another mode first from pair to pair, a load that returned every 30 s left the truth outside of most
+    intervals (benchmarks/results/prove.md).
     """
-    first = turn // 2 % len(modes)
-    rotated = [*modes[first:], *modes[:first]]
-    return rotated[::-1] if turn % 2 else rotated
+    return random.Random(f"{seed} {turn}").sample(list(modes), len(modes))

@@ -107,7 +107,7 @@ def _act(proof: Proof) -> str:
 def _parts(proof: Proof) -> str:
     real = max(1.0, float(proof.real.ns))
     rows = []
-    for name, part in [*_rows(proof), ("together", proof.real)]:
+    for name, part in [*_rows(proof), ("total", proof.real)]:
         rows.append(
             [
                 f"<b>{name}</b><br><span class=soft>{_text(PARTS.get(name, 'with real input'))}</span>",
@@ -119,7 +119,7 @@ def _parts(proof: Proof) -> str:
         )
     note = "Parts add up exactly. The line in a bar is the 95 % interval, Student's t over rounds of paired blocks."
     table = _table(("", "ms", "95 % interval", "share", ""), rows)
-    return f"<h2>What a step is made of</h2>{table}<p class=soft>{note}</p>"
+    return f"<h2>Breakdown of a step</h2>{table}<p class=soft>{note}</p>"
 
 
 def _range(part: Estimate, real: float, color: str) -> str:
@@ -143,7 +143,7 @@ def _modes(proof: Proof) -> str:
         ]
         for name, step in proof.steps.items()
     ]
-    return f"<h2>Measured with</h2>{_table(('input', 'ms per step', 'images/s', 'cores busy'), rows)}"
+    return f"<h2>Input modes</h2>{_table(('input', 'ms per step', 'images/s', 'cores busy'), rows)}"
 
 
 def _what_if(proof: Proof) -> str:
@@ -160,7 +160,7 @@ def _notes(proof: Proof) -> str:
     notes = list(proof.notes)
     if proof.own_wait is not None:
         notes.append(f"the feed itself counted {percent(proof.own_wait)} of the time as waiting, in real blocks")
-    notes.append("the weights of this run are worthless")
+    notes.append("the weights of this run are meaningless")
     items = "".join(f"<li>{_text(note)}</li>" for note in notes)
     return f'<h2>Notes</h2><ul class="notes">{items}</ul><footer>fastfeed prove</footer>'
 

@@ -106,7 +106,7 @@ class FilePages:
         yield from dict.fromkeys(_addressed(addresses))
 
     def _named(self, ids: np.ndarray) -> Iterator[Range]:
-        """Of a source that gives no addresses: by the names it prints."""
+        """Yield the ranges of a source that gives no addresses, by the names it prints."""
         paths = {re.sub(r"#.*$", "", self._source.uri(int(id))) for id in ids.tolist()}
         for path in sorted(paths):
             if os.path.isfile(path):

@@ -19,9 +19,9 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
     """Measure how much of a training step is its input, and which part of the input.
 
     The step is called with batches of five kinds in turn, in blocks: the same batch, on the device already; finished
-    batches from host memory; the same while the feed works for nothing; real batches whose files are in the page
+    batches from host memory; the same while the feed decodes in parallel; real batches whose files are in the page
     cache; and real ones whose files are not. What each kind costs more than the one before is a part of the step. What
-    the step trains is worthless afterwards, and the feed's position does not change.
+    the step trains is meaningless afterwards, and the feed's position does not change.
 
     Args:
         step (Callable[[Any], Any]): Called with what iterating `feed` gives, one batch at a time. It need not wait for

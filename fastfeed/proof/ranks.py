@@ -38,7 +38,7 @@ class RankCount:
 
     @classmethod
     def of(cls, ranks: int, records: Sequence[Record]) -> RankCount:
-        """Of the records of all ranks of one run."""
+        """Count the records of all ranks of one run."""
         if len(records) != ranks:
             raise ProofError(
                 f"{len(records)} of {ranks} ranks have iterated a feed that knows its rank; the trainer must read RANK "

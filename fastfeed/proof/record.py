@@ -25,7 +25,7 @@ class Block:
     round: int
     steps: int
     ns: int  # from the first counted request to the one after the last
-    cpu_ns: int  # processor time of the trainer's process meanwhile
+    cpu_ns: int  # CPU time of the trainer's process meanwhile
     wait_ns: int  # of `ns`, what the feed itself counted as waiting for a batch; 0 where nothing came from it
     stage_ns: dict[str, int]  # thread time by stage, of real batches
 
@@ -51,7 +51,7 @@ class Record:
 
     @classmethod
     def of(cls, feed: Feed, seconds: float) -> Record:
-        """Of a proof that begins."""
+        """Create the record of a proof that begins."""
         plan, source = feed.plan, feed.source
         about = {
             "name": feed.timeline.helper_arguments["name"],

@@ -27,7 +27,7 @@ class Proof:
     Args:
         steps (dict[str, Estimate]): Step time by kind of input: "resident", "cached", "busy", "warm", "cold".
         parts (dict[str, Estimate]): "copy", "contention", "preparation", "fetch"; they add up to `input` exactly.
-        input (Estimate): Step time with real input minus that with a resident batch: what a feed that costs nothing
+        input (Estimate): Step time with real input minus that with a resident batch: what an infinitely fast feed
             would save.
         feed (dict[str, Any]): The feed that was measured: name, source, batch, threads, prefetch, side_process,
             rank, world.
@@ -132,7 +132,7 @@ class Proof:
 
     @property
     def gain(self) -> float:
-        """Images per second that the fastest feed would give more, as a share."""
+        """Images per second that an infinitely fast feed would give more, as a share."""
         resident = self.steps["resident"].ns
         return max(0.0, self.real.ns / resident - 1) if resident > 0 else 0.0
 

@@ -27,14 +27,14 @@ __all__ = [
 PARTS = {
     "step": "the trainer itself, with a batch that is on the device already",
     "copy": "handing a batch over and copying it to the device",
-    "contention": "the feed's threads take processors from the trainer",
+    "contention": "the feed's threads take CPU time from the trainer",
     "preparation": "waiting for batches whose files are in the page cache",
     "fetch": "waiting for storage",
 }
 MODES = {
     "resident": "one batch, on the device",
     "cached": "finished batches in host memory",
-    "busy": "the same, while the feed works for nothing",
+    "busy": "the same, while the feed decodes in parallel",
     "warm": "real batches, files in the page cache",
     "cold": "real batches, files not in the page cache",
 }
@@ -105,12 +105,12 @@ def headline(proof: Proof) -> str:
         f"({percent(low)} to {percent(high)})"
     )
     if word(proof) == "not_starved":
-        return f"{found}: with the fastest feed training could {faster(proof.gain)} at most."
+        return f"{found}: with an infinitely fast feed, training could {faster(proof.gain)} at most."
     if word(proof) == "unsure":
         return f"{found}: too little is known to say. {longer(proof)}"
     return (
-        f"{found}: with the fastest feed training could {faster(proof.gain)} at most, {ms(resident.ns)} ms per step "
-        f"instead of {ms(real.ns)}."
+        f"{found}: with an infinitely fast feed, training could {faster(proof.gain)} at most, {ms(resident.ns)} ms per "
+        f"step instead of {ms(real.ns)}."
     )
 
 
@@ -130,4 +130,4 @@ def cannot(proof: Proof) -> str:
     left = percent(1.0 - proof.input_share) if proof.input_share >= 0.0005 else ""
     limit = f"{ms(proof.steps[mode].ns)} ms per step, {rate(proof.images_per_second(mode))} images/s"
     own = f"the other {left}" if left else "all of it"
-    return f"No feed can make it faster than {limit}: {own} is the trainer's own."
+    return f"No feed can make it faster than {limit}: {own} is the trainer itself."

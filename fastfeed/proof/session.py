@@ -46,6 +46,7 @@ class Scheme:
     design: Design
     modes: tuple[Mode, ...]
     no_cold: str  # why COLD is not among them
+    seed: int = 0  # of the order of modes
 
 
 Agree = Callable[[Scheme], Scheme]  # of several ranks, all must take the scheme of one
@@ -68,7 +69,7 @@ class _Running:
 
 
 class Session:
-    """Of one feed. Its iterator never ends by itself before the proof does."""
+    """The proof of one feed. Its iterator never ends by itself before the proof does."""
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class Session:
         self._raw = False
         self._design: Design | None = None
         self._modes: tuple[Mode, ...] = ()
+        self._seed = 0
         self._queue: list[Mode] = []  # of this round
         self._round: list[Block] = []
         self._running: _Running | None = None
@@ -172,13 +174,15 @@ class Session:
                 modes = (*modes, Mode.COLD)
                 longest = self._inputs.longest_cold
         scheme = self._agree(
-            Scheme(choose(settings.seconds, step_s, len(modes), feed.prefetch, longest), modes, problem)
+            # the clock draws another order in each proof: a load may happen to fit one of them
+            Scheme(choose(settings.seconds, step_s, len(modes), feed.prefetch, longest), modes, problem, self._clock())
         )
-        self._modes, record.modes, record.no_cold = scheme.modes, [mode.value for mode in scheme.modes], scheme.no_cold
+        self._modes, self._seed = scheme.modes, scheme.seed
+        record.modes, record.no_cold = [mode.value for mode in scheme.modes], scheme.no_cold
         if Mode.COLD in scheme.modes and scheme.design.block > self._inputs.longest_cold:
             record.notes.append(
-                f"an epoch has {feed.plan.steps} steps, fewer than a block: files of a cold block were read from the "
-                "storage once and then from memory, so fetch is more than is shown"
+                f"an epoch has {feed.plan.steps} steps, too few for a cold block: its files were read from storage "
+                "once and then from memory, so fetch is underestimated"
             )
         self._take(scheme.design)
 
@@ -200,7 +204,7 @@ class Session:
             self.close()
             return False
         self._inputs.begin_round(design.block)
-        self._queue = order(self._modes, self.record.rounds)
+        self._queue = order(self._modes, self.record.rounds, self._seed)
         return True
 
     def _end_block(self, running: _Running) -> None:

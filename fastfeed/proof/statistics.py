@@ -3,7 +3,9 @@
 A block's steps depend on each other (queues, caches, clocks of the processor), blocks hardly do: so a block's mean is
 one observation, and the interval is Student's t over the rounds ("batch means": Schmeiser, Batch size effects in the
 analysis of simulation output, Operations Research 30(3), 1982; Law, Simulation Modeling and Analysis, ch. 9). A
-difference is taken within each round first, between blocks that were run one after the other (paired differences).
+difference is taken within each round first, between blocks that were run close to each other (paired differences).
+That rounds are independent is made true by drawing the order of each (`modes.order`). What machines have in common with
+all rounds, such as a speed that changes over minutes, is no error: costs are those at the speed of the proof's time.
 """
 
 from __future__ import annotations
@@ -14,13 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.proof.modes import PARTS, Mode
+from fastfeed.proof.student import student_95
 
-__all__ = ["Estimate", "difference", "mean", "parts", "student_95"]
-
-# two-sided 95 % quantiles of Student's t with 1 to 30 degrees of freedom
-_T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
-_T += [2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
-_Z = 1.959964
+__all__ = ["Estimate", "difference", "mean", "parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +62,8 @@ class Estimate:
         return {"ms": self.ns / 1e6, "low_ms": self.low / 1e6, "high_ms": self.high / 1e6}
 
 
-def student_95(freedom: int) -> float:
-    """Two-sided 95 % quantile of Student's t; above 30 degrees by its expansion (Abramowitz and Stegun, 26.7.5)."""
-    if freedom <= len(_T):
-        return _T[freedom - 1]
-    return _Z + (_Z**3 + _Z) / (4 * freedom) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)
-
-
 def mean(blocks: Sequence[float]) -> Estimate:
-    """Of the block means of one mode, nanoseconds."""
+    """Estimate the mean from the block means of one mode, nanoseconds."""
     middle = math.fsum(blocks) / len(blocks)
     return _estimate(round(middle), blocks)
 

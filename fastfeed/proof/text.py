@@ -43,7 +43,7 @@ def render(proof: Proof, console: Console) -> None:
 
 
 def plain(proof: Proof, width: int = 100) -> str:
-    """The same as text without colors."""
+    """Return the report as text without colors."""
     out = io.StringIO()
     render(proof, Console(file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False))
     return out.getvalue().rstrip("\n")
@@ -55,9 +55,9 @@ def _range(part: Estimate) -> str:
 
 def _parts(proof: Proof, width: int, ascii: bool) -> Iterator[str]:
     real = proof.real.ns
-    rows = [("step", proof.steps["resident"]), *proof.parts.items(), ("together", proof.real)]
+    rows = [("step", proof.steps["resident"]), *proof.parts.items(), ("total", proof.real)]
     yield ""
-    yield f"{'a step':13}{'ms':>9}  {'95 % interval':>20}{'share':>9}"
+    yield f"{'part of step':13}{'ms':>9}  {'95 % interval':>20}{'share':>9}"
     for name, part in rows:
         share = part.ns / real if real else 0.0
         line = f"  {name:11}{ms(part.ns):>9}  {_range(part):>20}{percent(share):>9}"
@@ -70,8 +70,8 @@ def _parts(proof: Proof, width: int, ascii: bool) -> Iterator[str]:
 
 def _narrow_parts(proof: Proof) -> Iterator[str]:
     yield ""
-    yield f"{'a step':13}{'ms':>10}{'share':>10}"
-    for name, part in [("step", proof.steps["resident"]), *proof.parts.items(), ("together", proof.real)]:
+    yield f"{'part of step':13}{'ms':>10}{'share':>10}"
+    for name, part in [("step", proof.steps["resident"]), *proof.parts.items(), ("total", proof.real)]:
         share = part.ns / proof.real.ns if proof.real.ns else 0.0
         yield f"  {name:11}{ms(part.ns):>10}{percent(share):>10}"
         yield f"    {_range(part)}"

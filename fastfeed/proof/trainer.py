@@ -144,7 +144,7 @@ class _Run:
                 session.record.left = True
                 self._write(session.record)
         steps = session.record.steps
-        self._end(f"fastfeed prove: done after {steps} steps; this run ends here, its weights are worthless")
+        self._end(f"fastfeed prove: done after {steps} steps; this run ends here, its weights are meaningless")
 
     def _other(self, batches: Iterator[Any]) -> Generator[Any, None, None]:
         """A feed that is not measured. Where none was chosen by name, it must not be asked within a block."""
@@ -185,10 +185,10 @@ class _Run:
                 )
             time.sleep(0.05)
         first = json.loads(path.read_text("utf-8"))
-        return Scheme(Design(**first["design"]), tuple(map(Mode, first["modes"])), first["no_cold"])
+        return Scheme(Design(**first["design"]), tuple(map(Mode, first["modes"])), first["no_cold"], first["seed"])
 
     def _end(self, sentence: str) -> NoReturn:
-        """Of the trainer; one rank says why."""
+        """End the trainer; one rank says why."""
         if not self._rank:
             print(f"\n{sentence}", file=sys.stderr, flush=True)
         if threading.current_thread() is threading.main_thread():

@@ -94,7 +94,7 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
         gain = real / step - 1 if step > 0 else 0.0
         rows.append(WhatIf(change, step, gain, remedy if gain >= _WORTH else ""))
 
-    row("a feed that costs nothing", measured.resident)
+    row("an infinitely fast feed", measured.resident)
     if stage_ms:
         needed = _threads_needed(measured, stage_ms)
         doubled = threads * _CORES
@@ -129,7 +129,7 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     if contention > 0 and stage_ms:
         apart = "" if measured.side_process else "side_process=True, "
         row(
-            "cores of its own for the feed",
+            "dedicated cores for the feed",
             measured.changed(stage_ms, threads, 0.0),
             f"{apart}fewer threads, or more cores",
         )
@@ -152,7 +152,7 @@ def _more_threads(measured: Measured, needed: int, doubled: int) -> str:
 
 
 def _gpu_share(measured: Measured, stage_ms: Mapping[str, float], decode: float) -> float | None:
-    """Of the images, that a GPU has to decode so that the rest is no slower than the step; None: all are too few."""
+    """Return the share of images that a GPU must decode so that the rest keeps up; None: all are too few."""
     surplus = sum(stage_ms.values()) - measured.busy * measured.threads / measured.batch / 1e6
     share = surplus / decode
     return min(1.0, max(0.0, share)) if share <= 1 else None

@@ -9,7 +9,8 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.substrings import with_any
 from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Trace
 
 __all__ = ["Activity", "call_activities", "range_activities"]
@@ -56,6 +57,11 @@ _CALLS = (
     ),
     (_pattern("memcpy"), Activity.COPY),
 )
+_CALL_WORDS = (  # each name that a pattern above matches contains one of these
+    "malloc", "free", "alloc", "register", "mempool", "memcreate", "memmap", "synchronize", "waitvalue", "query",
+    "link", "nvrtc", "moduleload", "library", "funcgetattr", "occupancy", "ctx", "init", "create", "peeraccess",
+    "propert", "memcpy",
+)  # fmt: skip
 _QUEUED_COPY = _pattern("async", "batch")  # returns immediately unless the host memory is pageable
 _FRAME = r"(\(\d+\))?: "  # between file and function in PyTorch's Python frames: dataloader.py(521): __next__
 
@@ -117,24 +123,36 @@ _RANGES = (
     (_SYNC, Activity.SYNC),
     (_WAITING, Activity.WAITING),
 )
+_RANGE_WORDS = (  # each name that one of these matches, or _PROFILER_STEP, contains one of these
+    "data", "batch", "input", "next", "optionalgetvalue", "iterator_ops", "dali", "shareoutputs", "ffcv", "torch_xla",
+    "serialization", "checkpoint", "orbax", "save", "eval", "valid", "test_epoch", "wandb", "mlflow", "tensorboard",
+    "summary", "log", "compil", "dynamo", "inductor", "triton", "autotun", "nvrtc", "cudnn", "gloo:", "mpi_", "c10d",
+    "tcpstore", "ncclcomminit", "barrier", "all_gather_object", "broadcast_object_list", "init_process_group",
+    "horovod", "block", "threading", "queue", "selectors", "futures", "lock", "wait", "pthread", "futex", "poll",
+    "select", "profilerstep", "gpu_user_annotation",
+)  # fmt: skip
 _PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
 
 _DEFAULTS = {
+    RangeKind.FEED: Activity.INPUT,
     RangeKind.OP: Activity.FRAMEWORK,
     RangeKind.PYTHON: Activity.PYTHON,
     RangeKind.GC: Activity.GC,
     RangeKind.GIL: Activity.GIL,
     RangeKind.COMPILE: Activity.COMPILE,
     RangeKind.NVTX: Activity.FRAMEWORK,
-}
+}  # where the name says nothing; of other kinds NOTHING
 
 
 def call_activities(trace: Trace) -> np.ndarray:
     """An Activity per call: uint8, shape (len(calls),). An asynchronous copy is a launch."""
     calls: Calls = trace.calls
     table = np.full(len(trace.names) + 1, Activity.LAUNCH, np.uint8)  # the last entry is for name -1
-    for name in distinct(calls.name):
-        table[name] = _classify_call(trace.name(int(name)))
+    used = distinct(calls.name)
+    used = used[used >= 0]
+    texts = [trace.names[name] for name in used]
+    for at in np.flatnonzero(with_any(texts, _CALL_WORDS)):
+        table[used[at]] = _classify_call(texts[at])
     return table[calls.name]
 
 
@@ -157,11 +175,17 @@ def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
     ranges: Ranges = trace.ranges
     kinds = len(RangeKind)
     key = (ranges.name.astype(np.int64) + 1) * kinds + ranges.kind  # name -1 means none
-    table = np.full((len(trace.names) + 1) * kinds, Activity.NOTHING, np.uint8)
-    for number in np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else ():
-        table[number] = _classify_range(
-            trace.name(int(number // kinds) - 1), RangeKind(int(number % kinds)), user_pattern
-        )
+    table = np.full((len(trace.names) + 1, kinds), Activity.NOTHING, np.uint8)
+    for kind, activity in _DEFAULTS.items():
+        table[:, kind] = activity
+    table = table.reshape(-1)
+    used = np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else np.empty(0, np.int64)
+    names, number = numbered(used // kinds)
+    texts = [trace.name(int(name) - 1) for name in names]
+    says = np.full(len(names), True) if user_pattern is not None else with_any(texts, _RANGE_WORDS)
+    for at in np.flatnonzero(says[number]):
+        kind = RangeKind(int(used[at] % kinds))
+        table[used[at]] = _classify_range(texts[number[at]], kind, user_pattern)
     return table[key]
 
 

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution
+from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.attribution.launches import is_call_of
+from fastfeed.profiler.attribution.lost_work import lost_launches
 from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import clip, intersect, measure, spans, union
 from fastfeed.profiler.model.result import Period
 from fastfeed.profiler.model.trace import Trace
@@ -18,13 +22,14 @@ __all__ = ["consistency_metrics"]
 _STARTS_MANY = re.compile(r"graph|batch|multidevice|group", re.I)  # calls that launch several operations at once
 
 
-def consistency_metrics(trace: Trace, attribution: Attribution, judged: Period) -> Mapping[str, float]:
+def consistency_metrics(trace: Trace, host: Host, attribution: Attribution, judged: Period) -> Mapping[str, float]:
     """What to compare with what is possible.
 
     `longest_op_share`: of the longest operation in the time from the first to the last. `longest_op_overlap`: the
     share of it in which other operations of its own stream ran. `shared_launches`: the share of the operations whose
     launch call is that of another one, too. `contradicted_ms`: idle time in which work is said to have been launched
-    and nothing says what held it back, while a launching or main thread waited for input.
+    and nothing says what held it back, while a launching or main thread waited for input. `lost_launches`: how many
+    launches in the judged time have no operation, of `checked_launches`.
     """
     ops, rows = trace.ops, attribution.rows
     length = ops.end[rows] - ops.start[rows]
@@ -43,14 +48,14 @@ def consistency_metrics(trace: Trace, attribution: Attribution, judged: Period) 
     held = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
     held_spans = union(spans(slices.start[held], slices.end[held]))
     metrics["contradicted_ms"] = measure(intersect(intersect(held_spans, attribution.waits), judged.spans)) / 1e6
-    return metrics
+    lost, checked = lost_launches(trace, host.launch, distinct(ops.process[rows]), judged.spans)
+    return metrics | {"lost_launches": float(lost), "checked_launches": float(checked)}
 
 
 def _shared_launches(trace: Trace, attribution: Attribution) -> float:
     launch = attribution.launch[attribution.launch >= 0]
     if not len(launch):
         return 0.0
-    starts_many = np.array([bool(_STARTS_MANY.search(name)) for name in trace.names] + [False])
-    launch = launch[~starts_many[trace.calls.name[launch]]]
+    launch = launch[~is_call_of(trace, _STARTS_MANY)[launch]]
     different = np.count_nonzero(np.bincount(launch)) if len(launch) else 0  # np.unique takes ten times as long
     return 1 - different / len(launch) if len(launch) else 0.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from fastfeed.profiler.model.columns import numbered
+from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.trace import Trace
 
-__all__ = ["LOADS_NS", "calls_by_id", "is_first_use", "is_long_call", "launch_calls"]
+__all__ = ["LOADS_NS", "calls_by_id", "is_call_of", "is_first_use", "is_long_call", "launch_calls"]
 
 LOADS_NS = 1_000_000  # a first launch that takes longer than this loads its kernel
 _SPREAD = 4  # ids per call up to which a table of all ids is small
@@ -55,6 +57,14 @@ def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.nd
     order = np.argsort(keys, kind="stable")
     position = np.searchsorted(keys[order], target)
     return np.where(keys[order][position] == target, rows[order][position], -1)
+
+
+def is_call_of(trace: Trace, pattern: re.Pattern[str]) -> np.ndarray:
+    """Which calls have a name that this matches: bool, shape (len(calls),)."""
+    matches = np.zeros(len(trace.names) + 1, bool)  # the last is for calls without a name
+    for name in distinct(trace.calls.name):
+        matches[name] = pattern.search(trace.name(int(name))) is not None
+    return matches[trace.calls.name]
 
 
 def is_first_use(trace: Trace) -> np.ndarray:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError
-from fastfeed.profiler.compare.feeds import waited_share
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, cause_of
 from fastfeed.profiler.model.format import percent
 from fastfeed.profiler.model.result import DeviceResult, Result
@@ -83,8 +82,8 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
 
 def _check_feeds(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
     """Without a GPU in the recording: what the trainer waited for batches, which is at least what a GPU would feel."""
-    worst = max(result.feeds, key=waited_share)
-    value, code, sentences = waited_share(worst), 0, []
+    worst = max(result.feeds, key=lambda feed: feed.wait_share)
+    value, code, sentences = worst.wait_share, 0, []
     for gate in gates:
         if value > gate.above:
             code = TRIPPED

@@ -137,9 +137,8 @@ def _metric_change(
     change = MetricChange(key, title, *shares, None, None, None, "unknown")
     if min(map(len, spans)) == 0:
         return change
-    return with_statistics(
-        change, [intervals.overlap(steps, covered) for steps, covered in zip(spans, sets, strict=True)], spans
-    )
+    spent = [intervals.overlap(steps, covered) for steps, covered in zip(spans, sets, strict=True)]
+    return with_statistics(change, spent, [steps[:, 1] - steps[:, 0] for steps in spans])
 
 
 def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
@@ -148,7 +147,8 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     spans = _steps(before), _steps(after)
     if min(map(len, spans)) == 0:
         return change
-    return with_statistics(change, [steps[:, 1] - steps[:, 0] for steps in spans], spans)
+    length = [steps[:, 1] - steps[:, 0] for steps in spans]
+    return with_statistics(change, length, length)
 
 
 def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:

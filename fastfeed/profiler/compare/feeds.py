@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from fastfeed.profiler.compare.changes import FeedChange, MetricChange
 from fastfeed.profiler.compare.noise import with_statistics
-from fastfeed.profiler.model.intervals import overlap, spans, union
+from fastfeed.profiler.model.intervals import union
 from fastfeed.profiler.model.result import FeedResult
+from fastfeed.profiler.verdict.feed_timelines import rounds
 
-__all__ = ["feed_changes", "waited_share"]
+__all__ = ["feed_changes"]
 
 
 def feed_changes(before: Sequence[FeedResult], after: Sequence[FeedResult]) -> tuple[FeedChange, ...]:
@@ -24,31 +23,16 @@ def feed_changes(before: Sequence[FeedResult], after: Sequence[FeedResult]) -> t
     return tuple(sorted(changes, key=lambda change: -max(change.wait.before, change.wait.after)))
 
 
-def waited_share(feed: FeedResult) -> float:
-    """The fraction of the time that the trainer waited, from the first batch on: the first fills the queue."""
-    batches = _batches(feed)
-    if not len(batches):
-        return feed.waited_ns / max(feed.span_ns, 1)
-    return float(_waited(feed, batches).sum() / max(int((batches[:, 1] - batches[:, 0]).sum()), 1))
-
-
-def _batches(feed: FeedResult) -> np.ndarray:
-    """From the arrival of one batch to that of the next: spans, shape (n, 2)."""
-    return spans(feed.waits[:-1, 1], feed.waits[1:, 1]) if len(feed.waits) > 1 else np.empty((0, 2), np.int64)
-
-
-def _waited(feed: FeedResult, batches: np.ndarray) -> np.ndarray:
-    return overlap(batches, union(feed.waits))
-
-
 def _change(before: FeedResult, after: FeedResult) -> FeedChange:
-    batches = _batches(before), _batches(after)
+    """Shares are those of the whole runs. Times of a batch leave out the first, which waits for the queue to fill."""
+    waited, trained = zip(*(rounds(union(feed.waits)) for feed in (before, after)), strict=True)
+    waited = [each[1:] for each in waited]
+    length = [wait + each[1:] for wait, each in zip(waited, trained, strict=True)]
     batch = MetricChange("batch", "batch to batch", 1.0, 1.0, None, None, None, "unknown")
-    wait = MetricChange("wait", "trainer waits", waited_share(before), waited_share(after), None, None, None, "unknown")
-    if min(map(len, batches)):
-        batch = with_statistics(batch, [each[:, 1] - each[:, 0] for each in batches], batches)
-        waited = [_waited(feed, each) for feed, each in zip((before, after), batches, strict=True)]
-        wait = with_statistics(wait, waited, batches)
+    wait = MetricChange("wait", "trainer waits", before.wait_share, after.wait_share, None, None, None, "unknown")
+    if min(map(len, length)):
+        batch = with_statistics(batch, length, length)
+        wait = with_statistics(wait, waited, length)
     names = [name for name in {**before.stages, **after.stages} if name != "wait"]
     stages = [_stage(name, before, after) for name in names]
     stages.sort(key=lambda change: -max(change.before_ns or 0, change.after_ns or 0))

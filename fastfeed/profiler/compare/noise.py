@@ -16,18 +16,20 @@ __all__ = ["with_statistics"]
 FLOOR = 0.002  # of a step: a smaller change is negligible, however certain
 
 
-def with_statistics(change: MetricChange, per_step: Sequence[np.ndarray], spans: Sequence[np.ndarray]) -> MetricChange:
+def with_statistics(
+    change: MetricChange, per_step: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
+) -> MetricChange:
     """Adds the statistics over steps.
 
     Args:
         change: without them.
         per_step: int64 nanoseconds for each side, shape (steps,).
-        spans: the steps of each side, shape (steps, 2).
+        lengths: int64 nanoseconds of the steps of each side, shape (steps,).
     """
     value, low, high = statistics.difference(
         per_step[0], np.ones_like(per_step[0]), per_step[1], np.ones_like(per_step[1])
     )
-    floor = FLOOR * min(float(np.mean(steps[:, 1] - steps[:, 0])) for steps in spans)
+    floor = FLOOR * min(float(np.mean(length)) for length in lengths)
     change = replace(change, before_ns=float(per_step[0].mean()), after_ns=float(per_step[1].mean()))
     if not math.isfinite(low):
         return change

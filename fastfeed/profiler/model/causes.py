@@ -78,7 +78,7 @@ CAUSES = {
         "#ab4aba",
         "The driver sets up a context, or loads a kernel at its first use.",
     ),
-    Cause.ALLOC: CauseInfo("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree or their kin."),
+    Cause.ALLOC: CauseInfo("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree and similar calls."),
     Cause.COPY: CauseInfo("copy", "blocking copy", "h2d", "#cc7a1c", "The host waits inside a synchronous copy."),
     Cause.SYNC: CauseInfo(
         "sync", "synchronization", "sync", "#0090ff", "The host waits for the GPU before it launches more work."
@@ -86,7 +86,7 @@ CAUSES = {
     Cause.HOST_COMM: CauseInfo(
         "host_comm", "host communication", "comm", "#3e63dd", "A barrier, a store or a CPU collective."
     ),
-    Cause.LAUNCH: CauseInfo("launch", "launch calls", "launch", "#d6409f", "The host is inside of a launch call."),
+    Cause.LAUNCH: CauseInfo("launch", "launch calls", "launch", "#d6409f", "The host is inside a launch call."),
     Cause.FRAMEWORK: CauseInfo(
         "framework", "framework overhead", "launch", "#7c66dc", "The host is inside a framework's operator."
     ),
@@ -105,10 +105,10 @@ CAUSES = {
         "launch_latency", "launch latency", "launch", "#8b9298", "The few microseconds from a launch to its start."
     ),
     Cause.DEPENDENCY: CauseInfo(
-        "dependency", "waiting for another stream", "dependency", "#0099bd", "Launched, and held by an event."
+        "dependency", "waiting for another stream", "dependency", "#0099bd", "Launched, but blocked by an event."
     ),
     Cause.PEER: CauseInfo(
-        "peer", "waiting for another device", "dependency", "#0d74ce", "Held by work of another device."
+        "peer", "waiting for another device", "dependency", "#0d74ce", "Blocked by work on another device."
     ),
     Cause.PROFILER: CauseInfo(
         "profiler", "profiler overhead", "profiler", "#6f6e77", "The profiler flushes or allocates."

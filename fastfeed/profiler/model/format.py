@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["WORDS", "duration", "multiple", "one_line", "percent", "plural"]
+__all__ = ["WORDS", "duration", "interval", "multiple", "one_line", "percent", "plural"]
 
 WORDS = {
     "not_starved": "NOT STARVED",
@@ -41,6 +41,13 @@ def percent(share: float, digits: int = 1) -> str:
     if 0 < share * 100 < smallest / 2:
         return f"< {smallest:.{digits}f} %"
     return f"{share * 100:.{digits}f} %"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """28.1 % to 30.4 %; "" if an end is not known, or if both read alike, which says nothing."""
+    if low is None or high is None or percent(low) == percent(high):
+        return ""
+    return f"{percent(low)} to {percent(high)}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -115,6 +115,7 @@ class Steps:
     steady: np.ndarray  # bool (n,)
     guessed: bool = False  # nothing marks them: something recurs on the device
     whole: np.ndarray | None = None  # bool (n,): the recording covers all of the step; None: of each
+    missing: int = 0  # more that the numbers in the labels skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def _steps(parts: np.ndarray, wholes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _length(steps: int) -> int:
-    """Of a block: n ** (1/3) balances bias and variance (Hall, Horowitz and Jing 1995)."""
+    """The length of a block: n ** (1/3) balances bias and variance (Hall, Horowitz and Jing 1995)."""
     return max(1, int(steps ** (1 / 3) + 1e-9))
 
 

@@ -223,7 +223,7 @@ class Trace:
     metadata: Mapping[str, Any] = field(default_factory=dict)  # also in the file: world_size, gpu_names, cpu_count
 
     def with_notes(self, *notes: str) -> Trace:
-        """The same trace, with more to tell its user."""
+        """Return this trace with more notes for its user."""
         return replace(self, origin=replace(self.origin, notes=(*self.origin.notes, *notes)))
 
     def name(self, index: int) -> str:

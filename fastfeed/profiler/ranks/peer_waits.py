@@ -176,7 +176,7 @@ def _allot(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
 
 
 def _carry_over(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np.ndarray:
-    """The same, with the remainder charged to lateness that compute hid in the collectives just before.
+    """Return the losses, with the remainder charged to lateness that compute hid in the collectives just before.
 
     Lateness enters a pool, and leaves it as far as the waiting rank actually stalled. A collective in which this rank
     did not wait for the other empties the pool.

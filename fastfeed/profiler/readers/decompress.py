@@ -82,7 +82,7 @@ def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
         for depth in range(_MAX_LAYERS):
             compression = compression_of(_peek(Path(path), buffered))
             if compression in _ARCHIVES.values():
-                raise TraceError(f"{path} is {compression} archive; unpack it and give the file that is in it")
+                raise TraceError(f"{path} is {compression} archive; unpack it and pass the file in it")
             if not compression or (compression == "zip" and depth):
                 break
             source = (
@@ -134,7 +134,7 @@ def _unpack(path: Path, stream: Stream, out: BinaryIO) -> None:
     free = shutil.disk_usage(out.name).free
     if (size or 0) > free:
         raise TraceError(
-            f"cannot unpack {path}: it says that it holds {size / 1e9:,.0f} GB, and {Path(out.name).parent} has"
+            f"cannot unpack {path}: its header claims {size / 1e9:,.0f} GB, and {Path(out.name).parent} has"
             f" {free / 1e9:,.0f} GB left; copy it again if it is damaged, else unpack it yourself"
         )
     out.write(head)
@@ -187,7 +187,7 @@ def _open(path: Path) -> io.BufferedReader:
     except ValueError as error:  # a NUL in the name
         raise TraceError(f"{str(path)!r} cannot be the name of a file: {error}; check the spelling") from error
     if stat.S_ISDIR(mode):
-        raise TraceError(f"{path} is a folder{_contents(path)}; give the trace file in it")
+        raise TraceError(f"{path} is a folder{_contents(path)}; pass the trace file in it")
     raise TraceError(f"{path} is not a file but a pipe or device; save the trace to a file and give that")
 
 
@@ -264,12 +264,12 @@ def _only_member(path: Path, raw: Any) -> Any:
         if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")
     ]
     if any(name.endswith(("/data.pkl", "/.data/serialization_id")) for name in names):
-        raise TraceError(f"{path} is a checkpoint saved by PyTorch, not a trace; give the profiler's output")
+        raise TraceError(f"{path} is a checkpoint saved by PyTorch, not a trace; pass the profiler's output")
     if len(names) != 1:
         first_names = ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
         holds = f"{len(names)} files ({first_names})" if names else "no file"
-        raise TraceError(f"{path} is a zip of {holds}, one is allowed; unpack it and give the trace")
+        raise TraceError(f"{path} is a zip of {holds}, expected one; unpack it and pass the trace")
     try:
         return archive.open(names[0])
     except (RuntimeError, zipfile.BadZipFile) as error:  # RuntimeError: encrypted, or compressed in an unknown way
-        raise TraceError(f"cannot unpack {path}: {error}; unpack it and give the file that is in it") from error
+        raise TraceError(f"cannot unpack {path}: {error}; unpack it and pass the file in it") from error

@@ -103,12 +103,14 @@ def _add_line(line: bytes, feeds: dict[str, _FeedSpans], strings: Strings) -> st
         if "fastfeed_timeline" not in record or not isinstance(record.get("feed"), str):
             return "kind"
         feed = feeds.setdefault(record["feed"], _FeedSpans(record["feed"]))
-        if not feed.has_header:
-            feed.headers.clear()
-            feed.has_header = True
-        pid, rank = record.get("pid"), record.get("rank")
+        pid, rank = (value if _is_time(value := record.get(key)) else 0 for key in ("pid", "rank"))
         host, name = (value if isinstance(value := record.get(key), str) else "" for key in ("host", "name"))
-        feed.headers.append((pid if _is_time(pid) else 0, rank if _is_time(rank) else 0, host, name))
+        if not feed.has_header:  # what came before it is its process's
+            feed.headers.clear()
+            feed.rows = [(pid, *row[1:]) for row in feed.rows]
+            feed.owners = dict.fromkeys(feed.owners, pid)
+            feed.has_header = True
+        feed.headers.append((pid, rank, host, name))
         return ""
     if not isinstance(record, list) or len(record) < 2 or not isinstance(record[0], str):
         return "kind"

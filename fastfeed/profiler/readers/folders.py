@@ -49,7 +49,7 @@ def _traces_in(folder: Path) -> list[Path]:
         if len(refusals) == 1:
             raise TraceError(f"{folder} holds no trace: {refusals[0]}")
         reason = f"none of its {len(refusals)} files is one" if refusals else "it has no file"
-        raise TraceError(f"{folder} holds no trace, {reason}; give the file or the folder that the profiler wrote")
+        raise TraceError(f"{folder} holds no trace, {reason}; pass the file or the folder that the profiler wrote")
     timelines = [path for path, dialect in dialects.items() if dialect == _TIMELINE]
     traces = _most_complete({path: dialect for path, dialect in dialects.items() if dialect != _TIMELINE})
     _check_one_recording(folder, traces)
@@ -72,7 +72,7 @@ def _files(folder: Path) -> Iterator[Path]:
                 count += 1
                 if count > _MAX_FILES:
                     raise TraceError(
-                        f"{folder} holds more than {_MAX_FILES} files; give the trace files, or a smaller folder"
+                        f"{folder} holds more than {_MAX_FILES} files; pass the trace files, or a smaller folder"
                     )
                 yield path
     except OSError as error:
@@ -101,11 +101,11 @@ def _check_one_recording(folder: Path, dialects: dict[Path, str]) -> None:
     kinds = {"nsys" if dialect == "nsys_report" else dialect.removesuffix("_text") for dialect in dialects.values()}
     if len(kinds) > 1:
         examples = ", ".join(f"{path.relative_to(folder)} ({dialect})" for path, dialect in list(dialects.items())[:4])
-        raise TraceError(f"{folder} holds traces of several profilers: {examples}; give the files of one of them")
+        raise TraceError(f"{folder} holds traces of several profilers: {examples}; pass the files of one of them")
     runs = dict.fromkeys(path.parent for path in dialects if dialects[path] == "xplane")
     if len(runs) > 1:
         named = ", ".join(run.name for run in list(runs)[:4])
-        raise TraceError(f"{folder} holds {len(runs)} runs: {named}; give one of them, such as {max(runs)}")
+        raise TraceError(f"{folder} holds {len(runs)} runs: {named}; pass one of them, such as {max(runs)}")
     workers: dict[str, list[Path]] = defaultdict(list)
     for path in dialects:
         if _TIMESTAMP.search(path.name):
@@ -114,5 +114,5 @@ def _check_one_recording(folder: Path, dialects: dict[Path, str]) -> None:
         if len(recordings) > 1:
             named = ", ".join(path.name for path in sorted(recordings)[:3])
             raise TraceError(
-                f"{folder} holds {len(recordings)} recordings of one worker: {named}; give one of each worker"
+                f"{folder} holds {len(recordings)} recordings of one worker: {named}; pass one of each worker"
             )

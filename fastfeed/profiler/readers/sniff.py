@@ -10,10 +10,10 @@ from pathlib import Path
 
 __all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_own_tracks", "is_xprof_result"]
 
-XPROF_RESULT = "is a result that xprof computed, not a recording; give the .xplane.pb of the same run"
+XPROF_RESULT = "is a result that xprof computed, not a recording; pass the .xplane.pb of the same run"
 
 _HEAD = 65_536  # bytes that readers look at
-_HINT = "give the profiler's trace"
+_HINT = "pass the profiler's trace"
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "is a PNG picture",
     b"\xff\xd8\xff": "is a JPEG picture",
@@ -28,7 +28,7 @@ _MAGIC = {
     b"PERFILE2": "is a recording of Linux perf, which does not see the GPU",
     b"\x93NUMPY": "is a NumPy array",
     b"GGUF": "is a model (GGUF)",
-    b"PK\x03\x04": "is a zip inside of another archive; unpack it and give the trace in it",
+    b"PK\x03\x04": "is a zip inside of another archive; unpack it and pass the trace in it",
     b"PK\x05\x06": "is a zip of no file",
 }
 _XPROF_RESULTS = re.compile(
@@ -43,19 +43,21 @@ def describe_known(head: bytes) -> str:
         if head.startswith(magic):
             return description if ";" in description else f"{description}, not a trace; {_HINT}"
     if b"brain.Event:" in head[:64]:
-        return "is an event file of TensorBoard, without a timeline; give the .xplane.pb under plugins/profile"
+        return "is an event file of TensorBoard, without a timeline; pass the .xplane.pb under plugins/profile"
     if re.match(rb"\x80[\x02-\x05]", head):
         if b"device_traces" in head or b"segments" in head[:4096]:
             return "is a memory snapshot of PyTorch, without kernels; record with torch.profiler"
         return f"is a Python pickle, maybe a checkpoint, not a trace; {_HINT}"
     if head[257:262] == b"ustar":
-        return "is a tar archive; unpack it and give the trace in it"
+        return "is a tar archive; unpack it and pass the trace in it"
     if re.match(rb"[\s\xef\xbb\xbf]*<(!doctype html|html|\?xml|head|body|svg)", head[:512], re.I):
         return f"is an HTML or XML page, maybe the error page of a failed download; download it again, or {_HINT}"
     if head.startswith(b"version https://git-lfs"):
         return "is a pointer of Git LFS, not the file itself; run git lfs pull"
     if is_own_tracks(head):
-        return "holds the tracks that fastfeed wrote with --perfetto, not a recording; give the trace they were made of"
+        return (
+            "holds the tracks that fastfeed wrote with --perfetto, not a recording; pass the trace they were made from"
+        )
     if not head.strip(b"\x00"):
         return "begins with nothing but zeros: it was never written, or its disk was full; record again"
     return ""
@@ -89,9 +91,9 @@ def describe_unknown(path: Path, head: bytes) -> str:
     )
     if unprintable <= len(text) * 0.02:
         line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-        return f"is text that is no trace, it begins with {line[:60]!r}; {_HINT}"
+        return f"is text that is not a trace, it begins with {line[:60]!r}; {_HINT}"
     return (
-        f"is no trace that can be told by its content, it begins with {head[:8].hex(' ')}; give an export of Nsight "
+        f"is not a recognized trace, it begins with {head[:8].hex(' ')}; pass an export of Nsight "
         "Systems or nvprof, a Chrome trace, an .xplane.pb, or fastfeed's timeline"
     )
 
@@ -102,7 +104,7 @@ def _database(path: Path) -> str:
             rows = database.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name LIMIT 4"
             ).fetchall()
-    except (sqlite3.Error, UnicodeDecodeError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
         again = "wait for its writer" if "locked" in str(error) else "copy it again, or export it again"
         return f"is an SQLite database that cannot be read: {error}; {again}"
     if not rows:

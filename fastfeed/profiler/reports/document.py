@@ -35,7 +35,21 @@ SCHEMA = "fastfeed.analysis/1"
 
 
 def as_dict(result: Result) -> dict[str, Any]:
-    """Everything except the timeline: numbers, strings, lists and dicts, for json.dumps."""
+    """Everything except the timeline: numbers, strings, lists and dicts, for json.dumps.
+
+    Args:
+        result (Result): What `analyze` returned.
+
+    Returns:
+        The document of `fastfeed analyze --json`; docs/profile_json.md describes every field.
+
+    Example:
+        >>> from fastfeed import profiler
+        >>> from fastfeed.profiler.reports import document
+        >>> report = document.as_dict(profiler.analyze([profiler.read("trace.json")]))
+        >>> report["schema"], report["verdict"]["word"]
+        ('fastfeed.analysis/1', 'severe')
+    """
     return {
         "schema": SCHEMA,
         "verdict": _verdict(result.verdict),
@@ -99,6 +113,7 @@ def _device(device: DeviceResult) -> dict[str, Any]:
             "found_by": device.steps.found_by,
             "guessed": bool(device.steps.guessed),
             "steady": figures.steps_judged(device),
+            "missing": int(device.steps.missing),
             "per_step": {
                 key: {"mean_ns": spread.mean, "median_ns": spread.median, "p95_ns": spread.p95,
                       "low": _number(spread.low), "high": _number(spread.high)}

@@ -21,6 +21,8 @@ __all__ = [
     "gain",
     "judged_share",
     "offsets",
+    "share_of_window",
+    "step_ns",
     "step_shares",
     "steps_judged",
     "top_cause",
@@ -64,12 +66,13 @@ def by_need(result: Result) -> list[DeviceResult]:
         key=lambda device: (
             device is not focused,
             -device.share.value,
-            -_share_of_window(device.judged, device.judged.budget.idle),
+            -share_of_window(device.judged, device.judged.budget.idle),
         ),
     )
 
 
-def _share_of_window(period: Period, ns: float) -> float:
+def share_of_window(period: Period, ns: float) -> float:
+    """The fraction of a period that these nanoseconds are; 0 of an empty one."""
     return ns / period.budget.window if period.budget.window > 0 else 0.0
 
 
@@ -78,12 +81,18 @@ def steps_judged(device: DeviceResult) -> int:
     return int(device.steps.steady.sum()) if device.steady is not None else 0
 
 
+def step_ns(device: DeviceResult) -> float | None:
+    """Mean length of a judged step; None if the judged period is not made of steps."""
+    count = steps_judged(device)
+    return device.judged.budget.window / count if count else None
+
+
 def cause_rows(device: DeviceResult, period: Period | None = None) -> list[CauseRow]:
     """Causes of the judged period, or of another, largest first."""
     count = steps_judged(device) if period is None or period is device.steady else 0
     period = period or device.judged
     rows = [
-        CauseRow(cause, ns, _share_of_window(period, ns), ns / count if count else None)
+        CauseRow(cause, ns, share_of_window(period, ns), ns / count if count else None)
         for cause, ns in period.causes.items()
         if ns > 0
     ]

@@ -38,7 +38,7 @@ def data(result: Result, rows: int) -> dict[str, Any]:
 
 
 def timelines(devices: Sequence[tuple[DeviceResult, int]], rows: int) -> dict[str, Any]:
-    """The same for any devices, each with the time that its picture calls 0."""
+    """Return the timelines of any devices, each with the time that its picture calls 0."""
     share = max(1, len(devices))
     look = [{"title": title, "color": color, "means": ""} for title, color in LOOK.values()]
     causes = [{"title": about.title, "color": about.color, "means": about.means} for _, about in sorted(CAUSES.items())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES
-from fastfeed.profiler.model.format import WORDS, duration, multiple, one_line, percent, plural
+from fastfeed.profiler.model.format import WORDS, duration, interval, multiple, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import charts, figures, tables
 from fastfeed.profiler.reports.charts import escaped, idle_bar, stacked_bar, swatch
@@ -38,19 +38,20 @@ def _head(result: Result, devices: list[DeviceResult]) -> str:
         facts.append(f"confidence: {one_line(verdict.confidence, 20)}")
     share = figures.judged_share(result)
     what = "copies" if verdict.word == "starved_of_copies" else "input"
-    if share.low is not None and share.high is not None:
-        facts.append(f"{what}, 95 % interval: {percent(share.low)} to {percent(share.high)}")
+    if ends := interval(share.low, share.high):
+        facts.append(f"{what}, 95 % interval: {ends}")
     if share.steps_over is not None:
         facts.append(f"{percent(share.steps_over)} of the steps above 5 %")
     if devices:
         facts.append(one_line(devices[0].label, 120) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
-        count = figures.steps_judged(devices[0])
-        window = devices[0].judged.budget.window
+        step = figures.step_ns(devices[0])
         facts.append(
-            f"{plural(count, 'step')} of {duration(window / count)}"
-            if count
-            else f"{duration(window)}, no steady steps"
+            f"{duration(devices[0].judged.budget.window)}, no steady steps"
+            if step is None
+            else f"{plural(figures.steps_judged(devices[0]), 'step')} of {duration(step)}"
         )
+        if devices[0].steps.missing:
+            facts.append(f"{plural(devices[0].steps.missing, 'step')} missing by their numbers")
     items = "".join(f"<li>{escaped(fact)}</li>" for fact in facts)
     word_class = verdict.word if verdict.word in WORDS else ""
     return (
@@ -159,7 +160,7 @@ def timeline_tools(devices: Sequence[DeviceResult]) -> str:
         f'<button type="button" data-do="{key}" aria-label="{title}" title="{title}">{text}</button>'
         for key, (text, title) in labels.items()
     )
-    buttons += '<button type="button" data-do="whole">Whole</button>'
+    buttons += '<button type="button" data-do="whole">Full range</button>'
     if any(device.steady is not None for device in devices):
         buttons += '<button type="button" data-do="judged">Steady steps</button>'
     keys = "".join(
@@ -249,7 +250,7 @@ def _certainty(result: Result) -> str:
         for title, sentences in parts
         if sentences
     )
-    return f'<section><h2>How certain is this</h2><div class="two">{html}</div></section>' if html else ""
+    return f'<section><h2>Confidence</h2><div class="two">{html}</div></section>' if html else ""
 
 
 def _foot() -> str:

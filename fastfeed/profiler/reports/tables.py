@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastfeed.profiler.model.causes import CAUSES
-from fastfeed.profiler.model.format import duration, one_line, percent, plural
+from fastfeed.profiler.model.format import duration, interval, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
@@ -57,8 +57,9 @@ def per_step(device: DeviceResult) -> str:
         if key not in _CLASSES and is_small:
             rest.append(spread.mean)
             continue
-        interval = "" if key == "step" else f"{percent(spread.low)} to {percent(spread.high)}"
-        cells = (titles.get(key, key), duration(spread.mean), duration(spread.median), duration(spread.p95), interval)
+        share = percent(spread.mean / max(device.per_step["step"].mean, 1))
+        ends = "" if key == "step" else interval(spread.low, spread.high) or share
+        cells = (titles.get(key, key), duration(spread.mean), duration(spread.median), duration(spread.p95), ends)
         rows.append([escaped(cell) for cell in cells])
     if rest:
         rows.append([escaped(plural(len(rest), "smaller cause")), escaped(duration(sum(rest))), "", "", ""])
@@ -159,7 +160,7 @@ def cold(device: DeviceResult) -> str:
     )
     steps = plural(device.cold.steps, "step")
     return (
-        f"<section><h2>Left out: the start</h2><p>{escaped(steps)} before the first steady step, idle for "
+        f"<section><h2>Warm-up (excluded)</h2><p>{escaped(steps)} before the first steady step, idle for "
         f'{escaped(duration(device.cold.idle))}.</p><ul class="legend">{items}</ul></section>'
     )
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fastfeed.profiler.model.causes import CAUSES
-from fastfeed.profiler.model.format import WORDS, duration, one_line, percent, plural
+from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
@@ -102,8 +102,8 @@ def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Tex
     if verdict.confidence:
         details.append(one_line(verdict.confidence, 20))
     share = figures.judged_share(result)
-    if share.low is not None and share.high is not None:
-        details.append(f"95 % interval {percent(share.low)} to {percent(share.high)}")
+    if ends := interval(share.low, share.high):
+        details.append(f"95 % interval {ends}")
     if devices:
         details.append(one_line(devices[0].label, 60) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
         details.append(_steps(devices[0]))
@@ -113,12 +113,13 @@ def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Tex
 
 
 def _steps(device: DeviceResult) -> str:
-    count = figures.steps_judged(device)
-    if not count:
+    step = figures.step_ns(device)
+    if step is None:
         return f"no steady steps: the whole {duration(device.whole.budget.window)} is judged"
     left = device.cold.steps if device.cold else 0
-    text = f"{plural(count, 'step')} of {duration(device.judged.budget.window / count)}"
-    return text + (f", {left} at the start left out" if left else "")
+    text = f"{plural(figures.steps_judged(device), 'step')} of {duration(step)}"
+    text += f", {plural(left, 'warm-up step')} excluded" if left else ""
+    return text + (f", {device.steps.missing:,} missing by their numbers" if device.steps.missing else "")
 
 
 def _budget(device: DeviceResult, sheet: Sheet) -> list[Text]:
@@ -186,7 +187,7 @@ def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[
     name = max(12, sheet.room - 47)
     lines = [
         Text.assemble(
-            sheet.label("Devices"), (f"{'':{name}} {'input':>7} {'idle':>7} {'for peers':>10}  most for", "dim")
+            sheet.label("Devices"), (f"{'':{name}} {'input':>7} {'idle':>7} {'for peers':>10}  largest cause", "dim")
         )
     ]
     shown = devices if len(devices) == detail.ranks + 1 else devices[: detail.ranks]
@@ -216,7 +217,7 @@ def _blamed_rank(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
         return []
     (who, why), ns = max(total.items(), key=lambda item: item[1])
     return sheet.labeled(
-        "", f"others waited {duration(ns)} inside collectives for {one_line(who, 60)}, late for: {why}"
+        "", f"others waited {duration(ns)} inside collectives for {one_line(who, 60)}, which was late: {why}"
     )
 
 
@@ -286,7 +287,7 @@ def _caveats(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     for index, sentence in enumerate(verdict.against[: detail.against]):
         lines += sheet.labeled("" if index else "But", one_line(sentence, 400))
     if verdict.falsify and detail.against:
-        lines += sheet.labeled("Wrong if", one_line(verdict.falsify, 400))
+        lines += sheet.labeled("Test", one_line(verdict.falsify, 400))
     for index, note in enumerate(result.notes[: detail.notes]):
         lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
     if len(result.notes) > detail.notes > 0:

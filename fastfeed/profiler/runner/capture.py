@@ -52,7 +52,9 @@ def options_of(nsys: Path) -> frozenset[str]:
         raise TraceError(f"cannot run {nsys}: {error}; name another nsys with --nsys") from error
     options = frozenset(re.findall(r"--([a-z][a-z-]+)", result.stdout + result.stderr))
     if "output" not in options:
-        raise TraceError(f"{nsys} is no Nsight Systems: it does not explain `profile --help`; name another with --nsys")
+        raise TraceError(
+            f"{nsys} is not Nsight Systems: it does not explain `profile --help`; name another with --nsys"
+        )
     return options
 
 

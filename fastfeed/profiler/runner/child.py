@@ -35,7 +35,7 @@ def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
         hint = f"python {name}" if path.suffix == ".py" else f"chmod +x {name}"
         return 126, f"cannot run {name}: it is not executable; try: {hint}"
     if os.sep not in name and path.suffix == ".py" and path.exists():
-        return 127, f"cannot run {name}: it is no program on PATH; try: python {name}"
+        return 127, f"cannot run {name}: it is not a program on PATH; try: python {name}"
     return 127, f"cannot run {name}: no such program; name one after --, such as: fastfeed profile -- python train.py"
 
 

@@ -12,7 +12,7 @@ __all__ = ["children", "descendants", "parents", "processor_time", "runs"]
 
 
 def children(pid: int | None = None) -> set[int]:
-    """Of a process, by default this one."""
+    """Return the children of a process, by default this one."""
     pids: set[int] = set()
     for path in Path(f"/proc/{pid or 'self'}/task").glob("*/children"):
         with contextlib.suppress(OSError):

@@ -80,16 +80,16 @@ def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) ->
 
     active = surroundings.active_profiler(environ)
     if active is not None:
-        notes.append(f"this process runs under a profiler already ({active}): only the feeds' timelines are recorded")
+        notes.append(f"this process runs under a profiler already ({active}): recording only feed timelines")
         return settings, ""
     if settings.tool == "nvprof":
         return settings, _nvprof(environ)
     nsys = settings.nsys or nsight.find()
     if nsys is None:
-        text = f"there is no nsys: {surroundings.system()}"
+        text = f"nsys was not found: {surroundings.system()}"
         if settings.tool == "nsys":
             raise ConfigError(text)
-        notes.append(f"{text}. Only the feeds' timelines are recorded")
+        notes.append(f"{text}. Recording only feed timelines")
         return settings, ""
     if not os.access(nsys, os.X_OK) or nsys.is_dir():
         raise ConfigError(f"--nsys must name the program nsys of Nsight Systems, got {nsys}")

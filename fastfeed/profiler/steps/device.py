@@ -73,7 +73,7 @@ def device_result(
         metrics={
             **device_metrics(trace, host, attribution, steps, judged),
             **_gap_metrics(trace, device, attribution, judged),
-            **consistency_metrics(trace, attribution, judged),
+            **consistency_metrics(trace, host, attribution, judged),
         },
         threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,

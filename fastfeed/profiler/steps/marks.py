@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import overlap, spans
+from fastfeed.profiler.model.substrings import with_any
 from fastfeed.profiler.model.trace import RangeKind, Trace
+from fastfeed.profiler.steps.numbers import missing_after
 
 __all__ = ["MIN_STEPS", "Rounds", "in_process", "marked_steps", "optimizer_steps", "wait_steps"]
 
@@ -22,10 +26,12 @@ _NUMBERED = re.compile(  # step_12, Iteration: 3, epoch 1 batch 7/500
 )
 _NAMED = re.compile(rf"^[\W_]*(\[\w+\])*({_STEP})[\W_]*$", re.I)
 _OPTIMIZER = re.compile(r"^Optimizer\.step#|(^|[\W_])optimizer[._ ]?step$", re.I)  # PyTorch's own; Lightning's, users'
+_WORDS = ("step", "batch", "iter")  # each name that one of these matches contains one of them
 _PAUSE = 10  # times the usual period: a longer pause between steps may be a break in the recording, which is of neither
 _BREAKS = 0.05  # of the pauses, or one: more are part of the training, such as batches that come in bursts
 _WAITING = 0.5  # of a pause: it is a wait for the batch
 _BETWEEN = 0.05  # of a period between steps: with more, the annotation covers only part of a step
+_DOUBLE = 1.5  # periods from one step to the next, if numbers are missing in between: the mark of a step was lost
 _EXACT = 0.001  # of a period: with more between steps, the end of the last one is not known exactly
 
 
@@ -37,6 +43,7 @@ class Rounds:
     labels: tuple[str, ...]
     source: str
     has_end: bool = True  # the end of the last one is known
+    is_open: np.ndarray | None = None  # bool (n,): what follows is not the next one, and where it ends is not known
 
 
 def in_process(trace: Trace, process: int) -> np.ndarray:
@@ -69,8 +76,10 @@ def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) ->
 
 
 def _matching(trace: Trace, rows: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
-    """Of these ranges (bool), the indexes of those whose names match."""
-    names = [int(name) for name in np.unique(trace.ranges.name[rows]) if pattern.search(trace.name(int(name)))]
+    """Return the indexes of those of these ranges (bool) whose names match."""
+    names = distinct(trace.ranges.name[rows])
+    names = names[with_any([trace.name(name) for name in names.tolist()], _WORDS)]
+    names = [name for name in names.tolist() if pattern.search(trace.name(name))]
     return np.flatnonzero(rows & np.isin(trace.ranges.name, names))
 
 
@@ -88,19 +97,29 @@ def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | N
     """Ranges as steps.
 
     A step lasts until the next one starts: many programs annotate the computation and wait for the batch outside it.
+    Where the next one is not what follows, because the recording pauses or marks are missing, it ends with its range.
     """
     ranges = trace.ranges
     rows = _outermost(trace, rows)
     start, end = ranges.start[rows], ranges.end[rows].copy()
-    has_end = True
-    if len(rows) > 1:
-        period, pause = np.median(np.diff(start)), start[1:] - end[:-1]
-        end[:-1] = np.where(_is_break(start[1:] - pause, start[1:], period, waits), end[:-1], start[1:])
-        has_end = bool(np.median(pause) <= _EXACT * period)
-        if len(rows) > MIN_STEPS and np.median(pause) > _BETWEEN * period:
-            rows, start, end, has_end = rows[:-1], start[:-1], end[:-1], True
     labels = tuple(trace.name(int(name)) for name in ranges.name[rows])
-    return Rounds(spans(start, end), labels, f"{source} ({_numberless(labels[0])})", has_end)
+    is_exact, is_apart = True, np.zeros(len(rows), bool)
+    if len(rows) > 1:
+        distance, pause = np.diff(start), start[1:] - end[:-1]
+        period = np.median(distance)
+        is_exact = bool(np.median(pause) <= _EXACT * period)
+        is_apart[:-1] = _is_break(start[1:] - pause, start[1:], period, waits)
+        is_apart[:-1] |= (missing_after(labels)[:-1] > 0) & (distance > _DOUBLE * period)
+        end[:-1] = np.where(is_apart[:-1], np.minimum(end[:-1], start[1:]), start[1:])
+        if len(rows) > MIN_STEPS and np.median(pause) > _BETWEEN * period:
+            rows, start, end, labels, is_apart = rows[:-1], start[:-1], end[:-1], labels[:-1], is_apart[:-1]
+            return Rounds(spans(start, end), labels, _source(source, labels), is_open=is_apart)
+    is_open = is_apart & (not is_exact)
+    return Rounds(spans(start, end), labels, _source(source, labels), is_exact, is_open)
+
+
+def _source(source: str, labels: Sequence[str]) -> str:
+    return f"{source} ({_numberless(labels[0])})"
 
 
 def _is_break(start: np.ndarray, end: np.ndarray, period: float, waits: np.ndarray | None) -> np.ndarray:

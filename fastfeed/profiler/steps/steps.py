@@ -8,6 +8,7 @@ from fastfeed.profiler.model.intervals import spans
 from fastfeed.profiler.model.result import Steps
 from fastfeed.profiler.model.trace import Kind, Trace
 from fastfeed.profiler.steps.marks import Rounds, marked_steps, optimizer_steps, wait_steps
+from fastfeed.profiler.steps.numbers import missing_after
 from fastfeed.profiler.steps.recurrences import recurring_rounds
 
 __all__ = ["find_steps", "no_steps"]
@@ -15,6 +16,7 @@ __all__ = ["find_steps", "no_steps"]
 _STEADY_TOLERANCE = 0.2  # of the median: the deviation allowed for a steady step
 # of a step: it is whole if the recording of the device misses less; its beginning, unlike its end, waits for input
 _NEGLIGIBLE_BEGINNING, _NEGLIGIBLE_END = 0.001, 0.005
+_MAX_HOLE = 10  # steps that numbers skip: with more, the recording was paused, and nothing is missing
 _SHORT = 0.95  # of the shortest usual step
 
 
@@ -40,8 +42,12 @@ def find_steps(
         rounds = _on_device(trace, device, launch, rounds)
     step_spans = rounds.spans
     whole = _whole(step_spans, edges, rounds.has_end and not _may_be_open(trace, step_spans))
+    if rounds.is_open is not None:
+        whole &= ~rounds.is_open
+    missing = missing_after(rounds.labels)
     clipped = np.where(whole[:, None], np.clip(step_spans, *edges), step_spans)
-    return Steps(clipped, rounds.labels, rounds.source, _steady(clipped, whole), is_guess, whole)
+    steady, lost = _steady(clipped, whole), int(missing[missing <= _MAX_HOLE].sum())
+    return Steps(clipped, rounds.labels, rounds.source, steady, is_guess, whole, lost)
 
 
 def no_steps() -> Steps:
@@ -99,8 +105,11 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
     if np.median(first_start - host_spans[:, 0]) <= np.median(host_spans[:, 1] - host_spans[:, 0]):
         return rounds
     end = np.concatenate([first_start[1:], [max(last_end[-1], first_start[-1] + 1)]])
+    is_apart = np.concatenate([host_spans[1:, 0] > host_spans[:-1, 1], [False]])  # a pause, or lost marks, follow
+    end[is_apart] = np.clip(last_end[is_apart], first_start[is_apart] + 1, end[is_apart])
     labels = tuple(rounds.labels[index] for index in worked)
-    return Rounds(spans(first_start, end), labels, rounds.source, has_end=False)  # a wait may follow the last op
+    # a wait may follow the last op
+    return Rounds(spans(first_start, end), labels, rounds.source, has_end=False, is_open=is_apart)
 
 
 def _may_be_open(trace: Trace, step_spans: np.ndarray) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import duration, percent, plural
-from fastfeed.profiler.model.intervals import intersect
+from fastfeed.profiler.model.intervals import clip, intersect, measure
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Origin
@@ -21,10 +19,11 @@ _MIN_WAITS = 3  # waits for input, if no steps are judged: a single one may be s
 _MAX_WITHOUT = 0.5  # of the judged time, in one piece without a wait: input was not recorded all along
 _MAX_SHARED = 0.2  # of the operations: a launch call starts one, except for graphs
 _MAX_MISSING = 0.05  # of the steps, and of idle time that ends in operations without a launch
-_MAX_HOLE = 10  # steps: with more, the recording was paused, and nothing is missing
+_SOME_LOST, _MANY_LOST = 0.02, 0.1  # of the launches have no operation: a doubt, and no verdict
+_MIN_LOST = 3  # launches: fewer are chance
+_NEGLIGIBLE = 0.001  # of the window
 _LONG_OP = 0.5  # of the window
 _MAX_OVERLAP = 0.01  # of an operation, with others of its own stream: clocks are that exact
-_NUMBER = re.compile(r"(\d+)\D*$")
 
 
 def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
@@ -36,9 +35,14 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
         reasons.append("The trace is sampled: events were left out.")
     if origin.dropped:
         reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
-    missing_steps, steps = _missing_steps(device)
-    if origin.incomplete and missing_steps > _MAX_MISSING * steps:
-        reasons.append(f"Only {steps - missing_steps:,} of {steps:,} steps are left in a damaged file.")
+    missing, expected = _missing_steps(device)
+    if origin.incomplete and missing > _MAX_MISSING * expected:
+        reasons.append(f"Only {expected - missing:,} of {expected:,} steps are left in a damaged file.")
+    if (waited := _cut_wait(device)) > _NEGLIGIBLE * window:
+        reasons.append(
+            f"None of the {len(device.steps.labels)} steps is whole: the recording of the GPU begins after "
+            f"{duration(waited)} of waiting for input, and where the last step ends is not known."
+        )
     if device.ops == 1:
         reasons.append(
             f"One device operation of {duration(window)} was recorded: there is no time between operations to explain."
@@ -72,10 +76,12 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
             f"{percent(shared, 0)} of the device operations share their launch with others, which only graphs do: the "
             "correlation ids of the trace are damaged."
         )
+    elif _lost_share(device) >= _MANY_LOST:
+        reasons.append(f"{_lost(device)}: records were lost, and the time in which that work ran counts as idle.")
     elif _could_starve(device, against_record / window):
         reasons.append(
             f"The record contradicts itself: for {duration(against_record)}, {percent(against_record / window)} of the "
-            "window, the launching thread waited for input and the GPU was idle, but work is said to be launched."
+            "window, the launching thread waited for input and the GPU was idle, but work is recorded as launched."
         )
     if unlaunched > _MAX_MISSING * idle and _could_starve(device, unlaunched / window):
         reasons.append(
@@ -90,10 +96,24 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + unlaunched
     if unknown > 0.2 * idle and not _has_recorded_waits(device) and _could_starve(device, unknown / window):
         reasons.append(
-            f"For {percent(unknown / idle, 0)} of the idle time it was not recorded what the host did; "
+            f"Host activity was not recorded for {percent(unknown / idle, 0)} of the idle time; "
             f"that is {percent(unknown / window)} of the window and could be input."
         )
     return reasons
+
+
+def _lost_share(device: DeviceResult) -> float:
+    """Return the share of the launches in the judged time of which no operation is in the recording."""
+    lost, checked = (device.metrics.get(f"{which}_launches", 0.0) for which in ("lost", "checked"))
+    return lost / checked if lost >= _MIN_LOST else 0.0
+
+
+def _lost(device: DeviceResult) -> str:
+    metrics, share = device.metrics, percent(_lost_share(device))
+    return (
+        f"{metrics['lost_launches']:,.0f} of {metrics['checked_launches']:,.0f} launches ({share}) have no operation "
+        "on the device"
+    )
 
 
 def _has_recorded_waits(device: DeviceResult) -> bool:
@@ -120,23 +140,25 @@ def _could_starve(device: DeviceResult, share: float) -> bool:
     return device.share.value < STARVED <= device.share.value + share
 
 
+def _cut_wait(device: DeviceResult) -> int:
+    """Nanoseconds of waiting for input in marked steps, before the first operation; 0 if any step or only one is there.
+
+    The whole recording is judged then, and it holds the rest of these steps without their waits.
+    """
+    steps = device.steps
+    if steps.guessed or steps.steady.any() or len(steps.labels) < 2:
+        return 0
+    return measure(clip(device.waits, int(steps.spans[0, 0]), device.first))
+
+
 def _missing_steps(device: DeviceResult) -> tuple[int, int]:
     """Steps that the numbers in the labels skip, and how many there should be."""
-    numbers = [match[1] for label in device.steps.labels if (match := _NUMBER.search(label))]
-    if len(numbers) < 3 or len(numbers) < len(device.steps.labels):
-        return 0, len(device.steps.labels)
-    order = np.diff(np.array([int(number) % (1 << 60) for number in numbers], np.int64))
-    stride = int(np.gcd.reduce(order))
-    if stride <= 0 or (order <= 0).any():
-        return 0, len(numbers)
-    skipped = order // stride - 1
-    missing = int(skipped[skipped <= _MAX_HOLE].sum())
-    return missing, len(numbers) + missing
+    return device.steps.missing, len(device.steps.labels) + device.steps.missing
 
 
 def confidence(device: DeviceResult, origin: Origin) -> str:
-    """Confirmed, likely or weak: by the number of steps, one level less for a recording with holes, and one less where
-    it may be starved by ranks that are not in it.
+    """Confirmed, likely or weak: by the number of steps, one level less for a recording with holes, one where device
+    operations were lost, and one where it may be starved by ranks that are not in it.
 
     Guessed steps confirm nothing.
     """
@@ -145,13 +167,15 @@ def confidence(device: DeviceResult, origin: Origin) -> str:
     missing, expected = _missing_steps(device)
     if origin.incomplete or missing > _MAX_MISSING * expected:
         level -= 1
+    if _lost_share(device) >= _SOME_LOST:
+        level -= 1
     if _starved_by_others(device):
         level -= 1
     return _LEVELS[max(level, 0)]
 
 
 def _starved_by_others(device: DeviceResult) -> bool:
-    """Could waits for the input of ranks whose traces are not here be what its collectives take?"""
+    """Could waits for the input of ranks whose traces are missing be what its collectives take?"""
     budget = device.judged.budget
     return device.metrics.get("absent_ranks", 0) > 0 and _could_starve(device, budget.comm / max(budget.window, 1))
 
@@ -160,23 +184,25 @@ def doubts(device: DeviceResult, origin: Origin) -> list[str]:
     """Sentences about what the recording lacks, or what is odd about it, without being too much for a verdict."""
     sentences, judged = [], device.judged
     if origin.incomplete:
-        sentences.append(f"The file is not whole ({origin.incomplete}): the verdict is about what could be read.")
+        sentences.append(f"The file is incomplete ({origin.incomplete}): the verdict is about what could be read.")
     missing, expected = _missing_steps(device)
-    if missing > _MAX_MISSING * expected:
+    if missing:
         sentences.append(f"Only {expected - missing:,} of {expected:,} steps are in the recording, by their numbers.")
     unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
     if not origin.host_calls:
-        sentences.append("The host's API calls were not recorded: of the little idle time the causes are not known.")
+        sentences.append("The host's API calls were not recorded: the causes of the little idle time are unknown.")
     elif unlaunched > _MAX_MISSING * max(judged.budget.idle, 1):
         sentences.append(
             f"{percent(unlaunched / max(judged.budget.idle, 1), 0)} of the idle time, "
             f"{percent(unlaunched / max(judged.budget.window, 1))} of the window, ends in operations whose launch was "
             "not recorded."
         )
+    if _lost_share(device) >= _SOME_LOST:
+        sentences.append(f"{_lost(device)}: some records were lost, and what ran then counts as idle.")
     if _starved_by_others(device):
         sentences.append(
             f"{percent(judged.budget.comm / judged.budget.window)} of the window is in collectives, and the traces of "
-            f"{device.metrics['absent_ranks']:.0f} other ranks are not here: if one of them was late because of its "
+            f"{device.metrics['absent_ranks']:.0f} other ranks are missing: if one of them was late because of its "
             "input, so is this one. Pass the traces of all ranks together."
         )
     longest = device.metrics.get("longest_op_share", 0.0)

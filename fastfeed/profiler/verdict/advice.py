@@ -59,7 +59,7 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
 
 
 def _of_guesses(family: str, change: str, evidence: str) -> tuple[str, str]:
-    """The same advice for rounds that may be no steps, and whose copies may be no batches."""
+    """Reword advice for rounds that may not be steps, and whose copies may not be batches."""
     if family == "h2d":
         change = f"If these copies are batches: {change[0].lower()}{change[1:]}"
     return change, evidence.replace(" per step", " per guessed step")

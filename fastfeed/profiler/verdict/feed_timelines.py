@@ -11,7 +11,7 @@ from fastfeed.profiler.model.intervals import measure, spans, union
 from fastfeed.profiler.model.result import FeedResult
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
-__all__ = ["feed_results"]
+__all__ = ["feed_results", "rounds"]
 
 _WAIT = "wait"
 _PAUSE = 10  # times the usual time from one batch to the next request: the end of an epoch
@@ -70,35 +70,38 @@ def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResu
     working = {text: spent for text, (_, spent) in stages.items() if text not in _PASSIVE}
     decoding = np.isin(ranges.name[rows], [name for name, text in stages_by_id.items() if text in ("decode", "dali")])
     waits = _in_order(spans(ranges.start[waiting], ranges.end[waiting]))
+    training = rounds(union(waits))
     return FeedResult(
         feed=str(feed.get("feed", "")),
         name=str(feed.get("name", "")),
         rank=int(feed.get("rank", 0) or 0),
         batches=len(waiting),
         span_ns=int(ranges.end[rows].max() - ranges.start[rows].min()),
-        waited_ns=measure(union(spans(ranges.start[waiting], ranges.end[waiting]))),
+        waited_ns=measure(union(waits)),
         stages=stages,
         threads=len(np.unique(ranges.thread[rows[decoding]])),
         busiest=max(working, key=lambda text: working[text], default=""),
         waits=waits,
-        training_ns=_training(union(waits)),
+        training_ns=int(sum(map(np.sum, training))),
     )
 
 
-def _training(waits: np.ndarray) -> int:
-    """Nanoseconds of training: every wait, and after each the time until the next. `waits`: a set of spans.
+def rounds(waits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a trainer did with each batch: how long it waited for it, and then until it asked for the next.
 
-    A timeline does not say when an epoch ended: a pause that is much longer than usual is validation or the like, and
-    counts as a usual one, as does the time after the last batch. The first batch's step counts, however long it is:
-    programs are compiled in it.
+    `waits`: a set of spans. Both int64 nanoseconds, shape (n,); empty if there are fewer than two waits. A timeline
+    does not say when an epoch ended: a pause that is much longer than usual is validation or the like, and counts as a
+    usual one, as does the time after the last batch. The first batch's step counts, however long it is: programs are
+    compiled in it.
     """
     between = waits[1:, 0] - waits[:-1, 1]
     if not len(between):
-        return 0
+        return between, between
     is_pause = between > _PAUSE * np.median(between)
     is_pause[0] = False
     usual = between[~is_pause][1:] if (~is_pause).sum() > 1 else between[:1]
-    return measure(waits) + int(between[~is_pause].sum()) + round(float(usual.mean()) * (1 + int(is_pause.sum())))
+    typical = round(float(usual.mean()))
+    return waits[:, 1] - waits[:, 0], np.append(np.where(is_pause, typical, between), typical)
 
 
 def _in_order(waits: np.ndarray) -> np.ndarray:

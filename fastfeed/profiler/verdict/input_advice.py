@@ -42,7 +42,7 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
     faster = f"Make batches {_speedup_needed(device.judged.budget.window, spent)} as fast"
     if metrics.get("single_process"):
         return (
-            f"{_workers(metrics)}batches are loaded in the training thread itself now.",
+            f"{_workers(metrics)}currently batches are loaded in the training thread.",
             f"{evidence} The loader has no workers (_SingleProcessDataLoaderIter).",
         )
     pytorch = "single_process" in metrics  # its loader, whichever framework trains
@@ -83,7 +83,7 @@ def _pattern(metrics: Mapping[str, float]) -> str:
         text += f" Nearly all of it in {percent(metrics['wait_steps'], 0)} of the steps, the worst {worst}."
     grows = metrics.get("wait_grows", 1)
     if grows > 1:
-        text += f" They grow: {grows:.1f} times as long in the second half of the steps as in the first."
+        text += f" Waits grow: {grows:.1f} times as long in the second half of the steps as in the first."
     elif grows < 1:
         text += " They shrink over the steps, as when data that is read again comes from the page cache."
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastfeed.profiler.model.causes import FAMILIES, Cause
-from fastfeed.profiler.model.format import duration, percent, plural
+from fastfeed.profiler.model.format import duration, interval, percent, plural
 from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.model.thresholds import STARVED, word
 from fastfeed.profiler.model.trace import Origin
@@ -46,7 +46,7 @@ def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
 
 
 def starved_word(share: Share) -> str:
-    """The verdict for a share: a threshold counts once the low end of the interval exceeds it."""
+    """The verdict for a share: a threshold counts once the lower bound of the interval exceeds it."""
     plain = word(share.value)
     low = share.value if share.low is None else share.low
     if plain == "not_starved":
@@ -55,13 +55,13 @@ def starved_word(share: Share) -> str:
 
 
 def _word(device: DeviceResult) -> str:
-    """Starved of input, else of copies to the GPU that nothing hides, else neither."""
+    """Starved of input, else of exposed copies to the GPU, else neither."""
     by_input = starved_word(device.share)
     return "starved_of_copies" if by_input not in _STARVED and _lacks_copies(device) else by_input
 
 
 def _lacks_copies(device: DeviceResult) -> bool:
-    """Do copies that nothing hides starve the device, and cost more than anything else?
+    """Do exposed copies starve the device, and cost more than anything else?
 
     Where the host launches slowly, copies are exposed because of that.
     """
@@ -116,7 +116,7 @@ def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) ->
     if feeds:
         whose = f"feed {feeds[0].name or feeds[0].feed}" if len(feeds) > 1 else "the feed"
         share = percent(feeds[0].wait_share)
-        headline += f" By the timeline of {whose} the trainer waited for batches {share} of the time."
+        headline += f" According to {whose}'s timeline, the trainer waited for batches {share} of the time."
     return Verdict(
         word="abstained",
         headline=headline,
@@ -151,29 +151,27 @@ def _headline(
     if verdict_word == "abstained":
         return f"No verdict. {reasons[0]}"
     if verdict_word == "borderline":
-        low = (
-            f" (95 % interval {percent(share.low)} to {percent(share.high)})"
-            if share.low is not None and share.high
-            else ""
-        )
+        ends = interval(share.low, share.high)
+        low = f" (95 % interval {ends})" if ends else ""
         return f"{where} may be starved: input costs {percent(share.value)} of the time{low}{more}."
     if verdict_word == "not_starved":
         return f"{where} is not starved: input costs {percent(share.value)} of the time. Idle {percent(idle)}; {limit}."
     if verdict_word == "starved_of_copies":
         return (
-            f"{where} is starved of copies: {percent(device.copies.value)} of the time it waits for batches to be "
-            f"copied to it, with nothing to compute meanwhile{more}."
+            f"{where} is starved of copies: it waits for batches to be copied to it {percent(device.copies.value)} "
+            f"of the time, with nothing to compute meanwhile{more}."
         )
     much = "severely starved" if verdict_word == "severe" else "starved"
     staged = judged.causes.get(Cause.H2D_STAGING, 0) > judged.causes.get(Cause.INPUT, 0)
-    what = "input, most of it for copies from pageable memory" if staged else "input"
-    return f"{where} is {much}: {percent(share.value)} of the time it waits for {what} (idle {percent(idle)}){more}."
+    mostly = ", mostly for copies from pageable memory" if staged else ""
+    waits = f"it waits for input {percent(share.value)} of the time{mostly}"
+    return f"{where} is {much}: {waits} (idle {percent(idle)}){more}."
 
 
 def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]:
     sentences = [remedy.evidence for remedy in advice[:2]]
     if device.copies.value >= STARVED and all(remedy.family != "h2d" for remedy in advice[:2]):
-        sentences.append(f"Copies to the GPU that nothing hides cost {percent(device.copies.value)} of the time.")
+        sentences.append(f"Exposed copies to the GPU cost {percent(device.copies.value)} of the time.")
     for gap in device.worst[:1]:
         inside = f" in {gap.inside}" if gap.inside else ""
         sentences.append(f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}.")

@@ -19,7 +19,7 @@ _PROCESSES = (
     (
         re.compile(r"^/job:\S*/device:\S+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"),
         "is a timeline of TensorFlow 1 (timeline.Timeline), which has neither streams nor launches; record with"
-        " tf.profiler.experimental and give the .xplane.pb",
+        " tf.profiler.experimental and pass the .xplane.pb",
     ),
 )
 

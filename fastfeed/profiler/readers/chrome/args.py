@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fastfeed.profiler.readers.chrome.stream import loads
+from fastfeed.profiler.readers.chrome.lenient_json import loads
 
 __all__ = [
     "DEVICE_ARGS",

@@ -25,7 +25,7 @@ from fastfeed.profiler.readers.chrome.args import (
     size_of,
     unquoted,
 )
-from fastfeed.profiler.readers.chrome.stream import loads
+from fastfeed.profiler.readers.chrome.lenient_json import loads
 from fastfeed.profiler.readers.chrome.times import is_number, spans
 
 __all__ = [

@@ -20,7 +20,7 @@ __all__ = ["EVENT_LIMIT", "EXPORT_NOTE", "TRUNCATED_NOTE", "categorize", "export
 EVENT_LIMIT = 1_000_000  # events that the exporter keeps
 EXPORT_NOTE = "This is the trace.json.gz of JAX or TensorFlow; the .xplane.pb next to it is complete and more exact."
 TRUNCATED_NOTE = (
-    "The exporter stopped at a million events: the end of the recording is missing; give the .xplane.pb next to it."
+    "The exporter stopped at a million events: the end of the recording is missing; pass the .xplane.pb next to it."
 )
 _GPU = re.compile(r"/device:GPU:(\d+)")
 _STREAM = re.compile(r"Stream #(\d+)")

@@ -1,7 +1,7 @@
 """Chrome trace JSON: Kineto (torch.profiler) of every age, on NVIDIA and AMD, and trace.json.gz of JAX and TensorFlow.
 
 layout   one regular expression for an order of keys
-stream   bytes -> rows of events
+stream   bytes -> rows of events; lenient_json parses those that the layout does not match
 scanned  events that the native kernel takes apart, without a row for each
 times    decimal microseconds -> integer nanoseconds
 args     arguments of events
@@ -28,7 +28,7 @@ from fastfeed.profiler.readers.chrome import accelerators, jax, scanned, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
-from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream
+from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream, Row
 
 __all__ = ["knows", "read"]
 
@@ -56,14 +56,16 @@ def read(path: Path) -> Trace:
         try:
             for groups in stream:
                 events.add(groups)
-                limits.check(path, events.held)
+                limits.check(path, events.held + stream.held)
         except limits.TooManyEvents:
             raise
         except TraceError as error:
             raise TraceError(f"{path}: {error}") from None
     last = Decimal(events.last) / 1000
+    unfinished: dict[bytes, list[Row]] = {}
     for row in stream.open:
-        events.add({row.cat: [row._replace(dur=_until(last, row.ts))]})
+        unfinished.setdefault(row.cat, []).append(row._replace(dur=_until(last, row.ts)))
+    events.add(unfinished)
     names = parse_names(stream.meta)
     exported = jax.exported_devices(names)
     total = sum(events.categories.values())
@@ -139,7 +141,7 @@ def _nothing(events: EventTable, stream: EventStream) -> str:
 def _notes(events: EventTable, duplicates: int, ops: int, names: TraceNames, metadata: Mapping[str, Any]) -> list[str]:
     notes = []
     if events.invalid_times:
-        notes.append(f"Events whose times are no numbers, skipped: {events.invalid_times}.")
+        notes.append(f"Events whose times are not numbers, skipped: {events.invalid_times}.")
     if events.impossible_times:
         notes.append(f"Events whose times are before 1684 or after 2255, skipped: {events.impossible_times}.")
     if events.negative:

@@ -10,24 +10,33 @@ end, a missing end. Only events that are not in the file are lost, and `EventStr
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import decompress
 from fastfeed.profiler.readers.chrome.layout import BOUNDARIES, KeyLayout, learn_layout
+from fastfeed.profiler.readers.chrome.lenient_json import (
+    END,
+    NestedTooDeeply,
+    after_list,
+    end_of_list,
+    is_hopeless,
+    loads,
+    loads_all,
+)
 
-__all__ = ["BEGIN", "EventStream", "Row", "loads"]
+__all__ = ["BEGIN", "EventStream", "Row"]
 
 PIECE = 4 << 20  # bytes that are parsed together
 _MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is no trace
 _TAIL = 64 << 10
 _MAX_NESTED = 64  # objects inside of one event, before it is skipped
+_MAX_DROPPED = 100_000  # events that are no JSON: each takes time, and a few kilobytes can hold millions
 
-_END = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"|\}|\Z)')
+_REST = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"[^"]*"\s*:|\}?\s*\Z)')  # of a file, from the last event's brace on
 BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 
@@ -55,10 +64,13 @@ class EventStream:
         self._after: bytes | None = None  # once the list of events has ended
         self._layout = KeyLayout()
         self._learn_attempts = 8  # how often the layout may be learn_layout
-        self._skipped = 0
+        self.broken = 0  # places that are no JSON
+        self._dropped = 0  # texts at these places
         self._nested = 0  # events that nest too deeply
+        self._tail: list[bytes] = []  # what is no JSON at the end of the piece
         self._partial: list[bytes] = []  # the parts so far of an event that contains objects
         self._unfinished: dict[Any, list[dict[str, Any]]] = {}  # B events without their E
+        self._begun = 0  # of these, how many
         self.meta: list[dict[str, Any]] = []  # M events
         self.metadata: dict[str, Any] = {}
         self.notes: list[str] = []
@@ -67,6 +79,7 @@ class EventStream:
     def __iter__(self) -> Iterator[dict[bytes, list[Any]]]:
         """Rows, or tuples that begin like them, of a piece of the file by category."""
         for piece in self._pieces():
+            self._tail = []
             groups, others = ({}, self._scan(piece)) if self._scan else self._matched(piece)
             events = list(self._parse(piece, others)) if others else []
             if self._learn_attempts and not self._scan and len(events) * 2 > sum(map(len, groups.values())):
@@ -76,6 +89,11 @@ class EventStream:
                 groups.setdefault(row.cat, []).append(row)
             yield groups
         self._finish()
+
+    @property
+    def held(self) -> int:
+        """Events in memory that are no rows yet, and those that took time although they are no JSON."""
+        return len(self.meta) + self._begun + self._dropped
 
     def _matched(self, piece: bytes) -> tuple[dict[bytes, list[Any]], list[bytes]]:
         """Rows by category, and the texts of events of another layout."""
@@ -107,7 +125,9 @@ class EventStream:
             )
             if not boundaries:
                 if len(carry) > _MAX_BYTES:
-                    raise TraceError(f"{_MAX_BYTES >> 20} MiB of it have no event, this is no trace; record it again")
+                    raise TraceError(
+                        f"{_MAX_BYTES >> 20} MiB of it have no event, this is not a trace; record it again"
+                    )
                 continue
             yield carry[: boundaries[-1].start()]
             if self._after is not None:
@@ -128,7 +148,7 @@ class EventStream:
                 self._before = text[: match.end()]
                 break
             if len(text) > _MAX_BYTES:
-                raise TraceError(f"there is no traceEvents in its first {_MAX_BYTES >> 20} MiB; give a Chrome trace")
+                raise TraceError(f"there is no traceEvents in its first {_MAX_BYTES >> 20} MiB; pass a Chrome trace")
         else:
             self._before = text
             return None
@@ -145,7 +165,7 @@ class EventStream:
     def _parse(self, piece: bytes, texts: list[bytes]) -> Iterator[dict[str, Any]]:
         """Events whose keys are in another order. Events that were split at inner objects are joined again."""
         try:
-            events = _loads_all([*self._partial, *texts])
+            events = loads_all([*self._partial, *texts])
         except ValueError:
             pass
         else:
@@ -158,41 +178,58 @@ class EventStream:
             yield from self._parse_one(piece, text)
 
     def _parse_one(self, piece: bytes, text: bytes) -> list[dict[str, Any]]:
-        try:
-            events = _loads_all([text])
-        except ValueError:
-            pass
-        else:
-            self._skipped += bool(self._partial)
-            self._partial = []
-            return events
+        error = None
         if len(self._partial) > _MAX_NESTED:
-            self._skipped += 1
-            self._partial = []
-        self._partial.append(text)
-        try:
-            events = _loads_all(self._partial)
-        except NestedTooDeeply:
-            self._nested, self._partial = self._nested + 1, []
-            return []
-        except ValueError:
-            events = self._end(piece, text, self._partial)
-        if events is None:
-            return []
-        self._partial = []
-        return events
-
-    def _end(self, piece: bytes, text: bytes, partial: list[bytes]) -> list[dict[str, Any]] | None:
-        """The last events, if the list ends in this text."""
-        for match in _END.finditer(text):
-            for texts in (partial, [text]):
-                try:
-                    events = _loads_all([*texts[:-1], text[: match.start()]])
-                except ValueError:
-                    continue
-                self._skipped += len(texts) < len(partial)
-                self._after = piece[piece.rindex(text) + match.start() :]
+            self._drop(len(self._partial))
+        for texts in ([text], [*self._partial, text]) if self._partial else ([text],):
+            try:
+                events = loads_all(texts)
+            except ValueError as reason:
+                error = reason
+            else:
+                self._drop(len(self._partial) + 1 - len(texts))
                 return events
+        self._partial.append(text)
+        events = self._end(piece, text)
+        if events is not None:
+            self._partial = []
+        elif isinstance(error, NestedTooDeeply):
+            self._nested, self._partial = self._nested + 1, []
+        elif is_hopeless(error):
+            self._tail = self._partial if piece.endswith(text) else []
+            self._drop(len(self._partial))
+        return events or []
+
+    def _drop(self, texts: int) -> None:
+        """So many texts that follow each other are no JSON."""
+        self.broken += bool(texts)
+        self._dropped += texts
+        self._partial = []
+        if self._dropped > _MAX_DROPPED:
+            raise TraceError(
+                f"more than {_MAX_DROPPED:,} of its events are not JSON; copy the file again, or record again"
+            )
+
+    def _end(self, piece: bytes, text: bytes) -> list[dict[str, Any]] | None:
+        """The last events, if the list ends in this text."""
+        if not END.search(text):
+            return None
+        for texts in (self._partial, [text]) if len(self._partial) > 1 else ([text],):
+            end = end_of_list(texts)
+            if end is None or end < 0 or (len(texts) < len(self._partial) and not _REST.match(text, end)):
+                continue
+            last = [*texts[:-1], text[:end]]
+            try:
+                events = loads_all(last)
+            except NestedTooDeeply:
+                events = []
+                if self._scan is None or self._scan(b"},{".join(last)):  # the kernel minds no levels
+                    self._nested += 1
+            except ValueError:
+                continue
+            self.broken += len(texts) < len(self._partial)
+            self._after = piece[piece.rindex(text) + end :]
+            return events
         return None
 
     def _row(self, event: Any) -> Row | None:
@@ -205,14 +242,18 @@ class EventStream:
             self.meta.append(event)
         elif phase == "B":
             self._unfinished.setdefault(_thread_key(event), []).append(event)
+            self._begun += 1
         elif phase == "E":
             opened = self._unfinished.get(_thread_key(event))
             if opened:
                 opening = opened.pop()
+                self._begun -= 1
                 return _row_of(opening | {"args": opening.get("args") or event.get("args")}, _duration(opening, event))
         return None
 
     def _finish(self) -> None:
+        if self._after is None:  # the last event is no JSON
+            self._after = after_list(self._partial or self._tail)
         before, after = self._before, (self._after or b"").partition(b"]")[2]
         if BEGIN.search(before):
             for text in (before + b"]" + after, before + b"]}"):
@@ -223,51 +264,16 @@ class EventStream:
                 except ValueError:
                     continue
         self.open = [_row_of(event, 0) for opened in self._unfinished.values() for event in opened]
-        self._skipped += bool(self._partial)
+        self.broken += bool(self._partial)
         if self._source.damage:
             self.notes.append(f"The file is incomplete: {self._source.damage}.")
         elif self._after is None and before:
             self.notes.append("The file ends in the middle of its events: what came before was read.")
-            self._skipped = max(0, self._skipped - 1)
+            self.broken = max(0, self.broken - 1)
         if self._nested:
             self.notes.append(f"Events whose values nest too deeply, skipped: {self._nested}.")
-        if self._skipped:
-            self.notes.append(f"Places in the file that are not JSON, skipped: {self._skipped}.")
-
-
-def loads(text: bytes) -> Any:
-    """JSON as lenient as it gets: decimals stay text, what follows the value is ignored. ValueError."""
-    return _decoded(text.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"), json.JSONDecoder.raw_decode)[0]
-
-
-class NestedTooDeeply(ValueError):
-    """JSON whose values contain more levels than Python's parser takes."""
-
-
-def _decoded(text: str, decode: Callable[[json.JSONDecoder, str], Any]) -> Any:
-    try:
-        try:
-            return decode(_DECODER, text)
-        except json.JSONDecodeError:
-            raise
-        except ValueError:  # Python refuses to make an integer of more than 4,300 digits
-            return decode(_ANY_DIGITS, text)
-    except RecursionError as error:
-        raise NestedTooDeeply("nested too deeply") from error
-
-
-def _integer(digits: str) -> int | str:
-    return int(digits) if len(digits) < 640 else digits  # what every Python allows
-
-
-_DECODER = json.JSONDecoder(strict=False, parse_float=str, parse_constant=str)
-_ANY_DIGITS = json.JSONDecoder(strict=False, parse_float=str, parse_constant=str, parse_int=_integer)
-
-
-def _loads_all(texts: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Texts of objects without their outer braces; all of it must be JSON."""
-    text = b"[{%b}]" % b"},{".join(texts)
-    return _decoded(text.decode("utf-8", "replace"), json.JSONDecoder.decode)
+        if self.broken:
+            self.notes.append(f"Places in the file that are not JSON, skipped: {self.broken}.")
 
 
 def _duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:

@@ -160,7 +160,7 @@ def _check(path: Path) -> None:
         raise TraceError(f"{path} is empty: its export did not finish; run nsys export --type sqlite again")
     if not head.startswith(MAGIC):
         raise TraceError(
-            f"{path} is no SQLite database (it begins with {head[:8]!r}); decompress it if it is compressed,"
+            f"{path} is not an SQLite database (it begins with {head[:8]!r}); decompress it if it is compressed,"
             " or make one with nsys export --type sqlite"
         )
     if len(head) < 100:
@@ -193,7 +193,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _damaged(path: Path, error: sqlite3.Error | UnicodeDecodeError | MemoryError) -> TraceError:
-    reason: object = "its schema is no text" if isinstance(error, UnicodeDecodeError) else error
+    reason: object = "its schema is not text" if isinstance(error, UnicodeDecodeError) else error
     if isinstance(error, MemoryError):
         reason = "a value in it is larger than memory"
     return TraceError(

@@ -102,7 +102,7 @@ def _number(text: str) -> int | None:
 
 
 def _environment(capture: list[tuple[str, str]], system: Mapping[str, str]) -> dict[str, str]:
-    """Of process 0: one row each, `NAME="value"`; older versions keep the device's own in one text."""
+    """Return the variables of process 0: a row each, `NAME="value"`; older versions keep the device's in one text."""
     lines = [value for name, value in capture if name == "PROCESS_0:ENVIRONMENT_VARIABLE"]
     lines = lines or system.get("DeviceEnvironment", "").split(";")
     pairs = (line.partition("=") for line in lines)

@@ -180,7 +180,7 @@ def _pair_codes(rows: ColumnMap, records: ColumnMap, key: str) -> tuple[np.ndarr
 
 
 def _last_up_to(keys: np.ndarray, upto: np.ndarray, places: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """Of sorted keys, the place of the last in [least, upto], for each pair; -1 where there is none."""
+    """Return the place of the last of the sorted keys in [least, upto], for each pair; -1 where there is none."""
     if not len(keys):
         return np.full(len(upto), -1, np.int64)
     at = np.searchsorted(keys, upto, side="right") - 1

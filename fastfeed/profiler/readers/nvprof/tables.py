@@ -11,7 +11,8 @@ from fastfeed.errors import TraceError
 
 __all__ = ["ERRORS", "NvprofDatabase"]
 
-ERRORS = (sqlite3.Error, UnicodeDecodeError)  # an error's text may quote a damaged schema, which is no text
+# an error's text may quote a damaged schema, which is no text; SQLite calls some damaged sizes a lack of memory
+ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 _ROWS = 50_000  # at a time: their Python objects are larger than the array
 _MAX_VALUE = 1 << 61  # nanoseconds; larger numbers are damage
 
@@ -45,7 +46,7 @@ class NvprofDatabase:
         return cupti and "StringTable" in self._tables and not self._tables & {"StringIds", "META_DATA_EXPORT"}
 
     def version(self) -> str:
-        """Of the schema, "" where it does not say."""
+        """The version of the schema, "" where it does not say."""
         rows = self.rows("Version", "version")
         return str(rows[0, 0]) if len(rows) else ""
 
@@ -92,5 +93,6 @@ class NvprofDatabase:
                     blobs += [chunk[row][-1] for row in valid.tolist()]
         except ERRORS as error:
             count = sum(map(len, parts))
-            self.notes.append(f"the table {name} is damaged after {count} rows ({error}); copy the file again")
+            reason = str(error) or "a value in it is larger than memory"
+            self.notes.append(f"the table {name} is damaged after {count} rows ({reason}); copy the file again")
         return np.concatenate(parts), blobs

@@ -127,7 +127,7 @@ def _kind(name: str) -> Kind:
 
 
 def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Sequence[str]) -> Ops:
-    """The same ops, with details that only their launches have: direction, size and memory of copies.
+    """Return the ops with details that only their launches have: direction, size and memory of copies.
 
     `sizes` has a row per call.
     """

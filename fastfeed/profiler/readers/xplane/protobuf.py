@@ -88,7 +88,7 @@ def split(
                 add_begin(at)
                 add_end(start)
                 if len(begins) > _MAX_MESSAGES:
-                    raise DamagedMessage("more messages than a file can mean")
+                    raise DamagedMessage("too many nested messages")
             elif len(others) > _MAX_OTHERS:
                 raise DamagedMessage("more fields than such a message has")
             else:

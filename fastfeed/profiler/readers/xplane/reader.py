@@ -62,7 +62,7 @@ def read(path: Path) -> Trace:
     result = _result_of(path, bytes(data[: 1 << 16]))
     if result and not _FIRST.match(data):
         raise TraceError(
-            f"{path} is a result of xprof ({result}), not a recording; give the .xplane.pb file of the same run"
+            f"{path} is a result of xprof ({result}), not a recording; pass the .xplane.pb file of the same run"
         )
     planes, errors, hosts, notes = _planes(data)
     notes = [*([f"{path.name}: {damage}"] if damage else []), *notes]
@@ -115,7 +115,7 @@ def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]
                 continue
             if number == 1:
                 if len(planes) == _MAX_PLANES:
-                    raise DamagedMessage("more planes than any host has")
+                    raise DamagedMessage("implausible number of planes")
                 planes.append(plane_of(data, value, stop))
             elif number in (2, 3):
                 errors.append(text(data, value, min(stop, value + 300)))
@@ -138,7 +138,7 @@ def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
         raise TraceError(f"{path} was damaged when it was copied as text; copy it again as binary")
     if not any(len(line.begin) for plane in planes if is_host(plane) for line in plane.lines):
         names = ", ".join(plane.name for plane in planes[:5] if plane.name and plane.name.isprintable())
-        what = f"its planes are {names}, none of a GPU" if names else "it is no XSpace, or its end is missing"
+        what = f"its planes are {names}, none of a GPU" if names else "it is not an XSpace, or its end is missing"
         raise TraceError(f"{path} holds nothing to analyze: {what}; record again with jax.profiler or tf.profiler")
 
 

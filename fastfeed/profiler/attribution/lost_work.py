@@ -1,0 +1,103 @@
+"""Launches whose device work is not in the recording: what ran then counts as idle time."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from fastfeed.profiler.attribution.launches import is_call_of
+from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.intervals import overlap, spans
+from fastfeed.profiler.model.trace import Trace
+
+__all__ = ["lost_launches"]
+
+# calls that start a kernel, a copy or a graph; memsets often have no operation: the driver may leave them out
+_STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)
+_CAPTURE = re.compile(r"stream(begin|end)capture", re.I)  # what is launched in between becomes part of a graph
+_SYNC = re.compile(r"(device|ctx|stream)synchronize", re.I)
+_PENDING = 99  # percentile of the time from a launch to its start: what waits longer will not start any more
+
+
+def lost_launches(trace: Trace, launch: np.ndarray, processes: np.ndarray, window: np.ndarray) -> tuple[int, int]:
+    """How many launches of these processes inside a window (a set of spans) have no operation, and of how many.
+
+    `launch` is from `launch_calls`. A recording may end before the device came to what was launched last: a launch
+    counts if a later one by the same call of the same thread was run, and if it had as much time to run as others took.
+    """
+    calls = trace.calls
+    is_start = is_call_of(trace, _STARTS_WORK)
+    has_op = np.zeros(len(calls.start), bool)
+    known = np.flatnonzero(launch >= 0)
+    has_op[launch[known]] = True
+    rows = np.flatnonzero(is_start & (calls.corr >= 0))
+    if not len(known) or has_op[rows].all():
+        return 0, len(rows)
+    process_of = np.array([*(thread.process for thread in trace.threads), -2])
+    rows = rows[np.isin(process_of[calls.thread[rows]], processes)]
+    delay = trace.ops.start[known] - calls.start[launch[known]]
+    until = int(trace.ops.start.max()) - max(int(np.percentile(delay, _PENDING)), 0)
+    rows = rows[calls.start[rows] <= np.minimum(_last_run(trace, rows, has_op), until)]
+    rows = rows[overlap(spans(calls.start[rows], calls.start[rows] + 1), window) > 0]
+    lost = rows[~has_op[rows]]
+    if len(lost):
+        lost = lost[~_is_captured(trace, lost) & ~_nests(trace, lost, np.flatnonzero(is_start & has_op))]
+    return len(lost), int(has_op[rows].sum()) + len(lost)
+
+
+def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
+    """Up to when launches like each of these are known to have run: int64, shape (n,).
+
+    That is the last one with an operation; where none has one, the last synchronization of the thread.
+    """
+    calls = trace.calls
+    _, group = np.unique(
+        calls.thread[rows].astype(np.int64) * (len(trace.names) + 1) + calls.name[rows], return_inverse=True
+    )
+    never = np.iinfo(np.int64).min
+    last = np.full(int(group.max(initial=-1)) + 1, never)
+    np.maximum.at(last, group[has_op[rows]], calls.start[rows[has_op[rows]]])
+    last = last[group]
+    if (last == never).any():
+        syncs = np.flatnonzero(is_call_of(trace, _SYNC))
+        synced = np.full(len(trace.threads) + 1, never)  # the last is for calls whose thread is not known
+        np.maximum.at(synced, calls.thread[syncs], calls.start[syncs])
+        last = np.where(last == never, synced[calls.thread[rows]], last)
+    return last
+
+
+def _is_captured(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Which of these calls were made while their thread captured a graph: bool, shape (n,)."""
+    calls = trace.calls
+    marks = np.flatnonzero(is_call_of(trace, _CAPTURE))
+    marks = marks[np.argsort(calls.start[marks], kind="stable")]
+    captured = np.zeros(len(rows), bool)
+    for thread in distinct(calls.thread[marks]):
+        own, at = marks[calls.thread[marks] == thread], np.flatnonzero(calls.thread[rows] == thread)
+        last = np.searchsorted(calls.start[own], calls.start[rows[at]], side="right") - 1
+        begins = np.array(["begin" in trace.name(int(name)).lower() for name in calls.name[own]])
+        captured[at] = (last >= 0) & begins[last]
+    return captured
+
+
+def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which of these calls lie inside one of the others, or around one: bool, shape (n,).
+
+    A call of the runtime makes one of the driver, and the operation names either.
+    """
+    calls = trace.calls
+    nested = np.zeros(len(rows), bool)
+    for thread in distinct(calls.thread[rows]):
+        own, at = others[calls.thread[others] == thread], np.flatnonzero(calls.thread[rows] == thread)
+        if not len(own):
+            continue
+        own = own[np.argsort(calls.start[own], kind="stable")]
+        start, end = calls.start[rows[at]], calls.end[rows[at]]
+        before = np.searchsorted(calls.start[own], start, side="right") - 1
+        reach = np.maximum.accumulate(calls.end[own])
+        inside = (before >= 0) & (reach[before] >= end) & (reach[before] > start)
+        after = np.searchsorted(calls.start[own], start, side="left")
+        around = (after < len(own)) & (calls.end[own[np.minimum(after, len(own) - 1)]] <= end)
+        nested[at] = inside | (around & (calls.start[own[np.minimum(after, len(own) - 1)]] < end))
+    return nested

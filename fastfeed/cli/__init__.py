@@ -9,7 +9,7 @@ import typer
 
 from fastfeed.cli import streams
 from fastfeed.cli.analyze import analyze
-from fastfeed.cli.command_help import Command, Group
+from fastfeed.cli.command_help import HELP, Command, Group
 from fastfeed.cli.demo import demo
 from fastfeed.cli.diff import diff
 from fastfeed.cli.doctor import doctor
@@ -47,7 +47,7 @@ _TITLES = {  # in the help: the first command under each
 app = typer.Typer(
     name="fastfeed",
     cls=Group,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": list(HELP)},
 )
 _title = ""
 for _name, _command in COMMANDS.items():
@@ -75,20 +75,20 @@ def _root(
     """Keeps training GPUs busy: photographs in, augmented batches out.
 
     Examples:
-        fastfeed doctor                          # what this machine offers
-        fastfeed show photos/                    # what a trainer will see
-        fastfeed preprocess photos/ shards/      # photographs into shards
+        fastfeed doctor                          # check this machine
+        fastfeed show photos/                    # draw what a trainer will see
+        fastfeed preprocess photos/ shards/      # build shards of photographs
         fastfeed profile -- python train.py      # why was the GPU idle?
 
-    fastfeed COMMAND --help has examples of each. --install-completion: commands and options
-    are completed by the Tab key, in shells that are opened from then on.
+    fastfeed COMMAND --help shows examples and options of a command.
     """
 
 
 def main() -> None:
     """Run a command. A FastfeedError is printed as one line, without a traceback; exit code 2."""
+    streams.remember_errors()
     try:
-        app()
+        app(prog_name="fastfeed")
     except FastfeedError as error:
         line_ends = "" if isinstance(error, TraceError) else "\n"  # some errors are several lines
         streams.fail(f"fastfeed: {streams.visible(str(error), keep=line_ends)}")

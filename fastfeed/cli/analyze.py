@@ -21,14 +21,14 @@ __all__ = ["analyze"]
 def analyze(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="Trace files or folders of one run, from all ranks. -: standard input."),
+        typer.Argument(metavar="FILE", help="Traces or folders of one run, all ranks. -: standard input."),
     ],
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with the timeline.")
     ] = None,
     fail_on: FailOn = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Take each FILE, or what is in one folder, as a run; print one table.")
+        bool, typer.Option("--each", help="Treat each FILE, or entry of a folder, as a run; print a table.")
     ] = False,
     as_json: AsJson = False,
     steps: Steps = None,
@@ -46,7 +46,7 @@ def analyze(
 ) -> None:
     """Explain why the GPU was idle, from an existing trace.
 
-    Reads traces of Nsight Systems, nvprof, PyTorch, JAX and TensorFlow.
+    Reads Nsight Systems, nvprof, PyTorch, JAX and TensorFlow.
 
     Examples:
         fastfeed analyze trace.json.gz                    # one trace

@@ -1,7 +1,10 @@
-"""The screen of `fastfeed COMMAND --help`: usage, a sentence or two, examples, arguments, options by panel, notes.
+"""The screen of `fastfeed COMMAND --help`: usage, a sentence or two, examples, arguments, options, notes.
 
 It is made of the command's docstring and parameters, so that it is the same with every version of Typer. A docstring is
 a paragraph, a section `Examples:` with one command per line, and notes, which are printed below the options.
+
+--help fits one screen: it shows the options without a panel, which are the frequent ones. --help-all also shows those
+of every panel, and the epilog.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +21,17 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Command", "Group", "HelpSections", "columns", "panels", "split", "usage"]
+from fastfeed.cli import streams, usage_errors
+
+__all__ = ["HELP", "HELP_ALL", "Command", "Group", "HelpSections", "columns", "panels", "split", "usage"]
+
+HELP_ALL = "--help-all"
+HELP = ("-h", "--help", HELP_ALL)  # the names of the help option
+_EVERYTHING = "fastfeed.help_all"  # key in the context's meta: whether all options are shown
 
 _WIDEST = 30  # characters of the first column; the text of a longer name is below it
 _NARROWEST = 20  # of the second
+_NAMED = 3  # options that the line about --help-all names
 _NO_BREAK = "\ufffc"  # a space at which no line ends: Rich breaks at all that Unicode has
 _EXAMPLES = re.compile(r"(?:^|\n)Examples:\n((?:(?: {4}.*)?\n?)+)")
 _OPTION = r"(?<![\w-])--?[a-z][\w-]*"
@@ -38,6 +49,12 @@ class HelpSections:
 class Command(TyperCommand):
     """A command with such a screen."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Errors are those of fastfeed."""
+        ctx.meta[_EVERYTHING] = _wants_everything(args)
+        with usage_errors.as_config_errors(ctx):
+            return super().parse_args(ctx, args)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] SOURCE`."""
         return usage(self.get_params(ctx))
@@ -50,12 +67,33 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """A group of commands with such a screen, which is also printed where there are no arguments."""
 
+    default_command = ""  # the command that need not be named
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Help is printed in here."""
+        with nullcontext() if parent is not None else streams.command_output():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Commands print in here."""
+        with nullcontext() if ctx.parent is not None else streams.command_output():
+            return super().invoke(ctx)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Typer's `no_args_is_help` depends on help that prints itself."""
         if not args and not ctx.resilient_parsing:
-            typer.echo(ctx.get_help())
+            with streams.report():
+                typer.echo(ctx.get_help())
             raise typer.Exit(2)
-        return super().parse_args(ctx, args)
+        ctx.meta[_EVERYTHING] = _wants_everything(args)
+        with usage_errors.as_config_errors(ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Errors are those of fastfeed."""
+        if args and self.get_command(ctx, args[0]) is None and args[0][:1] != "-" and not ctx.resilient_parsing:
+            raise usage_errors.no_command(args[0], list(self.commands), ctx.command_path)
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the screen, as wide as the terminal."""
@@ -77,7 +115,7 @@ def split(help: str | None) -> HelpSections:
 
 
 def panels(params: Iterable[Any]) -> dict[str, list[Any]]:
-    """Arguments and options by the title that they are shown under, in order."""
+    """Arguments and options by the title that they are shown under, in order; frequent options under "Options"."""
     shown: dict[str, list[Any]] = {"Arguments": [], "Options": []}
     for param in params:
         if getattr(param, "hidden", False):
@@ -92,6 +130,8 @@ def columns(param: Any) -> tuple[str, str, str]:
     if param.param_type_name == "argument":
         return _argument(param), param.help or "", ""
     shorts, longs = ([n for n in param.opts if n.startswith("--") is is_long] for is_long in (False, True))
+    if HELP_ALL in longs:  # Click has them in any order
+        return ", ".join(HELP), "Show the frequent options, or all of them, and exit.", ""
     name = ", ".join([*shorts, "/".join([*longs, *param.secondary_opts])])
     if not param.is_flag:
         name += f" {param.metavar or 'VALUE'}"
@@ -118,13 +158,33 @@ def _lines(command: Any, ctx: Any, params: list[Any], console: Console) -> Itera
             text = Text(f"  {example}")
             text.highlight_regex(r"  # .*$", "dim")
             yield text
-    listed = panels(params)
-    parts = [_parameters(listed, console), _commands(command, console)]
+    everything = ctx.meta.get(_EVERYTHING, False)
+    listed, more = panels(params), ""
+    if not everything:
+        listed, more = _frequent(listed, ctx.command_path, getattr(command, "commands", {}))
+    parts = [_parameters(listed, console), _commands(command, console, everything)]
     for part in parts if "Arguments" in listed else reversed(parts):
         yield from part
-    for paragraph in filter(None, [*sections.notes.split("\n\n"), command.epilog]):
+    for paragraph in filter(None, [*sections.notes.split("\n\n"), command.epilog if everything else "", more]):
         yield Text("")
         yield from _wrapped(_styled(" ".join(paragraph.split())), console)
+
+
+def _wants_everything(args: list[str]) -> bool:
+    return HELP_ALL in args[: args.index("--") if "--" in args else None]
+
+
+def _frequent(listed: dict[str, list[Any]], path: str, commands: Any) -> tuple[dict[str, list[Any]], str]:
+    """What --help shows of the options, and the line about the others, if there are any."""
+    kept = () if commands and "Arguments" not in listed else ("Arguments", "Options")  # those of a group are rare
+    shown = {title: params for title, params in listed.items() if title in kept}
+    if shown == listed:
+        return listed, ""
+    shown = {title: [p for p in params if HELP_ALL not in p.opts] for title, params in shown.items()}
+    options = [p for title, params in listed.items() if title != "Arguments" for p in params if HELP_ALL not in p.opts]
+    others = [max(param.opts, key=len) for param in options if param not in shown.get("Options", [])]
+    what = ", ".join(others) if len(others) <= _NAMED else f"all {len(options)} options"
+    return shown, f"{path} {HELP_ALL} shows {what}."
 
 
 def _parameters(listed: dict[str, list[Any]], console: Console) -> Iterator[Text]:
@@ -136,9 +196,10 @@ def _parameters(listed: dict[str, list[Any]], console: Console) -> Iterator[Text
             yield from _row(name, _styled(text, default), width, console)
 
 
-def _commands(command: Any, console: Console) -> Iterator[Text]:
+def _commands(command: Any, console: Console, everything: bool) -> Iterator[Text]:
     """Commands of a group under the titles that they have, each with its first sentence."""
-    inner = getattr(command, "commands", {})
+    default = getattr(command, "default_command", "")
+    inner = {name: c for name, c in getattr(command, "commands", {}).items() if everything or name != default}
     titles = dict.fromkeys(_panel(each) for each in inner.values())
     width = _width(inner)
     for title in titles:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fastfeed.cli.streams import Console
 from fastfeed.errors import ConfigError
 from fastfeed.faults import REASONS
 
@@ -70,7 +70,7 @@ def demo(
     model = classifier.build(len(train.source.classes), classifier.IMAGE_SIZE, epochs * len(train))
     console.print(
         f"\nA CNN of {model.count_params():,} parameters on Keras {keras.__version__} with {keras.backend.backend()}: "
-        f"{epochs} epochs of {len(train)} steps\n",
+        f"{epochs} epoch{'s' if epochs != 1 else ''} of {len(train)} steps\n",
         highlight=False,
         soft_wrap=True,
     )
@@ -86,7 +86,7 @@ def demo(
                     raise ours from error
                 raise
         console.print("", _table(train, val, history), _bad(train, val, root), sep="\n", highlight=False)
-    console.print(f"{time.monotonic() - began:.0f} s in all", highlight=False)
+    console.print(f"total {time.monotonic() - began:.0f} s", highlight=False)
 
 
 def _checked(root: Path) -> Path:
@@ -180,7 +180,7 @@ def _callback(keras: Any, progress: Progress, epochs: int, steps: int) -> Any:
 
 
 def _table(train: Feed, val: Feed, history: dict[str, list[float]]) -> Table:
-    table = Table(title="How the feed did", title_justify="left")
+    table = Table(title="Feed statistics", title_justify="left")
     table.add_column("")
     for name in ("training", "validation"):
         table.add_column(name, justify="right")

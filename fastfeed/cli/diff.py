@@ -17,22 +17,21 @@ __all__ = ["diff"]
 def diff(
     before: Annotated[
         Path,
-        typer.Argument(metavar="BEFORE", help="Trace file or folder of the run before the change. -: standard input."),
+        typer.Argument(metavar="BEFORE", help="Trace or folder of the run before the change. -: stdin."),
     ],
     after: Annotated[
         Path,
-        typer.Argument(metavar="AFTER", help="Trace file or folder of the run after the change. -: standard input."),
+        typer.Argument(metavar="AFTER", help="Trace or folder of the run after the change. -: stdin."),
     ],
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write an HTML page with both timelines, aligned by step."),
+        typer.Option(metavar="FILE", help="Also write an HTML page with both timelines."),
     ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LIMIT",
-            help="A limit for the run after, such as 'input>5%'. Can be repeated. "
-            "Exit code 3 if exceeded, 4 if there is no verdict.",
+            help="For AFTER, such as 'input>5%'. Can be repeated. Exit code 3 if exceeded, 4 without a verdict.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -42,8 +41,6 @@ def diff(
     force: Force = False,
 ) -> None:
     """Compare the idle time of two runs, and say what is noise.
-
-    Idle time is compared by cause and per step.
 
     Examples:
         fastfeed diff before.json.gz after.json.gz       # two traces
@@ -55,7 +52,7 @@ def diff(
 
     limits = trace_io.parse_limits(fail_on)
     if before == after == Path("-"):
-        raise ConfigError("standard input can be read once; give the other trace as a file")
+        raise ConfigError("standard input can be read once; pass the other trace as a file")
     report_files.check([before, after], html, None, force)
     results = [trace_io.analyze_files([path], input_range, steps, max_events=max_events) for path in (before, after)]
     compared = compare.compare(*results)

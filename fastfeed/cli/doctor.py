@@ -17,12 +17,13 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fastfeed.cli import streams
 from fastfeed.cli.doctor_advice import PACKAGES, Advice, advise, next_command
 from fastfeed.cli.doctor_kernel import KernelInfo, find_kernel, kernel_rows
+from fastfeed.cli.streams import Console
 from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
@@ -78,7 +79,7 @@ class MachineReport:
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False) -> None:
     """Show what this machine offers, and what to install or fix.
 
-    Hardware, libraries and ranks are looked at. The exit code is 1 if something has to be fixed.
+    Checks hardware, libraries and ranks. The exit code is 1 if something has to be fixed.
 
     Examples:
         fastfeed doctor                    # in the environment of the trainer
@@ -86,10 +87,11 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the repor
         fastfeed doctor --json             # for a script
     """
     report = collect()
-    if as_json:
-        typer.echo(json.dumps(asdict(report), indent=2))
-    else:
-        render(report, Console())
+    with streams.report() as console:
+        if as_json:
+            typer.echo(json.dumps(asdict(report), indent=2))
+        else:
+            render(report, console)
     if any(advice.problem for advice in report.advice):
         raise typer.Exit(1)
 
@@ -159,7 +161,7 @@ def find_gpus(nvml: Any) -> dict[str, Any]:
         try:
             nvml = import_module(nvml)
         except ImportError:
-            return {"no_gpu": "not looked for: nvidia-ml-py is not installed"}
+            return {"no_gpu": "unknown: nvidia-ml-py is not installed"}
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:

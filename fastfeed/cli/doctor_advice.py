@@ -18,9 +18,9 @@ __all__ = ["FEW_FILES", "PACKAGES", "Advice", "advise", "next_command", "reinsta
 FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
 BACKENDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "jax", "torch")  # of Keras
 PACKAGES = {  # what the kernel is compiled with, by the program that installs it (docs/installing.md)
-    "apt-get": "apt-get install g++ libjpeg-dev libhwy-dev python3-dev",
-    "dnf": "dnf install gcc-c++ libjpeg-turbo-devel highway-devel python3-devel",
-    "conda": "conda install cxx-compiler libjpeg-turbo libhwy",
+    "apt-get": "apt-get install g++ libjpeg-dev libwebp-dev libhwy-dev python3-dev",
+    "dnf": "dnf install gcc-c++ libjpeg-turbo-devel libwebp-devel highway-devel python3-devel",
+    "conda": "conda install cxx-compiler libjpeg-turbo libwebp-base libhwy",
 }
 
 
@@ -47,7 +47,11 @@ def advise(report: MachineReport) -> Iterator[Advice]:
         yield Advice(f"Only {report.open_files[0]} files may be open at once; for many shards:", "ulimit -n 4096")
     yield from _frameworks(report)
     if not report.vips:
-        yield Advice("To preprocess large PNG and TIFF files in less memory:", _extra("vips"), optional=True)
+        yield Advice(
+            "For PNGs and TIFFs that the kernel leaves to Pillow, in less memory:",
+            _extra("vips"),
+            optional=True,
+        )
 
 
 def next_command(report: MachineReport) -> str:
@@ -95,10 +99,10 @@ def _gpu(report: MachineReport) -> Iterator[Advice]:
         yield Advice(f"DALI is built for CUDA 13, but the driver stops at CUDA {shown}:", command)
     elif extra and not dali:
         yield Advice(f"To decode on the GPU (the driver runs CUDA {shown}):", _extra(extra))
-    if report.no_gpu and report.no_gpu.startswith("not looked for"):
+    if report.no_gpu and report.no_gpu.startswith("unknown: nvidia-ml-py"):
         yield Advice("To see GPUs, here and in fastfeed watch:", "pip install nvidia-ml-py")
     elif report.no_gpu and report.no_gpu.startswith("not readable"):
-        yield Advice("The NVIDIA driver does not answer as it should. What it says itself:", "nvidia-smi")
+        yield Advice("The NVIDIA driver does not respond correctly. To see what it reports:", "nvidia-smi")
 
 
 def _kernel(report: MachineReport) -> Iterator[Advice]:
@@ -119,10 +123,10 @@ def _kernel(report: MachineReport) -> Iterator[Advice]:
 
 def _frameworks(report: MachineReport) -> Iterator[Advice]:
     if not report.frameworks.keys() - {"ray"}:
-        text = "There is no framework, so feeds give NumPy arrays. For Keras; or one of tf, jax, torch:"
+        text = "No framework is installed, so feeds yield NumPy arrays. To install Keras (or tf, jax, torch):"
         yield Advice(text, _extra("keras,tf"), optional=True)
     elif "keras" in report.frameworks and not report.frameworks.keys() & set(BACKENDS):
-        yield Advice("Keras has no backend. For TensorFlow; or one of jax, torch:", _extra("tf"))
+        yield Advice("Keras has no backend. To install TensorFlow (or jax, torch):", _extra("tf"))
 
 
 def _extra(names: str) -> str:

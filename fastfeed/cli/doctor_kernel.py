@@ -1,4 +1,4 @@
-"""What `fastfeed doctor` says of the JPEG kernel: its libjpeg-turbo, the instruction set, who decodes Huffman codes."""
+"""What `fastfeed doctor` says of the kernel: its libraries, the instruction set, who decodes Huffman codes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class KernelInfo:
     simd: bool  # libjpeg-turbo was built with SIMD
     instruction_set: str | None  # the kernel's own, the fastest that this machine has
     huffman: str  # why libjpeg's own Huffman decoders are used; "": the kernel's are
+    libwebp: str = ""  # its version; "": Pillow decodes WebP
 
 
 def find_kernel(module: str | ModuleType = "fastfeed._native") -> KernelInfo | None:
@@ -36,6 +37,7 @@ def find_kernel(module: str | ModuleType = "fastfeed._native") -> KernelInfo | N
         simd=getattr(native, "LIBJPEG_SIMD", False),
         instruction_set=sets[0] if sets else None,
         huffman=native.libjpeg_huffman_reason() if hasattr(native, "libjpeg_huffman_reason") else "",
+        libwebp=getattr(native, "LIBWEBP", ""),
     )
 
 
@@ -48,6 +50,8 @@ def kernel_rows(info: KernelInfo | None) -> Iterator[tuple[str, str]]:
     if info.libjpeg:
         place = "bundled" if info.bundled else "the system's"
         parts.append(f"libjpeg-turbo {info.libjpeg} ({place}, {'with' if info.simd else 'without'} SIMD)")
+    if info.libwebp:
+        parts.append(f"libwebp {info.libwebp}")
     if info.instruction_set:
         parts.append(f"instruction set {info.instruction_set}")
     yield "JPEG kernel", ", ".join(parts)

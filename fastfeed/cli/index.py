@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
 from fastfeed.cli.open_source import StorageOption, storage_options
+from fastfeed.cli.streams import Console
 from fastfeed.cli.table import show_facts
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ Facts = list[tuple[str, str]]
 def index(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE", help="Folder of images, or shards ('train-{000..099}.tar'), local or s3://..."
-        ),
+        typer.Argument(metavar="SOURCE", help="Folder of images, or shards, local or s3://..."),
     ],
     out: Annotated[
         Path | None,
@@ -40,7 +38,7 @@ def index(
             "--out",
             "-o",
             metavar="FILE",
-            help="File to write: the listing of a folder (.parquet, .csv, .jsonl), or the index of shards.",
+            help="File to write: a folder's listing (.parquet, .csv, .jsonl) or the index of shards.",
         ),
     ] = None,
     label: Annotated[
@@ -52,9 +50,7 @@ def index(
     ] = None,
     workers: Annotated[
         int,
-        typer.Option(
-            "--workers", "-w", min=1, max=64, metavar="N", help="Remote folders to list at the same time, up to 64."
-        ),
+        typer.Option("--workers", "-w", min=1, max=64, metavar="N", help="Remote folders to list at a time, up to 64."),
     ] = 16,
     storage_option: StorageOption = None,
 ) -> None:
@@ -104,7 +100,7 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
     facts = [("images", f"{listed.images:,}"), ("classes", _spread(list(listed.classes.values()), "image"))]
     if unclassed := listed.images - classed:
         facts.append(("no class", f"{_count(unclassed, 'image')}, directly in it"))
-    facts.append(("size", f"{decimal(listed.size)}, {decimal(listed.size // listed.images)} an image"))
+    facts.append(("size", f"{decimal(listed.size)}, {decimal(listed.size // listed.images)} per image"))
     if empty := listed.folders - len(listed.classes):
         facts.append(("empty", f"{_count(empty, 'folder')} without images"))
     if listed.left_out:

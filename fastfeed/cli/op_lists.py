@@ -34,7 +34,7 @@ class OpSection:
 
 
 def sections(text: str) -> list[OpSection]:
-    """Of a recipe's name, a family's, "all", or an expression such as "ColorJitter(0.4), RandAugment()"."""
+    """Parse a recipe's name, a family's, "all", or an expression such as "ColorJitter(0.4), RandAugment()"."""
     from fastfeed import recipes
 
     if text == "all":
@@ -61,7 +61,7 @@ def _family(name: str) -> OpSection:
 def _list(ops: list[Any], heading: str) -> OpSection:
     visible = tuple(op for op in ops if op.kind not in UNSEEN)
     if not visible:
-        raise ConfigError(f"--ops {_names(ops)}: nothing of it can be seen; add an op such as RandAugment()")
+        raise ConfigError(f"--ops {_names(ops)}: nothing to draw; add an op such as RandAugment()")
     left_out = tuple(op for op in ops if op.kind in UNSEEN)
     together = len(visible) > 1 and all(op.kind in ("geometry", "change") for op in visible)
     return OpSection(heading, visible, visible if together else (), left_out)
@@ -83,7 +83,11 @@ def _evaluate(text: str) -> list[Any]:
     ops = _flat(value)
     for op in ops:
         if isinstance(op, type) or not hasattr(op, "kind"):
-            why = f"{op.__name__} is a class, write {op.__name__}(...)" if isinstance(op, type) else f"{op!r} is no op"
+            why = (
+                f"{op.__name__} is a class, write {op.__name__}(...)"
+                if isinstance(op, type)
+                else f"{op!r} is not an op"
+            )
             raise _refused(text, why)
     return ops
 

@@ -90,7 +90,7 @@ def _smallest(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
         except SpecError:
             continue
         return image
-    raise ConfigError(f"{op!r} cuts more than a photograph of {photo.shape[1]}x{photo.shape[0]} has room for")
+    raise ConfigError(f"{op!r} is larger than the photograph, {photo.shape[1]}x{photo.shape[0]}; choose a smaller size")
 
 
 def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
@@ -141,7 +141,7 @@ def _mixed(op: Any, photos: Sequence[np.ndarray], side: int) -> list[Picture]:
     how = op.mix_plan(_numbers(np.array(STRENGTHS), op.draws), (height, width))
     out = np.empty((n, height, width, 3), np.uint8)
     mix(group, np.tile(np.arange(op.group), (n, 1)), how, out)
-    return [Picture(out[row], f"{how.shares[row, 0]:.0%} its own") for row in range(n)]
+    return [Picture(out[row], f"{how.shares[row, 0]:.0%} this image") for row in range(n)]
 
 
 def _covering(image: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -175,7 +175,7 @@ def _caption(program: Program, work: Work, row: int, photo: np.ndarray) -> str:
 
 def _window(box: np.ndarray, flip: np.ndarray, shape: Sequence[float]) -> str:
     share = float(box[2] * box[3]) / float(shape[0] * shape[1])
-    parts = [f"{share:.0%} of it"] if share < 0.995 else []
+    parts = [f"{share:.0%} of the image"] if share < 0.995 else []
     parts += ["mirrored"] if flip[1] else []
     parts += ["upside down"] if flip[0] else []
     return ", ".join(parts)

@@ -11,10 +11,20 @@ from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from fastfeed.sources.base import Source
+    from fastfeed.sources.shards.labels import LabelKind
 
-__all__ = ["AllowHost", "AllowPath", "AllowScheme", "StorageOption", "allowed", "open_source", "storage_options"]
+__all__ = [
+    "AllowHost",
+    "AllowPath",
+    "AllowScheme",
+    "StorageOption",
+    "allowed",
+    "label_kind_of",
+    "open_source",
+    "storage_options",
+]
 
-_ACCESS = "Access"  # title in the help
+_ACCESS = "Access"  # title in --help-all
 
 StorageOption = Annotated[
     list[str] | None,
@@ -48,11 +58,13 @@ def open_source(
     image: str | None = None,
     labeled: bool = False,
     allow: Allow | None = None,
+    label_kind: LabelKind | None = None,
 ) -> Source:
     """Open shards, a table, a folder, or the output of `fastfeed preprocess`.
 
     Without `label` samples have no labels, except for the output of `fastfeed preprocess`, which knows its own.
-    `labeled`: use the label that a source of its kind has by default, if it is there.
+    `labeled`: use the label that a source of its kind has by default, if it is there. `label_kind` as in the
+    sources.
     """
     from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
     from fastfeed.preprocess.inputs.previous_job import open_previous_job
@@ -60,7 +72,7 @@ def open_source(
     from fastfeed.storage.storage import Storage
 
     storage = Storage(storage_options(options))
-    output = open_previous_job(source, storage, ColumnNames(label, image, ""))
+    output = open_previous_job(source, storage, ColumnNames(label, image, ""), label_kind=label_kind)
     if output is not None:
         return output.source
     kind = kind_of(source)
@@ -69,12 +81,23 @@ def open_source(
 
         return ImageFolder(source, labeled=label is not None, storage=storage)
     if labeled:
-        return open_shards(kind, source, ColumnNames(label, image, ""), (), storage, allow=allow)[0]
+        names = ColumnNames(label, image, "")
+        return open_shards(kind, source, names, (), storage, allow=allow, label_kind=label_kind)[0]
     if kind == "table":
         from fastfeed.sources.table import Table
 
         return Table(source, image=image or "path", label=label, storage=storage, **(allow or {}))
     return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage)[0]
+
+
+def label_kind_of(text: str | None) -> LabelKind | None:
+    """Parse the value of --label-kind. Raises ConfigError."""
+    if text not in (None, "name", "index"):
+        raise ConfigError(
+            f"--label-kind must be name (integers are names of classes) or index (they count the classes from 0), "
+            f"got {text!r}"
+        )
+    return text
 
 
 def storage_options(items: list[str], option: str = "--storage-option") -> dict[str, object]:

@@ -6,21 +6,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from fastfeed.cli.open_source import AllowHost, AllowPath, AllowScheme, StorageOption, allowed, open_source
+from fastfeed.cli.streams import Console
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from fastfeed.cli.plan_files import Groups
     from fastfeed.feed.cluster_plan import Simulation
+    from fastfeed.sampling.plan import Plan
     from fastfeed.sources.base import Source
 
 __all__ = ["plan"]
 
+_MORE = "More options"  # title in --help-all
 _RANKS, _BATCH = 8, 128  # by default, where there is data enough
-_MEASURED = 1000  # files whose sizes stand for all
+_LEAST_STEPS = 4  # of a picture
 _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
 
 
@@ -29,14 +32,12 @@ def plan(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="Folder of images, shards ('train-{000..099}.tar') or a table, local or s3://...",
+            help="Folder of images, shards or a table, local or s3://...",
         ),
     ],
     world_size: Annotated[
         int | None,
-        typer.Option(
-            "--world-size", "-w", min=1, metavar="N", help="Ranks. Default: 8, or as many as the data allows."
-        ),
+        typer.Option("--world-size", "-w", min=1, metavar="N", help="Ranks. Default: 8, or what the data allows."),
     ] = None,
     batch: Annotated[
         int | None,
@@ -45,37 +46,41 @@ def plan(
             "-b",
             min=1,
             metavar="N",
-            help="Samples per rank per step. Default: 128, or as many as the data allows.",
+            help="Samples per rank and step. Default: 128, or less.",
         ),
     ] = None,
     ranks_per_node: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Ranks per machine; they share a disk cache.")
+        int, typer.Option(min=1, metavar="N", help="Ranks per machine; they share a disk cache.", rich_help_panel=_MORE)
     ] = 8,
-    speed: Annotated[
-        float, typer.Option(min=0.001, metavar="X", help="Training speed of one rank, in images per second.")
-    ] = 1000.0,
+    speed: Annotated[float, typer.Option(min=0.001, metavar="X", help="Images per second of one rank.")] = 1000.0,
     blocks: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="N",
             help="Shuffle windows of this many shards per lane, as ff.Blocks does. 0: shuffle all samples.",
+            rich_help_panel=_MORE,
         ),
     ] = 0,
     lanes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Lanes that every batch is drawn from, with --blocks.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Lanes that every batch is drawn from, with --blocks.", rich_help_panel=_MORE
+        ),
     ] = 64,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="PNG", help="Also draw what is read when, as a picture.")
+        Path | None, typer.Option("--out", "-o", metavar="PNG", help="Also draw a picture of what is read when.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, metavar="N", help="Epoch of the training run.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)] = 0,
+    epoch: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE)
+    ] = 0,
     label: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Label of the source, as its class takes it. Not needed to plan.",
+            help="Label: a member, field or column of shards or a table. Not needed to plan.",
             rich_help_panel="Access",
         ),
     ] = None,
@@ -84,12 +89,10 @@ def plan(
     allow_host: AllowHost = None,
     allow_scheme: AllowScheme = None,
 ) -> None:
-    """Compute what each rank of a cluster will read.
-
-    Samples, bytes, shards and requests per second of an epoch; no image is read.
+    """Compute what each rank of a cluster will read. No image is read.
 
     Examples:
-        fastfeed plan photos/                                # a machine of 8 GPUs
+        fastfeed plan photos/                                # 8 ranks
         fastfeed plan 'train-{000..099}.tar' -w 256          # 256 ranks
         fastfeed plan 'train-{000..099}.tar' -o plan.png     # and a picture
     """
@@ -97,7 +100,6 @@ def plan(
 
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
-    from fastfeed.feed.cluster_plan import simulate
     from fastfeed.sampling.plan import Blocks, Plan, Shuffle
 
     if out is not None and (out.suffix.lower() != ".png" or not out.resolve().parent.is_dir()):
@@ -107,16 +109,24 @@ def plan(
     ranks = min(_RANKS, len(opened) // (batch or 1) or 1) if world_size is None else world_size
     per_rank = min(_BATCH, len(opened) // ranks or 1) if batch is None else batch
     plan = Plan.make(len(opened), batch=per_rank, seed=seed, world=World(0, ranks), shuffle=shuffle)
-    simulation = _with_file_sizes(simulate(opened, plan, epoch, ranks_per_node))
+    drawn = out if plan.steps >= _LEAST_STEPS else None
+    simulation, groups = _simulated(opened, plan, epoch, ranks_per_node, drawn is not None)
     if as_json:
         typer.echo(json.dumps(figures(simulation, speed, ranks_per_node), indent=1))
     else:
         _show(simulation, speed, ranks_per_node)
-    if out is not None:
+    if drawn is not None:
         from fastfeed.cli.plan_picture import draw
 
-        draw(simulation).save(out)
+        draw(simulation, groups).save(drawn)
         Console(stderr=as_json).print(f"picture -> [bold]{out}[/]", highlight=False)
+    elif out is not None:
+        Console(stderr=as_json).print(
+            f"no picture: it shows how steps differ, and the epoch has {_count_of(plan.steps, 'step')}, "
+            f"fewer than {_LEAST_STEPS}; pass a smaller --batch or --world-size",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[str, object]:
@@ -152,34 +162,22 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
     }
 
 
-def _lies_in_files(source: Source) -> bool:
-    """Each sample is a file of its own, in a folder or named by a table."""
+def _simulated(
+    source: Source, plan: Plan, epoch: int, ranks_per_node: int, drawn: bool
+) -> tuple[Simulation, Groups | None]:
+    """The epoch; for a picture of samples that are in no shards, also by the size and the class of each."""
+    from fastfeed.cli.plan_files import groups_of, lies_in_files, sizes_of, with_mean_size
+    from fastfeed.feed.cluster_plan import simulate
     from fastfeed.sources.base import Sharded
 
-    return not isinstance(source, Sharded) or getattr(source, "paths", None) is not None
-
-
-def _with_file_sizes(simulation: Simulation) -> Simulation:
-    """With bytes by the mean size of some files, where the source knows no sizes and the files are local."""
-    import os
-    import re
-    from dataclasses import replace
-
-    import numpy as np
-
-    source = simulation.source
-    if simulation.bytes.any() or not _lies_in_files(source):
-        return simulation
-    ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), _MEASURED), dtype=np.int64))
-    listed = getattr(source, "sizes", np.zeros_like)(ids).tolist()
-    sizes = []
-    for id, size in zip(ids.tolist(), listed, strict=True):
-        try:
-            sizes.append(size if size > 0 else os.stat(re.sub(r"#row \d+$", "", source.uri(id))).st_size)
-        except OSError:  # remote, or missing
-            continue
-    mean = sum(sizes) / len(sizes) if sizes else 0.0
-    return replace(simulation, bytes=simulation.samples * mean, unit_bytes=mean * len(source) / simulation.units)
+    if not drawn or (isinstance(source, Sharded) and len(source.bounds) > 2):
+        return with_mean_size(simulate(source, plan, epoch, ranks_per_node)), None
+    ids, sizes = sizes_of(source, every=True) if lies_in_files(source) else ((), None)
+    groups = groups_of(source)
+    simulation = simulate(
+        source, plan, epoch, ranks_per_node, sizes=sizes if len(ids) == len(source) else None, groups=groups.of
+    )
+    return with_mean_size(simulation), groups
 
 
 def _range(values: np.ndarray) -> dict[str, float]:
@@ -187,22 +185,25 @@ def _range(values: np.ndarray) -> dict[str, float]:
 
 
 def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
+    from fastfeed.cli.plan_files import lies_in_files
+
     console, plan, f = Console(), simulation.plan, figures(simulation, speed, ranks_per_node)
     console.print(str(simulation.source), soft_wrap=True, highlight=False, markup=False)
     console.print(
-        f"{plan.world.size} ranks x batch {plan.batch} = {plan.global_batch:,} samples per step, {plan.steps:,} steps, "
-        f"shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} at {speed:g} images/s per rank",
+        f"{_count_of(plan.world.size, 'rank')} x batch {plan.batch} = {_count_of(plan.global_batch, 'sample')} "
+        f"per step, {_count_of(plan.steps, 'step')}, shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} "
+        f"at {speed:g} images/s per rank",
         soft_wrap=True,
         highlight=False,
     )
     if not simulation.is_complete:
         console.print(
-            f"[yellow]{len(simulation.steps):,} evenly spread steps were followed; shards are counted in those[/]"
+            f"[yellow]{len(simulation.steps):,} evenly spread steps were simulated; shard counts cover only those[/]"
         )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "least", "mean", "most"):
+    for name in ("", "min", "mean", "max"):
         table.add_column(name, justify="left" if not name else "right")
-    files = _lies_in_files(simulation.source)
+    files = lies_in_files(simulation.source)
     rows = [
         ("samples per rank and epoch", simulation.samples, _count),
         ("bytes per rank and epoch", simulation.bytes, _size if simulation.bytes.any() else _unknown),
@@ -214,7 +215,11 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
             ("shards per rank and epoch", simulation.units_read, _count),
             ("shards per rank and step", simulation.per_step, _count),
             ("shards in a global batch", simulation.in_batch, _count),
-            (f"shards per machine ({f['ranks_per_node']} ranks) and epoch", simulation.node_units_read, _count),
+            (
+                f"shards per machine of {_count_of(f['ranks_per_node'], 'rank')} and epoch",
+                simulation.node_units_read,
+                _count,
+            ),
         ]
     )
     for name, values, text in rows:
@@ -228,7 +233,7 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     rates.add_row("one read per sample, all ranks", _count(f["requests_per_s_all"]), _size(f["bytes_per_s_all"]))
     if files:
         console.print(rates)
-        console.print("files lie one by one: each sample is a request; shards need fewer", highlight=False)
+        console.print("each sample is a separate file, so a request; shards need fewer requests", highlight=False)
         return
     rates.add_row(
         f"through a disk cache of {_CHUNK >> 20} MiB chunks, per machine",
@@ -236,6 +241,10 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
         _size(f["cached_bytes_per_s_node"]),
     )
     console.print(rates)
+
+
+def _count_of(count: object, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _count(value: object) -> str:
@@ -260,6 +269,8 @@ def _size(value: object) -> str:
 
 def _time(seconds: object) -> str:
     total = float(seconds)  # type: ignore[arg-type]
+    if total < 1:
+        return f"{max(total * 1000, 1):.0f} ms"
     hours, rest = divmod(round(total), 3600)
     return (
         f"{total:.1f} s"

@@ -8,7 +8,8 @@ from typing import Any
 
 import typer
 
-from fastfeed.cli.command_help import Command, Group, usage
+from fastfeed.cli import usage_errors
+from fastfeed.cli.command_help import HELP, Command, Group, usage
 from fastfeed.cli.preprocess_inspect import preview, stats, status, verify
 from fastfeed.cli.preprocess_messages import in_options
 from fastfeed.cli.preprocess_run import ARGUMENTS, resume, retry, run
@@ -16,20 +17,22 @@ from fastfeed.errors import ConfigError, SourceError
 
 __all__ = ["preprocess"]
 
-_HELP = ("-h", "--help")
 _CODES = (
-    "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad ones than --max-bad; "
-    "4 the target or disk failed; 130 Ctrl-C. Finished shards are always kept."
+    "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad photographs than --max-bad "
+    "allows; 4 the target or disk failed; 130 Ctrl-C; 143 SIGTERM. Finished shards are always kept."
 )
 
 
 class WithRun(Group):
     """Passes arguments that are not a command to `run`; the help shows the options of `run`, then the commands."""
 
+    default_command = "run"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """`photos/ shards/ --size 256` is `run photos/ shards/ --size 256`."""
         ctx.meta[ARGUMENTS] = list(args)
-        if args and args[0] not in self.commands and args[0] not in _HELP:
+        if args and args[0] not in self.commands and args[0] not in HELP:
+            self._refuse_misspelled(args[0], ctx)
             args = ["run", *args]
         elif len(args) > 1 and args[0] != "run" and os.path.isdir(args[0]) and not os.path.isdir(args[1]):
             typer.echo(
@@ -38,6 +41,12 @@ class WithRun(Group):
                 err=True,
             )
         return super().parse_args(ctx, args)
+
+    def _refuse_misspelled(self, word: str, ctx: Any) -> None:
+        """ConfigError for a command's name with a typo, which would otherwise be a source that does not exist."""
+        near = word.isalpha() and usage_errors.nearest(word, list(self.commands))
+        if near and not ctx.resilient_parsing and not os.path.exists(word):
+            raise usage_errors.no_command(word, list(self.commands), ctx.command_path)
 
     def invoke(self, ctx: Any) -> Any:
         """Errors name options."""
@@ -64,10 +73,10 @@ class WithRun(Group):
 
 preprocess = typer.Typer(
     cls=WithRun, help=run.__doc__, epilog=_CODES,
-    context_settings={"help_option_names": list(_HELP)},
+    context_settings={"help_option_names": list(HELP)},
 )  # fmt: skip
 preprocess.command(
-    "run", cls=Command, epilog=_CODES, short_help="The default; needed if SRC has the name of a command."
+    "run", cls=Command, epilog=_CODES, short_help="Build shards: the default. Name it if SRC has the name of a command."
 )(run)
 preprocess.command("resume", cls=Command)(resume)
 preprocess.command("retry", cls=Command)(retry)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fastfeed.cli import preprocess_options as options
+from fastfeed.cli import preprocess_values
 from fastfeed.cli.preprocess_messages import in_options
 from fastfeed.errors import ConfigError
 
@@ -36,11 +36,11 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
 
     check_overlap(src, dst)
     job, free = _existing_job(dst, recipe, values)
-    source = options.opener(src, values)(None if job is None else job.target)
+    source = preprocess_values.opener(src, values)(None if job is None else job.target)
     if job is not None:
         source = planned_input(job.plan, source)
     ids = None
-    part = options.part_of(values["part"])
+    part = preprocess_values.part_of(values["part"])
     if job is not None:
         todo = select_part(job.todo, part or (0, 1))
         order = [job.plan.order[job.shards[k].first : job.shards[k].last] for k in todo]
@@ -74,7 +74,7 @@ def _existing_job(dst: str, recipe: Recipe, values: Mapping[str, Any]) -> tuple[
     from fastfeed.storage.byte_range import is_local
     from fastfeed.storage.storage import Storage
 
-    path, storage_options = dst.removeprefix("file://"), options.target_options(values)
+    path, storage_options = dst.removeprefix("file://"), preprocess_values.target_options(values)
     if is_local(path) and not os.path.exists(path):
         return None, _free(path)
     try:
@@ -86,7 +86,7 @@ def _existing_job(dst: str, recipe: Recipe, values: Mapping[str, Any]) -> tuple[
     plan, free = load_plan(target), target.free_bytes()
     if plan is None:
         if other_files := sorted(name for name in target.files() if not is_job_file(name)):
-            raise ConfigError(f"{dst} is not empty: it holds {other_files[0]} and no job; choose an empty folder")
+            raise ConfigError(f"{dst} is not empty: it contains {other_files[0]} but no job; choose an empty folder")
         return None, free
     check_plan(target, plan, recipe)
     return open_job(target, plan), free
@@ -113,7 +113,7 @@ def _facts(estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, 
     if source.left_out:
         rows.append(("left out", ", ".join(f"{n:,} {what}" for what, n in sorted(source.left_out.items())[:8])))
     if recipe.looks:
-        rows.append(("survey", "a survey of all photographs, for duplicates or sizes: not included here"))
+        rows.append(("survey", "a survey of all photographs, for duplicates or sizes: not included in this estimate"))
     rows.append(("sample", f"{estimated.sampled:,} photographs were processed, spread over all"))
     bad = estimated.bad.total()
     rows.append(
@@ -121,18 +121,19 @@ def _facts(estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, 
             "bad",
             f"{bad} of these ({bad / max(estimated.sampled, 1):.1%}): {format_reasons(estimated.bad)}"
             if bad
-            else "none of these",
+            else "none",
         )
     )
     spread = f", {format_size(estimated.low)} to {format_size(estimated.high)}" if estimated.spread else ""
     rows.append(
-        ("output", f"about {format_size(estimated.output)}{spread}, {format_size(estimated.bytes_out)} an image")
+        ("output", f"about {format_size(estimated.output)}{spread}, {format_size(estimated.bytes_out)} per image")
     )
     if estimated.bytes_in:
         rows.append(
             (
                 "input",
-                f"about {format_size(estimated.bytes_in * estimated.good)}, {format_size(estimated.bytes_in)} an image",
+                f"about {format_size(estimated.bytes_in * estimated.good)}, "
+                f"{format_size(estimated.bytes_in)} per image",
             )
         )
     if estimated.free is not None:
@@ -142,7 +143,7 @@ def _facts(estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, 
     seconds = estimated.seconds(workers)
     about = f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
     rows.append(("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"))
-    rows.append(("ms an image", stage_times))
+    rows.append(("ms per image", stage_times))
     return rows
 
 

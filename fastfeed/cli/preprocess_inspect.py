@@ -9,11 +9,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fastfeed.cli import preprocess_options as options
+from fastfeed.cli import preprocess_values
+from fastfeed.cli.streams import Console
 from fastfeed.cli.table import show_facts
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
-    """Show how far a job is, from its files.
+    """Show the progress of a job.
 
-    Also while it runs, and from other machines.
+    Works while it runs, and from other machines.
 
     Examples:
         fastfeed preprocess status shards/          # shards, bad ones by reason
@@ -106,10 +106,10 @@ def verify(
 ) -> None:
     """Read every shard again, and compare checksums.
 
-    Sizes, samples and foreign files are checked, too. Exit code 1 if there are problems.
+    Also checks sizes and samples, and lists unexpected files. Exit code 1 if there are problems.
 
     Examples:
-        fastfeed preprocess verify shards/         # only says what is wrong
+        fastfeed preprocess verify shards/         # report problems only
         fastfeed preprocess verify shards/ --fix   # the next run rebuilds it
     """
     from dataclasses import asdict
@@ -133,7 +133,7 @@ def verify(
     for problem in result.problems:
         _say(f"  {problem}", style="red")
     if not result.problems:
-        _say("All files are as they were written.", style="green")
+        _say("All files match their checksums.", style="green")
         return
     resume_command = f"fastfeed preprocess resume {shlex.quote(dst)}"
     if fixed:
@@ -162,7 +162,7 @@ def preview(
 
     Examples:
         fastfeed preprocess preview shards/                     # 8 shards
-        fastfeed preprocess preview shards/ --shards 2 -n 100   # more of two
+        fastfeed preprocess preview shards/ --shards 2 -n 100   # 2 x 100 samples
     """
     from fastfeed.preprocess.reports.preview import preview as draw
 
@@ -183,7 +183,7 @@ def _job(dst: str, storage_options: list[str] | None) -> Job:
 def _target(dst: str, storage_options: list[str] | None) -> Target:
     from fastfeed.preprocess.targets.target import open_target
 
-    return open_target(dst, options.target_options({"target_option": storage_options}), writes=False)
+    return open_target(dst, preprocess_values.target_options({"target_option": storage_options}), writes=False)
 
 
 def _open(target: Target) -> Job:

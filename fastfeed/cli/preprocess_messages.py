@@ -13,6 +13,8 @@ _NAMES = {  # options by argument or field, where they differ from it
     "image_format": "image-format",
     "split_by": "split-by",
     "timeout_s": "timeout",
+    "extras": "with",
+    "extras_batch": "with-batch",
     "target_storage": "target-option",
     "storage": "storage-option",
 }
@@ -20,7 +22,7 @@ _SAME = (
     *("label", "image", "caption", "columns", "size", "mode", "filter", "enlarge", "buckets", "matte", "fill"),
     *("quality", "subsampling", "format", "shuffle", "val", "min_side", "max_aspect", "max_pixels", "dedupe"),
     *("distance", "full_decode", "workers", "memory", "max_bad", "part", "split_seed", "append"),
-    *("allow_path", "allow_host", "allow_scheme"),
+    *("allow_path", "allow_host", "allow_scheme", "label_kind", "exif", "patience", "timeout"),
 )
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {k: f"--{v}" for k, v in _NAMES.items()}
 _PHRASES = (  # what is not written as an assignment, or is something else on the command line
@@ -35,11 +37,18 @@ _PHRASES = (  # what is not written as an assignment, or is something else on th
     ("append=True (--append)", "--append"),
     ("allow_path (--allow-path)", "--allow-path"),
     ('pass "" for none', "pass --label '' for none"),
+    ("pass labeled=False", "pass --label ''"),
+    ("pass cache= instead of simplecache::", "leave simplecache:: out"),
+)
+_SOURCE = re.compile(r"^(?:Table|TarShards|TFRecords|MDSShards|RawShards): (?=(?:label|image|columns) must )")
+_TWICE = re.compile(r"label_kind='\w+' \((--label-kind \w+)\)")
+_CLIENT = re.compile(  # of storage/clients.py
+    r"pass (storage|target_storage)=\{'key': \.\.\., 'secret': \.\.\.\}, or \{'anon': True\} for public data"
 )
 _BOTH = re.compile(r"pass allow_\w+=\[.*?\](?:, allow_\w+=\[.*?\])* \((--allow-.*?)\)(?=$|[\s;.,])")
-_ASSIGNED = re.compile(rf"(?<![\w.-])({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|[\w.%]+)")
+_ASSIGNED = re.compile(rf"(?<![\w.-])({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|\([^()]*\)|[\w.%]+)")
 _FIRST = re.compile(rf"^({'|'.join(_OPTIONS)})(?= (?:must|needs|is long|is for|\"))")
-_AFTER = re.compile(r"(?<![\w-])(max_bad|labels_file|allow_path|allow_host|allow_scheme)(?!\w)")
+_AFTER = re.compile(r"(?<![\w-])(max_bad|labels_file|label_kind|allow_path|allow_host|allow_scheme)(?!\w)")
 
 
 def in_options(message: str) -> str:
@@ -47,12 +56,22 @@ def in_options(message: str) -> str:
     for phrase, option in _PHRASES:
         message = message.replace(phrase, option)
     message = _BOTH.sub(r"pass \1", message)
+    message = _TWICE.sub(r"\1", message)
+    message = _CLIENT.sub(_client_options, message)
     message = _ASSIGNED.sub(lambda m: f"{_OPTIONS[m[1]]} {_word(m[2])}", message)
+    message = _SOURCE.sub("", message)
     message = _FIRST.sub(lambda m: _OPTIONS[m[1]], message)
     return _AFTER.sub(lambda m: _OPTIONS[m[1]], message)
 
 
+def _client_options(found: re.Match[str]) -> str:
+    option = _OPTIONS[found[1]]
+    return f"pass {option} key=... {option} secret=..., or {option} anon=true for public data"
+
+
 def _word(value: str) -> str:
-    """As a shell takes it."""
-    text = value.strip("'\"")
+    """As a shell takes it; of a tuple, its items with commas between; of None, nothing."""
+    if value.startswith("("):
+        value = ",".join(item.strip(" '\"") for item in value.strip("()").split(",") if item.strip())
+    text = "" if value == "None" else value.strip("'\"")
     return text if re.fullmatch(r"[\w./:@%+-]+", text) else f"'{text}'"

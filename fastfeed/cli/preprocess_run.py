@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from fastfeed.cli import preprocess_options as options
+from fastfeed.cli import preprocess_values
 from fastfeed.cli.preprocess_messages import in_options
+from fastfeed.cli.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def run(
     image_format: options.ImageFormat = "jpeg",
     quality: options.Quality = 90,
     subsampling: options.Subsampling = "4:2:0",
+    optimize: options.Optimize = False,
     keep_small: options.KeepSmall = False,
     format: options.Format = "webdataset",
     shard_samples: options.ShardSamples = 1000,
@@ -69,21 +72,22 @@ def run(
     distance: options.Distance = 4,
     exif: options.Exif = "",
     absolute_uri: options.AbsoluteUri = False,
+    with_: options.With = "",
+    with_batch: options.WithBatch = 16,
     *,
     append: options.Append = False,
     dry_run: options.DryRun = False,
 ) -> None:
     """Turn photographs into training shards.
 
-    If interrupted, run the same command again to resume; SRC is only read.
+    If interrupted, run it again to resume.
 
     Examples:
         fastfeed preprocess photos/ shards/ --size 512                # WebDataset
         fastfeed preprocess photos/ shards/ --val 0.05 --dedupe near  # a split
-        fastfeed preprocess s3://photos s3://shards --dry-run         # how long?
-        fastfeed preprocess photos/ shards/ --append                  # new files
+        fastfeed preprocess s3://photos s3://shards --dry-run         # estimate
     """
-    recipe = options.recipe_of(ctx.params)
+    recipe = preprocess_values.recipe_of(ctx.params)
     if dry_run:
         from fastfeed.cli.preprocess_dry_run import dry_run as print_estimate
 
@@ -99,11 +103,11 @@ def resume(
 ) -> None:
     """Resume a job with the recipe in its plan.
 
-    Options for opening the source must be given again.
+    Pass the options that open the source again.
 
     Examples:
         fastfeed preprocess resume shards/               # the source of the plan
-        fastfeed preprocess resume /mnt/photos shards/   # it is elsewhere now
+        fastfeed preprocess resume /mnt/photos shards/   # SRC has moved
     """
     src, dst, recipe = _job_in_plan(paths, ctx.params)
     _run_job(ctx, src, dst, recipe)
@@ -117,10 +121,10 @@ def retry(
 ) -> None:
     """Rebuild shards whose bad photographs may succeed now.
 
-    Those with bad photographs of these reasons are built again, and those that are missing.
+    Rebuilds shards with bad photographs of these reasons, and missing shards.
 
     Examples:
-        fastfeed preprocess retry shards/ --reason io_error,timeout      # both
+        fastfeed preprocess retry shards/ --reason io_error,timeout      # either
         fastfeed preprocess retry /mnt/photos shards/ --reason io_error  # moved
     """
     from fastfeed.preprocess.record import REASONS
@@ -147,7 +151,7 @@ def _job_in_plan(paths: Sequence[str], values: Mapping[str, Any]) -> tuple[str, 
     if len(paths) > 2:
         raise ConfigError(f"expected SRC and DST, or DST alone, got {len(paths)} arguments: {' '.join(paths)}")
     dst = paths[-1]
-    plan = load_plan(open_target(dst, options.target_options(values), writes=False))
+    plan = load_plan(open_target(dst, preprocess_values.target_options(values), writes=False))
     if plan is None:
         raise ConfigError(f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}")
     if len(paths) == 1 and is_local(plan.source) and not glob(plan.source) and not os.path.exists(plan.source):
@@ -163,10 +167,12 @@ def _run_job(
     from fastfeed.preprocess.reports.progress import show_progress
     from fastfeed.preprocess.targets.overlap import check_overlap
 
+    if recipe.metadata.extras:
+        sys.path.insert(0, os.getcwd())  # the function's module may lie here
     values, errors = ctx.params, Console(stderr=True, emoji=False)
-    storage_options, source = options.target_options(values), options.opener(src, values)
-    part, engine = options.part_of(values["part"]), options.engine_of(values["ray"])
-    limit = options.limit_of(values["max_bad"])
+    storage_options, source = preprocess_values.target_options(values), preprocess_values.opener(src, values)
+    part, engine = preprocess_values.part_of(values["part"]), preprocess_values.engine_of(values["ray"])
+    limit = preprocess_values.limit_of(values["max_bad"])
     log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
     check_overlap(src, dst)
     started = False
@@ -237,7 +243,9 @@ def _print_report(report: Report, dst: str, part: tuple[int, int] | None, as_jso
         others = f"; part {part[0]}/{part[1]} is done" if part else ""
         print_line(f"  {report.shards - report.shards_done:,} shards are not done yet{others}")
         return
-    print_line(f"  inspect it:  fastfeed preprocess preview {quoted_dst}   stats {quoted_dst}   verify {quoted_dst}")
+    print_line("  to inspect it:")
+    for command in ("preview", "stats", "verify"):
+        print_line(f"    fastfeed preprocess {command} {quoted_dst}")
 
 
 def _document(report: Report) -> dict[str, Any]:

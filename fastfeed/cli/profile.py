@@ -34,14 +34,10 @@ class Tool(str, enum.Enum):
 def profile(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.")],
     delay: Annotated[int, typer.Option(min=0, metavar="S", help="Seconds to wait before recording.")] = 0,
-    duration: Annotated[
-        int, typer.Option(min=0, metavar="S", help="Seconds to record; 0: until the command ends.")
-    ] = 0,
+    duration: Annotated[int, typer.Option(min=0, metavar="S", help="Seconds to record. 0: all.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", metavar="DIR", help="Folder for the recording. Default: a new fastfeed-profile folder."
-        ),
+        typer.Option("--out", "-o", metavar="DIR", help="Folder to record to. Default: a new fastfeed-profile."),
     ] = None,
     html: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
     fail_on: FailOn = None,
@@ -51,14 +47,16 @@ def profile(
         typer.Option(
             "--with",
             metavar="TOOL",
-            help="The profiler: nsys, nvprof, or auto, which is nsys if it is installed, else nvprof.",
+            help="Recorder: nsys, nvprof, or auto: nsys if it is installed, otherwise only the timelines of feeds.",
             rich_help_panel=MORE,
         ),
     ] = Tool.auto,
     input_range: InputRange = "",
     nsys: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Path of nsys. Default: $NSYS, else searched for.", rich_help_panel=MORE),
+        typer.Option(
+            metavar="PATH", help="Path to nsys. Default: $NSYS, then PATH and the usual places.", rich_help_panel=MORE
+        ),
     ] = None,
     force: Force = False,
 ) -> None:
@@ -71,9 +69,9 @@ def profile(
         fastfeed profile --delay 60 --duration 30 -- python train.py  # 30 s
         fastfeed profile -- torchrun --nproc-per-node 8 train.py      # all ranks
 
-    Returns the exit code of the command; if that is 0, the one of --fail-on. An nsys that hangs after the command has
-    ended is killed after two minutes, and 137 returned where the command's own is not known. The report goes to
-    standard error.
+    Returns the command's exit code or, if that is 0, that of --fail-on. The report goes to standard error. If nsys
+    hangs for two minutes after the command has ended, it is killed, and the exit code is 137 if the command's own is
+    not known.
     """
     if os.name != "posix":
         raise ConfigError(

@@ -26,34 +26,40 @@ __all__ = ["prove"]
 
 _LIMIT = re.compile(r"input>(\d+(?:\.\d+)?)%?")
 _MAX_RANKS = 1024
+_MORE = "More options"  # title in --help-all
 EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on
 
 
 def prove(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The trainer, with its arguments.")],
     seconds: Annotated[
-        float, typer.Option(min=1, max=86_400, metavar="S", help="How long to measure, after the first steps.")
+        float, typer.Option(min=1, max=86_400, metavar="S", help="Time to measure, after the first steps.")
     ] = 60.0,
     feed: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The feed to measure. Default: the first that is iterated."),
+        typer.Option(
+            metavar="NAME", help="The feed to measure. Default: the first that is iterated.", rich_help_panel=_MORE
+        ),
     ] = None,
-    cold: Annotated[bool, typer.Option(help="Also measure without the page cache, by dropping the files read.")] = True,
+    cold: Annotated[
+        bool,
+        typer.Option(help="Also measure without the page cache, by dropping the files read.", rich_help_panel=_MORE),
+    ] = True,
     ranks: Annotated[
         str | None,
-        typer.Option(metavar="1,2,4", help="Start the trainer with these numbers of ranks, and print one table."),
+        typer.Option(metavar="1,2,4", help="Measure with these numbers of ranks; print one table."),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     fail_on: Annotated[
         str | None,
-        typer.Option(metavar="LIMIT", help="Such as 'input>5%'. Exit code 3 if exceeded, 4 if that is not decided."),
+        typer.Option(metavar="LIMIT", help="Such as 'input>5%'. Exit code 3 if exceeded, 4 if undecided."),
     ] = None,
 ) -> None:
     """Measure which part of a step the input costs.
 
-    Runs a trainer with five kinds of input in turn. The run ends itself when the proof is complete; what it has trained
-    is worthless, and saving it is refused.
+    Runs a trainer with five kinds of input in turn, and ends it when the proof is complete. The weights that it
+    trains are meaningless, so saving them raises an error.
 
     Examples:
         fastfeed prove -- python train.py                       # a minute
@@ -71,7 +77,7 @@ def prove(
         _several(command, counts, Job(seconds, cold, feed, _ends()), limit, as_json)
         return
     job = Job(seconds, cold, feed)
-    say(f"fastfeed prove: {seconds:g} s from the first steps on; the weights of this run are worthless")
+    say(f"fastfeed prove: {seconds:g} s from the first steps on; the weights of this run are meaningless")
     outcome = run(command, job)
     proof = concluded(outcome, job)
     try:
@@ -90,7 +96,7 @@ def _several(command: list[str], counts: list[int], job: Job, limit: float | Non
     try:
         for count in counts:
             ranks = f"{count} rank{'s' * (count != 1)}"
-            say(f"fastfeed prove: {ranks}, {job.seconds:g} s; the weights of this run are worthless")
+            say(f"fastfeed prove: {ranks}, {job.seconds:g} s; the weights of this run are meaningless")
             try:
                 outcome = run(command, job, count)
                 concluded(outcome, job, count)  # says what went wrong

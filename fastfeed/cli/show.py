@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from fastfeed.cli.open_source import AllowHost, AllowPath, AllowScheme, StorageOption, allowed
+from fastfeed.cli.open_source import AllowHost, AllowPath, AllowScheme, StorageOption, allowed, label_kind_of
+from fastfeed.cli.streams import Console
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from fastfeed.runtime.batch import Batch
     from fastfeed.sources import ImageFolder
     from fastfeed.sources.base import Source
+    from fastfeed.sources.shards.labels import LabelKind
 
 __all__ = ["contact_sheet", "folder", "show"]
 
+_MORE = "More options"  # title in --help-all
 _MARGIN, _TEXT = 8, 14  # pixels
 _PAPER, _INK = (250, 250, 248), (40, 40, 40)
 _SUFFIXES = (".png", ".jpg", ".webp")
@@ -35,42 +37,56 @@ def show(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="Folder of images, whose class folders become labels, shards ('train-{000..099}.tar') or a table, "
-            "local or s3://...",
+            help="Folder of class folders, shards or a table, local or s3://...",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="Picture to write. Default: contact-sheet.png, or ops.png with --ops."
-        ),
+        typer.Option("--out", "-o", metavar="FILE", help="Picture to write. Default: contact-sheet.png or ops.png."),
     ] = None,
     ops: Annotated[
         str,
         typer.Option(
             metavar="OPS",
-            help="Draw one photograph after each of these ops, at five strengths. Takes the name of a recipe "
-            "(imagenet_train), of a family of ops (color), 'all', or ops: 'Hue(0.1), RandAugment()'.",
+            help="Draw one photograph after each of these ops: a recipe (imagenet_train), a family (color), 'all', or "
+            "a list: 'Hue(0.1), RandAugment()'.",
         ),
     ] = "",
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, max=1000, metavar="N", help="Samples to draw, up to 1000.")
     ] = 24,
     size: Annotated[
-        int, typer.Option(min=16, max=1024, metavar="N", help="Side of a sample in pixels, 16 to 1024.")
+        int,
+        typer.Option(
+            min=16, max=1024, metavar="N", help="Side of a sample in pixels, 16 to 1024.", rich_help_panel=_MORE
+        ),
     ] = 160,
-    evaluate: Annotated[
-        bool, typer.Option("--eval", help="Resize and center crop, as in validation, without augmentation.")
-    ] = False,
+    evaluate: Annotated[bool, typer.Option("--eval", help="Only resize and center crop, as in validation.")] = False,
     scale: Annotated[
-        float, typer.Option(metavar="X", help="Smallest fraction of an image's area that a random crop covers.")
+        float,
+        typer.Option(
+            metavar="X", help="Smallest fraction of an image's area that a random crop covers.", rich_help_panel=_MORE
+        ),
     ] = 0.08,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.")] = 0,
-    epoch: Annotated[int, typer.Option(min=0, metavar="N", help="Epoch of the training run.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)] = 0,
+    epoch: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE)
+    ] = 0,
     label: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Label of shards or of a table, as their class takes it.")
+        str | None,
+        typer.Option(metavar="NAME", help="Label: a member, field or column of shards or a table."),
     ] = None,
-    image: Annotated[str | None, typer.Option(metavar="NAME", help="Column or feature that holds the image.")] = None,
+    label_kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="name|index",
+            help="Integer labels are the name of a class (default in tables) or its index.",
+            rich_help_panel=_MORE,
+        ),
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column or feature that holds the image.", rich_help_panel=_MORE)
+    ] = None,
     storage_option: StorageOption = None,
     allow_path: AllowPath = None,
     allow_host: AllowHost = None,
@@ -78,12 +94,10 @@ def show(
 ) -> None:
     """Draw what a trainer will see, or what each op does.
 
-    Draws the first samples of a training run, augmented and labeled, or with --ops one photograph after each op.
-
     Examples:
         fastfeed show photos/train                           # contact-sheet.png
         fastfeed show photos/val --eval -n 48                # as in validation
-        fastfeed show photos/train --ops color               # color ops
+        fastfeed show photos/train --ops color               # after each color op
         fastfeed show 'train-{000..099}.tar' --label cls     # shards
     """
     from fastfeed.distributed.world import World
@@ -92,7 +106,8 @@ def show(
     from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
 
     console = Console()
-    opened = _opened(str(source), label, image, storage_option or [], allowed(allow_path, allow_host, allow_scheme))
+    allow = allowed(allow_path, allow_host, allow_scheme)
+    opened = _opened(str(source), label, image, storage_option or [], allow, label_kind_of(label_kind))
     console.print(str(opened), soft_wrap=True, highlight=False, markup=False)
     out = out or Path("ops.png" if ops else "contact-sheet.png")
     if out.suffix.lower() not in _SUFFIXES or not out.resolve().parent.is_dir():
@@ -111,14 +126,17 @@ def show(
         console.print(f"  left out, bad: {failure}", style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
-def _opened(source: str, label: str | None, image: str | None, options: list[str], allow: Allow) -> Source:
+def _opened(
+    source: str, label: str | None, image: str | None, options: list[str], allow: Allow, kind: LabelKind | None
+) -> Source:
     from fastfeed.cli.open_source import open_source
     from fastfeed.sources.detect import kind_of
     from fastfeed.storage.byte_range import is_local
 
     if kind_of(source) == "folder" and is_local(source):
         return folder(Path(source))
-    return open_source(source, label, options, image, labeled=kind_of(source) != "folder", allow=allow)
+    is_folder = kind_of(source) == "folder"
+    return open_source(source, label, options, image, labeled=not is_folder, allow=allow, label_kind=kind)
 
 
 def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> None:
@@ -142,21 +160,21 @@ def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> 
                 rows.append(OpRow(type(op).__name__, arguments(op), drawings))
                 continue
             if not rows or rows[-1].name or len(rows[-1].pictures) == len(STRENGTHS):
-                rows.append(OpRow("", "nothing random", []))
+                rows.append(OpRow("", "deterministic", []))
             rows[-1].pictures.append(replace(drawings[0], words=short(op)))
         if section.whole:
-            rows.append(OpRow("all of them", "one after another", pictures(section.whole, images, side)))
+            rows.append(OpRow("whole list", "applied in order", pictures(section.whole, images, side)))
         drawn.append((section.heading, rows))
         for op in section.left_out:
             console.print(
-                f"  left out, changes nothing that can be seen: {short(op)}",
+                f"  skipped, no visible effect: {short(op)}",
                 soft_wrap=True,
                 highlight=False,
                 markup=False,
             )
-    below = "The first random numbers of an op are 0.1, then 0.3, and so on. A box follows what moves."
+    below = "Columns: random draws at 10, 30, 50, 70 and 90 %. The box shows where ops move pixels."
     original = Picture(first, box=sample_box(first))
-    sheet = draw(Path(photos[0][0]).name, below, original, drawn, [f"draws of {u}" for u in STRENGTHS])
+    sheet = draw(Path(photos[0][0]).name, below, original, drawn, [f"draw {u}" for u in STRENGTHS])
     sheet.save(out, **({} if out.suffix.lower() == ".png" else {"quality": 82}))
     count = sum(len(rows) for _, rows in drawn)
     console.print(f"{count} rows -> [bold]{out}[/]", highlight=False)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import Any, NoReturn, TextIO
 
-from rich.console import Console
+import rich.console
+import typer
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["fail", "report", "say", "visible"]
+__all__ = ["Console", "command_output", "fail", "remember_errors", "report", "say", "visible"]
 
 _DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
@@ -26,10 +28,17 @@ def _is_control(char: str) -> bool:
     return char < " " or "\x7f" <= char <= "\x9f" or char in _DIRECTIONS
 
 
+class Console(rich.console.Console):
+    """A console whose reader may leave: BrokenPipeError, instead of the end of the process with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def say(text: str, style: str | None = None) -> None:
     """One line on standard error. Where that cannot be written no one can be told."""
     try:
-        _Console(stderr=True, soft_wrap=True).print(visible(text), style=style, markup=False, highlight=False)
+        Console(stderr=True, soft_wrap=True).print(visible(text), style=style, markup=False, highlight=False)
     except OSError:
         _discard(sys.stderr)
 
@@ -52,19 +61,98 @@ def report(stderr: bool = False) -> Iterator[Console]:
     """
     stream = sys.stderr if stderr else sys.stdout
     try:
-        yield _Console(stderr=stderr)
+        yield Console(stderr=stderr)
         if stream is not None:
             stream.flush()
     except OSError as error:
         _discard(stream)
         if not stderr and not isinstance(error, BrokenPipeError):
-            reason = error.strerror or error
-            raise ConfigError(f"cannot write to standard output: {reason}; write to another file") from error
+            _cannot_write(error)
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # instead of exit code 1
+class _Output(io.FileIO):
+    """Standard output that remembers why it could not be written: such an error does not say of which file it is."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+
+def remember_errors() -> None:
+    """Let `command_output` know errors of standard output."""
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper) and type(getattr(stream.buffer, "raw", stream.buffer)) is io.FileIO:
+        raw = _Output(stream.fileno(), "w", closefd=False)
+        is_buffered = isinstance(stream.buffer, io.BufferedWriter)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw) if is_buffered else raw,
+            stream.encoding,
+            stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+
+
+def _is_of_output(error: OSError) -> bool:
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return isinstance(raw, _Output) and raw.error is error
+
+
+@contextmanager
+def command_output() -> Iterator[None]:
+    """Around a whole command: it ends without an error where the reader of standard output has left.
+
+    ConfigError where standard output cannot be written for another reason. Other errors of the system pass.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            _discard(sys.stdout)
+            raise typer.Exit from None
+        if _is_of_output(error):
+            _discard(sys.stdout)
+            _cannot_write(error)
+        raise
+    except (typer.Exit, SystemExit):
+        _end()
+        raise
+    except BaseException:  # Ctrl-C as well: what is still held is written, or Python complains of it when it ends
+        if _flush() is not None:
+            _discard(sys.stdout)
+        raise
+    _end()
+
+
+def _end() -> None:
+    error = _flush()
+    if error is not None:
+        _discard(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            _cannot_write(error)
+
+
+def _flush() -> OSError | None:
+    """Write what standard output still holds; the error if that is not possible."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        return error
+    except ValueError:  # it was closed
+        return None
+    return None
+
+
+def _cannot_write(error: OSError) -> NoReturn:
+    reason = error.strerror or error
+    raise ConfigError(f"cannot write to standard output: {reason}; write to another file") from error
 
 
 def _discard(stream: TextIO | None) -> None:

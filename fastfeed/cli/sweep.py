@@ -66,7 +66,7 @@ def _contents(folder: Path) -> list[Path]:
     except OSError as error:
         raise TraceError(f"cannot read {folder}: {error.strerror}; check its permissions") from error
     if not paths:
-        raise TraceError(f"{folder} has no run in it; give the folder that holds a folder for each run")
+        raise TraceError(f"{folder} has no run in it; pass the folder that holds a folder for each run")
     return paths
 
 
@@ -78,7 +78,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def render(runs: Sequence[Run], console: Console) -> None:
-    """A line for each run: verdict, shares of the worst device, what costs most. Only a terminal has lines cut."""
+    """A line for each run: verdict, figures of the device that the verdict is about. Only a terminal has lines cut."""
     rows = [("run", "verdict", "input", "idle", "step", "largest loss"), *map(_row, runs)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     if console.is_terminal:
@@ -99,17 +99,22 @@ def _row(run: Run) -> tuple[str, ...]:
 
 
 def _cells(result: Result) -> tuple[str, ...]:
+    """Return the cells of the device that the headline of its report is about."""
     from fastfeed.profiler.model.causes import FAMILIES
     from fastfeed.profiler.model.format import WORDS, duration, percent
+    from fastfeed.profiler.reports import figures
 
-    verdict, devices = result.verdict, result.devices
-    idle = max((device.judged.budget.idle / max(device.judged.budget.window, 1) for device in devices), default=None)
-    steps = [device.per_step["step"].median for device in devices if "step" in device.per_step]
+    verdict = result.verdict
+    word = WORDS.get(verdict.word, verdict.word)
+    if not result.devices:
+        return (word, "-", "-", "-", "")
+    device = figures.by_need(result)[0]
+    step = figures.step_ns(device)
     return (
-        WORDS.get(verdict.word, verdict.word),
-        percent(verdict.share.value) if devices else "-",
-        "-" if idle is None else percent(idle),
-        duration(max(steps)) if steps else "-",
+        word,
+        percent(device.share.value),
+        percent(figures.share_of_window(device.judged, device.judged.budget.idle)),
+        "-" if step is None else duration(step),
         FAMILIES.get(verdict.bound, "the GPU itself" if verdict.bound == "gpu" else ""),
     )
 

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _STDIN = "standard input"
-MORE = "More options"  # title in the help
+MORE = "More options"  # title in --help-all
 InputRange = Annotated[
     str,
     typer.Option(
@@ -51,19 +51,19 @@ FailOn = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LIMIT",
-        help="Such as 'input>5%' or 'idle>30%'. Can be repeated. Exit code 3 if exceeded, 4 if there is no verdict.",
+        help="Such as 'input>5%' or 'idle>30%'. Can be repeated. Exit code 3 if exceeded, 4 without a verdict.",
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Overwrite files that fastfeed did not write, too.", rich_help_panel=MORE),
+    typer.Option("--force", help="Also overwrite files that fastfeed did not write.", rich_help_panel=MORE),
 ]
 MaxEvents = Annotated[
     int,
     typer.Option(
         min=0,
         metavar="N",
-        help="Refuse files of more events. 0: 5 million.",
+        help="Refuse files with more events. Default: 5 million.",
         show_default=False,
         rich_help_panel=MORE,
     ),
@@ -104,16 +104,16 @@ def _standard_input(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Path | 
         yield list(paths), None
         return
     if [*paths].count(Path("-")) > 1:
-        raise ConfigError("standard input can be read once; give the other trace as a file")
+        raise ConfigError("standard input can be read once; pass the other trace as a file")
     if sys.stdin is None or sys.stdin.isatty():
-        raise ConfigError("- reads a trace from standard input, and none is connected; give a file, or pipe one in")
+        raise ConfigError("- reads a trace from standard input, and none is connected; pass a file, or pipe one in")
     with tempfile.TemporaryDirectory(prefix="fastfeed-") as folder:
         spooled = Path(folder) / "trace"
         try:
             with spooled.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
         except OSError as error:
-            raise TraceError(f"cannot copy standard input to {folder}: {error.strerror}; give a file") from error
+            raise TraceError(f"cannot copy standard input to {folder}: {error.strerror}; pass a file") from error
         yield [spooled if path == Path("-") else path for path in paths], spooled
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -22,6 +24,7 @@ from fastfeed.runtime.live_folder import folders
 
 __all__ = ["watch"]
 
+Address = tuple[str, int]  # host and port
 _ONCE_S = 2.0  # how long `--once` looks
 
 
@@ -30,12 +33,12 @@ def watch(
         str | None, typer.Argument(metavar="PID|FOLDER", help="One process, or a folder of live pages.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look for two seconds, print, and exit.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line per look.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: one document, or a line per update.")] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.2, metavar="S", help="Seconds between looks, 0.2 or more.")
+        float, typer.Option("--every", min=0.2, max=86_400, metavar="S", help="Seconds between updates, 0.2 or more.")
     ] = 1.0,
     prometheus: Annotated[
-        str | None, typer.Option("--prometheus", metavar=":PORT", help="Serve metrics; :9400 is on the loopback alone.")
+        str | None, typer.Option("--prometheus", metavar=":PORT", help="Serve metrics for Prometheus; :9400: loopback.")
     ] = None,
     web: Annotated[
         str | None, typer.Option("--web", metavar="HOST:PORT", help="Serve a page, as in 127.0.0.1:8080.")
@@ -48,30 +51,48 @@ def watch(
     Examples:
         fastfeed watch                             # all feeds of this machine
         fastfeed watch 4711                        # those of one process
-        fastfeed watch --once --json               # look once, for a script
+        fastfeed watch --once --json               # one sample, for a script
         fastfeed watch --web 127.0.0.1:8080        # a page for the browser, too
     """
     if once and (prometheus or web):
         raise ConfigError("--once ends at once, so it cannot serve; leave it out, or --prometheus and --web")
+    if math.isnan(every):
+        raise ConfigError("--every must be a number of seconds, 0.2 or more, got nan")
     pid, places = _target(target)
     wanted = [(option, text) for option, text in (("--prometheus", prometheus), ("--web", web)) if text]
-    addresses = [(*parse_address(text, option), option) for option, text in wanted]
-    gpus, servers = Gpus(), []
+    addresses = [(option, parse_address(text, option)) for option, text in wanted]
+    gpus, servers = Gpus(), cast(dict[Address, Server], {})
     looks = Watch(places, pid, gpus)
     try:
-        for address in dict.fromkeys(addresses):
-            servers.append(Server(*address))
-            path = "/metrics" if address[2] == "--prometheus" else "/"
-            say(f"{servers[-1].url}{path}" + (f": {servers[-1].warning}" if servers[-1].warning else ""))
         with report() as console:
             if once:
                 _print_once(looks, console, pid, as_json)
-            else:
-                _go_on(looks, console, as_json, every, servers)
+                return
+            notes = _serve(addresses, servers, is_needed=not (as_json or console.is_terminal))
+            for note in notes:
+                say(note)
+            _go_on(looks, console, pid, as_json, every, list(servers.values()), notes)
     finally:
-        for server in servers:
+        for server in servers.values():
             server.close()
         gpus.close()
+
+
+def _serve(addresses: list[tuple[str, Address]], servers: dict[Address, Server], is_needed: bool) -> list[str]:
+    """Begin; a sentence for each address. ConfigError if none can be had and the watch has no other output."""
+    notes: list[str] = []
+    for option, address in addresses:
+        try:
+            server = servers.get(address) or Server(*address, option)
+        except ConfigError as error:
+            notes.append(str(error))
+            continue
+        servers[address] = server
+        path = "/metrics" if option == "--prometheus" else "/"
+        notes.append(f"{server.url}{path}" + (f": {server.warning}" if server.warning else ""))
+    if is_needed and addresses and not servers:
+        raise ConfigError("; ".join(notes))
+    return notes
 
 
 def _print_once(looks: Watch, console: Console, pid: int | None, as_json: bool) -> None:
@@ -86,8 +107,17 @@ def _print_once(looks: Watch, console: Console, pid: int | None, as_json: bool) 
         console.print(screen(view, console.width, _is_ascii(console)))
 
 
-def _go_on(looks: Watch, console: Console, as_json: bool, every: float, servers: list[Server]) -> None:
-    """Until Ctrl-C. What serves prints nothing more where there is no terminal."""
+def _go_on(
+    looks: Watch,
+    console: Console,
+    pid: int | None,
+    as_json: bool,
+    every: float,
+    servers: list[Server],
+    notes: list[str],
+) -> None:
+    """Until Ctrl-C. What serves prints nothing more where there is no terminal; `notes` are for the screen, which hides
+    what was printed before."""
     live = None
     if console.is_terminal and not as_json:
         live = Live(console=console, screen=True, auto_refresh=False)
@@ -95,15 +125,19 @@ def _go_on(looks: Watch, console: Console, as_json: bool, every: float, servers:
     try:
         while True:
             view = looks.look()
+            if pid is not None and not view.rows:
+                view = replace(view, notes=(_nothing(pid), *view.notes))
             for server in servers:
                 server.view = view
             if as_json:
                 print(json.dumps(document(view)), flush=True)
             elif live is not None:
-                live.update(screen(view, console.width, _is_ascii(console)), refresh=True)
+                shown = replace(view, notes=(*view.notes, *notes))
+                live.update(screen(shown, console.width, _is_ascii(console)), refresh=True)
             elif not servers:
                 console.print(screen(view, console.width, _is_ascii(console)))
-                sys.stdout.flush()
+                if sys.stdout is not None:  # where it is closed
+                    sys.stdout.flush()
             looks.rest(every)
     finally:
         if live is not None:
@@ -134,7 +168,9 @@ def _all_users(places: list[str]) -> list[str]:
     for parent in {os.path.dirname(place) for place in places}:
         with os.scandir(parent) as entries:
             others += [
-                e.path for e in entries if e.name.startswith("fastfeed-") and e.name[9:].isdecimal() and e.is_dir()
+                e.path
+                for e in entries
+                if e.name.startswith("fastfeed-") and e.name[9:].isdecimal() and e.is_dir(follow_symlinks=False)
             ]
     return sorted(set(others) - set(places))
 

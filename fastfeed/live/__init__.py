@@ -6,7 +6,8 @@ From shared memory to a sentence:
     rates       two readings of a page -> need, make, waiting, time per stage
     states      rates -> FED ... SEVERE, STALLED, UNKNOWN, with hysteresis
     remedies    what to change, with a number
-    nvml, cpu   the GPU (GPM or older calls) and the processors of a process, from outside
+    nvml, cpu   the GPU (GPM or older calls) and the CPU of a process, from outside
     watch       all of these once a second -> `Row` per feed
+    printable   names and places of others, so that they cannot steer a terminal
     screen, document, prometheus, web    rows for a terminal, as JSON, as metrics, in a browser
 """

@@ -15,7 +15,7 @@ class CpuReading:
     """Totals at one time; None where they cannot be read."""
 
     at_ns: int
-    process_s: float | None  # processor time of the processes
+    process_s: float | None  # CPU time of the processes
     machine_s: float | None  # of all processes of the machine
     machine: int | None  # its cores
     usable: float | None  # cores that the process may use: affinity and quota

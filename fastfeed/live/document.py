@@ -6,7 +6,7 @@ from typing import Any
 
 from fastfeed.live.history import BUCKET_S
 from fastfeed.live.rates import WAITING, Rates
-from fastfeed.live.watch import Row, View
+from fastfeed.live.watch import LONG_S, SHORT_S, Row, View, is_of
 
 __all__ = ["VERSION", "document"]
 
@@ -57,8 +57,10 @@ def _feed(row: Row) -> dict[str, Any]:
             "read_bytes": counters["read_bytes"],
             "retries": counters["retries"],
             "read_bytes_per_second": _rounded(short, "read_rate"),
-            "wait_10s": _rounded(short, "wait"),
-            "wait_60s": _rounded(long, "wait"),
+            "window_seconds": _rounded(short, "seconds"),
+            "wait": _rounded(short, "wait"),
+            "wait_10s": _rounded(short, "wait") if is_of(short, SHORT_S) else None,
+            "wait_60s": _rounded(long, "wait") if is_of(long, LONG_S) else None,
             "need_images_per_second": _rounded(short, "need"),
             "delivered_images_per_second": _rounded(short, "delivered"),
             "ready_batches": None if ready is None else round(ready, 2),
@@ -73,7 +75,7 @@ def _feed(row: Row) -> dict[str, Any]:
             "cpu_cores_usable": row.cpu.usable,
             "cpu_cores_of_others": _digits(row.cpu.others),
             "cpu_throttled": _digits(row.cpu.throttled),
-            "exposed_wait_10s": _digits(row.exposed),
+            "exposed_wait_10s": _digits(row.exposed) if is_of(short, SHORT_S) else None,
             "gpu": None if row.gpu is None else _gpu(row),
         },
     }
@@ -81,7 +83,7 @@ def _feed(row: Row) -> dict[str, Any]:
 
 def _waiting(row: Row) -> dict[str, Any] | None:
     """How long the trainer has been waiting for the batch that it has not got yet, and what that is at."""
-    if row.reading.page.counters["phase"] != WAITING:
+    if row.reading.ended or row.reading.page.counters["phase"] != WAITING:
         return None
     stage, place = row.reading.page.doing
     at_ns = row.reading.doing_ns if stage else None

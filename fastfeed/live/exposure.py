@@ -1,4 +1,4 @@
-"""Waits that a GPU shows: in which the feed is waited for while the multiprocessors have nothing to do. An estimate.
+"""Waits that leave the GPU idle: the trainer waits while the multiprocessors have nothing to do. An estimate.
 
 A trainer may wait for a batch while its GPU still works on what was queued before: such a wait costs nothing. Bins of a
 fifth of a second tell both apart, as far as GPM counts (not below 0.1 s).
@@ -17,7 +17,7 @@ IDLE_SM = 0.2  # below this share of its bin a GPU counts as idle
 
 
 class Exposure:
-    """Of one feed."""
+    """The exposed waits of one feed."""
 
     def __init__(self, window_s: float) -> None:
         self._window_ns = int(window_s * 1e9)
@@ -37,6 +37,6 @@ class Exposure:
 
     @property
     def share(self) -> float | None:
-        """Of the trainer's time in the window, 0..1; None where nothing is known."""
+        """The exposed share of the trainer's time in the window, 0..1; None if unknown."""
         spent = sum(spent for _, _, spent in self._bins)
         return sum(exposed for _, exposed, _ in self._bins) / spent if spent else None

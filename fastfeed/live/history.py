@@ -13,7 +13,7 @@ BUCKETS = 120  # four minutes
 
 
 class History:
-    """Of one feed."""
+    """The last minutes of one feed."""
 
     def __init__(self) -> None:
         self._shares: deque[float | None] = deque(maxlen=BUCKETS)

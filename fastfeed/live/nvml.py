@@ -106,7 +106,7 @@ class Gpus:
 
     @property
     def has_gpm(self) -> bool:
-        """Of any GPU."""
+        """Whether any GPU has GPM."""
         return any(unit.gpm for unit in self._units)
 
     def close(self) -> None:
@@ -201,5 +201,5 @@ class Gpus:
         """What a call returns; None where it is not supported, or this driver does not know it."""
         try:
             return call(*arguments)
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, getattr(self._nvml, "NVMLLibraryMismatchError", self._nvml.NVMLError)):
             return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from fastfeed.runtime.live_folder import is_alive
 from fastfeed.runtime.live_page import Page, PageError, read_page
@@ -13,6 +14,9 @@ from fastfeed.system.clocks import steady_ns
 
 __all__ = ["KEPT_S", "FoundPage", "Pages", "find_pages"]
 
+_NUMBERS = ("pid", "rank", "world", "local_rank")
+_MAYBE_NUMBERS = ("samples", "batch", "steps", "threads", "prefetch")  # None: of another loader
+_TEXTS = ("host", "feed", "name", "source")
 KEPT_S = 60.0  # the page of a process that was killed is shown this long after its last batch, then removed
 
 
@@ -40,7 +44,7 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
     Args:
         folders: Folders of pages; one that does not exist holds none.
         pid: Only pages of this process.
-        now_ns: CLOCK_MONOTONIC, for tests.
+        now_ns: CLOCK_MONOTONIC; None: now.
     """
     now_ns = steady_ns() if now_ns is None else now_ns
     pages: list[FoundPage] = []
@@ -57,13 +61,15 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
             continue
         for path in paths:
             try:
-                found = FoundPage(path, page := read_page(path), is_alive(page.identity))
+                page = read_page(path)
+                _check(path, page.identity)
+                found = FoundPage(path, page, is_alive(page.identity))
             except FileNotFoundError:  # closed meanwhile
                 continue
             except PermissionError:
                 denied += 1
                 continue
-            except (PageError, OSError, ValueError, KeyError) as error:
+            except (OSError, ValueError) as error:
                 problems.append(f"{error}")
                 continue
             if found.alive is False and _is_old(found, now_ns):
@@ -77,6 +83,19 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
         problems.append(f"{denied} {users} cannot be read; run fastfeed watch as that user, or as root")
     pages.sort(key=lambda found: (found.page.identity["host"], found.page.identity["rank"], found.path))
     return Pages(tuple(pages), tuple(problems), removed)
+
+
+def _check(path: str, identity: Mapping[str, Any]) -> None:
+    """What others read of it is there and of its kind: anyone may have written the file."""
+    wrong = [name for name in _NUMBERS if not _is_number(identity.get(name), 1 << 31)]
+    wrong += [name for name in _MAYBE_NUMBERS if not _is_number(identity.get(name) or 0, 1 << 53)]
+    wrong += [name for name in _TEXTS if not isinstance(identity.get(name), str)]
+    if wrong:
+        raise PageError(f"{path} is damaged: it does not say whose page it is ({wrong[0]})")
+
+
+def _is_number(value: Any, end: int) -> bool:
+    return isinstance(value, int) and 0 <= value < end
 
 
 def _is_old(found: FoundPage, now_ns: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from fastfeed.live.printable import printable
 from fastfeed.live.states import State
 from fastfeed.live.watch import Row, View
 
@@ -49,16 +50,17 @@ _METRICS: dict[str, tuple[str, str, _Value]] = {
     "fastfeed_framework_seconds_total": ("counter", "Their time (framework)", _counter("framework_ns", 1e-9)),
     "fastfeed_epoch": ("gauge", "Epoch of the next batch (exact)", _counter("epoch")),
     "fastfeed_step": ("gauge", "Step of the next batch (exact)", _counter("step")),
-    "fastfeed_wait_ratio": ("gauge", "Share of the last 10 s spent waiting for batches (exact)", _short("wait")),
+    "fastfeed_window_seconds": ("gauge", "How long ratios and rates are of (exact)", _short("seconds")),
+    "fastfeed_wait_ratio": ("gauge", "Share of the window spent waiting for batches (exact)", _short("wait")),
     "fastfeed_need_images_per_second": ("gauge", "Rate of a trainer that never waits (exact)", _short("need")),
-    "fastfeed_delivered_images_per_second": ("gauge", "Rate that it got in the last 10 s (exact)", _short("delivered")),
-    "fastfeed_ready_batches": ("gauge", "Batches ready when one was requested, mean of 10 s (exact)", _ready),
+    "fastfeed_delivered_images_per_second": ("gauge", "Rate that it got (exact)", _short("delivered")),
+    "fastfeed_ready_batches": ("gauge", "Batches ready when one was requested, mean (exact)", _ready),
     "fastfeed_capacity_images_per_second": ("gauge", "Rate that the threads could make (estimate)", _short("capacity")),
     "fastfeed_cpu_cores": ("gauge", "Cores busy with the process (estimate)", lambda row: row.cpu.cores),
     "fastfeed_cpu_usable_cores": ("gauge", "Cores that it may use (estimate)", lambda row: row.cpu.usable),
     "fastfeed_cpu_throttled_ratio": ("gauge", "Share of quota periods cut short (estimate)", _throttled),
     "fastfeed_exposed_wait_ratio": (
-        "gauge", "Share of the last 10 s that it waited while the GPU idled (estimate)", lambda row: row.exposed,
+        "gauge", "Share of the window that it waited while the GPU idled (estimate)", lambda row: row.exposed,
     ),
     "fastfeed_gpu_sm_ratio": ("gauge", "Share of time in which the GPU worked (estimate)", _gpu("sm")),
     "fastfeed_gpu_nvjpg_ratio": ("gauge", "Share of time of its busiest JPEG engine (estimate)", _gpu("nvjpg")),
@@ -99,4 +101,5 @@ def _labels(row: Row) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    """What the format wants escaped; of other control characters a terminal that shows the text might be steered."""
+    return printable(text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))

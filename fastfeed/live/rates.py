@@ -15,11 +15,12 @@ class Reading:
 
     page: Page
     at_ns: int
+    ended: bool = False  # its process no longer runs, so nothing lasts beyond the last write
 
     @property
     def since(self) -> int:
-        """How long the current phase lasts."""
-        return max(0, self.at_ns - self.page.counters["since_ns"])
+        """How long the current phase lasts, or has lasted."""
+        return max(0, self._until_ns - self.page.counters["since_ns"])
 
     @property
     def wait(self) -> int:
@@ -36,7 +37,11 @@ class Reading:
     @property
     def doing_ns(self) -> int:
         """How long the batch that is needed first is at its stage."""
-        return max(0, self.at_ns - self.page.counters["doing_since_ns"])
+        return max(0, self._until_ns - self.page.counters["doing_since_ns"])
+
+    @property
+    def _until_ns(self) -> int:
+        return min(self.at_ns, self.page.counters["updated_ns"]) if self.ended else self.at_ns
 
     @property
     def step_ns(self) -> float:

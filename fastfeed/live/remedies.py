@@ -24,7 +24,7 @@ def remedy(
         state: What is shown.
         window: Rates of the last ten seconds.
         threads: Of the feed.
-        cpu: Use of the processors, if known.
+        cpu: Use of the CPU, if known.
         gpu: Use of the GPU, if known.
     """
     if window is None or window.need is None:
@@ -44,7 +44,7 @@ def remedy(
     if state not in (State.TIGHT, State.STARVED, State.SEVERE):
         return None
     found = _container(window, cpu) or _reading(window, threads) or _cores(window, cpu) or _gpu(gpu)
-    return found or _threads(window, threads)
+    return found or _threads(window, threads, cpu)
 
 
 def _container(window: Rates, cpu: CpuUse | None) -> str | None:
@@ -102,19 +102,22 @@ def _gpu(gpu: GpuUse | None) -> str | None:
     return None
 
 
-def _threads(window: Rates, threads: int) -> str | None:
+def _threads(window: Rates, threads: int, cpu: CpuUse | None) -> str | None:
     dominant = window.dominant
     if dominant is None or window.need is None or not threads:
         return None
     needed = math.ceil(window.need * window.thread_ms / 1e3 * _MARGIN)
     stage = f"{dominant[0]} takes {dominant[1]:.0%} of the threads' time"
     if needed > threads:
-        return f"{stage}: threads={needed} instead of {threads}"
+        advice = f"{stage}: threads={needed} instead of {threads}"
+        if cpu is not None and cpu.usable and needed > cpu.usable:
+            advice += f', on {needed} cores instead of {cpu.usable:g}, or decode="hybrid" on a GPU'
+        return advice
     return f"{stage}; the threads could keep up: try a larger prefetch, or side_process=True if Python is busy"
 
 
 def _cores_needed(window: Rates, cpu: CpuUse) -> int | None:
-    """Cores for this process if the trainer never waited: processor time per image times images/s."""
+    """Cores for this process if the trainer never waited: CPU time per image times images/s."""
     if cpu.cores is None or not window.delivered or window.need is None:
         return None
     return math.ceil(cpu.cores / window.delivered * window.need)

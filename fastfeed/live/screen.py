@@ -9,9 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fastfeed.live.printable import printable
 from fastfeed.live.rates import Rates
 from fastfeed.live.states import State
-from fastfeed.live.watch import Row, View
+from fastfeed.live.watch import LONG_S, SHORT_S, Row, View, is_of
 
 __all__ = ["screen", "sparkline"]
 
@@ -43,7 +44,7 @@ def screen(view: View, width: int, ascii_only: bool = False) -> RenderableType:
             parts.append(_block(row, width, ascii_only))
     if view.rows:
         parts.append(Text(_LEGEND if not ascii_only else _LEGEND.replace("·", "-"), style="dim"))
-    parts += [Text(note, style="dim") for note in view.notes]
+    parts += [Text(printable(note), style="dim") for note in view.notes]
     return Group(*parts)
 
 
@@ -93,9 +94,10 @@ def _table(rows: Sequence[Row], width: int, ascii_only: bool) -> Table:
 
 
 def _block(row: Row, width: int, ascii_only: bool) -> RenderableType:
-    need, make, short, long, ready, step, reads, cpu = _figures(row)
+    need, make, _, _, ready, step, reads, cpu = _figures(row)
     lines = [Text(_label(row), style="bold"), _sentence(row, "")]
-    lines.append(Text(f"waits {short} (10 s) {long} (60 s)"))
+    waits = _waits(row.short) + (f", {_waits(row.long)}" if is_of(row.long, LONG_S) else "")
+    lines.append(Text(f"waits {waits}"))
     lines.append(Text(f"needs {need}/s makes {make}/s"))
     lines.append(Text(f"ready {ready} step {step} CPU {cpu}"))
     lines.append(Text(f"reads {reads}"))
@@ -110,13 +112,13 @@ def _block(row: Row, width: int, ascii_only: bool) -> RenderableType:
 def _sentence(row: Row, prefix: str) -> Text:
     text = Text(prefix)
     text.append(row.judgment.state.value, style=STYLES[row.judgment.state])
-    text.append(f": {row.judgment.reason}" + (f"; {row.remedy}" if row.remedy else ""))
+    text.append(printable(f": {row.judgment.reason}" + (f"; {row.remedy}" if row.remedy else "")))
     return text
 
 
 def _label(row: Row) -> str:
     identity, counters = row.found.page.identity, row.found.page.counters
-    name = "".join(char if char.isprintable() else "?" for char in str(identity.get("name") or identity["source"]))[:20]
+    name = printable(str(identity.get("name") or identity["source"]))[:20]
     rank = f" rank {identity['rank']}" if identity.get("world", 1) > 1 else ""
     steps = f" {counters['epoch']}:{counters['step']}/{identity['steps']}" if identity.get("steps") else ""
     return f"{name}{rank} pid {identity['pid']}{steps}"
@@ -129,8 +131,8 @@ def _figures(row: Row) -> list[str]:
     return [
         _count(short and short.need),
         _make(short),
-        _waits(short),
-        _waits(long),
+        _waits(short, SHORT_S),
+        _waits(long, LONG_S) if is_of(long, LONG_S) else "-",
         f"{short.ready:.1f}" if short is not None and short.ready is not None and ahead else "-",
         f"{short.framework_step_ms:.0f} ms" if short is not None and short.framework_step_ms is not None else "-",
         _reads(short),
@@ -148,7 +150,8 @@ def _gpu(row: Row) -> list[str]:
 def _reads(window: Rates | None) -> str:
     if window is None or window.read_rate is None:
         return "-"
-    return f"{window.read_rate / 1e6:,.0f} MB/s" + (f", {window.retries} again" if window.retries else "")
+    retried = f", {window.retries} {'retry' if window.retries == 1 else 'retries'}" if window.retries else ""
+    return f"{window.read_rate / 1e6:,.0f} MB/s{retried}"
 
 
 def _make(window: Rates | None) -> str:
@@ -158,8 +161,11 @@ def _make(window: Rates | None) -> str:
     return ("" if window.make == window.delivered else "~") + _count(window.make)
 
 
-def _waits(window: Rates | None) -> str:
-    return "-" if window is None or window.wait is None else f"{window.wait:.1%}"
+def _waits(window: Rates | None, column: float = 0.0) -> str:
+    """With the time that it is of, unless the column is named after that."""
+    if window is None or window.wait is None:
+        return "-"
+    return f"{window.wait:.1%}" + ("" if is_of(window, column) else f" in {window.seconds:.0f} s")
 
 
 def _count(value: float | None) -> str:

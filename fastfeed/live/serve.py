@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import socket
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -44,7 +45,7 @@ class Server:
         """Port 0 takes any that is free. ConfigError if the port is in use, or not allowed."""
         self.view: View | None = None
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        kind = type("_Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
+        kind = type("_Server", (_Http,), {"address_family": family})
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
         try:
             self._http = kind((host, port), _handler(self, loopback))
@@ -70,11 +71,10 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
         timeout = 10  # seconds for a request that does not come
 
         def do_GET(self) -> None:
-            host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-            if loopback and not _is_here(host):  # a page from elsewhere whose name was made to point here
+            if loopback and not _is_here(self.headers.get("Host", "")):  # of a page whose name was made to point here
                 self._answer(403, "text/plain", "this server answers to its loopback address alone\n")
                 return
-            view, path = server.view, urlsplit(self.path).path
+            view, path = server.view, _path(self.path)
             if path == "/":
                 self._answer(200, "text/html; charset=utf-8", PAGE)
             elif view is None or path not in ("/metrics", "/data.json"):
@@ -101,8 +101,25 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _is_here(host: str) -> bool:
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that leaves before its answer is no error; the terminal shows the screen."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+def _path(url: str) -> str:
     try:
+        return urlsplit(url).path
+    except ValueError:  # a host that is none
+        return ""
+
+
+def _is_here(host_and_port: str) -> bool:
+    try:
+        host = urlsplit(f"//{host_and_port}").hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

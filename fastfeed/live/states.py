@@ -1,4 +1,4 @@
-"""Rates -> one word, that does not flicker, and why."""
+"""Turns rates into a state with hysteresis, and a reason."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fastfeed.live.printable import printable
 from fastfeed.live.rates import Rates, Reading
 from fastfeed.runtime.live_page import IDLE, TRAINING, WAITING
 
@@ -109,7 +110,7 @@ def _not_watched(window: Rates | None, sm: float | None) -> str:
     text += f"; a step takes {step:.0f} ms" if step is not None else ""
     if sm is not None:
         text += f"; its GPU works {sm:.0%} of the time, an estimate"
-    return f"{text}; ff.watched(data) tells"
+    return f"{text}; wrap it in ff.watched(data) to find out"
 
 
 def _hangs(cores: float | None, sm: float | None) -> bool:
@@ -127,9 +128,8 @@ def _doing(reading: Reading, window: Rates | None) -> str:
     if not stage:
         helper = counters["helper_pid"]
         return f"; the helper process {helper} makes it" if helper else ""
-    where = "".join(char if char.isprintable() else "?" for char in place)
     repeated = f", {window.retries} reads were repeated" if window is not None and window.retries else ""
-    done = f"{_STAGES.get(stage, stage)}{f' from {where}' if where else ''}"
+    done = printable(f"{_STAGES.get(stage, stage)}{f' from {place}' if place else ''}")
     return f"; it is being {done}, for {reading.doing_ns / 1e9:.0f} s{repeated}"
 
 
@@ -145,7 +145,7 @@ def _by_share(reading: Reading, window: Rates, wait: float, sm: float | None) ->
     keeps_ahead = (reading.page.identity.get("prefetch") or 0) > 0
     if keeps_ahead and window.ready is not None and window.ready < 1:
         return Judgment(State.TIGHT, "does not wait, but no batch is ready ahead of time")
-    return Judgment(State.FED, "a batch is ready whenever the trainer wants one")
+    return Judgment(State.FED, "a batch is ready whenever the trainer requests one")
 
 
 @dataclass(slots=True)

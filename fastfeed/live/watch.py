@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from fastfeed.live.cpu import CpuReading, CpuUse, cpu_use, read_cpu
 from fastfeed.live.exposure import BIN_S, Exposure
@@ -21,7 +22,7 @@ from fastfeed.live.states import Hysteresis, Judgment, State, judge
 from fastfeed.runtime.live_page import read_page
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["Row", "View", "Watch"]
+__all__ = ["LONG_S", "SHORT_S", "Row", "View", "Watch", "is_of"]
 
 SHORT_S, LONG_S = 10.0, 60.0  # windows
 _ORDER = [State.STALLED, State.SEVERE, State.STARVED, State.TIGHT, State.GPU_IDLE, State.UNKNOWN, State.FED]
@@ -35,8 +36,8 @@ class Row:
     reading: Reading
     judgment: Judgment
     remedy: str | None
-    short: Rates | None  # of the last ten seconds, or as long as it has been watched
-    long: Rates | None  # of the last minute
+    short: Rates | None  # of the last SHORT_S, or as long as it has been watched, or from look to look
+    long: Rates | None  # of the last LONG_S, likewise
     cpu: CpuUse
     gpu: GpuUse | None
     waits: tuple[float | None, ...]  # share of time waiting, a value per history.BUCKET_S, oldest first
@@ -62,10 +63,11 @@ class _Feed:
     exposure: Exposure = field(default_factory=lambda: Exposure(SHORT_S))
     gpu: tuple[int, int | None] | None = None  # index and instance
     visible: tuple[int, ...] | None = None  # CUDA_VISIBLE_DEVICES of its process
+    ended: bool = False  # its process
 
 
 class Watch:
-    """`look()` as often as you like; rates need two looks."""
+    """Call `look()` repeatedly; rates need two samples."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Watch:
 
     def look(self) -> View:
         """Read everything once."""
-        pages = find_pages(self._folders, self._pid)
+        pages = find_pages(self._folders, self._pid, self._clock())
         gpus = self._gpus.sample() if self._gpus is not None else []
         self._feeds = {found.path: self._feeds.get(found.path) or _Feed() for found in pages.pages}
         rows = [self._row(found, self._feeds[found.path], gpus) for found in pages.pages]
@@ -105,11 +107,12 @@ class Watch:
         for path, feed in self._feeds.items():
             if feed.gpu in shares:
                 with suppress(OSError, ValueError):  # closed meanwhile
-                    feed.exposure.add(Reading(read_page(path), self._clock()), shares[feed.gpu])
+                    feed.exposure.add(Reading(read_page(path), self._clock(), feed.ended), shares[feed.gpu])
 
     def _row(self, found: FoundPage, feed: _Feed, gpus: Sequence[GpuUse]) -> Row:
         page, now = found.page, self._clock()
-        reading = Reading(page, now)
+        feed.ended = found.alive is False
+        reading = Reading(page, now, feed.ended)
         pids = [page.identity["pid"], *([page.counters["helper_pid"]] if page.counters["helper_pid"] else [])]
         elsewhere = found.alive is None  # the number means another process here
         cpu = read_cpu([] if elsewhere else pids, now, self._root)
@@ -141,6 +144,11 @@ class Watch:
             found, reading, judgment, text, window, None if long is None else rates(long[0], reading), use, gpu,
             feed.history.shares, feed.exposure.share,
         )  # fmt: skip
+
+
+def is_of(window: Rates | None, seconds: float) -> TypeGuard[Rates]:
+    """Whether this window is about so long, within a quarter: it is shorter at first, and longer if looks are rare."""
+    return window is not None and 0.98 * seconds <= window.seconds <= 1.25 * seconds
 
 
 def _since(readings: deque[tuple[Reading, CpuReading]], seconds: float) -> tuple[Reading, CpuReading] | None:

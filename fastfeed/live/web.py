@@ -48,7 +48,8 @@ function element(tag, text, style) {
 }
 function figures(feed) {
   const exact = feed.exact, estimate = feed.estimate, gpu = estimate.gpu;
-  const all = [["waits, 10 s", percent(exact.wait_10s)], ["waits, 60 s", percent(exact.wait_60s)],
+  const seconds = exact.window_seconds === null ? "" : ", " + exact.window_seconds.toFixed(0) + " s";
+  const all = [["waits" + seconds, percent(exact.wait)], ["waits, 60 s", percent(exact.wait_60s)],
     ["need", count(exact.need_images_per_second, "/s")], ["gets", count(exact.delivered_images_per_second, "/s")],
     ["could make", count(estimate.capacity_images_per_second, "/s")], ["ready", count(exact.ready_batches)],
     ["step", count(feed.framework.step_ms, " ms")],
@@ -106,7 +107,7 @@ async function refresh() {
     document.getElementById("notes").replaceChildren(...data.notes.map(note => element("p", note, "note")));
     document.getElementById("time").textContent = new Date(1000 * data.time).toLocaleTimeString();
   } catch (error) {
-    document.getElementById("time").textContent = "fastfeed watch has ended: these figures are old";
+    document.getElementById("time").textContent = "fastfeed watch has exited: these values are stale";
   }
 }
 refresh();

@@ -8,7 +8,7 @@
     ├── SourceError       (OSError)        a data source cannot be opened or listed
     ├── StorageError      (OSError)        storage has not answered for longer than a run may wait
     ├── TargetError       (OSError)        the output cannot be written; keeps the errno
-    ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise", or a function of yours failed
+    ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise", or your own function failed
     ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
     ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
     ├── TraceError        (ValueError)     a trace cannot be read, or holds nothing to analyze
@@ -156,7 +156,7 @@ class TargetError(FastfeedError, OSError):
 
 
 class SampleError(FastfeedError, RuntimeError):
-    """One sample is bad and the policy is "raise", or a function of yours raised an error, which is the cause.
+    """One sample is bad and the policy is "raise", or your own function raised an error, which is the cause.
 
     Example:
         >>> def fails(image, numbers):
@@ -212,7 +212,7 @@ class TraceError(FastfeedError, ValueError):
 
 
 class ProofError(FastfeedError, RuntimeError):
-    """`fastfeed prove` cannot measure this trainer, or refuses what it does: the weights of a proof are worthless.
+    """`fastfeed prove` cannot measure this trainer, or refuses what it does: the weights of a proof are meaningless.
 
     Example:
         >>> issubclass(ff.errors.ProofError, RuntimeError)

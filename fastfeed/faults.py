@@ -18,7 +18,7 @@ REASONS = {
     "io_error": "the file could not be read",
     "not_allowed": "a table may not read it",
     "empty": "zero bytes",
-    "not_image": "the content is no image",
+    "not_image": "the content is not an image",
     "unsupported_format": "an image of a kind that is not decoded here",
     "truncated": "the file ends too early",
     "corrupt": "the decoder refused the content",
@@ -83,8 +83,8 @@ class FaultPolicy:
             switches the limit off. Default: 0.25.
         max_run (int): Bad samples in a row at which the run stops, at least 1. Default: 1000.
         attempts (int): Substitutes tried for one bad sample, at least 1. Default: 16.
-        on_error (str): What an error raised by a function of yours means: "raise" ends the run with it, "bad" makes the
-            sample a bad one with the reason `op_failed`. A MemoryError always ends the run. Default: "raise".
+        on_error (str): What an error raised by your own function means: "raise" ends the run with it, "bad" marks the
+            sample as bad with the reason `op_failed`. A MemoryError always ends the run. Default: "raise".
 
     Raises:
         ConfigError: If a field is out of range.
@@ -127,11 +127,11 @@ class FaultPolicy:
 class Outage:
     """What a feed does while storage answers none of its reads.
 
-    It waits, with a line in the log ("fastfeed", level WARNING), and reads on when storage answers again: batches are
+    It waits, with a line in the log ("fastfeed", level WARNING), and resumes when storage answers again: batches are
     what they would have been.
 
     Args:
-        wait (float): Seconds from the first read that failed, >= 0; `float("inf")` waits for ever. Default: 900.0.
+        wait (float): Seconds from the first read that failed, >= 0; `float("inf")` waits forever. Default: 900.0.
         then (str): "raise": StorageError, and `feed.state()` holds the position. "substitute": samples are replaced in
             this epoch as bad ones are, without being listed. Default: "raise".
 
@@ -148,7 +148,7 @@ class Outage:
 
     def __post_init__(self) -> None:
         if isinstance(self.wait, bool) or not isinstance(self.wait, (int, float)) or not self.wait >= 0:
-            raise ConfigError(f"Outage(wait=...) must be seconds >= 0, got {self.wait!r}; float('inf') waits for ever")
+            raise ConfigError(f"Outage(wait=...) must be seconds >= 0, got {self.wait!r}; float('inf') waits forever")
         if self.then not in ("raise", "substitute"):
             raise ConfigError(f'Outage(then=...) must be "raise" or "substitute", got {self.then!r}')
 

@@ -91,7 +91,7 @@ def imagenet_eval(size: int = 224) -> list[Any]:
 
 
 def cifar_train(*, policy: Any = None) -> list[Any]:
-    """Train on CIFAR-10 or CIFAR-100: moved by up to four pixels, mirrored or not.
+    """Train on CIFAR-10 or CIFAR-100: shifted by up to four pixels, randomly flipped.
 
     He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2. Mean and deviation are CIFAR-10's.
 
@@ -116,8 +116,8 @@ def cifar_train(*, policy: Any = None) -> list[Any]:
 def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
     """Fine-tune on large photographs, for example of landmarks: gentle crops and colors, never upside down.
 
-    A crop keeps a third of the photograph or more, so that what it shows is still in it, and hues stay: they tell stone
-    from brick. Values are in [-1, 1], as Inception's and Xception's weights expect them.
+    A crop keeps a third of the photograph or more, so that the landmark stays visible; hues are kept because they
+    distinguish stone from brick. Values are in [-1, 1], as Inception's and Xception's weights expect them.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 299.

@@ -64,7 +64,7 @@ class Spec:
         return not self.encoded and None not in self.shape
 
     def with_size(self, height: int | None, width: int | None) -> Spec:
-        """The same spec with another image size.
+        """Return this spec with another image size.
 
         Args:
             height (int | None): Pixels; None differs from sample to sample.

@@ -139,7 +139,7 @@ class JaxPlacement:
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         if borrowed and not self.accelerator:
-            arrays = tuple(np.array(array) for array in arrays)  # JAX would keep their memory
+            arrays = tuple(np.array(on_host(array)) for array in arrays)  # JAX would keep their memory
         with self.room_for(arrays):
             axes = [_axes(array) for array in arrays]
             placed = tuple(self._put(a, self._sharding(n, max(axes))) for a, n in zip(arrays, axes, strict=True))
@@ -194,4 +194,4 @@ def _device(where: str | None) -> Any:
         return (jax.local_devices(backend=platform or None))[int(number or 0)]
     except (RuntimeError, IndexError, ValueError) as error:
         there = ", ".join(f"{d.platform}:{d.id}" for d in jax.local_devices())
-        raise ConfigError(f"device must be one of JAX's here ({there}), got {where!r}") from error
+        raise ConfigError(f"device must be one of those JAX sees ({there}), got {where!r}") from error

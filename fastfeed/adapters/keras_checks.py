@@ -33,8 +33,8 @@ def refuse_same_feed(feed: Feed) -> None:
     validation = _fit_locals().get("validation_data")
     if _feed_of(_fit_locals().get("x")) is feed and _feed_of(validation) is feed:
         raise ConfigError(
-            "the same feed is training and validation data, got one for both; make a feed of the validation data, "
-            "with shuffle=False and ops that draw nothing"
+            "x and validation_data must be two feeds, got the same feed for both; create another Feed, of the "
+            "validation data, with shuffle=False and no random ops"
         )
 
 
@@ -49,7 +49,7 @@ def check_fitted(feed: Feed) -> None:
 
 
 def _fit_locals() -> Mapping[str, Any]:
-    """Of the innermost `fit` of Keras that runs; empty where there is none."""
+    """Return the local variables of the innermost running `fit` of Keras; empty if none runs."""
     frame: Any = sys._getframe(1)
     for _ in range(_MAX_FRAMES):
         if frame is None:

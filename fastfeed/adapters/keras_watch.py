@@ -16,19 +16,20 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
     """A Keras callback: `model.fit(feed.to_keras(), callbacks=[ff.Watch(feed)])`.
 
     Adds `feed_wait` (share of the time spent waiting for batches, 0 to 1) and `feed_rate` (images/s) of the last
-    `every` steps to `logs`, so that the progress bar, History, CSVLogger, TensorBoard, W&B and MLflow have them.
+    `every` steps, or of an epoch that is shorter, to `logs`, so that the progress bar, History, CSVLogger, TensorBoard,
+    W&B and MLflow have them.
 
     The feed itself measures. A callback that times the gaps between batches cannot: on TensorFlow and JAX, Keras takes
-    the batch inside of its training function, so there are no gaps. Nor can it be known of data that is not watched, a
-    plain `tf.data` pipeline or PyDataset: for that `Watch()` adds nothing to `logs` and claims nothing; then
-    `fastfeed watch` has the time of a step, and what NVML says of the GPU, as an estimate.
+    the batch inside of its training function, so there are no gaps. For unwatched data, a plain `tf.data` pipeline or
+    PyDataset, the wait is unknown: `Watch()` adds nothing to `logs`, and `fastfeed watch` has the time of a step, and
+    what NVML says of the GPU, as an estimate.
 
     Args:
         feed (Any): A Feed, what `to_keras` made of one, `ff.watched(data)`, or what its `to_keras` made; None: the
             data is not watched. Default: None.
         warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was spent waiting;
             None: never. Default: 0.2.
-        every (int): Steps between new values. Default: 50.
+        every (int): Steps between new values; there is one at the end of a shorter epoch. Default: 50.
 
     Returns:
         A `keras.callbacks.Callback`. It allows Keras to continue while callbacks run (`async_safe`).
@@ -67,8 +68,8 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
                 logs.update(values)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self._watch.end()
+            values = self._watch.end()
             if logs is not None:
-                logs.update(self._watch.values)
+                logs.update(values)
 
     return FeedWatch()

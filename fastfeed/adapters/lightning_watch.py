@@ -29,7 +29,12 @@ def callback(watch: StepWatch) -> Any:
             watch.begin()
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            values = watch.step()
+            self._log(pl_module, watch.step())
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            self._log(pl_module, watch.end())
+
+        def _log(self, pl_module: Any, values: dict[str, float]) -> None:
             if values:
                 pl_module.log_dict(values, prog_bar=True)
 

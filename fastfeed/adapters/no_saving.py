@@ -1,4 +1,4 @@
-"""During `fastfeed prove`, frameworks refuse to save what was trained: its weights are worthless.
+"""During `fastfeed prove`, frameworks refuse to save what was trained: its weights are meaningless.
 
 Replaces functions of the frameworks, in a process that ends with the proof. What saves by other ways (Orbax, pickle, a
 name imported before) is not refused.
@@ -28,7 +28,7 @@ def refuse_torch() -> None:
 
 
 def refuse_loaded() -> None:
-    """Those that this process has imported, for trainers that iterate the feed itself."""
+    """Refuse saving in the frameworks that this process has imported, for trainers that iterate the feed itself."""
     for name, refuse in (("keras", refuse_keras), ("torch", refuse_torch)):
         if name in sys.modules:
             refuse()
@@ -37,7 +37,7 @@ def refuse_loaded() -> None:
 def _replace(owner: Any, name: str, shown: str) -> None:
     def refused(*_: object, **__: object) -> NoReturn:
         raise ProofError(
-            f"{shown} is refused during a proof: what was trained in it is worthless; run the trainer without "
+            f"{shown} is refused during a proof: the weights are meaningless; run the trainer without "
             "`fastfeed prove` to save it, or switch its checkpoints off for the proof"
         )
 

@@ -26,12 +26,13 @@ FRAMEWORKS = {  # how a device's name or class begins -> its adapter
 
 @runs_on_gpu
 def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:
-    """The same items with their NumPy arrays on a device, some of them ahead of the one in use.
+    """Yield the items with their NumPy arrays on a device, some of them ahead of the one in use.
 
     A thread draws from the iterable and begins the copies, while the caller computes. Items are arrays, or tuples,
     lists, dicts and dataclasses of them; everything else in them stays as it is. An iterable may fill the same arrays
     again when it is asked for the next item. Errors come at their item's turn. `close()` ends the thread; so do the end
-    of the items, an error, and dropping the iterator.
+    of the items, an error, and dropping the iterator. CuPy's arrays must be finished when they are drawn, or be written
+    on the current stream of the thread that draws them: CuPy does not tell which stream writes.
 
     Of a Feed this walks one epoch of `Batch`es, their images, labels and weights on the device; it works ahead by its
     own `prefetch`.

@@ -37,7 +37,8 @@ class StepWatch:
 
     `feed_wait` is the share of the time since the last value that the loop spent inside next(), 0 to 1, and
     `feed_rate` the images (of other loaders: samples) that it got per second. Both are exact, whatever the framework
-    does in between, and both are of the last `every` steps or more.
+    does in between, and both are of the last `every` steps or more. With `begin()` before and `end()` after each epoch,
+    as the callbacks call them, an epoch of fewer steps has values of its own.
 
     Args:
         data (Any): A Feed, what `feed.to_torch()` or `feed.to_jax()` returned, or `ff.watched(loader)`.
@@ -70,6 +71,7 @@ class StepWatch:
         self._lock = threading.Lock()  # Keras calls from several threads
         self._begun: Reading | None = None  # where the current interval begins
         self._steps, self._timed_ns = 0, 0
+        self._epoch_has_value = False
         self._starved_since: Reading | None = None
         self._warned = False
         self._log: dict[str, float] = {}
@@ -90,6 +92,8 @@ class StepWatch:
         if self._lock.acquire(blocking=False):
             try:
                 self._count(steps)
+                if self._steps >= self._every:
+                    self._measure()
             finally:
                 self._lock.release()
         return self._log
@@ -108,18 +112,25 @@ class StepWatch:
         """
         with self._lock:
             self._timed_ns = 0
+            self._epoch_has_value = False
 
-    def end(self) -> None:
-        """Say that an epoch's training has ended.
+    def end(self) -> dict[str, float]:
+        """Say that an epoch's training has ended. An epoch of fewer than `every` steps gets its values here.
+
+        Returns:
+            The newest `feed_wait` and `feed_rate`; empty before there are any.
 
         Example:
-            >>> watch = ff.StepWatch(ff.watched([1, 2, 3]))
-            >>> watch.end()
+            >>> ff.StepWatch(ff.watched([1, 2, 3])).end()
+            {}
         """
         with self._lock:
             self._timed_ns = 0
             if self._steps_only is not None:
                 self._steps_only.pause(self._clock())
+            elif self._steps and not self._epoch_has_value:
+                self._measure()
+        return self._log
 
     def _count(self, steps: int) -> None:
         now = self._clock()
@@ -132,13 +143,16 @@ class StepWatch:
         self._steps += steps
         if self._begun is None:
             self._begun, self._steps = Reading(self._status.page(), now), 0
-        elif self._steps >= self._every:
-            reading = Reading(self._status.page(), now)
-            window = rates(self._begun, reading)
-            if window.wait is not None:
-                self._log = {"feed_wait": round(window.wait, 4), "feed_rate": round(window.delivered or 0.0, 1)}
-                self._judge(reading, window.wait)
-            self._begun, self._steps = reading, 0
+
+    def _measure(self) -> None:
+        """Make values of the steps since the last ones."""
+        reading = Reading(self._status.page(), self._clock())
+        window = rates(self._begun, reading) if self._begun is not None else None
+        if window is not None and window.wait is not None:
+            self._log = {"feed_wait": round(window.wait, 4), "feed_rate": round(window.delivered or 0.0, 1)}
+            self._epoch_has_value = True
+            self._judge(reading, window.wait)
+        self._begun, self._steps = reading, 0
 
     def _judge(self, reading: Reading, wait: float) -> None:
         if self._warn is None or self._warned or wait < self._warn:
@@ -191,7 +205,7 @@ class StepWatch:
 
 
 def _status(data: Any) -> LiveStatus:
-    """Of a feed, or of what was made of one."""
+    """Return the live status of a feed, or of an object made from one."""
     for held in (data, getattr(data, "feed", None), getattr(data, "_fastfeed", None)):
         if isinstance(held, (Feed, Watched, StepsOnly)):
             return held.live

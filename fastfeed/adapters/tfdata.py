@@ -45,7 +45,7 @@ def to_tfdata(feed: Feed, device: str | None = None) -> Any:
 
 
 def on_device(dataset: Any, device: str, owner: Any) -> Any:
-    """The same dataset, prefetching two batches to a device. It must be the last transformation."""
+    """Prefetch two batches of a dataset to a device. It must be the last transformation."""
     name = TfPlacement(device).device
     placed = dataset.apply(tf.data.experimental.prefetch_to_device(name, _AHEAD))
     setattr(placed, "_fastfeed", owner)  # noqa: B010
@@ -69,7 +69,10 @@ def build_dataset(
     def walk() -> Iterable[tuple[Any, ...]]:
         owner = owner_ref()
         if owner is None:
-            raise FeedClosed("the feed behind this dataset is gone; keep the feed, or the dataset as it was made")
+            raise FeedClosed(
+                "the feed of this dataset was garbage collected; keep a reference to the feed, or to what to_tfdata() "
+                "returned, as long as the dataset is iterated"
+            )
         yield from epoch(owner)
 
     dataset = tf.data.Dataset.from_generator(walk, output_signature=signature)

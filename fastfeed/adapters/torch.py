@@ -104,12 +104,25 @@ class TorchFeed(TrainerInput):
         return self.feed.explain()
 
 
+_streams: dict[Any, Any] = {}
+_streams_lock = threading.Lock()
+
+
+def _copy_stream(device: Any) -> Any:
+    """All feeds of a device share one stream: PyTorch's allocator does not reuse a stream's memory for another."""
+    with _streams_lock:
+        if device not in _streams:
+            _streams[device] = torch.cuda.Stream(device)
+        return _streams[device]
+
+
 @runs_on_gpu
 class TorchPlacement:
     """Copies from pinned memory on a separate stream, ordered by events.
 
     The tensors come from PyTorch's caching allocator: their memory is not reused before the stream that consumed them
-    is done with them. Host memory is held until its copy has completed.
+    is done with them, so batches that queued work still reads add to those that are live. Host memory is held until its
+    copy has completed.
     """
 
     def __init__(self, device: Any, live_batches: int) -> None:
@@ -127,7 +140,7 @@ class TorchPlacement:
             ) from error
         self.name, self._live_batches = f"torch {self.device}", live_batches
         self.accelerator = self.device.type != "cpu"
-        self._stream: Any = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._stream: Any = _copy_stream(self.device) if self.device.type == "cuda" else None
         self._copies: deque[tuple[Any, Any]] = deque()  # (event, host memory that is read until then)
         self._lock = threading.Lock()  # batches are put by several threads
 
@@ -135,7 +148,15 @@ class TorchPlacement:
         if self._stream is None:
             return aligned(shape, dtype)
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy().view(dtype).reshape(shape)
+        try:
+            with torch.cuda.device(self.device):  # or the allocator may make a context on the first GPU
+                held = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+        except RuntimeError as error:
+            if not is_full(error):
+                raise
+            text = f"no page-locked memory is left for {size / 1e6:.1f} MB of a batch; lower the batch size or prefetch"
+            raise DeviceMemory(f"{text}: {str(error).splitlines()[0]}") from error
+        return held.numpy().view(dtype).reshape(shape)
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False, convert: DeviceConvert | None = None) -> Any:
         """Copy to the device: the tensors, and the event after the copy; `convert` is applied to the first tensor."""
@@ -150,7 +171,7 @@ class TorchPlacement:
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _on_stream(self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None) -> Any:
-        with self._lock:
+        with self._lock, torch.cuda.device(self.device):
             while self._copies and self._copies[0][0].query():
                 self._copies.popleft()
         foreign = any(hasattr(array, "__cuda_array_interface__") for array in arrays)

@@ -24,6 +24,9 @@ def callback(watch: StepWatch) -> Any:
         def on_epoch_begin(self, *_: Any, **__: Any) -> None:
             watch.begin()
 
+        def on_epoch_end(self, *_: Any, **__: Any) -> None:
+            watch.end()
+
         def on_step_end(self, *_: Any, **__: Any) -> None:
             watch.step()
 

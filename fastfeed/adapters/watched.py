@@ -45,7 +45,7 @@ def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Wa
     """
     if not hasattr(data, "__iter__") and hasattr(data, "__getitem__") and not hasattr(data, "__len__"):
         raise ConfigError(
-            f"watched() needs what is iterated, got a {type(data).__name__}, which has items by index and no length; "
+            f"watched() needs an iterable, got a {type(data).__name__}, which has items by index and no length; "
             "pass a generator of its items"
         )
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
@@ -86,7 +86,7 @@ class Watched(Generic[T]):
         return self.walk(self._data if hasattr(self._data, "__iter__") else _items(self._data))
 
     def walk(self, data: Iterable[Any]) -> Iterator[Any]:
-        """Iterate other data and count it as this loader's: what a framework has made of it, for example.
+        """Iterate other data and count it as this loader's: the data as converted by a framework, for example.
 
         Args:
             data (Iterable): Batches.
@@ -170,7 +170,7 @@ class Watched(Generic[T]):
 
 
 def _items(data: Any) -> Iterator[Any]:
-    """Of what has items by index."""
+    """Iterate data that has items by index."""
     for index in range(len(data)):
         yield data[index]
 

@@ -121,7 +121,7 @@ class BackendModule(Protocol):
     ) -> Backend: ...
 
     def engine(self, decode: Any, /) -> Any:
-        """The `decode` argument for `decode.engine_for`: what decodes on the processor."""
+        """The `decode` argument for `decode.engine_for`: what decodes on the CPU."""
         ...
 
 

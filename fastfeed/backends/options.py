@@ -24,8 +24,8 @@ class GpuDecode:
     Args:
         engine (str): "dali", DALI's mixed decoder, or "nvimagecodec", nvImageCodec with a status per image. Default:
             "dali".
-        hw_load (float | None): DALI's share for the hardware JPEG engine, in [0, 1]. Default: None, the value measured
-            on this machine, or 0.65.
+        hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default: None, with DALI the
+            value measured on this machine, or 0.65; with nvImageCodec all that the engine decodes.
         cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is measured in the first
             batches. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
@@ -63,7 +63,7 @@ def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
     if backend not in backends:
         raise ConfigError(f"backend must be one of {', '.join(backends)}, got {backend!r}")
     if backend == "cpu" and on_gpu:
-        raise ConfigError(f'backend="cpu" decodes on the processor, got decode={decode!r}; leave backend out')
+        raise ConfigError(f'backend="cpu" decodes on the CPU, got decode={decode!r}; leave backend out')
     if backend == "cpu":
         return backend, "auto" if decode == "cpu" else decode
     if decode in ("native", "pillow"):

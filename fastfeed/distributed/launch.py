@@ -50,8 +50,8 @@ def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.e
             return entries[0] if entries else None
         if len(entries) < world.local_size:
             raise ConfigError(
-                f"{NAME} must show 1 GPU, or one for each of the {world.local_size} processes on this machine, "
-                f"got {len(entries)}: {visible!r}; start {len(entries)} processes per machine, or show more GPUs"
+                f"{NAME} must list 1 GPU, or one for each of the {world.local_size} processes on this machine, "
+                f"got {len(entries)}: {visible!r}; start {len(entries)} processes per machine, or list more GPUs"
             )
         pinned = entries[world.local_rank]
     initializer = next((name for name, has_started in CUDA_CHECKS.items() if has_started()), None)

@@ -61,7 +61,7 @@ class World:
     def detect(cls, environ: Environ | None = None) -> World:
         """Read the rank of this process from its launcher's environment variables.
 
-        A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` without the others) is no launcher and is ignored.
+        A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` without the others) does not count as a launcher.
 
         Args:
             environ (Mapping[str, str] | None): Environment variables. Default: None, those of this process.

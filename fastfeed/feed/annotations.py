@@ -146,7 +146,7 @@ def annotator(source: Any, program: Program) -> Annotator:
         name = type(op).__name__
         if max_boxes and name == "CutMix":
             instead = "Mosaic()" if has_masks else "Mosaic() or MixUp()"
-            raise SpecError(f"CutMix would hide parts of objects that boxes still name; use {instead} instead")
+            raise SpecError(f"CutMix would cover objects whose boxes remain; use {instead} instead")
         if has_masks and name == "MixUp":
             instead = "Mosaic(), which pastes" if max_boxes else "CutMix() or Mosaic(), which paste"
             raise SpecError(

@@ -67,12 +67,12 @@ class BatchBuilder:
 
     @property
     def program(self) -> Program:
-        """Of the first branch, which has what belongs to samples rather than to images."""
+        """The program of the first branch, which has what belongs to samples rather than to images."""
         return self.branches[0].program
 
     @property
     def backend(self) -> Backend:
-        """Of the first branch; the others' are of the same kind."""
+        """The backend of the first branch; those of the others are of the same kind."""
         return self.branches[0].backend
 
     def with_branches(self, branches: Sequence[Branch]) -> BatchBuilder:

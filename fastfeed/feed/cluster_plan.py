@@ -35,7 +35,8 @@ class Simulation:
     most_read: np.ndarray  # int32 (ranks, columns): the unit that a rank reads most from, over time
     traces: dict[int, np.ndarray]  # of some ranks: bool (rows, columns), the units that it reads from, over time
     unit_bytes: float  # mean
-    listing: np.ndarray  # int64 (rows, columns): samples from each stretch of the listing, over time
+    step_bytes: np.ndarray  # float64 (simulated steps, ranks): bytes read in one step; 0 where sizes are not known
+    mix: np.ndarray  # int64 (groups, columns): samples from each group over time; no rows without groups
 
     @property
     def is_complete(self) -> bool:
@@ -49,8 +50,28 @@ class Simulation:
         return float(read.max() / read.mean() - 1) if read.mean() else 0.0
 
 
-def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8) -> Simulation:
-    """Simulate an epoch on all `plan.world.size` ranks."""
+def simulate(
+    source: Source,
+    plan: Plan,
+    epoch: int = 0,
+    ranks_per_node: int = 8,
+    *,
+    sizes: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+) -> Simulation:
+    """Simulate an epoch on all `plan.world.size` ranks.
+
+    Args:
+        source: Where samples come from.
+        plan: The plan of any rank.
+        epoch: The epoch to simulate.
+        ranks_per_node: Ranks of one machine.
+        sizes: Bytes of each sample, float64 (samples,), of a source that does not know them.
+        groups: The group of each sample, int64 (samples,), to count by.
+
+    Raises:
+        ConfigError: If ranks_per_node is below 1, or there are too many pairs of rank and shard.
+    """
     size = plan.world.size
     if ranks_per_node < 1:
         raise ConfigError(f"ranks_per_node must be >= 1, got {ranks_per_node}")
@@ -68,21 +89,23 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
     columns = min(len(steps), _PICTURE)
     column_of = np.arange(len(steps)) * columns // len(steps)
 
-    weight = np.zeros(size)
     touches = np.zeros((size, units), bool)
     rows = min(units, _ROWS)
     traces = {rank: np.zeros((rows, columns), bool) for rank in sorted({0, size // 2, size - 1})}
     per_step = np.empty((len(steps), size), np.int64)
     in_batch = np.empty(len(steps), np.int64)
     most_read = np.zeros((size, columns), np.int32)
-    stretches = min(len(source), _ROWS)
-    listing = np.zeros((stretches, columns), np.int64)
+    step_bytes = np.zeros((len(steps), size))
+    kinds = 0 if groups is None else int(groups.max()) + 1
+    mix = np.zeros((kinds, columns), np.int64)
     for i, step in enumerate(steps.tolist()):
         ids = alone.ids(epoch, step)
         unit = np.searchsorted(bounds, ids, side="right") - 1
-        listing[:, column_of[i]] += np.bincount(ids * stretches // len(source), minlength=stretches)
-        if isinstance(source, Sharded):
-            weight += np.bincount(rank_of, source.sizes(ids), minlength=size)
+        if groups is not None:
+            mix[:, column_of[i]] += np.bincount(groups[ids], minlength=kinds)
+        if sizes is not None or isinstance(source, Sharded):
+            read = source.sizes(ids) if sizes is None else sizes[ids]  # type: ignore[attr-defined]
+            step_bytes[i] = np.bincount(rank_of, read, minlength=size)
         both, counts = np.unique(rank_of * units + unit, return_counts=True)
         per_step[i] = np.bincount(both // units, minlength=size)
         in_batch[i] = len(np.unique(unit))
@@ -94,7 +117,7 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
         for rank, trace in traces.items():
             trace[both[both // units == rank] % units * rows // units, column_of[i]] = True
     by_node = np.logical_or.reduceat(touches, np.arange(0, size, ranks_per_node), axis=0)
-    scale = plan.steps / len(steps)
+    scale, weight = plan.steps / len(steps), step_bytes.sum(axis=0)
     return Simulation(
         plan=plan,
         source=source,
@@ -109,5 +132,6 @@ def simulate(source: Source, plan: Plan, epoch: int = 0, ranks_per_node: int = 8
         most_read=most_read,
         traces=traces,
         unit_bytes=float(weight.sum() * scale / max(units, 1)),
-        listing=listing,
+        step_bytes=step_bytes,
+        mix=mix,
     )

@@ -25,7 +25,7 @@ from fastfeed.ops.program.compile import Program
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
-from fastfeed.sources.base import Source
+from fastfeed.sources.base import Holding, Source
 
 __all__ = ["FeedConfig", "check_fit", "check_source", "timeline_path"]
 
@@ -52,6 +52,9 @@ class FeedConfig:
         if self.memory is not None:
             limit_decoding(self.memory)
         plan, threads = self.plan, self.threads
+        for source in getattr(self.source, "sources", [self.source]):  # of a mixture
+            if isinstance(source, Holding):
+                source.expect(plan.batch * self.buffers)
         module = cast(BackendModule, importlib.import_module(self.backend))
         decode = module.engine(self.decode)
         engine = engine_for(self.program, decode)
@@ -152,7 +155,7 @@ def _check_labels(program: Program, source: Source) -> None:
             )
     if largest < 0 and len(source):
         raise ConfigError(
-            f"{source!r} has no labels, and the list makes them soft; give the source labels, or leave such ops out"
+            f"{source!r} has no labels, but the ops make soft labels; use a labeled source, or leave these ops out"
         )
 
 

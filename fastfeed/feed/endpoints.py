@@ -17,7 +17,7 @@ _RECENT = 16
 
 
 class Endpoints:
-    """Of one source. What a disk cache gives is no answer of an endpoint; there its requests count."""
+    """The endpoints of one source. What a disk cache returns is not their answer; there its requests count."""
 
     def __init__(self, length: int, uri: Callable[[int], Any]) -> None:
         self._length, self._uri = length, uri

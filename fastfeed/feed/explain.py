@@ -13,6 +13,8 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
 from fastfeed.sampling.plan import Plan
+from fastfeed.sources.base import notes_of
+from fastfeed.sources.describe import notes_text, with_notes
 
 _LONG = 60  # characters of a field's value
 
@@ -53,14 +55,16 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, ba
     world = plan.world
     ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
     shapes, size = _batch(plan, program)
+    about, notes = repr(source), notes_of(source)
+    counted = notes_text(notes)  # others say all of them in a line
     lines = [
-        f"Feed from {source!r}",
+        with_notes(f"Feed from {about}", notes if counted and about.endswith(counted) else []),
         f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
         f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}",
         f"  {how}",
         program_text(program, path),
         f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
-        f"at most {batches} are in {memory_name}, {batches * size / 1e6:.1f} MB",
+        f"at most {batches} in {memory_name} ({batches * size / 1e6:.1f} MB)",
     ]
     if specs := annotator(source, program).specs:
         arrays = (
@@ -72,9 +76,10 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, ba
 
 def decoding_text(memory: int, encoded: int) -> str:
     """What decoding takes, in bytes, and what files take before that."""
+    limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else f"{memory / 1e6:,.1f} MB"
     return (
-        f"decoding holds at most {memory / 1e6:,.1f} MB at once (an image that needs more is decoded alone), "
-        f"files before it {encoded / 1e6:,.1f} MB"
+        f"decoding holds at most {limit} at once (an image that needs more is decoded alone), "
+        f"encoded files {encoded / 1e6:,.1f} MB"
     )
 
 
@@ -99,13 +104,13 @@ def _batch(plan: Plan, program: Program) -> tuple[list[str], int]:
 
 def program_text(program: Program, path: str) -> str:
     """Two tables: the ops as written, and the stages that run."""
-    written = [(short(s.op) + ("  (put in for you)" if s.implied else ""), str(s.spec)) for s in program.steps]
+    written = [(short(s.op) + ("  (added automatically)" if s.implied else ""), str(s.spec)) for s in program.steps]
     runs = [("read", "bytes" if program.input_spec.encoded else "arrays", str(program.input_spec))]
     for branch in (program, *program.others):
         runs += _branch(branch)
     if program.targets is not None:
         smoothed = f", {program.targets.smoothing:g} of each spread over all" if program.targets.smoothing else ""
-        runs.append(("labels", f"a share of every class{smoothed}", f"float32[{program.targets.classes}]"))
+        runs.append(("labels", f"soft labels{smoothed}", f"float32[{program.targets.classes}]"))
     lines = ["  you wrote", *_columns(written), "  runs as", *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
 
@@ -123,7 +128,8 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
         runs.append(("change", what, str(link.spec)))
     if program.mix is not None:
         op = program.mix.op
-        runs.append(("mix", f"{type(op).__name__}, {op.group} neighbors of the epoch's order", str(program.augmented)))
+        partners = f"{type(op).__name__}, with neighbors in epoch order, in groups of {op.group}"
+        runs.append(("mix", partners, str(program.augmented)))
     if program.spec != program.augmented:
         how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
         runs.append(("convert", how, str(program.spec)))

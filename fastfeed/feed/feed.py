@@ -66,14 +66,14 @@ class Feed(ForAdapters, ForTrainers):
         threads (int | None): Threads of this rank, at least 1. Default: None, the cores this process may use, shared
             with the node's other ranks.
         prefetch (int): Batches to prepare ahead of the one in use, >= 0. Default: 2.
-        decode (str | GpuDecode): "auto" and "cpu" use the JPEG kernel, and Pillow for other formats; "native" and
-            "pillow" require that decoder. "gpu" uses DALI on this rank's GPU; "hybrid" splits JPEGs between GPU and
-            kernel at a ratio measured in the first batches and saved for this machine. Default: "auto".
+        decode (str | GpuDecode): "auto" and "cpu" use the kernel for JPEGs and most PNGs, and Pillow for the rest;
+            "native" and "pillow" require that decoder. "gpu" uses DALI on this rank's GPU; "hybrid" splits JPEGs
+            between GPU and kernel at a ratio measured in the first batches and saved for this machine. Default: "auto".
         backend (str | None): "cpu" or "dali". Default: None, "dali" for decode="gpu" and "hybrid", otherwise "cpu".
         on_bad (str | FaultPolicy): A sample that cannot be read or decoded: "substitute", "mask" or "raise". Default:
             "substitute".
-        on_error (str | None): An exception in a function of yours: "raise" ends the iteration with it, "bad" makes the
-            sample a bad one. Default: None, "raise" or what a FaultPolicy says.
+        on_error (str | None): An exception in your own function: "raise" ends the iteration with it, "bad" marks the
+            sample as bad. Default: None, "raise" or what a FaultPolicy says.
         outage (float | Outage): Storage that answers no read at all; a number is seconds to wait. Default: Outage().
         memory (int | None): Bytes that decoding may hold at once in this process; an image that needs more is decoded
             alone. Batches and files that were read come on top; `print(feed)` adds up. Default: None, 2 GiB until a
@@ -222,7 +222,7 @@ class Feed(ForAdapters, ForTrainers):
         """
         if self.proof is not None:
             raise ProofError(
-                "feed.state() is refused during a proof: what was trained in it is worthless; run the trainer without "
+                "feed.state() is refused during a proof: the weights are meaningless; run the trainer without "
                 "`fastfeed prove` to save it, or switch its checkpoints off for the proof"
             )
         position = self.plan.state(*(self._cursor.position if at is None else at), self.source.fingerprint)
@@ -249,7 +249,7 @@ class Feed(ForAdapters, ForTrainers):
         position = self.plan.position(state, source.fingerprint if strict else None, changed, known=own)
         if other := changes(state, own):
             if strict == "ops":
-                raise StateError(f"cannot restore: {other}; make the feed as it was, or call restore(state)")
+                raise StateError(f"cannot restore: {other}; create the feed as it was, or call restore(state)")
             warnings.warn(f"restored at the saved position, but {other}", RuntimeWarning, stacklevel=2)
         self.seek(*position)
 

@@ -76,7 +76,7 @@ class ForAdapters:
 
     @property
     def is_proving(self) -> bool:
-        """Training is only measured: what it learns is worthless and must not be saved."""
+        """Training is only measured: what it learns is meaningless and must not be saved."""
         return self.proof is not None or bool(os.environ.get(PROVE))
 
     def open_batches(self, epoch: int, step: int, place: PlaceFunction | None, raw: bool) -> BatchIterator[Any]:
@@ -99,7 +99,7 @@ class ForAdapters:
         return self._cursor.open(epoch, step, None, place, raw)
 
     def start_batches(self, epoch: int, step: int, place: PlaceFunction | None, raw: bool) -> BatchStream:
-        """The same, neither counted nor recorded as waited for.
+        """Like open_batches, but not counted in the statistics.
 
         Args:
             epoch (int): Counts from 0.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from fastfeed.proven import runs_on_gpu
@@ -16,41 +17,48 @@ class ForTrainers(TrainerInput):
     """The part of a feed that hands it to an adapter; each framework is imported with its first call."""
 
     @runs_on_gpu
-    def to_keras(self, **options: Any) -> Any:
+    def to_keras(self, class_weight: Mapping[int, float] | None = None) -> Any:
         """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend.
 
         Args:
-            **options (Any): As for `fastfeed.adapters.keras.to_keras`.
+            class_weight (Mapping[int, float] | None): Factor of the loss by label, 1 for labels that are not named; a
+                soft label has the weighted mean of its classes' factors. Pass it here, not to `fit`, which would
+                ignore it for a feed and is refused. Default: None.
 
         Returns:
             A data set for Keras, one epoch per iteration.
 
         Raises:
+            ConfigError: If class_weight is not a mapping of labels to finite factors of 0 or more.
             MissingExtra: If Keras is not installed.
 
         Example:
             >>> model.fit(feed.to_keras(), epochs=90)  # doctest: +SKIP
+            >>> model.fit(feed.to_keras(class_weight={0: 1.0, 1: 2.5}))  # doctest: +SKIP
         """
-        return _adapter("keras").to_keras(self, **options)
+        return _adapter("keras").to_keras(self, class_weight)
 
-    def keras_backup(self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", **options: Any) -> Any:
+    def keras_backup(
+        self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", delete_checkpoint: bool = True
+    ) -> Any:
         """A Keras callback like BackupAndRestore that also saves the data position.
 
         Args:
             folder (str | os.PathLike[str]): Where model and position are saved.
             save_freq (str | int): "epoch", or a number of batches. Default: "epoch".
-            **options (Any): delete_checkpoint=False keeps the backup after training has ended.
+            delete_checkpoint (bool): Delete the backup when training has ended. Default: True.
 
         Returns:
             The callback.
 
         Raises:
+            ConfigError: If save_freq is neither "epoch" nor a number of batches of 1 or more.
             MissingExtra: If Keras is not installed.
 
         Example:
             >>> model.fit(feed.to_keras(), callbacks=[feed.keras_backup("backup")])  # doctest: +SKIP
         """
-        return _adapter("keras_backup").keras_backup(self, folder, save_freq, **options)
+        return _adapter("keras_backup").keras_backup(self, folder, save_freq, delete_checkpoint)
 
     @runs_on_gpu
     def to_tfdata(self, device: str | None = None) -> Any:
@@ -63,6 +71,7 @@ class ForTrainers(TrainerInput):
             The data set.
 
         Raises:
+            ConfigError: If TensorFlow has no such device.
             MissingExtra: If TensorFlow is not installed.
 
         Example:
@@ -79,12 +88,13 @@ class ForTrainers(TrainerInput):
             sharding (Any): A jax.Device, or a Sharding of the leading axis; one that spans processes yields global
                 arrays. Default: None, this process's first device.
             convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only uint8 is copied;
-                "auto" does so unless the device is the CPU. Default: "auto".
+                "host" runs them on the CPU; "auto" is "device" unless the device is the CPU. Default: "auto".
 
         Returns:
             The iterable.
 
         Raises:
+            ConfigError: If the sharding does not divide the batch, or JAX runs other ranks than the feed.
             MissingExtra: If JAX is not installed.
 
         Example:
@@ -102,12 +112,14 @@ class ForTrainers(TrainerInput):
 
         Args:
             device (Any): A torch.device or its name. Default: None, this rank's GPU.
-            convert (str): As in `to_jax`. Default: "auto".
+            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only uint8 is copied;
+                "host" runs them on the CPU; "auto" is "device" unless the device is the CPU. Default: "auto".
 
         Returns:
             The iterable.
 
         Raises:
+            ConfigError: If PyTorch has no such device, or torch.distributed runs other ranks than the feed.
             MissingExtra: If PyTorch is not installed.
 
         Example:

@@ -1,4 +1,4 @@
-"""What decides a batch besides data and order: the ops, what they mean, and the policy for bad samples."""
+"""The fingerprint of ops and policy: what decides a batch in addition to data and order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a feed says of itself while it runs: writes its live page once or twice per batch, for `fastfeed watch`.
+"""Publishes the live status of a feed: writes its live page once or twice per batch, for `fastfeed watch`.
 
 The page is created by the first batch, in the process that takes it, and removed when the feed is closed or collected
 and when the interpreter exits. Where no page can be created the feed runs without one; `problem` says why.
@@ -81,7 +81,7 @@ class LiveStatus:
 
     @property
     def path(self) -> str | None:
-        """Of the page, while there is one."""
+        """The path of the live page, while there is one."""
         return None if self._page is None else self._page.path
 
     def set_leader(self, batches: Closable) -> None:
@@ -235,7 +235,7 @@ def _create(name: str, identity: Mapping[str, Any]) -> PageWriter:
 def live_status(
     meter: Meter, timeline: Timeline, quarantine: Quarantine, producer: Producer, config: FeedConfig, name: str
 ) -> LiveStatus:
-    """Of a feed. Holds none, so that it is collected when it is dropped."""
+    """Create the live status of a feed. It holds no reference to the feed, so the feed is collected when dropped."""
     plan = config.plan
     identity = {
         "version": __version__,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +25,8 @@ from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.arrays import Arrays
-from fastfeed.sources.base import Annotated, Source, addresses_of
+from fastfeed.sources.base import Annotated, Holding, Sharded, Source, addresses_of
+from fastfeed.storage.pending import Pending
 
 __all__ = ["LoadedSamples", "Loader", "ReadRows"]
 
@@ -114,8 +115,8 @@ class Loader:
             return Failure(int(id), uri, "decode", bad.reason, bad.detail)
         if self._quarantine.policy.on_error == "raise":
             raise SampleError(
-                f'sample {int(id)}, {uri}: {bad.detail}; mend the function, or Feed(on_error="bad") takes such samples '
-                "for bad ones"
+                f'sample {int(id)}, {uri}: {bad.detail}; fix the function, or pass Feed(on_error="bad") to count such '
+                "samples as bad"
             ) from bad.error
         return Failure(int(id), uri, "augment", bad.reason, bad.detail)
 
@@ -191,6 +192,10 @@ class Loader:
         self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch, read: ReadRows, threads: int = 1
     ) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one. Reads a few at a time, so that it can stop early."""
+        if batch.ahead is None and isinstance(self._source, Holding) and isinstance(self._source, Sharded):
+            count = 1 + int(np.searchsorted(np.cumsum(self._source.sizes(ids[:-1])), self._max_bytes))
+            if (held := self._source.hold(ids[:count])) is not None:
+                return self._read_held(held, ids[:count], bad, batch, threads)
         known_bad = self._quarantine.known_bad(ids)
         blobs: list[Any] = []
         size = 0  # bytes
@@ -205,6 +210,30 @@ class Loader:
                     size += size_of(blob)
                 blobs.append(blob)
         self._progress.count(0 if self._in_memory else size)
+        return blobs
+
+    def _read_held(
+        self,
+        held: list[Pending],
+        ids: np.ndarray,
+        bad: dict[int, Failure | None],
+        batch: PendingBatch,
+        threads: int,
+    ) -> list[Any]:
+        """Blobs of samples whose units the source holds, read unit by unit, so that each is read once."""
+        units = np.searchsorted(cast(Sharded, self._source).bounds, ids, side="right")
+        known_bad = self._quarantine.known_bad(ids)
+        rows = [row for row in np.argsort(units, kind="stable").tolist() if not known_bad[row]]
+        try:
+            by_row = self._read_parallel(rows, ids, batch, lambda rows: [held[row].result() for row in rows], threads)
+        finally:
+            for pending in held:
+                pending.cancel()
+        blobs = [by_row.get(row) for row in range(len(ids))]
+        for row, blob in enumerate(blobs):
+            if blob is None or isinstance(blob, Failure):
+                bad[row], blobs[row] = blob, None
+        self._progress.count(sum(size_of(blob) for blob in blobs if blob is not None))
         return blobs
 
     def _read_parallel(

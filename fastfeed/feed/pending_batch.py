@@ -38,7 +38,7 @@ class BatchRows:
 
     @property
     def positions(self) -> np.ndarray:
-        """Of the rows made."""
+        """The positions of the rows that have been made."""
         return np.arange(self.first, self.first + self.count, dtype=np.int64)
 
     @property

@@ -18,7 +18,7 @@ from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, T
 
 __all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer"]
 
-# called with each finished batch ahead of its turn, for example to copy it to a device; its result is yielded
+# called with each finished batch ahead of time, for example to copy it to a device; its result is yielded
 PlaceFunction = Callable[[Batch], Any]
 
 
@@ -53,7 +53,7 @@ class Producer(Protocol):
 
     @property
     def helper_pid(self) -> int:
-        """Of the process that makes the batches; 0 if that is this one, or it has not been started."""
+        """The id of the process that makes the batches; 0 if it is this process, or has not been started."""
         ...
 
     def close(self) -> None: ...

@@ -104,7 +104,7 @@ class Quarantine:
         self._tell_first(first)
 
     def _add(self, failures: list[Failure]) -> Failure | None:
-        """Returns the first one of this feed, to be told of."""
+        """Returns the first failure of this feed, to be logged."""
         first = failures[0] if failures and not self._failures else None
         for failure in failures:
             self._failures.setdefault(failure.id, failure)

@@ -66,7 +66,7 @@ class FeedStats:
             f"{self.images} images in {self.seconds:.1f} s: {self.images_per_second:.0f} images/s, "
             f"{self.wait_share:.1%} of the time waiting for data\n"
             f"  thread time per image, ms: {stages or 'nothing yet'} ({self.threads} threads)\n"
-            f"  {self.ready:.1f} batches ready when asked, {len(self.bad)} bad samples"
+            f"  {self.ready:.1f} batches ready on average, {len(self.bad)} bad samples"
         )
 
 

@@ -13,7 +13,7 @@ _STEPS = 8
 
 
 class StepVisits:
-    """Of one plan; any thread may ask."""
+    """The visits of the steps of one plan; any thread may ask."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

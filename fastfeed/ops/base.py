@@ -172,7 +172,7 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
     if not spec.fixed:
         raise SpecError(
             f"{name} needs images of one size, got {spec}; put Resize((height, width)), CenterCrop(size) or "
-            "RandomResizedCrop(size) before it, where it is cheaper, too"
+            "RandomResizedCrop(size) before it, which is also cheaper"
         )
     return spec
 

@@ -37,7 +37,7 @@ def child(where: str, op: Any) -> Any:
     if op.kind not in ("geometry", "change"):
         raise ConfigError(
             f"{where} must be an op that moves or changes pixels, such as RandomFlip() or ColorJitter(0.4), "
-            f"got {op!r}; write it into the list of ops itself, where all samples take it"
+            f"got {op!r}; put it directly into the list of ops, where all samples take it"
         )
     return op
 
@@ -71,7 +71,7 @@ def check_keeps_size(parent: Any, op: Any, spec: Spec) -> None:
     if after != spec:
         raise SpecError(
             f"{name} needs ops that keep the size, but {op!r} makes {after} of {spec}; "
-            f"write it into the list of ops itself, before {name}"
+            f"put it directly into the list of ops, before {name}"
         )
 
 

@@ -176,7 +176,7 @@ class OneOf:
             if result != after[0]:
                 raise SpecError(
                     f"OneOf needs ops that lead to one size, but {self.ops[0]!r} makes {after[0]} of {spec} and {op!r} "
-                    f"makes {result}; give them the same size, or write what changes it into the list of ops itself"
+                    f"makes {result}; give them the same size, or put what changes it directly into the list of ops"
                 )
         return after[0]
 

@@ -253,7 +253,7 @@ def _sides(name: str, padding: Any) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _checked_sides(padding: Padding) -> np.ndarray:
-    """The same of a padding that is known to be valid."""
+    """Return the sides of a padding that is known to be valid."""
     sides = _sides("", padding)
     sides.flags.writeable = False
     return sides

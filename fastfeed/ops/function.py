@@ -17,13 +17,13 @@ __all__ = ["Function"]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of yours as an op: it changes the pixels of one image, on the CPU.
+    """Your own function as an op: it changes the pixels of one image, on the CPU.
 
     It is called from many threads. Take all randomness from the numbers it gets: they are a pure function of seed,
     epoch and sample. A bare function in a list of ops is wrapped in a Function with eight numbers.
 
     If it raises, or returns anything but an image of the same shape, the feed raises SampleError with that error as its
-    cause; under `Feed(on_error="bad")` the sample is a bad one with the reason `op_failed`. A MemoryError is always
+    cause; under `Feed(on_error="bad")` the sample counts as bad, with the reason `op_failed`. A MemoryError is always
     raised.
 
     Args:

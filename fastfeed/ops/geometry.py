@@ -164,7 +164,7 @@ class Resize:
         return self.fit or ("exact" if isinstance(self.size, tuple) else "short")
 
     def _sizes(self, sizes: np.ndarray) -> np.ndarray:
-        """Of the scaled image, without what "pad" lays around it."""
+        """Return the sizes of the scaled images, without the padding of "pad"."""
         want = np.array(check_size("Resize", self.size), np.int64)
         if self._fit == "exact":
             return same_size(want, sizes)

@@ -59,7 +59,7 @@ class ColorJitter:
 
     @property
     def ops(self) -> tuple[Any, ...]:
-        """Those that can change something, in the order of the fields."""
+        """The ops that can change something, in the order of the fields."""
         return _ops(self)
 
     @property

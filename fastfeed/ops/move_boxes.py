@@ -96,7 +96,7 @@ def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
 
 
 def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.ndarray) -> Stage:
-    """Of windows: x -> (x - left) * scale, or as far from the other side where it is mirrored."""
+    """The stage of windows: x -> (x - left) * scale, or as far from the other side where it is mirrored."""
     forward, back = np.zeros((len(boxes), 3, 3)), np.zeros((len(boxes), 3, 3))
     scale = sizes / boxes[:, 2:]
     scale = np.where(flips, -scale, scale)

@@ -34,7 +34,7 @@ def normal() -> np.ndarray:
 
 
 def steps() -> np.ndarray:
-    """The same table in units of 1 / STEPS: int16 (LENGTH,), read-only."""
+    """The table of noise in units of 1 / STEPS: int16 (LENGTH,), read-only."""
     return _cached("steps", _steps)
 
 

@@ -1,4 +1,4 @@
-"""Soft labels: a share of every class."""
+"""Soft labels: a weight for every class."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class View:
             if isinstance(op, type) or getattr(op, "kind", None) not in ("geometry", "change"):
                 raise ConfigError(
                     f"View ops[{i}] must be an op that moves or changes pixels, such as RandomFlip(), got {op!r}; "
-                    "write what all views take behind MultiCrop"
+                    "put ops for all views after MultiCrop"
                 )
 
     @property

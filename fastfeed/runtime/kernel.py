@@ -8,7 +8,7 @@ import logging
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["is_built", "kernel", "warn_not_built"]
+__all__ = ["formats", "is_built", "kernel", "warn_not_built"]
 
 _log = logging.getLogger("fastfeed")
 
@@ -22,6 +22,14 @@ def is_built() -> bool:
 def kernel() -> Any:
     """The module; None where it is not built."""
     return importlib.import_module("fastfeed._native") if is_built() else None
+
+
+def formats() -> tuple[str, ...]:
+    """What it decodes, but for files that it leaves to Pillow; empty where it is not built."""
+    if kernel() is None:
+        return ()
+    webp = ("WebP",) if kernel().LIBWEBP else ()
+    return "JPEG", "PNG", *webp, "TIFF"
 
 
 @lru_cache(maxsize=1)

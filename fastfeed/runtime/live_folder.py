@@ -68,4 +68,5 @@ def is_alive(identity: Mapping[str, Any]) -> bool | None:
         return None if identity.get("host") != os.uname().nodename else False  # this machine was rebooted
     if identity.get("pid_namespace") != space or not os.path.exists("/proc/self/stat"):
         return None
-    return process_start(identity["pid"]) == identity["start"]
+    start = process_start(identity["pid"])
+    return start is not None and start == identity.get("start")

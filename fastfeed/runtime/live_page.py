@@ -175,7 +175,13 @@ def _identity(path: str, data: bytes) -> Mapping[str, Any]:
     text = data[_IDENTITY + 8 : _IDENTITY + 8 + length]
     if len(text) != length or zlib.crc32(text) != checksum:
         raise PageError(f"{path} is damaged: it does not say whose page it is")
-    return json.loads(text)
+    try:
+        identity = json.loads(text)
+    except RecursionError:
+        identity = None
+    if not isinstance(identity, dict):
+        raise PageError(f"{path} is damaged: it does not say whose page it is")
+    return identity
 
 
 def _values(body: bytes) -> tuple[dict[str, int], dict[str, tuple[int, int]], tuple[str, str]]:

@@ -35,7 +35,7 @@ class TrainerInput:
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
             f"{type(self).__name__} has threads and cannot be pickled or copied; pickle its source, its ops and "
-            "feed.state(), make a Feed of them where it is used, and call restore(state) there"
+            "feed.state(), create a Feed from them where it is used, and call restore(state) there"
         )
 
 
@@ -45,7 +45,7 @@ class _NotAnArray(ConfigError, AttributeError):
     def __init__(self, data: object) -> None:
         super().__init__(
             f"{type(data).__name__} is not an array; pass feed.to_keras() to model.fit, evaluate and predict, and "
-            "iterate feed.to_torch(), feed.to_jax() or feed.to_tfdata() in a loop of your own"
+            "iterate feed.to_torch(), feed.to_jax() or feed.to_tfdata() in your own loop"
         )
 
 

@@ -2,12 +2,13 @@
 
 The thread that finishes a batch also starts its copy to the device, while the trainer computes on earlier batches. The
 trainer's own thread usually finds the copy done. At most `prefetch` + 2 batches are on the device at once: those ahead,
-the one that is handed over, and the one in use.
+the one that is handed over, and the one in use; and on a GPU those that work already queued has yet to read.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -58,22 +59,34 @@ def is_full(error: BaseException) -> bool:
 
 
 def on_host(array: Any) -> np.ndarray:
-    """The same array, copied from a GPU if it lies there: for frameworks that compute on the processor."""
-    return array.get() if hasattr(array, "__cuda_array_interface__") else array
+    """Return the array, copied from a GPU if it is there: for frameworks that compute on the CPU."""
+    if not hasattr(array, "__cuda_array_interface__"):
+        return array
+    if hasattr(array, "get"):  # CuPy
+        return array.get()
+    if hasattr(array, "as_cpu"):  # DALI
+        return np.asarray(array.as_cpu())
+    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)  # PyTorch; JAX
 
 
 def wait_until_written(array: Any) -> None:
-    """Wait for the stream on which CuPy still writes to this array, if it does: its interface names that stream, and
-    neither PyTorch nor TensorFlow waits for it."""
+    """Wait for what CuPy has queued on the current stream of this thread, which an array's interface names: neither
+    PyTorch nor TensorFlow waits for it. CuPy does not know which stream writes to an array."""
     stream = getattr(array, "__cuda_array_interface__", {}).get("stream")
     cupy: Any = sys.modules.get("cupy")
     if stream is not None and cupy is not None:
-        cupy.cuda.ExternalStream(stream).synchronize()
+        cupy.cuda.runtime.streamSynchronize(stream)
 
 
 def size_of(arrays: tuple[Any, ...]) -> int:
     """Total bytes of these arrays."""
-    return sum(array.nbytes for array in arrays)
+    return sum(array.nbytes if hasattr(array, "nbytes") else _bytes_on_gpu(array) for array in arrays)
+
+
+def _bytes_on_gpu(array: Any) -> int:
+    """Of a dense array that does not tell, as DALI's."""
+    how = array.__cuda_array_interface__
+    return math.prod(how["shape"]) * np.dtype(how["typestr"]).itemsize
 
 
 def _first_line(error: object) -> str:

@@ -57,7 +57,7 @@ class Progress:
             told(self._clock())
 
     def doing(self) -> Doing | None:
-        """Of the batch that is needed first, what takes longest; None: none is being made in this process."""
+        """What takes longest in the batch that is needed first; None: none is being made in this process."""
         with self._lock:
             if not self._doing:
                 return None

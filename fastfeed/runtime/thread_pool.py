@@ -42,11 +42,11 @@ class ThreadPool:
         """Queue a task. It must not raise."""
         if os.getpid() != self._pid:
             raise FeedClosed(
-                "this feed was started before fork(), its threads are not here; make the feed in the child"
+                "this feed was started before fork(), its threads are missing here; create the feed in the child"
             )
         with self._lock:
             if self.closed.is_set():
-                raise FeedClosed("this feed is closed; make a new one")
+                raise FeedClosed("this feed is closed; create a new one")
             while len(self._threads) < self.size:
                 thread = threading.Thread(
                     target=_work,
@@ -160,12 +160,12 @@ class ParallelJob(Generic[T]):
             error, self._error = self._error, None  # an error holds its frames, and these hold the job: leave no cycle
             try:
                 if isinstance(error, StopIteration):  # which would end an iteration as if there were nothing more
-                    raise RuntimeError("StopIteration was raised while a batch was made") from error
+                    raise RuntimeError("StopIteration was raised while building a batch") from error
                 raise error
             finally:
                 del error
         if self._stop.is_set():
-            raise FeedClosed("the feed was closed while a batch was waited for")
+            raise FeedClosed("the feed was closed while waiting for a batch")
         return self._result  # type: ignore[return-value]
 
 
@@ -208,7 +208,7 @@ class Prefetcher(Generic[T]):
             self.close()
             raise
         if self._closed:
-            raise FeedClosed("the feed was closed while a batch was waited for")
+            raise FeedClosed("the feed was closed while waiting for a batch")
         raise StopIteration
 
     @property

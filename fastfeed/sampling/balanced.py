@@ -79,11 +79,11 @@ class Balanced:
         if self.classes is None:
             raise ConfigError(
                 "Balanced() takes its classes from the labels of a source and is not bound to one; "
-                "make a Feed of it, or call its bind(source)"
+                "create a Feed with it, or call its bind(source)"
             )
         if len(self.classes.ids) != samples:
             raise ConfigError(
-                f"this Balanced() belongs to a source of {len(self.classes.ids)} samples, got one of {samples}; "
+                f"this Balanced() belongs to a source of {len(self.classes.ids)} samples, got a source of {samples}; "
                 "bind Balanced() to it"
             )
         return samples if self.length is None else self.length

@@ -51,7 +51,7 @@ class Order(Protocol):
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out
 
     def bind(self, source: Any) -> Order:
-        """The same order with what it needs of the source.
+        """Return this order with what it needs from the source.
 
         Args:
             source (Source): Where labels, weights or shards are read.

@@ -63,7 +63,7 @@ class Blocks:
         return self if self.block is not None else self.over(bounds_of(source))
 
     def over(self, bounds: np.ndarray) -> Blocks:
-        """The same order with these units of storage.
+        """Return this order with these units of storage.
 
         Args:
             bounds (np.ndarray): First id of each unit, and the number of samples last: int64, strictly ascending.
@@ -81,11 +81,11 @@ class Blocks:
         if self.block is None and self.units is None:
             raise ConfigError(
                 "Blocks() takes its blocks from the shards of a source and is not bound to one; "
-                "make a Feed of it, call its bind(source), or say how many samples lie together, as in Blocks(1024)"
+                "create a Feed with it, call its bind(source), or say how many samples lie together, as in Blocks(1024)"
             )
         if self.block is None and self.units is not None and self.units.bounds[-1] != samples:
             raise ConfigError(
-                f"these Blocks belong to a source of {self.units.bounds[-1]} samples, got one of {samples}; "
+                f"these Blocks belong to a source of {self.units.bounds[-1]} samples, got a source of {samples}; "
                 "bind Blocks() to it"
             )
         return samples

@@ -107,7 +107,7 @@ class Plan:
         world = world or World()
         if (batch is None) == (global_batch is None):
             raise ConfigError(
-                f"give batch (per rank) or global_batch, one of them; got batch={batch}, global_batch={global_batch}"
+                f"pass either batch (per rank) or global_batch; got batch={batch}, global_batch={global_batch}"
             )
         for name, value in (("batch", batch), ("global_batch", global_batch)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):

@@ -49,7 +49,7 @@ class WeightLine:
             )
         largest = weights.max()
         if largest == 0:
-            raise ConfigError(f"some weight must be above 0, got {len(weights)} times 0")
+            raise ConfigError(f"some weight must be above 0, all {len(weights)} are 0")
         total = np.frexp(largest)[1] + np.frexp(np.ldexp(weights, -np.frexp(largest)[1]).sum())[1]
         lengths = np.empty(len(weights), np.int64)
         for first in range(0, len(weights), _CHUNK):  # a power of two times the weight: equal weights stay equal
@@ -110,7 +110,7 @@ class Weighted:
     def positions(self, samples: int) -> int:
         if self.weights is None:
             raise ConfigError(
-                "Weighted() takes the weights of a source and is not bound to one; make a Feed of it, "
+                "Weighted() takes the weights of a source and is not bound to one; create a Feed with it, "
                 "call its bind(source), or pass one per sample, as in Weighted(weights)"
             )
         if len(self.weights.ends) != samples:

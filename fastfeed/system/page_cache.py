@@ -48,7 +48,7 @@ def is_held(fd: int, first: int = 0) -> bool | None:
 
 
 def _may_know(fd: int) -> bool:
-    """Of files of others that it may not write, Linux says that they are in memory, whether they are or not."""
+    """Whether Linux tells the truth: files of others that may not be written are always reported as in memory."""
     try:
         return os.fstat(fd).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{fd}", os.W_OK)
     except OSError:

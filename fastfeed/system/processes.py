@@ -53,7 +53,7 @@ def has_owners() -> bool:
 
 
 def memory_bytes() -> int | None:
-    """Of the machine; None where it does not say."""
+    """Return the memory of the machine; None if unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             meminfo = {name: int(value.split()[0]) << 10 for name, value in (line.split(":", 1) for line in file)}

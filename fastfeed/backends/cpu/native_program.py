@@ -246,6 +246,7 @@ class NativeProgram:
                 "filter": FILTERS.index(program.filter),
                 "enlarge": ENLARGE[program.filter],
                 "max_pixels": 0 if program.decode is None else program.decode.max_pixels,
+                "matte": (0, 0, 0) if program.decode is None else program.decode.matte,
                 "border": 0 if border is None else BORDERS.index(border.mode),
                 "fill": shade((0, 0, 0) if border is None else border.fill, self._channels),
                 "layers": tuple(native_layer(layer, self._channels) for layer in layers),

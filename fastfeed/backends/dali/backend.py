@@ -95,8 +95,10 @@ class DaliBackend:
         self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
         self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
         path, encoded = _kept_file(), program.decode is not None
-        load = read_measured(path).get("hw_load", 0.65) if how.hw_load is None else how.hw_load
         decoded = how.engine == "nvimagecodec" and encoded
+        load = how.hw_load
+        if load is None and not decoded:
+            load = read_measured(path).get("hw_load", 0.65)
         self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
         where = f"{how.engine} on {self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
         where += f", {len(program.layers)} layers" if program.chain else ""
@@ -236,7 +238,7 @@ class DaliBackend:
             self._store(work, rows, *self._pixels(work, rows))
 
     def _pixels(self, work: _RenderCall, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
-        """Render these rows on the processor, on all threads."""
+        """Render these rows on the CPU, on all threads."""
         program = self._program
         if self._native is not None and self._executor is not None:
             results = np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)

@@ -41,10 +41,10 @@ def check(program: Program) -> None:
     for op in [op for layer in program.layers for op in layer.ops]:
         if isinstance(op, Function):
             raise ConfigError(
-                f'backend="dali" cannot run {op!r}, a function of your own on one NumPy image; use backend="cpu"'
+                f'backend="dali" cannot run {op!r}, your own function on one NumPy image; use backend="cpu"'
             )
         if type(op) not in LOWERING:
-            raise ConfigError(f'backend="dali" cannot run {op!r}, DALI has nothing like it; use backend="cpu"')
+            raise ConfigError(f'backend="dali" cannot run {op!r}, DALI has no equivalent; use backend="cpu"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _grain(stage: _ChainLayer, choices: Choices) -> list[np.ndarray]:
 
 @lru_cache(16)
 def _stages(program: Program, gpu: bool) -> tuple[_ChainLayer, ...]:
-    """Of any samples' params: their shapes are always the same."""
+    """Build the stages from any samples' params: their shapes are always the same."""
     some = program.work(program.draw(lambda slot, n: np.full((1, n), 0.5)), np.array([[64, 64]]))
     stages, row_layout, choices = [], RowLayout(), iter(some.choices)
     for link in program.chain:

@@ -52,7 +52,7 @@ class DecodeShare:
 
 
 def decodes_on_cpu(blob: Any, share: float) -> bool:
-    """Whether the processor decodes this file: by its bytes, so that its pixels do not depend on the batch it is in."""
+    """Whether the CPU decodes this file: by its bytes, so that its pixels do not depend on the batch it is in."""
     return share > 0 and zlib.crc32(bytes(blob[-256:])) < share * 2**32
 
 

@@ -17,7 +17,7 @@ beforehand, as for every backend, and enter the graph as inputs. Where DALI and 
   RandomErasing, CutOut, GridMask, flips, whole-pixel crops and borders are the same bytes.
 - Warps by the nearest pixel. Where a pixel's center falls on the line between two others, either may be taken.
 - Policies and AugMix. After a difference of one level, a pixel may fall on the other side of a threshold.
-- JPEGCompression. The same bytes on the processor, where both call one library; on a GPU, NVIDIA's arithmetic differs.
+- JPEGCompression. The same bytes on the CPU, where both call one library; on a GPU, NVIDIA's arithmetic differs.
 
 Not on this backend, a ConfigError at construction: Function, a user's own function of a NumPy image.
 """
@@ -37,12 +37,14 @@ from fastfeed.backends.dali.chain import Chain
 from fastfeed.backends.dali.imports import CodeStream, GetCUDADeviceCount, Pipeline, fn, types
 from fastfeed.backends.dali.windows import FILTERS
 from fastfeed.decode.base import Header
+from fastfeed.decode.sniff import png_exif
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
 
 __all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpu_count", "is_plain", "no_gpu", "supports_filters"]
 
 _ORIENTATION = 0x0112
+_EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
 _TAIL = 64  # bytes; some writers pad behind the end marker
 
 
@@ -72,8 +74,12 @@ def _all_there(blob: bytes) -> bool:
 
 def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
     """8-bit gray or RGB without transparency or animation."""
-    eight_bits = blob[24:26] in (b"\x08\x00", b"\x08\x02")
-    return eight_bits and orientation == 1 and image.mode in ("L", "RGB") and _opaque(image)
+    return blob[24:26] in _EIGHT_BITS and orientation == 1 and image.mode in ("L", "RGB") and _opaque(image)
+
+
+def _turned_by_none(blob: bytes) -> bool:
+    """8-bit gray or RGB without an orientation, of a PNG that the kernel decodes."""
+    return blob[24:26] in _EIGHT_BITS and png_exif(blob) is None
 
 
 def _plain_webp(blob: bytes, image: Any, orientation: int) -> bool:
@@ -120,8 +126,9 @@ def is_plain(program: Program, blob: Any, header: Header) -> bool:
     if program.decode is None:
         return True
     blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
-    if header.handle is None:  # the kernel's word: an 8-bit gray or YCbCr JPEG
-        return _all_there(blob) and _parses(blob)
+    if header.handle is None:  # the kernel's word: an 8-bit gray or YCbCr JPEG, a PNG without transparency or animation
+        plain = _turned_by_none(blob) if header.format == "PNG" else _all_there(blob)
+        return plain and _parses(blob)
     if header.format not in PLAIN:
         return False
     plain = PLAIN[header.format](blob, header.handle.look(blob), header.handle.orientation)
@@ -146,9 +153,9 @@ class Graph:
     program: Program
     batch: int
     threads: int
-    device: int | None  # GPU; None for the processor
+    device: int | None  # GPU; None for the CPU
     decoded: bool = False  # "data" is pixels, uint8 HWC, on the device
-    hw_load: float = 0.65  # of JPEGs, for the hardware engine of a GPU
+    hw_load: float | None = 0.65  # of JPEGs, for the hardware engine of a GPU; None, of nvImageCodec: all it decodes
 
     @property
     def encoded(self) -> bool:
@@ -159,7 +166,7 @@ class Graph:
         """What to say where the decoder gives no image and no reason."""
         decoder = "nvImageCodec" if self.decoded else "DALI"
         return (
-            f"{decoder} decoded none of {count} images that the processor decodes; its "
+            f"{decoder} decoded none of {count} images that the CPU decodes; its "
             'GPU may have no memory left, or its driver be too old: nvidia-smi shows both. decode="cpu" does without it'
         )
 
@@ -176,7 +183,7 @@ def decode(data: Any, nodes: Any, graph: Graph) -> Any:
         return data.gpu() if gpu and not graph.decoded else data
     if not gpu:
         return fn.decoders.image(data, device="cpu", output_type=types.RGB)
-    # not tied to cores: several ranks share a machine. Fancy upsampling is what the processor's decoder does
+    # not tied to cores: several ranks share a machine. Fancy upsampling is what the CPU's decoder does
     return fn.decoders.image(
         data,
         device="mixed",

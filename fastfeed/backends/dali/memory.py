@@ -32,7 +32,7 @@ _HOLDERS = (
 class HostMemory:
     """NumPy arrays."""
 
-    name, place = "memory", "the processor"
+    name, place = "memory", "the CPU"
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
     device_context = staticmethod(nullcontext)

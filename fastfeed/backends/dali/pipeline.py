@@ -30,7 +30,7 @@ class Lane:
         self._graph = graph
         self._pipe: Any = self._built()  # None after a batch that was fed in part
         self._chain = graph.chain
-        self._codec = NvImageCodec(graph.device, graph.threads) if graph.decoded else None
+        self._codec = NvImageCodec(graph.device, graph.threads, graph.hw_load) if graph.decoded else None
 
     def run(self, blobs: Sequence[Any], headers: Sequence[Header], work: Work) -> tuple[Any, list[int]]:
         """(DALI's tensors of the rows that came out, which rows they are).
@@ -57,7 +57,7 @@ class Lane:
         images, shapes, fed, *_ = self._fed(inputs)  # all is there by now, so the decoder's images are free again
         if not np.array_equal(np.asarray(fed.as_tensor()), window):
             self._pipe = None
-            raise RuntimeError("DALI's graph gave the batch that was fed to it before; it is built again")
+            raise RuntimeError("DALI returned the previous batch; its graph is rebuilt")
         decoded = np.asarray(shapes.as_tensor())[:, :2]
         if (decoded == want).all():
             return images, rows

@@ -45,7 +45,7 @@ class RowLayout:
         self._next = 0
 
     def of(self, layer: Layer, choices: Choices, context: OpContext, feeds: Feeds) -> tuple[RowSlice, tuple[Any, ...]]:
-        """Those of one layer: of the choice, and of each op's values. `choices` may be of any samples."""
+        """Return the slices of one layer: of the choice, and of each op's values. `choices` may be of any samples."""
         choice, *values = self._slices(feed_values(layer, choices, context, feeds))
         return choice, tuple(values)
 

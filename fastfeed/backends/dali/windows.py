@@ -64,7 +64,7 @@ def cut(pixels: Any, row: Any, filter: str, border: Border | None, context: OpCo
 
 
 def values(op: Window, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
-    """Of a window in the chain."""
+    """Return the values of a window in the chain."""
     windows = Windows(values["box"], values["flip"], values["size"], values["limit"])
     return {"window": resize_inputs(*inner_windows(windows, op.border, op.size or context.size))}
 

@@ -17,7 +17,7 @@ from fastfeed.runtime.timeline import Timeline
 __all__ = ["CLOSED", "Inbox"]
 
 _IMAGES = 4  # axes of a batch of images; one more where each sample has several views
-CLOSED = "the feed was closed while a batch was waited for"
+CLOSED = "the feed was closed while waiting for a batch"
 
 
 class Inbox:

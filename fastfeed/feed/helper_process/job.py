@@ -81,7 +81,7 @@ class PickledJob:
             return pickle.loads(head, buffers=buffers)
         except Exception as error:  # whatever importing a module raises, or an object's own unpickling
             raise ConfigError(
-                f"side_process=True: a fresh interpreter cannot load what this feed is made of: "
+                f"side_process=True: the helper process cannot unpickle this feed: "
                 f"{type(error).__name__}: {error}; put classes and functions into modules that import by themselves, "
                 "or leave side_process out"
             ) from error

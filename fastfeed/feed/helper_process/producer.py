@@ -52,7 +52,7 @@ class HelperProducer:
         """The helper, which is started if there is none."""
         with self._lock:
             if self._closed:
-                raise FeedClosed("this feed is closed; make a new one")
+                raise FeedClosed("this feed is closed; create a new one")
             if self._client is None or (self._client.failure is not None and self._client.pid == os.getpid()):
                 if self._end is not None:
                     self._end()
@@ -84,7 +84,7 @@ class _HelperStream:
 
     def __next__(self) -> Any:
         if self._client is not None and self._client.is_ending:
-            raise FeedClosed("this feed is closed; make a new one")
+            raise FeedClosed("this feed is closed; create a new one")
         if self._closed:
             raise FeedClosed("these batches were closed, or ended by an error; begin a new iteration")
         try:
@@ -123,7 +123,7 @@ class _HelperStream:
         if client.pid != os.getpid():
             raise FeedClosed(
                 "this feed was started before fork(), its helper process belongs to the parent; "
-                "make the feed in the child"
+                "create the feed in the child"
             )
 
     @property

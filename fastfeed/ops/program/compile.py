@@ -104,7 +104,7 @@ def _mixing(steps: list[Step], views: bool) -> Step | None:
         raise ConfigError(f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}")
     for step in steps[positions[0] + 1 :]:
         if step.op.kind not in ("convert", "label"):
-            raise SpecError(f"{names[0]} works on finished samples; put it behind {type(step.op).__name__}")
+            raise SpecError(f"{names[0]} works on finished samples; put it after {type(step.op).__name__}")
     if views:
         raise SpecError(f"{names[0]} does not go with ops that make several views of a sample; leave one of them out")
     return steps[positions[0]]
@@ -151,7 +151,7 @@ def _check_crop_fits(op: Any, spec: Spec, steps: list[Step]) -> None:
     if sizes and not any(_fits(op, spec.with_size(*size)) for size in sizes):
         side = "long" if last.fit == "long" else "short"
         raise SpecError(
-            f"{op!r} cuts more than {last!r} leaves of any image, whose {side} side is {last.size} then; "
+            f"{op!r} is larger than any image after {last!r}, whose {side} side is {last.size}; "
             "write a larger Resize or a smaller size"
         )
 

@@ -109,7 +109,7 @@ class Program:
         return (self.views, *shape) if self.views else shape
 
     def raw(self) -> Program:
-        """The same program without conversion: uint8 images, for a device that converts them."""
+        """This program without conversion: uint8 images, for a device that converts them."""
         return replace(self, convert=Convert.of([], self.augmented.channels or 0), spec=self.augmented)
 
     def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""What each simple op does to one image, on the processor: six tables by type.
+"""What each simple op does to one image, on the CPU: six tables by type.
 
 TABLES    (op, values, row) -> table: what a byte becomes, whatever else is in the image. Neighbors become one table.
 MEASURED  (op, values, row, image) -> table: the same, after a look at the image.

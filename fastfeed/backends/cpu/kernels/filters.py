@@ -19,7 +19,7 @@ _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # Pillow
 def sharpness(op: Sharpness, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """A blend with what is smooth, fractions cut off as Pillow does; the outermost pixels stay.
 
-    13 smooth = 9 mean + 4 center, and the mean of 3 x 3 is what processors are quickest at; that it is rounded is a
+    13 smooth = 9 mean + 4 center, and the mean of 3 x 3 is what CPUs are quickest at; that it is rounded is a
     third of a level at most, times what the factor is away from 1.
     """
     if min(image.shape[:2]) < 3:

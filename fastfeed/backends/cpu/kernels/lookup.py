@@ -1,4 +1,4 @@
-"""What a table makes of an image's bytes, and how often each occurs: by the kernel where it is quicker, else OpenCV."""
+"""Applies lookup tables to bytes, and counts histograms: by the kernel where it is quicker, else OpenCV."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def look_up(image: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 
 def convert(image: np.ndarray, table: np.ndarray, out: np.ndarray, planar: bool) -> None:
-    """The same for tables of float32 or float16 (256, channels), whatever their numbers, into an array of their dtype.
+    """Apply tables of float32 or float16 (256, channels), whatever their numbers, into an array of their dtype.
 
     out: contiguous, (height, width, channels), or if planar (channels, height, width).
     """

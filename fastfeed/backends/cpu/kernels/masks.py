@@ -1,4 +1,4 @@
-"""What becomes of a mask when its image's pixels move: no values in between."""
+"""Moves masks with nearest-neighbor sampling, as their images' pixels move."""
 
 from __future__ import annotations
 

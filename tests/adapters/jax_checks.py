@@ -188,7 +188,7 @@ def check_words_for_wrong_arguments():
     with feed(batch=6) as data:
         words = "the batch must divide among the devices of its sharding, got 6 samples for 4 devices"
         refused(ConfigError, words, lambda: data.to_jax(SHARDED))
-        refused(ConfigError, "device must be one of JAX's here (cpu:0, cpu:1", lambda: data.to_jax("cpu:9"))
+        refused(ConfigError, "device must be one of those JAX sees (cpu:0, cpu:1", lambda: data.to_jax("cpu:9"))
         refused(ConfigError, "sharding must be a jax.sharding.Sharding", lambda: data.to_jax(SHARDED.mesh))
         refused(ConfigError, "convert must be one of auto, host, device", lambda: data.to_jax(convert=True))
 

@@ -1,6 +1,8 @@
 """Run by test_watch_loaders.py: data of other kinds under Keras, with known sleeps, and what is said of its waiting.
 
-Arguments: backend, kind of data, seconds to make a batch, seconds of a step.
+Arguments: backend, kind of data, seconds to make a batch, seconds of a step. Whatever else the machine does makes steps
+and batches longer, so both are timed in the steps that count: batches by what makes them, steps by a callback. What a
+callback cannot see is where between two of its calls a batch was there: that is said as a range.
 """
 
 import json
@@ -17,21 +19,21 @@ import numpy as np
 
 import fastfeed as ff
 
-KIND, MAKE_S, STEP_S = sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
-QUICK, STEPS = 16, 34  # batches before the first that takes long to make; all
-CALM, MEASURED = (6, 12), (20, 33)  # steps: after compiling, when nothing is waited for; when every batch takes long
-made = []  # (when it began, seconds that it took): sleeps take longer than asked for
+BACKEND, KIND, MAKE_S, STEP_S = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+QUICK, STEPS = 6, 18  # batches before the first that takes long to make; all
+FIRST, LAST = 10, 17  # steps between whose beginnings is measured: all batches take long, and queues are empty
+begun, made = {}, {}  # when a batch was begun and when it was there, by number
 
 
-def sleep(seconds, times):
-    began = time.perf_counter()
-    time.sleep(seconds)
-    times.append((began, time.perf_counter() - began))
+def make(index):
+    begun[index] = time.perf_counter()
+    if index >= QUICK:
+        time.sleep(MAKE_S)
+    made[index] = time.perf_counter()
 
 
 def batch(index):
-    if index >= QUICK:
-        sleep(MAKE_S, made)
+    make(index)
     return np.full((4, 3), index, np.float32), np.zeros((4, 1), np.float32)
 
 
@@ -52,8 +54,7 @@ def tfdata():
 
 class Slow(ff.Arrays):
     def read(self, ids):
-        if min(ids) >= 4 * QUICK:
-            sleep(MAKE_S, made)
+        make(min(ids) // 4)
         return super().read(ids)
 
 
@@ -62,19 +63,24 @@ def feed():
     return ff.Feed(Slow(pixels, np.zeros(4 * STEPS, np.int64)), [ff.ToFloat()], batch=4, threads=1, shuffle=False)
 
 
-class Sleep(keras.callbacks.Callback):
-    """The step's time, and what is known at the beginning of each step."""
+class Clock(keras.callbacks.Callback):
+    """The step's time, and when Keras called."""
 
     async_safe = True
 
     def __init__(self):
         super().__init__()
-        self.seen = []
+        self.begins, self.slept, self.ends, self.counted = {}, {}, {}, {}
 
     def on_train_batch_begin(self, batch, logs=None):
         counters = watched.live.page().counters
-        self.seen.append((time.perf_counter(), counters["wait_ns"], counters["consumer_ns"]))
+        self.counted[batch] = (counters["wait_ns"], counters["consumer_ns"])
+        self.begins[batch] = time.perf_counter()
         time.sleep(STEP_S)
+        self.slept[batch] = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.ends[batch] = time.perf_counter()
 
 
 class Logs(keras.callbacks.Callback):
@@ -88,13 +94,26 @@ layers = [keras.layers.Flatten(), keras.layers.Dense(1)]
 model = keras.Sequential(layers)
 model.compile("sgd", "mse", jit_compile=False)
 watched = feed() if KIND == "feed" else ff.watched((x for x in KINDS[KIND]()) if KIND == "generator" else KINDS[KIND]())
-data, clock, logs = watched.to_keras(), Sleep(), Logs()
+data, clock, logs = watched.to_keras(), Clock(), Logs()
 model.fit(data, epochs=1, steps_per_epoch=STEPS if KIND == "generator" else None, verbose=0,
           callbacks=[ff.Watch(data, every=5), clock, logs])  # fmt: skip
-times = [at for at, _, _ in clock.seen]
-first, last = (clock.seen[step] for step in MEASURED)
-wait, consumer = last[1] - first[1], last[2] - first[2]
-p = float(np.median([took for began, took in made if first[0] <= began < last[0]]))
-calm = np.diff(times[CALM[0] : CALM[1] + 1])  # by another clock than the feed's, where nothing waits
-c, noise = float(np.median(calm)), float(np.subtract(*np.percentile(calm, [75, 25])))
-print(json.dumps({"wait": wait / (wait + consumer), "p": p, "c": c, "noise": noise, "logs": logs.last}))
+
+steps, longest, shortest = LAST - FIRST, 0.0, 0.0
+for step in range(FIRST, LAST):
+    if BACKEND == "torch":  # takes the batch before the next step begins, the others within their training function
+        taken, asked, end = step + 1, clock.ends[step], clock.begins[step + 1]
+    else:
+        taken, asked, end = step, clock.slept[step], clock.ends[step]
+    longest += end - asked
+    shortest += max(0.0, made[taken] - asked)
+seconds = clock.begins[LAST] - clock.begins[FIRST]
+wait, consumer = (clock.counted[LAST][n] - clock.counted[FIRST][n] for n in range(2))
+numbers = range(FIRST + 1, LAST)
+result = {
+    "wait": wait / (wait + consumer),
+    "made": float(np.mean([made[k] - begun[k] for k in numbers])),  # p, from begin to end, or from end to end
+    "apart": float(np.mean([made[k] - made[k - 1] for k in numbers])),
+    "step": [(seconds - longest) / steps, (seconds - shortest) / steps],  # c, at least and at most
+    "logs": logs.last,
+}
+print(json.dumps(result))

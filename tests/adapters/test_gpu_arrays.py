@@ -9,6 +9,7 @@ from helpers.gpu_arrays import GpuArray
 from helpers.needs import needs
 
 from fastfeed.errors import ConfigError, DeviceMemory
+from fastfeed.runtime.placement import on_host, out_of_memory
 
 
 @pytest.mark.parametrize(
@@ -19,14 +20,38 @@ from fastfeed.errors import ConfigError, DeviceMemory
         pytest.param("tfdata", marks=needs("tensorflow")),
     ],
 )
-def test_a_gpus_batch_reaches_a_framework_on_the_processor(module):
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_a_gpus_batch_reaches_a_framework_on_the_processor(module, borrowed):
     """decode="gpu" with a framework that computes on the processor: one copy, no riddle from inside."""
     import importlib
 
     values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     placement = importlib.import_module(f"fastfeed.adapters.{module}").placement("cpu", 4)
-    images, labels = placement.take(placement.put((GpuArray(values), np.arange(2))))
+    images, labels = placement.take(placement.put((GpuArray(values), np.arange(2)), borrowed))
     assert np.array_equal(np.asarray(images), values) and np.asarray(labels).tolist() == [0, 1]
+
+
+def test_every_librarys_array_comes_to_the_host():
+    """CuPy's has get(), DALI's as_cpu() and no size, PyTorch's cpu(), JAX's becomes NumPy's by itself."""
+
+    class Anyone:
+        __cuda_array_interface__ = {"shape": (500, 1000), "typestr": "<f4"}
+
+    class OfDali(Anyone):
+        def as_cpu(self):
+            return np.arange(4)
+
+    class OfTorch(Anyone):
+        def cpu(self):
+            return types.SimpleNamespace(numpy=lambda: np.arange(4))
+
+    class OfJax(Anyone):
+        def __array__(self, *_, **__):
+            return np.arange(4)
+
+    for array in (GpuArray(np.arange(4)), OfDali(), OfTorch(), OfJax()):
+        assert on_host(array).tolist() == [0, 1, 2, 3]
+    assert "a batch of 2.0 MB" in str(out_of_memory("jax cpu", (OfDali(),), 4, MemoryError()))
 
 
 @needs("torch")

@@ -82,7 +82,7 @@ def test_padding_does_not_count_in_evaluation(session):
 def test_one_feed_for_two_roles_and_a_backup_of_another_feed_are_refused(session):
     assert [kind for kind, _ in session["refused"]] == ["ConfigError"] * 2
     twice, other = (text for _, text in session["refused"])
-    assert "the same feed is training and validation data" in twice
+    assert "x and validation_data must be two feeds, got the same feed for both; create another Feed" in twice
     assert "this keras_backup saves the position of Feed(" in other and "batch=16" in other and "batch=8" in other
 
 

@@ -49,12 +49,17 @@ ranks.close(), padded.close()
 
 watched = weakref.ref(feed)
 mapped = data.map(lambda x, y: x)
+lost = tf.data.experimental.from_variant(tf.data.experimental.to_variant(data), structure=data.element_spec)
 del feed, data, walked
 gc.collect()
 result["held_by_a_dataset"] = watched() is not None and len(list(mapped))
 del mapped
 gc.collect()
 result["collected"] = watched() is None
+try:
+    list(lost)
+except tf.errors.UnknownError as error:
+    result["lost"] = str(error)
 time.sleep(0.2)
 result["threads"] = [t.name for t in threading.enumerate() if t.name.startswith("fastfeed")]
 print(json.dumps(result))
@@ -81,6 +86,7 @@ def test_a_dataset_walks_the_feed():
     assert result["restored"] == 2
     assert result["held_by_a_dataset"] == 5
     assert result["collected"]
+    assert "the feed of this dataset was garbage collected; keep a reference to the feed, or to what" in result["lost"]
     assert result["mapped"] == 2
     assert result["threads"] == []
 

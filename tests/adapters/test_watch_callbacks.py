@@ -1,6 +1,5 @@
 """How long training waits, as every framework's log has it."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -61,19 +60,22 @@ class Clock:
 
 def starved_loop(feed, clock, minutes, wait, steps_per_second=2, **options):
     """A loop that waits for this share of each step, on a clock of its own."""
+    watch = ff.StepWatch(feed, every=10, clock=clock, **options)
+    train(feed, clock, watch, int(minutes * 60 * steps_per_second), wait, int(1e9 / steps_per_second))
+    return watch
+
+
+def train(feed, clock, watch, steps, wait, step_ns=500_000_000):
     feed.timeline.clock = clock
-    watch, meter = ff.StepWatch(feed, every=10, clock=clock, **options), feed._meter
-    step = int(1e9 / steps_per_second)
-    for _ in range(int(minutes * 60 * steps_per_second)):
-        meter.record_request(clock.now, 0)
+    for _ in range(steps):
+        feed._meter.record_request(clock.now, 0)
         feed.live.requested(clock.now, 0)
         asked = clock.now
-        clock.now += int(step * wait)
-        meter.record_delivery(asked, clock.now, 10)
+        clock.now += int(step_ns * wait)
+        feed._meter.record_delivery(asked, clock.now, 10)
         feed.live.delivered(clock.now, (0, 0))
-        clock.now += step - int(step * wait)
+        clock.now += step_ns - int(step_ns * wait)
         watch.step()
-    return watch
 
 
 def test_one_warning_per_run_and_only_after_a_minute():
@@ -95,6 +97,18 @@ def test_no_warning_below_the_mark(wait, options):
     with numbers() as feed, warnings.catch_warnings():
         warnings.simplefilter("error")
         starved_loop(feed, Clock(), 3, wait, **options)
+
+
+def test_an_epoch_of_fewer_steps_has_its_values_at_its_end():
+    with numbers() as feed:
+        clock = Clock()
+        watch = ff.StepWatch(feed, clock=clock)  # every 50 steps
+        for wait in (0.25, 0.75):
+            watch.begin()
+            train(feed, clock, watch, 7, wait)
+            assert watch.end()["feed_wait"] == pytest.approx(wait, abs=0.01)
+            clock.now += 1  # nothing was trained since, so there is no other value
+            assert watch.end()["feed_wait"] == pytest.approx(wait, abs=0.01)
 
 
 def test_steps_that_a_callback_times_are_on_the_page():
@@ -225,25 +239,84 @@ def test_lightning_logs_both_values():
     assert "['feed_rate', 'feed_wait'] True" in done.stdout, done.stderr[-3000:]
 
 
-def test_transformers_logs_get_both_values(monkeypatch):
-    """Against the callback's calls alone where the package is missing; its base class has them, too."""
-    if importlib.util.find_spec("transformers") is None:
-        monkeypatch.setitem(
-            sys.modules, "transformers", types.SimpleNamespace(TrainerCallback=type("TrainerCallback", (), {}))
-        )
-    with numbers() as feed:
-        callback = (watch := ff.StepWatch(feed, every=1)).to_transformers()
-        callback.on_epoch_begin(None, None, None)
-        for _ in feed:
-            callback.on_step_end(None, None, None)
-        training, evaluation = {"loss": 1.0}, {"eval_loss": 1.0}
-        state = types.SimpleNamespace(log_history=[{"step": 5}, training | {"step": 10}])
-        callback.on_log(None, state, None, logs=training)
-        callback.on_log(None, state, None, logs=evaluation)
-    assert state.log_history == [{"step": 5}, {"loss": 1.0, "step": 10} | watch.values]
-    assert training == {"loss": 1.0} | watch.values
-    assert set(watch.values) == {"feed_wait", "feed_rate"}
-    assert evaluation == {"eval_loss": 1.0}
+TRANSFORMERS = """
+import json, sys, tempfile, numpy as np, torch, transformers
+import fastfeed as ff
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(192, 2)
+    def forward(self, images, labels):
+        loss = torch.nn.functional.cross_entropy(self.layer(images.flatten(1)), labels)
+        return {"loss": loss}
+class Loader:
+    def __iter__(self):
+        return ({"images": images, "labels": labels} for images, labels in feed.to_torch("cpu"))
+    def __len__(self):
+        return len(feed)
+class Trainer(transformers.Trainer):
+    def get_train_dataloader(self):
+        return Loader()
+    def get_eval_dataloader(self, data=None):
+        return [{"images": torch.zeros(4, 8, 8, 3), "labels": torch.zeros(4, dtype=torch.long)}] * 3
+class First(transformers.TrainerCallback):  # of the reporters: those of W&B and TensorBoard are called in this place
+    def on_log(self, args, state, control, logs=None, **_):
+        seen.append(dict(logs))
+seen = []
+feed = ff.Feed(ff.Arrays(np.zeros((80, 8, 8, 3), np.uint8), np.zeros(80, int)), [ff.ToFloat()], batch=4, threads=1)
+with tempfile.TemporaryDirectory() as folder:
+    options = transformers.TrainingArguments(folder, num_train_epochs=2, logging_steps=10, report_to="none",
+        save_strategy="no", eval_strategy="epoch", disable_tqdm=True, use_cpu=True)
+    watch = ff.StepWatch(feed, every=5).to_transformers()
+    if sys.argv[1] == "first":
+        trainer = Trainer(Model(), options, eval_dataset=[0], callbacks=[First()])
+        trainer.callback_handler.callbacks.insert(0, watch)
+    else:
+        trainer = Trainer(Model(), options, eval_dataset=[0], callbacks=[First(), watch])
+    trainer.train()
+json.dump({"history": trainer.state.log_history, "seen": seen}, sys.stderr)
+"""
+
+
+@pytest.mark.slow
+@needs("torch", "transformers")
+@pytest.mark.parametrize("place", ["last", "first"])
+def test_transformers_logs_both_values_of_training(place):
+    """As docs/watching.md says: in `state.log_history`, and for reporters if it is put before them."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", TRANSFORMERS, place], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stderr.splitlines()[-1])
+    training = [line for line in result["history"] if "loss" in line]
+    assert [line["step"] for line in training] == [10, 20, 30, 40]
+    assert all(0 <= line["feed_wait"] <= 1 and line["feed_rate"] > 0 for line in training)
+    others = [line for line in result["history"] if "loss" not in line]
+    assert {"eval_loss", "train_loss"} <= {name for line in others for name in line}
+    assert not any("feed_wait" in line for line in others)
+    assert [("feed_wait" in logs) for logs in result["seen"] if "loss" in logs] == [place == "first"] * 4
+
+
+@needs("grain")
+def test_a_grain_loader_is_watched():
+    """Grain reads ahead in threads of its own: only what the loop waits for counts."""
+    import grain
+
+    def slow(index):
+        time.sleep(0.02)
+        return np.full(3, index)
+
+    data = grain.MapDataset.range(24).map(slow).batch(4)
+    loader = ff.watched(data.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)), name="grain")
+    watch = ff.StepWatch(loader, every=3)
+    for _ in range(2):
+        assert [batch.shape for batch in loader] == [(4, 3)] * 6
+    for _ in loader:
+        log = watch.step()
+    counters = read_page(loader.live.path).counters
+    assert (counters["batches"], counters["images"], counters["phase"]) == (18, 72, 0)
+    assert log["feed_wait"] > 0.5
+    loader.close()
 
 
 def test_a_step_costs_less_than_a_five_hundredth_of_20_ms():

@@ -1,7 +1,8 @@
 """What is said of waiting is what known sleeps make it, for every kind of data and every framework.
 
 A trainer that takes c seconds and data that is made ahead in p: max(0, p - c) / max(p, c); where a batch is made when
-it is asked for, p / (p + c). c is timed by another clock than the one under test, in steps for which nothing is waited.
+it is asked for, p / (p + c). Both are timed by another clock than the one under test, in the same steps: other load
+makes them longer, and what is waited as well.
 """
 
 import json
@@ -18,7 +19,9 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError
 
 PROGRAM = Path(__file__).with_name("keras_loader_session.py")
-ATTEMPTS = 3  # another process may take a core for a while: the best counts
+POINTS = 0.02  # that may be missed
+ATTEMPTS = 4  # another process may take a core for so long that a step is not known well enough
+KNOWN = 0.05  # shares of waiting, between which the true one lies
 KERAS = [
     pytest.param(backend, kind, marks=needs("keras", backend, *(["tensorflow"] if kind == "tfdata" else [])))
     for backend in ("tensorflow", "jax", "torch")
@@ -36,19 +39,20 @@ def share(p, c, ahead):
 @pytest.mark.parametrize(("backend", "kind"), KERAS)
 def test_keras_waits_as_long_as_known_sleeps_say(backend, kind):
     """The trap: on TensorFlow and JAX batches are taken inside of `train_function`, in a graph or a thread."""
-    off = []
+    ahead, ranges = (backend, kind) in AHEAD, []
     for _ in range(ATTEMPTS):
-        command = [sys.executable, "-W", "ignore", str(PROGRAM), backend, kind, "0.4", "0.15"]
+        command = [sys.executable, "-W", "ignore", str(PROGRAM), backend, kind, "0.8", "0.3"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         result = json.loads(done.stdout.splitlines()[-1])
-        off.append(abs(result["wait"] - share(result["p"], result["c"], (backend, kind) in AHEAD)))
-        assert 0.3 < result["wait"] < 0.8
-        noise = result["noise"] / result["p"]  # of a processor that others use: steps differ though nothing waits
+        high, low = (share(result["apart" if ahead else "made"], c, ahead) for c in result["step"])
+        assert 0.3 < result["wait"] < 0.85
         assert result["logs"]["feed_wait"] > 0.3
-        if off[-1] <= 0.02 + noise:
+        assert low - POINTS <= result["wait"] <= high + POINTS, (low, high, result)
+        ranges.append(high - low)
+        if ranges[-1] <= KNOWN:
             return
-    raise AssertionError(f"off by {off} in {ATTEMPTS} attempts")
+    pytest.skip(f"this machine is too busy: the true share is known to {min(ranges):.2f} at best, {KNOWN} is needed")
 
 
 class Slow(ff.Arrays):
@@ -82,7 +86,7 @@ def test_loops_wait_as_long_as_known_sleeps_say(framework, p, c):
                 used.append(time.perf_counter() - began)
                 log = log or watch.step() if step >= 5 else log
         off.append(abs(log["feed_wait"] - share(np.mean(made[:30]), np.mean(used[:30]), True)))
-        if off[-1] <= 0.02:
+        if off[-1] <= POINTS:
             return
     raise AssertionError(f"off by {off} in {ATTEMPTS} attempts")
 

@@ -68,7 +68,7 @@ def test_closed_streams(slow: Path):
         assert shell(f"F analyze missing.sqlite 2> {stderr}".replace("> &", ">&")).returncode == 2
 
 
-@pytest.mark.skipif(not UNREADABLE.exists(), reason="there is no /proc")
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="needs /proc, which only Linux has")
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path):
     link = tmp_path / "t.sqlite"
     link.symlink_to(UNREADABLE)

@@ -53,7 +53,7 @@ def test_reads_standard_input(runs: Path, name: str):
 def test_what_standard_input_cannot_be(runs: Path):
     with pytest.raises(TraceError, match=r"^standard input is empty"):
         run("analyze", "-")
-    with pytest.raises(TraceError, match=r"^standard input is text that is no trace"):
+    with pytest.raises(TraceError, match=r"^standard input is text that is not a trace"):
         run("analyze", "-", given=b"it was slow\n")
     with pytest.raises(ConfigError, match=r"standard input .* once"):
         run("diff", "-", "-")
@@ -100,7 +100,7 @@ def test_runs_as_json_and_limits(runs: Path):
     assert found["schema"] == "fastfeed.sweep/1"
     assert [row["run"] for row in found["runs"]] == ["healthy", "noted", "slow_loader"]
     assert [row["analysis"] is None for row in found["runs"]] == [False, True, False]
-    assert found["runs"][1]["error"].endswith("give the profiler's trace")
+    assert found["runs"][1]["error"].endswith("pass the profiler's trace")
     assert found["runs"][2]["analysis"]["schema"] == "fastfeed.analysis/1"
     assert done.exit_code == 3 and "slow_loader: input>5% is exceeded" in done.stderr
     assert run("analyze", "--each", runs / "healthy", runs / "noted", "--fail-on", "input>5%").exit_code == 4

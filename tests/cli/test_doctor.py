@@ -175,7 +175,7 @@ def test_unreadable_launcher_is_a_problem_and_keeps_its_text() -> None:
 
 def test_missing_and_doubled_packages() -> None:
     bare = collect(environ={}, version=lambda name: None, has_module=lambda name: False, nvml="no_such_module")
-    assert bare.no_gpu == "not looked for: nvidia-ml-py is not installed"
+    assert bare.no_gpu == "unknown: nvidia-ml-py is not installed"
     shown = text(replace(bare, open_files=None))
     assert shown.startswith("fastfeed (source tree, not installed), Python ")
     assert (
@@ -185,7 +185,7 @@ def test_missing_and_doubled_packages() -> None:
     assert "Pillow is missing; every feed needs it:\n     pip install pillow\n" in shown
     assert "OpenCV is missing; " in shown and "\n     pip install opencv-python-headless\n" in shown
     assert "fastfeed watch:\n     pip install nvidia-ml-py\n" in shown
-    assert "\nOptional:\n  1. There is no framework, so feeds give NumPy arrays." in shown
+    assert "\nOptional:\n  1. No framework is installed, so feeds yield NumPy arrays." in shown
     assert "less memory:\n     pip install 'fastfeed[vips]'" in shown and bare.next is None
     [doubled] = look({"opencv-python": "4.12.0"}).advice
     assert doubled.text == "opencv-python-headless and opencv-python install the same files. Keep one:"
@@ -230,7 +230,7 @@ def test_few_open_files() -> None:
 def kernel(**other: object) -> ModuleType:
     """fastfeed._native as it describes itself."""
     module = ModuleType("native")
-    facts = {"LIBJPEG_TURBO": "3.1.3", "LIBJPEG_SIMD": True, "LIBJPEG_BUNDLED": True}
+    facts = {"LIBJPEG_TURBO": "3.1.3", "LIBJPEG_SIMD": True, "LIBJPEG_BUNDLED": True, "LIBWEBP": ""}
     calls = {"instruction_sets": lambda: ["AVX2", "SSE4"], "libjpeg_huffman_reason": lambda: ""}
     vars(module).update(facts | calls | other)
     return module

@@ -52,7 +52,7 @@ def test_a_folder(tmp_path, remote, out):
         "images": "14",
         "classes": "3, of 4 to 5 images",
         "no class": "1 image, directly in it",
-        "size": "99 bytes, 7 bytes an image",
+        "size": "99 bytes, 7 bytes per image",
         "empty": "1 folder without images",
         "left out": "2 .txt, 1 (hidden)",
         "Use it:  ff.Im": f"ageFolder({place!r}, listing={written!r})",
@@ -150,7 +150,7 @@ def test_options_for_storage(tmp_path, s3):
         s3.put(f"test-cli-index/train/a/{i}.jpg", b"x" * 400)
     options = [word for name, value in s3.options.items() for word in ("--storage-option", f"{name}={value}")]
     said = run("s3://test-cli-index/train", *options, "--workers", 2)
-    assert (said["images"], said["size"]) == ("3", "1.2 kB, 400 bytes an image")
+    assert (said["images"], said["size"]) == ("3", "1.2 kB, 400 bytes per image")
     assert said["listing"].startswith("train.parquet, ")
 
 

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from helpers.photos import folder
 from helpers.shards import shard_folder
-from PIL import Image
+from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.cli.open_source import storage_options
+from fastfeed.cli.plan_files import groups_of
 from fastfeed.errors import ConfigError
+from fastfeed.sources import ImageFolder
 from fastfeed.sources.detect import kind_of
 
 
@@ -37,6 +39,13 @@ def test_says_what_every_rank_reads(shards: Path):
     assert re.search(r"4 ranks x batch 4 = 16 samples per step, 6 steps, shuffle full; an epoch takes 2\.4 s", out)
     for row in ("samples per rank and epoch", "shards in a global batch", "one read per sample, all ranks"):
         assert row in out
+    assert re.search(r"\n +min +mean +max\n", out) and "least" not in out
+
+
+def test_one_of_something_is_singular_and_short_times_are_not_zero(shards: Path):
+    out = plan(shards / "s-{000..007}.tar", "--world-size", 1, "--batch", 96, "--speed", 2000)
+    assert "1 rank x batch 96 = 96 samples per step, 1 step, shuffle full; an epoch takes 48 ms" in out
+    assert "shards per machine of 1 rank and epoch" in out
 
 
 def test_figures_add_up(shards: Path):
@@ -64,14 +73,62 @@ def test_draws_a_picture(shards: Path, tmp_path: Path):
     assert len(np.unique(pixels[70:480, 95:1080].reshape(-1, 3), axis=0)) >= 8  # a color for every shard
 
 
-def test_draws_where_in_a_folder_batches_come_from(tmp_path: Path):
-    source, out = folder(tmp_path / "photos", {"cat": 30, "dog": 30}), tmp_path / "plan.png"
-    plan(source, "-w", 2, "-b", 3, "-o", out)
-    with Image.open(out) as picture:
+def colors(path: Path) -> np.ndarray:
+    """The places in the color map of the pixels of a picture, float (height, width): 0 least, 1 most."""
+    from fastfeed.cli.plan_picture import _VIRIDIS
+
+    with Image.open(path) as picture:
         pixels = np.asarray(picture.convert("RGB")).astype(int)
-    panel = pixels[70:480:7, 95:1080:100]  # 59 of 60 rows, and each of 10 steps
-    read = (panel.sum(axis=-1) < 600).sum(axis=0)
-    assert read.tolist() == [pytest.approx(6, abs=1)] * 10, "each step reads 6 samples, from anywhere"
+    return np.abs(pixels[:, :, None] - _VIRIDIS.astype(int)).sum(axis=-1).argmin(axis=-1) / 255
+
+
+def test_draws_how_often_each_class_of_a_folder_is_in_the_batches(tmp_path: Path):
+    source, out = folder(tmp_path / "photos", {"cat": 60, "dog": 20}), tmp_path / "plan.png"
+    plan(source, "-w", 2, "-b", 4, "-o", out)
+    panel = colors(out)[[150, 400]][:, 310:1100:80]  # the rows of both classes, and each of 10 steps
+    assert panel.shape == (2, 10) and len(np.unique(panel[0])) > 2
+    cats, dogs = panel.mean(axis=1)
+    assert cats == pytest.approx(0.5, abs=0.02) and dogs == pytest.approx(0.5, abs=0.1), "1x: shares are normalized"
+
+
+def test_draws_the_listing_of_a_folder_without_classes_evenly(tmp_path: Path):
+    """20 samples in 2 stretches, neither of which is brighter than the other for having more samples."""
+    source, out = folder(tmp_path / "photos", {"cat": 20}) / "cat", tmp_path / "plan.png"
+    plan(source, "-w", 1, "-b", 5, "-o", out)
+    panel = colors(out)[[150, 400]][:, 130:1100:250]
+    assert panel.mean(axis=1).tolist() == [pytest.approx(0.5, abs=0.01)] * 2
+
+
+def test_groups_are_classes_or_stretches_of_the_listing(tmp_path: Path):
+    folder(tmp_path / "photos", {"cat": 3, "dog": 2}, (8, 8))
+    unlabeled = ImageFolder(tmp_path / "photos", labeled=False)
+    groups = groups_of(unlabeled)
+    assert groups.names == ("cat", "dog") and groups.of.tolist() == [0, 0, 0, 1, 1]
+    assert groups.counts.tolist() == [3, 2]
+    many = ImageFolder(folder(tmp_path / "many", {f"c{i:03}": 1 + i % 2 for i in range(150)}, (8, 8)))
+    joined = groups_of(many)
+    assert len(joined.names) == 60 and joined.names[:2] == ("c000 ...", "c003 ...")
+    assert joined.counts.sum() == len(many) and joined.of.tolist() == sorted(joined.of.tolist())
+    stretches = groups_of(ImageFolder(tmp_path / "photos" / "cat", labeled=False))
+    assert stretches.names == () and stretches.of.tolist() == [0, 0, 0]
+
+
+def test_a_picture_of_few_steps_is_a_sentence(tmp_path: Path):
+    source, out = folder(tmp_path / "photos", {"cat": 8, "dog": 8}), tmp_path / "plan.png"
+    said = " ".join(plan(source, "-o", out).split())
+    assert "no picture: it shows how steps differ, and the epoch has 1 step, fewer than 4; pass a smaller" in said
+    assert not out.exists()
+    plan(source, "-w", 1, "-b", 4, "-o", out)
+    assert out.exists()
+
+
+def test_the_last_step_is_named_by_its_number(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    texts: list[str] = []
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda self, at, text, *more, **options: texts.append(text))
+    for source in (shards / "*.tar", folder(tmp_path / "photos", {"cat": 6, "dog": 6}, (8, 8))):
+        texts.clear()
+        plan(source, "-w", 2, "-b", 1, "-o", tmp_path / "plan.png")
+        assert {text for text in texts if text.startswith("step ")} in ({"step 0", "step 47"}, {"step 0", "step 5"})
 
 
 def test_refuses(shards: Path, tmp_path: Path):

@@ -64,7 +64,7 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     before = shard_bytes("shards")
 
     out, _ = fastfeed("photos", "shards", *SMALL)  # again: there is nothing to do
-    assert "by this run" not in out and shard_bytes("shards") == before
+    assert "in this run" not in out and shard_bytes("shards") == before
     out, _ = fastfeed("photos", "shards", *SMALL, "--json")
     report = json.loads(out)
     assert report["complete"] and report["shards_now"] == 0 and report["bad"]["empty"] == 1
@@ -83,7 +83,7 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     assert out.split() == ["shards/__job/preview/shard-000000.jpg", "shards/__job/preview/index.html"]
     assert Path("shards/__job/preview/index.html").is_file()
 
-    assert "All files are as they were written." in fastfeed("verify", "shards")[0]
+    assert "All files match their checksums." in fastfeed("verify", "shards")[0]
     path = Path("shards/shard-000002.tar")
     path.write_bytes(path.read_bytes().replace(b"JFIF", b"JFIX"))
     out, _ = fastfeed("verify", "shards", code=1)
@@ -94,7 +94,7 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     out, _ = fastfeed("status", "shards")
     assert "3 of 4 done, 75.0%" in out
     out, _ = fastfeed("resume", "shards")
-    assert "1 shard by this run" in out and shard_bytes("shards") == before
+    assert "1 shard in this run" in out and shard_bytes("shards") == before
 
 
 def test_retry_makes_shards_with_such_reasons_again():
@@ -105,9 +105,9 @@ def test_retry_makes_shards_with_such_reasons_again():
     out, _ = fastfeed("photos", "shards", *SMALL)
     assert "18 images" in out
     out, _ = fastfeed("retry", "shards", "--reason", "io_error, timeout")
-    assert "by this run" not in out
+    assert "in this run" not in out
     out, _ = fastfeed("retry", "photos", "shards", "--reason", "not_image,timeout")
-    assert "1 shard by this run" in out and "19 images" in out and "2 bad: 1 " in out
+    assert "1 shard in this run" in out and "19 images" in out and "2 bad: 1 " in out
     _, err = fastfeed("retry", "shards", "--reason", "bored", code=2)
     assert err.startswith("fastfeed: --reason must be among not_found, ") and err.endswith(" got bored\n")
     _, err = fastfeed("resume", "a", "b", "c", code=2)
@@ -194,7 +194,7 @@ def test_a_dry_run_writes_nothing_and_is_right():
     Path("full").mkdir()
     Path("full/x").touch()
     _, err = fastfeed("photos", "full", "--dry-run", code=2)
-    assert err == "fastfeed: full is not empty: it holds x and no job; choose an empty folder\n"
+    assert err == "fastfeed: full is not empty: it contains x but no job; choose an empty folder\n"
 
 
 def test_a_job_in_a_bucket(s3):
@@ -209,7 +209,7 @@ def test_a_job_in_a_bucket(s3):
     out, _ = fastfeed("preview", place, *options, "--shards", 1)
     assert out.split() == [f"{place}/__job/preview/train-shard-000000.jpg", f"{place}/__job/preview/index.html"]
     out, _ = fastfeed("verify", place, *options)
-    assert "4 intact of 4 done" in out and "All files are as they were written." in out
+    assert "4 intact of 4 done" in out and "All files match their checksums." in out
     s3.put("test-cli-preprocess/shards/train/shard-000001.mds", b"x")
     out, _ = fastfeed("verify", place, *options, code=1)
     assert "train/shard-000001.mds: has 1 bytes, should have " in out

@@ -47,7 +47,7 @@ def test_all_options(asked):
     words = """
         src dst --size 512x768 --mode contain --filter area --enlarge --matte #102030 --fill black
         --full-decode
-        --image-format webp --quality 80 --subsampling 4:4:4 --keep-small -f parquet --shard-samples 50
+        --image-format webp --quality 80 --subsampling 4:4:4 --optimize --keep-small -f parquet --shard-samples 50
         --shuffle 3 --val 0.05 --split-seed 7 --min-side 100 --max-aspect 3 --only-formats jpeg,PNG
         --max-pixels 1000000 --dedupe near --distance 6 -w 3 --memory 2GB --ray auto --part 1/4
         --max-bad 1% --timeout 5 --target-option anon=true
@@ -55,7 +55,7 @@ def test_all_options(asked):
     _, recipe, more = asked(*words.split())
     assert recipe == Recipe(
         Scaling((512, 768), "contain", "area", True, (), (16, 32, 48), (0, 0, 0), full_decode=True),
-        Encoding("webp", 80, "4:4:4", True),
+        Encoding("webp", 80, "4:4:4", True, True),
         Limits(100, 3.0, ("JPEG", "PNG"), 1_000_000),
         Packing("parquet", 50),
         Choice(shuffle=3, val=0.05, split_seed=7, dedupe="near", distance=6),
@@ -144,7 +144,7 @@ def test_secrets_are_not_repeated():
 @pytest.mark.parametrize("columns", [80, 120])
 def test_help_shows_options_in_groups_and_commands(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    said = CliRunner().invoke(app, ["preprocess", "--help"]).stdout
+    said = CliRunner().invoke(app, ["preprocess", "--help-all"]).stdout
     for panel in (
         "Scaling",
         "Encoding",
@@ -156,7 +156,7 @@ def test_help_shows_options_in_groups_and_commands(monkeypatch, columns):
     for word in (*MODES, *FILTERS, *IMAGES, *FORMATS, "--dry-run", "--json-log"):
         assert re.search(rf"(?<!\w){re.escape(word)}(?!\w)", said), word
     assert max(map(len, said.splitlines())) <= columns and "…" not in said
-    assert "3 more bad ones than --max-bad" in " ".join(said.split())
+    assert "3 more bad photographs than --max-bad" in " ".join(said.split())
     for command in ("run", "resume", "retry", "status", "stats", "verify", "preview"):
         assert re.search(rf"\n  {command} ", said)
         done = CliRunner().invoke(app, ["preprocess", command, "--help"])

@@ -94,7 +94,7 @@ def test_limits_apply_to_commands_that_succeed(here: Path, starved: Path, code: 
 def test_without_nsys_the_feed_tells_what_it_knows(here: Path):
     done = profile("--no-html", "--fail-on", "input>5%", "--", sys.executable, "feed.py", 0)
     assert done.stdout == "64\n" and done.returncode == 3
-    assert re.search(r"there is no nsys: install Nsight Systems \(.+\) or name its program with --nsys", done.stderr)
+    assert re.search(r"nsys was not found: install Nsight Systems \(.+\) or name its program with --nsys", done.stderr)
     assert "NO VERDICT" in done.stderr and "8 batches" in done.stderr
     assert "input>5% is exceeded: no GPU was recorded, and the trainer" in done.stderr
 
@@ -120,9 +120,9 @@ def test_refuses_in_one_line(here: Path, starved: Path):
     for arguments, code, says in (
         (["absent"], 127, "cannot run absent: no such program; name one after --"),
         (["./train.py"], 126, "cannot run ./train.py: it is not executable; try: python ./train.py"),
-        (["train.py"], 127, "cannot run train.py: it is no program on PATH; try: python train.py"),
+        (["train.py"], 127, "cannot run train.py: it is not a program on PATH; try: python train.py"),
         (["./"], 126, "cannot run ./: it is a folder; name a program after --"),
-        (["--with", "nsys", "true"], 2, "there is no nsys: install Nsight Systems"),
+        (["--with", "nsys", "true"], 2, "nsys was not found: install Nsight Systems"),
         (["--with", "nvprof", "true"], 2, "--with nvprof needs nvprof"),
         (["--with", "nvprof", "--delay", 3, "true"], 2, "--delay and --duration need nsys"),
         (["--nsys", here, "true"], 2, f"--nsys must name the program nsys of Nsight Systems, got {here}"),
@@ -137,7 +137,9 @@ def test_refuses_in_one_line(here: Path, starved: Path):
                 f"fastfeed: {says}"
             )
         assert done.stdout == ""
-    assert CliRunner().invoke(app, ["profile"]).exit_code == 2
+    done = CliRunner().invoke(app, ["profile"])
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith("fastfeed profile needs COMMAND; usage: ")
     assert not list(here.glob("fastfeed-profile*"))
 
 

@@ -26,14 +26,14 @@ def test_a_trainer_is_ended_when_its_proof_is_complete(prove, tmp_path):
     proof = json.loads(done.stdout)
     assert sorted(proof["parts"]) == ["contention", "copy", "preparation"]
     assert proof["rounds"] >= 4
-    assert "its weights are worthless" in done.stderr and "ended by itself" not in done.stderr
+    assert "its weights are meaningless" in done.stderr and "ended by itself" not in done.stderr
     page = (tmp_path / "proof.html").read_text()
-    assert "Is it the input" in page and "worthless" in page
+    assert "Is it the input" in page and "meaningless" in page
 
 
 def test_the_report(prove):
     done = prove(LONG)
-    for words in ("a step", "95 % interval", "together", "measured with", "what if", "Arrays, batch 4, 1 thread"):
+    for words in ("part of step", "95 % interval", "total", "measured with", "what if", "Arrays, batch 4, 1 thread"):
         assert words in done.stdout
     assert "its samples lie in this process's memory" in " ".join(done.stdout.split())
 

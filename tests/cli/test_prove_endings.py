@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.needs import needs
 from helpers.prove_command import FASTFEED, LONG, clean, run, trainer
 
 from fastfeed.system.processes import process_exists, process_state
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows cannot send the signals that end a run")
 
 
 @pytest.fixture
@@ -208,8 +209,8 @@ def test_the_page_is_written_where_standard_output_is_full(tmp_path):
     assert "Is it the input" in (tmp_path / "a.html").read_text()
 
 
+@needs("torch")
 def test_torch_does_not_save_what_a_loop_over_the_feed_has_trained(prove, tmp_path):
-    pytest.importorskip("torch")
     body = """
         import torch
         for batch in feed():

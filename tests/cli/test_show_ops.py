@@ -112,9 +112,9 @@ def test_arguments_are_those_that_differ(op, text):
         ("nonsense", "got 'nonsense': NameError: name 'nonsense' is not defined"),
         ("Brightness(", "SyntaxError: "),
         ("Brightness", "Brightness is a class, write Brightness(...)"),
-        ("3", "3 is no op"),
+        ("3", "3 is not an op"),
         ("Rotate('x')", "Rotate degrees must be"),
-        ("Normalize.imagenet()", "--ops Normalize: nothing of it can be seen; add an op such as RandAugment()"),
+        ("Normalize.imagenet()", "--ops Normalize: nothing to draw; add an op such as RandAugment()"),
         ("().__class__.__base__", "object is a class, write object(...)"),
     ],
 )
@@ -125,7 +125,7 @@ def test_what_is_no_list_is_refused_in_one_line(text, words):
 
 
 def test_a_crop_that_fits_nowhere_is_refused():
-    with pytest.raises(ConfigError, match="cuts more than a photograph of"):
+    with pytest.raises(ConfigError, match="is larger than the photograph,"):
         pictures(sections("Crop(3000, 0, 20)")[0].ops, PHOTOS, 60)
 
 

@@ -85,8 +85,8 @@ def test_too_few_gpus():
     with pytest.raises(ConfigError) as caught:
         pin("0,1", world(1, 4))
     assert str(caught.value) == (
-        "CUDA_VISIBLE_DEVICES must show 1 GPU, or one for each of the 4 processes on this machine, got 2: '0,1'; "
-        "start 2 processes per machine, or show more GPUs"
+        "CUDA_VISIBLE_DEVICES must list 1 GPU, or one for each of the 4 processes on this machine, got 2: '0,1'; "
+        "start 2 processes per machine, or list more GPUs"
     )
 
 

@@ -31,7 +31,7 @@ def test_another_world_size_with_the_same_batch_per_rank_is_refused():
 
 def test_a_forked_process_is_told_to_make_a_feed_of_its_own():
     [told] = at_work.told([at_work.work("torch_fork.py")])
-    text = "FeedClosed: this feed was started before fork(), its threads are not here; make the feed in the child"
+    text = "FeedClosed: this feed was started before fork(), its threads are missing here; create the feed in the child"
     assert told["child"]["next"].startswith(text)
     assert told["child"]["iter"].startswith(text)
     assert told["child"]["own"] == at_work.order(1)[1:]

@@ -85,6 +85,18 @@ def test_sources_without_units_are_one():
     assert not found.bytes.any()
 
 
+def test_counts_groups_and_the_bytes_of_steps():
+    class Plain:
+        def __len__(self) -> int:
+            return 10
+
+    plan = Plan.make(10, batch=1, world=World(0, 2), shuffle="none")
+    found = simulate(Plain(), plan, sizes=np.arange(10.0), groups=np.arange(10) // 5)  # type: ignore[arg-type]
+    assert found.step_bytes.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert found.bytes.tolist() == [20, 25]
+    assert found.mix.tolist() == [[2, 2, 1, 0, 0], [0, 0, 1, 2, 2]]
+
+
 def test_what_would_not_fit_into_memory_is_refused():
     class Huge(Shards):
         def __init__(self) -> None:

@@ -60,18 +60,18 @@ Feed from ImageFolder({str(root)!r}): 20 images of 2 classes
   batch 8, 2 steps per epoch, shuffle full, tail drop, seed 0
   2 threads, 2 batches ahead, bad samples: substitute, listed in {tmp_path / "bad.jsonl"}
   you wrote
-    Decode()  (put in for you)  HWC uint8[?, ?, 3]
-    RandomResizedCrop(224)      HWC uint8[224, 224, 3]
-    RandomFlip()                HWC uint8[224, 224, 3]
-    Normalize.imagenet()        HWC float32[224, 224, 3]
-    ToLayout('CHW')             CHW float32[3, 224, 224]
+    Decode()  (added automatically)  HWC uint8[?, ?, 3]
+    RandomResizedCrop(224)           HWC uint8[224, 224, 3]
+    RandomFlip()                     HWC uint8[224, 224, 3]
+    Normalize.imagenet()             HWC float32[224, 224, 3]
+    ToLayout('CHW')                  CHW float32[3, 224, 224]
   runs as
     read     bytes                                                    encoded bytes
     decode   RandomResizedCrop + RandomFlip, one bilinear resampling  HWC uint8[224, 224, 3]
     convert  scale and offset by table                                CHW float32[3, 224, 224]
     on pillow -> in Python with OpenCV
-  a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 are in memory, 19.3 MB
-  decoding holds at most 2,147.5 MB at once (an image that needs more is decoded alone), files before it 67.1 MB"""
+  a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 in memory (19.3 MB)
+  decoding holds at most 2.0 GiB at once (an image that needs more is decoded alone), encoded files 67.1 MB"""
     )
     assert str(feed) == feed.explain()
     assert repr(feed) == f"Feed(ImageFolder({str(root)!r}): 20 images of 2 classes, batch=8, steps=2)"
@@ -91,7 +91,7 @@ Feed from Arrays: 100 images, HWC uint8[32, 32, 3]
     read  arrays                                HWC uint8[32, 32, 3]
     cut   whole image, one bilinear resampling  HWC uint8[32, 32, 3]
     on pixels -> native threads
-  a batch is uint8[10, 32, 32, 3], 0.0 MB; at most 2 are in memory, 0.1 MB"""
+  a batch is uint8[10, 32, 32, 3], 0.0 MB; at most 2 in memory (0.1 MB)"""
     )
 
 

@@ -112,7 +112,7 @@ def test_closing_lets_a_waiting_consumer_go():
     closer.start()
     consumer.join(LONG)
     # by then it waits for the batch, or is about to begin the next ones
-    assert errors in (["the feed was closed while a batch was waited for"], ["this feed is closed; make a new one"])
+    assert errors in (["the feed was closed while waiting for a batch"], ["this feed is closed; create a new one"])
     source.go.set()
     closer.join(LONG)
     assert not ours()

@@ -128,7 +128,7 @@ def test_a_failure_names_the_line_and_whom_to_look_at():
     with Feed(SOURCE, [broken], batch=4, on_bad="raise") as feed, pytest.raises(SampleError) as error:
         next(iter(feed))
     assert isinstance(error.value.__cause__, ValueError), "with the traceback of the user's own"
-    assert 'mend the function, or Feed(on_error="bad") takes such samples for bad ones' in str(error.value)
+    assert 'fix the function, or pass Feed(on_error="bad") to count such samples as bad' in str(error.value)
     assert f" (test_feed_functions.py, line {line})" in str(error.value)
     with (
         Feed(SOURCE, [broken], batch=4, on_error="bad") as feed,

@@ -93,7 +93,7 @@ def test_cutmix_pastes_masks_as_images():
 
 def test_image_labels_are_shared_as_ever():
     images, boxes = rectangles(N)
-    source = ff.Objects(ff.Arrays(images, np.arange(N) % 3, classes="abc"), boxes[:, None])
+    source = ff.Objects(ff.Arrays(images, np.arange(N) % 3, classes=["a", "b", "c"]), boxes[:, None])
     with feed(source, [ff.Mosaic()], batch=8) as made:
         for batch in made:
             assert batch.labels.shape == (8, 3)
@@ -160,8 +160,8 @@ def test_a_masked_sample_is_in_no_mosaic(tmp_path: Path):
 @pytest.mark.parametrize(
     ("ops", "masks", "error"),
     [
-        ([ff.CutMix()], False, "CutMix would hide parts of objects that boxes still name; use Mosaic"),
-        ([ff.RandomChoice([ff.MixUp(), ff.CutMix()])], False, "CutMix would hide"),
+        ([ff.CutMix()], False, "CutMix would cover objects whose boxes remain; use Mosaic"),
+        ([ff.RandomChoice([ff.MixUp(), ff.CutMix()])], False, "CutMix would cover"),
         ([ff.MixUp()], True, r"MixUp gives a pixel two classes, and masks hold one; use Mosaic\(\), which"),
         ([ff.CutMix()], True, r"use Mosaic\(\) instead"),
         ([ff.FiveCrop(16)], False, "boxes and masks belong to one image, got an op that makes several views"),

@@ -27,12 +27,12 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
     (
         {"batch": None},
         ConfigError,
-        "give batch (per rank) or global_batch, one of them; got batch=None, global_batch=None",
+        "pass either batch (per rank) or global_batch; got batch=None, global_batch=None",
     ),
     (
         {"global_batch": 8},
         ConfigError,
-        "give batch (per rank) or global_batch, one of them; got batch=8, global_batch=8",
+        "pass either batch (per rank) or global_batch; got batch=8, global_batch=8",
     ),
     ({"batch": 0}, ConfigError, "batch must be an integer >= 1, got 0"),
     ({"world": 3}, ConfigError, "world must be a World such as World(rank=0, size=2) or None, got 3"),

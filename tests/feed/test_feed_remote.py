@@ -152,7 +152,7 @@ def test_closing_while_reads_hang():
     data.close()
     thread.join(LONG)
     # by then it waits for the batch, or is about to begin the next ones
-    assert found in (["the feed was closed while a batch was waited for"], ["this feed is closed; make a new one"])
+    assert found in (["the feed was closed while waiting for a batch"], ["this feed is closed; create a new one"])
     assert not ours()
     assert all(future.cancelled() for futures in source.pending.values() for future in futures)
 
@@ -170,7 +170,7 @@ def test_closing_while_the_read_of_a_substitute_hangs():
     data.close()
     thread.join(LONG)
     # by then it waits for the batch, or is about to begin the next ones
-    assert found in (["the feed was closed while a batch was waited for"], ["this feed is closed; make a new one"])
+    assert found in (["the feed was closed while waiting for a batch"], ["this feed is closed; create a new one"])
     assert not ours()
 
 

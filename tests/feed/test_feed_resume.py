@@ -114,7 +114,7 @@ def test_other_ops_are_told_and_refused_on_request(photos):
         )
         with pytest.warns(RuntimeWarning, match=f"restored at the saved position, but {text}"):
             other.restore(saved)
-        with pytest.raises(StateError, match=f"cannot restore: {text}; make the feed as it was"):
+        with pytest.raises(StateError, match=f"cannot restore: {text}; create the feed as it was"):
             other.restore(saved, strict="ops")
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Reads begun ahead: in which order, how many, how large; errors in their place; and that nothing waits for ever."""
+"""Reads begun ahead: in which order, how many, how large; errors in their place; and that nothing waits forever."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BLOCK = re.compile(
-    r"(?:^<!-- not run: (.+) -->\n)?(?:^<!-- before: (?P<before>.+) -->\n)?"
+    r"(?:^ *<!-- not run: (.+) -->\n)?(?:^<!-- before: (?P<before>.+) -->\n)?"
     r"^(?P<indent> *)```(?P<language>\w*).*\n(?P<code>(?:.*\n)*?)(?P=indent)```$",
     re.M,
 )
 FRAMEWORK = re.compile(r"^import (keras|torch|jax|tensorflow)\b", re.M)
-INDENTED = re.compile(r"^(?![ -]).*\n\n {4}\S", re.M)  # after a paragraph, not within a list
+INDENTED = re.compile(r"^(?![ -]|\d+\. ).*\n\n {4}\S", re.M)  # after a paragraph, not within a list
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ class NVMLError(Exception):
         self.value = value
 
 
+class NVMLLibraryMismatchError(Exception):
+    """pynvml's, for a driver older than a call; not an NVMLError."""
+
+
 class FakeNvml:
     """A machine of equal GPUs.
 
@@ -25,6 +29,7 @@ class FakeNvml:
     """
 
     NVMLError = NVMLError
+    NVMLLibraryMismatchError = NVMLLibraryMismatchError
     NVML_GPM_METRICS_GET_VERSION = 1
 
     def __init__(

@@ -40,9 +40,10 @@ class LateCupy(types.ModuleType):
         self.cuda = types.SimpleNamespace(
             Device=contextlib.nullcontext,
             Stream=CupyStream,
-            ExternalStream=gpu.stream,
             get_current_stream=lambda: library.current,
-            runtime=types.SimpleNamespace(memGetInfo=lambda: (8 * 10**9, 10**10)),
+            runtime=types.SimpleNamespace(
+                memGetInfo=lambda: (8 * 10**9, 10**10), streamSynchronize=lambda ptr: gpu.stream(ptr).synchronize()
+            ),
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         )
         self.empty = library.empty

@@ -79,10 +79,14 @@ class Trainer:
             c[f"ready_{ready}"] += 1
             c["step"] += 1
             self._decode_ns += 8 * 40_000_000
-        c["since_ns"] = c["updated_ns"] = c["stages_ns"] = self.now
-        c["stages_images"] = c["images"]
+        c["stages_ns"], c["stages_images"] = self.now, c["images"]
         self._page.set_stages({"read": (1, self._decode_ns // 10), "decode": (1, self._decode_ns)})
-        self._page.write(list(c.values()))
+        self.enter(TRAINING)
+
+    def enter(self, phase):
+        """Another phase, from now on."""
+        self._counters |= {"phase": phase, "since_ns": self.now, "updated_ns": self.now}
+        self._page.write(list(self._counters.values()))
 
 
 __all__ = ["IDENTITY", "IDLE", "TRAINING", "WAITING", "Trainer", "queue", "reading"]

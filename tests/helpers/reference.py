@@ -17,13 +17,18 @@ import numpy as np
 import fastfeed as ff
 
 # modules outside `fastfeed.__all__` that the documentation names
-MODULES = ("fastfeed.preprocess", "fastfeed.profiler", "fastfeed.decode.recode")
+MODULES = (
+    "fastfeed.preprocess",
+    "fastfeed.profiler",
+    "fastfeed.profiler.reports.document",
+    "fastfeed.decode.recode",
+)
 # protocols: their members are documented there once, for all ops, sources and orders
 CONTRACTS = {
     "fastfeed.ops": ("fastfeed.ops.base", ("Op", "Simple", "Geometry", "Composite", "Mixing", "Splitting")),
     "fastfeed.sources": (
         "fastfeed.sources.base",
-        ("Source", "Fetching", "Addressable", "Noted", "Sharded", "Annotated", "Located"),
+        ("Source", "Fetching", "Addressable", "Noted", "Sharded", "Annotated", "Located", "Holding"),
     ),
     "fastfeed.sampling": ("fastfeed.sampling.base", ("Order",)),
 }
@@ -92,7 +97,7 @@ def _with_members(value: Any) -> Iterator[Subject]:
         if member.startswith("_") or (not is_protocol and member in _contract(base.__module__)):
             continue
         getter, kind = _getter(held)
-        if getter is not None:
+        if getter is not None and getter.__annotations__.get("return") != "NoReturn":  # only says what to do instead
             own = inspect.getdoc(getattr(value, member)) or ""  # its own, or that of the method it overrides
             shown = is_protocol or bool(re.search(rf">>>.*\.{member}\(", doc))
             home = f"{base.__module__}.{base.__qualname__}"

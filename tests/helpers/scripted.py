@@ -43,24 +43,89 @@ class Costs:
         return parts | {"input": cold - self.step}
 
 
+class Idle:
+    """What else happens on the machine: nothing. Others return by how much it is slowed down, 1 or so on average."""
+
+    def __call__(self, now: int, chance: random.Random) -> float:
+        return 1.0
+
+
+class Wandering(Idle):
+    """Its speed changes by 5 %, slowly (an Ornstein-Uhlenbeck process), as it does with heat and neighbors."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._now, self._level = seconds, 0, math.nan
+
+    def __call__(self, now: int, chance: random.Random) -> float:
+        kept = math.exp(-(now - self._now) / 1e9 / self._seconds) if self._now else 0.0
+        before, self._now = self._level if self._now else 0.0, now
+        self._level = kept * before + math.sqrt(1 - kept * kept) * chance.gauss(0, 0.05)
+        return math.exp(self._level)
+
+
+class Bursts(Idle):
+    """Another program takes a third of its speed, now and then, for some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._until, self._on = seconds, 0.0, True
+
+    def __call__(self, now: int, chance: random.Random) -> float:
+        while now >= self._until:
+            self._on = not self._on
+            self._until = max(self._until, now) + chance.expovariate(1 / self._seconds) * (1e9 if self._on else 4e9)
+        return 1.3 if self._on else 1.0
+
+
+class Periodic(Idle):
+    """It is slower by 5 % and faster by 5 %, regularly, as with what is done every half a minute."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._begin = seconds, math.nan
+
+    def __call__(self, now: int, chance: random.Random) -> float:
+        if math.isnan(self._begin):
+            self._begin = chance.random()
+        return 1 + 0.05 * math.sin(2 * math.pi * (self._begin + now / 1e9 / self._seconds))
+
+
+LOADS = {
+    "nothing": Idle,
+    "speed wanders within 2 s": lambda: Wandering(2),
+    "speed wanders within a minute": lambda: Wandering(60),
+    "bursts of 3 s": lambda: Bursts(3),
+    "a period of 8 s": lambda: Periodic(8),
+    "a period of 17 s": lambda: Periodic(17),
+    "a period of 30 s": lambda: Periodic(30),
+}
+
+
 class Script:
     """The clock, and what happens in it."""
 
-    def __init__(self, costs: Costs, seed: int = 0) -> None:
+    def __init__(self, costs: Costs, seed: int = 0, load: Idle | None = None) -> None:
         self.costs, self.now = costs, 1_000_000_000
         self.cold, self.working = True, 0
-        self._random = random.Random(seed)
+        self._random, self._load = random.Random(seed), load or Idle()
+        self._asked, self._spent = 0.0, 0  # milliseconds, nanoseconds
 
     def __call__(self) -> int:
         return self.now
 
+    @property
+    def truth(self) -> dict[str, float]:
+        """What a proof should find: at the speed that the machine had while it ran."""
+        slower = self._spent / self._asked / 1e6
+        return {name: ms * slower for name, ms in self.costs.truth.items()}
+
     def spend(self, ms: float) -> None:
-        self.now += self.noisy(ms)
+        ns = self.noisy(ms)
+        self.now, self._asked, self._spent = self.now + ns, self._asked + ms, self._spent + ns
 
     def noisy(self, ms: float) -> int:
-        """Nanoseconds; the mean of many is `ms`."""
+        """Nanoseconds; the mean of many is `ms`, where nothing else happens on the machine."""
         sigma = self.costs.noise
-        return round(ms * 1e6 * math.exp(self._random.gauss(-sigma * sigma / 2, sigma)))
+        slower = self._load(self.now, self._random)
+        return round(ms * 1e6 * slower * math.exp(self._random.gauss(-sigma * sigma / 2, sigma)))
 
     def train(self, resident: bool) -> None:
         """One step of the trainer."""

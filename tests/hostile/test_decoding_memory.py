@@ -9,10 +9,13 @@ import sys
 import numpy as np
 import pytest
 from conftest import environment
+from helpers.jpegs import NO_KERNEL
 from helpers.needs import needs
+from helpers.pngs import png
 from PIL import Image
 
 import fastfeed as ff
+from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
 
 PEAK = """
@@ -29,24 +32,38 @@ with ff.Feed(source, [ff.Resize((32, 32))], batch=4, threads=4, memory=int(sys.a
     assert sum(len(batch.ids) for batch in feed) == 8 and not feed.stats().bad
     print(peak() - before)
 """
-PIXELS = 36 * 4  # MB of one of these while Pillow decodes it
+PIXELS = 36 * 4  # MB of an image of 36 MP while Pillow decodes it
+
+
+def large(folder, interlaced: bool) -> None:
+    """Eight PNGs of 36 MP; those that are interlaced are Pillow's to decode."""
+    tile = np.random.default_rng(0).integers(0, 256, (250, 250, 3), dtype=np.uint8)
+    blob = png(np.tile(tile, (24, 24, 1)), interlaced=interlaced, level=1)
+    for i in range(8):
+        (folder / f"{i}.png").write_bytes(blob)
+
+
+def peak(folder, memory: int) -> float:
+    command = [sys.executable, "-c", PEAK, str(folder), str(memory)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120, check=True)
+    return int(done.stdout) / 1e3  # MB
 
 
 @pytest.mark.slow
 def test_a_bound_on_decoding_is_kept(tmp_path):
-    """Four threads, eight PNGs of 36 MP: one at a time where there is room for one, four where there is for four."""
-    tile = np.random.default_rng(0).integers(0, 256, (250, 250, 3), dtype=np.uint8)
-    for i in range(8):
-        Image.fromarray(np.tile(tile + i, (24, 24, 1))).save(tmp_path / f"{i}.png", compress_level=1)
-
-    def peak(memory: int) -> float:
-        command = [sys.executable, "-c", PEAK, str(tmp_path), str(memory)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120, check=True)
-        return int(done.stdout) / 1e3  # MB
-
-    one, four = peak(100 << 20), peak(2 << 30)
+    """Four threads: one at a time where there is room for one, four where there is for four."""
+    large(tmp_path, interlaced=True)
+    one, four = peak(tmp_path, 100 << 20), peak(tmp_path, 2 << 30)
     assert one + PIXELS < four
     assert one < 4 * PIXELS, "the image twice, the files, and what an interpreter takes; not all eight images"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_built(), reason=NO_KERNEL)
+def test_pngs_of_any_size_take_a_few_megabytes(tmp_path):
+    """Four threads at once, and less than one of the images."""
+    large(tmp_path, interlaced=False)
+    assert peak(tmp_path, 2 << 30) < PIXELS
 
 
 def test_the_bound_is_shown_and_checked(tmp_path):

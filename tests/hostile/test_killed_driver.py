@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -15,11 +16,16 @@ from pathlib import Path
 
 import pytest
 from helpers.needs import needs
-from helpers.preprocess.deadly import alive
+from helpers.preprocess.waiting import alive
 
 TESTS = Path(__file__).parents[1]
-DEADLINE_S = 8.0  # generous for a loaded machine; a worker that is not told would sleep for 1000 s
+PROMISE_S = (
+    1.0  # of processor time that this process gets meanwhile: on an idle machine a second, on a busy one as many
+)
+DEADLINE_S = 20.0  # in any case; a worker that is not told would sleep for 1000 s
+ATTEMPTS = 3  # the best counts
 AGENTS = "ray::DashboardAgent", "ray::RuntimeEnvAgent"  # of Ray itself; they take a minute to look for their parent
+WORKER = "fastfeed.preprocess.workers.worker"
 LOCAL = "LocalEngine(2)"
 POOL = "ExecutorEngine(ProcessPoolExecutor(2, mp_context=multiprocessing.get_context('{}')))"
 RAY = "RayEngine('local', rules=WorkerLimits(1 << 28))"
@@ -65,6 +71,15 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
     return done
 
 
+def seconds_until(condition: Callable[[], bool]) -> float:
+    """Processor time of this thread until then, which it does not sleep for; infinite after DEADLINE_S."""
+    late, begin = time.monotonic() + DEADLINE_S, time.thread_time()
+    while not condition():
+        if time.monotonic() > late:
+            return math.inf
+    return time.thread_time() - begin
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "fate"),
@@ -76,22 +91,37 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
         pytest.param(RAY, "hang", id="Ray on this machine", marks=needs("ray")),
     ],
 )
-def test_no_process_outlives_its_driver(tmp_path: Path, engine: str, fate: str) -> None:
-    (tmp_path / "driver.py").write_text(DRIVER)
+def test_no_process_outlives_its_driver_by_a_second(tmp_path: Path, engine: str, fate: str) -> None:
+    took: list[float] = []
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        took.append(killed(folder, engine, fate))
+        if took[-1] <= PROMISE_S:
+            return
+    raise AssertionError(f"processes ended after {took} s of processor time")
+
+
+def killed(folder: Path, engine: str, fate: str) -> float:
+    """Processor time until the workers of a driver that is killed have ended; Ray's own processes may take longer."""
+    (folder / "driver.py").write_text(DRIVER)
     short = Path(tempfile.mkdtemp(prefix="r"))  # Ray's sockets need short paths
     mark = f"FASTFEED_TEST_MARK={os.getpid()}-{time.monotonic_ns()}"
     name, _, value = mark.partition("=")
     environ = os.environ | {name: value, "PYTHONPATH": str(TESTS), "RAY_TMPDIR": str(short)}
-    command = [sys.executable, str(tmp_path / "driver.py"), str(tmp_path), engine, fate]
+    command = [sys.executable, str(folder / "driver.py"), str(folder), engine, fate]
     with subprocess.Popen(command, env=environ) as driver:
-        begun = until(lambda: {path.name for path in tmp_path.glob("meets-*")} >= {"meets-3", "meets-13"}, 60)
-        started = processes_of(mark) - {driver.pid}
-        ours = {pid for pid in started if command_of(pid) not in AGENTS}
+        begun = until(lambda: {path.name for path in folder.glob("meets-*")} >= {"meets-3", "meets-13"}, 60)
+        commands = {pid: command_of(pid) for pid in processes_of(mark) - {driver.pid}}
+        workers = {pid for pid, text in commands.items() if WORKER in text or engine != RAY}
         driver.send_signal(signal.SIGKILL)
     try:
-        assert begun and len(ours) >= 2
-        assert until(lambda: not any(map(alive, ours)), DEADLINE_S), [command_of(pid) for pid in ours if alive(pid)]
+        assert begun and len(workers) >= 2
+        took = seconds_until(lambda: not any(map(alive, workers)))
+        others = [pid for pid, text in commands.items() if text not in AGENTS]
+        assert until(lambda: not any(map(alive, others)), DEADLINE_S), [commands[pid] for pid in filter(alive, others)]
+        return took
     finally:
         shutil.rmtree(short, ignore_errors=True)
-        for pid in filter(alive, started):
+        for pid in filter(alive, commands):
             os.kill(pid, signal.SIGKILL)

@@ -53,7 +53,7 @@ def test_a_feed_that_workers_inherit():
         def __iter__(self):
             return (batch.labels.tolist() for batch in self.feed)
 
-    with _feed() as feed, pytest.raises(FeedClosed, match=r"make the feed in the child"):
+    with _feed() as feed, pytest.raises(FeedClosed, match=r"create the feed in the child"):
         list(data.DataLoader(Wrapped(feed), batch_size=None, num_workers=1, multiprocessing_context="fork"))
 
 

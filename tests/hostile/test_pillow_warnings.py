@@ -15,9 +15,13 @@ from helpers.photos import jpeg, picture
 from PIL import Image
 
 CUT_EXIF = b"Exif\0\0II*\0\x08\0\0\0\x09\0\x12\x01\x03\0\x01\0\0\0\x01\0\0\0"  # one of nine entries
-TIFF_SAYS = "Pillow says: Metadata Warning, tag 284 had too many entries: 2, expected 1 (told for the first such file"
-EXIF_SAYS = "Pillow says: Corrupt EXIF data. Expecting to read 12 bytes but only got 0. (told for the first such file"
-APNG_SAYS = "Pillow says: Invalid APNG, will use default PNG image if possible (told for the first such file"
+TIFF_SAYS = (
+    "Pillow says: Metadata Warning, tag 284 had too many entries: 2, expected 1 (reported for the first such file"
+)
+EXIF_SAYS = (
+    "Pillow says: Corrupt EXIF data. Expecting to read 12 bytes but only got 0. (reported for the first such file"
+)
+APNG_SAYS = "Pillow says: Invalid APNG, will use default PNG image if possible (reported for the first such file"
 
 FEED = """
 import sys, warnings
@@ -61,7 +65,10 @@ def not_animated() -> bytes:
 
 def saved(format: str, mode: str = "RGB") -> bytes:
     out = io.BytesIO()
-    Image.fromarray(picture(2)).convert(mode).save(out, format, exif=CUT_EXIF)
+    frames = [Image.fromarray(picture(i)).convert(mode) for i in (2, 3)]  # animated WebPs are left to Pillow
+    frames[0].save(
+        out, format, exif=CUT_EXIF, **({"save_all": True, "append_images": frames[1:]} if format == "WEBP" else {})
+    )
     return out.getvalue()
 
 

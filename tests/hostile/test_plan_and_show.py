@@ -7,7 +7,9 @@ import json
 import numpy as np
 import pytest
 from helpers.photos import jpeg
+from helpers.preprocess.commands import preprocess
 from helpers.records import record_folder
+from helpers.remotes import uploaded
 from helpers.shards import shard_folder
 from helpers.tables import write
 from PIL import Image
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
+from fastfeed.sources import TFRecords
 from fastfeed.sources.detect import kind_of
 
 
@@ -55,7 +58,7 @@ def test_bytes_of_folders_and_tables_are_measured(photos, table):
         out = run("plan", source, "-w", 2, "-b", 2)
         row = next(line for line in out.splitlines() if line.startswith("bytes per rank"))
         assert " 0 B" not in out and row.split()[-1] in ("kB", "B")
-        assert "files lie one by one" in out
+        assert "each sample is a separate file" in out
         assert "shards per rank" not in out
 
 
@@ -110,3 +113,42 @@ def test_shows_what_a_source_leaves_out(tmp_path):
                   ("show", shards / "*.tar", "--out", tmp_path / "sheet.png", "-n", 2, "--size", 32)):  # fmt: skip
         out = run(*words)
         assert "s-001.tar: " in out and "see .notes" not in out
+
+
+def split_names(folder, start="train-"):
+    """TFRecords called as TensorFlow's scripts and TensorFlow Datasets call them."""
+    for k, path in enumerate(sorted(record_folder(folder, (3, 3, 3)).glob("*.tfrecord"))):
+        path.rename(folder / f"{start}{k:05d}-of-00003")
+    return folder
+
+
+@pytest.mark.parametrize("start", ["train-", "imagenet-train.tfrecord-"])
+def test_a_folder_of_tfrecords_without_an_extension(tmp_path, start):
+    folder = split_names(tmp_path / "r", start)
+    (folder / "dataset_info.json").write_text("{}")
+    (folder / "labels.txt").write_text("x")
+    assert kind_of(str(folder)) == "tfrecord"
+    source = TFRecords(folder)
+    assert len(source) == 9
+    assert source.notes == [f"left out 1 other entry of {folder}: labels.txt"]
+    assert "9 images" in run("show", folder, "--out", tmp_path / "sheet.png", "-n", 2, "--size", 32)
+    code, said = preprocess(str(folder), str(tmp_path / "out"), "--size", "16")
+    assert code == 0 and "9 images" in said
+
+
+def test_a_pattern_of_local_files_is_what_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(split_names(tmp_path / "r"))
+    for pattern in ("train-*", "t*", "train-0000?-of-*", "{train,train}-*", "file://train-*"):
+        assert kind_of(pattern) == "tfrecord"
+    assert "TFRecords" in run("plan", "train-*", "-w", 1, "-b", 1)
+    (tmp_path / "r" / "train-notes").write_text("x")
+    assert kind_of("train-*") == kind_of("nothing-*") == kind_of("train-{0..") == "folder"
+    (tmp_path / "r" / "photos-1").mkdir()
+    assert kind_of("photos-*") == "folder"
+    (tmp_path / "r" / "a-1.csv").write_text("path\n")
+    assert kind_of("a-*") == "table"
+
+
+def test_a_remote_folder_of_them(tmp_path):
+    folder = split_names(tmp_path / "r")
+    assert len(TFRecords(uploaded(folder))) == 9

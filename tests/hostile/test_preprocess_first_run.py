@@ -15,6 +15,7 @@ from helpers.small_jobs import InlineEngine
 
 from fastfeed.cli.preprocess_messages import in_options
 from fastfeed.preprocess import job as job_module
+from fastfeed.storage.clients import explain
 
 SMALL = ("--size", "24", "--shard-samples", "6")
 
@@ -101,8 +102,8 @@ def test_raw_works_in_one_go(words: tuple[str, ...], shape: tuple[int, int]) -> 
 # -- errors
 
 PYTHON = re.compile(
-    r"(?<![-\w])(label|image|caption|labels_file|missing|enlarge|image_format|max_bad|memory|max_side|min_side)="
-    r"|Encoding\(|labels_file|max_bad"
+    r"(?<![-\w])(label|image|caption|columns|labels_file|missing|enlarge|image_format|max_bad|memory|max_side|min_side)="
+    r"|storage=|Encoding\(|labels_file|max_bad"
 )
 
 
@@ -125,6 +126,11 @@ PYTHON = re.compile(
         (("-f", "raw", "--mode", "long"), "use --mode contain, or --mode cover or exact with --enlarge"),
         (("-f", "raw", "--image-format", "png"), "use --image-format raw, got 'png'"),
         (("--part", "9/8"), "--part must be in [0, 8), got 9"),
+        (("--exif", "mood"), "--exif must be one of time, camera, lens, gps, got 'mood'"),
+        (("--patience", "-1"), "--patience must be seconds >= 0, got -1"),
+        (("--timeout", "0"), "--timeout must be > 0 seconds per photograph, got 0"),
+        (("--columns", "foo"), "--columns foo is for shards and tables, photos is a folder; pass --labels FILE"),
+        (("--columns", "foo,b"), "--columns 'foo,b' is for shards and tables"),
         (("--labels", "captions.csv"), "has no column 'label', nor 'caption'; pass --label NAME"),
         (("--labels", "few.csv"), "or pass --drop-unlabeled to leave such photographs out"),
     ],
@@ -132,7 +138,7 @@ PYTHON = re.compile(
 def test_errors_name_options(words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     captions("path", "one", "two")
     Path("few.csv").write_text("path,label\ncats/0000.jpg,x\n")
-    if "--memory" in words or "--workers" in words:
+    if {"--memory", "--workers", "--timeout"} & {*words}:
         monkeypatch.undo()
         monkeypatch.chdir(Path("captions.csv").absolute().parent)
     code, said = preprocess("photos", "shards", *words)
@@ -147,3 +153,31 @@ def test_what_a_table_may_read_is_said_as_options() -> None:
     assert code == 2 and said.endswith(f"pass {words}") and "allow_path" not in said
     code, said = preprocess("photos", "bad", *SMALL, "--max-bad", "0")
     assert code == 0 and in_options("label='a b', x=3") == "--label 'a b', x=3"
+
+
+@pytest.mark.parametrize(("name", "option"), [("storage", "--storage-option"), ("target_storage", "--target-option")])
+def test_credentials_are_passed_as_options(name: str, option: str) -> None:
+    advice = explain(type("NoCredentialsError", (Exception,), {})("none found")).unread.detail
+    said = in_options(advice.replace("storage=", f"{name}="))
+    assert f"pass {option} key=... {option} secret=..., or {option} anon=true for public data" in said
+    assert not PYTHON.search(said)
+
+
+def test_a_target_without_credentials_says_which_option(s3, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    endpoint = ["--target-option", f"endpoint_url={s3.options['endpoint_url']}"]
+    code, said = preprocess("run", "photos", "s3://bucket/shards", *SMALL, *endpoint)
+    assert code == 4 and "pass --target-option key=..." in said and not PYTHON.search(said), said
+
+
+def test_what_sources_say_names_options() -> None:
+    said = in_options("Table: label must be the name of a column, got 3")
+    assert said == "--label must be the name of a column, got 3"
+    assert in_options("no sample has a label; pass label='json:field', or label=None for images without").endswith(
+        "pass --label json:field, or --label '' for images without"
+    )
+    assert in_options("one file in two classes: remove one, or pass labeled=False").endswith("or pass --label ''")

@@ -67,8 +67,10 @@ def test_parquet_opens_as_a_folder(tmp_path: Path) -> None:
 def test_parquet_opens_in_hugging_face(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
     python = os.environ.get("FASTFEED_TEST_DATASETS_PYTHON", sys.executable)  # of an environment with `datasets`
-    if subprocess.run([python, "-c", "import datasets"], capture_output=True, check=False).returncode:
-        pytest.skip("needs Hugging Face datasets: pip install datasets, here or where FASTFEED_TEST_DATASETS_PYTHON is")
+    if subprocess.run([python, "-c", "import datasets, PIL"], capture_output=True, check=False).returncode:
+        pytest.skip(
+            "needs Hugging Face datasets: pip install datasets pillow, here or where FASTFEED_TEST_DATASETS_PYTHON is"
+        )
     small_jobs.finished_job(tmp_path, "parquet")
     command = [python, "-c", HUGGING_FACE, tmp_path / "shards", tmp_path / "cache"]
     environ = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}

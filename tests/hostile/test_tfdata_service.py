@@ -59,6 +59,7 @@ def test_what_workers_yield(tmp_path: Path, how: str):
     if how == "elsewhere":
         assert "Could not find callback with key=pyfunc_" in result
     elif how == "parallel_epochs":  # one after the other, or both at once: then one iteration ends the other
-        assert result == sorted([*range(16)] * 2) or "another iteration of this feed has begun" in result
+        ended = ("another iteration of this feed has begun", "the feed was closed while waiting for a batch")
+        assert result == sorted([*range(16)] * 2) or any(words in result for words in ended)
     else:
         assert result == [*range(16)]

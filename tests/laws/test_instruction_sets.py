@@ -93,6 +93,12 @@ def test_decoding(filter, size, photographs):
     same_by_all(photographs, [RandomResizedCrop(size, scale=(0.01, 1.0), filter=filter)])
 
 
+@pytest.mark.parametrize("size", [(7, 9), (130, 100), (400, 500)])
+@pytest.mark.parametrize("filter", FILTERS)
+def test_decoding_of_other_formats(filter, size, other_formats):
+    same_by_all(other_formats, [RandomResizedCrop(size, scale=(0.05, 1.0), filter=filter)])
+
+
 @pytest.mark.parametrize("filter", FILTERS)
 def test_resampling(filter):
     images = np.stack([picture(i, (57, 91)) for i in range(N)])
@@ -115,4 +121,29 @@ def photographs(tmp_path_factory):
     root = folder(tmp_path_factory.mktemp("photos"), {"a": 4, "b": 2}, (120, 90))
     for i, options in enumerate(({"progressive": True}, {"subsampling": 0}, {"quality": 20, "progressive": True})):
         Image.fromarray(picture(i, (151, 203))).save(root / "a" / f"more{i}.jpg", **options)
+    return ImageFolder(root)
+
+
+@pytest.fixture(scope="module")
+def other_formats(tmp_path_factory):
+    """PNGs, TIFFs and WebPs of every kind that the kernel takes."""
+    from PIL import Image
+
+    root = tmp_path_factory.mktemp("others")
+    (root / "a").mkdir()
+    image = Image.fromarray(picture(3, (309, 427)))
+    files = {
+        "rgb.png": {},
+        "gray.png": {"mode": "L"},
+        "palette.png": {"mode": "P"},
+        "alpha.png": {"mode": "RGBA"},
+        "lossy.webp": {"quality": 80},
+        "lossless.webp": {"lossless": True},
+        "lzw.tif": {"compression": "tiff_lzw"},
+        "deflate.tif": {"compression": "tiff_adobe_deflate"},
+        "packbits.tif": {"compression": "packbits"},
+        "raw.tif": {},
+    }
+    for name, options in files.items():
+        image.convert(options.pop("mode", "RGB")).save(root / "a" / name, **options)
     return ImageFolder(root)

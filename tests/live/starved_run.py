@@ -24,7 +24,7 @@ class Step(keras.callbacks.Callback):
         time.sleep(STEP_S)
 
 
-feed = ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.RandomResizedCrop(224), ff.ToFloat()], batch=16, threads=1, name="real")
+feed = ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.RandomResizedCrop(224), ff.ToFloat()], batch=32, threads=1, name="real")
 model = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(5)])
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
 model.fit(feed.to_keras(), epochs=100_000, verbose=0, callbacks=[Step(), ff.Watch(feed, warn=None)])

@@ -65,9 +65,10 @@ def test_glances_between_looks(tmp_path, sm, share):
     gpus = Gpus(nvml)
     watch = Watch([str(tmp_path)], None, gpus, clock=lambda: trainer.now)
     watch.look()
-    for _ in range(5):
+    for second in range(10):
         watch.rest(1.0, sleep)
         view = watch.look()
+        assert second == 9 or document(view)["feeds"][0]["estimate"]["exposed_wait_10s"] is None
     assert view.rows[0].exposed == pytest.approx(share)
     assert document(view)["feeds"][0]["estimate"]["exposed_wait_10s"] == pytest.approx(share)
     gpus.close()

@@ -2,7 +2,7 @@
 
 import pynvml
 import pytest
-from helpers.fake_nvml import FakeNvml
+from helpers.fake_nvml import FakeNvml, NVMLLibraryMismatchError
 
 from fastfeed.live.nvml import Gpus
 
@@ -76,6 +76,17 @@ def test_no_driver_and_no_module():
     gpus = Gpus("a_module_that_is_not_there")
     assert "nvidia-ml-py is not installed" in gpus.notes[0]
     assert gpus.sample() == []
+
+
+def test_a_driver_older_than_a_call(monkeypatch):
+    def too_old(self, device):
+        raise NVMLLibraryMismatchError(
+            "Unversioned function called and the pyNVML version does not match the NVML lib version"
+        )
+
+    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetComputeRunningProcesses", too_old)
+    (use,) = Gpus(FakeNvml()).sample()
+    assert use.pids == () and use.sm is not None
 
 
 def test_the_fake_has_the_calls_of_the_module():

@@ -1,6 +1,7 @@
 """Pages of real feeds: there while they are iterated, gone when they end, cleaned up after a kill."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,10 +10,11 @@ import time
 import numpy as np
 import pytest
 from helpers.feeds import numbers
+from helpers.live_pages import IDENTITY
 
 from fastfeed.errors import FeedClosed
 from fastfeed.live.pages import KEPT_S, find_pages
-from fastfeed.runtime.live_folder import folders, process_identity
+from fastfeed.runtime.live_folder import folders, is_alive, process_identity
 from fastfeed.runtime.live_page import COUNTERS, IDLE, TRAINING, PageWriter, read_page
 
 TRAINER = """
@@ -149,7 +151,7 @@ def test_a_forked_child_does_not_write_its_parents_page():
         child = os.fork()
         if not child:
             try:
-                feed.live.delivered(1, (9, 9))
+                feed.live.delivered(time.monotonic_ns(), (9, 9))
                 os._exit(feed.live.path != before and feed.live.path is not None)
             finally:
                 os._exit(0)
@@ -175,7 +177,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing(monkeypatch, caplog):
 
 
 def test_thousands_of_pages(tmp_path):
-    identity = process_identity() | {"rank": 0}
+    identity = IDENTITY | process_identity()
     for n in range(3000):
         PageWriter(str(tmp_path / f"{n}.live"), identity | {"rank": n})
     pages = find_pages([str(tmp_path)])
@@ -183,7 +185,7 @@ def test_thousands_of_pages(tmp_path):
 
 
 def test_one_bad_file_stops_nothing(tmp_path):
-    identity = process_identity() | {"rank": 0}
+    identity = IDENTITY | process_identity()
     PageWriter(str(tmp_path / "good.live"), identity).write([time.monotonic_ns()] * len(COUNTERS))
     (tmp_path / "bad.live").write_text("no page")
     (tmp_path / "other.txt").write_text("not looked at")
@@ -195,9 +197,48 @@ def test_one_bad_file_stops_nothing(tmp_path):
     assert "not a live page" in " ".join(pages.problems)
 
 
+DAMAGED = [
+    [1, 2],
+    None,
+    {},
+    IDENTITY | {"pid": "4711"},
+    IDENTITY | {"pid": 10**30},
+    IDENTITY | {"pid": -1},
+    IDENTITY | {"rank": None},
+    IDENTITY | {"world": "2"},
+    IDENTITY | {"local_rank": 0.5},
+    IDENTITY | {"threads": 10**400},
+    IDENTITY | {"steps": "many"},
+    IDENTITY | {"host": 7},
+    IDENTITY | {"source": None},
+    IDENTITY | {"name": ["x"]},
+]
+
+
+@pytest.mark.parametrize("identity", DAMAGED)
+def test_a_page_that_anyone_may_have_written_stops_nothing(tmp_path, identity):
+    """Root sees the pages of all users."""
+    writer = PageWriter(str(tmp_path / "bad.live"), identity)
+    writer.write([time.monotonic_ns()] * len(COUNTERS))
+    PageWriter(str(tmp_path / "good.live"), IDENTITY | process_identity())
+    pages = find_pages([str(tmp_path)])
+    assert [found.page.identity["pid"] for found in pages.pages] == [os.getpid()]
+    assert re.fullmatch(r".*bad.live is damaged: it does not say whose page it is( \([a-z_]+\))?", pages.problems[0])
+
+
+def test_a_page_of_deep_brackets_stops_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastfeed.runtime.live_page.json.dumps", lambda *_, **__: "[" * 2000)
+    PageWriter(str(tmp_path / "deep.live"), {})
+    assert "does not say whose page it is" in find_pages([str(tmp_path)]).problems[0]
+
+
+def test_a_process_that_is_gone_does_not_live_because_its_start_is_not_known():
+    assert is_alive(process_identity() | {"start": None, "pid": 2**22 + 1}) is False
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_pages_of_another_user_are_one_sentence(tmp_path):
-    PageWriter(str(tmp_path / "theirs.live"), process_identity() | {"rank": 0})
+    PageWriter(str(tmp_path / "theirs.live"), IDENTITY | process_identity())
     os.chmod(tmp_path, 0o755)
     code = (
         "import os, sys; from fastfeed.live.pages import find_pages; os.setuid(65534); "

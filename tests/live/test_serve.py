@@ -115,6 +115,48 @@ def test_a_name_that_points_here_is_refused(server):
     assert get(server.url + "/data.json", Host=f"localhost:{server.port}")
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "GET /metrics HTTP/1.1\r\nHost: [\r\n\r\n",
+        "GET /metrics HTTP/1.1\r\nHost: ]:x[\r\n\r\n",
+        "GET //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET http://[/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+        "GET / HTTP/9.9\r\n\r\n",
+        "\x1b[2J\r\n\r\n",
+    ],
+)
+def test_a_request_that_is_none_is_refused_and_prints_nothing(server, capfd, request_):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(request_.encode())
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert re.search(rb" [45]\d\d |Error code: 4", answer)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_browser_that_leaves_before_its_answer_prints_nothing(server, view, monkeypatch, capfd):
+    def leave(view):
+        raise ConnectionResetError
+
+    monkeypatch.setattr("fastfeed.live.serve.metrics", leave)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(4096) == b""
+    assert capfd.readouterr().err == ""
+
+
+def test_a_name_cannot_steer_the_terminal_that_shows_the_metrics(tmp_path):
+    trainer = Trainer(tmp_path, name='a\\b\x1b[2J\u202e"\n\x9b')
+    trainer.train(1)
+    trainer._page.set_stages({"\x1b[1m": (1, 1)})
+    trainer.train(1)
+    text = metrics(Watch([str(tmp_path)], clock=lambda: trainer.now).look())
+    assert 'name="a\\\\b?[2J?\\"\\n?"' in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_it_listens_on_the_loopback_alone_unless_told_otherwise():
     assert parse_address(":9400", "--prometheus") == ("127.0.0.1", 9400)
     assert parse_address("[::1]:80", "--web") == ("::1", 80)
@@ -175,10 +217,10 @@ def test_the_page_in_a_browser(chrome, server, width, dark):
 
 @pytest.mark.slow
 @pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)")
-def test_the_page_says_that_the_watch_has_ended(chrome, view):
+def test_the_page_says_that_the_watch_has_exited(chrome, view):
     server = Server("127.0.0.1", 0, "--web")
     server.view = view
     with chrome.tab(server.url + "/", 800) as tab:
         tab.wait("document.querySelector('article') !== null")
         server.close()
-        tab.wait("document.getElementById('time').textContent.includes('has ended')")
+        tab.wait("document.getElementById('time').textContent.includes('has exited')")

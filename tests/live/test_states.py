@@ -194,6 +194,7 @@ CPU = CpuUse(cores=1.0, others=0.1, usable=4, machine=8, quota=None, throttled=N
         (State.FED, window(0.0, capacity=3500.0), None, None, "could make 3.5 times what is needed"),
         (State.FED, window(0.0, capacity=7e6), None, None, "could make over 10 times what is needed"),
         (State.SEVERE, window(0.2), None, None, "decode takes 88% of the threads' time: threads=5 instead of 4"),
+        (State.SEVERE, window(0.2), CpuUse(1, 0, 2, 2), None, "threads=5 instead of 4, on 5 cores instead of 2, or"),
         (State.SEVERE, window(0.2, stage_ms={"read": 8.0}), CPU, None, "reading takes 8.0 ms per image"),
         (State.SEVERE, window(0.2), CpuUse(3.9, 0, 4, 8, None, None), None, "all 4 cores are busy: 1 more"),
         (State.SEVERE, window(0.2), CpuUse(1.9, 1.9, 4, 4, None, None), None, "other processes use 1.9 of"),

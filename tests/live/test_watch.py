@@ -1,17 +1,25 @@
 """Looks at feeds: rows, windows, processors, GPUs, the screen, JSON."""
 
+import fcntl
 import io
 import json
 import os
+import pty
 import re
+import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import termios
+import urllib.request
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 from helpers.fake_nvml import FakeNvml
-from helpers.live_pages import Trainer
+from helpers.live_pages import WAITING, Trainer
 from rich.console import Console
 
 from fastfeed.live.cpu import cpu_use, read_cpu
@@ -48,6 +56,54 @@ def test_states_follow_within_twenty_seconds(tmp_path, trainer):
     assert states[59] is State.FED
     changes = sum(a is not b for a, b in pairwise(states))
     assert changes <= 8  # over TIGHT and STARVED, never back and forth
+
+
+def test_a_trainer_that_was_killed_waits_no_longer(tmp_path, trainer, monkeypatch):
+    """The page still says that it waits, and the clock runs on."""
+    watch = looks(tmp_path, trainer)
+    for _ in range(15):
+        trainer.train(1, 0.2)
+        watch.look()
+    trainer.enter(WAITING)
+    monkeypatch.setattr("fastfeed.live.pages.is_alive", lambda identity: False)
+    trainer.now += 5_000_000_000
+    (row,) = watch.look().rows
+    assert row.short.wait == pytest.approx(0.2)
+    assert "its last sign was 5 s ago" in row.judgment.reason
+    for _ in range(7):
+        trainer.now += 1_000_000_000
+        view = watch.look()
+    assert view.rows[0].short.wait is None
+    assert view.rows[0].waits[-1] is None
+    assert document(view)["feeds"][0]["waiting"] is None
+    assert "100.0%" not in text(view, 80)
+
+
+def test_a_figure_says_of_how_many_seconds_it_is(tmp_path, trainer):
+    """Until it has been watched for ten, and for a minute."""
+    watch = looks(tmp_path, trainer)
+    watch.look()
+    trainer.train(2, 0.31)
+    view = watch.look()
+    exact = document(view)["feeds"][0]["exact"]
+    assert (exact["wait"], exact["window_seconds"]) == (0.31, 2.0)
+    assert (exact["wait_10s"], exact["wait_60s"]) == (None, None)
+    assert "waits 31.0% in 2 s" in text(view, 80)
+    assert "31.0% in 2 s" in text(view, 160)
+    assert "60 s" not in text(view, 80)
+    for _ in range(29):
+        trainer.train(2, 0.31)
+        view = watch.look()
+    exact = document(view)["feeds"][0]["exact"]
+    assert (exact["wait_10s"], exact["wait_60s"], exact["window_seconds"]) == (0.31, 0.31, 10.0)
+    assert "waits 31.0% in 10 s, 31.0% in 60 s" in text(view, 80)
+    assert " in " not in text(view, 160).splitlines()[2]
+    rare = looks(tmp_path, trainer)
+    rare.look()
+    trainer.train(30, 0.31)
+    view = rare.look()
+    assert document(view)["feeds"][0]["exact"]["wait_10s"] is None
+    assert "waits 31.0% in 30 s" in text(view, 80)
 
 
 @pytest.mark.parametrize("step_s", [-3600, -3, 86_400])
@@ -203,6 +259,95 @@ def test_the_command(tmp_path, trainer):
     assert data["feeds"][0]["pid"] == os.getpid()
 
 
+@contextmanager
+def going_on(folder, *arguments, **streams):
+    """The command, until the test is done with it."""
+    environment = os.environ | {"FASTFEED_LIVE": str(folder), "PYTHONUNBUFFERED": "1", "TERM": "xterm"}
+    for name in ("COLUMNS", "LINES"):  # the terminal's own size
+        environment.pop(name, None)
+    command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "watch", "--every", "0.2", *arguments]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+        **streams,
+    ) as watch:
+        try:
+            yield watch
+        finally:
+            watch.kill()
+
+
+@pytest.fixture
+def taken():
+    """A port in use."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def in_use(option, port):
+    return f"{option} cannot listen on 127.0.0.1:{port}: Address already in use; choose another port"
+
+
+@pytest.mark.parametrize("option", ["--web", "--prometheus"])
+def test_a_port_in_use_stops_nothing_else(tmp_path, trainer, taken, option):
+    trainer.train(1)
+    with going_on(tmp_path, "--json", option, f":{taken}") as watch:
+        assert watch.stderr.readline() == f"{in_use(option, taken)}\n"
+        assert [len(json.loads(watch.stdout.readline())["feeds"]) for _ in range(2)] == [1, 1]
+
+
+def test_one_port_of_two_in_use(tmp_path, trainer, taken):
+    trainer.train(1)
+    with going_on(tmp_path, "--prometheus", f":{taken}", "--web", ":0") as watch:
+        assert watch.stderr.readline() == f"{in_use('--prometheus', taken)}\n"
+        url = watch.stderr.readline().strip()
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert b"fastfeed watch" in answer.read()
+
+
+def test_the_screen_says_that_a_port_is_in_use_and_what_is_served(tmp_path, trainer, taken):
+    """It hides what was printed before."""
+    trainer.train(1)
+    master, slave = pty.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 50, 200, 0, 0))
+        with going_on(tmp_path, "--web", f":{taken}", "--prometheus", "0.0.0.0:0", stdout=slave):
+            shown, wanted = "", ("choose another port", "anyone who can reach", f"pid {os.getpid()}")
+            while not all(text in shown for text in wanted):
+                assert select.select([master], [], [], 60)[0], shown
+                shown += os.read(master, 4096).decode(errors="replace")
+                assert len(shown) < 1 << 20, shown[-5000:]
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_serving_alone_needs_its_port(tmp_path, taken):
+    result = watch_command(tmp_path, "--web", f":{taken}")
+    assert (result.returncode, result.stderr) == (2, f"fastfeed: {in_use('--web', taken)}\n")
+    both = watch_command(tmp_path, "--web", f":{taken}", "--prometheus", f":{taken}")
+    assert both.returncode == 2
+    assert both.stderr.count("choose another port") == 2
+
+
+def test_metrics_and_the_page_may_share_a_port(tmp_path, trainer):
+    trainer.train(1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with going_on(tmp_path, "--web", f":{port}", "--prometheus", f":{port}") as watch:
+        assert [watch.stderr.readline() for _ in range(2)] == [
+            f"http://127.0.0.1:{port}/metrics\n",
+            f"http://127.0.0.1:{port}/\n",
+        ]
+
+
 @pytest.mark.parametrize("term", ["dumb", None])
 def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
     trainer.train(1)
@@ -210,17 +355,26 @@ def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
     if term is None:
         del environment["TERM"]
     command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "watch", "--every", "0.2"]
-    watch = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
     screens = 0
     lines = []
-    while screens < 3:
-        lines.append(watch.stdout.readline())
-        assert lines[-1], watch.stderr.read()
-        screens += "rank 0" in lines[-1]
-    watch.send_signal(signal.SIGINT)
-    rest, errors = watch.communicate(timeout=60)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    ) as watch:
+        try:
+            while screens < 3:
+                lines.append(watch.stdout.readline())
+                assert lines[-1], watch.stderr.read()
+                screens += "rank 0" in lines[-1]
+            watch.send_signal(signal.SIGINT)
+            rest, errors = watch.communicate(timeout=60)
+        finally:
+            watch.kill()
     assert "\x1b" not in "".join(lines) + rest
     assert errors == ""
 
@@ -231,6 +385,7 @@ def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
         (["999999999", "--once"], "there is no process 999999999"),
         (["1", "--once"], "process 1 has no feed"),
         (["/nowhere/at/all", "--once"], "PID or FOLDER must be"),
+        (["--every", "nan"], "--every"),
     ],
 )
 def test_what_is_refused(tmp_path, arguments, message):

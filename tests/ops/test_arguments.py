@@ -75,7 +75,7 @@ def fastfeed_names():
         (
             lambda: View(8, ops=[Normalize.imagenet()]),
             "View ops[0] must be an op that moves or changes pixels, such as RandomFlip(), got "
-            f"{Normalize.imagenet()}; write what all views take behind MultiCrop",
+            f"{Normalize.imagenet()}; put ops for all views after MultiCrop",
         ),
     ],
 )

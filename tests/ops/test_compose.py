@@ -225,7 +225,7 @@ def test_they_are_values():
         (lambda: Maybe("flip"), "got 'flip'"),
         (lambda: Maybe(Normalize.imagenet()), "Maybe op must be an op that moves or changes pixels"),
         (lambda: Sequential([MIRROR, Decode()]), "Sequential ops[1] must be an op that moves or changes pixels"),
-        (lambda: OneOf([ToFloat()]), "write it into the list of ops itself, where all samples take it"),
+        (lambda: OneOf([ToFloat()]), "put it directly into the list of ops, where all samples take it"),
         (lambda: OneOf([]), "OneOf ops must be a list of one op or more, such as [RandomFlip()], got ()"),
         (lambda: Sequential(cast("Any", MIRROR)), "Sequential ops must be a list of one op or more"),
         (
@@ -248,7 +248,7 @@ def test_what_they_cannot_hold_is_said_at_once(make, text):
     ("op", "spec", "text"),
     [
         (Maybe(darker), ANY_SIZE, "Maybe needs images of one size, got HWC uint8[?, ?, 3]"),
-        (Maybe(CenterCrop(24)), IMAGE, "write it into the list of ops itself, before Maybe"),
+        (Maybe(CenterCrop(24)), IMAGE, "put it directly into the list of ops, before Maybe"),
         (
             Sequential([darker, CenterCrop(24)]),
             IMAGE,

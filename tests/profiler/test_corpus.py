@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from fastfeed.cli import sweep
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.model.format import percent
 from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.reports import text
 from fastfeed.profiler.runner import nsight
 from fastfeed.profiler.verdict.verdict import focus
 
@@ -22,7 +27,6 @@ ROWS = {
     if line.startswith("| `") and len(cells := line.strip("| ").split("|")) == 6
 }
 REASONS = set(re.findall(r"^- `([^`]+)`(?: and `([^`]+)`)?[^:]*: ", PAGE, re.M))
-REPORTS = (".nsys-rep", ".qdrep")  # only Nsight Systems reads these, and not every version each of them
 SOURCES = {
     "steps that the trace marks": "marked",
     "numbered annotations": "annotated",
@@ -71,23 +75,47 @@ def test_the_table_is_whole():
     assert names == set(ROWS), "each row of docs/profiler_corpus.md needs a reason below it, and each reason a row"
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_what_is_said_of_a_real_trace(traces: Mapping[str, list[Path]], name: str, tmp_path, monkeypatch):
+@pytest.fixture(scope="module", params=ROWS)
+def analyzed(request: pytest.FixtureRequest, traces: Mapping[str, list[Path]]) -> tuple[str, Result | TraceError]:
+    """The name of a row, and what came of its files; as on a machine without Nsight Systems."""
+    name = request.param
     if name not in traces:
         pytest.skip(f"no trace {name} in the test data")
-    paths, (*cells, why) = traces[name], ROWS[name]
-    if paths[0].suffix in REPORTS:  # as on a machine without Nsight Systems
-        monkeypatch.delenv("NSYS", raising=False)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setattr(nsight, "ROOT", tmp_path)
-    if cells[0] == "refused":
-        with pytest.raises(TraceError, match=why):
-            [readers.read(path) for path in paths]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nsight, "find", lambda: None)
+        try:
+            return name, analyze([readers.read(path) for path in traces[name]])
+        except TraceError as error:
+            return name, error
+
+
+def test_what_is_said_of_a_real_trace(analyzed: tuple[str, Result | TraceError]):
+    name, result = analyzed
+    *cells, why = ROWS[name]
+    if isinstance(result, TraceError) or cells[0] == "refused":
+        assert isinstance(result, TraceError) and cells[0] == "refused"
+        assert re.search(why, str(result))
         return
-    result = analyze([readers.read(path) for path in paths])
     assert said(result) == tuple(cells)
     verdict = result.verdict
     assert why == verdict.bound if verdict.word != "abstained" else why in verdict.reasons[0]
+
+
+def test_a_line_of_many_runs_has_the_figures_of_the_report(analyzed: tuple[str, Result | TraceError]):
+    """`analyze --each` and the screen of `analyze`: word, input, idle and length of a step."""
+    _, result = analyzed
+    if isinstance(result, TraceError):
+        return
+    (line,) = sweep.read_runs([Path("run")], lambda path: result, lambda result, name: 0)
+    word, of_input, idle, step, _ = line.cells
+    screen = Console(file=io.StringIO(), width=120)
+    text.render(result, screen)
+    printed = " ".join(screen.file.getvalue().split())  # type: ignore[attr-defined]
+    assert printed.startswith(word)
+    assert step == (shown[1] if (shown := re.search(r" steps? of ([\d.,]+ \w+)", printed)) else "-")
+    assert f" idle {idle}" in printed or idle == "0.0 %"
+    headline = re.search(r"(?:input costs|starved:) ((?:< )?[\d.]+ %)", result.verdict.headline)
+    assert of_input == (headline[1] if headline else percent(result.verdict.share.value))
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_what_it_needs_is_what_the_project_needs() -> None:
     assert least(requirements["run"]) == array("dependencies") | {"python": "${{ python_min }}"}
     host = least(requirements["host"])
     assert {name: host[name] for name in array("requires")} == array("requires")
-    assert {"libjpeg-turbo", "libhwy", "pip", "python"} == host.keys() - array("requires")
+    assert {"libjpeg-turbo", "libwebp-base", "libhwy", "pip", "python"} == host.keys() - array("requires")
     assert {'${{ compiler("c") }}', '${{ compiler("cxx") }}', "ninja"} <= set(map(str, requirements["build"]))
 
 
@@ -70,9 +70,13 @@ def test_licences_and_tests_are_in_the_source() -> None:
 
 def test_version_and_hash_come_from_the_release(tree: Path) -> None:
     release = script("release")
-    recipe = yaml.safe_load(release.recipe(tree, tree / "fastfeed-0.2.0.tar.gz"))
+    text = release.recipe(tree, tree / "fastfeed-0.2.0.tar.gz", "octo-cat")
+    recipe = yaml.safe_load(text)
     assert recipe["context"]["version"] == "0.2.0"
     assert recipe["source"]["sha256"] == hashlib.sha256(b"an archive").hexdigest()
-    assert "@" not in release.recipe(tree, tree / "fastfeed-0.2.0.tar.gz")
+    assert "@" not in text and recipe["extra"]["recipe-maintainers"] == ["octo-cat"]
     with pytest.raises(ValueError, match=r"must be fastfeed-0.2.0.tar.gz, got fastfeed-0.1.9.tar.gz; run make sdist"):
-        release.recipe(tree, tree / "fastfeed-0.1.9.tar.gz")
+        release.recipe(tree, tree / "fastfeed-0.1.9.tar.gz", "octo-cat")
+    for handle in ("", "@MAINTAINER@", "two words", "-x"):
+        with pytest.raises(ValueError, match=r"the maintainer must be a handle on GitHub, such as octocat, got"):
+            release.recipe(tree, tree / "fastfeed-0.2.0.tar.gz", handle)

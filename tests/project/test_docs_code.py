@@ -1,4 +1,4 @@
-"""Every code block of README and docs is run, or says why not."""
+"""Every code block of the site's pages is run, or says why not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from helpers.shards import samples as shard_samples
 from helpers.shards import tar_of
 from helpers.traces import DIALECTS, steady
 
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    path
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/**/*.md", "examples/*.md", "fastfeed/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
+]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 LANGUAGES = {"python", "bash", "text"}  # text is what something prints
 LIMIT_S = 180  # ends a hang
@@ -59,6 +63,7 @@ def test_blocks_are_found_with_their_lines_and_reasons() -> None:
     ]
     assert [block.before for block in found] == ["", "", "rm x"]
     assert [block.framework for block in found] == ["torch", "", ""]
+    assert blocks("1. a\n\n   <!-- not run: b -->\n   ```bash\n   ls\n   ```\n")[0].reason == "b", "in a list"
     assert INDENTED.search("Like this\n\n    ls\n") and FRAMEWORK.search("import fastfeed as ff\nimport jax\n")
 
 

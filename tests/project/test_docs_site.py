@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 import re
 import runpy
 from pathlib import Path
@@ -9,6 +11,9 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from helpers.reference import subjects
+
+import fastfeed as ff
 
 SITE = ROOT / "docs" / "site"
 NAV = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
@@ -33,6 +38,25 @@ def test_every_page_is_in_the_navigation(reference: dict[str, Any]) -> None:
     assert not missing, f"mkdocs.yml, nav, should have {', '.join(sorted(missing))}"
     gone = [name for name in named - there - set(reference["pages"]()) - {"index.md"} if not (ROOT / name).exists()]
     assert not gone, f"mkdocs.yml, nav, names what is not there: {', '.join(gone)}"
+
+
+def test_profiler_decoder_and_protocols_have_entries(reference: dict[str, Any]) -> None:
+    entries = set(re.findall(r"^::: (\S+)$", "\n".join(reference["pages"]().values()), re.M))
+    tops = {name for name, subject in subjects().items() if subject.kind in ("class", "protocol", "function")}
+    assert tops - entries == set()
+    assert {
+        "fastfeed.profiler.analysis.analyze",
+        "fastfeed.decode.recode.Recoder",
+        "fastfeed.sources.base.Source",
+    } <= entries
+
+
+def test_help_of_adapters_names_every_parameter() -> None:
+    for method in (ff.Feed.to_keras, ff.Feed.keras_backup, ff.Feed.to_tfdata, ff.Feed.to_jax, ff.Feed.to_torch):
+        kinds = {parameter.kind for parameter in inspect.signature(method).parameters.values()}
+        assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert "class_weight" in pydoc.render_doc(ff.Feed.to_keras)
+    assert "delete_checkpoint" in pydoc.render_doc(ff.Feed.keras_backup)
 
 
 def test_no_op_lacks_a_page_and_methods_of_the_compiler_are_left_out(reference: dict[str, Any]) -> None:

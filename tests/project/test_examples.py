@@ -75,6 +75,9 @@ RUNS = [
         says=("93 steps in all, 53 since the checkpoint, to epoch 3",),
     ),
     Run("accelerate_example.py", ("torch", "accelerate")),
+    Run("transformers_example.py", ("torch", "transformers"), says=("'feed_wait': ", "% of the time for batches")),
+    Run("grain_watched.py", ("jax", "grain"), PHOTOS, says=("% of the time, got ",)),
+    Run("tfdata_watched.py", ("keras", "tensorflow"), PHOTOS, says=("plain: the logs have accuracy, loss\n",)),
 ]
 
 
@@ -144,7 +147,8 @@ PROOFS = [  # what is trained is worthless
 @pytest.mark.parametrize("run", PROOFS, ids=str)
 def test_a_trainer_is_proved(run: Run, photos: Path) -> None:
     text = output(run, photos)
-    assert "95 % interval" in text and "together" in text
+    assert re.search(r"^part of step +ms +95 % interval +share$", text, re.MULTILINE)
+    assert re.search(r"^  total  ", text, re.MULTILINE)
 
 
 RECIPES = [  # nothing is trained

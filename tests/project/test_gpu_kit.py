@@ -173,3 +173,27 @@ def test_speed_up_and_efficiency_by_number_of_gpus(monkeypatch):
     found = scaling.summary(rows)
     assert found["2"]["synthetic speed-up"] == 1.8 and found["2"]["real efficiency"] == 0.8
     assert found["2"]["real / synthetic"] == 0.8 and found["4"] == {"error": "rank 3 ended"}
+
+
+def test_the_dry_run_brings_its_own_pytorch():
+    """A clean clone has none: `make test` does without."""
+    done = subprocess.run(["make", "-n", "gpu-kit-dry"], cwd=ROOT, capture_output=True, text=True, check=True)
+    pinned = "torch==2.13.0"
+    assert f"pip --disable-pip-version-check install -q {pinned}\n" in done.stdout
+    assert pinned in (ROOT / ".ci" / "run").read_text()
+    for package in ("nvidia-cuda-runtime", "nvidia-cuda-crt"):
+        assert package in done.stdout
+
+
+def test_the_dry_run_forgives_a_machine_without_cuda_and_nothing_else(kit, capsys):
+    ended = kit("dry").ended
+    absent = {"state": "not run", "reason": "CUDA's headers and libcudart are not here: they are in a CUDA toolkit"}
+    states = {"kernel": {"state": "ok"}, "nvjpeg": absent}
+    assert ended(2, states) == 0
+    assert "gpu-kit-dry: nvjpeg was not run: CUDA's headers and libcudart are not here" in capsys.readouterr().out
+    assert ended(1, states) == 1, "another step failed"
+    assert ended(2, states | {"train-torch": {"state": "not run", "reason": "torch is not here"}}) == 2
+    late = {"state": "not run", "reason": "2 s are left of this call, it needs 3: run the same command again"}
+    assert ended(2, states | {"nvjpeg": late}) == 2
+    assert ended(2, states | {"oom": {}}) == 2
+    assert ended(0, {"kernel": {"state": "ok"}}) == 0

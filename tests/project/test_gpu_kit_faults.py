@@ -1,6 +1,8 @@
 """What may be wrong with a machine, or with what came to it: one sentence each, and the other steps run."""
 
 # ruff: noqa: F811  fixtures
+import importlib
+import subprocess
 import types
 from pathlib import Path
 
@@ -98,6 +100,50 @@ def test_a_gpu_without_any_memory_left_is_said_before_its_steps(call, smi):
     _, said, found = call({"plain": (), "on-gpu": ("gpu",)})
     assert "NVIDIA H200 has 0.0 of 143.8 GB free: someone else computes on it" in said
     assert {one["state"] for one in found.values()} == {"ok"}
+
+
+def test_what_nvidia_smi_does_not_tell_is_one_sentence_each_and_the_steps_run(call, smi, kit, monkeypatch):
+    """As containers and shared GPUs have it."""
+    smi(driver="[N/A]", free="[N/A]")
+    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
+    code, said, found = call({"plain": (), "on-gpu": ("gpu",), "dali": ("DALI",)})
+    assert said.count("nvidia-smi does not tell the driver's version ([N/A]): taken as new\n") == 1
+    assert (
+        said.count("nvidia-smi does not tell how much memory of NVIDIA H200 is free ([N/A] MiB and 143771 MiB)\n") == 1
+    )
+    assert {one["state"] for one in found.values()} == {"ok"} and code == 0
+
+
+def test_packages_that_take_too_long_to_look_for_are_one_sentence(call, kit, monkeypatch):
+    machine = kit("machine")
+    monkeypatch.setattr(machine, "PROBE_SECONDS", 0)
+    code, said, found = call({"plain": (), "wants": ("torch",)})
+    sentence = "which packages are here is not known (TimeoutExpired): only steps that need none will run\n"
+    assert said.count(sentence) == 1 and code == 2
+    assert found["plain"]["state"] == "ok" and found["wants"]["reason"] == "torch is not here"
+
+
+def test_a_kernel_that_takes_too_long_to_load_is_one_sentence(kit, monkeypatch, tmp_path):
+    unpack = kit("unpack")
+    monkeypatch.setattr(unpack, "LOAD_SECONDS", 0)
+    assert unpack.kernel_loads({}, tmp_path) == "TimeoutExpired: it could not be tried"
+    assert unpack.kernel_loads({}, tmp_path, "no-such-python") == "FileNotFoundError: it could not be tried"
+
+
+def test_nvidia_smi_that_hangs_does_not_end_the_inventory(smi, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    machine = importlib.import_module("benchmarks.gpu_check.machine")
+    smi()
+
+    run = subprocess.run
+
+    def hangs(command, **more):
+        if command[0] == "nvidia-smi":
+            raise subprocess.TimeoutExpired(command, 60)
+        return run(command, **more)
+
+    monkeypatch.setattr(machine.subprocess, "run", hangs)
+    assert machine.described()["gpus"] == "not known: nvidia-smi: TimeoutExpired"
 
 
 @pytest.fixture

@@ -40,6 +40,12 @@ def test_the_page_for_people_has_every_step_its_time_and_its_call(kit):
     assert all(f"`{step.name}`" in calls for step in on_one_gpu(kit))
 
 
+def test_every_documented_call_takes_its_results_along():
+    """A machine may be taken back after any call."""
+    calls = [line for line in README.splitlines() if "gpu-kit/run.py" in line and "python3" in line]
+    assert len(calls) == 3 and all('--copy-to "$OUT"' in line for line in calls), calls
+
+
 def test_without_a_gpu_every_step_that_wants_one_says_so_in_one_sentence(kit):
     """Packages may all be there: what would fail inside is not begun."""
     here = kit("machine").Machine(modules={"numpy", "PIL", "cv2", "torch", "jax", "keras", "fastfeed"})

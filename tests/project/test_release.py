@@ -19,7 +19,7 @@ from fastfeed.decode import is_built
 
 PACKAGING = ROOT / "packaging"
 pytestmark = pytest.mark.skipif(not PACKAGING.is_dir(), reason="not in a source tree")
-CHANGES = "# Changelog\n\n## Unreleased\n\n- more\n\n## 0.2.0\n\n### Added\n- a thing\n\n## 0.1.0\n- the first\n"
+CHANGES = "# Changelog\n\n## Unreleased\n\n## 0.2.0\n\n### Added\n- a thing\n\n## 0.1.0\n- the first\n"
 
 
 def script(name: str) -> ModuleType:
@@ -60,6 +60,23 @@ def test_tag_version_and_changelog_must_agree(tree: Path) -> None:
     (tree / "fastfeed" / "version.py").write_text('__version__ = "0.2.0.dev0"\n')
     with pytest.raises(ValueError, match=r"a release is 1.2.3 or 1.2.3rc1, got 0.2.0.dev0"):
         release.check(tree, "v0.2.0.dev0")
+
+
+def test_a_release_leaves_nothing_unreleased(tree: Path) -> None:
+    release = script("release")
+    (tree / "CHANGELOG.md").write_text(CHANGES.replace("## Unreleased\n", "## Unreleased\n\n### Fixed\n- more\n"))
+    for tag in ("v0.2.0", ""):
+        with pytest.raises(ValueError, match=r"nothing under 'Unreleased' where the version is 0\.2\.0, got '###"):
+            release.check(tree, tag)
+    (tree / "fastfeed" / "version.py").write_text('__version__ = "0.3.0.dev0"\n')
+    assert release.check(tree) == "0.3.0.dev0"
+
+
+def test_version_and_changelog_of_this_tree_agree() -> None:
+    release = script("release")
+    wanted = release.check(ROOT)
+    newest = re.search(r"^## (\d+\.\d+)\.\d+ ", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest and not (release.unreleased(ROOT) and wanted.startswith(f"{newest[1]}.")), "the next one's dev0"
 
 
 def test_a_wheel_without_a_kernel_or_licences_is_refused(tmp_path: Path) -> None:
@@ -141,7 +158,7 @@ def test_every_kind_of_jpeg_is_compared_and_a_folder_decodes_to_the_same_bytes_t
     assert first == {name: about for name, about in same.decoded([some]).items() if name != "kernel"}
 
 
-@pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake")
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake: pip install cmake")
 def test_a_source_with_another_hash_is_refused(tmp_path: Path) -> None:
     archive = tmp_path / "libjpeg.tar.gz"
     archive.write_bytes(b"another archive")
@@ -161,3 +178,10 @@ def test_a_source_with_another_hash_is_refused(tmp_path: Path) -> None:
     assert "If this archive is the one you mean, set LIBJPEG_SHA256=" in text
     text = configure(f"-DLIBJPEG_SOURCE={tmp_path / 'missing.tar.gz'}")
     assert "is neither a file nor can it be downloaded" in text and "Set LIBJPEG_SOURCE to the path or URL" in text
+
+
+def test_what_was_only_compiled_is_not_called_built() -> None:
+    """For macOS and Windows there are objects of the kernel: nothing was linked, so nothing was built."""
+    for name in ("installing", "stability"):
+        text = " ".join((ROOT / "docs" / f"{name}.md").read_text("utf-8").split())
+        assert "compiled, not linked" in text and "built, not run" not in text, name

@@ -1,4 +1,4 @@
-"""Run by test_scripted_trainers.py, once per framework: ten proofs, as `fastfeed prove` makes them, of trainers with
+"""Run by test_scripted_trainers.py, once per framework: proofs, as `fastfeed prove` makes them, of trainers with
 known costs. Prints how often the truth was found, by part.
 """
 

@@ -9,30 +9,30 @@ from pathlib import Path
 
 import pytest
 
-FRAMEWORKS = {
-    "keras-tensorflow": ("keras", "tensorflow"),
-    "keras-jax": ("keras", "jax"),
-    "keras-torch": ("keras", "torch"),
-    "torch": ("torch",),
-    "jax": ("jax",),
+FRAMEWORKS = {  # packages, and how many proofs: Keras takes longer
+    "keras-tensorflow": (("keras", "tensorflow"), 20),
+    "keras-jax": (("keras", "jax"), 20),
+    "keras-torch": (("keras", "torch"), 20),
+    "torch": (("torch",), 70),
+    "jax": (("jax",), 70),
 }
-PROOFS = 10  # each
 SCRIPT = Path(__file__).with_name("scripted_session.py")
 
 
 @pytest.mark.slow
-def test_the_truth_is_in_at_least_45_of_50_intervals():
-    """Ten proofs with each framework that is here; every one ends its trainer, and nothing is saved."""
-    here = [name for name, packages in FRAMEWORKS.items() if all(map(importlib.util.find_spec, packages))]
-    if not here:
+def test_the_truth_is_in_nine_of_ten_intervals():
+    """200 proofs of unchanged trainers; every one ends its trainer, and nothing is saved. Of intervals of 95 %, 180 of
+    200 or more hold the truth in 998 of 1,000 such series, and 45 of 50 or more in 96 of 100."""
+    held, total, first = Counter(), 0, 0
+    for name, (packages, proofs) in FRAMEWORKS.items():
+        if all(map(importlib.util.find_spec, packages)):
+            command = [sys.executable, "-W", "ignore", str(SCRIPT), name, str(first), str(proofs)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+            assert done.returncode == 0, (name, done.stderr[-3000:])
+            held.update(json.loads(done.stdout.splitlines()[-1]))
+            total += proofs
+        first += proofs
+    if not held:
         pytest.skip("Keras, JAX and PyTorch missing: make test TORCH=torch==2.13.0 brings all that tests use")
-    held = Counter()
-    for name in here:
-        first = 1000 + PROOFS * list(FRAMEWORKS).index(name)
-        command = [sys.executable, "-W", "ignore", str(SCRIPT), name, str(first), str(PROOFS)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-        assert done.returncode == 0, (name, done.stderr[-3000:])
-        held.update(json.loads(done.stdout.splitlines()[-1]))
-    total = PROOFS * len(here)
-    assert sum(held.values()) >= 0.9 * total * len(held), held
-    assert min(held.values()) >= 0.86 * total, held
+    assert min(held.values()) >= 0.9 * total, held
+    assert sum(held.values()) >= 0.93 * total * len(held), held

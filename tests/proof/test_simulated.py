@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from helpers import scripted
-from helpers.scripted import ALL, FED, STARVED, Pages, Script, scripted_feed
+from helpers.scripted import ALL, FED, LOADS, STARVED, Pages, Script, scripted_feed
 
 import fastfeed as ff
 import fastfeed.proof.session
@@ -22,20 +22,19 @@ def pages(monkeypatch):
     monkeypatch.setattr(fastfeed.proof.session, "FilePages", Pages)
 
 
-def proved(costs, seed, seconds=40.0, **more):
-    script = Script(costs, seed)
+def proved(costs, seed, seconds=40.0, load=None, **more):
+    script = Script(costs, seed, load)
     with scripted_feed(script, **more) as feed:
-        return ff.prove(lambda batch: script.train_on(feed), feed, seconds=seconds)
+        return ff.prove(lambda batch: script.train_on(feed), feed, seconds=seconds), script
 
 
-def held(runs):
+def held(runs, load="nothing"):
     """In how many proofs the truth lies in the interval, by part."""
     counts = Counter()
     for seed in range(runs):
-        costs = ALL[seed % len(ALL)]
-        proof = proved(costs, seed)
+        proof, script = proved(ALL[seed % len(ALL)], seed, load=LOADS[load]())
         found = {**proof.parts, "input": proof.input}
-        counts.update(name for name, part in found.items() if part.holds(costs.truth[name] * 1e6))
+        counts.update(name for name, part in found.items() if part.holds(script.truth[name] * 1e6))
     assert set(counts) == {"copy", "contention", "preparation", "fetch", "input"}
     return counts
 
@@ -45,22 +44,33 @@ def test_the_truth_is_in_most_intervals():
 
 
 @pytest.mark.slow
-def test_the_truth_is_in_nine_of_ten_intervals():
-    """Intervals of 95 % miss it in 5 of 100; benchmarks/results/prove.md has more runs."""
-    assert min(held(150).values()) >= 135
+def test_the_truth_is_in_95_of_100_intervals():
+    """The standard error of such a share of 1,000 is 0.007, and 0.003 of all 5,000."""
+    counts = held(1000)
+    assert min(counts.values()) >= 930, counts
+    assert sum(counts.values()) >= 4725, counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [load for load in LOADS if load != "nothing"])
+def test_the_truth_is_in_the_intervals_on_a_machine_that_does_something_else(load):
+    """Orders of modes with a system fail here; what comes in bursts is not normal, so fewer than 95 of 100 hold it."""
+    counts = held(200, load)
+    assert min(counts.values()) >= (170 if "bursts" in load else 180), counts
+    assert sum(counts.values()) >= 940, counts
 
 
 @pytest.mark.parametrize("costs", ALL)
 def test_parts_add_up_exactly(costs):
-    proof = proved(costs, 1)
+    proof, _ = proved(costs, 1)
     assert sum(part.ns for part in proof.parts.values()) == proof.input.ns
     assert proof.input.ns == proof.steps["cold"].ns - proof.steps["resident"].ns
     for name, part in proof.parts.items():
         assert part.ms == pytest.approx(costs.truth[name], abs=0.03 * costs.step)
 
 
-def test_a_drift_cancels():
-    """A trainer that gets slower from step to step, by a fifth in all: rounds run backwards every second time."""
+def test_a_drift_is_in_the_interval():
+    """A trainer that gets slower from step to step, by a fifth in all, of which each mode has its share."""
     script = Script(scripted.Costs(step=40, copy=5, contention=0, make=10, fetch=0, noise=0.0))
     with scripted_feed(script) as feed:
         taken = []
@@ -70,19 +80,18 @@ def test_a_drift_cancels():
             script.train_on(feed)
 
         proof = ff.prove(step, feed, seconds=40)
-    assert proof.rounds % 2 == 0
-    assert proof.parts["copy"].ms == pytest.approx(5, abs=0.05)
+    assert proof.parts["copy"].ms == pytest.approx(5, abs=1)
     assert proof.parts["copy"].holds(5e6)
 
 
 @pytest.mark.parametrize(("costs", "verdict"), [(STARVED, "it is the input"), (FED, "not decided")])
 def test_the_verdict(costs, verdict):
     """FED: copies and contention are a tenth of the step; with less noise that is decided, too."""
-    assert proved(costs, 3).as_dict()["verdict"] in (verdict, "it is the input")
+    assert proved(costs, 3)[0].as_dict()["verdict"] in (verdict, "it is the input")
 
 
 def test_a_feed_that_costs_nothing_is_not_the_input():
-    proof = proved(scripted.Costs(step=40, copy=0, contention=0, make=5, fetch=2), 1)
+    proof, _ = proved(scripted.Costs(step=40, copy=0, contention=0, make=5, fetch=2), 1)
     assert proof.as_dict()["verdict"] == "not the input"
     assert proof.remedy is None
 
@@ -101,7 +110,7 @@ def test_watch_the_timeline_and_a_proof_agree(tmp_path, monkeypatch):
         spans = [span for span in feed.timeline.spans() if span.stage == "wait"]
     waited = sum(span.end_ns - span.start_ns for span in spans)
     by_timeline = waited / (spans[-1].end_ns - spans[0].start_ns)
-    proof = proved(costs, 5)
+    proof, _ = proved(costs, 5)
     by_proof = (proof.parts["preparation"].ns + proof.parts["fetch"].ns) / proof.real.ns
     truth = 1 - (costs.step + costs.copy + costs.contention) / (costs.make + costs.fetch)
     for share in (watched, stats, by_timeline, by_proof, proof.own_wait):
@@ -186,7 +195,7 @@ def test_cold_blocks_read_no_file_twice_where_the_data_set_allows(samples, notes
     script = Script(STARVED, 3)
     with scripted_feed(script, samples=samples) as feed:
         proof = ff.prove(lambda batch: script.train_on(feed), feed, seconds=200)
-    assert sum("fewer than a block" in note for note in proof.notes) == notes
+    assert sum("too few for a cold block" in note for note in proof.notes) == notes
     assert all(len(set(ids.tolist())) == len(ids) for ids in dropped) == (not notes)
     assert len({ids.tobytes() for ids in dropped}) > 1
 

@@ -176,7 +176,7 @@ def test_close_lets_a_waiting_consumer_go(pool):
     wait(asked)
     stop.set()
     consumer.join(LONG)
-    assert errors == ["the feed was closed while a batch was waited for"]
+    assert errors == ["the feed was closed while waiting for a batch"]
     leave.set()
 
 
@@ -193,7 +193,7 @@ def test_closed_pool_says_so(pool):
     pool.close()
     with pytest.raises(FeedClosed) as error:
         pool.submit(lambda: None)
-    assert str(error.value) == "this feed is closed; make a new one"
+    assert str(error.value) == "this feed is closed; create a new one"
     pool.close()
 
 

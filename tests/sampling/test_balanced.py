@@ -92,11 +92,11 @@ def test_prints_as_written_once_bound():
         (
             lambda: Plan(4, 2, shuffle=Balanced()),
             "Balanced() takes its classes from the labels of a source and is not bound to one; "
-            "make a Feed of it, or call its bind(source)",
+            "create a Feed with it, or call its bind(source)",
         ),
         (
             lambda: Plan(4, 2, shuffle=Balanced().bind(Rows(3, labels=[0, 0, 1]))),
-            "this Balanced() belongs to a source of 3 samples, got one of 4; bind Balanced() to it",
+            "this Balanced() belongs to a source of 3 samples, got a source of 4; bind Balanced() to it",
         ),
     ],
 )

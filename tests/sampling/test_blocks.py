@@ -203,11 +203,11 @@ def test_blocks_of_a_size_ask_nothing_of_the_source():
         (
             lambda: Plan(9, 2, shuffle=Blocks()),
             "Blocks() takes its blocks from the shards of a source and is not bound to one; "
-            "make a Feed of it, call its bind(source), or say how many samples lie together, as in Blocks(1024)",
+            "create a Feed with it, call its bind(source), or say how many samples lie together, as in Blocks(1024)",
         ),
         (
             lambda: Plan(9, 2, shuffle=Blocks().bind(Rows(8, bounds=[0, 8]))),
-            "these Blocks belong to a source of 8 samples, got one of 9; bind Blocks() to it",
+            "these Blocks belong to a source of 8 samples, got a source of 9; bind Blocks() to it",
         ),
     ],
 )

@@ -158,7 +158,7 @@ def test_other_orders_choose_among_all_samples_of_a_mixture():
         (
             lambda: Plan(9, 1, shuffle=MixtureOrder((MixturePart(0, 9, 1, Blocks()),))),
             "Blocks() takes its blocks from the shards of a source and is not bound to one; "
-            "make a Feed of it, call its bind(source), or say how many samples lie together, as in Blocks(1024)",
+            "create a Feed with it, call its bind(source), or say how many samples lie together, as in Blocks(1024)",
         ),
     ],
 )

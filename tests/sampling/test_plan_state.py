@@ -127,10 +127,10 @@ SHUFFLE = 'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), 
         ({"batch": 2.0}, "batch must be an integer >= 1, got 2.0"),
         ({"batch": True}, "batch must be an integer >= 1, got True"),
         ({"global_batch": 0}, "global_batch must be an integer >= 1, got 0"),
-        ({}, "give batch (per rank) or global_batch, one of them; got batch=None, global_batch=None"),
+        ({}, "pass either batch (per rank) or global_batch; got batch=None, global_batch=None"),
         (
             {"batch": 4, "global_batch": 8},
-            "give batch (per rank) or global_batch, one of them; got batch=4, global_batch=8",
+            "pass either batch (per rank) or global_batch; got batch=4, global_batch=8",
         ),
         (
             {"batch": 30, "world": World(0, 4)},

@@ -114,7 +114,7 @@ def test_prints_what_tells_weights_apart():
         (lambda: Weighted([1, -2, 3]), "weights must be finite and >= 0, got -2.0 for sample 1"),
         (lambda: Weighted([1, np.nan, -1]), "weights must be finite and >= 0, got nan for sample 1 and 1 more such"),
         (lambda: Weighted([np.inf]), "weights must be finite and >= 0, got inf for sample 0"),
-        (lambda: Weighted([0, 0]), "some weight must be above 0, got 2 times 0"),
+        (lambda: Weighted([0, 0]), "some weight must be above 0, all 2 are 0"),
         (lambda: Plan(3, 1, shuffle=Weighted([1, 2])), "weights must be one per sample: 3, got 2"),
         (lambda: Weighted([1, 2]).bind(Rows(3)), "weights must be one per sample: 3, got 2"),
         (
@@ -124,7 +124,7 @@ def test_prints_what_tells_weights_apart():
         ),
         (
             lambda: Plan(3, 1, shuffle=Weighted()),
-            "Weighted() takes the weights of a source and is not bound to one; make a Feed of it, "
+            "Weighted() takes the weights of a source and is not bound to one; create a Feed with it, "
             "call its bind(source), or pass one per sample, as in Weighted(weights)",
         ),
     ],

@@ -108,3 +108,24 @@ def test_refuses(images, labels, text):
 def test_says_what_it_is():
     assert str(Arrays(RGB)) == "Arrays: 4 images, HWC uint8[5, 6, 3]"
     assert str(Arrays(RGB, classes=("a", "b"))) == "Arrays: 4 images of 2 classes, HWC uint8[5, 6, 3]"
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "allowed"),
+    [
+        ([0, 1, 5], ("a", "b"), "in [0, 2) for 2 classes, or -1 for none, got 5 for image 2"),
+        ([0, -3, 1], (), ">= 0, or -1 for none, got -3 for image 1"),
+        ([-2, 0, 1], ("a", "b"), "in [0, 2) for 2 classes, or -1 for none, got -2 for image 0"),
+    ],
+)
+def test_labels_that_no_class_has(labels, classes, allowed):
+    with pytest.raises(ConfigError) as caught:
+        Arrays(np.zeros((3, 4, 4), np.uint8), labels, classes=classes)
+    assert str(caught.value) == f"Arrays: labels must be {allowed}; number the classes from 0"
+    with pytest.raises(ConfigError, match=r"pass \['ab'\]"):
+        Arrays(np.zeros((3, 4, 4), np.uint8), [0, 1, 1], classes="ab")
+
+
+def test_labels_without_names_may_be_any_number():
+    source = Arrays(np.zeros((3, 4, 4), np.uint8), [0, 1000, -1])
+    assert source.label(np.arange(3)).tolist() == [0, 1000, -1]

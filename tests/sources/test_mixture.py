@@ -115,7 +115,7 @@ def test_remote_and_local_are_begun_together(both: Mixture):
     assert [one.result() for one in pending] == [*both.read([0]), b"\1", *both.read([10]), b"\3"]
 
 
-GRAY, NAMED = Arrays(NUMBERS[..., 0]), Arrays(NUMBERS, np.zeros(50, int), classes="ab")
+GRAY, NAMED = Arrays(NUMBERS[..., 0]), Arrays(NUMBERS, np.zeros(50, int), classes=["a", "b"])
 REFUSED = [
     (lambda a: Mixture([]), "Mixture needs at least one source, got none"),
     (lambda a: Mixture([a, a], [1]), "weights must be 2 numbers above 0, one per source, got [1]"),

@@ -17,6 +17,7 @@ from fastfeed.sources.mnist_cifar import read_idx
 RNG = np.random.default_rng(0)
 DIGITS, DIGIT_LABELS = RNG.integers(0, 256, (5, 28, 28), np.uint8), np.array([3, 1, 4, 1, 5], np.uint8)
 TINY, TINY_LABELS = RNG.integers(0, 256, (10, 3, 32, 32), np.uint8), np.arange(10) % 4
+FRUIT = [b"apple", b"pear", b"plum", b"quince"]
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -64,8 +65,15 @@ def cifar100_pickle(folder: Path) -> Path:
     for name, n in (("train", 10), ("test", 3)):
         batch = {b"data": TINY[:n].reshape(n, -1), b"fine_labels": TINY_LABELS[:n].tolist(), b"coarse_labels": [0] * n}
         (folder / name).write_bytes(pickle.dumps(batch))
-    (folder / "meta").write_bytes(pickle.dumps({b"fine_label_names": [b"apple"], b"coarse_label_names": [b"fruit"]}))
+    (folder / "meta").write_bytes(pickle.dumps({b"fine_label_names": FRUIT, b"coarse_label_names": [b"fruit"]}))
     return folder
+
+
+def test_labels_that_no_name_has(tmp_path):
+    folder = cifar10_pickle(tmp_path)
+    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"airplane", b"automobile"]}))
+    with pytest.raises(SourceError, match=r"^CIFAR: .* has labels 0 to 3 and 2 names of classes; damaged\?$"):
+        Arrays.cifar(folder)
 
 
 def pixels(source: Arrays) -> np.ndarray:
@@ -87,7 +95,7 @@ def test_mnist(tmp_path, split, prefix, dot, gz):
         (cifar10_binary, ("airplane", "automobile", "bird", "cat")),
         (cifar10_pickle, ("airplane", "automobile", "bird", "cat")),
         (cifar100_binary, ()),
-        (cifar100_pickle, ("apple",)),
+        (cifar100_pickle, ("apple", "pear", "plum", "quince")),
     ],
 )
 def test_cifar(tmp_path, make, classes):
@@ -216,18 +224,25 @@ def test_mnist_parts_must_belong_together(tmp_path):
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(DIGIT_LABELS[:4]))
     with pytest.raises(SourceError) as error:
         Arrays.mnist(tmp_path)
-    assert str(error.value) == f"MNIST: images (5, 28, 28) and labels (4,) in {tmp_path} do not belong together"
+    assert str(error.value) == (
+        f"MNIST: images and labels in {tmp_path} must have the same length, got (5, 28, 28) and (4,); "
+        "download both again"
+    )
 
 
 @pytest.mark.parametrize(
-    ("size", "what"), [(0, "0 bytes, no multiple of 3073; torn?"), (3072, "3072 bytes, no multiple of 3073; torn?")]
+    ("size", "what"),
+    [
+        (0, "must be a multiple of 3073 bytes, got 0; download it again"),
+        (3072, "must be a multiple of 3073 bytes, got 3072; download it again"),
+    ],
 )
 def test_torn_cifar_binary(tmp_path, size, what):
     folder = cifar10_binary(tmp_path)
     (folder / "data_batch_3.bin").write_bytes(bytes(size))
     with pytest.raises(SourceError) as error:
         Arrays.cifar(folder)
-    assert str(error.value) == f"CIFAR: {folder / 'data_batch_3.bin'} has {what}"
+    assert str(error.value) == f"CIFAR: the size of {folder / 'data_batch_3.bin'} {what} if it is truncated"
 
 
 @pytest.mark.parametrize("read", [Arrays.mnist, Arrays.cifar])

@@ -100,6 +100,7 @@ def test_a_shard_that_is_cut_off(tmp_path: Path) -> None:
         (np.arange(2), r"holds <i8 \(2,\); int64 \(3,\) is needed, a label per image"),
         (np.zeros(3), r"holds <f8"),
         (np.array([0, 1, 2]), r"label 2, but there are 2 classes"),
+        (np.array([0, -3, -1]), r"label -3; labels are >= 0, or -1 for none"),
     ],
 )
 def test_other_labels(tmp_path: Path, labels: np.ndarray, message: str) -> None:

@@ -150,7 +150,7 @@ def test_a_missing_label_is_a_bad_sample(tmp_path):
     assert [note.rpartition(": ")[2] for note in source.notes] == [
         "no image/class/label, only image/encoded",
         "holds more than one value",
-        "got -5, a number from 0 to 2**31 - 1 or a text is needed",
+        "got -5, must be a number from 0 to 2**31 - 1 or a string",
     ]
     assert source.read([0]) == [sample(0)["image/encoded"]]
 

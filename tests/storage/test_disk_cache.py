@@ -164,5 +164,5 @@ def test_ranges_outside_the_object(tmp_path, bounds):
     [(0, b"123", 5), (0, b"12345", 5), (1, b"1234", 5), (2, b"", 5), (2, b"", 8), (-1, b"1234", 5), (0, b"", 5)],
 )
 def test_data_that_is_not_the_chunk(tmp_path, number, data, size):
-    with pytest.raises(ConfigError, match=rf"chunk {number} of s3://x .* got {len(data)}; drop what ended early"):
+    with pytest.raises(ConfigError, match=rf"chunk {number} of s3://x .* got {len(data)}; discard truncated reads"):
         Cache(tmp_path, chunk=4).put("s3://x", "1", number, data, size)

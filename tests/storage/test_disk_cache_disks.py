@@ -12,6 +12,7 @@ import pytest
 from helpers.caches import BLOCK, audit, content, fill, whole
 
 from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.disk_quota import Quota
 
 WRITING = os.O_RDWR | os.O_WRONLY
 
@@ -266,3 +267,18 @@ def test_the_count_is_removed_while_we_wait_for_it(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", late)
     fill(cache, "y", 100)
     assert audit(tmp_path) == (2 * BLOCK, 2 * BLOCK, 2, 0)
+
+
+def test_a_count_that_is_removed_each_time_is_named(tmp_path, monkeypatch):
+    quota = Quota(str(tmp_path), BLOCK, "boot")
+    flock = fcntl.flock
+
+    def removed(fd: int, kind: int) -> None:
+        if kind == fcntl.LOCK_EX:
+            os.unlink(tmp_path / "usage")
+        flock(fd, kind)
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    with pytest.raises(OSError, match="usage keeps being removed; do not delete a cache that is in use"):
+        with quota._locked_usage():
+            pass

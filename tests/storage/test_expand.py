@@ -61,8 +61,8 @@ def test_braces(pattern):
         "{a..c}": "got {a..c}",
         "{0..1": "a brace in '{0..1' is not closed",
         "{a,{b}": "a brace in '{a,{b}' is not closed",
-        "{0..99999999999}": "'{0..99999999999}' means more than 1000000 files",
-        "{0..9999}{0..9999}": "means more than 1000000 files",
+        "{0..99999999999}": "'{0..99999999999}' must expand to at most 1,000,000 files, got more; shorten its ranges",
+        "{0..9999}{0..9999}": "must expand to at most 1,000,000 files, got more",
     }.items(),
 )
 def test_braces_that_mean_nothing(pattern, text):

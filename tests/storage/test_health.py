@@ -12,6 +12,7 @@ from helpers.clocks import now, run
 from helpers.services import FOREVER, Service
 from helpers.services import read as ask
 
+from fastfeed.preprocess.inputs.inputs import PATIENCE_S
 from fastfeed.storage.clients import explain
 from fastfeed.storage.health import Health, is_cached, last_answer
 from fastfeed.storage.retry import RetryPolicy, Unread, retry
@@ -68,6 +69,30 @@ def test_reads_of_an_endpoint_that_takes_no_connection_fail_soon_and_later_ones_
     run(two())
     (first, at), (second, _) = after
     assert first > 3 and at < 12 and second == 1
+
+
+@pytest.mark.parametrize("patience_s", [1.0, PATIENCE_S, 600.0])
+def test_rows_of_a_host_that_takes_no_connection_fail_soon_whatever_the_patience(patience_s):
+    """A table of `fastfeed preprocess` with a dead host, by default and with --patience."""
+    health, policy = Health("http://127.0.0.1:9"), RetryPolicy.patient(patience_s)
+
+    async def rows() -> float:
+        for _ in range(12):
+            answer = await retry(Service((0, REFUSED)), 0, explain, policy, None, health=health)
+            assert isinstance(answer, Unread) and answer.reason == "io_error"
+        return now()
+
+    assert 0 < run(rows()) < 12
+
+
+def test_silence_is_waited_for_as_long_as_patience_says():
+    health, policy = Health("http://silent"), RetryPolicy.patient(300.0)
+
+    async def one() -> float:
+        await retry(Service((0, OSError("busy"))), 0, explain, policy, None, health=health)
+        return now()
+
+    assert 250 < run(one()) < 330
 
 
 def test_an_answer_ends_it():

@@ -112,7 +112,7 @@ def test_no_such_option():
 
 
 def test_chains_are_refused():
-    with pytest.raises(ConfigError, match="chains of file systems are not read; pass cache="):
+    with pytest.raises(ConfigError, match="chained URLs are not supported; pass cache="):
         Storage().read([ByteRange("simplecache::memory://x")])
 
 

@@ -224,7 +224,7 @@ def test_a_filter_that_dali_has_not_is_the_engines_work():
     ops = [ff.Resize(SIZE), ff.Invert(), ff.Resize((20, 30), "box")]
     want, got, runner, _ = both(ops, Spec((60, 70, 3), "uint8", "HWC"), images(3, (60, 70)))
     assert np.array_equal(want, got)
-    assert runner.decode_path() == "pixels; converted on the processor"
+    assert runner.decode_path() == "pixels; converted on the CPU"
 
 
 def test_a_function_of_the_users_own_is_an_error():

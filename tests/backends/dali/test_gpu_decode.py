@@ -2,7 +2,9 @@
 
 import importlib
 import json
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -80,7 +82,7 @@ def test_pixels_do_not_depend_on_the_batch(folder, name):
 @needs_dali
 def test_all_by_the_kernel_is_the_cpu_backend_to_the_bit(folder):
     with feed(folder, "native") as want, feed(folder, "cpu") as got:
-        assert "converted on the processor" in str(got)
+        assert "converted on the CPU" in str(got)
         for a, b in zip(want, got, strict=True):
             assert np.array_equal(a.images, b.images)
 
@@ -126,6 +128,25 @@ def test_nvimagecodec_says_which_image_is_bad():
     sizes[0] = (40, 64)
     assert codec.decode(blobs[:1], corners[:1], np.array([[48, 60]]))[0].shape == (48, 60, 3), "a region"
     assert codec.decode(blobs[:1], corners[:1], np.array([[64, 48]]))[0] is None, "not the size of its header"
+
+
+@needs_dali
+@pytest.mark.parametrize(("load", "hints"), [(None, None), (0.0, [0.0, 1.0, 1.0, 1.0]), (0.25, [0.25, 1.0, 1.0, 1.0])])
+def test_nvimagecodec_is_told_the_engines_share(folder, load, hints, monkeypatch):
+    """The engine comes first, and what it leaves or refuses goes to all others; without a share nothing is said."""
+    module, told = importlib.import_module("fastfeed.decode.gpu"), []
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    monkeypatch.setattr(module.nv, "Decoder", lambda **how: told.append(how))
+    with feed(folder, GpuDecode(engine="nvimagecodec", hw_load=load), threads=2) as made:
+        graph = made._backend._graph
+        module.NvImageCodec(0, graph.threads, graph.hw_load)
+    assert told[0]["device_id"] == 0 and told[0]["max_num_cpu_threads"] == 2
+    if hints is None:
+        assert "backends" not in told[0]
+        return
+    kinds = [one.backend_kind.name for one in told[0]["backends"]]
+    assert kinds == ["HW_GPU_ONLY", "GPU_ONLY", "HYBRID_CPU_GPU", "CPU_ONLY"]
+    assert [one.load_hint for one in told[0]["backends"]] == hints
 
 
 @needs_dali
@@ -200,7 +221,7 @@ def test_gpu_decoding_means_the_dali_backend(decode, backend, want):
     [
         ("fast", None, "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'fast'"),
         ("auto", "gpu", "backend must be one of cpu, dali, got 'gpu'"),
-        ("gpu", "cpu", "backend=\"cpu\" decodes on the processor, got decode='gpu'; leave backend out"),
+        ("gpu", "cpu", "backend=\"cpu\" decodes on the CPU, got decode='gpu'; leave backend out"),
         ("native", "dali", "decode='native' is the cpu backend's; with backend=\"dali\" use auto, cpu, gpu or hybrid"),
     ],
 )

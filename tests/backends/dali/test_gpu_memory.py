@@ -68,7 +68,7 @@ def test_a_slot_is_used_again_once_no_one_holds_it(cupy):
 
 def test_print_says_that_no_gpu_has_run_it(cupy):
     assert GpuMemory(0).place == "GPU 0 (experimental: not run on a GPU yet)"
-    assert HostMemory().place == "the processor"
+    assert HostMemory().place == "the CPU"
 
 
 def test_no_room_says_how_much_is_free_and_who_may_hold_it(cupy):

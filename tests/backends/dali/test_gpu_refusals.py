@@ -44,7 +44,7 @@ def render(monkeypatch):
 def test_a_decoder_that_decodes_nothing_is_an_error(render):
     """As on a GPU without room: nvImageCodec has no reason, only None for every image."""
     blobs = [encoded(picture(60 + k, 70, k), "JPEG", quality=90) for k in range(16)]
-    text = 'nvImageCodec decoded none of 16 images that the processor decodes; .*no memory left.*decode="cpu"'
+    text = 'nvImageCodec decoded none of 16 images that the CPU decodes; .*no memory left.*decode="cpu"'
     with pytest.raises(RuntimeError, match=text):
         render(blobs, lambda images: [None] * len(images))
 

@@ -136,7 +136,7 @@ def test_closing_lets_a_waiting_consumer_go(tmp_path, which):
     pid = helper(data)
     {"feed": data.close, "walk": walk.close}[which]()
     consumer.join(LONG)
-    assert errors == ["the feed was closed while a batch was waited for"]
+    assert errors == ["the feed was closed while waiting for a batch"]
     data.close()
     assert gone(pid), "although its threads were in reads that do not return"
 
@@ -240,7 +240,9 @@ feed.close()
 def test_a_forked_child_is_told_instead_of_hanging(python):
     done = python("import warnings; warnings.simplefilter('ignore')\n" + PARENT + FORK)
     assert done.returncode == 0, done.stderr
-    told = "this feed was started before fork(), its helper process belongs to the parent; make the feed in the child\n"
+    told = (
+        "this feed was started before fork(), its helper process belongs to the parent; create the feed in the child\n"
+    )
     assert done.stdout.split("\n", 1)[1] == told * 2
     assert done.stderr == ""
 

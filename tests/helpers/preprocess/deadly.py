@@ -93,12 +93,3 @@ def written_results(folder: Path) -> dict[int, str]:
     """What became of every sample of all pieces."""
     lines = [line for path in folder.glob("*.txt") for line in path.read_text().splitlines()]
     return {int(sample): what for sample, what in (line.split() for line in lines)}
-
-
-def alive(pid: int) -> bool:
-    """Whether there is such a process."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -1,17 +1,16 @@
-"""Files of every kind with pixels that are known, and PNGs made by hand."""
+"""Files of every kind with pixels that are known."""
 
 from __future__ import annotations
 
 import io
-import struct
-import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
 TURNED = {  # stored pixels -> as displayed, by EXIF orientation (CIPA DC-008, 4.6.4.A)
     1: lambda a: a,
@@ -37,29 +36,9 @@ def saved(image: Image.Image | np.ndarray, format: str, orientation: int = 1, **
     return file.getvalue()
 
 
-def _chunk(name: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-
-def _packed(row: np.ndarray, depth: int) -> bytes:
-    if depth >= 8:
-        return row.astype(f">u{depth // 8}").tobytes()
-    return np.packbits((row[..., None] >> np.arange(depth - 1, -1, -1) & 1).astype(np.uint8).ravel()).tobytes()
-
-
-def png(samples: np.ndarray, depth: int = 8, key: Sequence[int] = (), interlaced: bool = False) -> bytes:
-    """Of (height, width, channels) whole numbers; `key` is the transparent color."""
-    height, width, channels = samples.shape
-    color = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
-    passes = [(0, 0, 1, 1)]
-    if interlaced:  # first row, first column, every so many rows, columns
-        passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
-    parts = [samples[top::down, left::right] for top, left, down, right in passes]
-    rows = b"".join(b"\0" + _packed(row, depth) for part in parts if part.size for row in part)
-    head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced)
-    trns = _chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)) if key else b""
-    body = _chunk(b"IHDR", head) + trns + _chunk(b"IDAT", zlib.compress(rows)) + _chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
+def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("decode", "image_info", "strips", "transform"):
+        monkeypatch.setattr(f"fastfeed.preprocess.pixels.{module}.is_built", lambda: False)
 
 
 def info_of(blob: bytes, **want: Any) -> ImageInfo:

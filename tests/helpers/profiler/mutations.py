@@ -113,7 +113,8 @@ def _database(data: bytes, dice: random.Random, folder: Path) -> bytes:
     """Cells, columns, rows or tables of an SQLite database."""
     path = folder / "bent.sqlite"
     path.write_bytes(data)
-    with contextlib.suppress(sqlite3.Error, UnicodeError), closing(sqlite3.connect(path)) as database:
+    bent_before = (sqlite3.Error, UnicodeError, MemoryError)  # the last is what SQLite says of some damaged sizes
+    with contextlib.suppress(*bent_before), closing(sqlite3.connect(path)) as database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         if not tables:  # all were dropped
             return data

@@ -175,7 +175,7 @@ def result(*devices: DeviceResult, word: str = "", **more: object) -> Result:
                 family, x, x * 80, 1 / (1 - x), causes, CHANGE, f"{len(causes)} causes, {x:.1%} of the window."
             ))  # fmt: skip
     verdict = Verdict(
-        word, f"The GPU is {WORDS.get(word, word).lower()}: {percent(share.value)} of the time it waits for input.",
+        word, f"The GPU is {WORDS.get(word, word).lower()}: it waits for input {percent(share.value)} of the time.",
         "input", share, "confirmed",
         ("22 of 24 steps wait longer than 5 % of their time for input.",
          "The three longest gaps are inside DataLoader.__next__ on the main thread."),

@@ -139,7 +139,7 @@ def test_any_list_stays_inside_the_image(ops, image, seed):
         program = fuse(ops, PIXELS, fixed=False)
     except SpecError as error:
         said = str(error)  # what an earlier op of the list leaves
-        assert "does not fit into HWC uint8[" in said or "leaves of any image" in said
+        assert "does not fit into HWC uint8[" in said or "is larger than any image after" in said
         return
     got = windows(program, [image] * 3, seed)
     assert np.all(got.boxes[:, :2] >= -1e-6)
@@ -282,7 +282,7 @@ def test_no_image_is_large_enough(resize, cut):
     for between in ([], [RandomFlip()]):
         with pytest.raises(SpecError) as error:
             fuse([resize, *between, cut], ENCODED)
-        said = f"{cut!r} cuts more than {resize!r} leaves of any image, whose {side} side is 30 then"
+        said = f"{cut!r} is larger than any image after {resize!r}, whose {side} side is 30"
         assert said in str(error.value)
         assert "write a larger Resize or a smaller size" in str(error.value)
 

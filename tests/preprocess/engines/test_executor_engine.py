@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.preprocess.deadly import HostileTask, alive, written_results
+from helpers.preprocess.deadly import HostileTask, written_results
 from helpers.preprocess.outcomes import photographs, tree
+from helpers.preprocess.waiting import alive
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import hosted

@@ -76,7 +76,10 @@ def test_what_does_not_match_is_said(root: Path, tmp_path: Path) -> None:
     bad = [one for one in found if isinstance(one, Failure)]
     assert {one.reason for one in bad} == {"label_missing"}
     assert [one.id for one in bad] == list(range(2, 9))
-    assert source.label(np.arange(11)).tolist() == [2, 4, *[-1] * 7, 3, 1]
+    assert source.label(np.arange(11)).tolist() == [1, 3, *[-1] * 7, 2, 0]
+    assert source.classes == ("1", "2", "3", "4", "5")
+    raw = open_input(str(root), labels_file=str(table), missing="drop", label_kind="index").source
+    assert raw.label(np.arange(11)).tolist() == [2, 4, *[-1] * 7, 3, 1]
 
 
 def test_a_table_of_other_photographs_is_no_reason_to_drop_all(root: Path, tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from helpers import jpegs
 from helpers.preprocess import icc
+from helpers.preprocess.rasters import without_kernel
 from PIL import Image, ImageCms
 
 from fastfeed.preprocess.pixels import decode
 from fastfeed.preprocess.pixels.color import profile_of
-from fastfeed.preprocess.pixels.decode import ImageInfo, Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
 P3 = icc.rgb_profile("Display P3")
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -55,7 +57,7 @@ def kernel(request, monkeypatch):
     if request.param == "native" and not decode.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     if request.param == "pillow":
-        monkeypatch.setattr(decode, "is_built", lambda: False)
+        without_kernel(monkeypatch)
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])

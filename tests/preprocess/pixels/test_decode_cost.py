@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import jpegs
+from helpers.pngs import png
 from helpers.preprocess import rasters
 from PIL import Image
 
@@ -23,10 +24,11 @@ pytestmark = pytest.mark.slow
 MEASURE = """
 import json, re, sys
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import image_info
 def kilobytes(name):
     return int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1])
-blob, size = open(sys.argv[1], "rb").read(), (512, 512)
+blob, size = open(sys.argv[1], "rb").read(), (int(sys.argv[2]), int(sys.argv[2]))
 rasterizer, before = Rasterizer(), kilobytes("VmRSS")
 found = image_info(blob)
 box = (0, 0, found.height, found.width)
@@ -40,18 +42,50 @@ def picture(side: int = 4_800) -> Image.Image:
     return Image.fromarray(np.tile(jpegs.textured(480, 480), (side // 480, side // 480, 1)))
 
 
+def transparent() -> bytes:
+    image = picture()
+    image.putalpha(200)
+    return rasters.saved(image, "PNG", compress_level=1)
+
+
 def interlaced() -> bytes:
-    return rasters.png(np.asarray(picture(2_400)), interlaced=True)
+    return png(np.asarray(picture(2_400)), interlaced=True)
 
 
+def animated() -> bytes:
+    frames = [picture(2_400), picture(2_400).transpose(Image.Transpose.ROTATE_90)]
+    return rasters.saved(frames[0], "WEBP", lossless=False, method=0, save_all=True, append_images=frames[1:])
+
+
+WEBP = "kernel" if jpegs.native and jpegs.native.LIBWEBP else "vips"
 FILES = {  # path, and the file
     "baseline": ("kernel", lambda: rasters.saved(picture(), "JPEG", quality=85, subsampling=2)),
     "progressive": ("kernel", lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=2, progressive=True)),
-    "PNG": ("vips", lambda: rasters.saved(picture(), "PNG", compress_level=1)),
-    "TIFF": ("vips", lambda: rasters.saved(picture(), "TIFF")),
+    "progressive, shrunk by 8": (
+        "kernel",
+        lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=2, progressive=True),
+    ),
+    "4:4:4, shrunk by 8": (
+        "kernel",
+        lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=0, progressive=True),
+    ),
+    "PNG": ("kernel", lambda: rasters.saved(picture(), "PNG", compress_level=1)),
+    "transparent PNG": ("kernel", transparent),
+    "PNG with a transparent color": (
+        "vips",
+        lambda: rasters.saved(picture(), "PNG", compress_level=1, transparency=(1, 2, 3)),
+    ),
+    "TIFF": ("kernel", lambda: rasters.saved(picture(), "TIFF")),
+    "TIFF of one strip": (
+        "kernel",
+        lambda: rasters.saved(picture(), "TIFF", compression="tiff_lzw", tiffinfo={278: 4_800}),
+    ),
+    "TIFF of a palette": ("pillow", lambda: rasters.saved(picture(2_400).quantize(), "TIFF")),
     "interlaced PNG": ("pillow", interlaced),
-    "large WebP": ("vips", lambda: rasters.saved(picture(), "WEBP", lossless=False, method=0)),
-    "WebP": ("pillow", lambda: rasters.saved(picture(2_400), "WEBP", lossless=False, method=0)),
+    "WebP": (WEBP, lambda: rasters.saved(picture(), "WEBP", lossless=False, method=0)),
+    "WebP, not shrunk": (WEBP, lambda: rasters.saved(picture(960), "WEBP", lossless=False, method=0)),
+    "lossless WebP": (WEBP, lambda: rasters.saved(picture(), "WEBP", lossless=True, method=0, quality=0)),
+    "animated WebP": ("pillow", animated),
 }
 
 
@@ -67,15 +101,16 @@ def needs(path: str) -> None:
 def test_the_cost_is_what_it_takes(name, tmp_path):
     path, make = FILES[name]
     needs(path)
+    side = 256 if "shrunk by 8" in name else 512
     (tmp_path / "file").write_bytes(make())
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(tmp_path / "file")], capture_output=True, text=True, check=False
+        [sys.executable, "-c", MEASURE, str(tmp_path / "file"), str(side)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     taken, shape, measured, said, peak = json.loads(done.stdout)
-    assert taken == path and shape == [512, 512, 3]
+    assert taken == path and shape == [side, side, 3]
     assert measured - 6e6 <= said <= 2 * measured + 16e6, (measured, said)
-    if path != "pillow" and name != "large WebP":
+    if path != "pillow" and name != "lossless WebP":
         assert peak - (tmp_path / "file").stat().st_size < 200e6
 
 
@@ -100,7 +135,8 @@ def test_costs_follow_what_is_in_the_file():
     assert said(rasters.saved(inks, "JPEG", quality=90), (60, 80)) < said(
         rasters.saved(inks, "JPEG", quality=90), (500, 700)
     )
-    assert said(rasters.saved(small, "TIFF", 6)) >= said(rasters.saved(small, "TIFF")) + 4 * 600 * 800
+    palette = small.quantize()
+    assert said(rasters.saved(palette, "TIFF", 6)) >= said(rasters.saved(palette, "TIFF")) + 4 * 600 * 800
     assert said(rasters.saved(small, "WEBP")) > said(rasters.saved(small, "PNG"))
 
 
@@ -110,15 +146,15 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
 from fastfeed.decode import Bad
-from fastfeed.preprocess.pixels import decode
+from fastfeed.preprocess.pixels import decode, image_info
 from fastfeed.preprocess.pixels.cost import cost
-decode.LARGE = int(sys.argv[2])
+image_info.LARGE = int(sys.argv[2])
 rasterizer, slowest = decode.Rasterizer(), 0.0
 for path in sorted(Path(sys.argv[1]).rglob("*")):
     if not path.is_file():
         continue
     began, blob = time.process_time(), path.read_bytes()
-    found = decode.image_info(blob)
+    found = image_info.image_info(blob)
     if not isinstance(found, Bad):
         box = (0, 0, found.height, found.width)
         assert cost(found, len(blob), box, (32, 32)) > 0
@@ -159,7 +195,8 @@ def test_memory_that_is_not_there_is_a_reason(format, tmp_path):
     (tmp_path / "file").write_bytes(rasters.saved(jpegs.textured(40, 60), format))
     program = """
 import resource, sys
-from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import image_info
 blob = open(sys.argv[1], "rb").read()
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 print(Rasterizer().pixels(blob, image_info(blob), (0, 0, 40, 60), (30_000, 30_000)).reason)

@@ -18,6 +18,7 @@ PIXELS = picture(3, (61, 83))
 ENCODINGS = [
     Encoding(),
     Encoding("jpeg", 70, "4:4:4"),
+    Encoding("jpeg", 90, optimize=True),
     Encoding("webp", 80),
     Encoding("webp", 100),
     Encoding("png"),

@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 from helpers.jpegs import NO_KERNEL, native
+from helpers.preprocess.rasters import without_kernel
 from helpers.preprocess.transforming import CountingContext, pixels_of, processed
 from PIL import Image
 
-from fastfeed.preprocess.pixels import decode, transform
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import image_info
+from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.recipe import Encoding, Recipe, Scaling
 
@@ -45,8 +45,7 @@ def shift(blob: bytes, scaling: Scaling) -> float:
 @pytest.mark.parametrize("color", COLORS)
 def test_the_mean_is_that_of_the_photograph(color: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernel:
-        for module in (decode, transform):
-            monkeypatch.setattr(module, "is_built", lambda: False)
+        without_kernel(monkeypatch)
     blob = photograph(COLORS[color])
     assert shift(blob, Scaling(96, full_decode=True)) < BOUND
     if color in ("red", "yellow", "black"):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from helpers.jpegs import NO_KERNEL, native, with_orientation
 from helpers.photos import picture
+from helpers.preprocess.rasters import without_kernel
 from helpers.preprocess.transforming import pixels_of, processed, saved_as, transformed
 from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.pixels import transform
 from fastfeed.preprocess.pixels.passthrough import decodes_alike
 from fastfeed.preprocess.recipe import Encoding, Scaling
 
@@ -153,8 +153,7 @@ def test_damage_is_found(image: str, blob: bytes, reason: str) -> None:
 
 
 def test_without_the_kernel_no_jpeg_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transform, "is_built", lambda: False)
-    monkeypatch.setattr("fastfeed.preprocess.pixels.decode.is_built", lambda: False)
+    without_kernel(monkeypatch)
     assert processed(saved_as(RGB, "JPEG"), LARGE, keeping("jpeg")).facts["kept"] is False
     assert processed(saved_as(RGB, "PNG"), LARGE, keeping("png")).facts["kept"] is True
 

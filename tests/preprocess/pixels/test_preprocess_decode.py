@@ -11,27 +11,31 @@ import numpy as np
 import pytest
 from helpers import jpegs
 from helpers.jpegs import resized, textured
-from helpers.preprocess.rasters import TURNED, decoded, info_of, png, saved
+from helpers.pngs import png
+from helpers.preprocess.rasters import TURNED, decoded, info_of, saved, without_kernel
 from PIL import Image
 
 from fastfeed.decode import Bad
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.pixels import decode
-from fastfeed.preprocess.pixels.decode import LARGE, Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import LARGE, image_info
 
 FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
 PATHS = ["native", "pillow", "vips"]
+WEBP = ("WEBP",) if jpegs.native and jpegs.native.LIBWEBP else ()  # where the kernel has libwebp
 
 
 @pytest.fixture(params=PATHS)
 def path(request, monkeypatch):
-    """JPEGs with the kernel and without; everything through libvips that it is ever asked for."""
+    """With the kernel and without; everything through libvips that it is ever asked for."""
     if request.param == "vips":
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
-        monkeypatch.setattr(decode, "LARGE", 1)
+        without_kernel(monkeypatch)
+        monkeypatch.setattr("fastfeed.preprocess.pixels.image_info.LARGE", 1)
     elif request.param == "pillow":
-        monkeypatch.setattr(decode, "is_built", lambda: False)
-        monkeypatch.setattr(decode, "libvips", lambda: None)
+        without_kernel(monkeypatch)
+        monkeypatch.setattr("fastfeed.preprocess.pixels.image_info.libvips", lambda: None)
     elif not decode.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     return request.param
@@ -47,8 +51,8 @@ def test_orientation(format, orientation, path):
         blob, format=format, orientation=orientation, height=shown.shape[0], width=shown.shape[1], icc="none"
     )
     ways = {
-        "native": {"JPEG": "kernel"},
-        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips") | ({"JPEG": "kernel"} if decode.is_built() else {}),
+        "native": dict.fromkeys(("JPEG", "PNG", "TIFF", *WEBP), "kernel"),
+        "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips"),
     }
     assert found.path == ways.get(path, {}).get(format, "pillow")
     off = np.abs(decoded(blob).astype(int) - shown)
@@ -85,7 +89,7 @@ def test_kernel_and_pillow_agree(layout, monkeypatch):
     cases = [((0, 0, 160, 256), (40, 60)), ((11, 7, 99.5, 140.25), (70, 90)), ((0, 0, 160, 256), (160, 256))]
     found = info_of(blob, path="kernel", mode="L" if layout == "gray" else "RGB", progressive=layout == "progressive")
     one = [decoded(blob, *case).astype(int) for case in cases]
-    monkeypatch.setattr(decode, "is_built", lambda: False)
+    without_kernel(monkeypatch)
     assert info_of(blob, path="pillow").mode == found.mode
     for case, pixels in zip(cases, one, strict=True):
         off = np.abs(decoded(blob, *case) - pixels)
@@ -228,6 +232,18 @@ def test_damage_below_the_box_is_found(path):
     short = blob[: len(blob) * 3 // 4]
     got = Rasterizer().pixels(short, info_of(short), (0, 0, 40, 90), (20, 45))
     assert isinstance(got, Bad) and got.reason == "truncated"
+
+
+@pytest.mark.skipif(not decode.is_built(), reason=jpegs.NO_KERNEL)
+def test_a_large_damaged_png_is_not_given_to_pillow(monkeypatch):
+    """Which would hold all of it."""
+    blob = bytearray(saved(textured(60, 90), "PNG"))
+    blob[blob.index(b"IDAT") + 60] ^= 1
+    found = info_of(bytes(blob), path="kernel")
+    monkeypatch.setattr(decode, "LARGE", 1)
+    monkeypatch.setattr(Rasterizer, "_through_pillow", lambda *_: pytest.fail("Pillow was asked"))
+    got = Rasterizer().pixels(bytes(blob), found, (0, 0, 60, 90), (20, 30))
+    assert isinstance(got, Bad) and (got.reason, got.detail) == ("corrupt", "damaged pixel data")
 
 
 def test_one_rasterizer_for_several_threads():

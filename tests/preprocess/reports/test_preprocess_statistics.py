@@ -52,9 +52,9 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
     ("stages", "workers", "words"),
     [
         (
-            {"read": 1, "decode": 14, "encode": 4, "write": 1},
+            {"read": 1, "decode": 12, "resize": 2, "encode": 4, "write": 1},
             2,
-            "the limit is the processor: decoding 70%, encoding 20%",
+            "the limit is the CPU: decoding 60%, resizing 10%, encoding 20%",
         ),
         ({"read": 1, "decode": 4, "encode": 14, "write": 1}, 2, "JPEG is the fastest to encode"),
         (
@@ -68,8 +68,12 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
             "the limit is the writer: 75% of the workers' time, 30 MB/s",
         ),
         ({"read": 8, "decode": 4, "encode": 3, "write": 5}, 2, "reading costs most: 40% of the workers' time"),
-        ({"read": 0, "decode": 4, "encode": 1, "write": 0}, 2, "workers were idle or starting 75% of their time"),
-        ({"read": 1, "decode": 9}, 0, "the limit is the processor: decoding 90%, encoding 0%"),  # how many is not known
+        ({"read": 0, "decode": 4, "encode": 1, "write": 0}, 2, "workers were idle or starting 75% of the time"),
+        (
+            {"read": 1, "decode": 9},
+            0,
+            "the limit is the CPU: decoding 90%, resizing 0%, encoding 0%",
+        ),  # how many is not known
         ({}, 2, ""),
     ],
 )

@@ -147,7 +147,7 @@ def test_a_job_that_is_under_way(job, tmp_path):
         ("webdataset", b"", "empty file"),
         ("tfrecord", b"\0" * 40, "no TFRecord file"),
         ("parquet", b"PAR1" + bytes(20), "it does not end as a Parquet file does"),
-        ("mds", b"\x03\0\0\0" + bytes(60), "its table of offsets does not end at 64"),
+        ("mds", b"\x03\0\0\0" + bytes(60), "its offset table does not match the file size, 64"),
         ("raw", b"\x93NUMPY\x01\0" + bytes(100), ""),
     ],
 )

@@ -155,7 +155,7 @@ def test_what_cannot_be_opened(s3, bucket):
             open_target("http://127.0.0.1/out", writes=writes)
         with pytest.raises(ConfigError, match="must name a bucket"):
             open_target("s3://", writes=writes)
-        with pytest.raises(ConfigError, match="chains"):
+        with pytest.raises(ConfigError, match="chained URLs are not supported"):
             open_target("simplecache::s3://shardbucket/x", writes=writes)
     with pytest.raises(ConfigError, match="nothing at s3://shardbucket/nothing"):
         open_target("s3://shardbucket/nothing", s3.options, writes=False)

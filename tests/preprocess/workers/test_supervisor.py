@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.preprocess.deadly import HostileTask, alive, written_results
+from helpers.preprocess.deadly import HostileTask, written_results
+from helpers.preprocess.waiting import alive
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines.local import LocalEngine

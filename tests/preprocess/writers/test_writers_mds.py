@@ -52,7 +52,7 @@ def write_all(folder: Path, shards: Sequence[Sequence[Entry]], image: str = "jpe
     for k, found in enumerate(shards):
         write(folder, MDS, found, f"shard-{k:06d}")
         content = (folder / f"shard-{k:06d}.mds").read_bytes()
-        files.append((f"train/shard-{k:06d}.mds", len(content), hashlib.sha256(content).hexdigest(), len(found)))
+        files.append((f"train/shard-{k:06d}.mds", len(content), hashlib.sha256(content).hexdigest(), len(found), {}))
     (folder / "index.json").write_bytes(index_json(files, MDS, image))
     return folder
 

@@ -36,11 +36,12 @@ def test_less_waiting_is_better():
     assert comparison.outcome == "better"
     (change,) = comparison.feeds
     assert (change.label, change.wait.direction, change.batch.direction) == ("train", "less", "less")
-    assert change.wait.before == pytest.approx(31 / 81, abs=0.01), "the first wait is no part of it"
+    assert change.wait.before == pytest.approx((900 + 31 * 39) / (900 + 31 * 39 + 50 * 40), abs=0.001)
+    assert change.wait.before_ns == pytest.approx(31 * MS, rel=0.01), "per batch, the first is no part of it"
     assert change.batch.change_ns is not None
     assert change.batch.change_ns[0] == pytest.approx(-25 * MS, rel=0.01)
     assert comparison.sentence.startswith("neither recording has GPU activity, so feeds are compared; a batch every 81")
-    assert "the trainer waits 38." in comparison.sentence and "significant" in comparison.sentence
+    assert "the trainer waits 51." in comparison.sentence and "significant" in comparison.sentence
 
 
 def test_the_same_again_is_the_same():
@@ -67,7 +68,7 @@ def test_it_is_printed_and_written():
 
 @pytest.mark.parametrize(("wait", "code"), [(30, TRIPPED), (0, 0)])
 def test_input_is_gated_by_what_the_trainer_waited(wait: int, code: int):
-    result = run(wait, jitter=0)
+    result = run(wait, jitter=0, first=wait)
     assert result.verdict.word == "abstained"
     got, (sentence,) = check([parse("input>5%")], result)
     assert got == code

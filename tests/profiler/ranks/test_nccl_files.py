@@ -89,12 +89,12 @@ def test_the_file_of_one_rank_alone_confirms_nothing(tmp_path: Path) -> None:
     alone = analyzed(files[:1])["verdict"]
     assert alone["word"] == "not_starved" and alone["bound"] == "comm"
     assert alone["confidence"] == "likely"
-    doubt = "of the window is in collectives, and the traces of 3 other ranks are not here: if one of them was late"
+    doubt = "of the window is in collectives, and the traces of 3 other ranks are missing: if one of them was late"
     assert any(doubt in sentence for sentence in alone["against"])
     late = analyzed(files[LATE : LATE + 1])["verdict"]
     assert late["word"] == "severe", "its own loader is in its own file"
     together = analyzed(files)["verdict"]
-    assert not any("are not here" in sentence for sentence in together["against"])
+    assert not any("are missing" in sentence for sentence in together["against"])
 
 
 def test_one_healthy_rank_that_hardly_communicates_is_confirmed(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_text_that_is_not_quite_json(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(text)
     trace = chrome.read(tmp_path / "a.json")
     assert [row[0] for row in device_rows(trace.ops)] == [20_000, 30_000, 50_000, 60_000]
-    assert trace.origin.notes == ("Events whose times are no numbers, skipped: 2.",)
+    assert trace.origin.notes == ("Events whose times are not numbers, skipped: 2.",)
     assert "\n".join(trace.names).encode().decode() == "\n".join(trace.names)
 
 

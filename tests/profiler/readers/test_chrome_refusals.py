@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,47 @@ def test_arguments_that_nest_too_deeply(tmp_path: Path, both_ways: str):
         assert trace.ops.corr.tolist() == [1, 3, 4, 5, 6, 7, 8]
     else:
         assert trace.origin.notes == () and len(trace.ops.corr) == 8
+
+
+@pytest.mark.parametrize("levels", [3_000, 100_000])
+@pytest.mark.parametrize("more", ["}", ', "deviceProperties": [{"id": 0, "name": "V100"}, {"id": 1}]}'])
+@pytest.mark.parametrize("place", ["last", "only"])
+def test_the_last_event_nests_too_deeply(tmp_path: Path, both_ways: str, place: str, more: str, levels: int):
+    """The file is whole, and the kernel minds no levels."""
+    deep = json.dumps(PAIRS[1]).replace('"args": {', '"args": {"x": [' + '{"a":' * levels + "1" + "}" * levels + "], ")
+    rows = [deep] if place == "only" else [*map(json.dumps, PAIRS[2:]), deep]
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [{", ".join(rows)}]{more}')
+    skipped = "Events whose values nest too deeply, skipped: 1."
+    if both_ways == "python" and place == "only":
+        with pytest.raises(TraceError, match=re.escape(f"without events ({skipped})")):
+            chrome.read(path)
+        return
+    trace = chrome.read(path)
+    assert trace.origin.notes == ((skipped,) if both_ways == "python" else ())
+    assert len(trace.ops.corr) == len(rows[::2]) - (both_ways == "python" and place == "last")
+    assert trace.origin.version == "Kineto schema 1"
+    assert [device.name for device in trace.devices] == (["V100"] if "V100" in more else [""])
+    path.write_text(path.read_text()[: -len(more) - 60])
+    with pytest.raises(TraceError) if place == "only" else nullcontext():
+        assert chrome.read(path).origin.notes[0].startswith("The file ends in the middle of its events")
+
+
+BROKEN = ['{"ph":X,"ts":}', '{"ph":"X","args":{"x":[{"a":1},{"b":2}]},"ts":}', '{"ph":"X,"ts":1,"a":{"b":1}}', "{]}"]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("end", ["]}", "]\n}\n", ",\n]}", '],"displayTimeUnit":"ms"}', '],"a":[{"b":1},{"c":2}]}'])
+def test_a_closed_list_whose_last_event_is_no_json(tmp_path: Path, broken: str, end: str):
+    path = tmp_path / "a.json"
+    rows = [*map(json.dumps, PAIRS), broken]
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [{", ".join(rows)}{end}')
+    assert notes(path) == ("Places in the file that are not JSON, skipped: 1.",)
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [{", ".join(rows)}')
+    assert notes(path)[0] == "The file ends in the middle of its events: what came before was read."
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [{", ".join([broken] * 3)}{end}')
+    with pytest.raises(TraceError, match=r"without events \(Places in the file that are not JSON, skipped: \d\.\)"):
+        chrome.read(path)
 
 
 @pytest.mark.parametrize("name", ['load "x.jpg"', '"', '"a" and "b"', 'one " quote', 'a \\"b\\"', "a\\\\"])

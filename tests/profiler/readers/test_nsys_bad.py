@@ -37,7 +37,7 @@ def test_what_is_no_database(tmp_path):
     path.write_bytes(b"")
     assert "is empty: its export did not finish" in refused(path)
     path.write_bytes(b"PK\x03\x04 and more")
-    assert "is no SQLite database" in refused(path)
+    assert "is not an SQLite database" in refused(path)
     path.write_bytes(MAGIC + b"\x10\x00")
     assert "is cut off after 18 bytes" in refused(path)
     assert "is a directory" in refused(tmp_path)

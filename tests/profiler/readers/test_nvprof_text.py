@@ -34,6 +34,13 @@ def test_a_correlation_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
     assert trace.ops.corr.tolist().count(-1) == whole.ops.corr.tolist().count(-1) + 1
 
 
+@pytest.mark.parametrize("line", ["=={}== Profiling result:", "==411== NVPROF is profiling process {}, command: a"])
+def test_messages_with_thousands_of_digits_are_none(tmp_path: Path, line: str) -> None:
+    lost = "==411== Warning: {} records have invalid timestamps due to insufficient device buffer space."
+    made = read(tmp_path, "".join(f"{one.format('9' * 5000)}\n" for one in (line, lost)) + TEXT)
+    assert ops(made) == ops(read(tmp_path, TEXT)) and made.origin.dropped == 2
+
+
 def test_text(tmp_path: Path) -> None:
     trace = read(tmp_path, TEXT)
     assert ops(trace) == [

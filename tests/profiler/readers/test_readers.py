@@ -39,7 +39,7 @@ def tarred() -> bytes:
 
 
 FOREIGN = {
-    "picture.json": (b"\x89PNG\r\n\x1a\n" + bytes(99), "is a PNG picture, not a trace; give the profiler's trace"),
+    "picture.json": (b"\x89PNG\r\n\x1a\n" + bytes(99), "is a PNG picture, not a trace; pass the profiler's trace"),
     "train": (b"\x7fELF\x02\x01\x01", "is a program or library"),
     "kernels.ncu-rep": (b"NVR\x00" + bytes(80), "a report of Nsight Compute.*record the run with Nsight Systems"),
     "nsys.parquet": (b"PAR1" + bytes(80), "Parquet.*nsys export --type sqlite"),
@@ -49,10 +49,10 @@ FOREIGN = {
     "memory.pickle": (pickle.dumps({"segments": [], "device_traces": []}), "memory snapshot of PyTorch"),
     "run.tar": (tarred(), "is a tar archive"),
     "run.tar.gz": (gzip.compress(tarred()), "is a tar archive"),
-    "two.zip": (zipped(a=b"{}", b=b"{}"), r"zip of 2 files \(a, b\), one is allowed"),
+    "two.zip": (zipped(a=b"{}", b=b"{}"), r"zip of 2 files \(a, b\), expected one"),
     "none.zip": (zipped(), "zip of no file"),
     "run.7z": (b"7z\xbc\xaf\x27\x1c" + bytes(20), "a 7-Zip archive; unpack it"),
-    "train.log": (b"epoch 1 loss 0.3\n" * 9, "is text that is no trace, it begins with 'epoch 1 loss 0.3'"),
+    "train.log": (b"epoch 1 loss 0.3\n" * 9, "is text that is not a trace, it begins with 'epoch 1 loss 0.3'"),
     "config.json": (b'{"lr": 0.1, "batch": 3}', r'JSON without trace events \(it has "lr", "batch"\)'),
     "list.json": (b"[1, 2, 3]", "JSON without trace events"),
     "events.out.tfevents.17.host": (
@@ -62,7 +62,7 @@ FOREIGN = {
     "lfs.json.gz": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "run git lfs pull"),
     "zeros.sqlite": (bytes(300), "nothing but zeros"),
     "half.sqlite": (b"SQLite format 3\x00", "SQLite database that cannot be read|cut off"),
-    "noise": (bytes(range(128, 256)) * 9, "no trace that can be told by its content, it begins with 80 81"),
+    "noise": (bytes(range(128, 256)) * 9, "not a recognized trace, it begins with 80 81"),
 }
 
 
@@ -111,7 +111,7 @@ def test_special_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, words in (
         (tmp_path / "pipe", "not a file but a pipe or device"),
         (Path("/dev/null"), "not a file but a pipe or device"),
-        (tmp_path, "is a folder with pipe; give"),
+        (tmp_path, "is a folder with pipe; pass"),
         (tmp_path / "gone", "there is no .*gone; check the spelling"),
         (tmp_path / "\0", "cannot be the name of a file"),
     ):
@@ -211,26 +211,26 @@ def test_tensorboard_folder(tmp_path: Path, data: Path) -> None:
     again = tmp_path / "plugins" / "profile" / "2024_02_02"
     fill(again, "x.json")
     (again / "host.xplane.pb").write_bytes(real.read_bytes())
-    with pytest.raises(TraceError, match=r"2 runs: 2024_01_01, 2024_02_02; give one of them, such as .*2024_02_02"):
+    with pytest.raises(TraceError, match=r"2 runs: 2024_01_01, 2024_02_02; pass one of them, such as .*2024_02_02"):
         expand([tmp_path])
 
 
 def test_folders_that_do_not_say_which(tmp_path: Path) -> None:
     fill(tmp_path / "times", "w0.1623143089861.pt.trace.json", "w0.1623143099999.pt.trace.json")
-    with pytest.raises(TraceError, match=r"2 recordings of one worker: w0.16.*give one of each worker"):
+    with pytest.raises(TraceError, match=r"2 recordings of one worker: w0.16.*pass one of each worker"):
         expand([tmp_path / "times"])
     fill(tmp_path / "mixed", "a.json")
     training().write(tmp_path / "mixed" / "b.nvprof")
-    with pytest.raises(TraceError, match=r"several profilers: a.json \(chrome\), b.nvprof \(nvprof\); give"):
+    with pytest.raises(TraceError, match=r"several profilers: a.json \(chrome\), b.nvprof \(nvprof\); pass"):
         expand([tmp_path / "mixed"])
 
 
 def test_folders_without_a_trace(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TraceError, match="empty holds no trace, it has no file; give"):
+    with pytest.raises(TraceError, match="empty holds no trace, it has no file; pass"):
         expand([tmp_path / "empty"])
     fill(tmp_path / "logs", "a.log", text="hello")
-    with pytest.raises(TraceError, match=r"logs holds no trace: .*a.log is text that is no trace"):
+    with pytest.raises(TraceError, match=r"logs holds no trace: .*a.log is text that is not a trace"):
         expand([tmp_path / "logs"])
     fill(tmp_path / "logs", "b.log", text="hello")
     with pytest.raises(TraceError, match="logs holds no trace, none of its 2 files is one"):

@@ -82,6 +82,38 @@ def test_more_events_than_allowed(tmp_path: Path, dialect: str):
     assert len(again.ops.start) == len(whole.ops.start)
 
 
+BROKEN = {
+    "a word": b'{"ph":X,"ts":}',
+    "no end": b'{"ph":"X","args":{"b":1,"x":}',
+    "ends of lists": b'{"ph":X,"a":[{}],"ts":}',
+    "open lists": b'{"ph":"X","a":[{"b":1}',
+    "open strings": b'{"ph":"X","name":"a}',
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_events_that_are_no_json_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str):
+    """Millions fit into a few kilobytes."""
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(
+        gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (BROKEN[what] + b",") * 3_000 + EVENT + b"]}")
+    )
+    with limits.max_events(100), pytest.raises(TraceError, match=r"holds more than 100 events"):
+        chrome.read(path)
+    monkeypatch.setattr(stream, "_MAX_DROPPED", 500)
+    with pytest.raises(TraceError, match=r"a.json.gz: more than 500 of its events are not JSON; copy the file again"):
+        chrome.read(path)
+
+
+@pytest.mark.parametrize("event", [b'{"ph":"M","pid":1,"name":"process_name"}', b'{"ph":"B","pid":1,"tid":1,"ts":1}'])
+def test_events_that_are_no_rows_are_counted(tmp_path: Path, event: bytes):
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 500 + EVENT + b"]}"))
+    assert len(chrome.read(path).ops.start) == 1
+    with limits.max_events(100), pytest.raises(TraceError, match=r"holds more than 100 events"):
+        chrome.read(path)
+
+
 def test_the_command_has_the_limit(tmp_path: Path):
     path = write(
         tmp_path / "a.json", [row for n in range(1, 9) for row in (launch(n, 10 * n - 5), kernel(n, 10 * n, 5))]
@@ -114,5 +146,5 @@ def test_a_packed_database_without_room(tmp_path: Path, database: bytes):
     huge[28:32] = (0xFFFFFF00).to_bytes(4, "big")  # pages
     path = tmp_path / "run.sqlite.gz"
     path.write_bytes(gzip.compress(bytes(huge) + bytes(1 << 20)))
-    with pytest.raises(TraceError, match=r"cannot unpack .*: it says that it holds [\d,]+ GB, and .* has"):
+    with pytest.raises(TraceError, match=r"cannot unpack .*: its header claims [\d,]+ GB, and .* has"):
         read(path)

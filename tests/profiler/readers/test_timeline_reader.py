@@ -152,6 +152,14 @@ def test_no_header(tmp_path: Path) -> None:
     assert any("without a header" in note for note in trace.origin.notes)
 
 
+def test_a_header_that_comes_late(tmp_path: Path) -> None:
+    """Spans and anchors before it are of its process, whose threads are there once."""
+    late = read(tmp_path, span("wait", 0, 0, 100), anchor(), header(pid=7), span("wait", 1, 200, 300))
+    assert late.processes == (Process(7, "node", "fastfeed feed train", 0),) and len(late.threads) == 1
+    first = read(tmp_path, header(pid=7), span("wait", 0, 0, 100), anchor(), span("wait", 1, 200, 300))
+    assert rows(late) == rows(first)
+
+
 def test_no_span(tmp_path: Path) -> None:
     trace = read(tmp_path, header(), anchor())
     assert not len(trace.ranges.start) and trace.metadata["feeds"][0]["batches"] == 0

@@ -70,7 +70,7 @@ def test_any_byte_wrong(tmp_path: Path) -> None:
     [
         (b"", "is empty; the recording was not finished"),
         (b"\n" + varint((1 << 63) - 1) + b"\x12\x0d/device:GPU:0", "holds nothing to analyze"),
-        (bytes(range(256)) * 40, "holds nothing to analyze: it is no XSpace, or its end is missing"),
+        (bytes(range(256)) * 40, "holds nothing to analyze: it is not an XSpace, or its end is missing"),
         (b"\x0a\x02" * 50_000, "holds nothing to analyze"),
         (
             field_of(1, field_of(2, "/host:metadata")) + b"\x0a\x00" * 9000,
@@ -95,7 +95,7 @@ def test_results_say_what_to_give_instead(tmp_path: Path) -> None:
     path = written(tmp_path, field_of(2, b"\x09" + bytes(8)), "host.overview_page.pb")
     assert xplane.knows(path, head(path))
     with pytest.raises(
-        TraceError, match=r"is a result of xprof \(overview_page\), not a recording; give the .xplane.pb"
+        TraceError, match=r"is a result of xprof \(overview_page\), not a recording; pass the .xplane.pb"
     ):
         xplane.read(path)
 

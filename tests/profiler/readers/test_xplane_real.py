@@ -119,5 +119,5 @@ def test_results_are_refused(folder: Path, name: str, renamed: bool, tmp_path: P
         path = tmp_path / "unnamed"
         path.write_bytes((folder / f"{name}.input_pipeline.pb").read_bytes())
     assert xplane.knows(path, head(path))
-    with pytest.raises(TraceError, match=r"is a result of xprof .*, not a recording; give the \.xplane\.pb file"):
+    with pytest.raises(TraceError, match=r"is a result of xprof .*, not a recording; pass the \.xplane\.pb file"):
         xplane.read(path)

@@ -13,7 +13,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from fastfeed.profiler.model.causes import CAUSES
-from fastfeed.profiler.model.result import Result
+from fastfeed.profiler.model.format import interval
+from fastfeed.profiler.model.result import Result, Share
+from fastfeed.profiler.reports.page import page
 from fastfeed.profiler.reports.text import DEFAULT_LINES, render
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "reading_a_report.md"
@@ -55,7 +57,7 @@ def test_a_small_screen_still_has_all_that_matters() -> None:
     text = printed(results_made.one(), 80, 24)
     for sentence in (
         "SEVERELY STARVED", "34.0 %", "compute 57.9 %", "idle 38.2 %", "input wait", "29.45", "DataLoader.__next__",
-        "Raise num_workers from 4 to 6", "1.51x", "fastfeed profile --steps 50", "hidden", "But", "Wrong if",
+        "Raise num_workers from 4 to 6", "1.51x", "fastfeed profile --steps 50", "hidden", "But", "Test ",
     ):  # fmt: skip
         assert sentence in text, sentence
 
@@ -69,7 +71,7 @@ def test_a_large_screen_says_what_ended_each_gap_and_in_which_step() -> None:
 
 def test_what_speaks_against_it_is_said_on_a_small_screen_of_many_ranks_too() -> None:
     text = printed(results_made.many(), 80, 24)
-    assert "But" in text and "Wrong if" in text and "Worst gaps" in text
+    assert "But" in text and "Test " in text and "Worst gaps" in text
 
 
 def test_causes_come_largest_first_and_the_rest_is_summed() -> None:
@@ -103,7 +105,7 @@ def test_many_ranks_have_a_row_each_and_the_rest_a_summary() -> None:
     ]
     assert 1 < len(rows) <= 10 and "rank 3" in rows[0]
     assert f"{64 - len(rows)} more: input" in text
-    assert "inside collectives for rank 3, late for: input wait" in " ".join(text.split())
+    assert "inside collectives for rank 3, which was late: input wait" in " ".join(text.split())
 
 
 def test_names_are_no_markup_and_move_no_cursor() -> None:
@@ -144,3 +146,23 @@ def test_a_window_without_time_is_no_division_by_zero() -> None:
     nothing = replace(device.whole, budget=budget, causes={})
     blank = replace(device, whole=nothing, steady=None, worst=())
     assert "SEVERELY STARVED" in printed(replace(result, devices=(blank,)), 80, 24)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.0011, 0.0012, ""),
+        (0.0, 0.0, ""),
+        (None, 0.1, ""),
+        (0.0014, 0.0016, "0.1 % to 0.2 %"),
+        (0.0, 0.0001, "0.0 % to < 0.1 %"),
+    ],
+)
+def test_an_interval_whose_ends_read_alike_is_left_out(low: float | None, high: float, said: str) -> None:
+    """Of a share that hardly varies: "0.1 % to 0.1 %" says nothing."""
+    result = results_made.one()
+    result = replace(result, verdict=replace(result.verdict, share=Share(0.0012, low, high)))
+    assert interval(low, high) == said
+    for report in (" ".join(printed(result).split()), page(result)):
+        assert ("95 % interval" in report.split("GPU time")[0].split("<h2")[0]) == bool(said)
+    assert said in printed(result)

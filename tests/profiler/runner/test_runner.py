@@ -285,5 +285,5 @@ def test_takes_the_timeline_alone_under_another_profiler(here: Path):
     environ = {**os.environ, "NVTX_INJECTION64_PATH": "/x.so"}
     done = record(Settings((sys.executable, "-c", code), here / "out"), environ)
     held = "this process runs under a profiler already (NVTX_INJECTION64_PATH=/x.so)"
-    said = f"{held}: only the feeds' timelines are recorded"
+    said = f"{held}: recording only feed timelines"
     assert done == Recording(0, "", (), (here / "out" / "timeline.jsonl",), (said,))

@@ -25,12 +25,20 @@ def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, shar
         assert result.verdict.word == ("starved" if share < 0.2 else "severe")
 
 
+@pytest.mark.parametrize("share", (0.04, 0.056, 0.30))
 @pytest.mark.parametrize("tail", (0.003, 0.04, 0.3))
-@pytest.mark.parametrize("steps", COUNTS)
-def test_the_last_step_counts_only_if_its_end_is_known(steps: int, tail: float):
-    """A mark around the computation alone leaves the end of the last step open."""
-    result = analyze([even_steps(steps, 0.3, tail=tail)])
-    assert result.devices[0].share.value == pytest.approx(0.3, abs=0.001)
+@pytest.mark.parametrize("lacks", (0.0, 0.02, 0.4, 0.9, 0.999, 0.9999))
+@pytest.mark.parametrize("steps", (2, *COUNTS))
+def test_the_last_step_counts_only_if_its_end_is_known(steps: int, lacks: float, tail: float, share: float):
+    """A mark around the computation alone leaves the end of the last step open; where no step is whole there is no
+    verdict.
+    """
+    result = analyze([even_steps(steps, share, lacks=lacks, tail=tail)])
+    if result.verdict.word == "abstained":
+        assert steps == 2 or (steps == 3 and lacks > 0.99)
+        assert result.verdict.reasons[0].startswith(f"None of the {steps} steps is whole: ")
+    else:
+        assert result.devices[0].share.value == pytest.approx(share, abs=0.001)
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_a_file_that_is_not_whole_costs_a_level_of_confidence():
     assert verdict(trace).confidence == "confirmed"
     judged = verdict(damaged(trace))
     assert (judged.word, judged.confidence) == ("not_starved", "likely")
-    assert any("The file is not whole (the file ends early)" in sentence for sentence in judged.against)
+    assert any("The file is incomplete (the file ends early)" in sentence for sentence in judged.against)
 
 
 def test_steps_that_are_missing_by_their_numbers():

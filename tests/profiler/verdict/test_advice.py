@@ -80,7 +80,7 @@ def test_workers_are_as_many_as_keep_up_and_no_more_than_cores(metrics: dict[str
         ({"wait_every": 100.0}, "next epoch's batches", "every 100 steps."),
         ({"wait_rare": 1.0, "wait_steps": 0.05, "wait_ms_worst": 1234.0}, "Prefetch deeper",
          "Nearly all of it in 5 % of the steps, the worst 1.23 s."),
-        ({"wait_grows": 2.0}, "look at storage first", "They grow: 2.0 times as long"),
+        ({"wait_grows": 2.0}, "look at storage first", "Waits grow: 2.0 times as long"),
         ({"wait_grows": 0.4}, "Make batches", "They shrink over the steps"),
         ({"single_process": 0.0}, "more workers while cores are free", "hidden."),
         ({}, "more decoding threads", "hidden."),

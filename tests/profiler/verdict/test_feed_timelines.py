@@ -12,6 +12,9 @@ import pytest
 import fastfeed as ff
 from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.compare.ci_gate import TRIPPED, check, parse
+from fastfeed.profiler.compare.compare import compare
+from fastfeed.profiler.model.format import percent
 
 
 class Clock:
@@ -57,6 +60,12 @@ def test_stats_and_report_agree(tmp_path: Path, monkeypatch, read_ms: int, step_
     assert reported.wait_share == pytest.approx(stats.wait_share, abs=0.002)
     assert reported.training_ns == pytest.approx(stats.seconds * 1e9, rel=0.01)
     assert f"waited for batches {100 * share:.1f} %" in result.verdict.headline
+    (change,) = compare(result, result).feeds
+    assert change.wait.before == change.wait.after == reported.wait_share
+    assert change.batch.before_ns == pytest.approx((read_ms + step_ms) * 1e6, rel=0.001), "without the pauses"
+    code, (sentence,) = check([parse(f"input>{99 * share:.1f}%")], result)
+    assert code == TRIPPED and f"the trainer waited {percent(reported.wait_share)} of the time" in sentence
+    assert check([parse(f"input>{101 * share:.1f}%")], result)[0] == 0
 
 
 def test_feeds_of_one_process_are_told_apart(tmp_path: Path, monkeypatch):
@@ -76,7 +85,7 @@ def test_feeds_of_one_process_are_told_apart(tmp_path: Path, monkeypatch):
         shares = {"train": train.stats().wait_share, "val": val.stats().wait_share}
     result = analyze([readers.read(path)])
     reported = {feed.name: feed for feed in result.feeds}
-    assert "the timeline of feed train the trainer waited for batches 75.0 % " in result.verdict.headline
+    assert "feed train's timeline, the trainer waited for batches 75.0 % " in result.verdict.headline
     assert shares == {"train": pytest.approx(0.75), "val": pytest.approx(0.25)}
     for name, share in shares.items():
         assert reported[name].batches == 80

@@ -134,9 +134,7 @@ def test_a_file_of_another_kind_is_not_overwritten(root, tmp_path):
     for path in (root / "s-000.tar", tmp_path):
         with pytest.raises(ConfigError) as caught:
             TarShards(root, index=path)
-        assert str(caught.value) == (
-            f"TarShards: index={str(path)!r} is a file of another kind; pass a new one, to be written"
-        )
+        assert str(caught.value) == (f"TarShards: index={str(path)!r} is not an index; pass a path for a new file")
     assert len(TarShards(root)) == 6
 
 

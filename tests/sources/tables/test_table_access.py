@@ -39,6 +39,8 @@ def test_paths_outside_of_the_folder(mine: Path, how: str) -> None:
     assert addresses is None or addresses.ids.tolist() == [0, -1]
     with pytest.raises(ConfigError) as error:
         Table(table(mine, path, path), image="path")
+    begin = f"Table: no row of {mine}/t.csv is allowed: all of its 2 rows point outside the table's folder, or to an "
+    assert str(error.value).startswith(begin) and ". If you trust it, pass allow_path=" in str(error.value)
     assert f"allow_path=['{mine.parent}'] (--allow-path {mine.parent})" in str(error.value)
     allowed = Table(table(mine, path), image="path", allow_path=[mine.parent])
     assert pickle.loads(pickle.dumps(allowed)).read([0]) == [b"secret"]

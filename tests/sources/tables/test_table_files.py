@@ -49,7 +49,7 @@ REFUSED = {
     ),
     "of two kinds": (
         lambda d: Table([paths(d, "x"), paths(d, "y", name="t.jsonl")], image="path"),
-        "Table: all files must be written alike, got CSV and JSON lines; name those meant",
+        "Table: all files must have one format, got CSV and JSON lines; pass the files of one of them",
     ),
     "nothing": (lambda d: Table([], image="path"), "Table needs a path, a pattern"),
     "None": (lambda d: Table(None, image="path"), "Table needs a path, a pattern"),
@@ -81,7 +81,7 @@ REFUSED = {
     ),
     "memory": (
         lambda d: Table(paths(d, "x"), image="path", memory="lots"),
-        "Table: memory must be bytes > 0, or a text such as \"2GB\", got 'lots'",
+        "Table: memory must be bytes > 0, or a string such as \"2GB\", got 'lots'",
     ),
 }  # fmt: skip
 

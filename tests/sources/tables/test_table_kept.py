@@ -174,7 +174,7 @@ def test_pickles_read_the_table_again_where_nothing_is_kept(tmp_path, read, cach
     next(cache.glob("*.ffarrays")).unlink()
     with pytest.raises(SourceError) as error:
         pickle.loads(packed)
-    assert str(error.value) == f"Table: {tmp_path}/t.jsonl has changed since this Table was made; make it again"
+    assert str(error.value) == f"Table: {tmp_path}/t.jsonl has changed since this Table was created; create it again"
 
 
 def test_of_many_at_once_one_reads(tmp_path, read):

@@ -1,0 +1,63 @@
+"""One file through a decoder: the kernel, Pillow, or both as feeds have them."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from fastfeed.decode import Bad, DecodeEngine, NativeEngine, PillowEngine, Request, RouterEngine
+from fastfeed.ops import Decode
+from fastfeed.ops.program.compile import Windows
+
+__all__ = ["MATTE", "by_pillow", "native", "routed", "run", "same", "verdict"]
+
+MATTE = (10, 130, 250)
+Box = tuple[float, float, float, float]
+
+
+def run(
+    engine: DecodeEngine,
+    blob: bytes,
+    box: Box | None = None,
+    size: tuple[int, int] | None = None,
+    filter: str = "bilinear",
+    flip: tuple[bool, bool] = (False, False),
+) -> np.ndarray | Bad:
+    """Pixels, of the whole image and unscaled by default, or the Bad of whichever call refused it."""
+    (header,) = engine.probe([blob])
+    if isinstance(header, Bad):
+        return header
+    box = (0, 0, header.height, header.width) if box is None else box
+    size = (int(box[2]), int(box[3])) if size is None else size
+    out = np.full((1, *size, 3), 99, np.uint8)
+    windows = Windows(np.array([box], float), np.array([flip]), np.array([size]))
+    (bad,) = engine.decode(Request([blob], [header], windows, filter), out, threading.Event())
+    if bad is not None:
+        assert not out.any()
+        return bad
+    return out[0]
+
+
+def native(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
+    return run(NativeEngine(Decode(MATTE)), blob, *arguments, **options)
+
+
+def by_pillow(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
+    return run(PillowEngine(Decode(MATTE)), blob, *arguments, **options)
+
+
+def routed(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
+    return run(RouterEngine(NativeEngine(Decode(MATTE)), PillowEngine(Decode(MATTE))), blob, *arguments, **options)
+
+
+def same(one: np.ndarray | Bad, other: np.ndarray | Bad) -> bool:
+    """The same pixels, or the same verdict."""
+    if isinstance(one, Bad) or isinstance(other, Bad):
+        return one == other if isinstance(one, Bad) and isinstance(other, Bad) else False
+    return np.array_equal(one, other)
+
+
+def verdict(result: np.ndarray | Bad) -> Bad | str:
+    """For messages."""
+    return result if isinstance(result, Bad) else "sound"

@@ -1,0 +1,62 @@
+"""What CI runs: tests that need an environment of their own get it, and CI continues where it cannot be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+SCRIPT = ROOT / ".ci" / "run"
+pytestmark = [
+    pytest.mark.skipif(not SCRIPT.is_file(), reason="not in a source tree"),
+    pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash, which .ci/run is written for"),
+]
+MAKE = """#!/bin/sh
+[ "$1" = nsys ] && exit 1
+[ "$1" = test-all ] && echo "datasets: $FASTFEED_TEST_DATASETS_PYTHON" >> "$SAID"
+exit 0
+"""
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def run(folder: Path, python: str) -> str:
+    """What the tests are told of `datasets`; `python` is the interpreter that makes environments."""
+    program(folder / ".ci" / "run", SCRIPT.read_text())
+    program(folder / "bin" / "make", MAKE)
+    program(folder / "bin" / "python", python)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("FASTFEED_")}
+    environ |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "SAID": str(folder / "said"), "PYTHON": "python"}
+    done = subprocess.run(["bash", folder / ".ci" / "run"], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return (folder / "said").read_text().strip()
+
+
+def test_an_environment_that_is_there_is_used(tmp_path: Path) -> None:
+    python = tmp_path / "build/datasets-env/bin/python"
+    program(python, "#!/bin/sh\nexit 0\n")
+    assert run(tmp_path, "#!/bin/sh\nexit 1\n") == f"datasets: {python}"
+
+
+def test_one_is_made(tmp_path: Path) -> None:
+    inner = tmp_path / "build/datasets-env/bin/python"
+    made = f"mkdir -p {inner.parent} && printf '#!/bin/sh\\n[ \"$1\" = -m ]\\n' > {inner} && chmod +x {inner}"
+    assert run(tmp_path, f"#!/bin/sh\n{made}\n") == f"datasets: {inner}"
+
+
+def test_ci_continues_without_it(tmp_path: Path) -> None:
+    assert run(tmp_path, "#!/bin/sh\nexit 1\n") == "datasets:"
+
+
+def test_ci_continues_where_the_package_cannot_be_had(tmp_path: Path) -> None:
+    inner = tmp_path / "build/datasets-env/bin/python"
+    made = f"mkdir -p {inner.parent} && printf '#!/bin/sh\\nexit 1\\n' > {inner} && chmod +x {inner}"
+    assert run(tmp_path, f"#!/bin/sh\n{made}\n") == "datasets:"

@@ -1,0 +1,32 @@
+"""docs/failures.md: one table says of each kind of failure what a feed and what preprocess does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
+
+
+def rows() -> list[list[str]]:
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_there_is_one_table() -> None:
+    header, rule, *body = rows()
+    assert header == ["What fails", "in", "What happens", "What is reported, once", "What changes it"]
+    assert set(rule) == {"---"}
+    assert all(len(row) == len(header) and row[2] for row in body)
+    assert {row[1] for row in body} == {"a feed", "preprocess", "both"}
+
+
+def test_every_kind_is_there_for_both() -> None:
+    kinds: dict[str, set[str]] = {}
+    kind = ""
+    for what, where, *_ in rows()[2:]:
+        named = re.match(r"\*\*(?:An?|The)?\s*(\w+)\*\*", what)
+        kind = named[1].lower() if named else kind
+        kinds.setdefault(kind, set()).update(("a feed", "preprocess") if where == "both" else (where,))
+    assert list(kinds) == ["file", "shard", "storage", "data", "code", "process", "machine"]
+    assert all(where == {"a feed", "preprocess"} for where in kinds.values())

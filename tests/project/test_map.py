@@ -1,0 +1,40 @@
+"""The map of the package: every folder is on it, with its modules one step further in."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PACKAGE = ROOT / "fastfeed"
+MAP = (PACKAGE / "README.md").read_text()
+FOLDERS = [path for path in sorted(PACKAGE.iterdir()) if (path / "__init__.py").exists() or path.name == "native"]
+
+
+def test_a_screen_holds_the_map() -> None:
+    assert len(MAP.splitlines()) <= 50
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_folder_has_a_row(folder: Path) -> None:
+    assert len(re.findall(rf"^\| \[?`{folder.name}/`", MAP, re.M)) == 1
+
+
+@pytest.mark.parametrize(
+    "folder", [folder for folder in FOLDERS if folder.name != "native"], ids=lambda path: path.name
+)
+def test_the_docstring_of_a_package_names_the_folders_in_it(folder: Path) -> None:
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    inner = [path.name for path in folder.iterdir() if (path / "__init__.py").exists()]
+    assert [name for name in inner if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_files_of_the_kernel_are_named_and_stay_out_of_wheels() -> None:
+    text = (PACKAGE / "native" / "README.md").read_text()
+    stems = {path.stem for path in (PACKAGE / "native").glob("*.*") if path.suffix in (".cpp", ".h")}
+    families = {stem: stem.partition("_")[0] + "*" for stem in stems}
+    assert sorted(stem for stem in stems if f"`{stem}`" not in text and f"`{families[stem]}`" not in text) == []
+    assert 'wheel.exclude = ["fastfeed/native/**", "fastfeed/README.md"]' in (ROOT / "pyproject.toml").read_text()

@@ -15,8 +15,9 @@ from bench_recode import ssim
 from rounds import DATA, arguments, finish, interleaved, ratio
 
 from fastfeed.preprocess import Encoding, Recipe, Scaling
-from fastfeed.preprocess.pixels.decode import Rasterizer, image_info
+from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.geometry import output_geometry
+from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.pixels.transform import Transformer
 
 SETS = {"photos-large": (512, 256), "flowers5/train": (64,)}  # files, and short sides that they become

@@ -99,7 +99,7 @@ def page(report: dict[str, Any], rounds: int, threads: int) -> str:
     lines = [
         "# The wheel against a build from source",
         "",
-        f"**Asked:** does what `pip install` brings reach {AIM} of the rate of a build from source on one machine?",
+        f"**Question:** does the wheel reach {AIM} of the rate of a source build on one machine?",
         f"**Answer:** {min(report['ratios'].values()):.2f} to {max(report['ratios'].values()):.2f} of it.",
         "",
         f"{threads} threads, {rounds} interleaved rounds, a process for each measurement; median images/s and CPU ms "
@@ -111,7 +111,8 @@ def page(report: dict[str, Any], rounds: int, threads: int) -> str:
     for name, its in report["installations"].items():
         place = "bundled" if its["bundled"] else "the system's"
         lines.append(f"| {name} | {its['libjpeg_turbo']}, {place} | {its['instruction_set']} | {its['python']} |")
-    lines += ["", "| | source, images/s | CPU ms | wheel, images/s | CPU ms | wheel / source | aim |", "|---" * 7 + "|"]
+    head = "| | source, images/s | CPU ms | wheel, images/s | CPU ms | wheel / source | target |"
+    lines += ["", head, "|---" * 7 + "|"]
     for case, of in report["result"].items():
         cells = [f"{its['images_per_second']:.0f} | {its['cpu_ms_per_image']:.2f}" for its in of.values()]
         lines.append(f"| {case} | {' | '.join(cells)} | {report['ratios'][case]:.3f} | {AIM} |")

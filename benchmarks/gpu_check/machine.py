@@ -47,7 +47,10 @@ def described() -> dict[str, Any]:
     found: dict[str, Any] = {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
     if shutil.which("nvidia-smi"):
         command = ["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return found | {"gpus": f"not known: nvidia-smi: {type(error).__name__}"}
         if done.returncode == 0:
             found["gpus"] = [dict(zip(_QUERY.split(","), _cells(line), strict=False)) for line in _lines(done.stdout)]
     return found

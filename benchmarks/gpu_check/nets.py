@@ -67,7 +67,8 @@ def jax_step(batch: int, widths: tuple[int, ...] = (64, 128, 256, 512)) -> tuple
         weights.append(jax.random.normal(key, (3, 3, given, width)) * (2 / (9 * given)) ** 0.5)
         given = width
     weights.append(jax.random.normal(keys[-1], (given, _CLASSES)) * 0.01)
-    labels = jnp.arange(batch) % _CLASSES
+    here = jax.devices()[0]  # tied to it, as batches of a feed are: otherwise it would be compiled once for either
+    weights, labels = jax.device_put((weights, jnp.arange(batch) % _CLASSES), here)
 
     def loss(weights: list[Any], images: Any) -> Any:
         x = images.astype(jnp.bfloat16)

@@ -85,13 +85,15 @@ class Timed:
         self.waited: list[tuple[Any, Any]] = []
         self._one = threading.Lock()  # copies of several threads would lie in each other's brackets
 
-    def put(self, arrays: tuple[Any, ...], **options: Any) -> Any:
+    def put(self, arrays: tuple[Any, ...], borrowed: bool = False, **options: Any) -> Any:
         begin, end = _event(), _event()
         with self._one:
             begin.record(self._stream)
-            placed = self._inner.put(arrays, **options)
+            placed = self._inner.put(arrays, **options)  # not borrowed: waiting for it would count as copying
             end.record(self._stream)
             self.copied.append((begin, end))
+        if borrowed:
+            end.synchronize()
         return placed
 
     def take(self, placed: Any) -> tuple[Any, ...]:

@@ -66,18 +66,24 @@ class _Set:
         self._shares: dict[str, float] = {}
 
     def figures(self) -> dict[str, Any]:
-        loads = LOADS if self._setting.gpu else LOADS[1:2]
+        """The kernel and hybrid first; where the load is not known, it is found in between."""
+        loads = list(LOADS if self._setting.gpu else LOADS[1:2])
+        known = self._setting.learned.get("hw_load")
         self._ours("cpu kernel", "cpu")
-        for load in loads:
-            self._ours(f"dali, hw load {load:g}", GpuDecode(hw_load=load))
-        best = self._best("dali, ")
-        load = self._decodes[best].hw_load if best else 0.65
+        if known is None:
+            best = self._by_load(loads)
+            load = self._decodes[best].hw_load if best else 0.65
+        else:
+            load = float(known)
+            loads = [load]
         save_measured(_kept_file(), {"hw_load": load})  # the hybrid ones read it
+        self._ours("hybrid, dali", GpuDecode(cpu_share=None))
         most = min(THREADS[0], self._setting.cores)
         self._rival(most, load)  # the likely one first, in case time runs out
+        if known is not None:
+            self._by_load(loads)
         self._ours("nvimagecodec", GpuDecode(engine="nvimagecodec"))
-        for engine in ("dali", "nvimagecodec"):
-            self._ours(f"hybrid, {engine}", GpuDecode(engine=engine, cpu_share=None))
+        self._ours("hybrid, nvimagecodec", GpuDecode(engine="nvimagecodec", cpu_share=None))
         for other in loads:
             if other != load:
                 self._rival(most, other)
@@ -96,6 +102,12 @@ class _Set:
             "shares": self._shares,
             "errors": self._errors,
         }
+
+    def _by_load(self, loads: list[float]) -> str:
+        """The fastest."""
+        for load in loads:
+            self._ours(f"dali, hw load {load:g}", GpuDecode(hw_load=load))
+        return self._best("dali, ")
 
     def _ours(self, name: str, decode: Any) -> None:
         self._decodes[name] = decode

@@ -22,9 +22,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["counts_here", "measured", "summary"]
+__all__ = ["counts_here", "failed", "measured", "summary"]
 
 COUNTS = (1, 2, 4, 8)
+_EPOCH = 50  # steps at least: the first batches of an epoch are waited for
 _ROUNDS = ("synthetic", "real", "real", "synthetic")
 
 
@@ -40,7 +41,10 @@ def main() -> None:
         _rank(options.folder, options.stand_in, options.rank_out)
         return
     counts = [int(n) for n in options.gpus.split(",")] if options.gpus else counts_here()
-    print(json.dumps(measured(options.folder, counts, options.stand_in, options.seconds), indent=1))
+    told = measured(options.folder, counts, options.stand_in, options.seconds)
+    print(json.dumps(told, indent=1))
+    if wrong := failed(told):
+        sys.exit(f"scaling: {'; '.join(wrong)}")
 
 
 def counts_here() -> list[int]:
@@ -54,9 +58,10 @@ def measured(folder: Path, counts: Sequence[int], stand_in: bool, seconds: float
     """By count: images/s over all ranks, real / synthetic; then speed-up and efficiency. What fails is said."""
     rows: dict[int, dict[str, Any]] = {}
     until = time.monotonic() + seconds
-    for count in counts:
-        try:
-            rows[count] = _count(folder, count, stand_in, until - time.monotonic())
+    for number, count in enumerate(counts):
+        left = until - time.monotonic()
+        try:  # one that hangs must not cost the others
+            rows[count] = _count(folder, count, stand_in, left if number == len(counts) - 1 else 0.6 * left)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             rows[count] = {"error": str(error)[:500]}
     told = {"where": "stand-in: processes on the processor; no figure of a GPU" if stand_in else "GPUs"}
@@ -77,6 +82,11 @@ def summary(rows: dict[int, dict[str, Any]]) -> dict[str, Any]:
             more["real / synthetic"] = round(row["real"] / row["synthetic"], 4)
         found[str(count)] = row | more
     return found
+
+
+def failed(told: dict[str, Any]) -> list[str]:
+    """What is wrong, by count."""
+    return [f"{count} ranks: {row['error']}" for count, row in told["by count"].items() if "error" in row]
 
 
 def _count(folder: Path, count: int, stand_in: bool, seconds: float) -> dict[str, Any]:
@@ -140,20 +150,24 @@ def _rank(folder: Path, stand_in: bool, out: Path) -> None:
 
         model = models.resnet50(weights=None)
     model = model.to(device, memory_format=torch.channels_last)
-    net: Any = model  # a stand-in alone needs none of DDP, whose imports take longer than all else
-    if not stand_in or distributed.get_world_size() > 1:
-        net = torch.nn.parallel.DistributedDataParallel(model, device_ids=None if stand_in else [local])
+    net: Any = model  # DDP's imports take longer than all that eight stand-ins compute: they average by hand
+    if not stand_in:
+        net = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local])
     optimizer = PlainSgd(net.parameters()) if stand_in else torch.optim.SGD(net.parameters(), lr=0.01)
     labels = torch.zeros(batch, dtype=torch.int64, device=device)
     still = torch.randn(batch, 224, 224, 3, device=device)
     ops = [ff.RandomResizedCrop(224), ff.RandomFlip(), ff.Normalize.imagenet()]
-    feed = ff.Feed(ff.ImageFolder(folder, labeled=False, progress=False), ops, batch=batch)
+    source = ff.ImageFolder(folder, labeled=False, progress=False)
+    often = ff.Repeated(-(-_EPOCH * batch * distributed.get_world_size() // len(source)))
+    feed = ff.Feed(source, ops, batch=batch, shuffle=often)
 
     def step(images: Any) -> None:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu" if stand_in else "cuda", dtype=torch.bfloat16):
             loss = torch.nn.functional.cross_entropy(net(images.permute(0, 3, 1, 2)), labels)
         loss.backward()
+        for parameter in net.parameters() if stand_in else ():
+            distributed.all_reduce(parameter.grad)
         optimizer.step()
 
     def wait() -> None:

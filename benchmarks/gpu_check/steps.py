@@ -63,7 +63,7 @@ def _jax(setting: Setting, folder: Any, batch: int, decode: Any) -> dict[str, An
     if jax.default_backend() != "gpu":
         return {"not run": f"JAX computes on {jax.default_backend()}, not on a GPU"}
     step, wait = jax_step(batch)
-    still = jax.random.normal(jax.random.key(1), (batch, 224, 224, 3))
+    still = jax.device_put(jax.random.normal(jax.random.key(1), (batch, 224, 224, 3)), jax.devices()[0])
     ours = Ours(setting, folder, decode, batch)
     try:
         epochs = ours.feed.to_jax()

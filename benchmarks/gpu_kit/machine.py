@@ -10,6 +10,7 @@ from pathlib import Path
 
 __all__ = ["LEAST_DRIVER", "Machine", "look"]
 
+PROBE_SECONDS = 120
 LEAST_DRIVER = 580  # that wheels for CUDA 13 run with
 _QUERY = "name,driver_version,memory.total,memory.free"
 _NAMES = (
@@ -63,37 +64,59 @@ class Machine:
 
 def look(environ: dict[str, str], stand_in: bool, folder: Path) -> Machine:
     """Ask the machine; folder: an empty one, or Python would find packages where the call was made."""
-    found = Machine(modules=_modules(environ, folder))
+    found = Machine()
+    try:
+        found.modules = _modules(environ, folder)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        found.sentences.append(
+            f"which packages are here is not known ({type(error).__name__}): only steps that need none will run"
+        )
     rows, reason = _smi()
     found.gpus = rows
     if stand_in:
-        found.gpus, found.sentences = (
-            [],
-            ["stand-in: everything runs on the processor, no figure says anything of a GPU"],
-        )
+        found.gpus = []
+        found.sentences.append("stand-in: everything runs on the processor, no figure says anything of a GPU")
     elif not rows:
         found.sentences.append(f"no GPU is here ({reason}): only what needs none will run")
     for row in found.gpus:
-        driver = row["driver_version"]
-        if int(driver.split(".")[0] or 0) < LEAST_DRIVER:
+        driver, name = row.get("driver_version", ""), row.get("name", "the GPU")
+        version = _number(driver.split(".")[0])
+        if version is None:
+            found.sentences.append(
+                f"nvidia-smi does not tell the driver's version ({driver or 'nothing'}): taken as new"
+            )
+        elif version < LEAST_DRIVER:
             found.old_driver = (
                 f"driver {driver} is older than packages for CUDA 13 want ({LEAST_DRIVER} or newer): "
                 "DALI, nvImageCodec and nvJPEG are left out"
             )
             found.sentences.append(found.old_driver)
-        free, total = (float(row[name].split()[0]) for name in ("memory.free", "memory.total"))
-        if free < 0.5 * total:
+        free, total = (_number(row.get(name, "")) for name in ("memory.free", "memory.total"))
+        if free is None or total is None:
+            told = " and ".join(row.get(key) or "nothing" for key in ("memory.free", "memory.total"))
+            found.sentences.append(f"nvidia-smi does not tell how much memory of {name} is free ({told})")
+        elif free < 0.5 * total:
             found.sentences.append(
-                f"{row['name']} has {free / 1e3:.1f} of {total / 1e3:.1f} GB free: someone else computes on it, "
+                f"{name} has {free / 1e3:.1f} of {total / 1e3:.1f} GB free: someone else computes on it, "
                 "so rates are too low and some steps may run out of memory"
             )
     return found
 
 
+def _number(text: str) -> float | None:
+    """The number that a cell begins with; None for "[N/A]", "[Unknown Error]" and the like."""
+    try:
+        return float(text.split()[0])
+    except (IndexError, ValueError):
+        return None
+
+
 def _modules(environ: dict[str, str], folder: Path) -> set[str]:
     command = [sys.executable, "-c", _PROBE]
-    done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    return set(json.loads(done.stdout)) if done.returncode == 0 else set()
+    done = subprocess.run(
+        command, env=environ, cwd=folder, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+    )
+    return set(json.loads(done.stdout))
 
 
 def _smi() -> tuple[list[dict[str, str]], str]:

@@ -20,6 +20,15 @@ __all__ = ["CODE", "main", "packed"]
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("benchmarks/gpu_kit", "benchmarks/gpu_check")
 _TREE = ("pyproject.toml", "README.md", "LICENSE", "packaging/licenses", "fastfeed")
+WITHOUT = """
+NO WHEEL WITH THE KERNEL TRAVELS. The other machine would build fastfeed from its source, which takes minutes of its
+time, a C++ compiler, CMake, scikit-build-core, nanobind and the headers of libjpeg-turbo and Highway. If one of them
+is missing there, Pillow decodes, and no rate of the kernel, of hybrid or of training says anything.
+"""
+ADVICE = (
+    "Install Python 3.12 or newer, a C++ compiler and NASM, or name them: make gpu-kit ARGS='--python PATH', or "
+    "ARGS='--wheel FILE' with a wheel from the release. To send the source alone: make gpu-kit ARGS=--without-kernel."
+)
 _RUN = '''"""What to do is in benchmarks/gpu_check/README.md; `python3 run.py --help` has the options."""
 
 import sys
@@ -32,15 +41,20 @@ sys.exit(main())
 '''
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="gpu-kit", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu-kit", help="folder of the kit")
     parser.add_argument("--part-mb", type=float, default=50, help="size of a part at most, MB (10^6 bytes)")
     parser.add_argument("--python", default=_python(), help="that builds the wheel, 3.12 or newer")
     parser.add_argument("--wheel", type=Path, help="fastfeed's wheel, instead of building one")
-    options = parser.parse_args()
+    parser.add_argument("--without-kernel", action="store_true", help="build none: the other machine builds the source")
+    options = parser.parse_args(arguments)
     work = options.out.parent / f"{options.out.name}-work"
-    wheel = options.wheel or built(options.python, work)
+    wheel = options.wheel or (None if options.without_kernel else built(options.python, work))
+    if wheel is None:
+        print(WITHOUT, flush=True)
+        if not options.without_kernel:
+            sys.exit(f"No kit was packed. {ADVICE}")
     packages = contents.download(work / "packages")
     if missing := contents.lacking([*([wheel] if wheel else []), *packages]):
         sys.exit(f"These would be missing there: {'; '.join(missing)}. Add them to benchmarks/gpu_kit/contents.py.")
@@ -93,10 +107,10 @@ def built(python: str, work: Path) -> Path | None:
     done = subprocess.run([*command, "--work", str(work / "build")], check=False)
     found = sorted((work / "wheel").glob("fastfeed-*.whl"))
     if done.returncode or not found:
-        print(f"The wheel was not built with {python}: the source travels, and the other machine builds it.")
+        print(f"The wheel was not built with {python}.")
         return None
     if wrong := _loads(python, found[0], work / "unpacked"):
-        print(f"The wheel's kernel does not load ({wrong}): the source travels, and the other machine builds it.")
+        print(f"The wheel's kernel does not load: {wrong}.")
         return None
     return found[0]
 

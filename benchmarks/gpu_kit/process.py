@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FINAL", "read", "run", "write"]
+__all__ = ["FINAL", "INTERRUPTED", "read", "run", "write"]
 
 FINAL = ("ok", "failed", "stopped")  # of these there is a result; "not run" is tried again by the next call
+INTERRUPTED = ".interrupted.json"  # suffix: what a step had found when the call that ran it was killed
 STEP = "benchmarks.gpu_kit.step"  # the module of a step's process
 _GRACE = 10  # seconds between being asked to end and being ended
 
@@ -24,6 +25,10 @@ def run(
     """Start `python -m benchmarks.gpu_kit.step NAME ...`; returns what it found, whatever happened to it."""
     command = [sys.executable, "-m", STEP, name, "--out", str(result), *arguments]
     started = time.monotonic()
+    found_before = result.with_suffix(INTERRUPTED)
+    before = read(result) or {}
+    if before.get("state") == "running" and before.get("figures"):
+        result.replace(found_before)
     result.unlink(missing_ok=True)
     with log.open("w") as file:
         child = subprocess.Popen(
@@ -42,6 +47,7 @@ def run(
         found |= {"state": "failed", "reason": f"its process ended with {code}: {_last_line(log)}"}
     found["seconds"] = round(time.monotonic() - started, 1)
     write(result, found)
+    found_before.unlink(missing_ok=True)
     return found
 
 

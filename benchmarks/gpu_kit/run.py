@@ -124,7 +124,8 @@ def _wanted(options: argparse.Namespace) -> list[Step]:
         chosen = [step for step in chosen if names.index(step.name) >= names.index(options.first)]
         again = [step.name for step in chosen]
     for name in again:
-        (options.results / f"{name}.json").unlink(missing_ok=True)
+        for suffix in (".json", process.INTERRUPTED):
+            (options.results / f"{name}{suffix}").unlink(missing_ok=True)
     return chosen
 
 

@@ -8,11 +8,13 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_kit.process import read, write
+from benchmarks.gpu_kit.process import INTERRUPTED, read, write
 from benchmarks.gpu_kit.table import STEPS
 
 __all__ = ["Context"]
@@ -34,6 +36,21 @@ class Context:
     def left(self) -> float:
         """Seconds."""
         return self.until - time.perf_counter()
+
+    @contextmanager
+    def part(self, share: float) -> Iterator[None]:
+        """In it there is this share of the time that is left; what it does not need is there again afterwards."""
+        end = self.until
+        self.until = time.perf_counter() + share * self.left()
+        try:
+            yield
+        finally:
+            self.until = end
+
+    def interrupted(self, name: str) -> dict[str, Any]:
+        """Rows of this figure that a call which was killed had already; empty where there are none."""
+        rows = (read(self.out.with_suffix(INTERRUPTED)) or {}).get("figures", {}).get(name)
+        return rows if isinstance(rows, dict) else {}
 
     def skips(self, what: str, seconds: float) -> bool:
         """There is no time for this any more; noted."""

@@ -12,6 +12,7 @@ from pathlib import Path
 __all__ = ["SOURCE", "build", "kernel_loads", "paths", "wheels"]
 
 SOURCE = "fastfeed-source.tar.gz"  # built there, should the wheel not fit
+LOAD_SECONDS = 120
 # packages of NVIDIA are installed in two places: ours, and PyTorch's
 _NAMESPACE = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n"
 
@@ -54,7 +55,12 @@ def _extract(path: Path, site: Path) -> None:
 def kernel_loads(environ: dict[str, str], folder: Path, python: str = sys.executable) -> str:
     """Empty if fastfeed comes with its kernel, else why not. folder: an empty one, or Python would import from here."""
     command = [python, "-c", "import fastfeed._native"]
-    done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    try:
+        done = subprocess.run(
+            command, env=environ, cwd=folder, capture_output=True, text=True, timeout=LOAD_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__}: it could not be tried"
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
 
 

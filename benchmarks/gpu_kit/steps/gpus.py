@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.gpu_check import scaling
+from benchmarks.gpu_check.setting import Wrong
 
 __all__ = ["run"]
 
 
 def run(context: Any) -> None:
     folder = next(iter(context.setting().sets.values()))
-    counts = (1, 2) if context.stand_in else scaling.counts_here()
-    for name, figures in scaling.measured(folder, counts, context.stand_in, max(10.0, context.left())).items():
+    counts = (1, 8) if context.stand_in else scaling.counts_here()
+    seconds = 120.0 if context.stand_in else max(10.0, context.left())  # eight processes start on few cores
+    told = scaling.measured(folder, counts, context.stand_in, seconds)
+    for name, figures in told.items():
         context.note(name, figures)
+    if wrong := scaling.failed(told):
+        raise Wrong(wrong, context.figures)

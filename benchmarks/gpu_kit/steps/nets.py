@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from benchmarks.gpu_check.nets import jax_step, torch_step
+from benchmarks.gpu_check.nets import torch_step
 
 __all__ = ["PlainSgd", "jax_net", "keras_model", "tiny_torch", "torch_net"]
 
@@ -71,18 +71,32 @@ def _torch_steps(model: Any, batch: int, where: str) -> Step:
     return step
 
 
-def jax_net(batch: int, stand_in: bool) -> tuple[Step, Callable[[], Any]]:
-    """(a step of a convolutional net in JAX, what waits for it)."""
-    return jax_step(batch, (4, 8) if stand_in else (64, 128, 256, 512))
+def jax_net(name: str, batch: int, stand_in: bool) -> tuple[Step, Callable[[], Any]]:
+    """(a step of ResNet-18, ResNet-50 or ViT-B/16 in JAX on float32 (n, height, width, 3), what waits for it)."""
+    import jax
+
+    from benchmarks.gpu_kit.steps.feeds import SIDE, TINY
+    from benchmarks.gpu_kit.steps.jax_nets import NETS, TINY_NETS, trainer
+
+    state, update, labels = trainer((TINY_NETS if stand_in else NETS)[name], batch, TINY if stand_in else SIDE)
+
+    def step(images: Any) -> None:
+        nonlocal state
+        state, _ = update(state, images, labels)
+
+    return step, lambda: jax.block_until_ready(state)
 
 
-def keras_model(backend: str, stand_in: bool) -> Any:
-    """A compiled ResNet-50 on this backend."""
+def keras_model(name: str, backend: str, stand_in: bool) -> Any:
+    """A compiled ResNet-50 or ViT-B/16 on this backend."""
     os.environ["KERAS_BACKEND"] = backend
     import keras
 
     if not stand_in:
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    if name == "vit_b":
+        model = _keras_vit(64, 1, 8, 1, 16) if stand_in else _keras_vit()
+    elif not stand_in:
         model = keras.applications.ResNet50(weights=None, input_shape=(224, 224, 3))
     else:
         layers = [
@@ -93,3 +107,31 @@ def keras_model(backend: str, stand_in: bool) -> Any:
         model = keras.Sequential([*layers, keras.layers.Dense(1000, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
     return model
+
+
+def _keras_vit(side: int = 224, layers: int = 12, width: int = 768, heads: int = 12, patch: int = 16) -> Any:
+    """ViT-B/16, whose encoder normalizes first. keras.applications has none."""
+    import keras
+    from keras.layers import Add, Conv2D, Dense, Input, LayerNormalization, MultiHeadAttention, Reshape
+
+    class Tokens(keras.layers.Layer):
+        """A token for the class in front, and where each lies."""
+
+        def build(self, shape: tuple[int, ...]) -> None:
+            self.first = self.add_weight(shape=(1, 1, shape[2]), initializer="zeros", name="first")
+            self.place = self.add_weight(shape=(1, shape[1] + 1, shape[2]), initializer="random_normal", name="place")
+
+        def call(self, x: Any) -> Any:
+            first = keras.ops.broadcast_to(self.first, (keras.ops.shape(x)[0], 1, self.first.shape[2]))
+            return keras.ops.concatenate([keras.ops.cast(first, x.dtype), x], 1) + keras.ops.cast(self.place, x.dtype)
+
+    images = Input((side, side, 3))
+    x = Conv2D(width, patch, patch)(images)
+    x = Tokens()(Reshape((-1, width))(x))
+    for _ in range(layers):
+        y = LayerNormalization(epsilon=1e-6)(x)
+        x = Add()([x, MultiHeadAttention(heads, width // heads)(y, y)])
+        y = Dense(4 * width, activation="gelu")(LayerNormalization(epsilon=1e-6)(x))
+        x = Add()([x, Dense(width)(y)])
+    x = LayerNormalization(epsilon=1e-6)(x)[:, 0]
+    return keras.Model(images, Dense(1000, activation="softmax", dtype="float32")(x))

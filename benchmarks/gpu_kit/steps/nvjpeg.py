@@ -17,6 +17,7 @@ from benchmarks.gpu_kit.steps.inventory import libraries
 __all__ = ["compiled", "run"]
 
 SOURCE = Path(benchmarks.gpu_check.__file__).with_name("nvjpeg_probe.cpp")
+_HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h")  # of CUDA 13: the second is in a package of its own
 _ROWS = 32  # timed ones on ImageNet-size files; fewer on large ones
 
 
@@ -76,10 +77,13 @@ def _toolkit() -> tuple[Path, Path]:
     spec = importlib.util.find_spec("nvidia")
     for location in (spec.submodule_search_locations or []) if spec else []:
         roots += [*sorted(Path(location).glob("cu*")), Path(location) / "cuda_runtime"]
-    headers = [root / "include" for root in roots if (root / "include" / "cuda_runtime_api.h").is_file()]
+    headers = [root / "include" for root in roots if all((root / "include" / name).is_file() for name in _HEADERS)]
     shared = [
         path for root in roots for kind in ("lib64", "lib") for path in sorted((root / kind).glob("libcudart.so*"))
     ]
     if not headers or not shared:
-        raise NotRun("CUDA's headers and libcudart are not here: they are in a CUDA toolkit, or in nvidia-cuda-runtime")
+        raise NotRun(
+            "CUDA's headers and libcudart are not here: they are in a CUDA toolkit, or in nvidia-cuda-runtime "
+            "and nvidia-cuda-crt"
+        )
     return headers[0], shared[0]

@@ -1,4 +1,4 @@
-"""The verdict on a run that starves and on one that does not, by PyTorch's profiler, and by nsys where it is."""
+"""The verdict on a fed run that starves and on one that does not, by PyTorch's profiler and by nsys where it is."""
 
 from __future__ import annotations
 
@@ -7,77 +7,107 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.setting import Wrong
-from benchmarks.gpu_kit.steps.feeds import OPS, SIDE, TINY, TINY_OPS, endless, feed
+from benchmarks.gpu_kit.steps.feeds import OPS, TINY_OPS, endless, feed, threads_here
 from benchmarks.gpu_kit.steps.nets import torch_net
 
 __all__ = ["CLI", "add_device", "analysis", "run"]
 
+RUNS = ("starved", "healthy")
 STEPS, WARM = 40, 10
+_LATE, _SLOW = 0.03, 0.3  # seconds that a stand-in's batch, or step, takes more
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import torch
+from benchmarks.gpu_kit.steps import profiled
+name, sets = sys.argv[1], {key: Path(folder) for key, folder in json.loads(sys.argv[2]).items()}
+made, batches, step = profiled._run(name, sets, False)
+with made:
+    for _ in range(60):
+        step(next(batches))
+    torch.cuda.synchronize()
+    batches.close()
+"""
 _STARVED = ("starved", "severe")
 CLI = [sys.executable, "-c", "from fastfeed.cli import main; main()"]
 
 
 def run(context: Any) -> None:
     wrong = []
-    for name in ("starved", "healthy"):
+    for name in RUNS:
         trace = context.work / f"{name}.json"
         figures = _recorded(context, name, trace)
         if context.stand_in:
             add_device(trace)
-        found = _analyzed(trace) | figures
-        said = found.get("verdict") in _STARVED
-        found["right"] = "verdict" in found and said == (name == "starved")
-        context.note(name, found)
+        _judge(context, name, name, figures | _analyzed(trace), wrong)
         trace.unlink(missing_ok=True)
-        if not found["right"]:
-            wrong.append(f"{name}: the verdict was {found.get('verdict')}: {found.get('headline')}")
-    if shutil.which("nsys") and not context.stand_in and not context.skips("fastfeed profile under nsys", 30):
-        context.note("fastfeed profile", _under_nsys(context))
+    if shutil.which("nsys") and not context.stand_in:
+        for name in RUNS:
+            if not context.skips(f"fastfeed profile, {name}, under nsys", 30):
+                _judge(context, f"{name}, fastfeed profile", name, _under_nsys(context, name), wrong)
     if wrong:
         raise Wrong(wrong, context.figures)
 
 
+def _judge(context: Any, title: str, name: str, found: dict[str, Any], wrong: list[str]) -> None:
+    """Whether the verdict is that of such a run."""
+    right = "verdict" in found and (found["verdict"] in _STARVED) == (name == "starved")
+    context.note(title, found | {"right": right})
+    if not right:
+        wrong.append(f"{title}: the verdict was {found.get('verdict')}: {found.get('headline')}")
+
+
+def _run(name: str, sets: dict[str, Path], stand_in: bool) -> tuple[Any, Iterator[Any], Callable[[Any], None]]:
+    """(a feed, its batches, a training step). Starved: one thread decodes large photographs for a net that is quick.
+    Healthy: all threads decode small ones for a net that is slow."""
+    starved = name == "starved"
+    batch, device = (4, "cpu") if stand_in else (64, "cuda")
+    folder = sets.get("stock" if starved else "imagenet", next(iter(sets.values())))
+    threads = 1 if starved else threads_here(stand_in)[-1]
+    made = feed(folder, batch, threads, ops=TINY_OPS if stand_in else OPS)
+    net = torch_net("resnet18" if starved else "resnet50", batch, stand_in)
+
+    # on a processor the net competes with the decoder, and either may be slower
+    def late() -> Iterator[Any]:
+        for images in endless(made.to_torch(device)):
+            time.sleep(_LATE if stand_in and starved else 0)
+            yield images
+
+    def step(images: Any) -> None:
+        net(images)
+        time.sleep(_SLOW if stand_in and not starved else 0)
+
+    return made, late(), step
+
+
 def _recorded(context: Any, name: str, trace: Path) -> dict[str, Any]:
-    """Steps under PyTorch's profiler. Starved: one thread decodes large photographs. Healthy: a batch that is there."""
-    import torch
+    """Steps under PyTorch's profiler."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
-    stand_in = context.stand_in
-    sets = context.setting().sets
-    device, batch = ("cpu", 4) if stand_in else ("cuda", 64)
-    net = torch_net("resnet18" if name == "starved" else "resnet50", batch, stand_in)
-    side = TINY if stand_in else SIDE
-    still = torch.randn(batch, side, side, 3, device=device)
-    activities = [ProfilerActivity.CPU, *([] if stand_in else [ProfilerActivity.CUDA])]
-    made = feed(sets.get("stock", next(iter(sets.values()))), batch, 1, ops=TINY_OPS if stand_in else OPS)
-    batches = endless(made.to_torch(device))
-
-    def late() -> Any:
-        if stand_in:  # on a processor the net competes with the decoder, and either may be slower
-            time.sleep(0.03)
-        return next(batches)
-
-    take = late if name == "starved" else lambda: still
-    warm, steps = (2, 24) if stand_in else (WARM, STEPS)
-    for _ in range(warm):
-        net(take())
-    context.setting().sync()
-    start = time.perf_counter()
-    with profile(activities=activities) as recording:
-        for k in range(steps):
-            with record_function(f"ProfilerStep#{k}"):
-                with record_function("enumerate(DataLoader)#fastfeed.__next__"):
-                    images = take()
-                with record_function("train_step"):
-                    net(images)
-        context.setting().sync()
-    seconds = time.perf_counter() - start
-    batches.close()
-    made.close()
+    sync = context.setting().sync
+    made, batches, step = _run(name, context.setting().sets, context.stand_in)
+    activities = [ProfilerActivity.CPU, *([] if context.stand_in else [ProfilerActivity.CUDA])]
+    warm, steps = (2, 24 if name == "starved" else 12) if context.stand_in else (WARM, STEPS)
+    with made:
+        for _ in range(warm):
+            step(next(batches))
+        sync()
+        with profile(activities=activities) as recording:
+            start = time.perf_counter()
+            for k in range(steps):
+                with record_function(f"ProfilerStep#{k}"):
+                    with record_function("enumerate(DataLoader)#fastfeed.__next__"):
+                        images = next(batches)
+                    with record_function("train_step"):
+                        step(images)
+            sync()
+            seconds = time.perf_counter() - start
+        batches.close()
     recording.export_chrome_trace(str(trace))
     return {"recorder": "torch.profiler", "steps": steps, "ms per step": round(1e3 * seconds / steps, 2)}
 
@@ -100,23 +130,24 @@ def _analyzed(trace: Path) -> dict[str, Any]:
     return {"verdict": verdict["word"], "confidence": verdict.get("confidence"), "headline": verdict["headline"]}
 
 
-def _under_nsys(context: Any) -> dict[str, Any]:
-    """The command itself around a run of the same kind."""
-    program = (
-        "from benchmarks.gpu_kit.steps.feeds import endless, feed\n"
-        "from benchmarks.gpu_kit.steps.nets import torch_net\n"
-        "import torch\n"
-        f"made = feed({str(next(iter(context.setting().sets.values())))!r}, 64, 1)\n"
-        "net, batches = torch_net('resnet18', 64, False), endless(made.to_torch('cuda'))\n"
-        "for _ in range(60):\n    net(next(batches))\n"
-        "torch.cuda.synchronize()\n"
-    )
+def _under_nsys(context: Any, name: str) -> dict[str, Any]:
+    """The command itself around a run of the same kind: what it cost, and its verdict."""
+    sets = {name: str(folder) for name, folder in context.setting().sets.items()}
     out = context.work / "profiled"
-    command = [*CLI, "profile", "--out", str(out), "--no-html", "--", sys.executable]
-    start = time.perf_counter()
-    done = subprocess.run([*command, "-c", program], capture_output=True, text=True, timeout=180, check=False)
     shutil.rmtree(out, ignore_errors=True)
-    return {"rc": done.returncode, "seconds": round(time.perf_counter() - start, 1), "said": done.stderr[-2000:]}
+    command = [*CLI, "profile", "--out", str(out), "--no-html", "--", sys.executable, "-c", PROGRAM]
+    start = time.perf_counter()
+    limit = max(30.0, context.left())
+    try:
+        done = subprocess.run(
+            [*command, name, json.dumps(sets)], capture_output=True, text=True, timeout=limit, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"headline": f"it took longer than {limit:.0f} s"}
+    figures = {"recorder": "nsys", "rc": done.returncode, "seconds": round(time.perf_counter() - start, 1)}
+    found = _analyzed(out) if done.returncode == 0 else {"headline": done.stderr.strip()[-300:]}
+    shutil.rmtree(out, ignore_errors=True)
+    return figures | found
 
 
 def add_device(trace: Path) -> None:

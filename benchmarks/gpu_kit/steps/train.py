@@ -6,9 +6,11 @@ import gc
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks.gpu_check.setting import NotRun, Wrong, busy_seconds
 from benchmarks.gpu_kit.steps.feeds import OPS, SIDE, TINY, TINY_OPS, endless, feed, threads_here
@@ -18,6 +20,7 @@ from fastfeed.backends.options import GpuDecode
 __all__ = ["contest", "run"]
 
 THREADS = (4, 2, 8, 16)  # in order of worth: the mark is at 4
+NETS = ("resnet50", "resnet18", "vit_b")
 BATCH = {"resnet18": 256, "resnet50": 256, "vit_b": 128}
 _ENOUGH = 0.98  # real / synthetic
 _DRAINED = 4  # batches that lay ready
@@ -33,35 +36,18 @@ def run(context: Any) -> None:
 def _torch(context: Any, folder: Path) -> None:
     import torch
 
-    nets, ways = ("resnet18",) if context.stand_in else ("resnet50", "resnet18", "vit_b"), {"kernel": "cpu"}
+    nets, ways = ("resnet18",) if context.stand_in else NETS, {"kernel": "cpu"}
     if context.name == "train-torch-gpu":
         nets, ways = nets[:1], {"hybrid": GpuDecode(cpu_share=None), "GPU": GpuDecode()}
-    for (way, decode), net in itertools.product(ways.items(), nets):
-        name = f"{net}, {way}"
-        batch = 8 if context.stand_in else BATCH[net]
-        try:
-            step = torch_net(net, batch, context.stand_in)
-            device = "cpu" if context.stand_in else "cuda"
-            still = torch.randn(batch, *_size(context), 3, device=device)
-            _by_threads(
-                context,
-                name,
-                folder,
-                batch,
-                decode,
-                step,
-                context.setting().sync,
-                still,
-                lambda f, where=device: f.to_torch(where),
-            )
-        except Exception as error:  # the other nets are worth having
-            context.note(name, {"error": f"{type(error).__name__}: {error}"[:300]})
-        gc.collect()
-        if not context.stand_in:
-            torch.cuda.empty_cache()
-    _cores(context)
-    if wrong := [f"{name}: {rows['error']}" for name, rows in context.figures.items() if "error" in rows]:
-        raise Wrong(wrong, context.figures)
+    device = "cpu" if context.stand_in else "cuda"
+
+    def begin(net: str, batch: int) -> tuple[Any, Any, Any]:
+        step = torch_net(net, batch, context.stand_in)
+        return step, context.setting().sync, torch.randn(batch, *_size(context), 3, device=device)
+
+    tidy = (lambda: None) if context.stand_in else torch.cuda.empty_cache
+    _every(context, folder, nets, ways, begin, lambda made: made.to_torch(device), tidy)
+    _ended(context)
 
 
 def _jax(context: Any, folder: Path) -> None:
@@ -69,19 +55,50 @@ def _jax(context: Any, folder: Path) -> None:
 
     if jax.default_backend() != "gpu" and not context.stand_in:
         raise NotRun(f"JAX computes on {jax.default_backend()}, not on a GPU")
-    batch = 8 if context.stand_in else 256
-    step, wait = jax_net(batch, context.stand_in)
-    still = jax.random.normal(jax.random.key(1), (batch, *_size(context), 3))
-    _by_threads(context, "a small net, kernel", folder, batch, "cpu", step, wait, still, lambda f: f.to_jax())
+
+    def begin(net: str, batch: int) -> tuple[Any, Any, Any]:
+        step, wait = jax_net(net, batch, context.stand_in)
+        still = np.random.default_rng(1).standard_normal((batch, *_size(context), 3), np.float32)
+        return step, wait, jax.device_put(still, jax.devices()[0])
+
+    _every(context, folder, NETS, {"kernel": "cpu"}, begin, lambda made: made.to_jax())
+    _ended(context)
+
+
+def _every(
+    context: Any,
+    folder: Path,
+    nets: Sequence[str],
+    ways: dict[str, Any],
+    begin: Callable[[str, int], tuple[Any, Any, Any]],
+    deliver: Callable[[Any], Any],
+    tidy: Callable[[], Any] = lambda: None,
+) -> None:
+    """Each net in each way, with its share of the time. begin: (a step, what waits for it, a batch on the device)."""
+    pairs = list(itertools.product(ways.items(), nets))
+    for number, ((way, decode), net) in enumerate(pairs):
+        name, batch = f"{net}, {way}", 8 if context.stand_in else BATCH[net]
+        with context.part(1 / (len(pairs) - number)):
+            try:
+                _by_threads(context, name, folder, batch, decode, *begin(net, batch), deliver)
+            except Exception as error:  # the other nets are worth having
+                context.note(name, {"error": f"{type(error).__name__}: {error}"[:300]})
+        gc.collect()
+        tidy()
+
+
+def _ended(context: Any) -> None:
     _cores(context)
+    if wrong := [f"{name}: {rows['error']}" for name, rows in context.figures.items() if "error" in rows]:
+        raise Wrong(wrong, context.figures)
 
 
 def _by_threads(
     context: Any, name: str, folder: Path, batch: int, decode: Any, step: Any, wait: Any, still: Any, deliver: Any
 ) -> None:
-    found: dict[str, Any] = {}
+    found = {threads: row for threads, row in context.interrupted(name).items() if threads != "error"}
     for threads in [n for n in THREADS if n in threads_here(context.stand_in, tuple(sorted(THREADS)))] or [1]:
-        if context.skips(f"{name}, {threads} threads", 1 if context.stand_in else 8):
+        if str(threads) in found or context.skips(f"{name}, {threads} threads", 1 if context.stand_in else 8):
             continue
         with feed(folder, batch, threads, decode, TINY_OPS if context.stand_in else OPS) as made:
             batches = endless(deliver(made))
@@ -89,6 +106,8 @@ def _by_threads(
                 step, wait, lambda: still, lambda b=batches: next(b), batch, _seconds(context)
             )
             batches.close()
+        context.note(name, found)
+    if found:
         context.note(name, found)
 
 

@@ -1,7 +1,8 @@
 """What MkDocs does not do by itself: pages from outside of docs/, links between both, generated pages of the reference.
 
 A link on a page is the one that works in the repository. Here it is led to where its file stands in the site: files of
-docs/ at the root, others under their path in the repository; Python files that are linked become pages.
+docs/ at the root, others under their path in the repository; Python files that are linked become pages. A picture that
+has a dark variant next to it, NAME_dark, is shown in the colors of the page.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "site")]
 import reference  # noqa: E402
 
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "fastfeed/README.md"]
+PAGES += ["fastfeed/native/README.md"]
 PAGES += [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("benchmarks/**/*.md"))]
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
-BLOCK = re.compile(r"^```.*?^```", re.M | re.S)
-NOT_RUN = re.compile(r"^<!-- (?:not run|before): .*? -->\n", re.M)
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s#]+)\.(png|svg|webp)\)")
+BLOCK = re.compile(r"^( *)```.*?^\1```", re.M | re.S)
+NOT_RUN = re.compile(r"^ *<!-- (?:not run|before): .*? -->\n", re.M)
 TABS = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- /tabs -->\n", re.M | re.S)
 
 
@@ -59,6 +62,18 @@ def led(markdown: str, page: str) -> tuple[str, set[str]]:
     return LINK.sub(link, markdown), linked
 
 
+def in_both_colors(markdown: str, page: str) -> str:
+    """The page with both variants of each picture that has two; the theme hides one of them."""
+
+    def both(match: re.Match[str]) -> str:
+        text, stem, suffix = match.groups()
+        if not (ROOT / posixpath.dirname(page) / f"{stem}_dark.{suffix}").is_file():
+            return match[0]
+        return f"![{text}]({stem}.{suffix}#only-light)![{text}]({stem}_dark.{suffix}#only-dark)"
+
+    return PICTURE.sub(both, markdown)
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages from outside, what they link to, and the reference."""
     for name, text in reference.pages().items():
@@ -75,7 +90,7 @@ def on_files(files: Files, config: Any) -> Files:
         elif (ROOT / name).is_file() and not name.startswith("docs/"):
             files.append(File.generated(config, in_site(name), abs_src_path=str(ROOT / name)))
     for file in files.documentation_pages():
-        if file.src_uri.endswith(".py.md") or file.src_uri.startswith("benchmarks/"):
+        if file.src_uri.endswith(".py.md") or file.src_uri.startswith(("benchmarks/", "fastfeed/native/")):
             file.inclusion = file.inclusion.NOT_IN_NAV  # reached by links
     return files
 
@@ -91,7 +106,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"\0{len(blocks) - 1}\0"
 
     text = BLOCK.sub(keep, NOT_RUN.sub("", markdown))
-    text = led(text, in_repository(page.file.src_uri))[0]
+    name = in_repository(page.file.src_uri)
+    text = led(in_both_colors(text, name), name)[0]
     text = re.sub(r"\0(\d+)\0", lambda match: blocks[int(match[1])], text)
     text = re.sub(r"\[([a-z]\d+)\](?= \[)", r"\\[\1\\]", text)  # "[k8] [d3]" is no link
     return TABS.sub(lambda match: tabbed(match[1]), text)

@@ -12,7 +12,10 @@ import typer
 import fastfeed
 from fastfeed.cli import app, command_help
 
-PREPROCESS = importlib.import_module("fastfeed.preprocess")
+PREPROCESS, PROFILER, DOCUMENT, DECODE = map(
+    importlib.import_module,
+    ("fastfeed.preprocess", "fastfeed.profiler", "fastfeed.profiler.reports.document", "fastfeed.decode"),
+)
 # what else a feed has, adapters call
 FEED = [
     "batches",
@@ -27,8 +30,16 @@ FEED = [
 FEED += ["to_keras", "keras_backup", "to_tfdata", "to_jax", "to_torch"]
 MODULES = ("errors", "recipes", "scaling")
 SHORT = {"__version__", *MODULES}
+EXTENDING = {  # section of the page -> its first words, module, and the classes of it that are documented
+    "Sources": ("A source of your own has these members: [how to add one](../CONTRIBUTING.md).",
+                "fastfeed.sources.base", "Source Fetching Addressable Noted Sharded Annotated Located Holding"),
+    "Ops": ("An op of your own has these members: [how to add one](../CONTRIBUTING.md).",
+            "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting"),
+    "Orders": ("The order of samples, as `Feed(shuffle=...)` takes it.", "fastfeed.sampling.base", "Order"),
+    "Framework adapters": ("What an adapter calls on a feed.", "fastfeed.feed.for_adapters", "ForAdapters"),
+}  # fmt: skip
 PYTHON = {  # page -> title, first words, public names; ops are those of fastfeed.ops
-    "feed": ("Feed", "Samples become batches.", "Feed Batch Boxes FeedStats Spec GpuDecode prefetch_to_device"),
+    "feed": ("Feed", "Turns samples into batches.", "Feed Batch Boxes FeedStats Spec GpuDecode prefetch_to_device"),
     "sources": (
         "Sources",
         "Where samples come from: [with examples](../sources.md).",
@@ -58,15 +69,22 @@ def pages() -> dict[str, str]:
     texts = {page: python(title, words, names.split()) for page, (title, words, names) in PYTHON.items()}
     texts["ops"] = python("Ops", "What can be done to an image: [with pictures](../augmentations.md).", sorted(ops))
     texts["preprocess"] = python(
-        "Preprocess", "Photographs into shards: [the whole of it](../preprocess.md).", PREPROCESS.__all__, PREPROCESS
+        "Preprocess", "Builds shards from photographs: [guide](../preprocess.md).", PREPROCESS.__all__, PREPROCESS
     )
+    texts["profiler"] = python(
+        "Profiler", "Explains idle GPUs, from traces: [the command](../profiling.md).", PROFILER.__all__, PROFILER
+    )
+    texts["profiler"] += python("", "The result as JSON: [every field](../profile_json.md).", ["as_dict"], DOCUMENT)
+    texts["decode"] = python("Decode", "Makes photographs smaller files.", ["Recoder"], DECODE)
+    texts["extending"] = extending()
     texts["cli"] = command_line()
     return {f"reference/{page}.md": text for page, text in texts.items()}
 
 
 def python(title: str, words: str, names: list[str], package: Any = fastfeed) -> str:
     """A page of public names, for mkdocstrings."""
-    lines = [f"# {title}", "", words, ""]
+    lines = [f"# {title}", ""] if title else []
+    lines += [words, ""]
     prefix = "ff" if package is fastfeed else package.__name__
     for name in names:
         value = getattr(package, name)
@@ -84,20 +102,67 @@ def python(title: str, words: str, names: list[str], package: Any = fastfeed) ->
                     f"      members: {FEED if name == 'Feed' else members(value)}",
                     "      inherited_members: true",
                 ]
+            elif inspect.isclass(value) and (inherited := inherited_members(value)):
+                lines.append(f"      inherited_members: {inherited}")
             lines.append("")
     return "\n".join(lines)
 
 
 def members(op: type) -> list[str] | str:
-    """What a user calls of an op; the rest is for the compiler of ops."""
-    methods = [name for name, value in vars(op).items() if isinstance(value, classmethod) and name[0] != "_"]
-    return methods or "false"
+    """What an op has besides the members of all ops, which are for the compiler of ops."""
+    methods = [name for name, held in vars(op).items() if name[0] != "_" and is_documented(op, name, held)]
+    return [name for name in methods if name not in contract(op)] or "false"
+
+
+def inherited_members(value: type) -> list[str]:
+    """Members from classes of fastfeed that have no entry of their own."""
+    bases = [base for base in value.__mro__[1:] if base.__module__.startswith("fastfeed")]
+    held = {name: each for base in reversed(bases) for name, each in vars(base).items() if base.__name__[0] != "_"}
+    own = {*vars(value), *contract(value)}
+    return [
+        name for name, each in held.items() if name[0] != "_" and name not in own and is_documented(value, name, each)
+    ]
+
+
+def is_documented(owner: type, name: str, held: Any) -> bool:
+    """A method or a property with a text, its own or an inherited one, and not one that only raises."""
+    function = getattr(held, "fget", None) or getattr(held, "__func__", held)
+    raises = getattr(function, "__annotations__", {}).get("return") == "NoReturn"
+    return inspect.isfunction(inspect.unwrap(function)) and bool(inspect.getdoc(getattr(owner, name))) and not raises
+
+
+@functools.cache
+def contract(value: type) -> frozenset[str]:
+    """Members of a class that the protocols of its package document."""
+    names: set[str] = set()
+    for _, module, protocols in EXTENDING.values():
+        if not value.__module__.startswith(module.rpartition(".")[0] + "."):
+            continue
+        for protocol in protocols.split():
+            held = getattr(importlib.import_module(module), protocol)
+            if getattr(held, "_is_protocol", False):
+                names |= {*vars(held), *held.__annotations__}
+    if value.__module__.startswith("fastfeed.ops."):
+        names |= {"kind", "draws", "filter", "border", "group"}  # class variables of some ops, properties of others
+    return frozenset(name for name in names if name[0] != "_")
+
+
+def extending() -> str:
+    """The page of protocols."""
+    lines = ["# Extending fastfeed", "", "What a source, an op, an order or an adapter of your own has or calls.", ""]
+    for title, (words, module, names) in EXTENDING.items():
+        lines += [f"## {title}", "", words, ""]
+        for name in names.split():
+            path = f"{module}.{name}"
+            lines += [f"::: {path}", "    options:", f'      heading: "{name}"', f'      toc_label: "{name}"']
+            lines += ["      heading_level: 3", ""]
+    return "\n".join(lines)
 
 
 def command_line() -> str:
     """Commands with their examples, arguments and options, as their help shows them."""
-    lines = ["# Command line", "", "`fastfeed COMMAND --help` says the same.", ""]
-    lines[-2] += " With [shell completion](../installing.md#shell-completion) the Tab key knows all of them."
+    lines = ["# Command line", "", "The same text as `fastfeed COMMAND --help-all`.", ""]
+    lines[-2] += " With [shell completion](../installing.md#shell-completion), Tab completes commands and options."
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         lines += section(f"fastfeed {name}", command)

@@ -1,21 +1,27 @@
-# make demo       the main job, end to end: photographs -> decode and augmentation -> Keras fit
-# make test       what is not marked slow, in minutes        make test-all   everything, as CI does
-# make lint       style, types, import rules                 make bench      the figures
-# make wheel      what installs without a compiler; ARCH=aarch64 for that      make wheel-test   tries it without one
-# make docs       the site, into build/docs
-# make sdist      the archive of the source     make test-lowest   tests with the oldest dependencies
-# make gpu-kit     all that needs a GPU, in parts to take to a machine that has one: benchmarks/gpu_check/README.md
-# make gpu-kit-dry   the same here, on the processor, with tiny sizes      make gpu-check   a part of it, in place
+# make demo          runs the main job end to end: photographs -> decode and augmentation -> Keras fit
+# make test          runs the tests not marked slow; takes a few minutes
+# make test-all      runs all tests, as CI does
+# make test-lowest   runs tests with the oldest dependencies
+# make lint          checks style, types, import rules and words
+# make bench         runs the benchmarks
+# make wheel         builds a wheel that installs without a compiler; for arm64: ARCH=aarch64
+# make wheel-test    installs and tries that wheel where there is no compiler
+# make sdist         builds the source archive
+# make docs          builds the site into build/docs
+# make gpu-kit       packs everything that needs a GPU into files to copy to a GPU machine: benchmarks/gpu_check/README.md
+# make gpu-kit-dry   runs the same steps here, on the CPU, with tiny inputs
+# make gpu-check     runs a subset of the kit on this machine
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
-TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate and Lightning
+TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate, Lightning and Transformers
 WORKERS ?= 2 # processes that tests are spread over, by file
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 JPEGLIB ?= /usr/include/jpeglib.h
 HIGHWAY ?= /usr/include/hwy/highway.h
+WEBPLIB ?= /usr/include/webp/decode.h # optional: without it Pillow decodes WebP
 
 .PHONY: docs demo test test-all test-needs lint bench wheel wheel-test same-bytes sdist reproducible test-lowest test-libjpeg gpu-kit gpu-kit-dry gpu-check fuzz clean kernel-needs nasm-needs launcher-needs browser-needs nsys
 
@@ -25,13 +31,16 @@ INSTALL = if ! command -v apt-get >/dev/null; then may=; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
 	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy $$packages || may=; fi
 
-# the kernel needs a compiler and the headers of libjpeg-turbo, Highway and Python; without them everything works, slower
+# the kernel needs a compiler and the headers of libjpeg-turbo, libwebp, Highway and Python; without them everything works, slower
 kernel-needs:
 	@python=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
-	if [ -f $(JPEGLIB) ] && [ -f $(HIGHWAY) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; then exit 0; fi; \
-	packages="g++ libjpeg-dev libhwy-dev python3-dev"; $(INSTALL); \
-	if [ -z "$$may" ]; then echo "The kernel will not be built: install g++ and the headers of libjpeg-turbo, Highway and Python" \
-	    "(Debian, Ubuntu: apt-get install $$packages), then: make clean. Going on with Pillow."; fi
+	has() { [ -f $(JPEGLIB) ] && [ -f $(HIGHWAY) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; }; \
+	if has && [ -f $(WEBPLIB) ]; then exit 0; fi; \
+	packages="g++ libjpeg-dev libwebp-dev libhwy-dev python3-dev"; $(INSTALL); \
+	if [ -z "$$may" ] && has; then echo "WebP will be decoded by Pillow, which is slower: install libwebp's headers" \
+	    "(Debian, Ubuntu: apt-get install libwebp-dev), then: make clean."; \
+	elif [ -z "$$may" ]; then echo "The kernel will not be built: install g++ and the headers of libjpeg-turbo, Highway and Python" \
+	    "(Debian, Ubuntu: apt-get install $$packages), then: make clean. Continuing with Pillow."; fi
 
 nasm-needs:
 	@if command -v nasm >/dev/null; then exit 0; fi; \
@@ -61,12 +70,12 @@ demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test-needs: $(VENV)/.dev launcher-needs browser-needs
-	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning)
+	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning transformers)
 
 test: test-needs
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: test-needs
+test-all: test-needs build/docs-env/.docs
 	$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.dev
@@ -90,10 +99,10 @@ $(DOCS)/.docs: pyproject.toml
 bench: $(VENV)/.dev
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench $(ARGS) || exit 1; done
 
-# docs/installing.md; LIBJPEG_SOURCE and HIGHWAY_SOURCE name archives, which are else downloaded. Those of PYTHONS that are here
+# docs/installing.md; LIBJPEG_SOURCE, LIBWEBP_SOURCE and HIGHWAY_SOURCE name archives, which are else downloaded. Those of PYTHONS that are here
 ARCH ?= $(shell uname -m)
 PYTHONS ?= python3.10 python3.11 python3.12
-export LIBJPEG_SOURCE LIBJPEG_SHA256 HIGHWAY_SOURCE HIGHWAY_SHA256
+export LIBJPEG_SOURCE LIBJPEG_SHA256 LIBWEBP_SOURCE LIBWEBP_SHA256 HIGHWAY_SOURCE HIGHWAY_SHA256
 wheel: nasm-needs
 	$(PYTHON) packaging/$(if $(filter $(shell uname -m),$(ARCH)),wheels.py --python $(PYTHONS),$(ARCH).py) $(ARGS)
 
@@ -115,15 +124,18 @@ gpu-check:
 	    echo "fastfeed is installed with its JPEG kernel, which is used."; \
 	elif $(GPU_PIP) --target $(GPU_SITE) . && ls $(GPU_SITE)/fastfeed/_native* >/dev/null; then \
 	    echo "fastfeed was built into $(GPU_SITE), with its JPEG kernel."; \
-	else echo "The JPEG kernel was not built: going on with Pillow, which is slower, in all that says cpu kernel."; fi
+	else echo "The JPEG kernel was not built: continuing with Pillow, which is slower, in every row labeled 'cpu kernel'."; fi
 	PYTHONPATH=$(GPU_SITE)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
 
-# its wheel wants Python 3.12 or newer, a compiler and NASM; without them the source travels
+# its wheel wants Python 3.12 or newer, a compiler and NASM; ARGS=--without-kernel sends the source alone
 gpu-kit:
 	@$(MAKE) -s nasm-needs || true
 	$(PYTHON) -m benchmarks.gpu_kit.pack $(ARGS)
 
-gpu-kit-dry: test-needs
+# with PyTorch; and where no CUDA toolkit is, the headers that the program for the JPEG engine is compiled with
+gpu-kit-dry: $(VENV)/.dev
+	$(PIP) install -q $(or $(strip $(TORCH)),torch==2.13.0)
+	@test -f /usr/local/cuda/include/crt/host_defines.h || $(PIP) install -q nvidia-cuda-runtime nvidia-cuda-crt || true
 	$(BIN)/python -m benchmarks.gpu_kit.dry $(ARGS)
 
 test-lowest:
@@ -144,7 +156,7 @@ reproducible: nasm-needs
 test-libjpeg: $(VENV)/.dev nasm-needs
 	$(BIN)/python packaging/libjpeg_versions.py $(ARCHIVES)
 
-# the kernel under fuzzers, files and programs, SECONDS each; tests/fuzz/README.md has more of the kind
+# the kernel under fuzzers and ThreadSanitizer, SECONDS for each of four; tests/fuzz/README.md has more of the kind
 SECONDS ?= 1200
 fuzz:
 	tests/fuzz/run.sh fuzz $(SECONDS)
@@ -154,7 +166,7 @@ $(VENV)/bin/python:
 	    "; try: make PYTHON=python3.11") if sys.version_info < (3, 10) else None'
 	$(PYTHON) -m venv $(VENV)
 
-KERNEL := $(wildcard fastfeed/native/*)
+KERNEL := $(wildcard fastfeed/native/* fastfeed/native/*/*)
 
 $(VENV)/.demo: pyproject.toml $(KERNEL) | $(VENV)/bin/python kernel-needs
 	@echo "Installing fastfeed, Keras and TensorFlow into $(VENV); the first time takes a few minutes."

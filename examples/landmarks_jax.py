@@ -2,7 +2,7 @@
 
 python examples/landmarks_jax.py
 NPROC=8 XLA_FLAGS=--xla_force_host_platform_device_count=2 python examples/landmarks_jax.py  # two devices of one
-                                   # processor, and threads enough: a device that waits for the other holds one
+                                   # CPU, and threads enough: a device that waits for the other holds one
 """
 
 import argparse

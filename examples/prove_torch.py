@@ -40,6 +40,6 @@ def step(batch):
 
 proof = ff.prove(step, loader, seconds=args.seconds)
 print(proof)
-print(f"a faster feed could gain {proof.gain:.0%} at most; the weights of this model are worthless now")
+print(f"a faster feed could gain {proof.gain:.0%} at most; the weights of this model are meaningless now")
 if args.html:
     Path(args.html).write_text(proof.html())

@@ -1,8 +1,8 @@
 """Builds, and with --test tries, the wheel for Linux on aarch64 from another machine: `make wheel ARCH=aarch64`.
 
 zig is the compiler. Python for aarch64, from Debian's packages, runs the build under QEMU, so that tags, headers and
-names are those of the other machine; CMake, Ninja and zig run natively. LIBJPEG_SOURCE and HIGHWAY_SOURCE are as for
-`make wheel`.
+names are those of the other machine; CMake, Ninja and zig run natively. LIBJPEG_SOURCE, LIBWEBP_SOURCE and
+HIGHWAY_SOURCE are as for `make wheel`.
 """
 
 from __future__ import annotations

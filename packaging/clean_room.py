@@ -130,7 +130,8 @@ def environment(room: Path, python: str) -> Callable[..., None]:
     kept = KEPT + (KEPT_ON_WINDOWS if os.name == "nt" else ())
     environ = {name: os.environ[name] for name in kept if name in os.environ}
     environ |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    environ |= {"PATH": str(bin_folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    # PYTHONUTF8: files are read as on Linux, whatever the code page of Windows is
+    environ |= {"PATH": str(bin_folder), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
     environ |= {"CC": "no-compiler", "CXX": "no-compiler"}  # CMake also looks where PATH does not
 
     def run(program: str, *command: str, cwd: Path = room, path: str = "") -> None:

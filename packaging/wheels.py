@@ -1,7 +1,8 @@
-"""Builds Linux wheels with libjpeg-turbo and Highway inside, repairs and checks them: `make wheel`.
+"""Builds Linux wheels with libjpeg-turbo, libwebp and Highway inside, repairs and checks them: `make wheel`.
 
 One wheel per Python before 3.12, and one for the stable ABI that serves 3.12 and everything newer. CMake gets the
-environment: LIBJPEG_SOURCE, HIGHWAY_SOURCE and their _SHA256 (fastfeed/native/bundled.cmake), SOURCE_DATE_EPOCH.
+environment: LIBJPEG_SOURCE, LIBWEBP_SOURCE, HIGHWAY_SOURCE and their _SHA256 (fastfeed/native/bundled.cmake),
+SOURCE_DATE_EPOCH.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ SYSTEM = {
     "librt",
     "libstdc++",
 }
-INSIDE = ("licenses/libjpeg-turbo/LICENSE.md", "licenses/libjpeg-turbo/README.ijg", "licenses/highway/LICENSE",
-          "licenses/packaging/licenses/nanobind.txt", "licenses/packaging/licenses/robin-map.txt",
-          "sboms/fastfeed.cdx.json")  # fmt: skip
+INSIDE = ("licenses/libjpeg-turbo/LICENSE.md", "licenses/libjpeg-turbo/README.ijg", "licenses/libwebp/COPYING",
+          "licenses/highway/LICENSE", "licenses/packaging/licenses/nanobind.txt",
+          "licenses/packaging/licenses/robin-map.txt", "sboms/fastfeed.cdx.json")  # fmt: skip
 
 
 def main() -> None:

@@ -53,7 +53,9 @@ class ExecutorEngine:
                 if broken is not None and not live:
                     yield from (Outcome(piece, error=_executor_broken(broken)) for piece, _ in todo)
                     return
-                for future in wait(live, return_when=FIRST_COMPLETED).done:
+                done = wait(live, return_when=FIRST_COMPLETED).done
+                unknown: list[int] = []  # in whose process the task is not known yet
+                for future in [future for future in live if future in done]:  # in the order of submission
                     piece = live.pop(future)
                     try:
                         outcome = future.result()
@@ -63,10 +65,11 @@ class ExecutorEngine:
                     except Exception as error:  # anything, such as a missing fastfeed in the executor's process
                         yield Outcome(piece, error=error)
                     else:
-                        if outcome is None:  # that process does not have the task yet
-                            todo.appendleft((piece, content))
+                        if outcome is None:
+                            unknown.append(piece)
                         else:
                             yield outcome
+                todo.extendleft((piece, content) for piece in reversed(unknown))
         finally:
             for future in live:
                 future.cancel()

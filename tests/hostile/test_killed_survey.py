@@ -83,6 +83,8 @@ def test_a_survey_gets_through(tmp_path: Path) -> None:
     while not order.exists() and len(seen) < STARTS:
         process, after = start(tmp_path), dice.uniform(*KILLED_AFTER_S) * max(1.0, first / FIRST_S)
         while process.poll() is None and processor_time(process.pid) < after and not order.exists():
+            if len(seen) == 1 and count_surveyed(target) > seen[0]:  # a fast machine would get through at once
+                break
             time.sleep(0.01)
         kill(process)
         seen.append(count_surveyed(target))

@@ -95,6 +95,26 @@ def test_few_pieces_are_with_the_executor_and_the_task_is_sent_once(tmp_path: Pa
     assert slow.sent < 3 * 1_400_000, "to each process once, and not with each of 30 pieces"
 
 
+class Inline(Executor):
+    """Runs at once, so that all that was submitted is done together; keeps the pieces in the order of submission."""
+
+    def __init__(self) -> None:
+        self.pieces: list[int] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.pieces.append(args[-1])
+        future = Future[Any]()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_pieces_whose_process_did_not_know_the_task_keep_their_order(tmp_path: Path) -> None:
+    inline = Inline()
+    outcomes = list(ExecutorEngine(inline, window=8).run(HostileTask(str(tmp_path)), range(8)))
+    assert inline.pieces == [*range(8), *range(8)], "without the task, and with it"
+    assert [outcome.piece for outcome in outcomes] == list(range(8))
+
+
 def test_closing_ends_what_threads_are_at(tmp_path: Path) -> None:
     fates = dict.fromkeys(range(20, 40), "hang")
     with ThreadPoolExecutor(2) as pool:

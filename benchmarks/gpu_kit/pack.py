@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_kit import contents, parts, unpack
+from benchmarks.gpu_kit.slim import slim
 
 __all__ = ["CODE", "main", "packed"]
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("benchmarks/gpu_kit", "benchmarks/gpu_check")
+_LARGE = 5_000_000  # bytes of a package that is made smaller
 _TREE = ("pyproject.toml", "README.md", "LICENSE", "packaging/licenses", "fastfeed")
 WITHOUT = """
 NO WHEEL WITH THE KERNEL TRAVELS. The other machine would build fastfeed from its source, which takes minutes of its
@@ -47,6 +49,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--part-mb", type=float, default=50, help="size of a part at most, MB (10^6 bytes)")
     parser.add_argument("--python", default=_python(), help="that builds the wheel, 3.12 or newer")
     parser.add_argument("--wheel", type=Path, help="fastfeed's wheel, instead of building one")
+    parser.add_argument(
+        "--gpu", type=float, help="compute capability of the other machine's GPU, such as 9.0: a third of the size"
+    )
     parser.add_argument("--without-kernel", action="store_true", help="build none: the other machine builds the source")
     options = parser.parse_args(arguments)
     work = options.out.parent / f"{options.out.name}-work"
@@ -58,9 +63,22 @@ def main(arguments: list[str] | None = None) -> None:
     packages = contents.download(work / "packages")
     if missing := contents.lacking([*([wheel] if wheel else []), *packages]):
         sys.exit(f"These would be missing there: {'; '.join(missing)}. Add them to benchmarks/gpu_kit/contents.py.")
+    if options.gpu:
+        packages = slimmed(packages, work / f"slim-{options.gpu:g}", round(10 * options.gpu))
     told = packed(options.out, [*([wheel] if wheel else []), source(work), *packages], options.part_mb, contents.PYTHON)
     size = sum(part["bytes"] for part in told["parts"].values())
     print(f"{len(told['parts'])} parts, {size / 1e6:.0f} MB in all, {options.out}; next: {options.out / 'README.md'}")
+
+
+def slimmed(packages: list[Path], folder: Path, generation: int) -> list[Path]:
+    """NVIDIA's with device code for this compute capability alone; those of an earlier call are used again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    large = [path for path in packages if path.name.startswith("nvidia_") and path.stat().st_size > _LARGE]
+    for path in large:
+        if not (folder / path.name).is_file():
+            print(f"making {path.name} smaller, which takes minutes for DALI", flush=True)
+            slim(path, folder / path.name, generation, contents.PYTHON)
+    return [folder / path.name if path in large else path for path in packages]
 
 
 def packed(out: Path, files: list[Path], part_mb: float, python: str) -> dict[str, Any]:

@@ -65,6 +65,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     names = [step.name for step in STEPS]
     parser = argparse.ArgumentParser(prog="run.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--budget", type=float, default=570, help="seconds that this call may take in all")
+    parser.add_argument("--pace", type=float, default=1, help="0.5: half of its time for every step")
     parser.add_argument("--limit", type=float, default=540, help="seconds after which a step is ended")
     parser.add_argument(
         "--from", dest="first", choices=names, metavar="STEP", help="this step and those after it, again"
@@ -142,18 +143,18 @@ def _one(
     if earlier and earlier.get("state") in process.FINAL and not _unfinished(options, step):
         print(f"[{step.name}] {earlier['state']}, from an earlier call", flush=True)
         return
-    least = 3 if options.stand_in else step.least
+    least = 3 if options.stand_in else options.pace * step.least
     reason = here.lacks(step.needs, options.stand_in)
     if reason and lost:
         reason += f"; {sorted(set(lost.values()))[0]}"
     if not reason and left - _LEFT < least:
-        reason = f"{max(0, left):.0f} s are left of this call, it needs {least}: run the same command again"
+        reason = f"{max(0, left):.0f} s are left of this call, it needs {least:.0f}: run the same command again"
     if reason:
         print(f"[{step.name}] not run: {reason}", flush=True)
         process.write(result, {"step": step.name, "state": "not run", "reason": reason, "asks": step.asks})
         return
     limit = min(options.limit, step.limit, left - _LEFT)
-    seconds = min(60 if options.stand_in else step.seconds, 0.8 * limit)
+    seconds = min(60 if options.stand_in else options.pace * step.seconds, 0.8 * limit)
     print(f"[{step.name}] {step.asks}; up to {seconds:.0f} s", flush=True)
     arguments = ["--work", str(options.work), "--seconds", f"{seconds:.1f}", *["--stand-in"] * options.stand_in]
     log = options.results / f"{step.name}.log"

@@ -4,7 +4,8 @@
 //     c++ -O2 -std=c++17 nvjpeg_probe.cpp -lnvjpeg -lcudart -pthread -o nvjpeg_probe
 //     ./nvjpeg_probe FOLDER SECONDS        JPEGs (*.jpg), seconds per row; prints one JSON object per line
 //
-// Written against nvjpeg.h 13.3. It has not met a GPU: without one it says so in one sentence and ends with 2.
+// Written against nvjpeg.h 13.3. Without a GPU it says so in one sentence and ends with 2. On an H200 its first version found
+// that nvjpegCreateExV2 takes no null allocators (status 2); nvjpegCreateEx does.
 #include <cuda_runtime_api.h>
 #include <nvjpeg.h>
 
@@ -53,7 +54,7 @@ struct Way {  // how a row decodes
 class Decoder {
   public:
     Decoder(const std::vector<File> &files, const Way &way) : files_(files), way_(way) {
-        nvjpeg(nvjpegCreateExV2(way.backend, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle_), "nvjpegCreateExV2");
+        nvjpeg(nvjpegCreateEx(way.backend, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle_), "nvjpegCreateEx");
         nvjpeg(nvjpegJpegStateCreate(handle_, &state_), "nvjpegJpegStateCreate");
         cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
         nvjpeg(nvjpegDecodeBatchedInitialize(handle_, state_, way.batch, 1, NVJPEG_OUTPUT_RGBI), "nvjpegDecodeBatchedInitialize");
@@ -186,7 +187,7 @@ void order(const std::vector<File> &files, bool synchronized, int tries) {
 // Whether this GPU has the engine: without one there is no such handle.
 bool has_engine() {
     nvjpegHandle_t handle = nullptr;
-    if (nvjpegCreateExV2(NVJPEG_BACKEND_HARDWARE, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle) != NVJPEG_STATUS_SUCCESS) return false;
+    if (nvjpegCreateEx(NVJPEG_BACKEND_HARDWARE, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle) != NVJPEG_STATUS_SUCCESS) return false;
     nvjpegDestroy(handle);
     return true;
 }
@@ -195,8 +196,8 @@ bool has_engine() {
 std::vector<File> supported(const std::filesystem::path &folder, size_t most, bool engine) {
     nvjpegHandle_t handle = nullptr;
     nvjpegJpegStream_t stream = nullptr;
-    nvjpeg(nvjpegCreateExV2(engine ? NVJPEG_BACKEND_HARDWARE : NVJPEG_BACKEND_GPU_HYBRID, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle),
-           "nvjpegCreateExV2");
+    nvjpeg(nvjpegCreateEx(engine ? NVJPEG_BACKEND_HARDWARE : NVJPEG_BACKEND_GPU_HYBRID, nullptr, nullptr, NVJPEG_FLAGS_DEFAULT, &handle),
+           "nvjpegCreateEx");
     unsigned engines = 0, cores = 0;
     if (engine) nvjpeg(nvjpegGetHardwareDecoderInfo(handle, &engines, &cores), "nvjpegGetHardwareDecoderInfo");
     nvjpeg(nvjpegJpegStreamCreate(handle, &stream), "nvjpegJpegStreamCreate");

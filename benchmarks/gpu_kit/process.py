@@ -67,7 +67,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _last_line(log: Path) -> str:
+    """Of its log; of a crash what Python said first, and where it was."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    crash = next((k for k, line in enumerate(lines) if line.startswith("Fatal Python error:")), None)
+    if crash is not None:
+        where = [line for line in lines[crash:] if line.startswith("File ")]
+        return ", ".join([lines[crash], *where[:3]])[:300]
     return lines[-1][:300] if lines else "it printed nothing"
 
 

@@ -1,7 +1,7 @@
 """A wheel with device code for one generation of GPUs and host code for one Python: DALI's is 200 MB, 50 so.
 
-Bytes are overwritten with zeros where they lie, and compressed well: no offset moves. Fat binaries are as cuobjdump lists
-them: a header, then an entry per generation, of which the driver reads the one it needs.
+Bytes are overwritten with zeros where they lie, and then compress well: no offset moves. Fat binaries are as cuobjdump
+lists them: a header, then an entry per generation, of which the driver reads the one it needs.
 """
 
 from __future__ import annotations

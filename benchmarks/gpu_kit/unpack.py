@@ -89,7 +89,7 @@ def paths(kit: Path, site: Path, work: Path, stand_in: bool) -> dict[str, str]:
     environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares the GPU with PyTorch and DALI
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     environ["FASTFEED_CACHE"] = str(work / "cache")  # what is measured here is this machine's
-    environ["PYTHONUNBUFFERED"] = "1"
+    environ["PYTHONUNBUFFERED"] = environ["PYTHONFAULTHANDLER"] = "1"  # where a step crashed is in its log
     environ["PYTHONSAFEPATH"] = "1"  # the folder of the call may hold a fastfeed without its kernel
     if stand_in:
         environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}

@@ -152,6 +152,21 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(const nb::object& sel
   return {sample.data, {sample.read == Read::ok ? sample.size : 0}, self};
 }
 
+// For each of these files.
+nb::list last_scans_end(const nb::list& blobs) {
+  SampleList list;
+  list.samples.resize(nb::len(blobs));
+  for (size_t i = 0; i < list.samples.size(); ++i) list.borrow(i, blobs[i]);
+  std::vector<bool> found;
+  {
+    GilRelease release;
+    for (const Sample& sample : list.samples) found.push_back(last_scan_ends(sample.data, sample.size));
+  }
+  nb::list result;
+  for (const bool one : found) result.append(one);
+  return result;
+}
+
 // What Python has read instead: a file, or pixels, which have a height.
 void put(SampleList& list, size_t i, const nb::object& blob, int64_t max_pixels, int height, int width) {
   list.samples.at(i) = Sample();
@@ -179,6 +194,7 @@ void bind_samples(nb::class_<Executor>& executor, nb::module_& m) {
            nb::arg("width"))
       .def_static("of_pixels", &pixels_of, nb::arg("arrays"), nb::arg("sides").noconvert())
       .def_static("of_images", &images_of, nb::arg("images").noconvert(), nb::arg("ids").noconvert());
+  m.def("last_scans_end", &last_scans_end, nb::arg("blobs"));
   executor
       .def("read", &read_all, nb::arg("locations"), nb::arg("max_bytes"), nb::arg("max_pixels"),
            nb::arg("spans").noconvert(), nb::arg("stop"))

@@ -74,4 +74,19 @@ Header read_header(const uint8_t* data, size_t size) {
   return header;
 }
 
+bool last_scan_ends(const uint8_t* data, size_t size) {
+  constexpr size_t kTail = 64;  // some writers pad behind the end marker
+  bool pure = true, ends = false;  // of what lies behind the last start of a scan
+  const uint8_t* const last = data + size;
+  for (const uint8_t* at = data; last - at >= 2; ++at) {
+    at = static_cast<const uint8_t*>(std::memchr(at, 0xFF, size_t(last - at - 1)));
+    if (!at) break;
+    const uint8_t code = at[1];
+    if (code == 0xDA) pure = true;
+    else if (code != 0x00 && code != 0xFF && (code < 0xD0 || code > 0xD9)) pure = false;
+    if (code == 0xD9 && size_t(last - at) <= kTail) ends = true;
+  }
+  return pure && ends;
+}
+
 }  // namespace fastfeed

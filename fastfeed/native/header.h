@@ -37,4 +37,7 @@ struct Header {
 
 Header read_header(const uint8_t* data, size_t size);
 
+// Whether the last scan of a JPEG ends, and nothing but entropy-coded data and restart markers is in it.
+bool last_scan_ends(const uint8_t* data, size_t size);
+
 }  // namespace fastfeed

@@ -14,7 +14,7 @@ def run(context: Any) -> None:
     most = threads_here(context.stand_in)[-1]
     runs = [(f"{name}, plain", folder, OPS, threads_here(context.stand_in)) for name, folder in folders.items()]
     first = next(iter(folders.values()))
-    runs += [
+    runs[1:1] = [
         (f"imagenet, {name}", first, ops, [n for n in (4, 16) if n <= most] or [most]) for name, ops in POLICIES.items()
     ]
     seconds = 0.15 if context.stand_in else min(3.0, 0.7 * context.seconds / sum(len(run[3]) for run in runs))

@@ -25,9 +25,10 @@ from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain as dali_chain
 from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, read_measured
-from fastfeed.backends.dali.graph import Graph, gpu_count, is_plain, no_gpu, supports_filters
+from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
 from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.backends.dali.pipeline import Lane
+from fastfeed.backends.dali.plain import plain_rows, supports_filters
 from fastfeed.backends.options import GpuDecode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
 from fastfeed.decode.executor import Executor
@@ -141,11 +142,11 @@ class DaliBackend:
 
     def _fill(self, work: _RenderCall) -> None:
         share = self.share.value
-        own: list[int] = []
-        rest: list[int] = []
-        for row, (blob, header) in enumerate(zip(work.blobs, work.headers, strict=True)):
-            on_cpu = share > 0 and header.format == "JPEG" and decodes_on_cpu(blob, share)
-            (own if on_cpu or not is_plain(self._program, blob, header) else rest).append(row)
+        samples = [*zip(work.blobs, work.headers, strict=True)]
+        given = [row for row, (blob, h) in enumerate(samples) if h.format != "JPEG" or not decodes_on_cpu(blob, share)]
+        plain = plain_rows(self._program, [work.blobs[row] for row in given], [work.headers[row] for row in given])
+        rest = [row for row, is_plain in zip(given, plain, strict=True) if is_plain]
+        own = sorted({*range(len(samples))}.difference(rest))
         if not own or not rest:
             self._by_engine(work, own)
             self._by_graph(work, rest)

@@ -24,74 +24,16 @@ Not on this backend, a ConfigError at construction: Function, a user's own funct
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from PIL import Image
 
 from fastfeed.backends.dali import windows
 from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.chain import Chain
-from fastfeed.backends.dali.imports import CodeStream, GetCUDADeviceCount, Pipeline, fn, types
-from fastfeed.backends.dali.windows import FILTERS
-from fastfeed.decode.base import Header
-from fastfeed.decode.sniff import png_exif
+from fastfeed.backends.dali.imports import GetCUDADeviceCount, Pipeline, fn, types
 from fastfeed.ops.program.program import Program
-from fastfeed.ops.program.window import Window
 
-__all__ = ["DTYPES", "LOWERING", "PLAIN", "Graph", "build", "gpu_count", "is_plain", "no_gpu", "supports_filters"]
-
-_ORIENTATION = 0x0112
-_EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
-_TAIL = 64  # bytes; some writers pad behind the end marker
-
-
-def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
-    """8-bit gray or YCbCr that is complete: DALI would accept broken or truncated scans and fill them with gray."""
-    if image.bits != 8 or image.mode not in ("L", "RGB"):
-        return False
-    if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
-        return False  # stored as RGB: rare, and decoders have to guess
-    if not _all_there(blob):
-        return False
-    if orientation == 1 or "xmp" not in image.info:
-        return True
-    exif = Image.Exif()  # Pillow looks for the orientation in XMP too, DALI does not
-    exif.load(image.info["exif"])
-    return exif.get(_ORIENTATION) == orientation
-
-
-def _all_there(blob: bytes) -> bool:
-    """Its last scan ends, and nothing but entropy-coded data is in it."""
-    if b"\xff\xd9" not in blob[-_TAIL:]:
-        return False
-    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]  # the last one: nothing may follow it
-    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
-    return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
-
-
-def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
-    """8-bit gray or RGB without transparency or animation."""
-    return blob[24:26] in _EIGHT_BITS and orientation == 1 and image.mode in ("L", "RGB") and _opaque(image)
-
-
-def _turned_by_none(blob: bytes) -> bool:
-    """8-bit gray or RGB without an orientation, of a PNG that the kernel decodes."""
-    return blob[24:26] in _EIGHT_BITS and png_exif(blob) is None
-
-
-def _plain_webp(blob: bytes, image: Any, orientation: int) -> bool:
-    """One frame without transparency, in the simple file layout."""
-    return blob[12:16] in (b"VP8 ", b"VP8L") and orientation == 1 and image.mode == "RGB" and _opaque(image)
-
-
-def _opaque(image: Any) -> bool:
-    return "transparency" not in image.info and getattr(image, "n_frames", 1) == 1
-
-
-PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {"JPEG": _plain_jpeg, "PNG": _plain_png, "WEBP": _plain_webp}
+__all__ = ["DTYPES", "LOWERING", "Graph", "build", "gpu_count", "no_gpu"]
 
 DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT}
 
@@ -111,39 +53,6 @@ def no_gpu() -> str:
     except RuntimeError as error:
         return " ".join(str(error).split("Stacktrace")[0].split())[:200]
     return ""
-
-
-def supports_filters(program: Program) -> bool:
-    """Whether DALI has the filters of all windows."""
-    ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
-    return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
-
-
-def is_plain(program: Program, blob: Any, header: Header) -> bool:
-    """Whether DALI decodes this sample as the cpu backend does."""
-    if not supports_filters(program):
-        return False
-    if program.decode is None:
-        return True
-    blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
-    if header.handle is None:  # the kernel's word: an 8-bit gray or YCbCr JPEG, a PNG without transparency or animation
-        plain = _turned_by_none(blob) if header.format == "PNG" else _all_there(blob)
-        return plain and _parses(blob)
-    if header.format not in PLAIN:
-        return False
-    plain = PLAIN[header.format](blob, header.handle.look(blob), header.handle.orientation)
-    return plain and _parses(blob)
-
-
-def _parses(blob: bytes) -> bool:
-    """Whether the parser inside DALI's decoder accepts it. DALI 2.4 crashes on one it rejects, in batches of dozens.
-
-    Segmentation fault in `run()`, nearly every time. A refusal while decoding, after parsing, is an ordinary error.
-    """
-    try:
-        return CodeStream(blob).height > 0  # it parses when it is asked
-    except RuntimeError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +149,7 @@ def build(graph: Graph) -> Any:
             ndim=1 if graph.encoded else 3,
             layout=None if graph.encoded else "HWC",
             device="gpu" if gpu and graph.decoded else "cpu",
+            no_copy=graph.encoded,  # files stay where they are until `run` is over; copying them would hold the GIL
         )
         inputs = {"window": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
         nodes = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}

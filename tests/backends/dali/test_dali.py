@@ -162,16 +162,16 @@ def test_conversions_agree(agree, channels, ops):
 
 @needs_dali
 def test_only_what_dali_shows_alike_reaches_its_decoder():
-    graph = importlib.import_module("fastfeed.backends.dali.graph")
+    plain_rows = importlib.import_module("fastfeed.backends.dali.plain").plain_rows
     program = fuse([ff.Resize((48, 64))], ENCODED)
     blobs = files()
     headers = engine_for(program, "pillow").probe(blobs)
-    plain = [graph.is_plain(program, blob, header) for blob, header in zip(blobs, headers, strict=True)]
+    plain = plain_rows(program, blobs, headers)
     jpegs = [True] * 9 + [False, True]
     assert plain == [*jpegs, True, True, False, False, False, False, False, False, True, False, *[False] * 4]
     short, doubtful = blobs[0][:-40], blobs[0][:900] + b"\xff\xdb" + blobs[0][900:]
     for blob in (short, doubtful):
-        assert not graph.is_plain(program, blob, engine_for(program, "pillow").probe([blob])[0])
+        assert plain_rows(program, [blob], engine_for(program, "pillow").probe([blob])) == [False]
 
 
 @needs_dali
@@ -221,15 +221,15 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
 def test_what_the_parser_refuses_stays_out_of_the_batch():
     """It would end the process, not only the batch."""
     dali = importlib.import_module("fastfeed.backends.dali.backend")
-    graph = importlib.import_module("fastfeed.backends.dali.graph")
+    plain = importlib.import_module("fastfeed.backends.dali.plain")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
     good = files()[0]
     start = good.index(b"\xff\xdb")
     odd = good[:start] + b"\0" + good[start:]  # libjpeg skips what lies between segments
     blobs = [*files()[:8] * 3, odd]
     headers = engine_for(program, "pillow").probe(blobs)
-    assert graph.PLAIN["JPEG"](odd, headers[-1].handle.look(odd), 1)
-    assert not graph.is_plain(program, odd, headers[-1])
+    assert plain.PLAIN["JPEG"](odd, headers[-1].handle.look(odd), 1)
+    assert plain.plain_rows(program, blobs, headers) == [True] * 24 + [False]
     out = np.empty((25, 48, 64, 3), np.uint8)
     assert runner.render(blobs, headers, Work(whole_windows(25)), out, threading.Event()) == [None] * 25
     assert np.array_equal(out[-1], out[0])

@@ -190,7 +190,8 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))  # a hostile file must not take the machine with it
 import numpy as np, fastfeed as ff
 from fastfeed.backends.cpu import backend as cpu
-from fastfeed.backends.dali import backend as dali, graph
+from fastfeed.backends.dali import backend as dali
+from fastfeed.backends.dali.plain import plain_rows
 from fastfeed.decode import Bad, engine_for
 from fastfeed.ops.program.compile import Work, fuse
 from fastfeed.spec import ENCODED
@@ -206,7 +207,7 @@ for k in range(0, len(files), 64):
     outs, said = np.empty((2, len(blobs), 64, 64, 3), np.uint8), []
     for runner, out in zip(runners, outs):
         headers = engine.probe(blobs)
-        plain = [graph.is_plain(program, b, h) for b, h in zip(blobs, headers)]
+        plain = plain_rows(program, blobs, headers)
         windows = program.windows([np.empty((0, 0))], np.array([(h.height, h.width) for h in headers]))
         said.append(runner.render(blobs, headers, Work(windows), out, threading.Event()))
     apart = np.abs(outs[0].astype(int) - outs[1]).mean((1, 2, 3))

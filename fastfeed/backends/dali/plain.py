@@ -1,0 +1,120 @@
+"""Which files DALI decodes as the cpu backend does: the others never reach its decoder.
+
+Asked of whole batches: per file it costs a few microseconds of the interpreter's lock, where reading through a file in
+Python took a hundred, which on a GPU was slower than decoding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fastfeed.backends.dali.imports import CodeStream
+from fastfeed.backends.dali.windows import FILTERS
+from fastfeed.decode.base import Header
+from fastfeed.decode.sniff import png_exif
+from fastfeed.ops.program.program import Program
+from fastfeed.ops.program.window import Window
+from fastfeed.runtime.kernel import kernel
+
+__all__ = ["PLAIN", "last_scans_end", "plain_rows", "supports_filters"]
+
+_ORIENTATION = 0x0112
+_EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
+_TAIL = 64  # bytes; some writers pad behind the end marker
+
+
+def supports_filters(program: Program) -> bool:
+    """Whether DALI has the filters of all windows."""
+    ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
+    return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
+
+
+def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]) -> list[bool]:
+    """Of each sample, whether DALI decodes it as the cpu backend does."""
+    if not supports_filters(program) or program.decode is None:
+        return [supports_filters(program)] * len(blobs)
+    jpegs = [blob for blob, header in zip(blobs, headers, strict=True) if _is_kernel_jpeg(header)]
+    ends = iter(last_scans_end(jpegs))
+    return [
+        (next(ends) if _is_kernel_jpeg(header) else _looks_plain(blob, header)) and _parses(blob)
+        for blob, header in zip(blobs, headers, strict=True)
+    ]
+
+
+def _is_kernel_jpeg(header: Header) -> bool:
+    """The kernel's word: an 8-bit gray or YCbCr JPEG."""
+    return header.handle is None and header.format == "JPEG"
+
+
+def last_scans_end(jpegs: Sequence[Any]) -> list[bool]:
+    """Of each file, whether its last scan ends, and nothing but entropy-coded data is in it. DALI would accept broken
+    or truncated scans and fill them with gray."""
+    native = kernel()
+    return native.last_scans_end(list(jpegs)) if native else [_last_scan_ends(bytes(blob)) for blob in jpegs]
+
+
+def _last_scan_ends(blob: bytes) -> bool:
+    if b"\xff\xd9" not in blob[-_TAIL:]:
+        return False
+    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]  # the last one: nothing may follow it
+    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
+    return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
+
+
+def _looks_plain(blob: Any, header: Header) -> bool:
+    """Of a file that is no JPEG of the kernel."""
+    blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
+    if header.handle is None:  # the kernel's word: a PNG without transparency or animation
+        return header.format == "PNG" and blob[24:26] in _EIGHT_BITS and png_exif(blob) is None
+    if header.format not in PLAIN:
+        return False
+    return PLAIN[header.format](blob, header.handle.look(blob), header.handle.orientation)
+
+
+def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
+    """8-bit gray or YCbCr that is complete."""
+    if image.bits != 8 or image.mode not in ("L", "RGB"):
+        return False
+    if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
+        return False  # stored as RGB: rare, and decoders have to guess
+    if not last_scans_end([blob])[0]:
+        return False
+    if orientation == 1 or "xmp" not in image.info:
+        return True
+    exif = Image.Exif()  # Pillow looks for the orientation in XMP too, DALI does not
+    exif.load(image.info["exif"])
+    return exif.get(_ORIENTATION) == orientation
+
+
+def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
+    """8-bit gray or RGB without transparency or animation."""
+    return blob[24:26] in _EIGHT_BITS and orientation == 1 and image.mode in ("L", "RGB") and _opaque(image)
+
+
+def _plain_webp(blob: bytes, image: Any, orientation: int) -> bool:
+    """One frame without transparency, in the simple file layout."""
+    return blob[12:16] in (b"VP8 ", b"VP8L") and orientation == 1 and image.mode == "RGB" and _opaque(image)
+
+
+def _opaque(image: Any) -> bool:
+    return "transparency" not in image.info and getattr(image, "n_frames", 1) == 1
+
+
+PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {"JPEG": _plain_jpeg, "PNG": _plain_png, "WEBP": _plain_webp}
+
+
+def _parses(blob: Any) -> bool:
+    """Whether the parser inside DALI's decoder accepts it. DALI 2.4 crashes on one it rejects, in batches of dozens.
+
+    Segmentation fault in `run()`, nearly every time. A refusal while decoding, after parsing, is an ordinary error.
+    """
+    try:
+        return (
+            CodeStream(blob if isinstance(blob, (bytes, np.ndarray)) else bytes(blob)).height > 0
+        )  # parses when asked
+    except RuntimeError:
+        return False

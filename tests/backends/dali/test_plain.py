@@ -1,0 +1,38 @@
+"""Which files DALI may decode: the kernel's word on the last scan is that of the few lines of Python."""
+
+import importlib
+
+import numpy as np
+import pytest
+from helpers.jpegs import NO_KERNEL, encoded, native, textured
+from helpers.side_by_side import files, needs_dali
+
+pytestmark = [needs_dali, pytest.mark.skipif(native is None, reason=NO_KERNEL)]
+END, SCAN = b"\xff\xd9", b"\xff\xda"
+
+
+def altered(blob: bytes, rng: np.random.Generator) -> bytes:
+    """Cut, or with a few bytes changed to ones that mean something in a JPEG."""
+    some = bytearray(blob)
+    for at in rng.integers(2, len(some) - 2, rng.integers(0, 4)):
+        some[at : at + 2] = bytes([0xFF, rng.choice([0x00, 0xC4, 0xD0, 0xD7, 0xD8, 0xD9, 0xDA, 0xDB, 0xFF])])
+    cut = len(some) if rng.random() < 0.5 else rng.integers(0, len(some))
+    return bytes(some[:cut]) + rng.choice([b"", END, b"\0" * 63, END + b"\0" * 70, b"\xff"])
+
+
+def test_the_kernel_agrees_with_python_on_altered_files():
+    plain = importlib.import_module("fastfeed.backends.dali.plain")
+    rng = np.random.default_rng(24)
+    photo = textured(120, 160)
+    whole = [*files(), *(encoded(photo, **how) for how in ({"progressive": True}, {"restart_marker_rows": 1}, {}))]
+    blobs = [b"", b"\xff", END, SCAN + END, *whole, *(altered(blob, rng) for blob in whole for _ in range(60))]
+    want = [plain._last_scan_ends(blob) for blob in blobs]
+    assert plain.last_scans_end(blobs) == want
+    assert plain.last_scans_end([np.frombuffer(blob, np.uint8) for blob in blobs]) == want
+    assert 0.05 < np.mean(want) < 0.95
+
+
+@pytest.mark.parametrize("given", [["text"], [None], [np.zeros((4, 4), np.uint8)[:, ::2]]])
+def test_what_is_no_file_is_refused(given):
+    with pytest.raises((TypeError, BufferError)):
+        importlib.import_module("fastfeed.backends.dali.plain").last_scans_end(given)

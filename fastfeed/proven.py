@@ -1,32 +1,51 @@
-"""Whether the code for GPUs has run on one: the one place that knows.
+"""What is known of the code for GPUs: the one place that says which of it has run on one.
 
-It was written from documentation and installed sources. Once a page of benchmarks/results shows that it ran, put the
-page's name into `GPU_PAGE`: the note then disappears from docstrings and from `print(feed)`.
+It was written from documentation and installed sources. Once a page of benchmarks/results shows that a path ran on a
+GPU, and ran soundly, its line below is deleted: the note then disappears from docstrings and from `print(feed)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["EXPERIMENTAL", "GPU_PAGE", "gpu_note", "runs_on_gpu"]
+__all__ = ["EXPERIMENTAL", "GPU_PAGE", "PATHS", "gpu_note", "runs_on_gpu"]
 
-GPU_PAGE = ""  # such as "gpu.md"
-EXPERIMENTAL = "experimental: not run on a GPU yet"
-_SENTENCE = "GPU support is experimental: it has not been run on a GPU yet."
+GPU_PAGE = "benchmarks/results/gpu.md"
+PATHS = ("dali", "feed", "jax", "keras", "ranks", "tensorflow", "torch")
+_NOT_RUN = ("not run on a GPU yet", "it has not been run on a GPU yet")
+# path -> in a few words, in half a sentence
+EXPERIMENTAL: dict[str, tuple[str, str]] = {
+    "dali": (
+        "crashed once on a GPU",
+        "on its first GPU the pixels were right and the bad files were named, but one process of several feeds crashed",
+    ),
+    "feed": ("in parts", "not all of it has been run on a GPU"),
+    "jax": _NOT_RUN,
+    "keras": _NOT_RUN,
+    "ranks": _NOT_RUN,
+    "tensorflow": _NOT_RUN,
+}
 
 _Documented = TypeVar("_Documented", bound=Any)
 
 
-def gpu_note(text: str, gpu: bool = True) -> str:
-    """The text, and what is known of GPUs, if it is about one."""
-    return text if GPU_PAGE or not gpu else f"{text} ({EXPERIMENTAL})"
+def gpu_note(text: str, path: str) -> str:
+    """The text, and what is known of this path on GPUs, if it is experimental."""
+    return f"{text} (experimental: {EXPERIMENTAL[path][0]})" if path in EXPERIMENTAL else text
 
 
-def runs_on_gpu(documented: _Documented) -> _Documented:
+def runs_on_gpu(path: str) -> Callable[[_Documented], _Documented]:
     """Decorator of a class or function that runs on GPUs, or starts what does: its docstring says what is known."""
-    if not GPU_PAGE and documented.__doc__:
-        summary, _, rest = documented.__doc__.partition("\n\n")
-        # as the other lines, or `help` shows them indented
-        indent = rest[: len(rest) - len(rest.lstrip())] or ("    " if "." not in documented.__qualname__ else " " * 8)
-        documented.__doc__ = f"{summary.rstrip()}\n\n{indent}{_SENTENCE}\n\n{rest}"
-    return documented
+
+    def decorate(documented: _Documented) -> _Documented:
+        if path in EXPERIMENTAL and documented.__doc__:
+            summary, _, rest = documented.__doc__.partition("\n\n")
+            # as the other lines, or `help` shows them indented
+            indent = rest[: len(rest) - len(rest.lstrip())]
+            indent = indent or ("    " if "." not in documented.__qualname__ else " " * 8)
+            sentence = f"GPU support is experimental: {EXPERIMENTAL[path][1]}."
+            documented.__doc__ = f"{summary.rstrip()}\n\n{indent}{sentence}\n\n{rest}"
+        return documented
+
+    return decorate

@@ -1,4 +1,4 @@
-"""Code that no GPU has run says so, in docstrings and in print(feed), until a page shows that one did."""
+"""Code whose path on GPUs is experimental says so, in docstrings and in print(feed), until a page shows that it ran."""
 
 import ast
 import importlib
@@ -28,23 +28,23 @@ RUNS_NOTHING_THERE = {
     "runtime/placement.py:on_host": "copies to the processor, which CuPy does",
     "runtime/placement.py:wait_until_written": "waits for CuPy, where it is loaded",
 }
-ON_GPU = {  # what runs there, and what it needs
-    "fastfeed.feed.feed:Feed": (),
-    "fastfeed.feed.for_trainers:ForTrainers.to_keras": (),
-    "fastfeed.feed.for_trainers:ForTrainers.to_tfdata": (),
-    "fastfeed.feed.for_trainers:ForTrainers.to_jax": (),
-    "fastfeed.feed.for_trainers:ForTrainers.to_torch": (),
-    "fastfeed.backends.options:GpuDecode": (),
-    "fastfeed.distributed.launch:pin_gpu": (),
-    "fastfeed.adapters.prefetch_to_device:prefetch_to_device": (),
-    "fastfeed.adapters.torch:TorchPlacement": ("torch",),
-    "fastfeed.adapters.torch:DeviceConvert": ("torch",),
-    "fastfeed.adapters.jax:JaxPlacement": ("jax",),
-    "fastfeed.adapters.tfdata:TfPlacement": ("tensorflow",),
-    "fastfeed.backends.dali.backend:DaliBackend": ("nvidia",),
-    "fastfeed.backends.dali.pipeline:Lane": ("nvidia",),
-    "fastfeed.backends.dali.memory:GpuMemory": ("nvidia",),
-    "fastfeed.decode.gpu:NvImageCodec": ("nvidia",),
+ON_GPU = {  # what runs there: its path, and what it needs
+    "fastfeed.feed.feed:Feed": ("feed",),
+    "fastfeed.feed.for_trainers:ForTrainers.to_keras": ("keras",),
+    "fastfeed.feed.for_trainers:ForTrainers.to_tfdata": ("tensorflow",),
+    "fastfeed.feed.for_trainers:ForTrainers.to_jax": ("jax",),
+    "fastfeed.feed.for_trainers:ForTrainers.to_torch": ("torch",),
+    "fastfeed.backends.options:GpuDecode": ("dali",),
+    "fastfeed.distributed.launch:pin_gpu": ("ranks",),
+    "fastfeed.adapters.prefetch_to_device:prefetch_to_device": ("feed",),
+    "fastfeed.adapters.torch:TorchPlacement": ("torch", "torch"),
+    "fastfeed.adapters.torch:DeviceConvert": ("torch", "torch"),
+    "fastfeed.adapters.jax:JaxPlacement": ("jax", "jax"),
+    "fastfeed.adapters.tfdata:TfPlacement": ("tensorflow", "tensorflow"),
+    "fastfeed.backends.dali.backend:DaliBackend": ("dali", "nvidia"),
+    "fastfeed.backends.dali.pipeline:Lane": ("dali", "nvidia"),
+    "fastfeed.backends.dali.memory:GpuMemory": ("dali", "nvidia"),
+    "fastfeed.decode.gpu:NvImageCodec": ("dali", "nvidia"),
 }
 
 
@@ -64,39 +64,43 @@ def feed():
         yield made
 
 
-@pytest.mark.parametrize("path", ON_GPU)
-def test_docstrings_say_it(path):
-    if absent := missing(*ON_GPU[path]):
+@pytest.mark.parametrize("name", ON_GPU)
+def test_docstrings_say_it(name):
+    path, *needed = ON_GPU[name]
+    if absent := missing(*needed):
         pytest.skip(absent)
-    module, name = path.split(":")
-    text = operator.attrgetter(name)(importlib.import_module(module)).__doc__
-    assert ("GPU support is experimental: it has not been run on a GPU yet." in text) == (not proven.GPU_PAGE)
+    module, attribute = name.split(":")
+    text = operator.attrgetter(attribute)(importlib.import_module(module)).__doc__
+    assert ("GPU support is experimental: " in text) == (path in proven.EXPERIMENTAL)
+    assert path not in proven.EXPERIMENTAL or f"{proven.EXPERIMENTAL[path][1]}.\n\n" in text
 
 
-def test_print_says_it_of_accelerators_alone(feed, monkeypatch):
+@pytest.mark.parametrize("name", ["torch cuda:0", "JAX gpu:0", "TensorFlow GPU:0"])
+def test_print_says_it_of_accelerators_alone(feed, monkeypatch, name):
+    monkeypatch.setattr(Accelerator, "name", name)
+    known = proven.EXPERIMENTAL.get(name.split()[0].lower())
     assert "experimental" not in str(feed)
     feed.place_on(Accelerator())
-    assert "placed on torch cuda:0 (experimental: not run on a GPU yet): at most 4 batches" in str(feed)
+    assert f"placed on {name}{f' (experimental: {known[0]})' if known else ''}: at most 4 batches" in str(feed)
     monkeypatch.setattr(Accelerator, "accelerator", False)
     feed.place_on(Accelerator())
-    assert "placed on torch cuda:0: at most" in str(feed) and str(feed).count("placed on") == 1
+    assert f"placed on {name}: at most" in str(feed) and str(feed).count("placed on") == 1
 
 
-def test_a_page_ends_it_everywhere(feed, monkeypatch):
-    monkeypatch.setattr(proven, "GPU_PAGE", "gpu.md")
-    feed.place_on(Accelerator())
-    assert "experimental" not in str(feed)
-
+def test_a_path_without_a_line_is_silent(feed, monkeypatch):
     def decodes() -> None:
         """Runs there."""
 
-    assert proven.runs_on_gpu(decodes).__doc__ == "Runs there."
-    monkeypatch.setattr(proven, "GPU_PAGE", "")
-    assert "it has not been run on a GPU yet" in proven.runs_on_gpu(decodes).__doc__
+    monkeypatch.setattr(proven, "EXPERIMENTAL", {"jax": proven.EXPERIMENTAL["jax"]})
+    feed.place_on(Accelerator())
+    assert "experimental" not in str(feed)
+    assert proven.runs_on_gpu("torch")(decodes).__doc__ == "Runs there."
+    assert "it has not been run on a GPU yet" in proven.runs_on_gpu("jax")(decodes).__doc__
 
 
-def test_the_page_that_is_named_is_there():
-    assert not proven.GPU_PAGE or (ROOT / "benchmarks" / "results" / proven.GPU_PAGE).is_file()
+def test_paths_are_known_and_the_page_is_there():
+    assert set(proven.EXPERIMENTAL) <= set(proven.PATHS) == {path for path, *_ in ON_GPU.values()}
+    assert (ROOT / proven.GPU_PAGE).is_file()
 
 
 def _names(tree):
@@ -117,13 +121,13 @@ def _silent():
         for node in ast.parse(path.read_text("utf-8")).body:
             if not isinstance(node, (ast.ClassDef, ast.FunctionDef)) or node.name.startswith("_"):
                 continue
-            decorators = {getattr(decorator, "id", "") for decorator in node.decorator_list}
+            decorators = {getattr(getattr(d, "func", d), "id", "") for d in node.decorator_list}
             if "runs_on_gpu" not in decorators and MARKS.intersection(_names(node)):
                 yield f"{path.relative_to(package).as_posix()}:{node.name}"
 
 
 def test_nothing_that_runs_on_a_gpu_is_silent_about_it():
-    """A new one needs `@runs_on_gpu`, or a reason in the table above why it runs nothing there."""
+    """A new one needs `@runs_on_gpu(...)`, or a reason in the table above why it runs nothing there."""
     assert set(_silent()) - set(RUNS_NOTHING_THERE) == set()
 
 

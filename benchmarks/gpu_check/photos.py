@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "imagenet": Kind((500, 375), 64, 92, 1024, 64),  # some 110 kB
-    "stock": Kind((4000, 3000), 24, 92, 64, 4),  # 3 to 6 MB
+    "stock": Kind((4000, 3000), 24, 92, 32, 4),  # 3 to 6 MB
 }
 
 

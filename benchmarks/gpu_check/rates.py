@@ -57,7 +57,7 @@ class _Set:
         self._setting, self._name, self._folder = setting, name, folder
         files = sum(p.suffix.lower() in (".jpg", ".jpeg") for p in folder.rglob("*"))
         self._batch = batch_for(setting, files, name == "stock")
-        self._seconds = 0.05 if setting.quick else 1.5
+        self._seconds = 0.05 if setting.quick else min(1.5, setting.left() / 60)
         self._rounds = 1 if setting.quick else ROUNDS
         self._rates: dict[str, Rate] = {}
         self._errors: dict[str, str] = {}

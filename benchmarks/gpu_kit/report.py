@@ -12,6 +12,8 @@ from benchmarks.gpu_kit.marks import judged
 
 __all__ = ["collected", "page", "summary"]
 
+_NOT_REACHED = "not reached"
+
 
 def collected(
     results: dict[str, dict[str, Any] | None], sentences: list[str], manifest: str, kit: Path
@@ -30,7 +32,7 @@ def collected(
         "commit": commit,
         "marks": judged(results),
         "missing": sentences,
-        "steps": {name: found or {"state": "not run", "reason": "not reached"} for name, found in results.items()},
+        "steps": {name: found or {"state": "not run", "reason": _NOT_REACHED} for name, found in results.items()},
     }
 
 
@@ -53,7 +55,11 @@ def page(told: dict[str, Any]) -> str:
     lines += ["| mark, for one H200 and 16 cores | |", "|---|---|"]
     lines += [f"| {mark} | {said} |" for mark, said in told["marks"].items()]
     lines += ["", *(f"- {sentence}" for sentence in told["missing"])]
+    waiting = [name for name, found in told["steps"].items() if found.get("reason") == _NOT_REACHED]
+    lines += [f"- not reached: {', '.join(waiting)}"] if waiting else []
     for name, found in told["steps"].items():
+        if name in waiting:
+            continue
         stand_in = " (stand-in)" if found.get("stand_in") else ""
         lines += ["", f"## {name}{stand_in}", "", f"{found.get('asks', '')}: **{found['state']}**", ""]
         lines += [f"{found['reason']}", ""] if "reason" in found else []

@@ -86,7 +86,7 @@ class JaxFeed(TrainerInput):
         return self.feed.explain()
 
 
-@runs_on_gpu
+@runs_on_gpu("jax")
 class JaxPlacement:
     """Calls `device_put` ahead of a batch's turn; JAX itself orders computations after copies.
 
@@ -173,7 +173,7 @@ def _axes(array: Any) -> int:
     return array.ndim if isinstance(array, np.ndarray) else len(array.__cuda_array_interface__["shape"])
 
 
-@runs_on_gpu
+@runs_on_gpu("jax")
 def device_convert(how: Convert) -> Any:
     """Normalize, ToFloat and ToLayout on the device: same as the backend's table, except for rounding."""
 

@@ -24,7 +24,7 @@ FRAMEWORKS = {  # how a device's name or class begins -> its adapter
 }
 
 
-@runs_on_gpu
+@runs_on_gpu("feed")
 def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:
     """Yield the items with their NumPy arrays on a device, some of them ahead of the one in use.
 

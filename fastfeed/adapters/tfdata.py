@@ -89,7 +89,7 @@ def placement(device: Any, live_batches: int) -> TfPlacement:
     return TfPlacement(device, live_batches)
 
 
-@runs_on_gpu
+@runs_on_gpu("tensorflow")
 class TfPlacement:
     """Eager tensors on a device, copied by the thread that finished the batch."""
 

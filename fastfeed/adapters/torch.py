@@ -34,7 +34,7 @@ __all__ = ["TorchFeed", "TorchPlacement", "check", "placement", "to_torch"]
 _CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout("CHW") to the ops'
 
 
-@runs_on_gpu
+@runs_on_gpu("torch")
 def to_torch(feed: Feed, device: Any = None, convert: Where = "auto") -> TorchFeed:
     """See Feed.to_torch."""
     check(feed)
@@ -116,7 +116,7 @@ def _copy_stream(device: Any) -> Any:
         return _streams[device]
 
 
-@runs_on_gpu
+@runs_on_gpu("torch")
 class TorchPlacement:
     """Copies from pinned memory on a separate stream, ordered by events.
 
@@ -207,7 +207,7 @@ class TorchPlacement:
         return tuple(tensors)
 
 
-@runs_on_gpu
+@runs_on_gpu("torch")
 class DeviceConvert:
     """Normalize, ToFloat and ToLayout on the device.
 

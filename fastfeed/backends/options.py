@@ -16,7 +16,7 @@ CPU = ("auto", "cpu", "native", "pillow")
 GPU = ("gpu", "hybrid")
 
 
-@runs_on_gpu
+@runs_on_gpu("dali")
 @dataclass(frozen=True, slots=True)
 class GpuDecode:
     """How backend="dali" decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings.

@@ -28,7 +28,7 @@ _OPTIONS = ":fancy_upsampling=1 :enable_roi_fancy_upsampling=1"
 _WORTH = 0.7  # above this share of the image, the whole image is decoded instead of a region
 
 
-@runs_on_gpu
+@runs_on_gpu("dali")
 class NvImageCodec:
     """Decodes one batch at a time.
 

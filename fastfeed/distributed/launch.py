@@ -18,7 +18,7 @@ NAME = "CUDA_VISIBLE_DEVICES"
 ENTRY = re.compile(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+")
 
 
-@runs_on_gpu
+@runs_on_gpu("ranks")
 def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.environ) -> str | None:
     """Show this process only the GPU of its local rank, before a framework looks for GPUs.
 

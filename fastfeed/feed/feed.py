@@ -44,7 +44,7 @@ __all__ = ["Feed"]
 BACKENDS = {"cpu": "fastfeed.backends.cpu.backend", "dali": "fastfeed.backends.dali.backend"}  # loaded on demand
 
 
-@runs_on_gpu
+@runs_on_gpu("feed")
 class Feed(ForAdapters, ForTrainers):
     """Yields batches of augmented images, prepared ahead of the trainer.
 

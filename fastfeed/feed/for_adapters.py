@@ -187,5 +187,7 @@ class ForAdapters:
         self._producer.use_memory(placement.memory)
         self._allocate = placement.memory
         self.notes = [line for line in self.notes if not line.startswith("placed on ")]
-        name = gpu_note(placement.name, placement.accelerator)
+        name = placement.name
+        if placement.accelerator:  # it begins with its framework
+            name = gpu_note(name, name.split()[0].lower())
         self.notes.append(placed_text(name, self.plan, self.program, self.prefetch + 2, raw))

@@ -16,7 +16,7 @@ __all__ = ["ForTrainers"]
 class ForTrainers(TrainerInput):
     """The part of a feed that hands it to an adapter; each framework is imported with its first call."""
 
-    @runs_on_gpu
+    @runs_on_gpu("keras")
     def to_keras(self, class_weight: Mapping[int, float] | None = None) -> Any:
         """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend.
 
@@ -60,7 +60,7 @@ class ForTrainers(TrainerInput):
         """
         return _adapter("keras_backup").keras_backup(self, folder, save_freq, delete_checkpoint)
 
-    @runs_on_gpu
+    @runs_on_gpu("tensorflow")
     def to_tfdata(self, device: str | None = None) -> Any:
         """A `tf.data.Dataset` of one epoch per iteration.
 
@@ -80,7 +80,7 @@ class ForTrainers(TrainerInput):
         """
         return _adapter("tfdata").to_tfdata(self, device=device)
 
-    @runs_on_gpu
+    @runs_on_gpu("jax")
     def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
         """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to a device.
 
@@ -103,7 +103,7 @@ class ForTrainers(TrainerInput):
         """
         return _adapter("jax").to_jax(self, sharding=sharding, convert=convert)
 
-    @runs_on_gpu
+    @runs_on_gpu("torch")
     def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
         """An iterable of tensor tuples, one epoch per iteration, prefetched to a device.
 

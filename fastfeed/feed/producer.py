@@ -138,7 +138,7 @@ def _jobs(
         epoch, step = epoch + 1, 0
 
 
-@runs_on_gpu
+@runs_on_gpu("dali")
 def _detached(batch: Batch) -> Batch:
     """The batch in memory of CuPy's default stream, for a loop that takes it as it is.
 

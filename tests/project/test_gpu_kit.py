@@ -67,7 +67,21 @@ def test_a_step_that_dies_has_a_reason_and_keeps_its_figures(call):
     code, _, found = call({"dies": (), "plain": ()})
     assert found["dies"]["state"] == "failed" and found["dies"]["figures"] == {"first": 1} and code == 1
     assert found["dies"]["reason"] == "its process ended with 9: something awful"
-    assert found["plain"]["figures"] == {"first": 1, "second": 2}
+    assert found["plain"]["figures"] == {"first": 1, "second": 5}
+
+
+def test_a_step_that_crashes_says_where(call):
+    _, _, found = call({"crashes": ()})
+    reason = found["crashes"]["reason"]
+    assert reason.startswith("its process ended with -11: Fatal Python error: Segmentation fault, File ")
+    assert "toy_step.py" in reason and found["crashes"]["figures"] == {"first": 1}
+
+
+def test_a_pace_shortens_every_step(call):
+    """Also the time below which it is not begun: 10.5 s are left, of which the report has 10."""
+    code, _, found = call({"plain": ()}, "--pace", "0.4", "--budget", "10.5")
+    assert 0 < found["plain"]["figures"]["second"] <= 0.4 and code == 0  # four fifths of what is left
+    assert call({"plain": ()}, "--only", "plain", "--pace", "0.4")[2]["plain"]["figures"]["second"] == 2
 
 
 def test_nothing_runs_twice_unless_asked(call, tmp_path):

@@ -14,7 +14,7 @@ from benchmarks.gpu_check import machine
 __all__ = ["engines", "libraries", "run"]
 
 _SETS = ("avx2", "avx512f", "avx512bw", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "amx_tile")
-_GPM = range(1, 128)  # ids asked one by one; 40 to 47 are the load of the JPEG engines
+_GPM = range(1, 128)  # ids asked one by one
 _STATUS = {
     1: "not initialized: no GPU or driver",
     6: "execution failed",
@@ -70,7 +70,7 @@ def engines() -> dict[str, Any]:
 
 
 def _gpm() -> dict[str, Any]:
-    """Which of NVML's GPU performance metrics answer: id -> value over 0.2 s."""
+    """Which of NVML's GPU performance metrics answer, over 0.2 s; 40 to 47 are the load of the JPEG engines."""
     import pynvml as nv
 
     nv.nvmlInit()
@@ -95,7 +95,19 @@ def _gpm() -> dict[str, Any]:
             answers[number] = round(asked.metrics[0].value, 3)
     for sample in (first, last):
         nv.nvmlGpmSampleFree(sample)
-    return {"supported": True, "JPEG engines that answer": [n for n in answers if 40 <= n <= 47], "answers": answers}
+    busy = {number: value for number, value in answers.items() if value}
+    return {"supported": True, "ids that answer": _ranges(list(answers)), "not zero": busy}
+
+
+def _ranges(numbers: list[int]) -> str:
+    """[1, 2, 3, 40] -> "1-3, 40"."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][1] + 1:
+            groups[-1][1] = number
+        else:
+            groups.append([number, number])
+    return ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in groups)
 
 
 def _copies(stand_in: bool) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from fastfeed.backends.options import GpuDecode
 
 __all__ = ["LOADS", "best_load", "run"]
 
-LOADS = (0.4, 0.65, 0.25, 0.12, 0.0, 0.9, 0.06, 1.0)  # the likely ones first
+LOADS = (0.65, 0.9, 0.4, 1.0, 0.25, 0.12, 0.0, 0.06)  # the likely ones first
 _THREADS = (4, 8, 16)
+_LANES = (3, 4, 1)
 _SHARES = {"imagenet": 0.7}  # of the time that is left, for a set; the last takes all
 _CELL = 5.0  # seconds that one takes at most: build, warm up, measure
 
@@ -65,9 +66,20 @@ def _grid(context: Any, setting: Any, name: str, folder: Path) -> None:
             "DALI": lambda load, threads=threads: Rival(setting, folder, threads, load, batch),
             "nvImageCodec": lambda load, ours=ours: ours(GpuDecode(engine="nvimagecodec", hw_load=load)),
         }
-        for together in (("fastfeed", "DALI"), ("nvImageCodec",)):  # the slow one last
-            for load, who in itertools.product(loads, together):
-                _cell(context, found, name, who, _key(threads, load), partial(makes[who], load))
+        for load, who in itertools.product(loads, ("fastfeed", "DALI")):
+            _cell(context, found, name, who, _key(threads, load), partial(makes[who], load))
+        if not number and not context.stand_in:
+            _lanes(context, found, name, ours, _key(threads, max(loads, key=lambda load: _rate(found, threads, load))))
+        for load in loads:  # the slow one last
+            _cell(context, found, name, "nvImageCodec", _key(threads, load), partial(makes["nvImageCodec"], load))
+
+
+def _lanes(context: Any, found: Any, name: str, ours: Callable[[GpuDecode], Ours], key: str) -> None:
+    """How many batches at once: two is the default."""
+    load = float(key.rpartition(" load ")[2])
+    for lanes in _LANES:
+        decode = GpuDecode(hw_load=load, lanes=lanes)
+        _cell(context, found, name, "fastfeed", f"{lanes} lanes, {key}", lambda decode=decode: ours(decode))
 
 
 def _key(threads: int, load: float) -> str:

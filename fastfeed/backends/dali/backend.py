@@ -67,7 +67,7 @@ class _RenderCall:
         return Request(self.blobs, self.headers, self.work.windows, filter)[rows]
 
 
-@runs_on_gpu
+@runs_on_gpu("dali")
 class DaliBackend:
     """Renders whole batches from any thread, one per lane at a time. A lane is built with its first batch."""
 

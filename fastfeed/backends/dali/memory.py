@@ -56,7 +56,7 @@ class HostMemory:
         """Wait until all writes are visible to every thread."""
 
 
-@runs_on_gpu
+@runs_on_gpu("dali")
 class GpuMemory:
     """CuPy arrays on one GPU.
 
@@ -73,7 +73,7 @@ class GpuMemory:
             raise MissingExtra(
                 "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
             ) from error
-        self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}")
+        self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}", "dali")
         self._device = self.xp.cuda.Device(device)
         try:
             with self._device:

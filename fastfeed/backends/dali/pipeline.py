@@ -22,7 +22,7 @@ __all__ = ["Lane"]
 _BUILDING = threading.Lock()  # it sets an environment variable, which is global to the process
 
 
-@runs_on_gpu
+@runs_on_gpu("dali")
 class Lane:
     """Takes files, or pixels, and gives finished samples on its device."""
 

@@ -67,7 +67,7 @@ def test_a_slot_is_used_again_once_no_one_holds_it(cupy):
 
 
 def test_print_says_that_no_gpu_has_run_it(cupy):
-    assert GpuMemory(0).place == "GPU 0 (experimental: not run on a GPU yet)"
+    assert GpuMemory(0).place == "GPU 0 (experimental: crashed once on a GPU)"
     assert HostMemory().place == "the CPU"
 
 

@@ -36,11 +36,12 @@ def batch_for(setting: Setting, files: int, stock: bool) -> int:
 class Ours:
     """A feed."""
 
-    def __init__(self, setting: Setting, folder: Path, decode: Any, batch: int) -> None:
+    def __init__(self, setting: Setting, folder: Path, decode: Any, batch: int, prefetch: int = 2) -> None:
         source = ff.ImageFolder(folder, labeled=False, progress=False)
         backend = "cpu" if decode == "cpu" else "dali"
         self._setting = setting
-        self.feed = ff.Feed(source, OPS, batch=batch, threads=setting.cores, decode=decode, backend=backend)
+        how = {"batch": batch, "threads": setting.cores, "prefetch": prefetch}
+        self.feed = ff.Feed(source, OPS, decode=decode, backend=backend, **how)
         self._batches = self._forever()
 
     def warm(self, seconds: float) -> None:
@@ -77,7 +78,17 @@ class Rival:
     Buffers are left to grow while it warms up, which comes to the same as the example's preallocation.
     """
 
-    def __init__(self, setting: Setting, folder: Path, threads: int, load: float, batch: int) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        folder: Path,
+        threads: int,
+        load: float,
+        batch: int,
+        fancy: bool = False,
+        whole: bool = False,
+    ) -> None:
+        """fancy: chroma upsampled as on the CPU; whole: decoded in full, then cropped. fastfeed asks for both."""
         from nvidia.dali import Pipeline, fn, types
 
         self._setting = setting
@@ -86,16 +97,14 @@ class Rival:
         pipe = Pipeline(batch_size=batch, num_threads=threads, device_id=device, prefetch_queue_depth=2, seed=1)
         with pipe:
             jpegs, _ = fn.readers.file(files=files, random_shuffle=True, initial_fill=len(files))
-            own = {"hw_decoder_load": load} if setting.gpu else {}
-            image = fn.decoders.image_random_crop(
-                jpegs,
-                device="mixed" if setting.gpu else "cpu",
-                output_type=types.RGB,
-                random_area=[0.08, 1.0],
-                random_aspect_ratio=[0.75, 4 / 3],
-                **own,
-            )
-            image = fn.resize(image, size=[SIZE, SIZE], interp_type=types.INTERP_LINEAR, antialias=True)
+            own = {"hw_decoder_load": load, "jpeg_fancy_upsampling": fancy} if setting.gpu else {}
+            own |= {"device": "mixed" if setting.gpu else "cpu", "output_type": types.RGB}
+            area = {"random_area": [0.08, 1.0], "random_aspect_ratio": [0.75, 4 / 3]}
+            scaling = {"size": [SIZE, SIZE], "interp_type": types.INTERP_LINEAR, "antialias": True}
+            if whole:
+                image = fn.random_resized_crop(fn.decoders.image(jpegs, **own), **area, **scaling)
+            else:
+                image = fn.resize(fn.decoders.image_random_crop(jpegs, **area, **own), **scaling)
             image = fn.crop_mirror_normalize(
                 image,
                 dtype=types.FLOAT,

@@ -18,7 +18,7 @@ __all__ = ["LOADS", "best_load", "run"]
 
 LOADS = (0.65, 0.9, 0.4, 1.0, 0.25, 0.12, 0.0, 0.06)  # the likely ones first
 _THREADS = (4, 8, 16)
-_LANES = (3, 4, 1)
+_AT_ONCE = ((2, 4), (3, 4), (4, 6))  # lanes, and prefetch; 2 and 2 are the defaults
 _SHARES = {"imagenet": 0.7}  # of the time that is left, for a set; the last takes all
 _CELL = 5.0  # seconds that one takes at most: build, warm up, measure
 
@@ -69,17 +69,37 @@ def _grid(context: Any, setting: Any, name: str, folder: Path) -> None:
         for load, who in itertools.product(loads, ("fastfeed", "DALI")):
             _cell(context, found, name, who, _key(threads, load), partial(makes[who], load))
         if not number and not context.stand_in:
-            _lanes(context, found, name, ours, _key(threads, max(loads, key=lambda load: _rate(found, threads, load))))
+            _variants(
+                context,
+                setting,
+                found,
+                name,
+                folder,
+                batch,
+                threads,
+                max(loads, key=lambda load: _rate(found, threads, load)),
+            )
         for load in loads:  # the slow one last
             _cell(context, found, name, "nvImageCodec", _key(threads, load), partial(makes["nvImageCodec"], load))
 
 
-def _lanes(context: Any, found: Any, name: str, ours: Callable[[GpuDecode], Ours], key: str) -> None:
-    """How many batches at once: two is the default."""
-    load = float(key.rpartition(" load ")[2])
-    for lanes in _LANES:
-        decode = GpuDecode(hw_load=load, lanes=lanes)
-        _cell(context, found, name, "fastfeed", f"{lanes} lanes, {key}", lambda decode=decode: ours(decode))
+def _variants(
+    context: Any, setting: Any, found: Any, name: str, folder: Path, batch: int, threads: int, load: float
+) -> None:
+    """At this load: more batches at once than fastfeed's default, and DALI asked for what fastfeed asks it for."""
+    key = _key(threads, load)
+    for lanes, prefetch in _AT_ONCE:
+        make = partial(_ours, setting, folder, batch, threads, GpuDecode(hw_load=load, lanes=lanes), prefetch)
+        _cell(context, found, name, "fastfeed", f"{lanes} lanes, prefetch {prefetch}, {key}", make)
+    for how in ({"fancy": True}, {"whole": True}, {"fancy": True, "whole": True}):
+        make = partial(Rival, setting, folder, threads, load, batch, **how)
+        _cell(context, found, name, "DALI", f"{' and '.join(how)}, {key}", make)
+
+
+def _stages(one: Any) -> dict[str, str]:
+    """Thread time per image, of a feed."""
+    stages = one.feed.stats().stage_ms if isinstance(one, Ours) else {}
+    return {"stages, ms": ", ".join(f"{stage} {ms:.2f}" for stage, ms in stages.items())} if stages else {}
 
 
 def _key(threads: int, load: float) -> str:
@@ -90,8 +110,8 @@ def _rate(found: Any, threads: int, load: float) -> float:
     return max(cells.get(_key(threads, load), {}).get("images_per_second", 0.0) for cells in found.values())
 
 
-def _ours(setting: Any, folder: Path, batch: int, threads: int, decode: GpuDecode) -> Ours:
-    return Ours(replace(setting, cores=threads), folder, decode, batch)
+def _ours(setting: Any, folder: Path, batch: int, threads: int, decode: GpuDecode, prefetch: int = 2) -> Ours:
+    return Ours(replace(setting, cores=threads), folder, decode, batch, prefetch)
 
 
 def _cell(context: Any, found: Any, name: str, who: str, key: str, make: Any) -> None:
@@ -102,7 +122,7 @@ def _cell(context: Any, found: Any, name: str, who: str, key: str, make: Any) ->
         one = make()
         try:
             one.warm(seconds / 2)
-            found[who][key] = one.run(seconds)._asdict()
+            found[who][key] = one.run(seconds)._asdict() | _stages(one)
         finally:
             one.close()
     except Exception as error:  # the other cells are worth having

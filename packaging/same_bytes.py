@@ -1,4 +1,4 @@
-"""Compares what two installations decode: the same bytes of pixels, of every kind of JPEG and of your own folders.
+"""Compares what two installations decode: the same bytes of pixels, of every kind of file and of your own folders.
 
 `make same-bytes PHOTOS="folder ..."` compares the source build in .venv with a wheel that is installed in a clean room.
 Each image is decoded whole, scaled, in windows, and recoded, and lists of ops run over some; an image that cannot be
@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif")
+EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff")
 LARGEST = 40_000_000  # bytes of a file
 MADE = "made"
 
@@ -39,7 +39,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="fastfeed-same-") as name:
         room = Path(name)
-        make_jpegs(room / MADE)
+        make_images(room / MADE)
         other = arguments.other
         if other is None or other.suffix == ".whl":
             from clean_room import installation
@@ -79,8 +79,8 @@ def results(python: str, folders: list[Path], room: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def make_jpegs(folder: Path) -> None:
-    """JPEGs of every layout that Pillow writes, with odd sizes, damaged ones among them."""
+def make_images(folder: Path) -> None:
+    """JPEGs, PNGs, WebPs and TIFFs of every layout that Pillow writes, with odd sizes, damaged ones among them."""
     import numpy as np
     from PIL import Image, ImageFile
 
@@ -109,13 +109,45 @@ def make_jpegs(folder: Path) -> None:
         (folder / f"truncated-{height}x{width}.jpg").write_bytes(blob[: len(blob) * 2 // 3])
         blob[len(blob) * 3 // 4 : len(blob) * 3 // 4 + 8] = b"\xff\xff\x00\x12\xff\xd9\x55\xaa"
         (folder / f"damaged-{height}x{width}.jpg").write_bytes(blob)
+        _other_formats(folder, pixels)
+    large = np.tile(pixels, (4, 3, 1))  # so large that libwebp is asked to shrink it
+    _webps(
+        folder,
+        {"rgb": Image.fromarray(large[..., :3]), "rgba": Image.fromarray(large)},
+        "x".join(map(str, large.shape[:2])),
+    )
+
+
+def _other_formats(folder: Path, pixels: Any) -> None:
+    import numpy as np
+    from PIL import Image
+
+    size = "x".join(map(str, pixels.shape[:2]))
+    color, alpha, gray = (Image.fromarray(some) for some in (pixels[..., :3], pixels, pixels[..., 0]))
+    modes = {"rgb": color, "rgba": alpha, "gray": gray, "palette": color.quantize(64), "1bit": gray.convert("1")}
+    modes["16bit"] = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
+    for mode, image in modes.items():
+        image.save(folder / f"{mode}-{size}.png")
+    _webps(folder, modes, size)
+    for mode, compression in itertools.product(("rgb", "gray", "16bit"), (None, "tiff_lzw", "tiff_adobe_deflate")):
+        modes[mode].save(folder / f"{mode}-{size}-{compression}.tif", compression=compression)
+    for name in (f"rgb-{size}.png", f"rgb-{size}-q80.webp", f"rgb-{size}-tiff_lzw.tif"):
+        blob = (folder / name).read_bytes()
+        (folder / f"truncated-{name}").write_bytes(blob[: len(blob) * 2 // 3])
+
+
+def _webps(folder: Path, modes: dict[str, Any], size: str) -> None:
+    for mode in ("rgb", "rgba"):
+        for quality in (30, 80, 100):
+            modes[mode].save(folder / f"{mode}-{size}-q{quality}.webp", quality=quality)
+        modes[mode].save(folder / f"{mode}-{size}-lossless.webp", lossless=True, method=0)
 
 
 # -- what runs in each installation
 
 
 def decoded(folders: list[Path]) -> dict[str, Any]:
-    """Hashes of everything that is made of the JPEGs below the folders."""
+    """Hashes of everything that is made of the images below the folders."""
     import fastfeed
     from fastfeed.cli.doctor_kernel import find_kernel
     from fastfeed.decode import NativeEngine

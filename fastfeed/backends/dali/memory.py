@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -27,6 +28,11 @@ _HOLDERS = (
     "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True) comes before its "
     "first use; JAX takes three quarters, unless XLA_PYTHON_CLIENT_PREALLOCATE=false is set before it is imported"
 )
+
+
+# of CuPy, by GPU: streams whose feeds are gone. None is ever destroyed, since libraries may free memory on it later: in
+# a garbage cycle CuPy destroys a stream before anything else is freed, also what holds the stream
+_STREAMS: weakref.WeakKeyDictionary[Any, dict[int, list[Any]]] = weakref.WeakKeyDictionary()
 
 
 class HostMemory:
@@ -77,7 +83,12 @@ class GpuMemory:
         self._device = self.xp.cuda.Device(device)
         try:
             with self._device:
-                self._stream = self.xp.cuda.Stream(non_blocking=True)
+                unused = _STREAMS.setdefault(self.xp, {}).setdefault(device, [])
+                try:
+                    self._stream = unused.pop()
+                except IndexError:
+                    self._stream = self.xp.cuda.Stream(non_blocking=True)
+                weakref.finalize(self, unused.append, self._stream)
             free, total = self._free()
         except Exception as error:  # CuPy's class of it is known only once a driver is there
             if not _says_full(error):

@@ -1,6 +1,7 @@
 """Batches in memory of a GPU, by a stand-in for CuPy that keeps count: what is said where there is no room."""
 
 import contextlib
+import gc
 import sys
 import threading
 import types
@@ -141,3 +142,30 @@ def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
         feed._producer.use_memory(lambda shape, dtype: pytest.fail("host memory for a GPU's batches"))
         assert made.buffers._allocate == before
         made.buffers.take()
+
+
+def test_a_stream_outlives_whatever_was_to_be_freed_on_it(cupy):
+    """CuPy destroys a stream once it is garbage: in a cycle before anything else there is freed."""
+    destroyed = []
+
+    class Mortal(Stream):
+        def __init__(self, non_blocking: bool) -> None:
+            super().__init__(cupy)
+
+        def __del__(self) -> None:
+            destroyed.append(self)
+
+    cupy.cuda.Stream = Mortal
+    first, second = GpuMemory(0), GpuMemory(0)
+    streams = [memory._stream for memory in (first, second)]
+    assert streams[0] is not streams[1]
+    cycle = [first, second]
+    cycle.append(cycle)
+    names = [id(stream) for stream in streams]
+    del first, second, streams, cycle
+    gc.collect()
+    assert not destroyed
+    again = [GpuMemory(0) for _ in range(3)]
+    assert sorted(id(memory._stream) for memory in again[:2]) == sorted(names), "used again"
+    assert id(again[2]._stream) not in names
+    assert id(GpuMemory(1)._stream) not in names, "of another GPU"

@@ -78,6 +78,8 @@ class _Set:
             loads = [load]
         save_measured(_kept_file(), {"hw_load": load})  # the hybrid ones read it
         self._ours("hybrid, dali", GpuDecode(cpu_share=None))
+        # the hardware engine and the kernel alone, without DALI's own decoding, which takes longer than the kernel's
+        self._ours("hybrid, dali, hw load 1", GpuDecode(hw_load=1.0, cpu_share=None))
         most = min(THREADS[0], self._setting.cores)
         self._rival(most, load)  # the likely one first, in case time runs out
         if known is not None:
@@ -197,8 +199,8 @@ class _Set:
             best = max(own, key=speed.__getitem__)
             decode = self._decodes[best]
             if best in self._shares:
-                found = read_measured(_kept_file()).get("hw_load")
-                decode = GpuDecode(decode.engine, found, cpu_share=self._shares[best])
+                load = decode.hw_load if decode.hw_load is not None else read_measured(_kept_file()).get("hw_load")
+                decode = GpuDecode(decode.engine, load, cpu_share=self._shares[best])
             self._setting.learned["decode"] = decode
         rival = self._best("DALI, ")
         if rival and "rival" not in self._setting.learned:

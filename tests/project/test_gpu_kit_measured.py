@@ -65,7 +65,7 @@ def order(check, monkeypatch, tmp_path, learned):
 @needs("nvidia")
 def test_hybrid_comes_right_after_the_kernel_with_the_load_that_is_known(check, monkeypatch, tmp_path):
     names, loads = order(check, monkeypatch, tmp_path, {"hw_load": 0.25})
-    assert names[:3] == ["cpu kernel", "hybrid, dali", "DALI, 16 threads, hw load 0.25"]
+    assert names[:4] == ["cpu kernel", "hybrid, dali", "hybrid, dali, hw load 1", "DALI, 16 threads, hw load 0.25"]
     assert "dali, hw load 0.25" in names and set(loads) == {0.25}
 
 

@@ -97,12 +97,11 @@ class DaliBackend:
         self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
         path, encoded = _kept_file(), program.decode is not None
         decoded = how.engine == "nvimagecodec" and encoded
-        load = how.hw_load
-        if load is None and not decoded:
-            load = read_measured(path).get("hw_load", 0.65)
+        load = how.hw_load if decoded or how.hw_load is not None else read_measured(path).get("hw_load", 0.65)
         self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
         where = f"{how.engine} on {self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
         where += f", {len(program.layers)} layers" if program.chain else ""
+        where += "" if how.hw_load is None else f", hardware load {how.hw_load:g}"
         self.share = DecodeShare(path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self.lanes = how.lanes if self._device is not None else 1  # on the CPU one lane has all threads

@@ -109,7 +109,7 @@ wheel: nasm-needs
 wheel-test:
 	$(PYTHON) packaging/clean_room.py $(ARGS)
 
-# pixels of this tree's build and of the wheel in dist/ (or WHEEL), of every kind of JPEG and of the folders PHOTOS
+# pixels of this tree's build and of the wheel in dist/ (or WHEEL), of every kind of file and of the folders PHOTOS
 same-bytes: $(VENV)/.dev
 	$(BIN)/python packaging/same_bytes.py $(WHEEL) --photos $(PHOTOS)
 

@@ -149,7 +149,6 @@ def build(graph: Graph) -> Any:
             ndim=1 if graph.encoded else 3,
             layout=None if graph.encoded else "HWC",
             device="gpu" if gpu and graph.decoded else "cpu",
-            no_copy=graph.encoded,  # files stay where they are until `run` is over; copying them would hold the GIL
         )
         inputs = {"window": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
         nodes = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}

@@ -18,6 +18,9 @@ def run(setting: Setting) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     wrong: list[str] = []
     with quiet():  # nvImageCodec says how many threads it takes
+        figures["order of streams"], found = ordered(setting, folder)  # whether it is safe, first
+        wrong += found
+        setting.say(f"order of streams: {figures['order of streams']}")
         figures["levels against cpu"], found = compared(setting, photos)
         wrong += found
         setting.say(f"against the cpu backend: {figures['levels against cpu']}")
@@ -25,9 +28,6 @@ def run(setting: Setting) -> dict[str, Any]:
             figures["batches of 4 and 12"], found = split(setting, folder)
             wrong += found
             setting.say(f"batches of 4 and 12: {figures['batches of 4 and 12']}")
-        figures["order of streams"], found = ordered(setting, folder)
-        wrong += found
-    setting.say(f"order of streams: {figures['order of streams']}")
     if wrong:
         raise Wrong(wrong, figures)
     return figures

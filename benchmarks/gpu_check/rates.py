@@ -13,8 +13,7 @@ from typing import Any
 
 from benchmarks.gpu_check.contestants import Ours, Rate, Rival, batch_for
 from benchmarks.gpu_check.setting import Setting, Wrong
-from fastfeed.backends.dali.backend import _kept_file
-from fastfeed.backends.dali.decode_share import read_measured, save_measured
+from fastfeed.backends.dali.decode_share import kept_file, read_measured, save_measured
 from fastfeed.backends.options import GpuDecode
 
 __all__ = ["run"]
@@ -28,7 +27,7 @@ Make = Callable[[], Any]
 
 def run(setting: Setting) -> dict[str, Any]:
     """Figures by set; what was learned of the first is kept for this machine."""
-    real, figures = _kept_file(), {}
+    real, figures = kept_file(), {}
     before = os.environ.get("FASTFEED_CACHE")
     end, most = setting.until, len(setting.sets)
     try:
@@ -38,7 +37,7 @@ def run(setting: Setting) -> dict[str, Any]:
             figures[name] = _Set(setting, name, folder).figures()
             setting.until = end
             if number == 0 and setting.gpu:
-                save_measured(real, read_measured(_kept_file()))
+                save_measured(real, read_measured(kept_file()))
     finally:
         if before is None:
             del os.environ["FASTFEED_CACHE"]
@@ -76,7 +75,7 @@ class _Set:
         else:
             load = float(known)
             loads = [load]
-        save_measured(_kept_file(), {"hw_load": load})  # the hybrid ones read it
+        save_measured(kept_file(), {"hw_load": load})  # the hybrid ones read it
         self._ours("hybrid, dali", GpuDecode(cpu_share=None))
         # the hardware engine and the kernel alone, without DALI's own decoding, which takes longer than the kernel's
         self._ours("hybrid, dali, hw load 1", GpuDecode(hw_load=1.0, cpu_share=None))
@@ -199,7 +198,7 @@ class _Set:
             best = max(own, key=speed.__getitem__)
             decode = self._decodes[best]
             if best in self._shares:
-                load = decode.hw_load if decode.hw_load is not None else read_measured(_kept_file()).get("hw_load")
+                load = decode.hw_load if decode.hw_load is not None else read_measured(kept_file()).get("hw_load")
                 decode = GpuDecode(decode.engine, load, cpu_share=self._shares[best])
             self._setting.learned["decode"] = decode
         rival = self._best("DALI, ")

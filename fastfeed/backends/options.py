@@ -25,7 +25,8 @@ class GpuDecode:
         engine (str): "dali", DALI's mixed decoder, or "nvimagecodec", nvImageCodec with a status per image. Default:
             "dali".
         hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default: None, with DALI the
-            value measured on this machine, or 0.65; with nvImageCodec all that the engine decodes.
+            value measured on this machine, or 0.9 for compute capability 9.0 (H100, H200) and 0.65 for others; with
+            nvImageCodec all that the engine decodes.
         cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is measured in the first
             batches. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.

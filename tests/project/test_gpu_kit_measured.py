@@ -43,7 +43,7 @@ def order(check, monkeypatch, tmp_path, learned):
             if getattr(decode, "cpu_share", 0) is None:
                 share = types.SimpleNamespace(value=0.3)
                 self.feed._backend = types.SimpleNamespace(share=share)
-                seen.append(rates.read_measured(rates._kept_file())["hw_load"])
+                seen.append(rates.read_measured(rates.kept_file())["hw_load"])
             if getattr(decode, "hw_load", None) == 0.9:
                 self.speed = 2000.0
 

@@ -8,14 +8,12 @@ batch is halved until the sample is isolated, and the decode engine decides. Arr
 
 from __future__ import annotations
 
-import os
 import queue
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +22,7 @@ from fastfeed.backends.cpu import chain
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain as dali_chain
-from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, read_measured
+from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
 from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
 from fastfeed.backends.dali.memory import GpuMemory, HostMemory
 from fastfeed.backends.dali.pipeline import Lane
@@ -95,13 +93,16 @@ class DaliBackend:
         self._memory: Any = HostMemory() if self._device is None else GpuMemory(self._device)
         self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
         self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
-        path, encoded = _kept_file(), program.decode is not None
+        path, encoded = kept_file(), program.decode is not None
         decoded = how.engine == "nvimagecodec" and encoded
-        load = how.hw_load if decoded or how.hw_load is not None else read_measured(path).get("hw_load", 0.65)
+        load = how.hw_load
+        if load is None and not decoded:
+            load = read_measured(path).get("hw_load", self._memory.hw_load)
         self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
         where = f"{how.engine} on {self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
-        where += f", {len(program.layers)} layers" if program.chain else ""
-        where += "" if how.hw_load is None else f", hardware load {how.hw_load:g}"
+        where += f", {len(program.layers)} layers" * bool(program.chain) + f", load {how.hw_load}" * (
+            how.hw_load is not None
+        )
         self.share = DecodeShare(path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self.lanes = how.lanes if self._device is not None else 1  # on the CPU one lane has all threads
@@ -271,11 +272,6 @@ class DaliBackend:
             work.out[bad_rows] = black[:, None, None] if self._program.spec.layout == "CHW" else black
 
 
-def _kept_file() -> Path:
-    own = os.environ.get("FASTFEED_CACHE")
-    return Path(own if own else Path.home() / ".cache" / "fastfeed") / "decode.json"
-
-
 def compile(
     program: Program,
     engine: DecodeEngine,
@@ -290,7 +286,7 @@ def compile(
     if decode in ("gpu", "hybrid") and not gpu_count():
         why = f" ({reason})" if (reason := no_gpu()) else ""
         raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here{why}; use decode="cpu"')
-    shares = {"auto": None if gpu_count() else 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
+    shares = {"auto": 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}  # the last was slower than "gpu" on an H200
     how = decode if isinstance(decode, GpuDecode) else GpuDecode(cpu_share=shares[decode])
     return DaliBackend(program, engine, timeline, batch, threads, gpu, how, executor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import zlib
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
 
-__all__ = ["DecodeShare", "decodes_on_cpu", "read_measured"]
+__all__ = ["DecodeShare", "decodes_on_cpu", "kept_file", "read_measured"]
 
 _BATCHES = 16  # to measure with
 _SETTLING = 3  # warm-up batches of these that are not measured
@@ -54,6 +55,12 @@ class DecodeShare:
 def decodes_on_cpu(blob: Any, share: float) -> bool:
     """Whether the CPU decodes this file: by its bytes, so that its pixels do not depend on the batch it is in."""
     return share > 0 and zlib.crc32(bytes(blob[-256:])) < share * 2**32
+
+
+def kept_file() -> Path:
+    """Where this machine's measurements are."""
+    own = os.environ.get("FASTFEED_CACHE")
+    return Path(own if own else Path.home() / ".cache" / "fastfeed") / "decode.json"
 
 
 def read_measured(path: Path) -> dict[str, Any]:

@@ -67,6 +67,15 @@ def test_a_slot_is_used_again_once_no_one_holds_it(cupy):
     assert cupy.free == 10**6 - 10_000
 
 
+@pytest.mark.parametrize(("capability", "load"), [("90", 0.9), ("80", 0.65), (None, 0.65)])
+def test_a_gpu_of_many_engines_gives_them_more(cupy, capability, load):
+    class Device(contextlib.nullcontext):
+        compute_capability = capability
+
+    cupy.cuda.Device = Device
+    assert GpuMemory(0).hw_load == load and HostMemory().hw_load == 0.65
+
+
 def test_print_says_that_no_gpu_has_run_it(cupy):
     assert GpuMemory(0).place == "GPU 0 (experimental: crashed once on a GPU)"
     assert HostMemory().place == "the CPU"

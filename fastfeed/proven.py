@@ -18,7 +18,7 @@ _NOT_RUN = ("not run on a GPU yet", "it has not been run on a GPU yet")
 EXPERIMENTAL: dict[str, tuple[str, str]] = {
     "dali": (
         "crashed once on a GPU",
-        "on its first GPU the pixels were right and the bad files were named, but one process of several feeds crashed",
+        "on its first GPU the pixels were right and the bad files were named, but one process crashed once",
     ),
     "feed": ("in parts", "not all of it has been run on a GPU"),
     "jax": _NOT_RUN,

@@ -83,6 +83,11 @@ def _table(title: str, figures: Any) -> list[str]:
                 "",
             ]
         return [line for name, row in figures.items() for line in _table(f"{title}, {name}", row)]
+    if isinstance(figures, dict) and any(isinstance(value, dict) for value in figures.values()):
+        single = {name: value for name, value in figures.items() if not isinstance(value, dict)}
+        lines = _table(title, single) if single else []
+        nested = [(name, value) for name, value in figures.items() if isinstance(value, dict) and value]
+        return lines + [line for name, value in nested for line in _table(f"{title}, {name}", value)]
     if isinstance(figures, dict):
         return [f"- {title}: {', '.join(f'{name} {_cell(value)}' for name, value in figures.items())}", ""]
     return [f"- {title}: {_cell(figures)}", ""]

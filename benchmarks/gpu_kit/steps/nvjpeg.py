@@ -18,32 +18,42 @@ __all__ = ["compiled", "run"]
 
 SOURCE = Path(benchmarks.gpu_check.__file__).with_name("nvjpeg_probe.cpp")
 _HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h")  # of CUDA 13: the second is in a package of its own
-_ROWS = 32  # timed ones on ImageNet-size files; fewer on large ones
+_FIRST = 0.6  # share of the time for the first set
+_ROWS = 20  # timed ones on ImageNet-size files; fewer on large ones
 
 
 def run(context: Any) -> None:
     program, environ = compiled(context.work)
     context.note("program", "compiled, linked with libnvjpeg and libcudart")
-    for name, folder in context.setting().sets.items():
-        share = max(0.1, min(1.0, 0.3 * context.seconds / _ROWS))
-        command = [str(program), str(folder), str(share)]
-        limit = max(5.0, context.left())
-        try:
-            done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=limit, check=False)
-            said, code = done.stdout, done.returncode
-        except subprocess.TimeoutExpired as error:
-            said, code = (error.stdout or b"").decode(errors="replace"), -1
-            context.left_out.append(f"nvjpeg, {name}: rows after {limit:.0f} s")
-        rows = [json.loads(line) for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
-        found = {f"{row.pop('row')}{_where(row)}": row for row in rows}
-        context.note(name, found)
-        if code == 2:  # no GPU, in the program's own words
-            if context.stand_in:
+    sets = context.setting().sets
+    for number, (name, folder) in enumerate(sets.items(), 1):
+        with context.part(1.0 if number == len(sets) else _FIRST):
+            if not _asked(context, program, environ, name, folder):
                 return
-            raise NotRun(next((row["reason"] for row in rows if "reason" in row), "no GPU is here"))
-        if code > 0 or code < -1:
-            reason = next((row["reason"] for row in rows if "reason" in row), f"it ended with {code}")
-            raise Wrong([f"{name}: {reason}"], context.figures)
+
+
+def _asked(context: Any, program: Path, environ: dict[str, str], name: str, folder: Path) -> bool:
+    """Ask about one set; whether there is a GPU."""
+    share = max(0.1, min(1.0, 0.25 * context.seconds / _ROWS))
+    command = [str(program), str(folder), str(share)]
+    limit = max(5.0, context.left())
+    try:
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=limit, check=False)
+        said, code = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as error:
+        said, code = (error.stdout or b"").decode(errors="replace"), -1
+        context.left_out.append(f"nvjpeg, {name}: rows after {limit:.0f} s")
+    rows = [json.loads(line) for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
+    found = {f"{row.pop('row')}{_where(row)}": row for row in rows}
+    context.note(name, found)
+    if code == 2:  # no GPU, in the program's own words
+        if context.stand_in:
+            return False
+        raise NotRun(next((row["reason"] for row in rows if "reason" in row), "no GPU is here"))
+    if code > 0 or code < -1:
+        reason = next((row["reason"] for row in rows if "reason" in row), f"it ended with {code}")
+        raise Wrong([f"{name}: {reason}"], context.figures)
+    return True
 
 
 def _where(row: dict[str, Any]) -> str:

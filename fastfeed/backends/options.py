@@ -28,7 +28,7 @@ class GpuDecode:
             value measured on this machine, or 0.9 for compute capability 9.0 (H100, H200) and 0.65 for others; with
             nvImageCodec all that the engine decodes.
         cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is measured in the first
-            batches. Default: 0.0.
+            batches, and may be 0. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
 
     Raises:

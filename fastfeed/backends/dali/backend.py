@@ -149,7 +149,7 @@ class DaliBackend:
         own = sorted({*range(len(samples))}.difference(rest))
         if not own or not rest:
             self._by_engine(work, own)
-            self._by_graph(work, rest)
+            self.share.note((0, 0.0), (len(rest), self._by_graph(work, rest)))
             return
         with ThreadPoolExecutor(1, "fastfeed-graph") as pool:  # both at the same time
             started = time.perf_counter()

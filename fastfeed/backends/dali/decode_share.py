@@ -15,22 +15,33 @@ from fastfeed.runtime.atomic_write import atomic_write
 
 __all__ = ["DecodeShare", "decodes_on_cpu", "kept_file", "read_measured"]
 
-_BATCHES = 16  # to measure with
-_SETTLING = 3  # warm-up batches of these that are not measured
-_MOST = 0.95  # both sides always get work, or they could not be measured
+_SETTLING = 3  # batches that warm both sides up and are not measured
+_ALONE = 5  # batches that the GPU decodes alone, to compare with
+_BATCHES = 18  # in all
+_MOST = 0.95  # both sides get work while they are measured
 _LEAST = 0.05
 
 
 class DecodeShare:
-    """Finds the share at which both sides finish at the same time."""
+    """Finds the share at which both sides finish at the same time, and whether that is faster than the GPU alone.
+
+    It may not be: DALI's threads and the kernel's want the same cores.
+    """
 
     def __init__(self, path: Path, key: str, fixed: float | None) -> None:
         self._path, self._key = path, key
         stored = read_measured(path).get(key) if fixed is None else fixed
-        self.value = 0.3 if stored is None else float(stored)
+        self._share = 0.3 if stored is None else float(stored)
         self._remaining = _BATCHES if stored is None else 0
-        self._rates: list[tuple[float, float]] = []
+        self._alone: list[float] = []  # samples per second, as the two below
+        self._together: list[float] = []
+        self._sides: list[tuple[float, float]] = []
         self._lock = threading.Lock()
+
+    @property
+    def value(self) -> float:
+        """The share for the next batch."""
+        return 0.0 if self._asks_alone() else self._share
 
     @property
     def measured(self) -> bool:
@@ -38,18 +49,32 @@ class DecodeShare:
         return self._remaining == 0
 
     def note(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
-        """Record one batch: (samples, seconds) of each side, measured concurrently."""
+        """Record one batch: (samples, seconds) of each side, measured concurrently; a CPU without samples: the GPU alone."""
         with self._lock:
-            if self._remaining == 0 or not (cpu[0] and gpu[0]) or cpu[1] <= 0 or gpu[1] <= 0:
+            alone = not cpu[0]
+            if self._remaining == 0 or not gpu[0] or gpu[1] <= 0 or (not alone and cpu[1] <= 0):
+                return
+            if alone != self._asks_alone():  # it was begun before
                 return
             self._remaining -= 1
-            if self._remaining >= _BATCHES - _SETTLING:
-                return
-            self._rates.append((cpu[0] / cpu[1], gpu[0] / gpu[1]))
-            own, other = np.median(np.array(self._rates), axis=0)
-            self.value = float(np.clip(own / (own + other), _LEAST, _MOST))
-            if self._remaining == 0:
-                save_measured(self._path, {self._key: round(self.value, 3)})
+            if alone:
+                self._alone.append(gpu[0] / gpu[1])
+            elif self._alone:
+                self._balance(cpu, gpu)
+
+    def _asks_alone(self) -> bool:
+        return 0 <= _BATCHES - self._remaining - _SETTLING < _ALONE
+
+    def _balance(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
+        self._sides.append((cpu[0] / cpu[1], gpu[0] / gpu[1]))
+        self._together.append((cpu[0] + gpu[0]) / max(cpu[1], gpu[1]))
+        own, other = np.median(np.array(self._sides), axis=0)
+        self._share = float(np.clip(own / (own + other), _LEAST, _MOST))
+        if self._remaining == 0:
+            balanced = self._together[len(self._together) // 2 :]
+            if np.median(balanced) <= np.median(self._alone):
+                self._share = 0.0
+            save_measured(self._path, {self._key: round(self._share, 3)})
 
 
 def decodes_on_cpu(blob: Any, share: float) -> bool:

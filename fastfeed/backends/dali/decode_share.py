@@ -49,7 +49,7 @@ class DecodeShare:
         return self._remaining == 0
 
     def note(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
-        """Record one batch: (samples, seconds) of each side, measured concurrently; a CPU without samples: the GPU alone."""
+        """Record one batch: (samples, seconds) of each side, measured at once; none for the CPU: the GPU alone."""
         with self._lock:
             alone = not cpu[0]
             if self._remaining == 0 or not gpu[0] or gpu[1] <= 0 or (not alone and cpu[1] <= 0):

@@ -33,18 +33,25 @@ def test_an_infinite_id_of_a_name_is_a_note(tmp_path: Path) -> None:
     assert any("StringTable is damaged" in note for note in nvprof.read(path).origin.notes)
 
 
-def test_a_damaged_size_that_sqlite_calls_a_lack_of_memory_is_a_note(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "note"),
+    [
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "the table CUPTI_ACTIVITY_KIND_RUNTIME is damaged after 0 rows"),
+        ("StringTable", "names are missing: the table StringTable is damaged"),
+    ],
+)
+def test_a_damaged_size_that_sqlite_calls_a_lack_of_memory_is_a_note(tmp_path: Path, table: str, note: str) -> None:
     path = training().write(tmp_path / "run.nvprof")
     with closing(sqlite3.connect(path)) as database:
         (size,) = database.execute("PRAGMA page_size").fetchone()
-        query = "SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_RUNTIME'"
-        page = (database.execute(query).fetchone()[0] - 1) * size
+        query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        page = (database.execute(query, (table,)).fetchone()[0] - 1) * size
     damaged = bytearray(path.read_bytes())
     damaged[page + 8 : page + 10] = (2000).to_bytes(2, "big")  # where the first row of the table lies
     damaged[page + 2000 : page + 2015] = b"\xff" * 9 + b"\x02\x08\x00\xd3\x18\x6c"  # a row of 2^64 - 1 bytes
     path.write_bytes(damaged)
-    expected = "the table CUPTI_ACTIVITY_KIND_RUNTIME is damaged after 0 rows (a value in it is larger than memory)"
-    assert any(note.startswith(expected) for note in nvprof.read(path).origin.notes)
+    expected = f"{note} (a value in it is larger than memory)"
+    assert any(said.startswith(expected) for said in nvprof.read(path).origin.notes)
 
 
 def test_training(tmp_path: Path) -> None:

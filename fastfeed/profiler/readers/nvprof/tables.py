@@ -13,6 +13,7 @@ __all__ = ["ERRORS", "NvprofDatabase"]
 
 # an error's text may quote a damaged schema, which is no text; SQLite calls some damaged sizes a lack of memory
 ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+_TOO_LARGE = "a value in it is larger than memory"  # what SQLite's MemoryError means here: a damaged length
 _ROWS = 50_000  # at a time: their Python objects are larger than the array
 _MAX_VALUE = 1 << 61  # nanoseconds; larger numbers are damage
 
@@ -54,8 +55,8 @@ class NvprofDatabase:
         """Names by id."""
         try:
             return {int(id): str(text) for id, text in self._connection.execute("SELECT _id_, value FROM StringTable")}
-        except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
-            self.notes.append(f"names are missing: the table StringTable is damaged ({error})")
+        except (*ERRORS, ValueError, TypeError, OverflowError) as error:
+            self.notes.append(f"names are missing: the table StringTable is damaged ({str(error) or _TOO_LARGE})")
             return {}
 
     def rows(self, name: str, *columns: str) -> np.ndarray:
@@ -93,6 +94,6 @@ class NvprofDatabase:
                     blobs += [chunk[row][-1] for row in valid.tolist()]
         except ERRORS as error:
             count = sum(map(len, parts))
-            reason = str(error) or "a value in it is larger than memory"
+            reason = str(error) or _TOO_LARGE
             self.notes.append(f"the table {name} is damaged after {count} rows ({reason}); copy the file again")
         return np.concatenate(parts), blobs

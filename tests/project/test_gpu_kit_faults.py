@@ -1,6 +1,7 @@
 """What may be wrong with a machine, or with what came to it: one sentence each, and the other steps run."""
 
 # ruff: noqa: F811  fixtures
+import contextlib
 import importlib
 import subprocess
 import types
@@ -162,6 +163,7 @@ def probe(kit, monkeypatch, tmp_path):
                 work=tmp_path,
                 seconds=60,
                 left=lambda: 60.0,
+                part=contextlib.nullcontext,
                 left_out=[],
                 stand_in=False,
                 figures=notes,

@@ -38,6 +38,7 @@ def run(setting: Setting) -> dict[str, Any]:
             setting.until = end
             if number == 0 and setting.gpu:
                 save_measured(real, read_measured(kept_file()))
+                setting.say(f"kept in {real}")
     finally:
         if before is None:
             del os.environ["FASTFEED_CACHE"]
@@ -46,7 +47,7 @@ def run(setting: Setting) -> dict[str, Any]:
     wrong = [f"{name}: {who}: {why}" for name, of in figures.items() for who, why in of["errors"].items()]
     if wrong:
         raise Wrong(wrong, figures)
-    return figures | ({"kept in": str(real)} if setting.gpu else {})
+    return figures
 
 
 class _Set:

@@ -12,7 +12,7 @@ __all__ = ["LEAST_DRIVER", "Machine", "look"]
 
 PROBE_SECONDS = 120
 LEAST_DRIVER = 580  # that wheels for CUDA 13 run with
-_QUERY = "name,driver_version,memory.total,memory.free"
+_QUERY = "name,driver_version,memory.total,memory.free,compute_cap"
 _NAMES = (
     "numpy",
     "cv2",
@@ -44,7 +44,7 @@ class Machine:
     gpus: list[dict[str, str]] = field(default_factory=list)
     modules: set[str] = field(default_factory=set)
     sentences: list[str] = field(default_factory=list)  # for people: what is missing
-    old_driver: str = ""  # empty, or the sentence
+    no_dali: str = ""  # empty, or the sentence: an old driver, or a kit for other GPUs
 
     def lacks(self, needs: tuple[str, ...], stand_in: bool) -> str:
         """Empty, or why a step with these needs cannot run here."""
@@ -53,8 +53,8 @@ class Machine:
                 return "no GPU is here"
             if need == "gpus" and len(self.gpus) < 2 and not stand_in:
                 return f"two GPUs or more are needed, {len(self.gpus) or 'none'} here"
-            if need == "DALI" and self.old_driver and not stand_in:
-                return self.old_driver
+            if need == "DALI" and self.no_dali and not stand_in:
+                return self.no_dali
             names = {"DALI": ("nvidia.dali", "nvidia.nvimgcodec"), "gpu": (), "gpus": ()}.get(need, (need,))
             absent = [name for name in names if name not in self.modules]
             if absent:
@@ -62,8 +62,9 @@ class Machine:
         return ""
 
 
-def look(environ: dict[str, str], stand_in: bool, folder: Path) -> Machine:
-    """Ask the machine; folder: an empty one, or Python would find packages where the call was made."""
+def look(environ: dict[str, str], stand_in: bool, folder: Path, packed_for: str = "") -> Machine:
+    """Ask the machine. folder: an empty one, or Python would find packages where the call was made; packed_for: the
+    compute capability that the kit is for, "" for all."""
     found = Machine()
     try:
         found.modules = _modules(environ, folder)
@@ -86,11 +87,17 @@ def look(environ: dict[str, str], stand_in: bool, folder: Path) -> Machine:
                 f"nvidia-smi does not tell the driver's version ({driver or 'nothing'}): taken as new"
             )
         elif version < LEAST_DRIVER:
-            found.old_driver = (
+            found.no_dali = (
                 f"driver {driver} is older than packages for CUDA 13 want ({LEAST_DRIVER} or newer): "
                 "DALI, nvImageCodec and nvJPEG are left out"
             )
-            found.sentences.append(found.old_driver)
+            found.sentences.append(found.no_dali)
+        if packed_for and row.get("compute_cap", packed_for) != packed_for:
+            found.no_dali = (
+                f"the kit was packed for GPUs of compute capability {packed_for}, {name} has {row['compute_cap']}: "
+                "DALI and nvImageCodec are left out; pack it with another --gpu, or without"
+            )
+            found.sentences.append(found.no_dali)
         free, total = (_number(row.get(name, "")) for name in ("memory.free", "memory.total"))
         if free is None or total is None:
             told = " and ".join(row.get(key) or "nothing" for key in ("memory.free", "memory.total"))

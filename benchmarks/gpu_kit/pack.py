@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"These would be missing there: {'; '.join(missing)}. Add them to benchmarks/gpu_kit/contents.py.")
     if options.gpu:
         packages = slimmed(packages, work / f"slim-{options.gpu:g}", round(10 * options.gpu))
-    told = packed(options.out, [*([wheel] if wheel else []), source(work), *packages], options.part_mb, contents.PYTHON)
+    files = [*([wheel] if wheel else []), source(work), *packages]
+    told = packed(options.out, files, options.part_mb, contents.PYTHON, f"{options.gpu:.1f}" if options.gpu else "")
     size = sum(part["bytes"] for part in told["parts"].values())
     print(f"{len(told['parts'])} parts, {size / 1e6:.0f} MB in all, {options.out}; next: {options.out / 'README.md'}")
 
@@ -81,8 +82,8 @@ def slimmed(packages: list[Path], folder: Path, generation: int) -> list[Path]:
     return [folder / path.name if path in large else path for path in packages]
 
 
-def packed(out: Path, files: list[Path], part_mb: float, python: str) -> dict[str, Any]:
-    """Make the folder; the manifest."""
+def packed(out: Path, files: list[Path], part_mb: float, python: str, gpu: str = "") -> dict[str, Any]:
+    """Make the folder; the manifest. gpu: the compute capability that the packages are for; "" for all."""
     out.mkdir(parents=True, exist_ok=True)
     manifest = parts.write(files, out, int(part_mb * 1e6))
     (out / "run.py").write_text(_RUN)
@@ -95,7 +96,7 @@ def packed(out: Path, files: list[Path], part_mb: float, python: str) -> dict[st
         shutil.copy(path, out / name)
         code[str(name)] = parts.sha256(path)
     (out / "benchmarks" / "__init__.py").touch()  # a package of this name that is installed there would come first
-    manifest |= {"format": 1, "python": python, "commit": commit(), "code": code}
+    manifest |= {"format": 1, "python": python, "gpu": gpu, "commit": commit(), "code": code}
     (out / parts.MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     return manifest
 

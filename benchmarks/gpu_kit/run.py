@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         say(str(error))
         manifest = None
     environ, lost = _ready(options, manifest, say, started)
-    here = machine.look(environ, options.stand_in, options.results)
+    here = machine.look(environ, options.stand_in, options.results, (manifest or {}).get("gpu", ""))
     for sentence in here.sentences:
         say(sentence)
     wanted = _wanted(options)

@@ -126,7 +126,8 @@ def main() -> int:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or ["no reason given"])[0]
         reason = f"{type(error).__name__}: {first}"[:500]
-        context.save("failed", reason=reason, traceback=traceback.format_exc())
+        kit = f"{Path(__file__).resolve().parents[2]}/"  # the report is committed: no folders of that machine
+        context.save("failed", reason=reason, traceback=traceback.format_exc().replace(kit, ""))
         return 1
     if not context.figures:
         context.save("failed", reason=f"nothing was measured in {options.seconds:.0f} s")

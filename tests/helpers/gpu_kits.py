@@ -36,7 +36,7 @@ if told.name == "crashes":
 json.dump(found | {"state": "ok", "figures": {"first": 1, "second": float(told.seconds)}}, open(told.out, "w"))
 """
 SMI = """#!/bin/sh
-echo "NVIDIA H200, {driver}, 143771 MiB, {free} MiB"
+echo "NVIDIA H200, {driver}, 143771 MiB, {free} MiB, {capability}"
 """
 
 
@@ -89,10 +89,10 @@ def call(kit, monkeypatch, tmp_path, packed, capsys):
 def smi(monkeypatch, tmp_path):
     """A fake nvidia-smi in front of all programs."""
 
-    def put(driver="580.159.04", free=140000):
+    def put(driver="580.159.04", free=140000, capability="9.0"):
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
-        (folder / "nvidia-smi").write_text(SMI.format(driver=driver, free=free))
+        (folder / "nvidia-smi").write_text(SMI.format(driver=driver, free=free, capability=capability))
         (folder / "nvidia-smi").chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 

@@ -3,6 +3,7 @@
 # ruff: noqa: F811  fixtures
 import contextlib
 import importlib
+import json
 import subprocess
 import types
 from pathlib import Path
@@ -67,6 +68,24 @@ def test_an_old_driver_leaves_out_what_needs_a_newer_one(call, smi, kit, monkeyp
     sentence = "driver 535.230.02 is older than packages for CUDA 13 want (580 or newer)"
     assert said.count(f"\n{sentence}") + said.startswith(sentence) == 1
     assert found["on-gpu"]["state"] == "ok" and found["dali"]["reason"].startswith(sentence)
+
+
+@pytest.mark.parametrize(("packed_for", "here"), [("", "8.0"), ("9.0", "9.0"), ("9.0", "8.0")])
+def test_a_kit_for_other_gpus_leaves_out_what_was_made_smaller(call, smi, kit, packed, monkeypatch, packed_for, here):
+    smi(capability=here)
+    folder, manifest = packed
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"gpu": packed_for}))
+    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
+    _, said, found = call({"on-gpu": ("gpu",), "dali": ("DALI",)})
+    sentence = (
+        "the kit was packed for GPUs of compute capability 9.0, NVIDIA H200 has 8.0: DALI and nvImageCodec are left out"
+    )
+    assert found["on-gpu"]["state"] == "ok"
+    if packed_for in ("", here):
+        assert found["dali"]["state"] == "ok" and sentence not in said
+    else:
+        assert found["dali"]["reason"].startswith(sentence)
+        assert sum(line.startswith(sentence) for line in said.splitlines()) == 1
 
 
 def test_a_gpu_that_others_fill_is_said(call, smi):

@@ -60,12 +60,20 @@ def engines() -> dict[str, Any]:
             continue
         handle, count, cores = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint()
         if status := nvjpeg.nvjpegCreateSimple(ctypes.byref(handle)):
-            return {"library": name, "engines": None, "reason": f"{_STATUS.get(status, 'status')} ({status})"}
+            return {
+                "library": Path(name).name,
+                "engines": None,
+                "reason": f"{_STATUS.get(status, 'status')} ({status})",
+            }
         status = nvjpeg.nvjpegGetHardwareDecoderInfo(handle, ctypes.byref(count), ctypes.byref(cores))
         nvjpeg.nvjpegDestroy(handle)
         if status or not count.value:
-            return {"library": name, "engines": 0, "reason": f"this GPU has no JPEG engine (status {status})"}
-        return {"library": name, "engines": count.value, "cores per engine": cores.value}
+            return {
+                "library": Path(name).name,
+                "engines": 0,
+                "reason": f"this GPU has no JPEG engine (status {status})",
+            }
+        return {"library": Path(name).name, "engines": count.value, "cores per engine": cores.value}
     return {"engines": None, "reason": "no libnvjpeg is here"}
 
 

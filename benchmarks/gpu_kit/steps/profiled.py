@@ -28,7 +28,7 @@ from benchmarks.gpu_kit.steps import profiled
 name, sets = sys.argv[1], {key: Path(folder) for key, folder in json.loads(sys.argv[2]).items()}
 made, batches, step = profiled._run(name, sets, False)
 with made:
-    for _ in range(60):
+    for _ in range(profiled.WARM + profiled.STEPS[name]):
         step(next(batches))
     torch.cuda.synchronize()
     batches.close()

@@ -42,9 +42,8 @@ def _recorded(context: Any, trace: Path, looks: Path) -> dict[str, float]:
     from torch.profiler import ProfilerActivity, profile, record_function
 
     stand_in = context.stand_in
-    device, batch, seconds = (
-        ("cpu", 4, 2.5) if stand_in else ("cuda", 16, SECONDS)
-    )  # a wait counts once it is over: short ones
+    # small batches: a wait counts once it is over, so those at both ends of the time must be short
+    device, batch, seconds = ("cpu", 4, 2.5) if stand_in else ("cuda", 16, SECONDS)
     sets, sync = context.setting().sets, context.setting().sync
     net = torch_net("resnet50", batch, stand_in)
     activities = [ProfilerActivity.CPU, *([] if stand_in else [ProfilerActivity.CUDA])]

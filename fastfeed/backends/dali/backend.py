@@ -100,9 +100,8 @@ class DaliBackend:
             load = read_measured(path).get("hw_load", self._memory.hw_load)
         self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
         where = f"{how.engine} on {self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
-        where += f", {len(program.layers)} layers" * bool(program.chain) + f", load {how.hw_load}" * (
-            how.hw_load is not None
-        )
+        where += f", {len(program.layers)} layers" if program.chain else ""
+        where += "" if how.hw_load is None else f", load {how.hw_load:g}"
         self.share = DecodeShare(path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0)
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self.lanes = how.lanes if self._device is not None else 1  # on the CPU one lane has all threads
@@ -157,8 +156,7 @@ class DaliBackend:
             pixels = self._pixels(work, own)
             cpu = time.perf_counter() - started
             gpu = graph.result()
-        if share > 0:
-            self.share.note((len(own), cpu), (len(rest), gpu))
+        self.share.note((len(own), cpu) if share > 0 else (0, 0.0), (len(rest), gpu))
         self._store(work, own, *pixels)
 
     def decode_path(self) -> str:

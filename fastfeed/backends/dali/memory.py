@@ -33,8 +33,6 @@ _HOLDERS = (
 # of CuPy, by GPU: streams whose feeds are gone. None is ever destroyed, since libraries may free memory on it later: in
 # a garbage cycle CuPy destroys a stream before anything else is freed, also what holds the stream
 _STREAMS: weakref.WeakKeyDictionary[Any, dict[int, list[Any]]] = weakref.WeakKeyDictionary()
-
-
 _LOAD = 0.65  # DALI's default: share of JPEGs for the hardware engine
 _LOADS = {"90": 0.9}  # by compute capability: seven engines, measured on an H200 (benchmarks/results/gpu.md)
 

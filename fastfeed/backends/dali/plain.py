@@ -7,6 +7,7 @@ Python took a hundred, which on a GPU was slower than decoding it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -37,24 +38,20 @@ def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]
     """Of each sample, whether DALI decodes it as the cpu backend does."""
     if not supports_filters(program) or program.decode is None:
         return [supports_filters(program)] * len(blobs)
-    jpegs = [blob for blob, header in zip(blobs, headers, strict=True) if _is_kernel_jpeg(header)]
-    ends = iter(last_scans_end(jpegs))
+    # the kernel's word: 8-bit gray or YCbCr JPEGs
+    by_kernel = [header.format == "JPEG" and header.handle is None for header in headers]
+    ends = iter(last_scans_end(list(compress(blobs, by_kernel))))
     return [
-        (next(ends) if _is_kernel_jpeg(header) else _looks_plain(blob, header)) and _parses(blob)
-        for blob, header in zip(blobs, headers, strict=True)
+        (next(ends) if known else _looks_plain(blob, header)) and _parses(blob)
+        for known, blob, header in zip(by_kernel, blobs, headers, strict=True)
     ]
 
 
-def _is_kernel_jpeg(header: Header) -> bool:
-    """The kernel's word: an 8-bit gray or YCbCr JPEG."""
-    return header.handle is None and header.format == "JPEG"
-
-
-def last_scans_end(jpegs: Sequence[Any]) -> list[bool]:
+def last_scans_end(jpegs: list[Any]) -> list[bool]:
     """Of each file, whether its last scan ends, and nothing but entropy-coded data is in it. DALI would accept broken
     or truncated scans and fill them with gray."""
     native = kernel()
-    return native.last_scans_end(list(jpegs)) if native else [_last_scan_ends(bytes(blob)) for blob in jpegs]
+    return native.last_scans_end(jpegs) if native else [_last_scan_ends(bytes(blob)) for blob in jpegs]
 
 
 def _last_scan_ends(blob: bytes) -> bool:
@@ -112,9 +109,8 @@ def _parses(blob: Any) -> bool:
 
     Segmentation fault in `run()`, nearly every time. A refusal while decoding, after parsing, is an ordinary error.
     """
+    file = blob if isinstance(blob, (bytes, np.ndarray)) else bytes(blob)
     try:
-        return (
-            CodeStream(blob if isinstance(blob, (bytes, np.ndarray)) else bytes(blob)).height > 0
-        )  # parses when asked
+        return CodeStream(file).height > 0  # it parses when it is asked
     except RuntimeError:
         return False

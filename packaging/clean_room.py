@@ -26,7 +26,7 @@ MORE_NEEDS = ("aiohttp", "requests")  # the newest: of MORE_TESTS
 SMOKE_NEEDS = ("keras>=3.3", "jax>=0.4.30")  # jax: the smallest backend of Keras
 TESTS = ("tests/decode", "tests/project/test_import.py", "tests/project/test_dependencies.py")
 # without the interpreter's lock: no OpenCV, which has no wheels there, and no Keras, which a job needs
-FREE_NEEDS = ("numpy>=2.0", "pillow>=12.0", "fsspec>=2025.5", "google-crc32c>=1.5", "rich>=13.0", "typer>=0.16",
+FREE_NEEDS = ("numpy>=2.0", "pillow>=12.0", "fsspec>=2025.5", "google-crc32c>=1.5", "rich>=13.0", "typer>=0.18",
               "jax>=0.4.30")  # fmt: skip
 FREE_TESTS = ("tests/decode/test_executor.py", "tests/feed/test_feed.py", "tests/runtime", "tests/adapters/test_jax.py")
 MORE_TESTS = (
@@ -74,6 +74,7 @@ def main() -> None:
         installed = time.monotonic()
         if tests:
             shutil.copytree(ROOT / "tests", room / "tree" / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / "docs", room / "tree" / "docs")  # tests compare what they say
             shutil.copy(ROOT / "pyproject.toml", room / "tree")  # pytest's settings
             # warnings of other packages' newest or oldest versions are no errors here
             options = ["-q", "-m", "not slow", "-o", "filterwarnings=default"]

@@ -31,8 +31,9 @@ _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
 class Recoder:
     """Recodes files as upright baseline JPEGs of RGB pixels, without metadata.
 
-    The same file gives the same bytes for any number of threads and any batch; between kernel and Pillow pixels differ
-    by a level of rounding. Safe to call from several threads.
+    The same file gives the same bytes for any number of threads and any batch. The kernel scales luma and chroma of a
+    JPEG one by one, where at least half of the picture is kept; Pillow scales RGB pixels: luma differs by a level or so,
+    fine detail in saturated colors by more. Safe to call from several threads.
 
     Args:
         ops (Sequence[Op]): Geometry without randomness and borders; sizes may differ from file to file.

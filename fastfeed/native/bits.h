@@ -18,10 +18,14 @@ constexpr uint8_t kPlace[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 
                                 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                                 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
-// The beginning of libjpeg's own structure, the same in every libjpeg since version 6.
+// The beginnings of libjpeg's own structures, the same in every libjpeg since version 6: of its entropy decoder, and of its
+// inverse transforms.
 struct Hook {
   void (*start_pass)(j_decompress_ptr);
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
+};
+struct Transform {
+  void (*start_pass)(j_decompress_ptr);
 };
 
 using GiveUp = void (*)(j_common_ptr);  // leaves the image to libjpeg; does not return
@@ -32,6 +36,14 @@ inline int shrunk_size(const jpeg_component_info& part) {
   return part.DCT_h_scaled_size;
 #else
   return part.DCT_scaled_size;
+#endif
+}
+
+inline void set_shrunk_size(jpeg_component_info& part, int size) {
+#if JPEG_LIB_VERSION >= 70
+  part.DCT_h_scaled_size = part.DCT_v_scaled_size = size;
+#else
+  part.DCT_scaled_size = size;
 #endif
 }
 

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "geometry.h"
 #include "libjpeg.h"
 #include "png.h"
 #include "pool.h"
@@ -21,39 +22,8 @@ namespace {
 constexpr int64_t kDensePixels = 16000000;  // beyond both, no photograph
 constexpr int64_t kPixelsPerByte = 4000;
 constexpr uint64_t kKeptPixels = 4000000;  // of a result: memory beyond that is freed with the image
+constexpr double kNeverShrunk = 1e6;  // an `enlarge` that asks for all pixels of a file
 constexpr int kContext = 2;  // pixels next to a region that smooth chroma upsampling reads
-
-struct Box {
-  double top, left, height, width;
-};
-
-// The window in stored pixels (decode/orientation.py has the same table).
-Box stored(const Window& w, int orientation, double height, double width) {
-  const double bottom = height - w.top - w.height, right = width - w.left - w.width;
-  switch (orientation) {
-    case 2: return {w.top, right, w.height, w.width};
-    case 3: return {bottom, right, w.height, w.width};
-    case 4: return {bottom, w.left, w.height, w.width};
-    case 5: return {w.left, w.top, w.width, w.height};
-    case 6: return {right, w.top, w.width, w.height};
-    case 7: return {right, bottom, w.width, w.height};
-    case 8: return {w.left, bottom, w.width, w.height};
-    default: return {w.top, w.left, w.height, w.width};
-  }
-}
-
-// Where stored pixel (y, x) of the result is written, after rotation and flips.
-Target target(const Slot& slot, int orientation, bool flip_rows, bool flip_columns) {
-  const bool swap = orientation >= 5;
-  // stored rows run upwards on the display in 3, 4; to the left in 6, 7. Stored columns: to the left in 2, 3;
-  // upwards in 7, 8
-  bool up = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
-  bool leftwards = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
-  up ^= flip_rows, leftwards ^= flip_columns;
-  const ptrdiff_t down = up ? -slot.row : slot.row, right = leftwards ? -3 : 3;
-  uint8_t* at = slot.at + (up ? slot.row * (slot.height - 1) : 0) + (leftwards ? ptrdiff_t(3) * (slot.width - 1) : 0);
-  return swap ? Target{at, right, down} : Target{at, down, right};
-}
 
 // A window that the image does not have is the caller's mistake, not the file's. A pixel of rounding is tolerated.
 void check(const Window& w, const Header& header) {
@@ -62,13 +32,16 @@ void check(const Window& w, const Header& header) {
   if (!sane) throw std::invalid_argument("a window lies outside its image");
 }
 
-int shrunk(int length, int denominator) { return (length + denominator - 1) / denominator; }
-
 int shrunk_by(const Header& header, const Window& w, int height, int width, const Limits& limits) {
   // a JPEG in the DCT domain, a lossy WebP by means of its planes
   const bool shrinks = header.format == Format::jpeg ||
                        (header.format == Format::webp && !header.lossless && header.color == 2);
   return shrinks ? denominator(w.height, w.width, height, width, limits.enlarge) : 1;
+}
+
+// Whether a window is so much of a JPEG that nothing is lost when all of its blocks are transformed.
+bool shows_most(const Header& header, const Window& w) {
+  return header.format == Format::jpeg && w.height * w.width >= 0.5 * header.shown_height() * header.shown_width();
 }
 
 }  // namespace
@@ -92,8 +65,11 @@ Status admit(const Header& header, size_t size, const Limits& limits) {
   return Status::ok;
 }
 
-Worker::Worker()
-    : readers_{libjpeg_reader(libjpeg_huffman_reason().empty()), png_reader(), webp_reader(), tiff_reader()} {}
+Worker::Worker() : readers_{nullptr, png_reader(), webp_reader(), tiff_reader()} {
+  auto jpegs = libjpeg_reader(libjpeg_huffman_reason().empty());
+  jpegs_ = jpegs.get();
+  readers_[size_t(Format::jpeg)] = std::move(jpegs);
+}
 
 template <class Room, class Task>
 Status Worker::checked(const uint8_t* data, size_t size, const Window& window, const Limits& limits, Room room,
@@ -143,14 +119,26 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
              (large ? bytes * (coding.optimize ? 4 : 2) : 0);
     };
     status = checked(data, size, window, limits, room, [&](const Header& header) {
+      const auto write = [&](const auto&... what) {
+        const int64_t begun = clock_ns();
+        const bool written = writer_.write(what..., coding);
+        encode_ns += clock_ns() - begun;
+        return written ? Status::ok : Status::bomb;
+      };
+      if (shows_most(header, window) && limits.enlarge < kNeverShrunk) {
+        const YccPlanes apart = planes(height, width, coding.subsampled);
+        const auto scale = [&](bool plain) {
+          return scale_planes(data, size, header, window, filter, limits, plain, apart);
+        };
+        Status scaled = scale(limits.plain);
+        if (jpegs_->gave_up()) scaled = scale(true);
+        if (scaled == Status::ok) return write(apart);
+        if (scaled != Status::unsupported_format) return scaled;
+      }
       if (pixels_.size() < bytes) pixels_ = std::vector<uint8_t>(bytes);
       const Slot slot{pixels_.data(), ptrdiff_t(width) * 3, height, width};
       const Status decoded = pixels(data, size, header, window, filter, limits, slot);
-      if (decoded != Status::ok) return decoded;
-      const int64_t begun = clock_ns();
-      const bool written = writer_.write(slot.at, height, width, coding);
-      encode_ns += clock_ns() - begun;
-      return written ? Status::ok : Status::bomb;
+      return decoded == Status::ok ? write(slot.at, height, width) : decoded;
     });
   }
   if (large) std::vector<uint8_t>().swap(pixels_);
@@ -162,7 +150,7 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
                    const Limits& limits, const Slot& slot, bool plain) {
   const bool swap = header.orientation >= 5;
   const int rows = swap ? slot.width : slot.height, columns = swap ? slot.height : slot.width;
-  const Box box = stored(window, header.orientation, header.shown_height(), header.shown_width());
+  const Box box = stored(window, header);
   Region region;
   const int d = region.denominator = shrunk_by(header, window, slot.height, slot.width, limits);
   const int height = shrunk(header.height, d), width = shrunk(header.width, d);
@@ -177,8 +165,9 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   reader.stop = stopped;
   Status status = reader.start(data, size, header, region, plain);
   if (status != Status::ok) return status;
-  resampler_.begin(&vertical, &horizontal, reader.left(),
-                   target(slot, header.orientation, window.flip_rows, window.flip_columns));
+  Resampler& resampler = resamplers_[0];
+  resampler.begin(&vertical, &horizontal, reader.left(),
+                   target(slot, 3, header, window));
   for (int left = region.height; left > 0;) {
     if (is_set(stopped)) {
       reader.release();
@@ -191,7 +180,7 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
       return status == Status::ok ? Status::corrupt : status;
     }
     const int64_t begun = clock_ns();
-    resampler_.push(rows.at, rows.stride, std::min(rows.count, left));
+    resampler.push(rows.at, rows.stride, std::min(rows.count, left));
     resize_ns += clock_ns() - begun;
     left -= rows.count;
   }

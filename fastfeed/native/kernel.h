@@ -49,7 +49,7 @@ class Worker {
   Status decode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits,
                 const Slot& slot, bool admitted = false);
   // As decode, then a JPEG of height x width pixels, at most limits.max_pixels; its bytes are in file() until the next
-  // call.
+  // call. Most of a JPEG's picture is scaled in planes.
   Status recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits, int height,
                 int width, const Coding& coding);
   JpegWriter& file() { return writer_; }
@@ -68,10 +68,16 @@ class Worker {
   Status run(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
              const Limits& limits, const Slot& slot, bool plain);
 
+  // Scales luma and chroma one by one. Status::unsupported_format: they have to become RGB first.
+  Status scale_planes(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
+                      const Limits& limits, bool plain, const YccPlanes& planes);
+  YccPlanes planes(int height, int width, bool subsampled);  // in pixels_
+
   RowReader& reader(const Header& header) { return *readers_[size_t(header.format)]; }
 
   std::array<std::unique_ptr<RowReader>, 4> readers_;  // by Format
-  Resampler resampler_;
+  JpegReader* jpegs_;  // one of them
+  Resampler resamplers_[3];
   Axes axes_;
   JpegWriter writer_;
   std::vector<uint8_t> pixels_;

@@ -16,7 +16,8 @@
 namespace fastfeed {
 namespace {
 
-// jpeg_entropy_decoder begins with start_pass and decode_mcu in all of them: jpegint.h of 2.0.0, 2.1.5, 3.0.4, 3.1.4.1, 3.2.0
+// jpeg_entropy_decoder begins with start_pass and decode_mcu in all of them, jpeg_inverse_dct with start_pass: jpegint.h of
+// 2.0.0, 2.1.5, 3.0.4, 3.1.4.1, 3.2.0
 constexpr int kOldest = 2000000, kNewest = 3002999;
 
 #if defined(FASTFEED_UNKNOWN_LIBJPEG)

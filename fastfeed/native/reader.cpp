@@ -32,7 +32,7 @@ bool crops_well(const jpeg_decompress_struct& info) {
   return true;
 }
 
-class LibjpegReader final : public RowReader {
+class LibjpegReader final : public JpegReader {
  public:
   explicit LibjpegReader(bool huffman) : huffman_(huffman) {
     std::memset(&info_, 0, sizeof info_);
@@ -53,14 +53,7 @@ class LibjpegReader final : public RowReader {
   LibjpegReader& operator=(const LibjpegReader&) = delete;
 
   Status start(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) override {
-    if (broken_) return Status::bomb;
-    release();
-    errors_.status = Status::ok;
-    errors_.damaged = errors_.gave_up = false;
-    errors_.progressive = nullptr;
-    errors_.stop = stop;
-    source_.open(data, size);
-    Status status = open(header, region, plain);
+    Status status = open(data, size, header, region, nullptr, plain);
     if (status == Status::ok) {
       rows_.resize(size_t(kRows) * info_.output_width * 3);
       bottom_ = JDIMENSION(region.top + region.height);
@@ -70,11 +63,48 @@ class LibjpegReader final : public RowReader {
     return status;
   }
 
+  Status start_planes(const uint8_t* data, size_t size, const Header& header, const Denominators& denominators, int left,
+                      int width, bool plain) override {
+    Region region;
+    region.denominator = denominators[0], region.left = left, region.width = width;
+    Status status = huffman_ ? open(data, size, header, region, &denominators, plain) : Status::unsupported_format;
+    for (int i = 0; status == Status::ok && i < info_.num_components; ++i) {
+      const jpeg_component_info& part = info_.comp_info[i];
+      if (part.h_samp_factor << 4 != (header.sampling[i] & 0xF0) || part.v_samp_factor != (header.sampling[i] & 15))
+        status = Status::unsupported_format;
+    }
+    if (status != Status::ok) {
+      release();
+      return status;
+    }
+    size_t all = 0;
+    for (int i = 0; i < info_.num_components; ++i) all += rows_of(i) * stride_of(i);
+    rows_.resize(all);
+    next_row_ = {};
+    return status;
+  }
+
   int left() const override { return int(left_); }
 
   Rows rows() override {
     const size_t stride = size_t(info_.output_width) * 3;
     return {rows_.data(), stride, errors_.status == Status::ok ? fill(stride) : 0};
+  }
+
+  std::array<Rows, 3> planes() override {
+    std::array<Rows, 3> result{};
+    if (errors_.status != Status::ok || !fill_planes()) return result;
+    const uint8_t* at = rows_.data();
+    for (int i = 0; i < info_.num_components; ++i) {
+      const jpeg_component_info& part = info_.comp_info[i];
+      const int64_t samples = int64_t(info_.image_height) * part.v_samp_factor * shrunk_size(part);
+      const int64_t whole = int64_t(info_.max_v_samp_factor) * DCTSIZE, height = (samples + whole - 1) / whole;
+      const int rows = int(rows_of(i));
+      result[size_t(i)] = {at, stride_of(i), int(std::min<int64_t>(rows, std::max<int64_t>(height - next_row_[size_t(i)], 0)))};
+      next_row_[size_t(i)] += rows;
+      at += rows_of(i) * stride_of(i);
+    }
+    return result;
   }
 
   Status finish() override {
@@ -100,16 +130,26 @@ class LibjpegReader final : public RowReader {
   }
 
  private:
-  Status open(const Header& header, const Region& region, bool plain) {
+  // `planes`: components one by one.
+  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Denominators* planes,
+              bool plain) {
+    if (broken_) return Status::bomb;
+    release();
+    errors_.status = Status::ok;
+    errors_.damaged = errors_.gave_up = false;
+    errors_.progressive = nullptr;
+    errors_.stop = stop;
+    source_.open(data, size);
     if (setjmp(errors_.jump)) return errors_.status;
     jpeg_read_header(&info_, TRUE);
     if (info_.num_components != 1 && info_.num_components != 3) return errors_.status = Status::unsupported_format;
     if (info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK)
       return errors_.status = Status::unsupported_format;
-    if (int32_t(info_.image_width) != header.width || int32_t(info_.image_height) != header.height)
-      return errors_.status = Status::corrupt;  // what was checked is not what would be decoded
-    if (jpeg_has_multiple_scans(&info_) && !header.several_scans()) return errors_.status = Status::corrupt;
-    info_.out_color_space = JCS_RGB;
+    if (planes && info_.jpeg_color_space != JCS_YCbCr && info_.jpeg_color_space != JCS_GRAYSCALE)
+      return errors_.status = Status::unsupported_format;
+    if (!is_as_checked(header)) return errors_.status = Status::corrupt;
+    info_.raw_data_out = planes ? TRUE : FALSE;
+    info_.out_color_space = planes ? info_.jpeg_color_space : JCS_RGB;
     info_.scale_num = 1;
     info_.scale_denom = unsigned(region.denominator);
     info_.dct_method = JDCT_ISLOW;
@@ -117,18 +157,48 @@ class LibjpegReader final : public RowReader {
     const bool own = huffman_ && !plain && !info_.arith_code;
     if (info_.progressive_mode) {
       jpeg_calc_output_dimensions(&info_);
+      if (planes) shrink(*planes);
       source_.leave_out_scans(info_);
       coefficients_.choose(info_, !own);
       if (own) progressive_.prepare(&info_), errors_.progressive = &progressive_;
     }
     jpeg_start_decompress(&info_);
     errors_.progressive = nullptr;
-    const bool crop = crops_well(info_);
-    left_ = crop ? JDIMENSION(region.left) : 0;
-    JDIMENSION width = crop ? JDIMENSION(region.width) : info_.output_width;
-    if (left_ > 0 || width < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width);
+    left_ = 0;
+    JDIMENSION width = info_.output_width;
+    if (planes) {
+      shrink(*planes);
+      reinterpret_cast<Transform*>(info_.idct)->start_pass(&info_);  // chooses by size
+      left_ = JDIMENSION(region.left), width = JDIMENSION(region.width);
+    } else {
+      if (crops_well(info_)) left_ = JDIMENSION(region.left), width = JDIMENSION(region.width);
+      if (left_ > 0 || width < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width);
+    }
     if (own && !header.several_scans()) entropy_.attach(&info_, JDIMENSION(region.top), left_, width, give_up);
     return Status::ok;
+  }
+
+  // What was checked is what would be decoded.
+  bool is_as_checked(const Header& header) {
+    if (int32_t(info_.image_width) != header.width || int32_t(info_.image_height) != header.height) return false;
+    return header.several_scans() || !jpeg_has_multiple_scans(&info_);
+  }
+
+  // libjpeg itself shrinks chroma less than luma, so that there is less to enlarge.
+  void shrink(const Denominators& denominators) {
+    for (int i = 0; i < info_.num_components; ++i) {
+      jpeg_component_info& part = info_.comp_info[i];
+      set_shrunk_size(part, DCTSIZE / denominators[size_t(i)]);
+      part.MCU_sample_width = part.MCU_width * shrunk_size(part);
+    }
+  }
+
+  // Of a component: rows per call, and samples of one.
+  size_t rows_of(int i) const {
+    return size_t(info_.comp_info[i].v_samp_factor) * size_t(shrunk_size(info_.comp_info[i]));
+  }
+  size_t stride_of(int i) const {
+    return size_t(info_.comp_info[i].width_in_blocks) * size_t(shrunk_size(info_.comp_info[i]));
   }
 
   Status skip_to(int top) {
@@ -152,6 +222,17 @@ class LibjpegReader final : public RowReader {
     return int(count);
   }
 
+  bool fill_planes() {
+    constexpr size_t kMost = MAX_SAMP_FACTOR * DCTSIZE;
+    JSAMPROW rows[3][kMost];
+    JSAMPARRAY parts[3] = {rows[0], rows[1], rows[2]};
+    uint8_t* at = rows_.data();
+    for (int i = 0; i < info_.num_components; ++i)
+      for (size_t y = 0; y < rows_of(i); ++y, at += stride_of(i)) rows[i][y] = at;
+    if (setjmp(errors_.jump)) return false;
+    return jpeg_read_raw_data(&info_, parts, JPEG_MAX_DIMENSION) > 0;
+  }
+
   jpeg_decompress_struct info_;
   JpegErrors errors_{};
   JpegSource source_;
@@ -159,6 +240,7 @@ class LibjpegReader final : public RowReader {
   Entropy entropy_;
   Progressive progressive_;
   std::vector<uint8_t> rows_;
+  std::array<int64_t, 3> next_row_{};  // of each plane
   JDIMENSION left_ = 0, bottom_ = 0;
   bool broken_ = false;
   const bool huffman_;
@@ -166,7 +248,7 @@ class LibjpegReader final : public RowReader {
 
 }  // namespace
 
-std::unique_ptr<RowReader> libjpeg_reader(bool huffman) { return std::make_unique<LibjpegReader>(huffman); }
+std::unique_ptr<JpegReader> libjpeg_reader(bool huffman) { return std::make_unique<LibjpegReader>(huffman); }
 
 size_t held_bytes(const Header& header, int denominator) {
   if (header.format == Format::webp) return webp_bytes(header, denominator);

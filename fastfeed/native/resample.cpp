@@ -129,9 +129,68 @@ void outputs_of_row(const float* sums, const int* first, const float* weight, in
     outputs<1, kMost>(sums, first + x, weight + size_t(x) * size_t(taps), taps, most, low, at, column);
 }
 
+// One output of a row of samples. Four sums, each of every fourth input, then added in pairs: the order in which
+// samples() adds them, whatever the processor.
+HWY_INLINE uint8_t sample(const float* p, const float* weight, int steps) {
+  float sum[4] = {};
+  for (int k = 0; k < 4 * steps; k += 4)
+    for (int i = 0; i < 4; ++i) sum[i] += p[k + i] * weight[k + i];
+  const float level = (sum[0] + sum[2]) + (sum[1] + sum[3]) + 0.5f;
+  return uint8_t(level < 0.0f ? 0.0f : level > 255.0f ? 255.0f : level);
+}
+
+#if HWY_TARGET != HWY_SCALAR
+
+// Four neighboring outputs of a row of samples. kSteps: so many, or 0 where that is known at run time only.
+template <int kSteps>
+HWY_INLINE void samples(const float* sums, const int* first, const float* weight, int taps, int steps, int low,
+                        uint8_t made[4]) {
+  const hn::Full128<float> four;
+  hn::Vec<decltype(four)> sum[4];
+  const float *p[4], *w[4];
+  for (int i = 0; i < 4; ++i) {
+    p[i] = sums + (first[i] - low), w[i] = weight + i * taps;
+    sum[i] = hn::Mul(hn::LoadU(four, p[i]), hn::LoadU(four, w[i]));
+  }
+  for (int k = 4; k < 4 * (kSteps ? kSteps : steps); k += 4)
+    for (int i = 0; i < 4; ++i)
+      sum[i] = hn::Add(sum[i], hn::Mul(hn::LoadU(four, p[i] + k), hn::LoadU(four, w[i] + k)));
+  const auto pairs = [&](auto a, auto b) HWY_ATTR {
+    return hn::Add(hn::InterleaveLower(four, a, b), hn::InterleaveUpper(four, a, b));
+  };
+  const auto level = hn::Add(pairs(pairs(sum[0], sum[2]), pairs(sum[1], sum[3])), hn::Set(four, 0.5f));
+  const auto whole = hn::ConvertTo(hn::Full128<int32_t>(), level);
+  hn::StoreU(hn::DemoteTo(hn::Full32<uint8_t>(), whole), hn::Full32<uint8_t>(), made);
+}
+
+#endif
+
+template <int kSteps>
+void samples_of_row(const float* sums, const int* first, const float* weight, int taps, int steps, int n, int low,
+                    uint8_t* at, ptrdiff_t column) {
+  int x = 0;
+#if HWY_TARGET != HWY_SCALAR
+  for (; x + 4 <= n; x += 4, at += 4 * column) {
+    uint8_t made[4];
+    samples<kSteps>(sums, first + x, weight + size_t(x) * size_t(taps), taps, steps, low, made);
+    if (column == 1) std::memcpy(at, made, 4);
+    else
+      for (int i = 0; i < 4; ++i) at[i * column] = made[i];
+  }
+#endif
+  for (; x < n; ++x, at += column) *at = sample(sums + (first[x] - low), weight + size_t(x) * size_t(taps), steps);
+}
+
 // One output row.
 void across(const float* sums, const int* first, const float* weight, int taps, int most, int n, int low, uint8_t* at,
-            ptrdiff_t column) {
+            ptrdiff_t column, int channels) {
+  if (channels == 1) {
+    const int steps = (most + 3) / 4;
+    const auto row = steps == 2 ? samples_of_row<2> : steps == 3 ? samples_of_row<3> : steps == 4 ? samples_of_row<4>
+                                                                                                  : samples_of_row<0>;
+    row(sums, first, weight, taps, steps, n, low, at, column);
+    return;
+  }
   const auto row = most == 2 ? outputs_of_row<2> : most == 3 ? outputs_of_row<3> : most == 4 ? outputs_of_row<4>
                                                                                              : outputs_of_row<0>;
   row(sums, first, weight, taps, most, n, low, at, column);
@@ -149,99 +208,10 @@ namespace {
 HWY_EXPORT(add_rows);
 HWY_EXPORT(across);
 
-constexpr double kPi = 3.14159265358979323846;
-
-double support(Filter filter) {
-  switch (filter) {
-    case Filter::bilinear: return 1.0;
-    case Filter::bicubic: return 2.0;
-    case Filter::lanczos: return 3.0;
-    case Filter::box: return 0.5;
-  }
-  return 1.0;
-}
-
-// sinc(x) * sinc(x / 3), by one sine: sin(3a) = 3 sin(a) - 4 sin(a)^3.
-double lanczos(double x) {
-  if (x == 0.0) return 1.0;
-  const double angle = kPi / 3.0 * x, ratio = std::sin(angle) / angle, squared = ratio * angle * (ratio * angle);
-  return ratio * ratio * (1.0 - squared * (4.0 / 3.0));
-}
-
-// Pillow's filters: triangle; Keys' cubic with a = -0.5; Lanczos with three lobes; a box of one pixel.
-double value(Filter filter, double x) {
-  const double t = std::fabs(x);
-  switch (filter) {
-    case Filter::bilinear: return t < 1.0 ? 1.0 - t : 0.0;
-    case Filter::bicubic:
-      if (t < 1.0) return (1.5 * t - 2.5) * t * t + 1.0;
-      return t < 2.0 ? ((-0.5 * t + 2.5) * t - 4.0) * t + 2.0 : 0.0;
-    case Filter::lanczos: return t < 3.0 ? lanczos(x) : 0.0;
-    case Filter::box: return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
-  }
-  return 0.0;
-}
-
 }  // namespace
 
-void Axis::set(Filter filter, double start, double length, int inputs, int outputs) {
-  const double scale = length / outputs, stretch = std::max(scale, 1.0), shrink = 1.0 / stretch;
-  const double reach = support(filter) * stretch;
-  taps = int(std::ceil(reach)) * 2 + 1;
-  first.resize(size_t(outputs));
-  count.resize(size_t(outputs));
-  weight.assign(size_t(outputs) * size_t(taps), 0.0f);
-  std::vector<double> values(static_cast<size_t>(taps));
-  for (int i = 0; i < outputs; ++i) {
-    const double center = start + (i + 0.5) * scale;
-    int low = std::min(std::max(int(center - reach + 0.5), 0), inputs - 1);
-    int high = std::max(std::min(int(center + reach + 0.5), inputs), low + 1);
-    high = std::min(high, low + taps);
-    double total = 0;
-    for (int k = 0; k < high - low; ++k) total += values[size_t(k)] = value(filter, (k + low - center + 0.5) * shrink);
-    if (total == 0.0) values[0] = total = 1.0;
-    // Zero weights at both ends cost time and move the window. A zero inside the support (Keys at 1) stays: without
-    // it the next output could begin before this one, and push() and low() rely on windows that begin and end in order.
-    int from = 0, to = high - low;
-    const auto beyond = [&](int k) {
-      return values[size_t(k)] == 0.0 && std::fabs((k + low - center + 0.5) * shrink) >= support(filter);
-    };
-    while (from + 1 < to && beyond(from)) ++from;
-    while (to > from + 1 && beyond(to - 1)) --to;
-    first[size_t(i)] = low + from;
-    count[size_t(i)] = to - from;
-    for (int k = from; k < to; ++k)
-      weight[size_t(i) * size_t(taps) + size_t(k - from)] = float(values[size_t(k)] / total);
-  }
-  most = *std::max_element(count.begin(), count.end());
-  copies = scale == 1 && most == 1;
-}
-
-int Axis::high() const {
-  int end = 0;
-  for (size_t i = 0; i < first.size(); ++i) end = std::max(end, first[i] + count[i]);
-  return end;
-}
-
-const Axis& Axes::get(Filter filter, double start, double length, int inputs, int outputs) {
-  Kept* oldest = kept_;
-  for (Kept& kept : kept_) {
-    if (kept.used && kept.filter == filter && kept.start == start && kept.length == length && kept.inputs == inputs &&
-        kept.outputs == outputs) {
-      kept.used = ++now_;
-      return kept.axis;
-    }
-    if (kept.used < oldest->used) oldest = &kept;
-  }
-  oldest->used = 0;  // until it is complete: set() may run out of memory
-  oldest->axis.set(filter, start, length, inputs, outputs);
-  oldest->filter = filter, oldest->start = start, oldest->length = length;
-  oldest->inputs = inputs, oldest->outputs = outputs, oldest->used = ++now_;
-  return oldest->axis;
-}
-
-void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Target target) {
-  vertical_ = vertical, horizontal_ = horizontal, target_ = target;
+void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Target target, int channels) {
+  vertical_ = vertical, horizontal_ = horizontal, target_ = target, channels_ = channels;
   low_ = horizontal->low();
   width_ = horizontal->high() - low_;
   offset_ = low_ - left;
@@ -253,13 +223,14 @@ void Resampler::begin(const Axis* vertical, const Axis* horizontal, int left, Ta
     while (vertical->first[j] + vertical->count[j] <= vertical->first[i]) ++j;
     ring_ = std::max(ring_, int(i - j) + 1);
   }
-  stride_ = (size_t(width_) + size_t(horizontal->most)) * 3 + 4;  // weights of zero, and the fourth lane, read on
+  // weights of zero, and the fourth lane, read on
+  stride_ = (size_t(width_) + size_t(horizontal->most)) * size_t(channels) + 4;
   sums_.resize(size_t(ring_) * stride_);
 }
 
 void Resampler::push(const uint8_t* rows, size_t step, int count) {
   const int outputs = int(vertical_->first.size()), low = input_, high = input_ += count;
-  const uint8_t* pixels = rows + ptrdiff_t(offset_) * 3;
+  const uint8_t* pixels = rows + ptrdiff_t(offset_) * channels_;
   if (vertical_->copies && horizontal_->copies) {
     for (int y = low; y < high; ++y, pixels += step) copy(y - vertical_->low(), pixels);
     return;
@@ -271,7 +242,7 @@ void Resampler::push(const uint8_t* rows, size_t step, int count) {
     float* sums = sums_.data() + size_t(i % ring_) * stride_;
     const float* weight = vertical_->weight.data() + size_t(i) * size_t(vertical_->taps) + (from - begin);
     HWY_DYNAMIC_DISPATCH(add_rows)
-    (sums, pixels + size_t(from - low) * step, step, weight, to - from, width_ * 3, from == begin);
+    (sums, pixels + size_t(from - low) * step, step, weight, to - from, width_ * channels_, from == begin);
     if (to == end) finish(i, sums);
   }
   while (open_ < outputs && vertical_->first[size_t(open_)] + vertical_->count[size_t(open_)] <= high) ++open_;
@@ -279,15 +250,17 @@ void Resampler::push(const uint8_t* rows, size_t step, int count) {
 
 void Resampler::copy(int y, const uint8_t* pixels) {
   uint8_t* at = target_.at + y * target_.row;
-  if (target_.column == 3) std::memcpy(at, pixels, size_t(width_) * 3);
-  else if (target_.column == -3) copy_rows(pixels, 0, at - 3 * (width_ - 1), 0, 1, width_, 3, true);
-  else for (int x = 0; x < width_; ++x) std::memcpy(at + x * target_.column, pixels + 3 * x, 3);
+  const size_t n = size_t(channels_);
+  if (target_.column == channels_) std::memcpy(at, pixels, size_t(width_) * n);
+  else if (target_.column == -channels_) copy_rows(pixels, 0, at - channels_ * (width_ - 1), 0, 1, width_, channels_, true);
+  else
+    for (int x = 0; x < width_; ++x) std::memcpy(at + x * target_.column, pixels + size_t(x) * n, n);
 }
 
 void Resampler::finish(int y, const float* sums) {
   HWY_DYNAMIC_DISPATCH(across)
   (sums, horizontal_->first.data(), horizontal_->weight.data(), horizontal_->taps, horizontal_->most,
-         int(horizontal_->first.size()), low_, target_.at + y * target_.row, target_.column);
+         int(horizontal_->first.size()), low_, target_.at + y * target_.row, target_.column, channels_);
 }
 
 }  // namespace fastfeed

@@ -12,6 +12,39 @@ namespace {
 
 constexpr size_t kKeptBytes = size_t(8) << 20;
 
+// libjpeg's type of a row is not const; it does not write.
+struct RgbRows {
+  static constexpr J_COLOR_SPACE kColors = JCS_RGB;
+  const uint8_t* pixels;
+
+  void write(j_compress_ptr info) const {
+    JSAMPROW rows[8];
+    const size_t row = size_t(info->image_width) * 3;
+    const JDIMENSION count = std::min<JDIMENSION>(8, info->image_height - info->next_scanline);
+    for (JDIMENSION i = 0; i < count; ++i)
+      rows[i] = const_cast<uint8_t*>(pixels) + size_t(info->next_scanline + i) * row;
+    jpeg_write_scanlines(info, rows, count);
+  }
+};
+
+struct PlaneRows {
+  static constexpr J_COLOR_SPACE kColors = JCS_YCbCr;
+  const YccPlanes& planes;
+
+  void write(j_compress_ptr info) const {
+    JSAMPROW rows[3][2 * DCTSIZE];
+    JSAMPARRAY parts[3] = {rows[0], rows[1], rows[2]};
+    const JDIMENSION most = JDIMENSION(info->max_v_samp_factor * DCTSIZE);
+    for (int c = 0; c < 3; ++c) {
+      const YccPlanes::Plane& plane = planes.part[c];
+      const int first = int(info->next_scanline) / plane.step;
+      for (int y = 0; y < int(most) / plane.step; ++y)  // the last one fills the last blocks
+        rows[c][y] = plane.at + plane.row * std::min(first + y, plane.height - 1);
+    }
+    jpeg_write_raw_data(info, parts, most);
+  }
+};
+
 }  // namespace
 
 struct JpegWriter::Libjpeg {
@@ -61,8 +94,10 @@ struct JpegWriter::Libjpeg {
   Libjpeg(const Libjpeg&) = delete;
   Libjpeg& operator=(const Libjpeg&) = delete;
 
-  // Bytes written into [at, at + room); 0 if there was not enough room.
-  size_t run(const uint8_t* pixels, int height, int width, const Coding& coding, uint8_t* at, size_t room) {
+  // Bytes written into [at, at + room); 0 if there was not enough room. rows(info) hands over those from
+  // info.next_scanline on.
+  template <class Rows>
+  size_t run(int height, int width, const Coding& coding, const Rows& rows, uint8_t* at, size_t room) {
     full = false;
     if (setjmp(jump)) {
       jpeg_abort_compress(&info);
@@ -72,21 +107,16 @@ struct JpegWriter::Libjpeg {
     destination.free_in_buffer = room;
     info.image_height = JDIMENSION(height);
     info.image_width = JDIMENSION(width);
+    info.in_color_space = rows.kColors;
     jpeg_set_defaults(&info);
+    info.raw_data_in = rows.kColors == JCS_RGB ? FALSE : TRUE;
     for (int i = 0; i < 2; ++i) *info.dc_huff_tbl_ptrs[i] = dc[i], *info.ac_huff_tbl_ptrs[i] = ac[i];
     jpeg_set_quality(&info, coding.quality, TRUE);
     info.dct_method = JDCT_ISLOW;
     info.optimize_coding = coding.optimize ? TRUE : FALSE;
     info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = coding.subsampled ? 2 : 1;
     jpeg_start_compress(&info, TRUE);
-    const size_t row = size_t(width) * 3;
-    while (info.next_scanline < info.image_height) {
-      JSAMPROW rows[8];  // libjpeg's type is not const; it does not write
-      const JDIMENSION count = std::min<JDIMENSION>(8, info.image_height - info.next_scanline);
-      for (JDIMENSION i = 0; i < count; ++i)
-        rows[i] = const_cast<uint8_t*>(pixels) + size_t(info.next_scanline + i) * row;
-      jpeg_write_scanlines(&info, rows, count);
-    }
+    while (info.next_scanline < info.image_height) rows.write(&info);
     jpeg_finish_compress(&info);
     return room - destination.free_in_buffer;
   }
@@ -96,11 +126,20 @@ JpegWriter::JpegWriter() : libjpeg_(std::make_unique<Libjpeg>()) {}
 JpegWriter::~JpegWriter() = default;
 
 bool JpegWriter::write(const uint8_t* pixels, int height, int width, const Coding& coding) {
+  return write(height, width, coding, RgbRows{pixels});
+}
+
+bool JpegWriter::write(const YccPlanes& planes, const Coding& coding) {
+  return write(planes.part[0].height, planes.part[0].width, coding, PlaneRows{planes});
+}
+
+template <class Rows>
+bool JpegWriter::write(int height, int width, const Coding& coding, const Rows& rows) {
   if (libjpeg_->broken) return false;
   // a photograph needs a byte per pixel at most; noise at quality 100 gets there by doubling
   const size_t guess = size_t(height) * size_t(width) + 4096;
   if (file_.size() < guess) file_ = std::vector<uint8_t>(guess);
-  while (!(size_ = libjpeg_->run(pixels, height, width, coding, file_.data(), file_.size()))) {
+  while (!(size_ = libjpeg_->run(height, width, coding, rows, file_.data(), file_.size()))) {
     if (!libjpeg_->full) return false;
     const size_t more = file_.size() * 2;
     release();

@@ -1,4 +1,4 @@
-// Encodes RGB pixels as a baseline JPEG.
+// Encodes pixels as a baseline JPEG.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,17 @@ struct Coding {
   bool optimize = false;   // Huffman tables made for the image: all of its coefficients are held, 3 to 6 bytes a pixel
 };
 
+// Luma and chroma of a picture, a plane each. Rows are as many samples long as blocks of eight need; those beyond `width`
+// repeat the last one.
+struct YccPlanes {
+  struct Plane {
+    uint8_t* at;
+    ptrdiff_t row;
+    int height, width, step;  // step: pixels of the picture that a sample covers, each way
+  };
+  Plane part[3];
+};
+
 constexpr int kMaxSide = 65500;  // of a JPEG that libjpeg writes
 
 // Keeps its memory between images; one thread at a time.
@@ -22,9 +33,10 @@ class JpegWriter {
   JpegWriter();
   ~JpegWriter();
 
-  // The file of height x width pixels of three bytes without gaps, valid until the next call; the same bytes for the
-  // same pixels. False: out of memory.
+  // The file of height x width pixels, of three bytes without gaps or in planes, valid until the next call; the same bytes
+  // for the same pixels. False: out of memory.
   bool write(const uint8_t* pixels, int height, int width, const Coding& coding);
+  bool write(const YccPlanes& planes, const Coding& coding);
   const uint8_t* data() const { return file_.data(); }
   size_t size() const { return size_; }
   std::vector<uint8_t> take();  // a copy of just the file; memory beyond the usual size is freed
@@ -32,6 +44,9 @@ class JpegWriter {
 
  private:
   struct Libjpeg;
+
+  template <class Rows>
+  bool write(int height, int width, const Coding& coding, const Rows& rows);
 
   std::unique_ptr<Libjpeg> libjpeg_;
   std::vector<uint8_t> file_;

@@ -86,15 +86,18 @@ DRAWN = {
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
 @pytest.mark.parametrize("layout", [*LAYOUTS, *DRAWN])
 def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of JPEGs with `full_decode`; without, their planes are scaled one by one."""
+    full = layout in LAYOUTS
     monkeypatch.setattr(transform, "encode", lambda *_: pytest.fail("the long way was gone"))
     for k, (height, width) in enumerate([(120, 161), (333, 97)]):
         blob = saved_as(DRAWN[layout](height, width), "PNG") if layout in DRAWN else LAYOUTS[layout](height, width, k)
         seen = image_info(blob)
         assert isinstance(seen, ImageInfo) and seen.path == "kernel"
-        for scaling in (Scaling(40), Scaling((31, 47), "cover", "bicubic"), Scaling(53, "long", "area")):
+        for how in ((40,), ((31, 47), "cover", "bicubic"), (53, "long", "area")):
+            scaling = Scaling(*how, full_decode=full)
             for encoding in (Encoding(), Encoding("jpeg", 60, "4:4:4"), Encoding("jpeg", optimize=True)):
                 goal = output_geometry(scaling, height, width)
-                pixels = Rasterizer(filter=scaling.filter).pixels(blob, seen, goal.box, goal.size)
+                pixels = Rasterizer(filter=scaling.filter, full_decode=full).pixels(blob, seen, goal.box, goal.size)
                 assert isinstance(pixels, np.ndarray)
                 assert processed(blob, scaling, encoding).image == encode(pixels, encoding)
 

@@ -1,0 +1,21 @@
+// From a window of the picture that is seen to stored pixels, and back to where results are written.
+#pragma once
+
+#include "header.h"
+#include "kernel.h"
+
+namespace fastfeed {
+
+struct Box {
+  double top, left, height, width;
+};
+
+// A window in stored pixels.
+Box stored(const Window& window, const Header& header);
+// Where stored pixel (y, x) of the result is written, after rotation and flips.
+Target target(const Slot& slot, int channels, const Header& header, const Window& window);
+
+// Pixels that so many are shrunk to.
+inline int shrunk(int length, int denominator) { return (length + denominator - 1) / denominator; }
+
+}  // namespace fastfeed

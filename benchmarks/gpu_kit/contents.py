@@ -21,7 +21,7 @@ PACKAGES = (
     "fsspec==2026.9.0",
     "google-crc32c==1.9.0",
     "nvidia-ml-py==13.615.71",
-    "typer==0.16.0",
+    "typer==0.18.0",
     "click==8.2.1",
     "shellingham==1.5.4",
     "rich==15.0.0",

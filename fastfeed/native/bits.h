@@ -18,6 +18,15 @@ constexpr uint8_t kPlace[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 
                                 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
                                 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
+// The same for places that a damaged block, or the end of a sound one, leads to behind it: the last coefficient.
+struct Places {
+  uint8_t at[2 * 64];
+  constexpr Places() : at() {
+    for (int k = 0; k < 2 * 64; ++k) at[k] = kPlace[k < 64 ? k : 63];
+  }
+};
+constexpr Places kPlaces;
+
 // The beginnings of libjpeg's own structures, the same in every libjpeg since version 6: of its entropy decoder, and of its
 // inverse transforms.
 struct Hook {

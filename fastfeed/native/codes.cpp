@@ -35,6 +35,7 @@ bool Codes::set(const JHUFF_TBL& table, bool ac) {
       }
     }
   }
+  for (unsigned start = 0; ac && start < 1u << kLook; ++start) pair[start] = pair_at(start);
   for (unsigned start = 0; ac && start < 1u << kLook; ++start) {
     int bits = 0, passed = 0;
     bool end = false;
@@ -49,6 +50,26 @@ bool Codes::set(const JHUFF_TBL& table, bool ac) {
     leap[start] = uint32_t(bits | passed << 8 | end << 16);
   }
   return ready_ = true;
+}
+
+Codes::Pair Codes::pair_at(unsigned start) const {
+  Pair pair{};
+  int bits = 0, passed = 0;
+  for (int i = 0; i < 2; ++i) {
+    const int32_t entry = step[start << bits & ((1u << kLook) - 1)];
+    if (!(entry & kWhole) || bits + (entry & 0x7F) > kLook) break;
+    const int zeros = entry >> 8 & 0xFF;
+    bits += entry & 0x7F;
+    pair.bits = uint8_t(bits);
+    if (zeros >= kEnd) {  // alone, it sets the next coefficient to 0, which it is
+      pair.passed = kEnded;
+      break;
+    }
+    for (int j = i; j < 2; ++j) pair.at[j] = uint8_t(passed + zeros), pair.value[j] = int16_t(entry >> 16);
+    passed += zeros + 1;
+    pair.passed = uint8_t(passed);
+  }
+  return pair;
 }
 
 Codes::Long Codes::find(uint32_t next16) const {

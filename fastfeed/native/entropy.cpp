@@ -34,19 +34,28 @@ boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* out) {
     if (shown && !block.flat) {
       JCOEF* coefficients = *out[i];
       coefficients[0] = JCOEF(mean);
-      for (int k = 1; k < 64; ++k) {
+      int k = 1;
+      while (k < 64) {
         bits.fill();
+        const Codes::Pair pair = block.ac->pair[bits.look(kLook)];
+        // Both are stored, without a jump that depends on how many there are; but nothing ends a block that is full.
+        if (pair.bits && k + pair.at[0] < 63) {
+          coefficients[kPlaces.at[k + pair.at[0]]] = pair.value[0];
+          coefficients[kPlaces.at[k + pair.at[1]]] = pair.value[1];
+          bits.drop(pair.bits);
+          k += pair.passed;
+          continue;
+        }
         const int zeros = next_value(bits, *block.ac, true, &value);
         if (zeros & ~15) {
           good &= zeros >= kEnd;
+          k = kEnded;
           break;
         }
-        if ((k += zeros) > 63) {
-          good = false;
-          break;
-        }
-        coefficients[kPlace[k]] = JCOEF(value);
+        if ((k += zeros) < 64) coefficients[kPlace[k]] = JCOEF(value);
+        ++k;
       }
+      good &= k == 64 || k >= kEnded;
       continue;
     }
     if (out) (*out[i])[0] = JCOEF(mean);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +75,8 @@ def _is_one_of(path: Path, inputs: Sequence[Path]) -> bool:
     """Whether this file, by whatever name or link, is an input or a trace in a folder that is one."""
     from fastfeed.profiler.readers.folders import expand
 
+    if Path("-") in inputs and os.path.samestat(os.fstat(0), path.stat()):
+        return True
     files = expand(inputs)
     return any(file.exists() and file.samefile(path) for file in files)
 

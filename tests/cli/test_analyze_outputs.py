@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,15 @@ def test_what_is_read_is_never_written(trace: Path, tmp_path: Path, name: str, f
     for given in (trace, trace.parent):  # a folder stands for the traces in it
         with pytest.raises(ConfigError, match=r"--perfetto would overwrite .* which is read; choose another name"):
             analyze(given, "--perfetto", out, *force)
+    assert trace.read_bytes() == before
+
+
+def test_a_trace_on_standard_input_is_not_written_over(trace: Path):
+    before = trace.read_bytes()
+    command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "analyze", "-", "--perfetto", str(trace), "--force"]
+    with trace.open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, text=True)
+    assert done.returncode == 2 and "which is read; choose another name" in done.stderr
     assert trace.read_bytes() == before
 
 

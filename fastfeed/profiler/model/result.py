@@ -15,6 +15,7 @@ from fastfeed.profiler.model.intervals import empty
 from fastfeed.profiler.model.trace import Origin
 
 __all__ = [
+    "ABSENT_RANKS",
     "Charge",
     "Cold",
     "DeviceResult",
@@ -116,6 +117,7 @@ class Steps:
     guessed: bool = False  # nothing marks them: something recurs on the device
     whole: np.ndarray | None = None  # bool (n,): the recording covers all of the step; None: of each
     missing: int = 0  # more that the numbers in the labels skip
+    unrecorded: int = 0  # marked ones that begin after the last operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +145,14 @@ class Gap:
     last_op: str = ""  # what ended when it began
 
 
+ABSENT_RANKS = "ranks that are not in this analysis"  # in place of a device's label
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """Starvation by proxy: time that this device waited inside collectives for a late rank, and why that was late."""
 
-    culprit: str  # label of the device
+    culprit: str  # label of the device, or ABSENT_RANKS
     cause: Cause | None  # None: busy, or its reason is not recorded
     ns: int
 

@@ -10,15 +10,14 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import Charge, RankResult, Slices
+from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, RankResult, Slices
 from fastfeed.profiler.model.trace import Kind, Trace
 from fastfeed.profiler.ranks.clock_sync import WALL_NS, Clock, align_clocks, estimate_offset, format_seconds
 from fastfeed.profiler.ranks.collectives import MatchedCollectives, find_channels, match_collectives
 from fastfeed.profiler.ranks.peer_waits import NO_CAUSE, BlamedWaits, PeerWaits, blame_waits, find_waits
 
-__all__ = ["ABSENT_RANKS", "NO_CAUSE", "Blame", "RankAnalysis", "RankDevice", "analyze_ranks", "estimate_waits"]
+__all__ = ["NO_CAUSE", "Blame", "RankAnalysis", "RankDevice", "analyze_ranks", "estimate_waits"]
 
-ABSENT_RANKS = "ranks that are not in this analysis"
 _MIN_SAMPLES = 5  # collectives of one name and size, enough to estimate waits from their spread
 _SAME_WORK = 1.5  # times the shortest: still the same amount of work
 _LOOSE_CLOCK_NS = 100_000  # clock uncertainty worth a note

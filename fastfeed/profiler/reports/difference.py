@@ -87,7 +87,8 @@ def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
     shown = visible if len(visible) == CAUSES + 1 else visible[:CAUSES]
     lines += _rows(shown, name, timed)
     if len(change.causes) > len(shown):
-        lines.append(Text(f"{len(change.causes) - len(shown)} more are smaller or changed less", style="dim"))
+        rest = len(change.causes) - len(shown)
+        lines.append(Text(f"{rest} more {'is' if rest == 1 else 'are'} smaller or changed less", style="dim"))
     return lines
 
 
@@ -99,7 +100,8 @@ def _feed(change: FeedChange, sheet: Sheet) -> list[Text]:
     head = layout.fitted(one_line(f"feed {change.label}, {counts}", 100), name)
     lines = [Text(f"{head}{'before':>9}{'after':>9}{'change':>9}  95 % interval", style="dim")]
     lines += _rows([*([change.batch] if timed else []), change.wait], name, timed)
-    lines.append(Text("work, ms per batch, all threads together", style="dim"))
+    if change.stages:
+        lines.append(Text("work, ms per batch, all threads together", style="dim"))
     return lines + _rows(change.stages[:CAUSES], name, True)
 
 

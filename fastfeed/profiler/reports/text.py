@@ -118,7 +118,8 @@ def _steps(device: DeviceResult) -> str:
         return f"no steady steps: the whole {duration(device.whole.budget.window)} is judged"
     left = device.cold.steps if device.cold else 0
     text = f"{plural(figures.steps_judged(device), 'step')} of {duration(step)}"
-    text += f", {plural(left, 'warm-up step')} excluded" if left else ""
+    what = "cut step" if device.cold and device.cold.steps == device.cold.cut else "warm-up step"
+    text += f", {plural(left, what)} excluded" if left else ""
     return text + (f", {device.steps.missing:,} missing by their numbers" if device.steps.missing else "")
 
 
@@ -291,5 +292,6 @@ def _caveats(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     for index, note in enumerate(result.notes[: detail.notes]):
         lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
     if len(result.notes) > detail.notes > 0:
-        lines += sheet.labeled("", f"{len(result.notes) - detail.notes} more notes: --json, --html", style="dim")
+        more = plural(len(result.notes) - detail.notes, "more note")
+        lines += sheet.labeled("", f"{more}: --json, --html", style="dim")
     return lines

@@ -38,6 +38,7 @@ def find_steps(
         rounds = recurring_rounds(trace, device, process, edges, launched)
     if rounds is None:
         return no_steps()
+    unrecorded = 0 if is_guess else int((rounds.spans[:, 0] >= edges[1]).sum())
     if not is_guess:
         rounds = _on_device(trace, device, launch, rounds)
     step_spans = rounds.spans
@@ -47,7 +48,7 @@ def find_steps(
     missing = missing_after(rounds.labels)
     clipped = np.where(whole[:, None], np.clip(step_spans, *edges), step_spans)
     steady, lost = _steady(clipped, whole), int(missing[missing <= _MAX_HOLE].sum())
-    return Steps(clipped, rounds.labels, rounds.source, steady, is_guess, whole, lost)
+    return Steps(clipped, rounds.labels, rounds.source, steady, is_guess, whole, lost, unrecorded)
 
 
 def no_steps() -> Steps:

@@ -36,12 +36,21 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
     if origin.dropped:
         reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
     missing, expected = _missing_steps(device)
-    if origin.incomplete and missing > _MAX_MISSING * expected:
-        reasons.append(f"Only {expected - missing:,} of {expected:,} steps are left in a damaged file.")
+    if origin.incomplete:
+        recorded = int((device.steps.spans[:, 0] < device.last).sum())
+        expected, missing = recorded + missing + device.steps.unrecorded, missing + device.steps.unrecorded
+        if missing > _MAX_MISSING * expected:
+            reasons.append(f"Only {expected - missing:,} of {expected:,} steps are left in a damaged file.")
     if (waited := _cut_wait(device)) > _NEGLIGIBLE * window:
         reasons.append(
             f"None of the {len(device.steps.labels)} steps is whole: the recording of the GPU begins after "
             f"{duration(waited)} of waiting for input, and where the last step ends is not known."
+        )
+    elif (opened := _opening_wait(device)) and _could_starve(device, opened / (window + opened)):
+        reasons.append(
+            f"No whole step was recorded, and the recording of the GPU begins after {duration(opened)} of waiting for "
+            f"input: with it, input costs {percent((device.share.value * window + opened) / (window + opened))} of the "
+            "time."
         )
     if device.ops == 1:
         reasons.append(
@@ -141,7 +150,7 @@ def _could_starve(device: DeviceResult, share: float) -> bool:
 
 
 def _cut_wait(device: DeviceResult) -> int:
-    """Nanoseconds of waiting for input in marked steps, before the first operation; 0 if any step or only one is there.
+    """Nanoseconds of waiting for input in several marked steps, before the first operation; 0 if any is whole.
 
     The whole recording is judged then, and it holds the rest of these steps without their waits.
     """
@@ -149,6 +158,20 @@ def _cut_wait(device: DeviceResult) -> int:
     if steps.guessed or steps.steady.any() or len(steps.labels) < 2:
         return 0
     return measure(clip(device.waits, int(steps.spans[0, 0]), device.first))
+
+
+def _opening_wait(device: DeviceResult) -> int:
+    """Nanoseconds of the wait for input before the first operation, where no step is judged; 0: none.
+
+    The work behind it is judged, but not the wait, which is no longer than the longest of the others: the first may be
+    the start of the loader.
+    """
+    before = device.waits[device.waits[:, 0] < device.first]
+    if device.steady is not None or not len(before):
+        return 0
+    others = intersect(device.waits, device.judged.spans)
+    length = min(int(before[-1, 1]), device.first) - int(before[-1, 0])
+    return min(length, int((others[:, 1] - others[:, 0]).max())) if len(others) else length
 
 
 def _missing_steps(device: DeviceResult) -> tuple[int, int]:

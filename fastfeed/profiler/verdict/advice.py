@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
-from fastfeed.profiler.model.result import DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, DeviceResult, FeedResult, Remedy
 from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
 
@@ -139,9 +139,8 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
         )
     if waited * 2 > exposed and device.charges:
         worst = max(device.charges, key=lambda charge: charge.ns)
-        why = CAUSES[worst.cause].title if worst.cause is not None else "its own work"
         return (
-            f"Make {worst.culprit} as fast as the others: it is late because of {why}.",
+            _change_of_late_rank(worst),
             f"{duration(waited)} of {duration(exposed)} in collectives is waiting for a late rank.",
         )
     return (
@@ -150,6 +149,14 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
         f"{duration(exposed)} in collectives that no computation overlaps"
         + (f", {duration(waited)} of it waiting for others." if waited else "."),
     )
+
+
+def _change_of_late_rank(charge: Charge) -> str:
+    if charge.culprit == ABSENT_RANKS:
+        return "Analyze the traces of all ranks together: these cannot tell which rank is late, and why."
+    if charge.cause is None:
+        return f"Find out why {charge.culprit} is late: nothing recorded explains it. Compare its steps with the others'."
+    return f"Make {charge.culprit} as fast as the others: it is late because of {CAUSES[charge.cause].title}."
 
 
 _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]] = {
@@ -172,7 +179,7 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
         "cores.",
     ),
     "dependency": _fixed_advice(
-        "Launched work waited for other work for {lost}, {share} of the time.",
+        "Work was launched and had not started for {lost}, {share} of the time.",
         "Check which streams wait for which: launched work was waiting for other work; the host was not late.",
     ),
     "profiler": _fixed_advice(

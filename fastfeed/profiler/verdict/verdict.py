@@ -84,7 +84,7 @@ def judge(
     """
     again = again or "fastfeed profile -- <the same command>"
     if not devices:
-        return _no_device(feeds, again, waits)
+        return _no_device(feeds, origins, again, waits)
     device = focus(devices)
     origin = origins[device.trace]
     advice = remedies(device, feeds)
@@ -110,9 +110,14 @@ def judge(
     )
 
 
-def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) -> Verdict:
+def _no_device(feeds: Sequence[FeedResult], origins: Sequence[Origin], again: str, waits: Sequence[str]) -> Verdict:
     feeds = sorted(feeds, key=lambda feed: -feed.waited_ns)  # the first is most likely the one of training
     headline = "The recording has no device activity."
+    reason = "No kernel, copy or memset was recorded."
+    change = "Record on a machine with a GPU, with the CUDA activity of the process that trains."
+    if damaged := next((origin.incomplete for origin in origins if origin.incomplete), ""):
+        reason = f"No kernel, copy or memset is in the part of the file that could be read ({damaged})."
+        change = "Copy the file again, or record again and let the profiler finish writing."
     if feeds:
         whose = f"feed {feeds[0].name or feeds[0].feed}" if len(feeds) > 1 else "the feed"
         share = percent(feeds[0].wait_share)
@@ -131,9 +136,9 @@ def _no_device(feeds: Sequence[FeedResult], again: str, waits: Sequence[str]) ->
         + tuple(waits[:3]),
         against=(),
         falsify="",
-        change="Record on a machine with a GPU, with the CUDA activity of the process that trains.",
+        change=change,
         command=again,
-        reasons=("No kernel, copy or memset was recorded.",),
+        reasons=(reason,),
         record=_HOW_TO_RECORD,
     )
 

@@ -12,7 +12,8 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Slices
 from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Trace, table
-from fastfeed.profiler.ranks.ranks import ABSENT_RANKS, Blame, RankAnalysis, RankDevice, analyze_ranks, estimate_waits
+from fastfeed.profiler.model.result import ABSENT_RANKS
+from fastfeed.profiler.ranks.ranks import Blame, RankAnalysis, RankDevice, analyze_ranks, estimate_waits
 
 JITTER = 5_000  # ns, of the made ends, per collective
 STEPS = 12

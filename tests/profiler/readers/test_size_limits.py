@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import chrome, decompress, limits, read
-from fastfeed.profiler.readers.chrome import stream
+from fastfeed.profiler.readers import chrome, decompress, limits, native, read
+from fastfeed.profiler.readers.chrome import events, stream
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -26,7 +26,7 @@ BLANKS = {  # what is around them
     "before the list": (b'{"schemaVersion":1,"displayTimeUnit":"ms",', b'"traceEvents":[' + EVENT + b"]}"),
     "before an event": (b'{"schemaVersion":1,"traceEvents":[', EVENT + b"]}"),
     "between events": (b'{"schemaVersion":1,"traceEvents":[' + EVENT + b",", EVENT + b"]}"),
-    "in a name": (b'{"schemaVersion":1,"traceEvents":[{"ph":"X","name":"', b'","ts":1}]}'),
+    "in a name": (b'{"schemaVersion":1,"traceEvents":[{"ph":"X","name":"', b'","ts":1,"dur":1}]}'),
     "after the list": (b'{"schemaVersion":1,"traceEvents":[' + EVENT + b"]", b"}"),
 }
 
@@ -35,6 +35,7 @@ BLANKS = {  # what is around them
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "PIECE", 1 << 12)
     monkeypatch.setattr(stream, "_MAX_BYTES", 1 << 16)
+    monkeypatch.setattr(stream, "_MAX_EVENT", 1 << 16)
 
 
 @pytest.mark.parametrize("where", BLANKS)
@@ -105,7 +106,41 @@ def test_events_that_are_no_json_have_a_bound(tmp_path: Path, monkeypatch: pytes
         chrome.read(path)
 
 
-@pytest.mark.parametrize("event", [b'{"ph":"M","pid":1,"name":"process_name"}', b'{"ph":"B","pid":1,"tid":1,"ts":1}'])
+@pytest.mark.parametrize("event", [b"{}", b'{"ts":1}', b'{"ph":"X"}', b'{"ph":"X","name":"a","pid":1,"tid":1,"ts":1}'])
+def test_events_that_say_nothing_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: bytes):
+    monkeypatch.setattr(stream, "_MAX_DROPPED", 500)
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 400 + EVENT + b"]}"))
+    assert len(chrome.read(path).ops.start) == 1
+    path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 40_000 + EVENT + b"]}"))
+    if event == b'{"ts":1}' and native.kernel():
+        assert len(chrome.read(path).ops.start) == 1, "the kernel passes them over"
+        return
+    with pytest.raises(TraceError, match=r"0 MiB of it have no event|more than 500 of its events have no phase"):
+        chrome.read(path)
+
+
+def test_categories_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each takes memory, and time."""
+    monkeypatch.setattr(events, "_MAX_CATEGORIES", 100)
+    path = tmp_path / "a.json"
+    rows = b",".join(EVENT.replace(b'"kernel"', b'"c%d"' % n) for n in range(99))
+    path.write_bytes(b'{"schemaVersion":1,"traceEvents":[' + rows + b"," + EVENT + b"]}")
+    assert len(chrome.read(path).ops.start) == 1
+    more = b",".join(EVENT.replace(b'"kernel"', b'"d%d"' % n) for n in range(9))
+    path.write_bytes(b'{"schemaVersion":1,"traceEvents":[' + rows + b"," + more + b"]}")
+    with pytest.raises(TraceError, match=r"more than 100 categories of events, this is not a trace"):
+        chrome.read(path)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"ph":"M","pid":1,"name":"process_name"}',
+        b'{"ph":"B","pid":1,"tid":1,"ts":1}',
+        b'{"ph":"E","pid":1,"tid":1,"ts":1}',
+    ],
+)
 def test_events_that_are_no_rows_are_counted(tmp_path: Path, event: bytes):
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 500 + EVENT + b"]}"))

@@ -39,7 +39,7 @@ def test_a_step_is_not_as_long_as_two(lost: tuple[int, ...], tail: float):
     assert device.share.value == pytest.approx(0.3, abs=0.001)
     assert device.steps.missing == len(lost)
     assert f"Only {len(device.steps.labels)} of" in " ".join(result.verdict.against)
-    assert f"of 100 ms, 1 warm-up step excluded, {len(lost)} missing by their numbers" in screen(result)
+    assert f"of 100 ms, 1 cut step excluded, {len(lost)} missing by their numbers" in screen(result)
     assert f"{len(lost)} steps missing by their numbers" in page.page(result)
     assert document.as_dict(result)["devices"][0]["steps"]["missing"] == len(lost)
 
@@ -51,7 +51,7 @@ def test_a_lost_mark_in_a_real_recording(data: Path):
     result = analyze([without_ranges(readers.read(path), "ProfilerStep#8")])
     (device,) = result.devices
     assert device.judged.budget.window / device.steps.steady.sum() == pytest.approx(175 * MS, rel=0.02)
-    assert "4 steps of 173 ms, 1 warm-up step excluded, 1 missing by their numbers" in screen(result)
+    assert "4 steps of 173 ms, 1 cut step excluded, 1 missing by their numbers" in screen(result)
 
 
 def test_steps_measured_on_the_device_are_not_as_long_as_two_either():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from helpers.profiler.even_steps import even_steps
 from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.analysis import analyze
@@ -189,3 +190,46 @@ def test_a_copy_is_an_operation_too():
     builder = TraceBuilder()
     builder.op(0, 300, (-10, -5), kind=Kind.H2D)
     assert verdict(builder.trace()).word == "abstained"
+
+
+@pytest.mark.parametrize("mark", ["ProfilerStep#{}", ""])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.8])
+def test_a_single_step_behind_a_wait_has_no_verdict(share: float, mark: str):
+    """Of a recording with schedule(active=1), the GPU's part begins where the wait ends: it looks busy."""
+    judged = verdict(even_steps(1, share, mark=mark))
+    assert judged.word == "abstained"
+    assert f"begins after {share * 100:.1f} ms of waiting for input" in judged.reasons[0]
+    assert f"input costs {share:.1%}".replace("%", " %") in judged.reasons[0]
+
+
+def test_a_single_step_without_a_wait_is_judged():
+    assert verdict(even_steps(1, 0.001)).word == "not_starved"
+
+
+def test_three_unmarked_steps_of_which_the_first_lacks_its_wait():
+    """Two waits and three computations are left: 3.8 % of the time, and 5.6 % with the wait before them."""
+    judged = verdict(even_steps(3, 0.056, mark="", waits="DataLoader.__next__"))
+    assert judged.word in ("borderline", "starved") or "begins after 5.6" in judged.reasons[0]
+
+
+def with_ops(trace: Trace, count: int) -> Trace:
+    """Only the first so many operations."""
+    names = (field.name for field in fields(trace.ops))
+    return replace(trace, ops=replace(trace.ops, **{name: getattr(trace.ops, name)[:count] for name in names}))
+
+
+def test_steps_whose_work_a_damaged_file_lacks():
+    """All 24 are marked, and the device is recorded in six: these may be those that found their batches ready."""
+    whole = _starved()
+    few = with_ops(whole, 6)
+    assert verdict(few).word != "abstained"
+    assert "Only 6 of 24 steps are left in a damaged file." in verdict(damaged(few)).reasons
+
+
+def test_no_device_in_a_damaged_file_is_no_matter_of_the_program():
+    whole = _starved()
+    none = with_ops(whole, 0)
+    assert verdict(none).reasons == ("No kernel, copy or memset was recorded.",)
+    judged = verdict(damaged(none))
+    assert judged.reasons[0].endswith("in the part of the file that could be read (the file ends early).")
+    assert judged.change.startswith("Copy the file again")

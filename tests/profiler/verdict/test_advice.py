@@ -8,7 +8,7 @@ import pytest
 from helpers.profiler.results_made import device
 
 from fastfeed.profiler.model.causes import FAMILIES, Cause
-from fastfeed.profiler.model.result import Charge, DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, DeviceResult, FeedResult, Remedy
 from fastfeed.profiler.verdict.advice import remedies
 
 MS = 1_000_000
@@ -175,3 +175,22 @@ def test_calls_that_hardly_happen_are_counted_not_averaged():
 def test_many_calls_per_step_are_a_whole_number():
     target = replace(with_causes(ALLOC=100), metrics={"alloc_calls": 2_256.0, "alloc_per_step": 564.0})
     assert "freed 564 times per step;" in of(target, "alloc").evidence
+
+
+@pytest.mark.parametrize(
+    ("culprit", "cause", "words"),
+    [
+        ("rank 7", Cause.SYNC, "Make rank 7 as fast as the others: it is late because of synchronization."),
+        ("rank 7", None, "Find out why rank 7 is late: nothing recorded explains it."),
+        (ABSENT_RANKS, None, "Analyze the traces of all ranks together"),
+    ],
+)
+def test_what_to_do_about_a_late_rank_is_no_guess(culprit: str, cause: Cause | None, words: str):
+    result = build()
+    budget = replace(result.judged.budget, window=200 * MS, comm=100 * MS, compute=50 * MS, h2d=0, other=0, idle=50 * MS)
+    late = replace(
+        result,
+        steady=replace(result.judged, budget=budget, causes={Cause.PYTHON: 50 * MS}),
+        charges=(Charge(culprit, cause, 90 * MS),),
+    )
+    assert of(late, "comm").change.startswith(words)

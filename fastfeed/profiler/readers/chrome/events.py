@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.errors import TraceError
 from fastfeed.profiler.model.kernel_names import kernel_kind, strip_version
 from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.chrome.args import (
@@ -33,6 +34,7 @@ __all__ = [
     "family_of",
 ]  # fmt: skip
 
+_MAX_CATEGORIES = 10_000  # writers have some dozens
 # lower case; categories not listed here are told by their process (JAX, TensorFlow) or thread
 CATEGORIES = {
     "kernel": "kernel", "concurrent_kernel": "kernel",
@@ -124,6 +126,12 @@ class ColumnBuilder:
         return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
+def check_categories(count: int) -> None:
+    """TraceError for so many that each cannot stand for a kind of events."""
+    if count > _MAX_CATEGORIES:
+        raise TraceError(f"it has more than {_MAX_CATEGORIES:,} categories of events, this is not a trace; record it again")
+
+
 class EventTable:
     """Rows of events by what they are: device work, calls, other host ranges, waits of streams, and unknown ones."""
 
@@ -143,11 +151,16 @@ class EventTable:
 
     def add(self, groups: Mapping[bytes, list[Any]]) -> None:
         """Rows by category, as `EventStream` yields them."""
+        check_categories(len(groups))
         for cat, group in groups.items():
-            self.categories[cat] = self.categories.get(cat, 0) + len(group)
+            self.count(cat, len(group))
             family = family_of(cat)
             if family:
                 self._group(cat, family, group)
+
+    def count(self, cat: bytes, rows: int) -> None:
+        self.categories[cat] = self.categories.get(cat, 0) + rows
+        check_categories(len(self.categories))
 
     @property
     def held(self) -> int:

@@ -56,7 +56,7 @@ def read(path: Path) -> Trace:
         try:
             for groups in stream:
                 events.add(groups)
-                limits.check(path, events.held + stream.held)
+                limits.check(path, events.held + events.invalid_times + events.impossible_times + stream.held)
         except limits.TooManyEvents:
             raise
         except TraceError as error:
@@ -97,7 +97,7 @@ def _trace(
     common_name = next(iter(gpus.values())) if len(set(gpus.values())) == 1 else ""  # ROCm counts by another number
     process = 0 if len(hosts.processes) == 1 else -1
     is_truncated = bool(exported) and total >= jax.EVENT_LIMIT
-    notes = [*stream.notes, *_notes(events, duplicates, len(ops.start), names, metadata)]
+    notes = [*stream.notes, *_notes(events, duplicates, len(ops.start), names, metadata, bool(stream.notes))]
     if exported:
         notes.append(jax.TRUNCATED_NOTE if is_truncated else jax.EXPORT_NOTE)
     return Trace(
@@ -138,7 +138,9 @@ def _nothing(events: EventTable, stream: EventStream) -> str:
     )
 
 
-def _notes(events: EventTable, duplicates: int, ops: int, names: TraceNames, metadata: Mapping[str, Any]) -> list[str]:
+def _notes(
+    events: EventTable, duplicates: int, ops: int, names: TraceNames, metadata: Mapping[str, Any], damaged: bool
+) -> list[str]:
     notes = []
     if events.invalid_times:
         notes.append(f"Events whose times are not numbers, skipped: {events.invalid_times}.")
@@ -150,7 +152,7 @@ def _notes(events: EventTable, duplicates: int, ops: int, names: TraceNames, met
         notes.append(f"Device events that are in the file twice, counted once: {duplicates}.")
     if not ops and any("TPU" in name for name in names.processes.values()):
         notes.append("The devices of this trace are TPUs, and only GPUs can be analyzed.")
-    elif not ops:
+    elif not ops and not damaged:
         notes.append(
             "The trace has no device work: the program used no GPU, or its activities were not recorded; "
             "give the profiler ProfilerActivity.CUDA, and nothing else that traces the GPU at the same time."

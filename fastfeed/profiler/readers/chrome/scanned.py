@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.profiler.readers import native
 from fastfeed.profiler.readers.chrome.args import numbered
-from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, family_of
+from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, check_categories, family_of
 
 __all__ = ["scan_into"]
 
@@ -39,6 +39,7 @@ class _Scan:
         columns, others = self._scanner.scan(piece)
         events = self._events
         self._cats += self._scanner.cats(len(self._cats))
+        check_categories(len(self._cats))
         self._names += self._scanner.names(len(self._names))
         threads = self._scanner.threads(len(self._thread_keys))
         self._thread_keys = _extended(self._thread_keys, map(events.thread_keys.__getitem__, threads))
@@ -47,7 +48,7 @@ class _Scan:
         counts = np.bincount(columns["cat"], minlength=len(self._cats))
         for number in np.flatnonzero(counts).tolist():
             cat = self._cats[number]
-            events.categories[cat] = events.categories.get(cat, 0) + int(counts[number])
+            events.count(cat, int(counts[number]))
             family = family_of(cat)
             if family:
                 at = slice(None) if counts[number] == len(columns["cat"]) else np.flatnonzero(columns["cat"] == number)

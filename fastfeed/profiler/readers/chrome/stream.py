@@ -32,6 +32,7 @@ __all__ = ["BEGIN", "EventStream", "Row"]
 
 PIECE = 4 << 20  # bytes that are parsed together
 _MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is no trace
+_MAX_EVENT = 16 << 20  # of one event
 _TAIL = 64 << 10
 _MAX_NESTED = 64  # objects inside of one event, before it is skipped
 _MAX_DROPPED = 100_000  # events that are no JSON: each takes time, and a few kilobytes can hold millions
@@ -71,6 +72,8 @@ class EventStream:
         self._partial: list[bytes] = []  # the parts so far of an event that contains objects
         self._unfinished: dict[Any, list[dict[str, Any]]] = {}  # B events without their E
         self._begun = 0  # of these, how many
+        self._unopened = 0  # E events without their B
+        self._useless = 0  # events without a phase, or without times
         self.meta: list[dict[str, Any]] = []  # M events
         self.metadata: dict[str, Any] = {}
         self.notes: list[str] = []
@@ -92,8 +95,8 @@ class EventStream:
 
     @property
     def held(self) -> int:
-        """Events in memory that are no rows yet, and those that took time although they are no JSON."""
-        return len(self.meta) + self._begun + self._dropped
+        """Events in memory that are no rows yet, and those that took time although nothing is in them."""
+        return len(self.meta) + self._begun + self._dropped + self._unopened
 
     def _matched(self, piece: bytes) -> tuple[dict[bytes, list[Any]], list[bytes]]:
         """Rows by category, and the texts of events of another layout."""
@@ -124,9 +127,9 @@ class EventStream:
                 BOUNDARIES.finditer(carry, searched)
             )
             if not boundaries:
-                if len(carry) > _MAX_BYTES:
+                if len(carry) > _MAX_EVENT:
                     raise TraceError(
-                        f"{_MAX_BYTES >> 20} MiB of it have no event, this is not a trace; record it again"
+                        f"{_MAX_EVENT >> 20} MiB of it have no event, this is not a trace; record it again"
                     )
                 continue
             yield carry[: boundaries[-1].start()]
@@ -153,10 +156,14 @@ class EventStream:
             self._before = text
             return None
         rest = text[match.end() :]
+        blanks = 0
         while not (content := rest.lstrip()):  # the piece ended just here
             part = decompress.read_up_to(self._source, PIECE)
+            blanks += len(part)
             if not part:
                 return None
+            if blanks > _MAX_BYTES:
+                raise TraceError(f"{_MAX_BYTES >> 20} MiB of it are blanks, this is not a trace; record it again")
             rest = content + part  # blanks are not kept
         if content[:1] != b"{":
             self._after = b"}" + content
@@ -233,11 +240,15 @@ class EventStream:
         return None
 
     def _row(self, event: Any) -> Row | None:
-        if not isinstance(event, dict):
-            return None
-        phase = event.get("ph")
+        phase = event.get("ph") if isinstance(event, dict) else None
+        if phase is None or (phase == "X" and not ("ts" in event and "dur" in event)):
+            self._useless += 1
+            if self._useless > _MAX_DROPPED:
+                raise TraceError(
+                    f"more than {_MAX_DROPPED:,} of its events have no phase or no times, this is not a trace; record again"
+                )
         if phase == "X":
-            return _row_of(event, event.get("dur", 0))
+            return _row_of(event, event.get("dur", "none"))
         if phase == "M":
             self.meta.append(event)
         elif phase == "B":
@@ -249,6 +260,7 @@ class EventStream:
                 opening = opened.pop()
                 self._begun -= 1
                 return _row_of(opening | {"args": opening.get("args") or event.get("args")}, _duration(opening, event))
+            self._unopened += 1
         return None
 
     def _finish(self) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "libjpeg"
-# pixels of files of every kind that the kernel's own decoders read, whole and in windows, by both decoders
+# pixels of files of every kind that the kernel's own decoders read, whole and in windows, by both decoders; and files of their planes,
+# scaled one by one
 HASH = """
 import hashlib, io, itertools, sys
 import numpy as np
@@ -40,6 +41,13 @@ for progressive, subsampling, quality, rows in itertools.product((0, 1), (0, 1, 
                                   1 << 30, 1.0)
             assert codes[0] == 0, codes
             sum.update(out.tobytes())
+    whole = np.array([(0.0, 0.0, 203.0, 157.0)])
+    for shape, subsampled in itertools.product(((64, 50), (33, 25), (203, 157)), (False, True)):
+        codes = np.zeros(1, np.int8)
+        how = 2, 1 << 30, 2.0, (255, 255, 255), 90, subsampled, False
+        sum.update(*native.Pool(1).recode(
+            [file.getvalue()], whole, np.zeros((1, 2), bool), np.array([shape]), codes, *how))
+        assert codes[0] == 0, codes
 print(sum.hexdigest())
 """
 

@@ -32,8 +32,8 @@ class Recoder:
     """Recodes files as upright baseline JPEGs of RGB pixels, without metadata.
 
     The same file gives the same bytes for any number of threads and any batch. The kernel scales luma and chroma of a
-    JPEG one by one, where at least half of the picture is kept; Pillow scales RGB pixels: luma differs by a level or so,
-    fine detail in saturated colors by more. Safe to call from several threads.
+    JPEG one by one, where at least half of the picture is kept; Pillow scales RGB pixels: luma differs by a level or
+    so, fine detail in saturated colors by more. Safe to call from several threads.
 
     Args:
         ops (Sequence[Op]): Geometry without randomness and borders; sizes may differ from file to file.

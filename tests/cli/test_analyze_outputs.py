@@ -52,7 +52,16 @@ def test_what_is_read_is_never_written(trace: Path, tmp_path: Path, name: str, f
 
 def test_a_trace_on_standard_input_is_not_written_over(trace: Path):
     before = trace.read_bytes()
-    command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "analyze", "-", "--perfetto", str(trace), "--force"]
+    command = [
+        sys.executable,
+        "-c",
+        "from fastfeed.cli import main; main()",
+        "analyze",
+        "-",
+        "--perfetto",
+        str(trace),
+        "--force",
+    ]
     with trace.open("rb") as file:
         done = subprocess.run(command, stdin=file, capture_output=True, text=True)
     assert done.returncode == 2 and "which is read; choose another name" in done.stderr

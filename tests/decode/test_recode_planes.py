@@ -1,4 +1,4 @@
-"""JPEGs whose luma and chroma are scaled one by one: where each sample lands, and which pictures are scaled that way."""
+"""JPEGs whose luma and chroma are scaled one by one: where each sample lands, and which pictures it is done with."""
 
 from __future__ import annotations
 

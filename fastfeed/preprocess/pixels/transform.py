@@ -127,8 +127,8 @@ class Transformer:
     ) -> bytes | Bad | None:
         """Decode, scale and encode in one call of the kernel; None if that is not possible.
 
-        JPEGs are scaled in planes of luma and chroma; with `full_decode`, and of other formats, the bytes equal those of
-        `_pixels` and `encode`.
+        JPEGs are scaled in planes of luma and chroma; with `full_decode`, and of other formats, the bytes equal those
+        of `_pixels` and `encode`.
         """
         if info.path != "kernel" or info.icc not in _NO_CONVERSION or self._encoding.image != "jpeg" or geometry.padded:
             return None

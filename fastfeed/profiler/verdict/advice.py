@@ -155,7 +155,9 @@ def _change_of_late_rank(charge: Charge) -> str:
     if charge.culprit == ABSENT_RANKS:
         return "Analyze the traces of all ranks together: these cannot tell which rank is late, and why."
     if charge.cause is None:
-        return f"Find out why {charge.culprit} is late: nothing recorded explains it. Compare its steps with the others'."
+        return (
+            f"Find out why {charge.culprit} is late: nothing recorded explains it. Compare its steps with the others'."
+        )
     return f"Make {charge.culprit} as fast as the others: it is late because of {CAUSES[charge.cause].title}."
 
 

@@ -10,9 +10,8 @@ from helpers.profiler.manyranks import MS, Talk, members
 
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import Slices
+from fastfeed.profiler.model.result import ABSENT_RANKS, Slices
 from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Trace, table
-from fastfeed.profiler.model.result import ABSENT_RANKS
 from fastfeed.profiler.ranks.ranks import Blame, RankAnalysis, RankDevice, analyze_ranks, estimate_waits
 
 JITTER = 5_000  # ns, of the made ends, per collective

@@ -11,8 +11,8 @@ from helpers.profiler.manyranks import MS, Talk, members
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.ranks.collectives import collective_family
 from fastfeed.profiler.model.result import ABSENT_RANKS
+from fastfeed.profiler.ranks.collectives import collective_family
 from fastfeed.profiler.ranks.ranks import RankAnalysis, RankDevice, analyze_ranks
 
 STEPS = 20

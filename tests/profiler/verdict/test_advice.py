@@ -187,7 +187,9 @@ def test_many_calls_per_step_are_a_whole_number():
 )
 def test_what_to_do_about_a_late_rank_is_no_guess(culprit: str, cause: Cause | None, words: str):
     result = build()
-    budget = replace(result.judged.budget, window=200 * MS, comm=100 * MS, compute=50 * MS, h2d=0, other=0, idle=50 * MS)
+    budget = replace(
+        result.judged.budget, window=200 * MS, comm=100 * MS, compute=50 * MS, h2d=0, other=0, idle=50 * MS
+    )
     late = replace(
         result,
         steady=replace(result.judged, budget=budget, causes={Cause.PYTHON: 50 * MS}),

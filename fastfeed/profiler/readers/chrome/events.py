@@ -129,7 +129,9 @@ class ColumnBuilder:
 def check_categories(count: int) -> None:
     """TraceError for so many that each cannot stand for a kind of events."""
     if count > _MAX_CATEGORIES:
-        raise TraceError(f"it has more than {_MAX_CATEGORIES:,} categories of events, this is not a trace; record it again")
+        raise TraceError(
+            f"it has more than {_MAX_CATEGORIES:,} categories of events, this is not a trace; record it again"
+        )
 
 
 class EventTable:

@@ -245,7 +245,8 @@ class EventStream:
             self._useless += 1
             if self._useless > _MAX_DROPPED:
                 raise TraceError(
-                    f"more than {_MAX_DROPPED:,} of its events have no phase or no times, this is not a trace; record again"
+                    f"more than {_MAX_DROPPED:,} of its events have no phase or no times, this is not a trace;"
+                    " record it again"
                 )
         if phase == "X":
             return _row_of(event, event.get("dur", "none"))

@@ -15,8 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "libjpeg"
-# pixels of files of every kind that the kernel's own decoders read, whole and in windows, by both decoders; and files of their planes,
-# scaled one by one
+# pixels of files of every kind that the kernel reads itself, whole and in windows, by both decoders; and files that it
+# makes of whole ones, whose planes are scaled one by one
 HASH = """
 import hashlib, io, itertools, sys
 import numpy as np

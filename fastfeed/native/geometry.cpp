@@ -26,7 +26,8 @@ Target target(const Slot& slot, int channels, const Header& header, const Window
   bool leftwards = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
   up ^= window.flip_rows, leftwards ^= window.flip_columns;
   const ptrdiff_t down = up ? -slot.row : slot.row, right = leftwards ? -channels : channels;
-  uint8_t* at = slot.at + (up ? slot.row * (slot.height - 1) : 0) + (leftwards ? channels * ptrdiff_t(slot.width - 1) : 0);
+  uint8_t* at = slot.at + (up ? slot.row * (slot.height - 1) : 0);
+  if (leftwards) at += channels * ptrdiff_t(slot.width - 1);
   return swap ? Target{at, right, down} : Target{at, down, right};
 }
 

@@ -100,8 +100,9 @@ class LibjpegReader final : public JpegReader {
       const int64_t samples = int64_t(info_.image_height) * part.v_samp_factor * shrunk_size(part);
       const int64_t whole = int64_t(info_.max_v_samp_factor) * DCTSIZE, height = (samples + whole - 1) / whole;
       const int rows = int(rows_of(i));
-      result[size_t(i)] = {at, stride_of(i), int(std::min<int64_t>(rows, std::max<int64_t>(height - next_row_[size_t(i)], 0)))};
-      next_row_[size_t(i)] += rows;
+      int64_t& next = next_row_[size_t(i)];
+      result[size_t(i)] = {at, stride_of(i), int(std::clamp<int64_t>(height - next, 0, rows))};
+      next += rows;
       at += rows_of(i) * stride_of(i);
     }
     return result;

@@ -1,6 +1,7 @@
 """Chrome trace JSON: Kineto (torch.profiler) of every age, on NVIDIA and AMD, and trace.json.gz of JAX and TensorFlow.
 
 layout   one regular expression for an order of keys
+rows     a complete event as a row
 stream   bytes -> rows of events; lenient_json parses those that the layout does not match
 scanned  events that the native kernel takes apart, without a row for each
 times    decimal microseconds -> integer nanoseconds
@@ -28,7 +29,8 @@ from fastfeed.profiler.readers.chrome import accelerators, jax, scanned, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
-from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream, Row
+from fastfeed.profiler.readers.chrome.rows import Row
+from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream
 
 __all__ = ["knows", "read"]
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import decompress
@@ -27,8 +26,9 @@ from fastfeed.profiler.readers.chrome.lenient_json import (
     loads,
     loads_all,
 )
+from fastfeed.profiler.readers.chrome.rows import Row, duration, row_of, thread_key
 
-__all__ = ["BEGIN", "EventStream", "Row"]
+__all__ = ["BEGIN", "EventStream"]
 
 PIECE = 4 << 20  # bytes that are parsed together
 _MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is no trace
@@ -40,17 +40,6 @@ _MAX_DROPPED = 100_000  # events that are no JSON: each takes time, and a few ki
 _REST = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"[^"]*"\s*:|\}?\s*\Z)')  # of a file, from the last event's brace on
 BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
-
-
-class Row(NamedTuple):
-    """A complete event. Bytes are JSON as it was written, str and other values are parsed."""
-
-    cat: bytes
-    name: Any
-    thread_key: Any  # b'"pid": 1, "tid": 2' or (1, 2)
-    ts: bytes  # decimal text, microseconds
-    dur: bytes
-    args: Any  # bytes between the braces, b"" for none, a parsed value, or None
 
 
 class EventStream:
@@ -249,18 +238,18 @@ class EventStream:
                     " record it again"
                 )
         if phase == "X":
-            return _row_of(event, event.get("dur", "none"))
+            return row_of(event, event.get("dur", "none"))
         if phase == "M":
             self.meta.append(event)
         elif phase == "B":
-            self._unfinished.setdefault(_thread_key(event), []).append(event)
+            self._unfinished.setdefault(thread_key(event), []).append(event)
             self._begun += 1
         elif phase == "E":
-            opened = self._unfinished.get(_thread_key(event))
+            opened = self._unfinished.get(thread_key(event))
             if opened:
                 opening = opened.pop()
                 self._begun -= 1
-                return _row_of(opening | {"args": opening.get("args") or event.get("args")}, _duration(opening, event))
+                return row_of(opening | {"args": opening.get("args") or event.get("args")}, duration(opening, event))
             self._unopened += 1
         return None
 
@@ -276,7 +265,7 @@ class EventStream:
                     break
                 except ValueError:
                     continue
-        self.open = [_row_of(event, 0) for opened in self._unfinished.values() for event in opened]
+        self.open = [row_of(event, 0) for opened in self._unfinished.values() for event in opened]
         self.broken += bool(self._partial)
         if self._source.damage:
             self.notes.append(f"The file is incomplete: {self._source.damage}.")
@@ -287,27 +276,3 @@ class EventStream:
             self.notes.append(f"Events whose values nest too deeply, skipped: {self._nested}.")
         if self.broken:
             self.notes.append(f"Places in the file that are not JSON, skipped: {self.broken}.")
-
-
-def _duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:
-    try:
-        return f"{Decimal(closing.get('ts')) - Decimal(opening.get('ts')):f}"  # type: ignore[arg-type]
-    except (ArithmeticError, TypeError, ValueError):
-        return "?"
-
-
-def _row_of(event: dict[str, Any], dur: Any) -> Row:
-    name, cat = event.get("name"), event.get("cat")
-    return Row(
-        (cat if isinstance(cat, str) else "").encode("utf-8", "replace"),
-        name if isinstance(name, str) else "" if name is None else str(name),
-        _thread_key(event),
-        str(event.get("ts")).strip().encode("utf-8", "replace"),
-        str(dur).strip().encode("utf-8", "replace"),
-        event.get("args"),
-    )
-
-
-def _thread_key(event: dict[str, Any]) -> tuple[Any, Any]:
-    pid, tid = event.get("pid", -1), event.get("tid", -1)
-    return pid if isinstance(pid, int) else str(pid), tid if isinstance(tid, int) else str(tid)

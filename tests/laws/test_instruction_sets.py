@@ -10,7 +10,7 @@ from helpers.op_examples import ALL, listed
 from helpers.photos import folder, picture
 
 import fastfeed.backends.cpu.backend as cpu
-from fastfeed.decode import engine_for, is_built
+from fastfeed.decode import Recoder, engine_for, is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize, ToFloat, ToLayout
 from fastfeed.ops.base import FILTERS
@@ -91,6 +91,23 @@ def test_ops(op, channels):
 def test_decoding(filter, size, photographs):
     """Baseline and progressive files, shrunk in the DCT domain or not, enlarged, resampled and flipped."""
     same_by_all(photographs, [RandomResizedCrop(size, scale=(0.01, 1.0), filter=filter)])
+
+
+@pytest.mark.parametrize("subsampling", ["4:2:0", "4:4:4"])
+@pytest.mark.parametrize("size", [(7, 9), (48, 37), (130, 101), (300, 401)])
+@pytest.mark.parametrize("filter", FILTERS)
+def test_recoding(filter, size, subsampling, photographs):
+    """Whole JPEGs, scaled in planes; 1 to 6 groups of four weights."""
+    files = [path.read_bytes() for path in sorted(photographs.root.rglob("*.jpg"))]
+    recode = Recoder([Resize(size, filter=filter)], subsampling=subsampling, threads=1, decode="native")
+    native = kernel()
+    first, *others = native.instruction_sets()
+    native.use_instruction_set(first)
+    expected = recode(files)
+    assert all(isinstance(file, bytes) for file in expected)
+    for name in others:
+        native.use_instruction_set(name)
+        assert recode(files) == expected, f"{name} differs from {first}"
 
 
 @pytest.mark.parametrize("size", [(7, 9), (130, 100), (400, 500)])

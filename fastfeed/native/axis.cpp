@@ -71,7 +71,8 @@ void Axis::set(Filter filter, double start, double length, int inputs, int outpu
       weight[size_t(i) * size_t(taps) + size_t(k - from)] = float(values[size_t(k)] / total);
   }
   most = *std::max_element(count.begin(), count.end());
-  copies = scale == 1 && most == 1;
+  copies = scale == 1 && most == 1;  // and in order: where a start is all but half a pixel, rounding leaves one out
+  for (size_t i = 0; copies && i < first.size(); ++i) copies = first[i] == first[0] + int(i);
 }
 
 int Axis::high() const {

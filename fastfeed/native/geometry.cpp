@@ -17,16 +17,23 @@ Box stored(const Window& w, const Header& header) {
   }
 }
 
-Target target(const Slot& slot, int channels, const Header& header, const Window& window) {
+Reversed reversed(const Header& header, const Window& window) {
   const int orientation = header.orientation;
-  const bool swap = orientation >= 5;
   // stored rows run upwards on the display in 3, 4; to the left in 6, 7. Stored columns: to the left in 2, 3;
   // upwards in 7, 8
   bool up = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
   bool leftwards = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
   up ^= window.flip_rows, leftwards ^= window.flip_columns;
+  return orientation >= 5 ? Reversed{leftwards, up} : Reversed{up, leftwards};
+}
+
+Target target(const Slot& slot, int channels, const Header& header, const Window& window) {
+  const bool swap = header.orientation >= 5;
+  const Reversed stored = reversed(header, window);
+  const bool up = swap ? stored.columns : stored.rows, leftwards = swap ? stored.rows : stored.columns;
   const ptrdiff_t down = up ? -slot.row : slot.row, right = leftwards ? -channels : channels;
-  uint8_t* at = slot.at + (up ? slot.row * (slot.height - 1) : 0);
+  uint8_t* at = slot.at;
+  if (up) at += slot.row * (slot.height - 1);
   if (leftwards) at += channels * ptrdiff_t(slot.width - 1);
   return swap ? Target{at, right, down} : Target{at, down, right};
 }

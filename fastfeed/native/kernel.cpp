@@ -114,9 +114,14 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
   const size_t bytes = size_t(area) * 3;
   Status status = Status::bomb;
   if (area <= uint64_t(limits.max_pixels) && area <= SIZE_MAX / 8) {
+    YccPlanes planes = laid_out(height, width, coding.subsampled);
+    const auto in_planes = [&](const Header& header) {
+      return shows_most(header, window) && limits.enlarge < kNeverShrunk;
+    };
     const auto room = [&](const Header& header) {
-      return held_bytes(header, shrunk_by(header, window, height, width, limits)) +
-             (large ? bytes * (coding.optimize ? 4 : 2) : 0);
+      const size_t held = in_planes(header) ? held_in_planes(header, window, planes, limits)
+                                            : held_bytes(header, shrunk_by(header, window, height, width, limits));
+      return held + (large ? bytes * (coding.optimize ? 4 : 2) : 0);
     };
     status = checked(data, size, window, limits, room, [&](const Header& header) {
       const auto write = [&](const auto&... what) {
@@ -125,14 +130,13 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
         encode_ns += clock_ns() - begun;
         return written ? Status::ok : Status::bomb;
       };
-      if (shows_most(header, window) && limits.enlarge < kNeverShrunk) {
-        const YccPlanes apart = planes(height, width, coding.subsampled);
+      if (in_planes(header)) {
         const auto scale = [&](bool plain) {
-          return scale_planes(data, size, header, window, filter, limits, plain, apart);
+          return scale_planes(data, size, header, window, filter, limits, plain, planes);
         };
         Status scaled = scale(limits.plain);
         if (jpegs_->gave_up()) scaled = scale(true);
-        if (scaled == Status::ok) return write(apart);
+        if (scaled == Status::ok) return write(planes);
         if (scaled != Status::unsupported_format) return scaled;
       }
       if (pixels_.size() < bytes) pixels_ = std::vector<uint8_t>(bytes);

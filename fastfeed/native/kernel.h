@@ -70,8 +70,7 @@ class Worker {
 
   // Scales luma and chroma one by one. Status::unsupported_format: they have to become RGB first.
   Status scale_planes(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
-                      const Limits& limits, bool plain, const YccPlanes& planes);
-  YccPlanes planes(int height, int width, bool subsampled);  // in pixels_
+                      const Limits& limits, bool plain, YccPlanes& planes);  // which lie in pixels_ then
 
   RowReader& reader(const Header& header) { return *readers_[size_t(header.format)]; }
 

@@ -9,8 +9,9 @@ namespace fastfeed {
 const char* libjpeg_version();
 // Whether it was built with SIMD.
 bool libjpeg_simd();
-// Why its own Huffman decoders are used; empty: ours are. Our decoders take the place of a function of a structure that
-// is private to libjpeg, hence only in versions whose structure has been read, and after decoding one image both ways.
+// Why its own Huffman decoders are used, and no planes; empty: ours are. Our decoders take the place of a function of a
+// structure that is private to libjpeg, and planes have its inverse transforms chosen again, hence only in versions whose
+// structures have been read, and after decoding one image both ways and shrinking one in planes.
 const std::string& libjpeg_huffman_reason();
 
 }  // namespace fastfeed

@@ -12,76 +12,122 @@ namespace {
 
 constexpr int kBlock = 8;  // pixels across a block
 
-// A stretch of one axis, in pixels of the stored image.
+// A stretch of one axis.
 struct Stretch {
   double start, length;
+
+  Stretch times(double factor) const { return {start * factor, length * factor}; }
 };
 
 // What `samples` of a plane show, of which each covers `step` of the `pixels` that show `window`: the last one may cover a
 // pixel more than there are. `reversed`: it is the first one that is stored.
 Stretch shown_by(int samples, int step, int pixels, Stretch window, bool reversed) {
+  if (samples == 1) return window;
   const double length = window.length * samples * step / pixels;
   return {reversed ? window.start + window.length - length : window.start, length};
 }
 
+// How a component becomes a plane.
+struct Component {
+  JpegReader::Scale scale;
+  Stretch rows, columns;        // that the plane shows, in samples of the shrunk component
+  int high, wide;               // rows and columns of the plane, as stored
+  int rows_read, columns_read;  // of the shrunk component
+  double pixels;                // of the image, across a sample of it
+};
+
+Component component_of(const Header& header, const Window& window, const YccPlanes& planes, int c,
+                       const Limits& limits) {
+  int most_across = 1, most_down = 1;
+  for (int i = 0; i < header.components; ++i) {
+    most_across = std::max(most_across, header.sampling[i] >> 4);
+    most_down = std::max(most_down, header.sampling[i] & 15);
+  }
+  const int across = header.sampling[c] >> 4, down = header.sampling[c] & 15;
+  const YccPlanes::Plane &plane = planes.part[c], &whole = planes.part[0];
+  const bool swap = header.orientation >= 5;
+  const Reversed order = reversed(header, window);
+  const Box box = stored(window, header);
+  Component part{};
+  part.high = swap ? plane.width : plane.height, part.wide = swap ? plane.height : plane.width;
+  const Stretch v = shown_by(part.high, plane.step, swap ? whole.width : whole.height, {box.top, box.height}, order.rows)
+                        .times(double(down) / most_down);
+  const Stretch h = shown_by(part.wide, plane.step, swap ? whole.height : whole.width, {box.left, box.width}, order.columns)
+                        .times(double(across) / most_across);
+  const int d = part.scale.denominator = denominator(v.length, h.length, part.high, part.wide, limits.enlarge);
+  part.rows = v.times(1.0 / d), part.columns = h.times(1.0 / d);
+  // as libjpeg counts them
+  const auto samples = [d](int length, int share, int most) {
+    return int((int64_t(length) * share + int64_t(most) * d - 1) / (int64_t(most) * d));
+  };
+  part.rows_read = samples(header.height, down, most_down);
+  part.columns_read = samples(header.width, across, most_across);
+  part.pixels = double(d) * most_across / across;
+  return part;
+}
+
+// libjpeg enlarges chroma by whole factors only, and refuses other files.
+bool is_whole(const Header& header) {
+  int most_across = 1, most_down = 1;
+  for (int c = 0; c < header.components; ++c) {
+    most_across = std::max(most_across, header.sampling[c] >> 4);
+    most_down = std::max(most_down, header.sampling[c] & 15);
+  }
+  for (int c = 0; c < header.components; ++c) {
+    const int across = header.sampling[c] >> 4, down = header.sampling[c] & 15;
+    if (!across || !down || most_across % across || most_down % down) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-YccPlanes Worker::planes(int height, int width, bool subsampled) {
+YccPlanes laid_out(int height, int width, bool subsampled) {
   YccPlanes planes;
-  size_t all = 0;
   for (int c = 0; c < 3; ++c) {
     const int step = c && subsampled ? 2 : 1, high = shrunk(height, step), wide = shrunk(width, step);
     planes.part[c] = {nullptr, ptrdiff_t(shrunk(wide, kBlock)) * kBlock, high, wide, step};
-    all += size_t(planes.part[c].row) * size_t(high);
-  }
-  if (pixels_.size() < all) pixels_ = std::vector<uint8_t>(all);
-  uint8_t* at = pixels_.data();
-  for (YccPlanes::Plane& plane : planes.part) {
-    plane.at = at;
-    at += plane.row * plane.height;
   }
   return planes;
 }
 
+size_t held_in_planes(const Header& header, const Window& window, const YccPlanes& planes, const Limits& limits) {
+  JpegReader::Scales scales;
+  if (!is_whole(header)) return held_bytes(header, scales);
+  for (int c = 0; c < header.components; ++c) scales[size_t(c)] = component_of(header, window, planes, c, limits).scale;
+  return held_bytes(header, scales);
+}
+
 Status Worker::scale_planes(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
-                            const Limits& limits, bool plain, const YccPlanes& planes) {
-  const int components = header.components;
-  int most_across = 1, most_down = 1;
-  for (int c = 0; c < components; ++c) {
-    const int across = header.sampling[c] >> 4, down = header.sampling[c] & 15;
-    if (!across || !down) return Status::unsupported_format;
-    most_across = std::max(most_across, across), most_down = std::max(most_down, down);
+                            const Limits& limits, bool plain, YccPlanes& planes) {
+  if (!is_whole(header)) return Status::unsupported_format;
+  size_t all = 0;
+  for (const YccPlanes::Plane& plane : planes.part) all += size_t(plane.row) * size_t(plane.height);
+  if (pixels_.size() < all) pixels_ = std::vector<uint8_t>(all);
+  uint8_t* next_plane = pixels_.data();
+  for (YccPlanes::Plane& plane : planes.part) {
+    plane.at = next_plane;
+    next_plane += plane.row * plane.height;
   }
-  const bool swap = header.orientation >= 5;
-  const Box box = stored(window, header);
-  JpegReader::Denominators denominators{1, 1, 1};
+  const int components = header.components;
+  JpegReader::Scales scales;
   const Axis *vertical[3], *horizontal[3];
   double left = header.width, right = 0;  // columns that are read, pixels of the stored image
   for (int c = 0; c < components; ++c) {
     const YccPlanes::Plane& plane = planes.part[c];
-    const Target to = target({plane.at, plane.row, plane.height, plane.width}, 1, header, window);
-    const int across = header.sampling[c] >> 4, down = header.sampling[c] & 15;
-    const int rows = swap ? plane.width : plane.height, columns = swap ? plane.height : plane.width;
-    const int all_rows = swap ? planes.part[0].width : planes.part[0].height;
-    const int all_columns = swap ? planes.part[0].height : planes.part[0].width;
-    const Stretch v = shown_by(rows, plane.step, all_rows, {box.top, box.height}, to.row < 0);
-    const Stretch h = shown_by(columns, plane.step, all_columns, {box.left, box.width}, to.column < 0);
-    const double y = double(down) / most_down, x = double(across) / most_across;  // samples per pixel
-    const int d = denominators[size_t(c)] = denominator(v.length * y, h.length * x, rows, columns, limits.enlarge);
-    // as libjpeg counts them
-    const auto samples = [&](int length, int share, int most) {
-      return int((int64_t(length) * share + int64_t(most) * d - 1) / (int64_t(most) * d));
-    };
-    vertical[c] = &axes_.get(filter, v.start * y / d, v.length * y / d, samples(header.height, down, most_down), rows);
-    horizontal[c] = &axes_.get(filter, h.start * x / d, h.length * x / d, samples(header.width, across, most_across), columns);
-    left = std::min(left, horizontal[c]->low() * d / x);
-    right = std::max(right, horizontal[c]->high() * d / x);
-    resamplers_[c].begin(vertical[c], horizontal[c], 0, to, 1);
+    const Component part = component_of(header, window, planes, c, limits);
+    scales[size_t(c)] = part.scale;
+    vertical[c] = &axes_.get(filter, part.rows.start, part.rows.length, part.rows_read, part.high);
+    horizontal[c] = &axes_.get(filter, part.columns.start, part.columns.length, part.columns_read, part.wide);
+    left = std::min(left, horizontal[c]->low() * part.pixels);
+    right = std::max(right, horizontal[c]->high() * part.pixels);
+    const Slot slot{plane.at, plane.row, plane.height, plane.width};
+    resamplers_[c].begin(vertical[c], horizontal[c], 0, target(slot, 1, header, window), 1);
   }
-  const int first = int(left / denominators[0]);
+  const int first = int(left / scales[0].denominator);
   jpegs_->stop = stopped;
-  const Status status = jpegs_->start_planes(data, size, header, denominators, first,
-                                             int(std::ceil(right / denominators[0])) - first, plain);
+  const Status status = jpegs_->start_planes(data, size, header, scales, first,
+                                             int(std::ceil(right / scales[0].denominator)) - first, plain);
   if (status != Status::ok) return status;
   int next[3] = {};  // rows
   const auto is_missing = [&](int c) { return next[c] < vertical[c]->high(); };

@@ -63,11 +63,11 @@ class LibjpegReader final : public JpegReader {
     return status;
   }
 
-  Status start_planes(const uint8_t* data, size_t size, const Header& header, const Denominators& denominators, int left,
-                      int width, bool plain) override {
+  Status start_planes(const uint8_t* data, size_t size, const Header& header, const Scales& scales, int left, int width,
+                      bool plain) override {
     Region region;
-    region.denominator = denominators[0], region.left = left, region.width = width;
-    Status status = huffman_ ? open(data, size, header, region, &denominators, plain) : Status::unsupported_format;
+    region.denominator = scales[0].denominator, region.left = left, region.width = width;
+    Status status = huffman_ ? open(data, size, header, region, &scales, plain) : Status::unsupported_format;
     for (int i = 0; status == Status::ok && i < info_.num_components; ++i) {
       const jpeg_component_info& part = info_.comp_info[i];
       if (part.h_samp_factor << 4 != (header.sampling[i] & 0xF0) || part.v_samp_factor != (header.sampling[i] & 15))
@@ -132,8 +132,7 @@ class LibjpegReader final : public JpegReader {
 
  private:
   // `planes`: components one by one.
-  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Denominators* planes,
-              bool plain) {
+  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Scales* planes, bool plain) {
     if (broken_) return Status::bomb;
     release();
     errors_.status = Status::ok;
@@ -186,10 +185,10 @@ class LibjpegReader final : public JpegReader {
   }
 
   // libjpeg itself shrinks chroma less than luma, so that there is less to enlarge.
-  void shrink(const Denominators& denominators) {
+  void shrink(const Scales& scales) {
     for (int i = 0; i < info_.num_components; ++i) {
       jpeg_component_info& part = info_.comp_info[i];
-      set_shrunk_size(part, DCTSIZE / denominators[size_t(i)]);
+      set_shrunk_size(part, DCTSIZE / scales[size_t(i)].denominator);
       part.MCU_sample_width = part.MCU_width * shrunk_size(part);
     }
   }
@@ -247,6 +246,22 @@ class LibjpegReader final : public JpegReader {
   const bool huffman_;
 };
 
+// Of a file with several scans; means(i): of component i, of a progressive file, only the means are kept.
+template <class Means>
+size_t coefficient_bytes(const Header& header, const Means& means) {
+  if (!header.several_scans()) return 0;
+  int across = 1, down = 1;
+  for (const uint8_t both : header.sampling) across = std::max(across, both >> 4), down = std::max(down, both & 15);
+  size_t bits = 0;  // per block of the finest component
+  for (int i = 0; i < header.components; ++i) {
+    const int own = (header.sampling[i] >> 4) * (header.sampling[i] & 15);
+    const bool means_only = header.progressive() && means(i);
+    const size_t part = size_t(means_only ? 16 : DCTSIZE2 * 17);  // 16 bits each, and one for whether it is known
+    bits += part * size_t(std::max(own, 1)) / size_t(across * down) + 1;
+  }
+  return size_t(header.height + 64) * size_t(header.width + 64) / DCTSIZE2 * bits / 8;
+}
+
 }  // namespace
 
 std::unique_ptr<JpegReader> libjpeg_reader(bool huffman) { return std::make_unique<LibjpegReader>(huffman); }
@@ -254,18 +269,15 @@ std::unique_ptr<JpegReader> libjpeg_reader(bool huffman) { return std::make_uniq
 size_t held_bytes(const Header& header, int denominator) {
   if (header.format == Format::webp) return webp_bytes(header, denominator);
   if (header.format == Format::tiff) return header.unpacked_bytes;
-  if (!header.several_scans()) return 0;
   int across = 1, down = 1;
   for (const uint8_t both : header.sampling) across = std::max(across, both >> 4), down = std::max(down, both & 15);
-  size_t bits = 0;  // per block of the finest component
-  for (int i = 0; i < header.components; ++i) {
-    const int own_across = header.sampling[i] >> 4, own_down = header.sampling[i] & 15;
-    // at an eighth, the others are shrunk less
-    const bool mean_only = denominator == 8 && header.progressive() && (own_across * 2 > across || own_down * 2 > down);
-    const size_t part = size_t(mean_only ? 16 : DCTSIZE2 * 17);  // 16 bits each, and one for whether it is known
-    bits += part * size_t(std::max(own_across * own_down, 1)) / size_t(across * down) + 1;
-  }
-  return size_t(header.height + 64) * size_t(header.width + 64) / DCTSIZE2 * bits / 8;
+  return coefficient_bytes(header, [&](int i) {  // at an eighth, the others are shrunk less
+    return denominator == 8 && ((header.sampling[i] >> 4) * 2 > across || (header.sampling[i] & 15) * 2 > down);
+  });
+}
+
+size_t held_bytes(const Header& header, const JpegReader::Scales& scales) {
+  return coefficient_bytes(header, [&](int i) { return scales[size_t(i)].denominator == 8; });
 }
 
 }  // namespace fastfeed

@@ -141,6 +141,55 @@ def test_colors_other_than_luma_and_chroma_go_by_rgb() -> None:
     assert off.max() <= 6 and off.mean() <= 1
 
 
+@pytest.mark.parametrize("filter", ["bilinear", "lanczos", "box"])
+def test_color_of_a_single_pixel(filter: str) -> None:
+    """Half the size of one pixel is one pixel, too: not the edge of the picture."""
+    picture = np.zeros((64, 64, 3), np.uint8)
+    picture[:32, :, 0] = picture[32:, :, 2] = 255
+    one, other = (
+        planes_of(recoded(encoded(picture, subsampling=2), (1, 1), filter, subsampling=subsampling))
+        for subsampling in ("4:2:0", "4:4:4")
+    )
+    assert np.abs(one.astype(int) - other).max() <= 2
+
+
+def test_a_window_that_begins_all_but_half_a_pixel_in() -> None:
+    """Rounding then leaves an input out, and copies would be a pixel too long: nothing is written behind a row."""
+    start, side = float(np.nextafter(2.5, 0)), 104
+    blob = encoded(textured(side + 8, side + 8), subsampling=0)
+    box = np.array([[start, start, side, side]] * 2)
+    flips, guarded = np.zeros((2, 2), bool), np.full((3, side, side, 3), 77, np.uint8)
+    jpegs.decode([blob] * 2, box, (side, side), "box", flips=flips, out=guarded[:2], enlarge=3.0)
+    assert (guarded[2] == 77).all()
+    request = Request(
+        [blob], [Header(side + 8, side + 8, "JPEG")], Windows(box[:1], flips[:1], np.array([[side, side]])), "box"
+    )
+    (file,) = NativeEngine(Decode(), 1).recode(request, 100, False, False, threading.Event())
+    assert isinstance(file, bytes)
+    off = np.abs(planes_of(file).astype(float) - resized(planes_of(blob), box[0], (side, side), "box"))
+    assert off[4:-4, 4:-4].mean() <= 4 and off.max() <= 60
+
+
+def test_samples_that_are_no_whole_factor_are_refused_whatever_the_window() -> None:
+    """libjpeg enlarges by whole factors: 3 to 2 is none."""
+    blob = bytearray(encoded(textured(48, 48), subsampling=0))
+    frame = blob.index(b"\xff\xc0")
+    blob[frame + 11], blob[frame + 14], blob[frame + 17] = 0x31, 0x21, 0x21
+    for side in (48, 20):
+        windows = Windows(np.array([[0.0, 0.0, side, side]]), np.zeros((1, 2), bool), np.array([[16, 16]]))
+        request = Request([bytes(blob)], [Header(48, 48, "JPEG")], windows, "lanczos")
+        (bad,) = NativeEngine(Decode(), 1).recode(request, 90, True, False, threading.Event())
+        assert isinstance(bad, Bad) and bad.reason == "unsupported_format"
+
+
+@pytest.mark.parametrize("layout", [1, 2])
+def test_room_for_the_coefficients_of_planes(layout: int) -> None:
+    """Where chroma is coarser, an eighth of luma may be a quarter of chroma, of which 40 coefficients are kept."""
+    blob = encoded(textured(800, 1600), subsampling=layout, progressive=True)
+    chroma_blocks = 2 * 800 * 1600 // (64 * 2 * layout)
+    assert jpegs.native.held_bytes(blob)[3] >= chroma_blocks * 40 * 2
+
+
 @pytest.mark.parametrize("layout", ["4:2:0", "4:4:4", "progressive", "restarts"])
 def test_damage_has_the_same_reason_as_in_a_feed(layout: str) -> None:
     blob = LAYOUTS[layout](150, 130, 1)

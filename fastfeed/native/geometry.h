@@ -20,11 +20,6 @@ Reversed reversed(const Header& header, const Window& window);
 // Where stored pixel (y, x) of the result is written, after rotation and flips.
 Target target(const Slot& slot, int channels, const Header& header, const Window& window);
 
-// The planes of a JPEG of this size, without memory.
-YccPlanes laid_out(int height, int width, bool subsampled);
-// Bytes at most that scaling to them keeps at once, as held_bytes().
-size_t held_in_planes(const Header& header, const Window& window, const YccPlanes& planes, const Limits& limits);
-
 // Pixels that so many are shrunk to.
 inline int shrunk(int length, int denominator) { return (length + denominator - 1) / denominator; }
 

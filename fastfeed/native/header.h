@@ -1,6 +1,7 @@
 // Reads what comes before the pixels of a JPEG, PNG, WebP or TIFF.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -31,6 +32,9 @@ struct Header {
 
   bool progressive() const { return sof == 0xC2 || sof == 0xC6 || sof == 0xCA || sof == 0xCE; }
   bool several_scans() const { return format == Format::jpeg && (progressive() || together < components); }
+  // Of a JPEG: samples of the finest component, each way.
+  int most_across() const { return std::max({sampling[0] >> 4, sampling[1] >> 4, sampling[2] >> 4, 1}); }
+  int most_down() const { return std::max({sampling[0] & 15, sampling[1] & 15, sampling[2] & 15, 1}); }
   int32_t shown_height() const { return orientation >= 5 ? width : height; }
   int32_t shown_width() const { return orientation >= 5 ? height : width; }
 };

@@ -10,6 +10,7 @@
 
 #include "geometry.h"
 #include "libjpeg.h"
+#include "planes.h"
 #include "png.h"
 #include "pool.h"
 #include "system.h"
@@ -170,8 +171,7 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   Status status = reader.start(data, size, header, region, plain);
   if (status != Status::ok) return status;
   Resampler& resampler = resamplers_[0];
-  resampler.begin(&vertical, &horizontal, reader.left(),
-                   target(slot, 3, header, window));
+  resampler.begin(&vertical, &horizontal, reader.left(), target(slot, 3, header, window));
   for (int left = region.height; left > 0;) {
     if (is_set(stopped)) {
       reader.release();

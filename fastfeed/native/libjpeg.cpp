@@ -92,9 +92,9 @@ bool shrinks_alike() {
   if (!writer.write(pixels.data(), kHeight, kWidth, coding)) return false;
   const Header header = read_header(writer.data(), writer.size());
   const auto reader = libjpeg_reader(true);
-  JpegReader::Scales scales;
-  scales[0].denominator = 2, scales[1].denominator = 8, scales[2].denominator = 1;
-  if (reader->start_planes(writer.data(), writer.size(), header, scales, 0, kWidth / 2, false) != Status::ok) return false;
+  const JpegReader::Denominators denominators{2, 8, 1};
+  if (reader->start_planes(writer.data(), writer.size(), header, denominators, 0, kWidth / 2, false) != Status::ok)
+    return false;
   std::vector<uint8_t> luma;
   bool gray = true;
   while (luma.size() < pixels.size() / 12) {

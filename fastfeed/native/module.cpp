@@ -62,13 +62,9 @@ std::array<size_t, 4> held_by_denominator(const nb::object& blob) {
   const Blobs blobs(one);
   const Header header = read_header(blobs.data(0), blobs.bytes(0));
   if (header.status != Status::ok) return {};
-  JpegReader::Scales eighth;  // in planes, a component with fewer samples than others may be shrunk by a quarter only
-  for (int i = 0; i < 3; ++i) {
-    bool finest = true;
-    for (const uint8_t other : header.sampling)
-      finest &= header.sampling[i] >> 4 >= other >> 4 && (header.sampling[i] & 15) >= (other & 15);
-    eighth[size_t(i)].denominator = finest ? 8 : 4;
-  }
+  JpegReader::Denominators eighth;  // in planes, a component with fewer samples than others may be shrunk by a quarter only
+  for (size_t i = 0; i < eighth.size(); ++i)
+    eighth[i] = header.sampling[i] >> 4 == header.most_across() && (header.sampling[i] & 15) == header.most_down() ? 8 : 4;
   const size_t least = header.format == Format::jpeg ? held_bytes(header, eighth) : 0;
   return {held_bytes(header, 1), held_bytes(header, 2), held_bytes(header, 4), std::max(held_bytes(header, 8), least)};
 }

@@ -1,5 +1,5 @@
-// A JPEG's luma and chroma scaled one by one, from its own planes to those of another JPEG: no chroma is enlarged only to be
-// shrunk again, no color converted only to be converted back.
+#include "planes.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,7 +29,7 @@ Stretch shown_by(int samples, int step, int pixels, Stretch window, bool reverse
 
 // How a component becomes a plane.
 struct Component {
-  JpegReader::Scale scale;
+  int denominator;
   Stretch rows, columns;        // that the plane shows, in samples of the shrunk component
   int high, wide;               // rows and columns of the plane, as stored
   int rows_read, columns_read;  // of the shrunk component
@@ -38,11 +38,7 @@ struct Component {
 
 Component component_of(const Header& header, const Window& window, const YccPlanes& planes, int c,
                        const Limits& limits) {
-  int most_across = 1, most_down = 1;
-  for (int i = 0; i < header.components; ++i) {
-    most_across = std::max(most_across, header.sampling[i] >> 4);
-    most_down = std::max(most_down, header.sampling[i] & 15);
-  }
+  const int most_across = header.most_across(), most_down = header.most_down();
   const int across = header.sampling[c] >> 4, down = header.sampling[c] & 15;
   const YccPlanes::Plane &plane = planes.part[c], &whole = planes.part[0];
   const bool swap = header.orientation >= 5;
@@ -54,7 +50,7 @@ Component component_of(const Header& header, const Window& window, const YccPlan
                         .times(double(down) / most_down);
   const Stretch h = shown_by(part.wide, plane.step, swap ? whole.height : whole.width, {box.left, box.width}, order.columns)
                         .times(double(across) / most_across);
-  const int d = part.scale.denominator = denominator(v.length, h.length, part.high, part.wide, limits.enlarge);
+  const int d = part.denominator = denominator(v.length, h.length, part.high, part.wide, limits.enlarge);
   part.rows = v.times(1.0 / d), part.columns = h.times(1.0 / d);
   // as libjpeg counts them
   const auto samples = [d](int length, int share, int most) {
@@ -68,14 +64,9 @@ Component component_of(const Header& header, const Window& window, const YccPlan
 
 // libjpeg enlarges chroma by whole factors only, and refuses other files.
 bool is_whole(const Header& header) {
-  int most_across = 1, most_down = 1;
-  for (int c = 0; c < header.components; ++c) {
-    most_across = std::max(most_across, header.sampling[c] >> 4);
-    most_down = std::max(most_down, header.sampling[c] & 15);
-  }
   for (int c = 0; c < header.components; ++c) {
     const int across = header.sampling[c] >> 4, down = header.sampling[c] & 15;
-    if (!across || !down || most_across % across || most_down % down) return false;
+    if (!across || !down || header.most_across() % across || header.most_down() % down) return false;
   }
   return true;
 }
@@ -92,10 +83,10 @@ YccPlanes laid_out(int height, int width, bool subsampled) {
 }
 
 size_t held_in_planes(const Header& header, const Window& window, const YccPlanes& planes, const Limits& limits) {
-  JpegReader::Scales scales;
-  if (!is_whole(header)) return held_bytes(header, scales);
-  for (int c = 0; c < header.components; ++c) scales[size_t(c)] = component_of(header, window, planes, c, limits).scale;
-  return held_bytes(header, scales);
+  JpegReader::Denominators denominators{1, 1, 1};
+  for (int c = 0; is_whole(header) && c < header.components; ++c)
+    denominators[size_t(c)] = component_of(header, window, planes, c, limits).denominator;
+  return held_bytes(header, denominators);
 }
 
 Status Worker::scale_planes(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,
@@ -110,13 +101,13 @@ Status Worker::scale_planes(const uint8_t* data, size_t size, const Header& head
     next_plane += plane.row * plane.height;
   }
   const int components = header.components;
-  JpegReader::Scales scales;
+  JpegReader::Denominators denominators{1, 1, 1};
   const Axis *vertical[3], *horizontal[3];
   double left = header.width, right = 0;  // columns that are read, pixels of the stored image
   for (int c = 0; c < components; ++c) {
     const YccPlanes::Plane& plane = planes.part[c];
     const Component part = component_of(header, window, planes, c, limits);
-    scales[size_t(c)] = part.scale;
+    denominators[size_t(c)] = part.denominator;
     vertical[c] = &axes_.get(filter, part.rows.start, part.rows.length, part.rows_read, part.high);
     horizontal[c] = &axes_.get(filter, part.columns.start, part.columns.length, part.columns_read, part.wide);
     left = std::min(left, horizontal[c]->low() * part.pixels);
@@ -124,10 +115,10 @@ Status Worker::scale_planes(const uint8_t* data, size_t size, const Header& head
     const Slot slot{plane.at, plane.row, plane.height, plane.width};
     resamplers_[c].begin(vertical[c], horizontal[c], 0, target(slot, 1, header, window), 1);
   }
-  const int first = int(left / scales[0].denominator);
+  const int first = int(left / denominators[0]);
   jpegs_->stop = stopped;
-  const Status status = jpegs_->start_planes(data, size, header, scales, first,
-                                             int(std::ceil(right / scales[0].denominator)) - first, plain);
+  const Status status = jpegs_->start_planes(data, size, header, denominators, first,
+                                             int(std::ceil(right / denominators[0])) - first, plain);
   if (status != Status::ok) return status;
   int next[3] = {};  // rows
   const auto is_missing = [&](int c) { return next[c] < vertical[c]->high(); };

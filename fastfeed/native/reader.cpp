@@ -63,11 +63,11 @@ class LibjpegReader final : public JpegReader {
     return status;
   }
 
-  Status start_planes(const uint8_t* data, size_t size, const Header& header, const Scales& scales, int left, int width,
-                      bool plain) override {
+  Status start_planes(const uint8_t* data, size_t size, const Header& header, const Denominators& denominators, int left,
+                      int width, bool plain) override {
     Region region;
-    region.denominator = scales[0].denominator, region.left = left, region.width = width;
-    Status status = huffman_ ? open(data, size, header, region, &scales, plain) : Status::unsupported_format;
+    region.denominator = denominators[0], region.left = left, region.width = width;
+    Status status = huffman_ ? open(data, size, header, region, &denominators, plain) : Status::unsupported_format;
     for (int i = 0; status == Status::ok && i < info_.num_components; ++i) {
       const jpeg_component_info& part = info_.comp_info[i];
       if (part.h_samp_factor << 4 != (header.sampling[i] & 0xF0) || part.v_samp_factor != (header.sampling[i] & 15))
@@ -132,7 +132,8 @@ class LibjpegReader final : public JpegReader {
 
  private:
   // `planes`: components one by one.
-  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Scales* planes, bool plain) {
+  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Denominators* planes,
+              bool plain) {
     if (broken_) return Status::bomb;
     release();
     errors_.status = Status::ok;
@@ -185,10 +186,10 @@ class LibjpegReader final : public JpegReader {
   }
 
   // libjpeg itself shrinks chroma less than luma, so that there is less to enlarge.
-  void shrink(const Scales& scales) {
+  void shrink(const Denominators& denominators) {
     for (int i = 0; i < info_.num_components; ++i) {
       jpeg_component_info& part = info_.comp_info[i];
-      set_shrunk_size(part, DCTSIZE / scales[size_t(i)].denominator);
+      set_shrunk_size(part, DCTSIZE / denominators[size_t(i)]);
       part.MCU_sample_width = part.MCU_width * shrunk_size(part);
     }
   }
@@ -250,14 +251,12 @@ class LibjpegReader final : public JpegReader {
 template <class Means>
 size_t coefficient_bytes(const Header& header, const Means& means) {
   if (!header.several_scans()) return 0;
-  int across = 1, down = 1;
-  for (const uint8_t both : header.sampling) across = std::max(across, both >> 4), down = std::max(down, both & 15);
   size_t bits = 0;  // per block of the finest component
   for (int i = 0; i < header.components; ++i) {
     const int own = (header.sampling[i] >> 4) * (header.sampling[i] & 15);
     const bool means_only = header.progressive() && means(i);
     const size_t part = size_t(means_only ? 16 : DCTSIZE2 * 17);  // 16 bits each, and one for whether it is known
-    bits += part * size_t(std::max(own, 1)) / size_t(across * down) + 1;
+    bits += part * size_t(std::max(own, 1)) / size_t(header.most_across() * header.most_down()) + 1;
   }
   return size_t(header.height + 64) * size_t(header.width + 64) / DCTSIZE2 * bits / 8;
 }
@@ -269,15 +268,14 @@ std::unique_ptr<JpegReader> libjpeg_reader(bool huffman) { return std::make_uniq
 size_t held_bytes(const Header& header, int denominator) {
   if (header.format == Format::webp) return webp_bytes(header, denominator);
   if (header.format == Format::tiff) return header.unpacked_bytes;
-  int across = 1, down = 1;
-  for (const uint8_t both : header.sampling) across = std::max(across, both >> 4), down = std::max(down, both & 15);
   return coefficient_bytes(header, [&](int i) {  // at an eighth, the others are shrunk less
-    return denominator == 8 && ((header.sampling[i] >> 4) * 2 > across || (header.sampling[i] & 15) * 2 > down);
+    const int across = header.sampling[i] >> 4, down = header.sampling[i] & 15;
+    return denominator == 8 && (across * 2 > header.most_across() || down * 2 > header.most_down());
   });
 }
 
-size_t held_bytes(const Header& header, const JpegReader::Scales& scales) {
-  return coefficient_bytes(header, [&](int i) { return scales[size_t(i)].denominator == 8; });
+size_t held_bytes(const Header& header, const JpegReader::Denominators& denominators) {
+  return coefficient_bytes(header, [&](int i) { return denominators[size_t(i)] == 8; });
 }
 
 }  // namespace fastfeed

@@ -55,14 +55,11 @@ class RowReader {
 // A JPEG's components can also be read one by one, as they are stored: chroma not enlarged, colors not converted.
 class JpegReader : public RowReader {
  public:
-  struct Scale {
-    int denominator = 1;  // 1, 2, 4, 8
-  };
-  using Scales = std::array<Scale, 3>;  // by component
+  using Denominators = std::array<int, 3>;  // by component: 1, 2, 4, 8
   // Begins as start() does, with all rows, and at least these columns of the image shrunk by the first denominator.
   // Status::unsupported_format: the components are not luma, or luma and chroma.
-  virtual Status start_planes(const uint8_t* data, size_t size, const Header& header, const Scales& scales, int left,
-                              int width, bool plain) = 0;
+  virtual Status start_planes(const uint8_t* data, size_t size, const Header& header, const Denominators& denominators,
+                              int left, int width, bool plain) = 0;
   // The next rows of samples of each component, from the left edge on; as rows().
   virtual std::array<Rows, 3> planes() = 0;
 };
@@ -75,6 +72,6 @@ std::unique_ptr<JpegReader> libjpeg_reader(bool huffman);
 // JPEG with several scans, the pixels of a WebP, a row of tiles of a TIFF.
 size_t held_bytes(const Header& header, int denominator);
 // Likewise of a JPEG that is read in planes.
-size_t held_bytes(const Header& header, const JpegReader::Scales& scales);
+size_t held_bytes(const Header& header, const JpegReader::Denominators& denominators);
 
 }  // namespace fastfeed

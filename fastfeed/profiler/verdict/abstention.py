@@ -46,12 +46,13 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
             f"None of the {len(device.steps.labels)} steps is whole: the recording of the GPU begins after "
             f"{duration(waited)} of waiting for input, and where the last step ends is not known."
         )
-    elif (opened := _opening_wait(device)) and _could_starve(device, opened / (window + opened)):
-        reasons.append(
-            f"No whole step was recorded, and the recording of the GPU begins after {duration(opened)} of waiting for "
-            f"input: with it, input costs {percent((device.share.value * window + opened) / (window + opened))} of the "
-            "time."
-        )
+    elif opened := _opening_wait(device):
+        with_it = (device.share.value * window + opened) / (window + opened)
+        if device.share.value < STARVED <= with_it:
+            reasons.append(
+                f"No whole step was recorded, and the recording of the GPU begins after {duration(opened)} of waiting "
+                f"for input: with it, input costs {percent(with_it)} of the time."
+            )
     if device.ops == 1:
         reasons.append(
             f"One device operation of {duration(window)} was recorded: there is no time between operations to explain."

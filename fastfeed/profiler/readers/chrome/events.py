@@ -126,14 +126,6 @@ class ColumnBuilder:
         return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
-def check_categories(count: int) -> None:
-    """TraceError for so many that each cannot stand for a kind of events."""
-    if count > _MAX_CATEGORIES:
-        raise TraceError(
-            f"it has more than {_MAX_CATEGORIES:,} categories of events, this is not a trace; record it again"
-        )
-
-
 class EventTable:
     """Rows of events by what they are: device work, calls, other host ranges, waits of streams, and unknown ones."""
 
@@ -153,7 +145,6 @@ class EventTable:
 
     def add(self, groups: Mapping[bytes, list[Any]]) -> None:
         """Rows by category, as `EventStream` yields them."""
-        check_categories(len(groups))
         for cat, group in groups.items():
             self.count(cat, len(group))
             family = family_of(cat)
@@ -161,8 +152,12 @@ class EventTable:
                 self._group(cat, family, group)
 
     def count(self, cat: bytes, rows: int) -> None:
+        """Count rows; TraceError for so many categories that each cannot stand for a kind of events."""
         self.categories[cat] = self.categories.get(cat, 0) + rows
-        check_categories(len(self.categories))
+        if len(self.categories) > _MAX_CATEGORIES:
+            raise TraceError(
+                f"it has more than {_MAX_CATEGORIES:,} categories of events, this is not a trace; record it again"
+            )
 
     @property
     def held(self) -> int:

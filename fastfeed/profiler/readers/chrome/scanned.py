@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.profiler.readers import native
 from fastfeed.profiler.readers.chrome.args import numbered
-from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, check_categories, family_of
+from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, family_of
 
 __all__ = ["scan_into"]
 
@@ -39,7 +39,6 @@ class _Scan:
         columns, others = self._scanner.scan(piece)
         events = self._events
         self._cats += self._scanner.cats(len(self._cats))
-        check_categories(len(self._cats))
         self._names += self._scanner.names(len(self._names))
         threads = self._scanner.threads(len(self._thread_keys))
         self._thread_keys = _extended(self._thread_keys, map(events.thread_keys.__getitem__, threads))

@@ -1,5 +1,7 @@
 #include "progressive.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "progressive.cpp"
 #include <hwy/foreach_target.h>
@@ -16,14 +18,29 @@ FASTFEED_INLINE uint64_t band(int from, int to) {
   return from < 64 ? below >> from << from : 0;
 }
 
+// Of the bits of `set`, the one after the lowest `n`; 0 where there is none. PDEP is slow in the first Zen processors, which
+// have no AVX-512.
+FASTFEED_INLINE uint64_t nth_bit(uint64_t set, int n) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64
+  return _pdep_u64(uint64_t(1) << n, set);
+#else
+  for (; n && set; --n) set &= set - 1;
+  return set & (~set + 1);
+#endif
+}
+
 // One bit more of each of these coefficients, none of them 0 (G.1.2.3).
 FASTFEED_INLINE void refine(Bits& bits, JCOEF* block, uint64_t which, int bit) {
-  for (; which; which &= which - 1) {
-    JCOEF& value = block[kPlace[__builtin_ctzll(which)]];
+  while (which) {
     bits.fill();
-    const int more = bits.look(1) && !(value & bit) ? bit : 0, sign = value >> 15;
-    value = JCOEF(value + ((more ^ sign) - sign));
-    bits.drop(1);
+    const int count = std::min(__builtin_popcountll(which), 32);
+    uint64_t more = bits.held;
+    bits.drop(count);
+    for (int i = 0; i < count; ++i, more <<= 1, which &= which - 1) {
+      JCOEF& value = block[kPlace[__builtin_ctzll(which)]];
+      const int set = more >> 63 ? bit & ~value : 0, sign = value >> 15;
+      value = JCOEF(value + ((set ^ sign) - sign));
+    }
   }
 }
 
@@ -52,7 +69,7 @@ FASTFEED_INLINE bool first_means(Progressive::Scan& scan, Bits& bits, j_decompre
 FASTFEED_INLINE bool next_means(Progressive::Scan& scan, Bits& bits, j_decompress_ptr info, JBLOCKROW* out) {
   for (int i = 0; i < info->blocks_in_MCU; ++i) {
     bits.fill();
-    if (bits.look(1)) (*out[i])[0] = JCOEF((*out[i])[0] | 1 << scan.shift);
+    (*out[i])[0] = JCOEF((*out[i])[0] | bits.look(1) << scan.shift);
     bits.drop(1);
   }
   return true;
@@ -85,7 +102,7 @@ FASTFEED_INLINE bool next_bits(Progressive::Scan& scan, Bits& bits, JCOEF* block
   while (!scan.empty && k < end) {
     int value = 0;
     bits.fill();
-    int zeros = next_value(bits, *scan.codes, true, &value);
+    const int zeros = next_value(bits, *scan.codes, true, &value);
     if (zeros & ~15) {
       if (zeros < 0) return false;
       scan.empty = run_length(bits, zeros - kEnd);
@@ -93,8 +110,7 @@ FASTFEED_INLINE bool next_bits(Progressive::Scan& scan, Bits& bits, JCOEF* block
     }
     if (value < -1 || value > 1) return false;
     // the value goes where so many zeros have been passed; what is not 0 on the way gets its bit
-    uint64_t free = ~known & band(k, end);
-    for (; zeros && free; --zeros) free &= free - 1;
+    const uint64_t free = nth_bit(~known & band(k, end), zeros);
     const int place = free ? __builtin_ctzll(free) : end;
     refine(bits, block, known & band(k, place), bit);
     if (value) {

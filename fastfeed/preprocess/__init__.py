@@ -22,12 +22,16 @@ reports/         progress, estimate, status, statistics, verification, preview
 
 from __future__ import annotations
 
-from fastfeed.preprocess.extras import Sample
-from fastfeed.preprocess.inputs.inputs import Input, open_input
-from fastfeed.preprocess.job import run
-from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Metadata, Packing, Recipe, Scaling
-from fastfeed.preprocess.report import Progress, Report
-from fastfeed.preprocess.task import Engine
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.extras import Sample
+    from fastfeed.preprocess.inputs.inputs import Input, open_input
+    from fastfeed.preprocess.job import run
+    from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Metadata, Packing, Recipe, Scaling
+    from fastfeed.preprocess.report import Progress, Report
+    from fastfeed.preprocess.task import Engine
 
 __all__ = [
     "Choice",
@@ -45,3 +49,24 @@ __all__ = [
     "open_input",
     "run",
 ]
+
+_MODULES = {
+    "Engine": "task",
+    "Input": "inputs.inputs",
+    "Progress": "report",
+    "Report": "report",
+    "Sample": "extras",
+    "open_input": "inputs.inputs",
+    "run": "job",
+}  # all others: recipe
+
+
+def __getattr__(name: str) -> object:
+    """On demand: a worker process needs neither the job nor its reports."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'recipe')}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,8 +1,7 @@
 """How long does a photograph of each format take to 224 x 224 pixels, next to the tools people use for it?
 
 One thread, processor time. The photographs are those of `photos-large`, at most 1,600 pixels a side, saved by Pillow
-with its defaults (WebP: quality 85; TIFF: LZW). `--before PYTHON`: an installation to compare a feed of 90 % JPEG, 6 %
-PNG and 4 % WebP with.
+with its defaults (WebP: quality 85; JPEG: 90; TIFF: LZW).
 """
 
 from __future__ import annotations
@@ -10,18 +9,15 @@ from __future__ import annotations
 import io
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 from PIL import Image
-from rounds import DATA, cpu_rounds, finish, interleaved, parser, ratio
+from rounds import DATA, arguments, cpu_rounds, finish
 
 from fastfeed.decode import NativeEngine, PillowEngine, Request, RouterEngine
 from fastfeed.ops import Decode
@@ -30,28 +26,16 @@ from fastfeed.ops.program.compile import Windows
 SIZE, SIDE = 224, 1600
 FORMATS = {"PNG": {}, "WEBP": {"quality": 85}, "JPEG": {"quality": 90}, "TIFF": {"compression": "tiff_lzw"}}
 PARTS = {"whole": 1.0, "upper half": 0.5}
-EPOCHS = 8
-MIXED = f"""
-import sys
-import fastfeed as ff
-source = ff.ImageFolder(sys.argv[1], labeled=False)
-with ff.Feed(source, [ff.RandomResizedCrop(224), ff.RandomFlip()], batch=50, threads=2) as feed:
-    assert sum(len(batch) for batch in feed.batches(0, epochs={EPOCHS})) == {EPOCHS} * len(source)
-    assert not feed.stats().bad
-"""
 
 
 def main() -> None:
-    made = parser(__doc__, rounds=7)
-    made.add_argument("--before", type=Path, help="Python of another installation, for the feed")
-    options = made.parse_args()
+    options = arguments(__doc__, rounds=7)
     os.environ["VIPS_CONCURRENCY"] = "1"
-    photos = [Image.open(path).convert("RGB") for path in sorted((DATA / "photos-large").iterdir())]
-    for photo in photos:
-        photo.thumbnail((SIDE, SIDE))
+    cv2.setNumThreads(1)
+    photos = photographs()
     result: dict[str, Any] = {}
     for name, how in FORMATS.items():
-        blobs = [_saved(photo, name, **how) for photo in photos]
+        blobs = [saved(photo, name, **how) for photo in photos]
         for part, share in PARTS.items():
             times = cpu_rounds(options.rounds, contestants(blobs, share))
             own = times["fastfeed"]
@@ -62,40 +46,20 @@ def main() -> None:
                 }
                 for other, found in times.items()
             }
-    if options.before:
-        with tempfile.TemporaryDirectory() as folder:
-            count = _mixed(photos, Path(folder))
-            runs = {
-                name: _feed(python, folder, EPOCHS * count)
-                for name, python in {"fastfeed": Path(sys.executable), "before": options.before}.items()
-            }
-            found = interleaved(options.rounds, runs)
-            found["fastfeed"]["fastfeed / before"] = ratio(found, "fastfeed", "before")
-            result["feed of 90 % JPEG, 6 % PNG, 4 % WebP"] = found
     finish("How long does a photograph of each format take?", {"result": result}, options.out)
 
 
-def _saved(photo: Image.Image, name: str, **how: Any) -> bytes:
+def photographs() -> list[Image.Image]:
+    photos = [Image.open(path).convert("RGB") for path in sorted((DATA / "photos-large").iterdir())]
+    for photo in photos:
+        photo.thumbnail((SIDE, SIDE))
+    return photos
+
+
+def saved(photo: Image.Image, name: str, **how: Any) -> bytes:
     file = io.BytesIO()
     photo.save(file, name, **how)
     return file.getvalue()
-
-
-def _mixed(photos: list[Image.Image], folder: Path) -> int:
-    kinds = [*["JPEG"] * 45, *["PNG"] * 3, *["WEBP"] * 2]
-    for i, kind in enumerate(kinds * 4):
-        (folder / f"{i}.img").with_suffix(f".{kind.lower()}").write_bytes(
-            _saved(photos[i % len(photos)], kind, **FORMATS[kind])
-        )
-    return 4 * len(kinds)
-
-
-def _feed(python: Path, folder: str, images: int) -> Callable[[], int]:
-    def run() -> int:
-        subprocess.run([python, "-c", MIXED, folder], check=True, cwd="/")
-        return images
-
-    return run
 
 
 def contestants(blobs: list[bytes], share: float) -> dict[str, Callable[[], int]]:
@@ -143,5 +107,4 @@ def _vips(pyvips: Any, blob: bytes, share: float) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    cv2.setNumThreads(1)
     main()

@@ -169,6 +169,10 @@ class LibjpegReader final : public JpegReader {
     JDIMENSION width = info_.output_width;
     if (planes) {
       shrink(*planes);
+      for (int i = 0; i < info_.num_components; ++i) {
+        jpeg_component_info& part = info_.comp_info[i];
+        part.MCU_sample_width = part.MCU_width * shrunk_size(part);
+      }
       reinterpret_cast<Transform*>(info_.idct)->start_pass(&info_);  // chooses by size
       left_ = JDIMENSION(region.left), width = JDIMENSION(region.width);
     } else {
@@ -187,11 +191,8 @@ class LibjpegReader final : public JpegReader {
 
   // libjpeg itself shrinks chroma less than luma, so that there is less to enlarge.
   void shrink(const Denominators& denominators) {
-    for (int i = 0; i < info_.num_components; ++i) {
-      jpeg_component_info& part = info_.comp_info[i];
-      set_shrunk_size(part, DCTSIZE / denominators[size_t(i)]);
-      part.MCU_sample_width = part.MCU_width * shrunk_size(part);
-    }
+    for (int i = 0; i < info_.num_components; ++i)
+      set_shrunk_size(info_.comp_info[i], DCTSIZE / denominators[size_t(i)]);
   }
 
   // Of a component: rows per call, and samples of one.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 __all__ = ["EXPERIMENTAL", "GPU_PAGE", "PATHS", "gpu_note", "runs_on_gpu"]
 
 GPU_PAGE = "benchmarks/results/gpu.md"
-PATHS = ("dali", "feed", "jax", "keras", "ranks", "tensorflow", "torch")
+PATHS = ("dali", "feed", "jax", "keras", "nvjpeg", "ranks", "tensorflow", "torch")
 _NOT_RUN = ("not run on a GPU yet", "it has not been run on a GPU yet")
 # path -> in a few words, in half a sentence
 EXPERIMENTAL: dict[str, tuple[str, str]] = {
@@ -23,6 +23,7 @@ EXPERIMENTAL: dict[str, tuple[str, str]] = {
     "feed": ("in parts", "not all of it has been run on a GPU"),
     "jax": _NOT_RUN,
     "keras": _NOT_RUN,
+    "nvjpeg": _NOT_RUN,
     "ranks": _NOT_RUN,
     "tensorflow": _NOT_RUN,
 }

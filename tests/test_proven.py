@@ -43,7 +43,9 @@ ON_GPU = {  # what runs there: its path, and what it needs
     "fastfeed.adapters.tfdata:TfPlacement": ("tensorflow", "tensorflow"),
     "fastfeed.backends.dali.backend:DaliBackend": ("dali", "nvidia"),
     "fastfeed.backends.dali.pipeline:Lane": ("dali", "nvidia"),
-    "fastfeed.backends.dali.memory:GpuMemory": ("dali", "nvidia"),
+    "fastfeed.backends.gpu_memory:GpuMemory": ("dali",),
+    "fastfeed.backends.nvjpeg.backend:NvjpegBackend": ("nvjpeg",),
+    "fastfeed.backends.nvjpeg.windows:WindowKernel": ("nvjpeg",),
     "fastfeed.decode.gpu:NvImageCodec": ("dali", "nvidia"),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.gpu_check.contestants import Ours, Rate, Rival, batch_for
 from benchmarks.gpu_check.setting import Setting, Wrong
-from fastfeed.backends.dali.decode_share import kept_file, read_measured, save_measured
+from fastfeed.backends.decode_share import kept_file, read_measured, save_measured
 from fastfeed.backends.options import GpuDecode
 
 __all__ = ["run"]

@@ -128,5 +128,6 @@ class BackendModule(Protocol):
 if TYPE_CHECKING:  # the type checker tests every backend against these contracts here
     from fastfeed.backends.cpu import backend as cpu
     from fastfeed.backends.dali import backend as dali
+    from fastfeed.backends.nvjpeg import backend as nvjpeg
 
-    _MODULES: tuple[BackendModule, ...] = (cpu, dali)
+    _MODULES: tuple[BackendModule, ...] = (cpu, dali, nvjpeg)

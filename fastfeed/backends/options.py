@@ -14,19 +14,21 @@ DecodeBy = Literal["auto", "cpu", "gpu", "hybrid", "native", "pillow"]
 
 CPU = ("auto", "cpu", "native", "pillow")
 GPU = ("gpu", "hybrid")
+ENGINES = {"dali": "dali", "nvimagecodec": "dali", "nvjpeg": "nvjpeg"}  # and the backend of each
 
 
 @runs_on_gpu("dali")
 @dataclass(frozen=True, slots=True)
 class GpuDecode:
-    """How backend="dali" decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings.
+    """How a GPU decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings.
 
     Args:
-        engine (str): "dali", DALI's mixed decoder, or "nvimagecodec", nvImageCodec with a status per image. Default:
-            "dali".
+        engine (str): "dali", DALI's mixed decoder; "nvimagecodec", nvImageCodec with a status per image, in front of
+            DALI; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer GPU without DALI, for ops that crop,
+            resize, flip, pad, convert and mix. Default: "dali".
         hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default: None, with DALI the
             value measured on this machine, or 0.9 for compute capability 9.0 (H100, H200) and 0.65 for others; with
-            nvImageCodec all that the engine decodes.
+            nvImageCodec and nvJPEG all that the engine decodes. Not with nvJPEG, whose other decoder is the kernel.
         cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is measured in the first
             batches, and may be 0. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
@@ -39,28 +41,31 @@ class GpuDecode:
         GpuDecode(engine='dali', hw_load=None, cpu_share=0.3, lanes=2)
     """
 
-    engine: Literal["dali", "nvimagecodec"] = "dali"
+    engine: Literal["dali", "nvimagecodec", "nvjpeg"] = "dali"
     hw_load: float | None = None
     cpu_share: float | None = 0.0
     lanes: int = 2
 
     def __post_init__(self) -> None:
-        if self.engine not in ("dali", "nvimagecodec"):
-            raise ConfigError(f"engine must be dali or nvimagecodec, got {self.engine!r}")
+        if self.engine not in ENGINES:
+            raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
         for name in ("hw_load", "cpu_share"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
                 raise ConfigError(f"{name} must be in [0, 1], or None, got {value!r}")
         if isinstance(self.lanes, bool) or not isinstance(self.lanes, int) or self.lanes < 1:
             raise ConfigError(f"lanes must be an integer >= 1, got {self.lanes!r}")
+        if self.engine == "nvjpeg" and self.hw_load is not None:
+            raise ConfigError(f"nvjpeg has no decoder but the engine, got hw_load={self.hw_load!r}; use cpu_share")
 
 
 def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
-    """(backend, decode) from the user's arguments: GPU decoding means the DALI backend, all else the cpu backend."""
+    """(backend, decode) from the user's arguments: GPU decoding means a GPU's backend, all else the cpu backend."""
     on_gpu = isinstance(decode, GpuDecode) or decode in GPU
     if not on_gpu and decode not in CPU:
         raise ConfigError(f"decode must be one of {', '.join((*CPU, *GPU))}, or a GpuDecode, got {decode!r}")
-    backend = backend or ("dali" if on_gpu else "cpu")
+    meant = ENGINES[decode.engine] if isinstance(decode, GpuDecode) else "dali" if on_gpu else "cpu"
+    backend = backend or meant
     if backend not in backends:
         raise ConfigError(f"backend must be one of {', '.join(backends)}, got {backend!r}")
     if backend == "cpu" and on_gpu:
@@ -68,5 +73,9 @@ def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
     if backend == "cpu":
         return backend, "auto" if decode == "cpu" else decode
     if decode in ("native", "pillow"):
-        raise ConfigError(f'decode={decode!r} is the cpu backend\'s; with backend="dali" use auto, cpu, gpu or hybrid')
+        raise ConfigError(
+            f'decode={decode!r} is the cpu backend\'s; with backend="{backend}" use auto, cpu, gpu or hybrid'
+        )
+    if isinstance(decode, GpuDecode) and backend != meant:
+        raise ConfigError(f'backend="{backend}" has no engine="{decode.engine}"; leave backend out')
     return backend, decode

@@ -11,7 +11,7 @@ from fastfeed.decode.base import Bad, DecodeEngine, Request, Stop
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Windows
 
-__all__ = ["add_border", "decode_with_border", "place_windows", "source_index"]
+__all__ = ["add_border", "decode_with_border", "inner_windows", "place_windows", "source_index"]
 
 _NEAR = 1e-6  # of a pixel: sums of fractions
 
@@ -70,6 +70,18 @@ def place_windows(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[n
         boxes = np.concatenate([corner, np.where(moved, (high - low) * unit, boxes[:, 2:])], axis=1)
     sizes, corners = high - low, part.first + low
     return boxes, sizes, np.where(windows.flips, np.array(size) - corners - sizes, corners)
+
+
+def inner_windows(windows: Windows, border: Border | None, size: Any) -> tuple[Windows, np.ndarray | None]:
+    """What is to be cut, and where in the result it comes to lie, int64 (n, 2); None without a border."""
+    if border is None:
+        return windows, None
+    boxes, sizes, corners = place_windows(windows, border.mode, size)
+    empty = (sizes == 0).any(axis=1, keepdims=True)  # nothing is seen of it: one pixel, laid just outside
+    limits = windows.boxes if windows.limits is None else windows.limits
+    boxes = np.where(empty, limits, boxes)
+    sizes, corners = np.where(empty, 1, sizes), np.where(empty, size, corners)
+    return Windows(boxes, windows.flips, sizes), corners
 
 
 @dataclass(frozen=True, slots=True, eq=False)

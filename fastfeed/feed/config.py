@@ -72,7 +72,8 @@ class FeedConfig:
             executor=executor,
         )
 
-        sizes = TaskSizes.of(plan.batch, group, threads, native, module.whole_batches)
+        lanes = getattr(self.decode, "lanes", 2) if module.whole_batches else 0
+        sizes = TaskSizes.of(plan.batch, group, threads, native, lanes)
 
         def branches(programs: list[Program]) -> list[Branch]:
             return [Branch(program, backend(program), plan.batch, self.buffers, sizes) for program in programs]

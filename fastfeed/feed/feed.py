@@ -41,7 +41,7 @@ from fastfeed.storage.fingerprint import difference
 
 __all__ = ["Feed"]
 
-BACKENDS = {"cpu": "fastfeed.backends.cpu.backend", "dali": "fastfeed.backends.dali.backend"}  # loaded on demand
+BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}  # loaded on demand
 
 
 @runs_on_gpu("feed")
@@ -69,7 +69,8 @@ class Feed(ForAdapters, ForTrainers):
         decode (str | GpuDecode): "auto" and "cpu" use the kernel for JPEGs and most PNGs, and Pillow for the rest;
             "native" and "pillow" require that decoder. "gpu" uses DALI on this rank's GPU; "hybrid" splits JPEGs
             between GPU and kernel at a ratio measured in the first batches and saved for this machine. Default: "auto".
-        backend (str | None): "cpu" or "dali". Default: None, "dali" for decode="gpu" and "hybrid", otherwise "cpu".
+        backend (str | None): "cpu", "dali" or "nvjpeg". Default: None, "dali" for decode="gpu" and "hybrid", that of
+            the engine of a `GpuDecode`, otherwise "cpu".
         on_bad (str | FaultPolicy): A sample that cannot be read or decoded: "substitute", "mask" or "raise". Default:
             "substitute".
         on_error (str | None): An exception in your own function: "raise" ends the iteration with it, "bad" marks the
@@ -112,7 +113,7 @@ class Feed(ForAdapters, ForTrainers):
         threads: int | None = None,
         prefetch: int = 2,
         decode: DecodeBy | GpuDecode = "auto",
-        backend: Literal["cpu", "dali"] | None = None,
+        backend: Literal["cpu", "dali", "nvjpeg"] | None = None,
         on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
         on_error: Literal["raise", "bad"] | None = None,
         outage: float | Outage = Outage(),  # seconds to wait for storage that does not answer  # noqa: B008

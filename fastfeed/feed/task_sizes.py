@@ -22,12 +22,17 @@ class TaskSizes:
     max_bytes: int  # of encoded samples that a task holds
 
     @classmethod
-    def of(cls, batch: int, group: int, threads: int, native: bool, whole_batches: bool) -> TaskSizes:
-        """For batches whose samples are mixed in groups of `group`; 1 where they are not mixed."""
+    def of(cls, batch: int, group: int, threads: int, native: bool, lanes: int = 0) -> TaskSizes:
+        """For batches whose samples are mixed in groups of `group`; 1 where they are not mixed.
+
+        lanes: whole batches that a GPU makes at once; 0 where threads share a batch.
+        """
         most = batch + (2 * group if group > 1 else 0)  # groups at the batch's edges are made completely
+        if native and lanes:
+            return cls(most, lanes + 1, _READ_BYTES_WHOLE)  # one reads meanwhile
         if native:  # tasks wait for native threads most of the time; these want the next task before one has ended
             rows = most if group == 1 else min(most, _ROWS_MIXED)
             return cls(rows, 2 + -(-4 * threads // rows), max(_READ_BYTES, _READ_BYTES_THREAD * threads))
-        if whole_batches:
+        if lanes:
             return cls(most, threads, _READ_BYTES_WHOLE)
         return cls(max(1, min(_ROWS, -(-batch // threads))), threads, _READ_BYTES)

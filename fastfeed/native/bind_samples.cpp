@@ -152,19 +152,25 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> view_of(const nb::object& sel
   return {sample.data, {sample.read == Read::ok ? sample.size : 0}, self};
 }
 
-// For each of these files.
-nb::list last_scans_end(const nb::list& blobs) {
+// What is true of each of these files.
+nb::list each(const nb::list& blobs, bool (*is_true)(const uint8_t*, size_t)) {
   SampleList list;
   list.samples.resize(nb::len(blobs));
   for (size_t i = 0; i < list.samples.size(); ++i) list.borrow(i, blobs[i]);
   std::vector<bool> found;
   {
     GilRelease release;
-    for (const Sample& sample : list.samples) found.push_back(last_scan_ends(sample.data, sample.size));
+    for (const Sample& sample : list.samples) found.push_back(is_true(sample.data, sample.size));
   }
   nb::list result;
   for (const bool one : found) result.append(one);
   return result;
+}
+
+nb::list last_scans_end(const nb::list& blobs) { return each(blobs, last_scan_ends); }
+
+nb::list stored_as_rgb(const nb::list& blobs) {
+  return each(blobs, [](const uint8_t* data, size_t size) { return read_header(data, size).rgb; });
 }
 
 // What Python has read instead: a file, or pixels, which have a height.
@@ -195,6 +201,7 @@ void bind_samples(nb::class_<Executor>& executor, nb::module_& m) {
       .def_static("of_pixels", &pixels_of, nb::arg("arrays"), nb::arg("sides").noconvert())
       .def_static("of_images", &images_of, nb::arg("images").noconvert(), nb::arg("ids").noconvert());
   m.def("last_scans_end", &last_scans_end, nb::arg("blobs"));
+  m.def("stored_as_rgb", &stored_as_rgb, nb::arg("blobs"));
   executor
       .def("read", &read_all, nb::arg("locations"), nb::arg("max_bytes"), nb::arg("max_pixels"),
            nb::arg("spans").noconvert(), nb::arg("stop"))

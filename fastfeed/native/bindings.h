@@ -27,6 +27,7 @@ void bind_draws(nb::module_& m);
 void bind_executor(nb::module_& m);
 void bind_libjpeg(nb::module_& m);
 void bind_masks(nb::module_& m);
+void bind_nvjpeg(nb::module_& m);
 void bind_scaling(nb::module_& m);
 void bind_traces(nb::module_& m);
 

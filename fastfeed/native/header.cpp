@@ -27,7 +27,8 @@ Header read_header(const uint8_t* data, size_t size) {
   if (is_tiff(data, size)) return read_tiff_header(data, size);
   Header header;
   if (size < 4 || data[0] != 0xFF || data[1] != 0xD8 || data[2] != 0xFF) return header;
-  bool exif_seen = false, icc_seen = false;
+  bool exif_seen = false, icc_seen = false, jfif = false, by_names = false;
+  int transform = -1;  // Adobe's
   size_t at = 2;
   for (;;) {
     while (at < size && data[at] != 0xFF) ++at;  // libjpeg also continues at the next marker
@@ -48,6 +49,7 @@ Header read_header(const uint8_t* data, size_t size) {
     at += length;
     if (marker == 0xDA) {
       header.status = header.sof ? Status::ok : Status::corrupt;
+      header.rgb = header.components == 3 && !jfif && (transform < 0 ? by_names : transform == 0);
       if (n >= 1) header.together = body[0];
       if (header.sof && (header.height < 1 || header.width < 1)) header.status = Status::corrupt;
       return header;
@@ -60,6 +62,11 @@ Header read_header(const uint8_t* data, size_t size) {
       header.width = int32_t(number(body + 3));
       header.components = body[5];
       for (size_t i = 0; i < 3 && 6 + 3 * (i + 1) <= n; ++i) header.sampling[i] = body[6 + 3 * i + 1];
+      by_names = n >= 15 && body[6] == 'R' && body[9] == 'G' && body[12] == 'B';
+    } else if (marker == 0xE0 && n >= 14 && std::memcmp(body, "JFIF", 5) == 0) {
+      jfif = true;
+    } else if (marker == 0xEE && n >= 12 && std::memcmp(body, "Adobe", 5) == 0) {
+      transform = body[11];
     } else if (marker == 0xDD && n >= 2) {
       header.restart_interval = uint16_t(number(body));
     } else if (marker == 0xE1 && !exif_seen && n >= 6 && std::memcmp(body, "Exif\0", 5) == 0) {

@@ -26,6 +26,7 @@ struct Header {
   uint8_t sof = 0;  // second byte of the frame's marker: 0xC0 baseline, 0xC1 extended, 0xC2 progressive, ...
   uint8_t precision = 0;  // bits
   uint8_t sampling[3] = {};  // of a JPEG's components: samples across, and down, four bits each
+  bool rgb = false;  // a JPEG's components are red, green and blue, as libjpeg tells them from luma and chroma
   uint8_t together = 0;  // components in the first scan; fewer than there are: more scans follow
   uint16_t restart_interval = 0;
   Icc icc = Icc::none;

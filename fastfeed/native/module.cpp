@@ -278,6 +278,7 @@ NB_MODULE(_native, m) {
   bind_executor(m);
   bind_libjpeg(m);
   bind_masks(m);
+  bind_nvjpeg(m);
   bind_scaling(m);
   bind_traces(m);
   m.def("limit_held_bytes", &limit_held_bytes, nb::arg("bytes"),

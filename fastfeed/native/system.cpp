@@ -12,6 +12,7 @@
 
 #include <string>
 #else
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -85,6 +86,16 @@ int64_t clock_ns() {
 
 void after_fork(void (*)()) {}
 
+void* open_library(const char* path, std::string& why) {
+  HMODULE library = LoadLibraryA(path);
+  if (!library) why = "error " + std::to_string(GetLastError()) + " of LoadLibrary";
+  return reinterpret_cast<void*>(library);
+}
+
+void* find_symbol(void* library, const char* name) {
+  return reinterpret_cast<void*>(GetProcAddress(static_cast<HMODULE>(library), name));
+}
+
 void pause_ns(int64_t ns) { Sleep(DWORD((ns + 999999) / 1000000)); }
 
 #else
@@ -146,6 +157,14 @@ int64_t clock_ns() {
 }
 
 void after_fork(void (*call)()) { pthread_atfork(nullptr, nullptr, call); }
+
+void* open_library(const char* path, std::string& why) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) why = dlerror();
+  return library;
+}
+
+void* find_symbol(void* library, const char* name) { return dlsym(library, name); }
 
 void pause_ns(int64_t ns) {
 #ifdef __linux__

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace fastfeed {
 
@@ -24,6 +25,9 @@ int64_t thread_id();  // as the system numbers them; the process's where it does
 int64_t clock_ns();  // as Python's time.perf_counter_ns(), `steady_ns` of fastfeed/system/clocks.py
 // Calls it in every child that is forked from now on.
 void after_fork(void (*call)());
+// A shared library, which stays loaded, and what is called so in it; null where there is none, with the reason.
+void* open_library(const char* path, std::string& why);
+void* find_symbol(void* library, const char* name);
 // Waits about so long, or until a signal arrives.
 void pause_ns(int64_t ns);
 

@@ -12,7 +12,7 @@ from helpers.late_gpu import LateGpu, Stream
 from helpers.needs import needs
 
 from fastfeed.adapters import prefetch_to_device as prefetching
-from fastfeed.backends.dali.memory import GpuMemory
+from fastfeed.backends.gpu_memory import GpuMemory
 from fastfeed.runtime.buffers import BufferPool
 
 FRAMEWORKS = [

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.cuda_on_cpu import CudaOnCpu
 from helpers.late_gpu import DeviceArray, LateGpu, Library, Stream
 
 __all__ = ["LateCupy"]
@@ -42,11 +43,14 @@ class LateCupy(types.ModuleType):
             Stream=CupyStream,
             get_current_stream=lambda: library.current,
             runtime=types.SimpleNamespace(
-                memGetInfo=lambda: (8 * 10**9, 10**10), streamSynchronize=lambda ptr: gpu.stream(ptr).synchronize()
+                getDeviceCount=lambda: 1,
+                memGetInfo=lambda: (8 * 10**9, 10**10),
+                streamSynchronize=lambda ptr: gpu.stream(ptr).synchronize(),
             ),
             memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         )
         self.empty = library.empty
+        self.RawModule = lambda code, options: CudaOnCpu(library, code, options)
 
     def asarray(self, given: Any, dtype: Any = None) -> DeviceArray:
         """Host memory is read before this returns, as pageable memory is; its copy on the device is written later."""

@@ -22,11 +22,12 @@ from fastfeed.backends.cpu import chain
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain as dali_chain
-from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
 from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
-from fastfeed.backends.dali.memory import GpuMemory, HostMemory
+from fastfeed.backends.dali.host_memory import HostMemory
 from fastfeed.backends.dali.pipeline import Lane
 from fastfeed.backends.dali.plain import plain_rows, supports_filters
+from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
+from fastfeed.backends.gpu_memory import GpuMemory
 from fastfeed.backends.options import GpuDecode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
 from fastfeed.decode.executor import Executor

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.dali.graph import Graph, build
-from fastfeed.backends.dali.windows import inner_windows, resize_inputs
+from fastfeed.backends.dali.windows import resize_inputs
 from fastfeed.decode.base import Header
 from fastfeed.decode.gpu import NvImageCodec, regions
+from fastfeed.decode.padding import inner_windows
 from fastfeed.ops.program.compile import Windows, Work
 from fastfeed.proven import runs_on_gpu
 

@@ -38,11 +38,14 @@ def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]
     """Of each sample, whether DALI decodes it as the cpu backend does."""
     if not supports_filters(program) or program.decode is None:
         return [supports_filters(program)] * len(blobs)
-    # the kernel's word: 8-bit gray or YCbCr JPEGs
+    # the kernel's word: 8-bit JPEGs of one component or three
     by_kernel = [header.format == "JPEG" and header.handle is None for header in headers]
-    ends = iter(last_scans_end(list(compress(blobs, by_kernel))))
+    jpegs = list(compress(blobs, by_kernel))
+    native = kernel()
+    rgb = native.stored_as_rgb(jpegs) if native else [False] * len(jpegs)
+    plain = iter([ends and not is_rgb for ends, is_rgb in zip(last_scans_end(jpegs), rgb, strict=True)])
     return [
-        (next(ends) if known else _looks_plain(blob, header)) and _parses(blob)
+        (next(plain) if known else _looks_plain(blob, header)) and _parses(blob)
         for known, blob, header in zip(by_kernel, blobs, headers, strict=True)
     ]
 

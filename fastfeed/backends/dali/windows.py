@@ -8,11 +8,11 @@ import numpy as np
 
 from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.imports import fn, types
-from fastfeed.decode.padding import place_windows
+from fastfeed.decode.padding import inner_windows
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Window, Windows
 
-__all__ = ["FEEDS", "FILTERS", "LOWERING", "cut", "inner_windows", "resize_inputs"]
+__all__ = ["FEEDS", "FILTERS", "LOWERING", "cut", "resize_inputs"]
 
 FILTERS = {
     "bilinear": types.INTERP_LINEAR,
@@ -31,18 +31,6 @@ def resize_inputs(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
     start, end = np.where(windows.flips, end, start), np.where(windows.flips, start, end)
     more = [] if corners is None else [windows.sizes, corners]
     return np.concatenate([start, end, *more], axis=1).astype(np.float32)
-
-
-def inner_windows(windows: Windows, border: Border | None, size: Any) -> tuple[Windows, np.ndarray | None]:
-    """What is to be cut, and where in the result it comes to lie, int64 (n, 2); None without a border."""
-    if border is None:
-        return windows, None
-    boxes, sizes, corners = place_windows(windows, border.mode, size)
-    empty = (sizes == 0).any(axis=1, keepdims=True)  # nothing is seen of it: one pixel, laid just outside
-    limits = windows.boxes if windows.limits is None else windows.limits
-    boxes = np.where(empty, limits, boxes)
-    sizes, corners = np.where(empty, 1, sizes), np.where(empty, size, corners)
-    return Windows(boxes, windows.flips, sizes), corners
 
 
 def cut(pixels: Any, row: Any, filter: str, border: Border | None, context: OpContext) -> Any:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fastfeed.backends.dali.decode_share import DecodeShare, decodes_on_cpu, read_measured
+from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, read_measured
 
 
 def told(share, cpu, gpu, alone, batches=40):

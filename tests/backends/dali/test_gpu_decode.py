@@ -197,7 +197,7 @@ def test_gpu_decoding_means_the_dali_backend(decode, backend, want):
     ("decode", "backend", "words"),
     [
         ("fast", None, "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'fast'"),
-        ("auto", "gpu", "backend must be one of cpu, dali, got 'gpu'"),
+        ("auto", "gpu", "backend must be one of cpu, dali, nvjpeg, got 'gpu'"),
         ("gpu", "cpu", "backend=\"cpu\" decodes on the CPU, got decode='gpu'; leave backend out"),
         ("native", "dali", "decode='native' is the cpu backend's; with backend=\"dali\" use auto, cpu, gpu or hybrid"),
     ],
@@ -211,7 +211,7 @@ def test_words_for_what_does_not_go_together(decode, backend, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"engine": "cuda"}, "engine must be dali or nvimagecodec, got 'cuda'"),
+        ({"engine": "cuda"}, "engine must be one of dali, nvimagecodec, nvjpeg, got 'cuda'"),
         ({"hw_load": 1.5}, r"hw_load must be in \[0, 1\], or None, got 1.5"),
         ({"cpu_share": -0.1}, r"cpu_share must be in \[0, 1\], or None, got -0.1"),
         ({"lanes": 0}, "lanes must be an integer >= 1, got 0"),

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from fastfeed.backends.cpu.reference import convert
-from fastfeed.backends.dali.memory import GpuMemory, HostMemory
+from fastfeed.backends.dali.host_memory import HostMemory
+from fastfeed.backends.gpu_memory import GpuMemory
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.buffers import BufferPool

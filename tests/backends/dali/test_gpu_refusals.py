@@ -69,15 +69,13 @@ def test_a_few_that_it_does_not_decode_go_to_the_processor(render):
     ],
 )
 def test_no_room_for_dali_says_what_to_lower(gpu_memory, error):
-    with pytest.raises(
-        DeviceMemory, match=r"the memory of GPU 0 has no room for DALI .* lower the batch size, prefetch or"
-    ):
+    with pytest.raises(DeviceMemory, match=r"the memory of GPU 0 has no room to .* lower the batch size, prefetch or"):
         gpu_memory.check_room(error)
     assert gpu_memory.check_room(RuntimeError("Error when decoding JPEG")) is None
 
 
 def test_no_room_on_the_host_stays_what_it_is():
-    memory = importlib.import_module("fastfeed.backends.dali.memory").HostMemory()
+    memory = importlib.import_module("fastfeed.backends.dali.host_memory").HostMemory()
     with pytest.raises(MemoryError, match="of this machine"):
         memory.check_room(MemoryError("of this machine"))
     assert memory.check_room(RuntimeError("Error when decoding JPEG")) is None
@@ -96,4 +94,4 @@ def gpu_memory(monkeypatch):
         runtime=types.SimpleNamespace(memGetInfo=lambda: (2 * 10**9, 10**10)),
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    return importlib.import_module("fastfeed.backends.dali.memory").GpuMemory(0)
+    return importlib.import_module("fastfeed.backends.gpu_memory").GpuMemory(0)

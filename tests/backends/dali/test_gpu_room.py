@@ -111,7 +111,7 @@ def test_no_room_for_what_the_processor_decoded_says_what_to_lower(cupy, monkeyp
     program = fuse([ff.Resize((48, 64))], ENCODED)
     engine = engine_for(program, "pillow")
     runner = backend.compile(program, engine, Timeline(None), 4, 1, decode="cpu")
-    memory = importlib.import_module("fastfeed.backends.dali.memory").GpuMemory(0)
+    memory = importlib.import_module("fastfeed.backends.gpu_memory").GpuMemory(0)
     errors = [error]
 
     def store(*_):
@@ -121,13 +121,13 @@ def test_no_room_for_what_the_processor_decoded_says_what_to_lower(cupy, monkeyp
     memory.store, memory.synchronize, runner._memory = store, lambda: None, memory
     runner.device_context, runner.synchronize = memory.device_context, memory.synchronize
     out = np.empty((4, 48, 64, 3), np.uint8)
-    with pytest.raises(DeviceMemory, match=r"the memory of GPU 0 has no room for DALI .*2\.0 of 10\.0 GB are free"):
+    with pytest.raises(DeviceMemory, match=r"the memory of GPU 0 has no room to .*2\.0 of 10\.0 GB are free"):
         runner.render(BLOBS, engine.probe(BLOBS), work(0), out, threading.Event())
     assert runner.render(BLOBS, engine.probe(BLOBS), work(0), out, threading.Event()) == [None] * 4, "room again"
 
 
 def test_the_hosts_memory_is_not_taken_for_a_gpus(cupy):
-    memory = importlib.import_module("fastfeed.backends.dali.memory").GpuMemory(0)
+    memory = importlib.import_module("fastfeed.backends.gpu_memory").GpuMemory(0)
     with pytest.raises(MemoryError, match="Unable to allocate") as caught, memory.device_context():
         raise MemoryError("Unable to allocate 12.9 GiB for an array")
     assert not isinstance(caught.value, DeviceMemory)
@@ -142,7 +142,7 @@ def test_a_gpu_too_full_to_start_on(cupy):
 
     cupy.cuda.Stream = full
     with pytest.raises(DeviceMemory, match=r"GPU 3 has no room to start on it \(cudaErrorMemoryAllocation: out of mem"):
-        importlib.import_module("fastfeed.backends.dali.memory").GpuMemory(3)
+        importlib.import_module("fastfeed.backends.gpu_memory").GpuMemory(3)
 
 
 @pytest.mark.parametrize("code", ["cudaErrorInsufficientDriver (35)", "cudaErrorNoDevice (100)"])

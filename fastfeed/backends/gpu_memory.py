@@ -1,4 +1,4 @@
-"""Memory of finished batches: on the host, or on a GPU."""
+"""Memory of finished batches on a GPU."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import math
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.cpu.reference import convert
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.convert import Convert
 from fastfeed.proven import gpu_note, runs_on_gpu
-from fastfeed.runtime.buffers import Allocate, aligned
 
-__all__ = ["GpuMemory", "HostMemory"]
+__all__ = ["DEFAULT_LOAD", "GpuMemory", "says_full"]
 
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
 # what NVIDIA's libraries say of it, as DALI 2.4 passes it on
@@ -33,35 +31,8 @@ _HOLDERS = (
 # of CuPy, by GPU: streams whose feeds are gone. None is ever destroyed, since libraries may free memory on it later: in
 # a garbage cycle CuPy destroys a stream before anything else is freed, also what holds the stream
 _STREAMS: weakref.WeakKeyDictionary[Any, dict[int, list[Any]]] = weakref.WeakKeyDictionary()
-_LOAD = 0.65  # DALI's default: share of JPEGs for the hardware engine
+DEFAULT_LOAD = 0.65  # DALI's default: share of JPEGs for the hardware engine
 _LOADS = {"90": 0.9}  # by compute capability: seven engines, measured on an H200 (benchmarks/results/gpu.md)
-
-
-class HostMemory:
-    """NumPy arrays."""
-
-    name, place, hw_load = "memory", "the CPU", _LOAD
-    xp: Any = np
-    empty: Allocate = staticmethod(aligned)
-    device_context = staticmethod(nullcontext)
-
-    def as_array(self, tensors: Any) -> np.ndarray:
-        """DALI's output as an array."""
-        return np.asarray(tensors.as_tensor())
-
-    def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
-        """Finished uint8 pixels (n, height, width, channels), converted, into rows of a batch."""
-        part = np.empty((len(rows), *out.shape[1:]), out.dtype)
-        convert(how, pixels, part)
-        out[rows] = part
-
-    def check_room(self, error: Exception) -> None:
-        """Raise if the error says that there is no memory left."""
-        if _says_full(error):
-            raise error
-
-    def synchronize(self) -> None:
-        """Wait until all writes are visible to every thread."""
 
 
 @runs_on_gpu("dali")
@@ -74,16 +45,17 @@ class GpuMemory:
     that ignores its stream nor work that is still queued can write to a slot in use.
     """
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, path: str = "dali") -> None:
+        """path: of `proven.EXPERIMENTAL`, what is known of the code that fills batches there."""
         try:
             self.xp: Any = importlib.import_module("cupy")
         except ImportError as error:
             raise MissingExtra(
                 "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
             ) from error
-        self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}", "dali")
+        self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}", path)
         self._device = self.xp.cuda.Device(device)
-        self.hw_load = _LOADS.get(getattr(self._device, "compute_capability", ""), _LOAD)
+        self.hw_load = _LOADS.get(getattr(self._device, "compute_capability", ""), DEFAULT_LOAD)
         try:
             with self._device:
                 unused = _STREAMS.setdefault(self.xp, {}).setdefault(device, [])
@@ -94,7 +66,7 @@ class GpuMemory:
                 weakref.finalize(self, unused.append, self._stream)
             free, total = self._free()
         except Exception as error:  # CuPy's class of it is known only once a driver is there
-            if not _says_full(error):
+            if not says_full(error):
                 raise
             reason = str(error).strip().split("\n", 1)[0]
             raise DeviceMemory(
@@ -126,11 +98,11 @@ class GpuMemory:
             ) from error
 
     def check_room(self, error: Exception) -> None:
-        if isinstance(error, DeviceMemory) or not _says_full(error):
+        if isinstance(error, DeviceMemory) or not says_full(error):
             return
         free, total = self._free()
         raise DeviceMemory(
-            f"{self.name} has no room for DALI to decode and augment, {free / 1e9:.1f} of {total / 1e9:.1f} GB are "
+            f"{self.name} has no room to decode and augment, {free / 1e9:.1f} of {total / 1e9:.1f} GB are "
             f"free; lower the batch size, prefetch or GpuDecode(lanes=...), or make room. {_HOLDERS}"
         ) from error
 
@@ -156,5 +128,6 @@ class GpuMemory:
         self._stream.synchronize()
 
 
-def _says_full(error: Exception) -> bool:
+def says_full(error: Exception) -> bool:
+    """Whether an error says that memory is full."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in _FULL)

@@ -1,0 +1,43 @@
+"""Finds nvJPEG, NVIDIA's library for the JPEG engine of its GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from pathlib import Path
+
+from fastfeed.errors import MissingExtra
+
+__all__ = ["DRIVER", "find_nvjpeg"]
+
+DRIVER = "libcuda.so.1"  # the CUDA driver's own library
+_NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12")  # newest first; 12.2 and older lack functions, which the kernel names
+
+
+def find_nvjpeg() -> str:
+    """The path of the first library that loads: of NVIDIA's Python packages, then of CUDA's installation.
+
+    Raises:
+        MissingExtra: If there is none, with the reason for each that is there and does not load.
+    """
+    reasons = []
+    for path in [*_packaged(), *_NAMES]:
+        try:
+            ctypes.CDLL(path)
+        except OSError as error:
+            if "cannot open shared object file" not in str(error):
+                reasons.append(str(error))
+        else:
+            return path
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    raise MissingExtra(
+        f"decoding by the JPEG engine needs nvJPEG, which is not here{why}: pip install 'fastfeed[cuda13]', or "
+        "'fastfeed[cuda12]' for an older driver"
+    )
+
+
+def _packaged() -> list[str]:
+    """nvidia-nvjpeg and nvidia-nvjpeg-cu12, which share a namespace with NVIDIA's other packages."""
+    found = importlib.util.find_spec("nvidia")
+    folders = [] if found is None else [Path(folder) for folder in found.submodule_search_locations or ()]
+    return [str(path) for name in _NAMES for folder in folders for path in sorted(folder.glob(f"*/lib/{name}"))]

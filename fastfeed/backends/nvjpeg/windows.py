@@ -1,0 +1,112 @@
+"""Samples from decoded planes: one CUDA kernel per batch, compiled for the program by CuPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.cpu.native_ops import BORDERS
+from fastfeed.decode.padding import inner_windows
+from fastfeed.ops.base import FILTERS, shade
+from fastfeed.ops.program.program import Program
+from fastfeed.ops.program.window import Windows
+from fastfeed.proven import runs_on_gpu
+
+__all__ = ["LAYOUT", "TASK", "WindowKernel"]
+
+# of a sample, as PlanesLayout of the kernel: see native/nvjpeg_decoder.h
+LAYOUT = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            *("bytes", "width", "height", "pitch", "chroma_width", "chroma_height", "chroma_pitch"),
+            *("across", "down", "orientation"),
+        )
+    ]
+)
+# of a window, as Task in windows.cu
+TASK = np.dtype(
+    [
+        *((name, np.uint64) for name in ("luma", "blue", "red")),
+        ("box", np.float64, 4),
+        *((name, np.int32) for name in ("pitch", "chroma_pitch", "height", "width", "chroma_height", "chroma_width")),
+        *((name, np.int32) for name in ("across", "down", "orientation")),
+        *((name, np.int32, 2) for name in ("flip", "inner", "corner")),
+        ("row", np.int32),
+    ]
+)
+_SHARED = ("pitch", "chroma_pitch", "height", "width", "chroma_height", "chroma_width", "across", "down", "orientation")
+_BLOCK = (32, 8)  # threads, each for one pixel: neighbors read neighbors
+_ENTRIES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
+_PLANE = 256  # bytes that each begins at a multiple of
+
+
+@runs_on_gpu("nvjpeg")
+class WindowKernel:
+    """The window, border and conversion of one program."""
+
+    def __init__(self, program: Program, xp: Any) -> None:
+        """xp: CuPy. Compiles on first use, and keeps the result in CuPy's cache on disk."""
+        self._program, self._xp, self._views = program, xp, max(1, program.views)
+        convert = program.convert
+        levels = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
+        table = levels if convert.keeps_bytes else convert.table()
+        entry = _ENTRIES[table.itemsize]
+        self._table = xp.asarray(np.ascontiguousarray(table).view(f"u{table.itemsize}"))
+        border = program.border
+        how = (0, 0, 0, 0) if border is None else (BORDERS.index(border.mode), *shade(border.fill, 3))
+        self._border = tuple(map(np.int32, how))
+        module = xp.RawModule(
+            code=Path(__file__).with_name("windows.cu").read_text("utf-8"),
+            # without contraction to fused operations: the same pixels on every GPU
+            options=("--std=c++17", "--fmad=false", f"-DENTRY={entry}", f"-DFILTER={FILTERS.index(program.filter)}"),
+        )
+        self._kernel = module.get_function("cut_windows")
+
+    def tasks(self, rows: np.ndarray, windows: Windows, layouts: np.ndarray, addresses: np.ndarray) -> np.ndarray:
+        """One per window.
+
+        Args:
+            rows: int64 (k,), samples of the batch.
+            windows: of all samples of the batch, view by view.
+            layouts: `LAYOUT` (samples,).
+            addresses: uint64 (k,), where each sample's planes begin.
+
+        Returns:
+            `TASK` (k * views,).
+        """
+        every = (rows[:, None] * self._views + np.arange(self._views)).ravel()
+        inner, corners = inner_windows(windows[every], self._program.border, self._program.pixels.size)
+        own, begin = np.repeat(layouts[rows], self._views), np.repeat(addresses, self._views)
+        tasks = np.zeros(len(every), TASK)
+        for name in _SHARED:
+            tasks[name] = own[name]
+        luma, chroma = (
+            -(-(own[f"{of}pitch"] * own[f"{of}height"]) // _PLANE * _PLANE).astype(np.uint64) for of in ("", "chroma_")
+        )
+        tasks["luma"] = begin
+        tasks["blue"] = np.where(own["chroma_width"] > 0, begin + luma, 0)
+        tasks["red"] = np.where(own["chroma_width"] > 0, begin + luma + chroma, 0)
+        tasks["box"], tasks["flip"], tasks["inner"], tasks["row"] = inner.boxes, inner.flips, inner.sizes, every
+        tasks["corner"] = 0 if corners is None else corners
+        return tasks
+
+    def run(self, tasks: np.ndarray, out: Any) -> None:
+        """Fill rows of a batch, on CuPy's current stream.
+
+        Args:
+            tasks: as `tasks` returns them; their `row` counts windows of `out`.
+            out: array of this program's samples, contiguous.
+        """
+        if not out.flags.c_contiguous:
+            raise ValueError("a batch on the GPU must be contiguous")
+        height, width = self._program.pixels.size
+        assert height and width
+        pixels = height * width
+        step = (width, 1, pixels) if self._program.convert.layout == "CHW" else (3 * width, 3, 1)
+        there = self._xp.asarray(tasks.view(np.uint8))
+        grid = (-(-width // _BLOCK[0]), -(-height // _BLOCK[1]), len(tasks))
+        numbers = (np.int32(height), np.int32(width), np.int64(3 * pixels), *map(np.int32, step), *self._border)
+        self._kernel(grid, (*_BLOCK, 1), (there, self._table, out, *numbers))

@@ -1,0 +1,40 @@
+"""nvJPEG on a `LateGpu`: `fake_nvjpeg.cpp` in place of NVIDIA's library and driver."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any
+
+from helpers.cuda_on_cpu import compiled
+from helpers.late_cupy import LateCupy
+from helpers.late_gpu import LateGpu
+
+__all__ = ["FakeNvjpeg", "install"]
+
+
+class FakeNvjpeg:
+    """What a test sets and counts."""
+
+    def __init__(self) -> None:
+        self._library = compiled(Path(__file__).with_name("fake_nvjpeg.cpp").read_text("utf-8"), ("-ljpeg",))
+        self.path = self._library._name
+
+    def __getitem__(self, what: str) -> int:
+        return int(self._library.fake_get(what.encode()))
+
+    def __setitem__(self, what: str, value: int) -> None:
+        self._library.fake_set(what.encode(), ctypes.c_int(value))
+
+
+def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
+    """A machine with one GPU that has a JPEG engine."""
+    cupy, fake = LateCupy(LateGpu()), FakeNvjpeg()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda: fake.path)
+    monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.DRIVER", fake.path)
+    for what in ("no_engine", "refused_width", "bad_width", "always_bad", "full", "lost", "decoded", "most"):
+        fake[what] = 0
+    fake["devices"] = 1
+    return fake, cupy

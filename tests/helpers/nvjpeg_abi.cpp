@@ -1,0 +1,59 @@
+// What the kernel believes of nvJPEG and the CUDA driver, against NVIDIA's own headers: it is right if this compiles.
+#include <cuda.h>
+#include <nvjpeg.h>
+
+#include <cstddef>
+#include <type_traits>
+
+#include "nvjpeg_api.h"
+
+using namespace fastfeed;
+
+template <class Ours, class Theirs>
+constexpr bool passed_alike = sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>;
+
+template <class Ours, class Theirs>
+struct Alike : std::false_type {};
+template <class R, class... A, class S, class... B>
+struct Alike<R (*)(A...), S (*)(B...)> {
+  static constexpr bool all() {
+    if constexpr (sizeof...(A) == sizeof...(B)) return (passed_alike<A, B> && ... && passed_alike<R, S>);
+    else return false;
+  }
+  static constexpr bool value = all();
+};
+#define CHECK(member, function) \
+  static_assert(Alike<decltype(NvjpegApi::member), decltype(&function)>::value, #function)
+
+CHECK(create, nvjpegCreateEx);
+CHECK(destroy, nvjpegDestroy);
+CHECK(state_create, nvjpegJpegStateCreate);
+CHECK(state_destroy, nvjpegJpegStateDestroy);
+CHECK(stream_create, nvjpegJpegStreamCreate);
+CHECK(stream_destroy, nvjpegJpegStreamDestroy);
+CHECK(parse_header, nvjpegJpegStreamParseHeader);
+CHECK(params_create, nvjpegDecodeParamsCreate);
+CHECK(params_destroy, nvjpegDecodeParamsDestroy);
+CHECK(params_format, nvjpegDecodeParamsSetOutputFormat);
+CHECK(params_orientation, nvjpegDecodeParamsSetExifOrientation);
+CHECK(supported, nvjpegDecodeBatchedSupportedEx);
+CHECK(initialize, nvjpegDecodeBatchedInitialize);
+CHECK(preallocate, nvjpegDecodeBatchedPreAllocate);
+CHECK(decode, nvjpegDecodeBatchedEx);
+CHECK(driver_init, cuInit);
+CHECK(device_get, cuDeviceGet);
+CHECK(context_retain, cuDevicePrimaryCtxRetain);
+CHECK(context_release, cuDevicePrimaryCtxRelease_v2);
+CHECK(context_use, cuCtxSetCurrent);
+CHECK(stream_open, cuStreamCreate);
+CHECK(stream_close, cuStreamDestroy_v2);
+CHECK(stream_wait, cuStreamSynchronize);
+CHECK(error_name, cuGetErrorName);
+
+static_assert(sizeof(NvjpegImage) == sizeof(nvjpegImage_t) && NvjpegImage::kPlanes == NVJPEG_MAX_COMPONENT);
+static_assert(offsetof(NvjpegImage, channel) == offsetof(nvjpegImage_t, channel));
+static_assert(offsetof(NvjpegImage, pitch) == offsetof(nvjpegImage_t, pitch));
+static_assert(kNvjpegHardware == NVJPEG_BACKEND_HARDWARE && kNvjpegYuv == NVJPEG_OUTPUT_YUV);
+static_assert(kNvjpeg444 == NVJPEG_CSS_444 && kNvjpegUpright == NVJPEG_ORIENTATION_NORMAL);
+static_assert(kNvjpegAllocatorFailure == NVJPEG_STATUS_ALLOCATOR_FAILURE && kCudaNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(NVJPEG_STATUS_SUCCESS == 0 && CUDA_SUCCESS == 0 && NVJPEG_FLAGS_DEFAULT == 0);

@@ -38,10 +38,9 @@ class Ours:
 
     def __init__(self, setting: Setting, folder: Path, decode: Any, batch: int, prefetch: int = 2) -> None:
         source = ff.ImageFolder(folder, labeled=False, progress=False)
-        backend = "cpu" if decode == "cpu" else "dali"
         self._setting = setting
         how = {"batch": batch, "threads": setting.cores, "prefetch": prefetch}
-        self.feed = ff.Feed(source, OPS, decode=decode, backend=backend, **how)
+        self.feed = ff.Feed(source, OPS, decode=decode, **how)
         self._batches = self._forever()
 
     def warm(self, seconds: float) -> None:

@@ -50,17 +50,17 @@ def _paths(setting: Setting) -> dict[str, Any]:
     return {
         **{name: GpuDecode(hw_load=load) for name, load in loads.items()},
         "nvimagecodec": GpuDecode(engine="nvimagecodec"),
+        **({"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}),
         "hybrid": GpuDecode(cpu_share=0.5),
         "cpu kernel": "cpu",
     }
 
 
 def _path(setting: Setting, source: Blobs, unsure: dict[str, np.ndarray], bad: np.ndarray, decode: Any) -> Any:
-    backend = "cpu" if decode == "cpu" else "dali"
     policy = ff.FaultPolicy(max_share=0.5)
     ops = [ff.Resize((96, 96))]
     memory: list[tuple[float, float]] = []
-    with ff.Feed(source, ops, batch=BATCH, threads=setting.cores, decode=decode, backend=backend, on_bad=policy) as f:
+    with ff.Feed(source, ops, batch=BATCH, threads=setting.cores, decode=decode, on_bad=policy) as f:
         batches = f.plan.steps
         settled = int(batches * SETTLED)
         done, start = 0, time.perf_counter()

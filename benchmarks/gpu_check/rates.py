@@ -86,6 +86,9 @@ class _Set:
             self._by_load(loads)
         self._ours("nvimagecodec", GpuDecode(engine="nvimagecodec"))
         self._ours("hybrid, nvimagecodec", GpuDecode(engine="nvimagecodec", cpu_share=None))
+        if self._setting.gpu:
+            self._ours("nvjpeg", GpuDecode(engine="nvjpeg"))
+            self._ours("hybrid, nvjpeg", GpuDecode(engine="nvjpeg", cpu_share=None))
         for other in loads:
             if other != load:
                 self._rival(most, other)
@@ -153,7 +156,7 @@ class _Set:
 
     def _finals(self) -> tuple[dict[str, Any], float | None]:
         """The best of each kind, all built, in turn: medians, and the ratio within a round."""
-        kinds = ("cpu kernel", "dali, ", "nvimagecodec", "hybrid, ", "DALI, ")
+        kinds = ("cpu kernel", "dali, ", "nvimagecodec", "nvjpeg", "hybrid, ", "DALI, ")
         names = [name for name in map(self._best, kinds) if name]
         if self._setting.skips(f"rates, {self._name}, finals", len(names) * self._seconds * (self._rounds + 1.5)):
             return {}, None
@@ -199,7 +202,9 @@ class _Set:
             best = max(own, key=speed.__getitem__)
             decode = self._decodes[best]
             if best in self._shares:
-                load = decode.hw_load if decode.hw_load is not None else read_measured(kept_file()).get("hw_load")
+                load = decode.hw_load
+                if load is None and decode.engine != "nvjpeg":  # which has none
+                    load = read_measured(kept_file()).get("hw_load")
                 decode = GpuDecode(decode.engine, load, cpu_share=self._shares[best])
             self._setting.learned["decode"] = decode
         rival = self._best("DALI, ")

@@ -23,6 +23,7 @@ def split(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
     ways = {f"dali, hw load {load:g}": GpuDecode(hw_load=load) for load in loads}
     ways["nvimagecodec"] = GpuDecode(engine="nvimagecodec")
     ways["half by the kernel"] = GpuDecode(cpu_share=0.5)
+    ways |= {"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}
     figures, wrong = {}, []
     for name, decode in ways.items():
         one, other = (_by_id(setting, folder, decode, batch) for batch in SPLITS)
@@ -38,9 +39,10 @@ def split(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
 def _by_id(setting: Setting, folder: Path, decode: Any, batch: int) -> dict[int, np.ndarray]:
     """Pixels of the same samples of one epoch, uint8."""
     source = ff.ImageFolder(folder, labeled=False, progress=False)
-    ops = [ff.RandomResizedCrop(128), ff.RandomFlip(), ff.RandAugment()]
+    policy = [] if decode.engine == "nvjpeg" else [ff.RandAugment()]
+    ops = [ff.RandomResizedCrop(128), ff.RandomFlip(), *policy]
     found: dict[int, np.ndarray] = {}
-    with ff.Feed(source, ops, batch=batch, threads=setting.cores, decode=decode, backend="dali", seed=11) as feed:
+    with ff.Feed(source, ops, batch=batch, threads=setting.cores, decode=decode, seed=11) as feed:
         for made in feed.batches(0):
             images = made.images.get() if hasattr(made.images, "get") else made.images
             found |= {int(i): image.copy() for i, image in zip(made.ids, images, strict=True)}

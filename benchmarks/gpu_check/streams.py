@@ -36,6 +36,7 @@ def ordered(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """(batches that were right, by way to decode, framework and mode; what is wrong)."""
     ways: dict[str, Any] = {"dali": GpuDecode(hw_load=1.0 if setting.gpu else 0.65)}
     ways |= {"nvimagecodec": GpuDecode(engine="nvimagecodec"), "half by the kernel": GpuDecode(cpu_share=0.5)}
+    ways |= {"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}
     ways["cpu kernel"] = "cpu"
     figures: dict[str, Any] = {}
     wrong: list[str] = []
@@ -69,8 +70,7 @@ def _feed(setting: Setting, folder: Path, decode: Any) -> ff.Feed:
     source = ff.ImageFolder(folder, labeled=False, progress=False)
     ops = [ff.RandomResizedCrop(_SIZE), ff.RandomFlip()]
     batch = min(len(source), 8 if setting.quick else 64)
-    backend = "cpu" if decode == "cpu" else "dali"
-    return ff.Feed(source, ops, batch=batch, threads=setting.cores, decode=decode, backend=backend, seed=5)
+    return ff.Feed(source, ops, batch=batch, threads=setting.cores, decode=decode, seed=5)
 
 
 def _epochs(feed: ff.Feed, framework: str, setting: Setting, epochs: int) -> Iterator[Any]:

@@ -24,6 +24,7 @@ struct Settings {
   std::atomic<int> refused_width{0};  // images of this width are not supported
   std::atomic<int> bad_width{0};      // or fail only when they are decoded
   std::atomic<int> always_bad{0};     // or all do
+  std::atomic<int> wrong{0};          // levels that are added to luma
   std::atomic<int> full{0};           // no memory left for decoding
   std::atomic<int> lost{0};           // waiting for a stream fails
   std::atomic<int> alive{0};          // handles, states, streams, parameters and contexts that were not given back
@@ -39,6 +40,7 @@ std::atomic<int> &setting(const std::string &what) {
   if (what == "refused_width") return settings.refused_width;
   if (what == "bad_width") return settings.bad_width;
   if (what == "always_bad") return settings.always_bad;
+  if (what == "wrong") return settings.wrong;
   if (what == "full") return settings.full;
   if (what == "lost") return settings.lost;
   if (what == "decoded") return settings.decoded;
@@ -100,6 +102,9 @@ void write_planes(jpeg_decompress_struct &info, const Image &image) {
     }
   }
   jpeg_finish_decompress(&info);
+  for (int y = 0; settings.wrong && y < int(info.output_height); ++y)
+    for (int x = 0; x < int(info.output_width); ++x)
+      image.channel[0][size_t(y) * image.pitch[0] + size_t(x)] += static_cast<unsigned char>(settings.wrong);
 }
 
 template <class Made>

@@ -34,7 +34,7 @@ def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda: fake.path)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.DRIVER", fake.path)
-    for what in ("no_engine", "refused_width", "bad_width", "always_bad", "full", "lost", "decoded", "most"):
+    for what in ("no_engine", "refused_width", "bad_width", "always_bad", "wrong", "full", "lost", "decoded", "most"):
         fake[what] = 0
     fake["devices"] = 1
     return fake, cupy

@@ -43,9 +43,8 @@ def threads_here(stand_in: bool, wanted: tuple[int, ...] = THREADS) -> list[int]
 def feed(folder: Path, batch: int, threads: int, decode: Any = "cpu", ops: Any = None) -> ff.Feed:
     """A feed as a trainer makes it."""
     source = ff.ImageFolder(folder, labeled=False, progress=False)
-    backend = "cpu" if decode == "cpu" else "dali"
     ops = OPS if ops is None else ops
-    return ff.Feed(source, ops, batch=min(batch, len(source)), threads=threads, decode=decode, backend=backend)
+    return ff.Feed(source, ops, batch=min(batch, len(source)), threads=threads, decode=decode)
 
 
 def endless(epochs: Any) -> Iterator[Any]:

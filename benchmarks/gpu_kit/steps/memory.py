@@ -19,6 +19,7 @@ def run(context: Any) -> None:
     setting = context.setting()
     folder, threads = next(iter(setting.sets.values())), threads_here(context.stand_in)[-1]
     paths: dict[str, Any] = {"cpu kernel": "cpu", "dali": GpuDecode(), "hybrid": GpuDecode(cpu_share=0.5)}
+    paths |= {} if context.stand_in else {"nvjpeg": GpuDecode("nvjpeg")}
     batches, wrong = 20 if context.stand_in else BATCHES, []
     for name, decode in paths.items():
         if context.skips(name, 2):

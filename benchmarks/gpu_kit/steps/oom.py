@@ -17,7 +17,9 @@ def run(context: Any) -> None:
     folder, threads = next(iter(setting.sets.values())), threads_here(context.stand_in)[-1]
     wrong = []
     ways: dict[str, Any] = (
-        {"to_torch": "cpu"} if context.stand_in else {"to_torch": "cpu", "decode on the GPU": GpuDecode()}
+        {"to_torch": "cpu"}
+        if context.stand_in
+        else {"to_torch": "cpu", "decode on the GPU": GpuDecode(), "decode by nvJPEG": GpuDecode("nvjpeg")}
     )
     for name, decode in ways.items():
         found = _stand_in(feed(folder, 8, threads)) if context.stand_in else _full(feed(folder, 256, threads, decode))

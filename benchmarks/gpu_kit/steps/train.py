@@ -38,7 +38,8 @@ def _torch(context: Any, folder: Path) -> None:
 
     nets, ways = ("resnet18",) if context.stand_in else NETS, {"kernel": "cpu"}
     if context.name == "train-torch-gpu":
-        nets, ways = nets[:1], {"hybrid": GpuDecode(cpu_share=None), "GPU": GpuDecode()}
+        nets, ways = nets[:1], {} if context.stand_in else {"nvjpeg": GpuDecode("nvjpeg")}
+        ways |= {"hybrid": GpuDecode(cpu_share=None), "GPU": GpuDecode()}
     device = "cpu" if context.stand_in else "cuda"
 
     def begin(net: str, batch: int) -> tuple[Any, Any, Any]:

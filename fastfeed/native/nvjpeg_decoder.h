@@ -16,7 +16,7 @@ namespace fastfeed {
 struct PlanesLayout {
   int64_t bytes = 0;  // 0: the engine does not decode it, or not as the CPU does
   int64_t width = 0, height = 0, pitch = 0;  // of luma
-  int64_t chroma_width = 0, chroma_height = 0, chroma_pitch = 0;  // 0: gray
+  int64_t chroma_width = 0, chroma_height = 0, chroma_pitch = 0;  // a width of 0: gray
   int64_t across = 1, down = 1;  // luma samples per chroma sample
   int64_t orientation = 1;  // EXIF's
 

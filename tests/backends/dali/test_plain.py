@@ -1,11 +1,18 @@
 """Which files DALI may decode: the kernel's word on the last scan is that of the few lines of Python."""
 
 import importlib
+import io
 
 import numpy as np
 import pytest
 from helpers.jpegs import NO_KERNEL, encoded, native, textured
 from helpers.side_by_side import files, needs_dali
+from PIL import Image
+
+from fastfeed.decode import engine_for
+from fastfeed.ops.geometry import Resize
+from fastfeed.ops.program.compile import fuse
+from fastfeed.spec import ENCODED
 
 pytestmark = [needs_dali, pytest.mark.skipif(native is None, reason=NO_KERNEL)]
 END, SCAN = b"\xff\xd9", b"\xff\xda"
@@ -30,6 +37,26 @@ def test_the_kernel_agrees_with_python_on_altered_files():
     assert plain.last_scans_end(blobs) == want
     assert plain.last_scans_end([np.frombuffer(blob, np.uint8) for blob in blobs]) == want
     assert 0.05 < np.mean(want) < 0.95
+
+
+def test_files_stored_as_rgb_are_told_as_libjpeg_tells_them():
+    photo = textured(40, 50)
+    rgb, plain = (encoded(photo, keep_rgb=keep) for keep in (True, False))
+    adobe = bytearray(rgb)
+    at = adobe.index(b"Adobe")
+    adobe[at + 11] = 1  # Adobe's marker says luma and chroma
+    named = rgb[: at - 4] + rgb[at + 12 :]  # by the names of the components alone
+    assert b"Adobe" not in named
+    jfif = named[:2] + plain[2:20] + named[2:]  # JFIF knows no others
+    blobs = [rgb, plain, bytes(adobe), named, jfif, b"", b"\xff\xd8\xff", encoded(photo, progressive=True)]
+    want = [True, False, False, True, False, False, False, False]
+    assert native.stored_as_rgb(blobs) == want
+    shown = [np.asarray(Image.open(io.BytesIO(blob)).convert("RGB")) for blob in (rgb, bytes(adobe), named, jfif)]
+    assert [(one == shown[0]).all() for one in shown] == [True, False, True, False]  # in libjpeg's eyes
+    program = fuse([Resize((20, 20))], ENCODED)
+    rows = importlib.import_module("fastfeed.backends.dali.plain").plain_rows
+    headers = engine_for(program, "auto").probe([rgb, plain])
+    assert rows(program, [rgb, plain], headers) == [False, True]
 
 
 @pytest.mark.parametrize("given", [["text"], [None], [np.zeros((4, 4), np.uint8)[:, ::2]]])

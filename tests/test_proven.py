@@ -43,6 +43,7 @@ ON_GPU = {  # what runs there: its path, and what it needs
     "fastfeed.adapters.tfdata:TfPlacement": ("tensorflow", "tensorflow"),
     "fastfeed.backends.dali.backend:DaliBackend": ("dali", "nvidia"),
     "fastfeed.backends.dali.pipeline:Lane": ("dali", "nvidia"),
+    "fastfeed.backends.dali.pipeline:ChainLane": ("dali", "nvidia"),
     "fastfeed.backends.gpu_memory:GpuMemory": ("dali",),
     "fastfeed.backends.nvjpeg.backend:NvjpegBackend": ("nvjpeg",),
     "fastfeed.backends.nvjpeg.windows:WindowKernel": ("nvjpeg",),

@@ -24,8 +24,8 @@ class GpuDecode:
 
     Args:
         engine (str): "dali", DALI's mixed decoder; "nvimagecodec", nvImageCodec with a status per image, in front of
-            DALI; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer GPU without DALI, for ops that crop,
-            resize, flip, pad, convert and mix. Default: "dali".
+            DALI; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer GPU, with DALI only for lists of ops
+            that do more than crop, resize, flip, pad, convert and mix. Default: "dali".
         hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default: None, with DALI the
             value measured on this machine, or 0.9 for compute capability 9.0 (H100, H200) and 0.65 for others; with
             nvImageCodec and nvJPEG all that the engine decodes. Not with nvJPEG, whose other decoder is the kernel.

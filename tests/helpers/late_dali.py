@@ -61,6 +61,8 @@ class LatePipeline:
         self._inputs: dict[str, Any] = {}
 
     def feed_input(self, name: str, value: Any) -> None:
+        if isinstance(value, DeviceArray):
+            value = [value[k] for k in range(len(value))]
         if isinstance(value, list) and isinstance(value[0], DeviceArray):
             raws, copied = [one.values for one in value], []
             stream = self._cupy.library.current
@@ -75,9 +77,10 @@ class LatePipeline:
         if isinstance(inputs["data"], tuple):
             copied, shapes = inputs["data"]
             program = self._graph.program
-            images = _OnGpu(self._cupy.gpu, (len(shapes), *program.shape), program.spec.dtype)
+            images = _OnGpu(self._cupy.gpu, (len(shapes), *program.shape[-3:]), program.spec.dtype)
             pixels = lambda: np.asarray(self._ran(inputs | {"data": copied})[0].as_tensor())  # noqa: E731
-            others = [_OnHost(np.array(shapes)), _OnHost(np.array(inputs["window"]))]
+            fed = [_OnHost(np.array(value)) for name, value in inputs.items() if name in ("window", "chain")]
+            others = [_OnHost(np.array(shapes)), *fed]
         else:
             made, *others = self._ran(inputs)
             there = np.array(made.as_tensor())

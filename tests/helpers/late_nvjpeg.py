@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from helpers.cuda_on_cpu import compiled
 from helpers.late_cupy import LateCupy
 from helpers.late_gpu import LateGpu
+from helpers.needs import missing
 
 __all__ = ["FakeNvjpeg", "install"]
 
@@ -30,8 +32,12 @@ class FakeNvjpeg:
 
 def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
     """A machine with one GPU that has a JPEG engine."""
-    cupy, fake = LateCupy(LateGpu()), FakeNvjpeg()
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    fake = FakeNvjpeg()
+    if missing("nvidia"):
+        cupy = LateCupy(LateGpu())
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+    else:  # with DALI, for ops that it has
+        cupy = importlib.import_module("helpers.late_dali").install(LateGpu(), monkeypatch)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda: fake.path)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.DRIVER", fake.path)
     for what in ("no_engine", "refused_width", "bad_width", "always_bad", "wrong", "full", "lost", "decoded", "most"):

@@ -65,6 +65,7 @@ class Graph:
     device: int | None  # GPU; None for the CPU
     decoded: bool = False  # "data" is pixels, uint8 HWC, on the device
     hw_load: float | None = 0.65  # of JPEGs, for the hardware engine of a GPU; None, of nvImageCodec: all it decodes
+    cut: bool = False  # and these are windows already, all of the program's size
 
     @property
     def encoded(self) -> bool:
@@ -83,6 +84,12 @@ class Graph:
     def chain(self) -> Chain:
         """The ops after decoding."""
         return Chain(self.program, self.device is not None)
+
+    @property
+    def inputs(self) -> dict[str, dict[str, Any]]:
+        """What is fed in addition to "data": name -> declaration."""
+        window = {} if self.cut else {"window": {"dtype": types.FLOAT, "ndim": 1}}
+        return window | self.chain.inputs
 
 
 def decode(data: Any, nodes: Any, graph: Graph) -> Any:
@@ -134,7 +141,7 @@ LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, 
 
 
 def build(graph: Graph) -> Any:
-    """Inputs "data", "window", and those of the chain; outputs the samples, the size of what was decoded,
+    """Inputs "data" and `Graph.inputs`; outputs the samples, the size of what was decoded,
     and values that are only there to keep all inputs in the graph.
 
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that continues
@@ -150,10 +157,11 @@ def build(graph: Graph) -> Any:
             layout=None if graph.encoded else "HWC",
             device="gpu" if gpu and graph.decoded else "cpu",
         )
-        inputs = {"window": {"dtype": types.FLOAT, "ndim": 1}} | graph.chain.inputs
-        nodes = {name: fn.external_source(name=name, **how) for name, how in inputs.items()}
+        nodes = {name: fn.external_source(name=name, **how) for name, how in graph.inputs.items()}
         shape, result = None, data
         for lower in LOWERING:
+            if lower is cut and graph.cut:
+                continue
             result = lower(result, nodes, graph)
             shape = result.shape() if shape is None else shape
         # an unused input, such as when all samples take Invert(), would be pruned and could not be fed

@@ -1,4 +1,4 @@
-"""One DALI graph, and one decoder before it: works on one batch at a time."""
+"""DALI graphs, each with what is before it: one batch at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,46 @@ from fastfeed.backends.dali.windows import resize_inputs
 from fastfeed.decode.base import Header
 from fastfeed.decode.gpu import NvImageCodec, regions
 from fastfeed.decode.padding import inner_windows
-from fastfeed.ops.program.compile import Windows, Work
+from fastfeed.ops.program.compile import Program, Windows, Work
 from fastfeed.proven import runs_on_gpu
 
-__all__ = ["Lane"]
+__all__ = ["ChainLane", "Lane"]
 
 _BUILDING = threading.Lock()  # it sets an environment variable, which is global to the process
+
+
+class _Pipe:
+    """A graph that is built when it is first fed, and again after a batch that it took in part or late."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._pipe: Any = None
+
+    def run(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        """(DALI's tensors of the samples, the sizes of what was decoded); the first of the inputs is compared."""
+        images, shapes, fed, *_ = self._fed(inputs)
+        if not np.array_equal(np.asarray(fed.as_tensor()), next(iter(inputs.values()))):
+            self._pipe = None
+            raise RuntimeError("DALI returned the previous batch; its graph is rebuilt")
+        return images, shapes
+
+    def build(self) -> Any:
+        op = self._graph.program.decode
+        with _BUILDING, _size_limit(3 * op.max_pixels if op is not None and self._graph.encoded else 0):
+            self._pipe = build(self._graph)
+        return self._pipe
+
+    def _fed(self, inputs: dict[str, Any]) -> Any:
+        """The outputs for these inputs, which DALI queues one by one: if one is refused, such as for want of memory,
+        the others would stay there and be taken for the next batch's."""
+        pipe = self._pipe or self.build()
+        try:
+            for name, value in inputs.items():
+                pipe.feed_input(name, value)
+        except BaseException:  # also Ctrl-C; the error is raised as it is
+            self._pipe = None
+            raise
+        return pipe.run()
 
 
 @runs_on_gpu("dali")
@@ -28,9 +62,8 @@ class Lane:
     """Takes files, or pixels, and gives finished samples on its device."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._pipe: Any = self._built()  # None after a batch that was fed in part
-        self._chain = graph.chain
+        self._graph, self._pipe, self._chain = graph, _Pipe(graph), graph.chain
+        self._pipe.build()
         self._codec = NvImageCodec(graph.device, graph.threads, graph.hw_load) if graph.decoded else None
 
     def run(self, blobs: Sequence[Any], headers: Sequence[Header], work: Work) -> tuple[Any, list[int]]:
@@ -55,33 +88,26 @@ class Lane:
             Windows(boxes, windows.flips[rows], windows.sizes[rows]), None if places is None else places[rows]
         )
         inputs = {"window": window, **self._chain.feed(work[rows]), "data": [_array(blob) for blob in data]}
-        images, shapes, fed, *_ = self._fed(inputs)  # all is there by now, so the decoder's images are free again
-        if not np.array_equal(np.asarray(fed.as_tensor()), window):
-            self._pipe = None
-            raise RuntimeError("DALI returned the previous batch; its graph is rebuilt")
+        images, shapes = self._pipe.run(inputs)  # all is there by now, so the decoder's images are free again
         decoded = np.asarray(shapes.as_tensor())[:, :2]
         if (decoded == want).all():
             return images, rows
         return images, [row if same else -1 for row, same in zip(rows, (decoded == want).all(axis=1), strict=True)]
 
-    def _built(self) -> Any:
-        op = self._graph.program.decode
-        with _BUILDING, _size_limit(3 * op.max_pixels if op is not None and self._graph.encoded else 0):
-            return build(self._graph)
 
-    def _fed(self, inputs: dict[str, Any]) -> Any:
-        """The outputs for these inputs, which DALI queues one by one: if one is refused, such as for want of memory,
-        the others would stay there and be taken for the next batch's."""
-        if self._pipe is None:
-            self._pipe = self._built()
-        pipe = self._pipe
-        try:
-            for name, value in inputs.items():
-                pipe.feed_input(name, value)
-        except BaseException:  # also Ctrl-C; the error is raised as it is
-            self._pipe = None
-            raise
-        return pipe.run()
+@runs_on_gpu("dali")
+class ChainLane:
+    """The ops after decoding alone: takes windows that another decoder has made, and gives finished samples."""
+
+    def __init__(self, program: Program, batch: int, threads: int, device: int) -> None:
+        """batch: windows that it is given at most."""
+        graph = Graph(program, batch, threads, device, decoded=True, cut=True)
+        self._pipe, self._chain = _Pipe(graph), graph.chain
+
+    def run(self, windows: Any, work: Work) -> Any:
+        """DALI's tensors of the samples. windows: uint8 (n, height, width, channels) on the device, in the order of
+        `work`; they have been read when this returns."""
+        return self._pipe.run({**self._chain.feed(work), "data": windows})[0]
 
 
 def _array(blob: Any) -> Any:

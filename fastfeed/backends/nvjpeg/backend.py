@@ -12,11 +12,12 @@ less than a third, which the cpu backend shrinks in the DCT domain first.
 from __future__ import annotations
 
 import importlib
+import math
 import queue
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from fastfeed.backends.options import GpuDecode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.ops.convert import Convert
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.proven import runs_on_gpu
@@ -47,19 +49,28 @@ _BYTES = 1 << 30  # of decoded planes at a time, in each lane
 _ALL = 4  # if so many are all refused and the CPU decodes them, the GPU is at fault
 
 
+class _Room:
+    """Memory on the GPU that grows."""
+
+    def __init__(self) -> None:
+        self._held: Any = None
+
+    def take(self, count: int, memory: GpuMemory) -> Any:
+        """At least so many bytes, until the next call."""
+        if self._held is None or self._held.nbytes < count:
+            self._held = None  # given back first
+            self._held = memory.empty((count,), "uint8")
+        return self._held
+
+
+@dataclass(slots=True)
 class _Lane:
     """Decoders, and memory for what they decode. For one batch at a time."""
 
-    def __init__(self, decoder: Any) -> None:
-        self.decoder = decoder
-        self.planes: Any = None
-
-    def room(self, count: int, memory: GpuMemory) -> int:
-        """The address of so many bytes, until the next call."""
-        if self.planes is None or self.planes.nbytes < count:
-            self.planes = None  # given back first
-            self.planes = memory.empty((count,), "uint8")
-        return int(self.planes.__cuda_array_interface__["data"][0])
+    decoder: Any
+    chain: Any  # DALI's ops, or None
+    planes: _Room = field(default_factory=_Room)
+    windows: _Room = field(default_factory=_Room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +89,17 @@ class NvjpegBackend:
     """Renders whole batches from any thread, one per lane at a time. A lane is built with its first batch."""
 
     def __init__(
-        self, program: Program, timeline: Timeline, executor: Executor, gpu: int, how: GpuDecode, engine: str
+        self,
+        program: Program,
+        timeline: Timeline,
+        batch: int,
+        executor: Executor,
+        gpu: int,
+        how: GpuDecode,
+        engine: str,
     ) -> None:
-        _check(program)
+        if program.decode is None:
+            raise ConfigError('engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"')
         self._program, self._timeline, self._engine, self.rendered = program, timeline, engine, program
         self._native = NativeProgram(replace(program, mix=None), program.convert, executor)
         self._decoder = partial(executor.native.NvjpegDecoder, find_nvjpeg(), DRIVER, gpu, _DECODERS)
@@ -89,8 +108,14 @@ class NvjpegBackend:
         self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
         where = f"nvjpeg on {gpu}, {executor.threads} threads, {'x'.join(map(str, program.pixels.size))}"
         self.share = DecodeShare(kept_file(), f"cpu share alongside {where}", how.cpu_share)
+        self._chain: Any = None
+        if program.layers:  # DALI has these ops; without them it is not needed
+            pipeline = importlib.import_module("fastfeed.backends.dali.pipeline")
+            importlib.import_module("fastfeed.backends.dali.chain").check(program)
+            self._chain = partial(pipeline.ChainLane, program, batch * max(1, program.views), executor.threads, gpu)
+        convert = Convert.of([], 3) if self._chain else program.convert
         with self.device_context():
-            self._windows = WindowKernel(program, self.xp)
+            self._windows = WindowKernel(program, convert, self.xp)
         self.lanes = how.lanes
         self._lanes: queue.SimpleQueue[_Lane | None] = queue.SimpleQueue()
         self._lanes.put(self._made())  # now, so that an error comes from the constructor
@@ -132,7 +157,7 @@ class NvjpegBackend:
 
     def _made(self) -> _Lane:
         try:
-            return _Lane(self._decoder())
+            return _Lane(self._decoder(), self._chain and self._chain())
         except RuntimeError as error:  # no driver, GPU or engine, in the kernel's words
             self._memory.check_room(error)
             raise ConfigError(f'engine="nvjpeg" cannot start: {error}; use engine="dali" or decode="cpu"') from error
@@ -178,7 +203,7 @@ class NvjpegBackend:
                 if call.stop.is_set():
                     break
                 ends = np.cumsum(layouts["bytes"][part])
-                first = lane.room(int(ends[-1]), self._memory)
+                first = int(lane.planes.take(int(ends[-1]), self._memory).__cuda_array_interface__["data"][0])
                 self.synchronize()  # the engine writes at once, whatever a stream has left to do
                 begins = (first + ends - layouts["bytes"][part]).astype(np.uint64)
                 failed = np.zeros(len(part), bool)
@@ -186,11 +211,30 @@ class NvjpegBackend:
                     lane.decoder.decode(call.samples.handle, part, begins, _numbers(layouts), failed)
                 refused.append(part[failed])
                 if not failed.all():
-                    with self._timeline.span("window", call.number):
-                        tasks = self._windows.tasks(part[~failed], call.work.windows, layouts, begins[~failed])
-                        self._windows.run(tasks, call.out)
-                        self.synchronize()  # before the planes are written again
+                    with self._timeline.span("augment", call.number):
+                        self._cut(call, part[~failed], layouts, begins[~failed], lane)
         return np.concatenate(refused), time.perf_counter() - started
+
+    def _cut(self, call: _Call, rows: np.ndarray, layouts: np.ndarray, begins: np.ndarray, lane: _Lane) -> None:
+        """From planes to finished samples."""
+        tasks = self._windows.tasks(rows, call.work.windows, layouts, begins)
+        if lane.chain is None:
+            self._windows.run(tasks, call.out)
+            self.synchronize()  # before the planes are written again
+            return
+        shape = (len(tasks), *(side or 0 for side in self._program.pixels.shape))
+        windows = lane.windows.take(math.prod(shape), self._memory)[: math.prod(shape)].reshape(*shape)
+        target = call.out.reshape(-1, *call.out.shape[call.out.ndim - 3 :])
+        every, tasks["row"] = tasks["row"].tolist(), np.arange(len(tasks))
+        self._windows.run(tasks, windows)
+        self.synchronize()
+        try:
+            images = lane.chain.run(windows, call.work[rows])
+        except Exception as error:  # DALI has no class for it
+            self._memory.check_room(error)
+            raise
+        target[every] = self._memory.as_array(images)
+        self.synchronize()  # before DALI has these images back
 
     def _by_cpu(self, call: _Call, chosen: np.ndarray) -> dict[int, Bad]:
         """Render these samples (bool (n,)) on the CPU's threads, and copy them to the GPU."""
@@ -218,18 +262,6 @@ def _parts(rows: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
             first, held = k, 0
         held += size
     return [*parts, rows[first:]] if len(rows) else []
-
-
-def _check(program: Program) -> None:
-    """Raise ConfigError for what it cannot run."""
-    if program.decode is None:
-        raise ConfigError('engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"')
-    if program.layers:
-        op = program.chain[0].steps[0].op
-        raise ConfigError(
-            f'engine="nvjpeg" decodes, crops, resizes, flips, pads, converts and mixes, and cannot run {op!r}; use '
-            'engine="dali"'
-        )
 
 
 def _gpu(rank_gpu: int) -> int:
@@ -264,7 +296,7 @@ def compile(
         raise ConfigError('engine="nvjpeg" needs the kernel, which is not built: `fastfeed doctor` says how')
     shares = {"auto": 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
     how = decode if isinstance(decode, GpuDecode) else GpuDecode("nvjpeg", cpu_share=shares[decode])
-    return NvjpegBackend(program, timeline, executor, _gpu(gpu), how, engine.name)
+    return NvjpegBackend(program, timeline, batch, executor, _gpu(gpu), how, engine.name)
 
 
 def engine(decode: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from fastfeed.backends.cpu.native_ops import BORDERS
 from fastfeed.decode.padding import inner_windows
 from fastfeed.ops.base import FILTERS, shade
+from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Windows
 from fastfeed.proven import runs_on_gpu
@@ -45,12 +46,12 @@ _PLANE = 256  # bytes that each begins at a multiple of
 
 @runs_on_gpu("nvjpeg")
 class WindowKernel:
-    """The window, border and conversion of one program."""
+    """The window and border of one program, and a conversion."""
 
-    def __init__(self, program: Program, xp: Any) -> None:
-        """xp: CuPy. Compiles on first use, and keeps the result in CuPy's cache on disk."""
+    def __init__(self, program: Program, convert: Convert, xp: Any) -> None:
+        """convert: of bytes to what `out` has. xp: CuPy, which compiles on first use, and keeps the result on disk."""
         self._program, self._xp, self._views = program, xp, max(1, program.views)
-        convert = program.convert
+        self._planar = convert.layout == "CHW"
         levels = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
         table = levels if convert.keeps_bytes else convert.table()
         entry = _ENTRIES[table.itemsize]
@@ -105,7 +106,7 @@ class WindowKernel:
         height, width = self._program.pixels.size
         assert height and width
         pixels = height * width
-        step = (width, 1, pixels) if self._program.convert.layout == "CHW" else (3 * width, 3, 1)
+        step = (width, 1, pixels) if self._planar else (3 * width, 3, 1)
         there = self._xp.asarray(tasks.view(np.uint8))
         grid = (-(-width // _BLOCK[0]), -(-height // _BLOCK[1]), len(tasks))
         numbers = (np.int32(height), np.int32(width), np.int64(3 * pixels), *map(np.int32, step), *self._border)

@@ -1,6 +1,7 @@
 """What goes wrong around a JPEG engine: bad files, refusals, no GPU, no memory; and nothing is read too early."""
 
 import gc
+import sys
 import threading
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from helpers.cuda_on_cpu import needs_compiler
 from helpers.jpegs import NO_KERNEL, native
 from helpers.late_nvjpeg import install
+from helpers.needs import needs
 from helpers.side_by_side import encoded, picture
 
 import fastfeed as ff
@@ -154,16 +156,33 @@ def test_finding_nvjpeg(monkeypatch):
         library.find_nvjpeg()
 
 
-@pytest.mark.parametrize(
-    ("ops", "said"),
-    [
-        ([*OPS, ff.RandAugment()], r"cannot run RandAugment\(.*engine=\"dali\""),
-        ([*OPS, ff.Invert(), ff.RandomCrop((20, 20))], r"cannot run Invert\("),
-    ],
-)
-def test_ops_that_it_does_not_have(folder, machine, ops, said):
-    with pytest.raises(ConfigError, match=said):
-        feed(folder, ops)
+@needs("nvidia")
+def test_ops_that_no_gpu_has(folder, machine):
+    with pytest.raises(ConfigError, match=r"cannot run Function\(.*your own function on one NumPy image"):
+        feed(folder, [*OPS, ff.Function(np.flipud)])
+
+
+def test_ops_that_dali_has_when_it_is_not_there(folder, machine, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastfeed.backends.dali.pipeline", None)
+    with pytest.raises(ImportError):
+        feed(folder, [*OPS, ff.Invert()])
+    with feed(folder) as made:
+        assert len(next(iter(made)).images) == 8
+
+
+@needs("nvidia")
+def test_ops_on_dali_after_the_engine(folder, machine, monkeypatch):
+    """In several parts, with bad files and files of the CPU among them."""
+    monkeypatch.setattr(backend, "_BYTES", 40_000)
+    fake, _ = machine
+    ops = [*OPS, ff.Invert(), ff.RandomErasing(p=1.0), ff.Brightness(0.4), ff.Normalize.imagenet()]
+    found = []
+    for how in (ON_GPU, "cpu"):
+        with feed(folder, ops, decode=how) as made:
+            images = [batch.images.get() if hasattr(batch.images, "get") else batch.images.copy() for batch in made]
+            found.append((np.stack(images), {failure.id for failure in made.stats().bad}))
+    assert found[0][1] == {CUT, TEXT} and fake["decoded"] >= len(SIZES) - 4
+    assert np.abs(found[0][0] - found[1][0]).max() <= 3.001 / 255 / 0.224
 
 
 def test_arrays_and_the_missing_kernel(machine, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 from helpers.cuda_on_cpu import needs_compiler
 from helpers.jpegs import NO_KERNEL, native, relaid
 from helpers.late_nvjpeg import install
+from helpers.needs import needs
 from helpers.side_by_side import encoded, picture
 from PIL import Image
 
@@ -101,6 +102,27 @@ def test_the_cpu_takes_a_share(folder, monkeypatch, tmp_path, how):
     assert np.abs(got - batches(folder, OPS["numbers"])).max() <= 1.001 / 255 / 0.224
 
 
+CHAINS = {
+    "all of one kind": [ff.Invert(), ff.Solarize((0, 256))],
+    "policy": [ff.TrivialAugmentWide()],
+    "cropped later": [ff.Posterize((1, 8)), ff.RandomCrop((60, 50)), ff.RandomFlip()],
+    "numbers": [ff.Saturation(0.8), ff.Normalize.imagenet(), ff.ToLayout("CHW")],
+    "noise": [ff.GaussianNoise(), ff.RandomErasing(p=1.0)],
+}
+
+
+@needs("nvidia")
+@pytest.mark.parametrize("name", CHAINS)
+def test_ops_of_dali_follow(folder, monkeypatch, name):
+    """On its CPU operators here: after a level of difference, one pixel in a hundred may be on the other side."""
+    fake, _ = install(monkeypatch)
+    ops = [ff.Resize((72, 64)), *CHAINS[name]]
+    got, want = batches(folder, ops, decode=ON_GPU), batches(folder, ops)
+    assert fake["decoded"] and got.shape == want.shape
+    apart = np.abs(got.astype(np.float64) - want) * (255 * 0.224 if name == "numbers" else 1)
+    assert np.quantile(apart, 0.98) <= 2.001 and apart.mean() < 0.5
+
+
 @pytest.mark.parametrize("op", [ff.MixUp(1.0), ff.CutMix(), ff.Mosaic()])
 def test_mixing(folder, monkeypatch, op):
     install(monkeypatch)
@@ -108,7 +130,7 @@ def test_mixing(folder, monkeypatch, op):
     assert np.abs(batches(folder, ops, decode=ON_GPU) - batches(folder, ops)).max() <= 1.5 / 255
 
 
-@pytest.mark.parametrize("view", [ff.FiveCrop(24), ff.MultiCrop([ff.View(60, 2), ff.View(48, 3)])])
+@pytest.mark.parametrize("view", [ff.FiveCrop(24), ff.MultiCrop([ff.View(60, 2), ff.View(48, 3, ops=[ff.Invert()])])])
 def test_several_views(folder, monkeypatch, view):
     fake, _ = install(monkeypatch)
     source, ops = ff.ImageFolder(folder, progress=False), [ff.Resize((60, 70)), view]

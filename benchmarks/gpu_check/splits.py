@@ -39,8 +39,7 @@ def split(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
 def _by_id(setting: Setting, folder: Path, decode: Any, batch: int) -> dict[int, np.ndarray]:
     """Pixels of the same samples of one epoch, uint8."""
     source = ff.ImageFolder(folder, labeled=False, progress=False)
-    policy = [] if decode.engine == "nvjpeg" else [ff.RandAugment()]
-    ops = [ff.RandomResizedCrop(128), ff.RandomFlip(), *policy]
+    ops = [ff.RandomResizedCrop(128), ff.RandomFlip(), ff.RandAugment()]
     found: dict[int, np.ndarray] = {}
     with ff.Feed(source, ops, batch=batch, threads=setting.cores, decode=decode, seed=11) as feed:
         for made in feed.batches(0):

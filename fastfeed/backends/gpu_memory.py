@@ -21,6 +21,7 @@ __all__ = ["DEFAULT_LOAD", "GpuMemory", "says_full"]
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
 # what NVIDIA's libraries say of it, as DALI 2.4 passes it on
 _FULL = ("out of memory", "CUDA allocation failed", "Can't allocate", "ALLOCATOR_FAILURE")
+_FULL += ("allocator failure", "OUT_OF_MEMORY")  # nvJPEG's and the driver's, as the kernel does
 _REFUSED = "cudaErrorMemoryAllocation"  # CuPy's words where it is not its OutOfMemoryError
 _HOLDERS = (
     "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True) comes before its "

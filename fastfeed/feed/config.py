@@ -92,6 +92,8 @@ class FeedConfig:
             executor,
             native,
         )
+        if module.whole_batches:  # a GPU converts where it decodes
+            return builder, builder
         return builder, builder.with_branches(branches([program.raw() for program in programs]))
 
 

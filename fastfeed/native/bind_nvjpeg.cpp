@@ -16,14 +16,30 @@ using Refused = nb::ndarray<bool, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 
 static_assert(sizeof(PlanesLayout) == 10 * sizeof(int64_t), "a layout is a row of the array");
 
-void plan(NvjpegDecoder& decoder, const SampleList& list, Flags skip, double cpu_share, Layouts layouts) {
+// Ends without the interpreter's lock: giving back memory of a GPU waits for all of its work, also for a callback's.
+struct Decoder {
+  std::unique_ptr<NvjpegDecoder> own;
+
+  Decoder(const std::string& nvjpeg, const std::string& driver, int device, int decoders) {
+    const GilRelease release;
+    own = std::make_unique<NvjpegDecoder>(nvjpeg, driver, device, decoders);
+  }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  ~Decoder() {
+    const GilRelease release;
+    own.reset();
+  }
+};
+
+int plan(Decoder& decoder, const SampleList& list, Flags skip, double cpu_share, Layouts layouts) {
   same_length(list.samples.size(), skip.shape(0), "skip", "sample");
   same_length(list.samples.size(), layouts.shape(0), "layouts", "sample");
   const GilRelease release;
-  decoder.plan(list.samples, skip.data(), cpu_share, reinterpret_cast<PlanesLayout*>(layouts.data()));
+  return decoder.own->plan(list.samples, skip.data(), cpu_share, reinterpret_cast<PlanesLayout*>(layouts.data()));
 }
 
-void decode(NvjpegDecoder& decoder, const SampleList& list, Ids rows, Addresses addresses, Layouts layouts,
+void decode(Decoder& decoder, const SampleList& list, Ids rows, Addresses addresses, Layouts layouts,
             Refused refused) {
   same_length(list.samples.size(), layouts.shape(0), "layouts", "sample");
   same_length(rows.shape(0), addresses.shape(0), "addresses", "row");
@@ -35,15 +51,15 @@ void decode(NvjpegDecoder& decoder, const SampleList& list, Ids rows, Addresses 
     if (of[row].bytes <= 0) throw std::invalid_argument("a row is not one that plan() found decodable");
   }
   const GilRelease release;
-  decoder.decode(list.samples, rows.data(), addresses.data(), rows.shape(0), of, refused.data());
+  decoder.own->decode(list.samples, rows.data(), addresses.data(), rows.shape(0), of, refused.data());
 }
 
 }  // namespace
 
 void bind_nvjpeg(nb::module_& m) {
-  nb::class_<NvjpegDecoder>(m, "NvjpegDecoder")
+  nb::class_<Decoder>(m, "NvjpegDecoder")
       .def(nb::init<const std::string&, const std::string&, int, int>(), nb::arg("nvjpeg"), nb::arg("driver"),
-           nb::arg("device"), nb::arg("decoders"), nb::call_guard<GilRelease>())
+           nb::arg("device"), nb::arg("decoders"))
       .def("plan", &plan, nb::arg("samples"), nb::arg("skip"), nb::arg("cpu_share"), nb::arg("layouts").noconvert())
       .def("decode", &decode, nb::arg("samples"), nb::arg("rows"), nb::arg("addresses"), nb::arg("layouts").noconvert(),
            nb::arg("refused").noconvert());

@@ -56,6 +56,10 @@ Header read_header(const uint8_t* data, size_t size) {
     }
     if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
       if (n < 6) break;
+      if (header.sof) {  // decoders would differ on which one counts
+        header.status = Status::corrupt;
+        return header;
+      }
       header.sof = marker;
       header.precision = body[0];
       header.height = int32_t(number(body + 1));

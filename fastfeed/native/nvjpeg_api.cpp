@@ -28,10 +28,14 @@ NvjpegApi::NvjpegApi(const std::string& nvjpeg, const std::string& driver) {
   find(cuda, driver, "cuDeviceGet", device_get);
   find(cuda, driver, "cuDevicePrimaryCtxRetain", context_retain);
   find(cuda, driver, "cuDevicePrimaryCtxRelease_v2", context_release);
-  find(cuda, driver, "cuCtxSetCurrent", context_use);
+  find(cuda, driver, "cuCtxPushCurrent_v2", context_push);
+  find(cuda, driver, "cuCtxPopCurrent_v2", context_pop);
   find(cuda, driver, "cuStreamCreate", stream_open);
   find(cuda, driver, "cuStreamDestroy_v2", stream_close);
-  find(cuda, driver, "cuStreamSynchronize", stream_wait);
+  find(cuda, driver, "cuEventCreate", event_create);
+  find(cuda, driver, "cuEventDestroy_v2", event_destroy);
+  find(cuda, driver, "cuEventRecord", event_record);
+  find(cuda, driver, "cuEventSynchronize", event_wait);
   find(cuda, driver, "cuGetErrorName", error_name);
 
   void* library = opened(nvjpeg);
@@ -44,8 +48,9 @@ NvjpegApi::NvjpegApi(const std::string& nvjpeg, const std::string& driver) {
   find(library, nvjpeg, "nvjpegJpegStreamParseHeader", parse_header);
   find(library, nvjpeg, "nvjpegDecodeParamsCreate", params_create);
   find(library, nvjpeg, "nvjpegDecodeParamsDestroy", params_destroy);
-  find(library, nvjpeg, "nvjpegDecodeParamsSetOutputFormat", params_format);
   find(library, nvjpeg, "nvjpegDecodeParamsSetExifOrientation", params_orientation);
+  find(library, nvjpeg, "nvjpegJpegStreamGetFrameDimensions", frame_size);
+  find(library, nvjpeg, "nvjpegJpegStreamGetChromaSubsampling", subsampling);
   find(library, nvjpeg, "nvjpegDecodeBatchedSupportedEx", supported);
   find(library, nvjpeg, "nvjpegDecodeBatchedInitialize", initialize);
   find(library, nvjpeg, "nvjpegDecodeBatchedPreAllocate", preallocate);

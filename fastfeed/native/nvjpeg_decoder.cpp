@@ -1,6 +1,7 @@
 #include "nvjpeg_decoder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <stdexcept>
@@ -39,6 +40,28 @@ void cuda(const NvjpegApi& api, int error, const char* what) {
   throw std::runtime_error(std::string(what) + ": CUDA says " + name);
 }
 
+// The GPU's context, current on this thread for a while; then the one that was before.
+class Current {
+ public:
+  Current(const NvjpegApi& api, CudaContext context) : api_(api) {
+    cuda(api, api.context_push(context), "the GPU's context");
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() {
+    CudaContext own = nullptr;
+    api_.context_pop(&own);
+  }
+
+ private:
+  const NvjpegApi& api_;
+};
+
+int subsampling_of(const PlanesLayout& layout) {
+  if (!layout.chroma_width) return kNvjpegGray;
+  return layout.across == 2 ? (layout.down == 2 ? kNvjpeg420 : kNvjpeg422) : layout.down == 2 ? kNvjpeg440 : kNvjpeg444;
+}
+
 bool cpu_decodes(const Sample& sample, double share) {
   if (share <= 0) return false;
   const size_t size = std::min(sample.size, kSigned);
@@ -56,6 +79,7 @@ PlanesLayout PlanesLayout::of(const Sample& sample) {
   layout.orientation = header.orientation;
   // gray: whether nvJPEG leaves chroma alone is not documented, so there is room for it
   layout.chroma_height = layout.height, layout.chroma_pitch = layout.pitch;
+  if (header.components == 1 && header.sampling[0] != 0x11) return layout;
   if (header.components == 3) {
     const int across = header.sampling[0] >> 4, down = header.sampling[0] & 15;
     if (across < 1 || across > 2 || down < 1 || down > 2) return layout;
@@ -75,50 +99,66 @@ struct NvjpegDecoder::One {
   explicit One(const NvjpegApi& api) : api(api) {}
   void open() {  // what fails half-way is given back by the destructor
     cuda(api, api.stream_open(&work, kCudaNonBlocking), "a stream");
+    cuda(api, api.event_create(&done, kCudaSleep), "an event");
     const int status = api.create(kNvjpegHardware, nullptr, nullptr, 0, &handle);
-    if (status == kNvjpegAllocatorFailure) throw std::runtime_error("out of memory: nvJPEG says allocator failure");
-    if (status)
+    if (status == kNvjpegArchitecture || status == kNvjpegNotImplemented)
       throw std::runtime_error(std::string("this GPU has no JPEG engine that nvJPEG can use: it says ") +
                                status_name(status));
+    nvjpeg(status, "nvjpegCreateEx");
     nvjpeg(api.state_create(handle, &state), "nvjpegJpegStateCreate");
     nvjpeg(api.stream_create(handle, &header), "nvjpegJpegStreamCreate");
     // a pool of memory that grows by itself: nvImageCodec's developers measured 20 % more with it. Without, it is slower
-    static_cast<void>(api.preallocate(handle, state, 1, 1, 1, kNvjpeg444, kNvjpegYuv));
+    static_cast<void>(api.preallocate(handle, state, 1, 1, 1, kNvjpeg444, kNvjpegRgbi));
     for (NvjpegParams& one : params) {
       nvjpeg(api.params_create(handle, &one), "nvjpegDecodeParamsCreate");
-      nvjpeg(api.params_format(one, kNvjpegYuv), "nvjpegDecodeParamsSetOutputFormat");
       nvjpeg(api.params_orientation(one, kNvjpegUpright), "nvjpegDecodeParamsSetExifOrientation");
     }
   }
   One(const One&) = delete;
   One& operator=(const One&) = delete;
   ~One() {
-    if (work) api.stream_wait(work);
+    if (done) wait();
     for (NvjpegParams one : params)
       if (one) api.params_destroy(one);
     if (header) api.stream_destroy(header);
     if (state) api.state_destroy(state);
     if (handle) api.destroy(handle);
+    if (done) api.event_destroy(done);
     if (work) api.stream_close(work);
   }
 
-  bool takes(const Sample& sample) {
-    int unsupported = 1;
-    return !api.parse_header(handle, sample.data, sample.size, header) &&
-           !api.supported(handle, header, params[0], &unsupported) && !unsupported;
+  // CUDA's error.
+  int wait() {
+    const int error = api.event_record(done, work);
+    return error ? error : api.event_wait(done);
+  }
+
+  // Whether nvJPEG decodes it on the engine, and sees the same picture in it: it writes as much as it sees.
+  bool takes(const Sample& sample, const PlanesLayout& layout) {
+    unsigned width = 0, height = 0;
+    int subsampling = -1, unsupported = 1;
+    int status = api.parse_header(handle, sample.data, sample.size, header);
+    if (!status) status = api.frame_size(header, &width, &height);
+    if (!status) status = api.subsampling(header, &subsampling);
+    if (!status) status = api.supported(handle, header, params[0], &unsupported);
+    const bool about_file = status == kNvjpegBadJpeg || status == kNvjpegUnsupportedJpeg || status == kNvjpegIncomplete;
+    if (!about_file) nvjpeg(status, "asking whether the engine decodes a file");
+    return !status && !unsupported && int64_t(width) == layout.width && int64_t(height) == layout.height &&
+           subsampling == subsampling_of(layout);
   }
 
   // nvJPEG's status; once the host has waited for the stream, since the engine was seen to write without regard to it.
   int decode(const unsigned char** data, const size_t* lengths, NvjpegImage* images, size_t count) {
     int status = api.initialize(handle, state, int(count), 1, kNvjpegYuv);
     if (!status) status = api.decode(handle, state, data, lengths, images, params, work);
-    cuda(api, api.stream_wait(work), "decoding");
-    if (status == kNvjpegAllocatorFailure) throw std::runtime_error("out of memory: nvJPEG says allocator failure");
+    cuda(api, wait(), "decoding");
+    if (status == kNvjpegAllocatorFailure) nvjpeg(status, "decoding");
     return status;
   }
 
   const NvjpegApi& api;
   CudaStream work = nullptr;
+  CudaEvent done = nullptr;
   NvjpegHandle handle = nullptr;
   NvjpegState state = nullptr;
   NvjpegStream header = nullptr;
@@ -132,14 +172,13 @@ NvjpegDecoder::NvjpegDecoder(const std::string& nvjpeg, const std::string& drive
   cuda(api_, api_.device_get(&device_, device), "no such GPU");
   cuda(api_, api_.context_retain(&context_, device_), "the GPU's context");
   try {
-    cuda(api_, api_.context_use(context_), "the GPU's context");
+    const Current current(api_, context_);
     for (int k = 0; k < decoders; ++k) {
       decoders_.push_back(std::make_unique<One>(api_));
       decoders_.back()->open();
     }
   } catch (...) {
-    decoders_.clear();
-    api_.context_release(device_);
+    close();
     throw;
   }
 }
@@ -149,8 +188,16 @@ NvjpegDecoder::~NvjpegDecoder() {
     for (auto& one : decoders_) static_cast<void>(one.release());
     return;
   }
-  api_.context_use(context_);
-  decoders_.clear();
+  close();
+}
+
+void NvjpegDecoder::close() {
+  {
+    const bool entered = api_.context_push(context_) == 0;  // nothing may be thrown here
+    decoders_.clear();
+    CudaContext own = nullptr;
+    if (entered) api_.context_pop(&own);
+  }
   api_.context_release(device_);
 }
 
@@ -160,7 +207,7 @@ void NvjpegDecoder::share_out(size_t count, const Task& task) {
   std::vector<std::exception_ptr> errors(parts);
   const auto part = [&](size_t k) {
     try {
-      cuda(api_, api_.context_use(context_), "the GPU's context");
+      const Current current(api_, context_);
       task(*decoders_[k], count * k / parts, count * (k + 1) / parts);
     } catch (...) {
       errors[k] = std::current_exception();
@@ -181,15 +228,19 @@ void NvjpegDecoder::share_out(size_t count, const Task& task) {
     if (error) std::rethrow_exception(error);
 }
 
-void NvjpegDecoder::plan(const std::vector<Sample>& samples, const bool* skip, double cpu_share, PlanesLayout* layouts) {
+int NvjpegDecoder::plan(const std::vector<Sample>& samples, const bool* skip, double cpu_share, PlanesLayout* layouts) {
+  std::atomic<int> baseline{0};
   share_out(samples.size(), [&](One& one, size_t first, size_t last) {
     for (size_t k = first; k < last; ++k) {
       layouts[k] = PlanesLayout();
       if (skip[k] || cpu_decodes(samples[k], cpu_share)) continue;
       layouts[k] = PlanesLayout::of(samples[k]);
-      if (layouts[k].bytes && !one.takes(samples[k])) layouts[k].bytes = 0;
+      if (!layouts[k].bytes) continue;
+      ++baseline;
+      if (!one.takes(samples[k], layouts[k])) layouts[k].bytes = 0;
     }
   });
+  return baseline;
 }
 
 void NvjpegDecoder::decode(const std::vector<Sample>& samples, const int64_t* rows, const uint64_t* addresses,

@@ -36,8 +36,8 @@ class NvjpegDecoder {
   NvjpegDecoder& operator=(const NvjpegDecoder&) = delete;
 
   // A row per sample; bytes are 0 where it is skipped, where the CPU shall decode it, and where the engine does not. The CPU
-  // gets this share of what both decode, by the files' last bytes.
-  void plan(const std::vector<Sample>& samples, const bool* skip, double cpu_share, PlanesLayout* layouts);
+  // gets this share of what both decode, by the files' last bytes. Returns how many files it asked nvJPEG about.
+  int plan(const std::vector<Sample>& samples, const bool* skip, double cpu_share, PlanesLayout* layouts);
   // Decodes some of the samples, `rows`, which `plan` has found decodable. addresses: where in the GPU's memory each lies.
   // Returns when all is there. refused[k]: whether nvJPEG did not decode it.
   void decode(const std::vector<Sample>& samples, const int64_t* rows, const uint64_t* addresses, size_t count,
@@ -45,6 +45,7 @@ class NvjpegDecoder {
 
  private:
   struct One;  // decoder
+  void close();
   template <class Task>
   void share_out(size_t count, const Task& task);  // task(decoder, first, last), at once
 

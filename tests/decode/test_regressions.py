@@ -53,6 +53,15 @@ def test_no_image_depends_on_the_one_before(name):
         assert np.array_equal(pixels[1], alone[0][0])
 
 
+def test_a_second_frame_is_corrupt():
+    # the header said the second one's size: decoders that take the first would write more than there is room for
+    large, small = (encoded(textured(size, size)) for size in (48, 16))
+    at, length = small.index(b"\xff\xc0"), 19
+    scan = large.index(b"\xff\xda")
+    (header,) = NativeEngine(Decode()).probe([large[:scan] + small[at : at + length] + large[scan:]])
+    assert isinstance(header, Bad) and header.reason == "corrupt"
+
+
 def test_tables_of_an_optimized_file_stay_in_that_file():
     # libjpeg keeps them: a worker's next file was written with codes that its own symbols may not have
     engine = NativeEngine(Decode())

@@ -58,7 +58,7 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
         ConfigError,
         "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'opencv'",
     ),
-    ({"backend": "gpu"}, ConfigError, "backend must be one of cpu, dali, got 'gpu'"),
+    ({"backend": "gpu"}, ConfigError, "backend must be one of cpu, dali, nvjpeg, got 'gpu'"),
     ({"on_bad": "skip"}, ConfigError, 'on_bad must be "substitute", "mask" or "raise", got \'skip\''),
     ({"quarantine": "/nowhere/bad.jsonl"}, ConfigError, "quarantine: no folder /nowhere; create it first"),
     (

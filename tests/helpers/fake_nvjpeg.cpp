@@ -30,9 +30,12 @@ struct Settings {
   std::atomic<int> alive{0};          // handles, states, streams, parameters and contexts that were not given back
   std::atomic<int> decoded{0};        // images
   std::atomic<int> most{0};           // in one call
+  std::atomic<int> taller{0};         // rows more than the file has, in nvJPEG's eyes
+  std::atomic<int> asking{0};         // status of asking whether the engine decodes a file
+  std::atomic<int> no_room{0};        // the driver has no memory for a stream
 } settings;
 
-thread_local bool has_context = false;
+thread_local int contexts = 0;  // pushed and not popped again
 
 std::atomic<int> &setting(const std::string &what) {
   if (what == "devices") return settings.devices;
@@ -45,15 +48,19 @@ std::atomic<int> &setting(const std::string &what) {
   if (what == "lost") return settings.lost;
   if (what == "decoded") return settings.decoded;
   if (what == "most") return settings.most;
+  if (what == "taller") return settings.taller;
+  if (what == "asking") return settings.asking;
+  if (what == "no_room") return settings.no_room;
   if (what == "alive") return settings.alive;
   std::abort();
 }
 
 struct Handle { int unused; };
 struct State { int batch = 0, format = -1; };
-struct Parsed { int width = 0; bool baseline = false; };
-struct Params { int format = -1, orientation = 0; };
+struct Parsed { int width = 0, height = 0, subsampling = -1; bool baseline = false; };
+struct Params { int orientation = 0; };
 struct Stream { std::vector<std::function<void()>> work; };
+struct Event { Stream *stream = nullptr; };
 struct Image { unsigned char *channel[4]; size_t pitch[4]; };
 
 struct Errors { jpeg_error_mgr manager; std::jmp_buf back; };
@@ -139,23 +146,34 @@ int cuDevicePrimaryCtxRetain(void **context, int) {
   return 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int) { return --settings.alive, 0; }
-int cuCtxSetCurrent(void *context) { return has_context = context != nullptr, 0; }
-int cuStreamCreate(Stream **stream, unsigned flags) { return has_context && flags == 1 ? made(stream) : kNoContext; }
+int cuCtxPushCurrent_v2(void *context) { return context ? ++contexts, 0 : kNoContext; }
+int cuCtxPopCurrent_v2(void **) { return contexts ? --contexts, 0 : kNoContext; }
+int fake_contexts() { return contexts; }
+int cuStreamCreate(Stream **stream, unsigned flags) {
+  if (settings.no_room) return kOutOfMemory;
+  return contexts && flags == 1 ? made(stream) : kNoContext;
+}
 int cuStreamDestroy_v2(Stream *stream) { return gone(stream); }
-int cuStreamSynchronize(Stream *stream) {
-  if (!has_context) return kNoContext;
-  for (const auto &work : stream->work) work();
-  stream->work.clear();
+int cuEventCreate(Event **event, unsigned flags) { return contexts && flags == 3 ? made(event) : kNoContext; }
+int cuEventDestroy_v2(Event *event) { return gone(event); }
+int cuEventRecord(Event *event, Stream *stream) {
+  event->stream = stream;
+  return contexts ? 0 : kNoContext;
+}
+int cuEventSynchronize(Event *event) {
+  if (!contexts) return kNoContext;
+  for (const auto &work : event->stream->work) work();
+  event->stream->work.clear();
   return settings.lost ? 700 : 0;
 }
 int cuGetErrorName(int error, const char **name) {
-  *name = error == kNoDevice ? "CUDA_ERROR_NO_DEVICE" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_INVALID_DEVICE";
-  return error == kOutOfMemory;
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == kNoDevice ? "CUDA_ERROR_NO_DEVICE" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_INVALID_DEVICE";
+  return 0;
 }
 
 int nvjpegCreateEx(int backend, void *device, void *pinned, unsigned flags, Handle **handle) {
   if (backend != 3 || device || pinned || flags) return kInvalid;
-  return settings.no_engine ? kArchitecture : made(handle);
+  return settings.no_engine ? settings.no_engine.load() : made(handle);
 }
 int nvjpegDestroy(Handle *handle) { return gone(handle); }
 int nvjpegJpegStateCreate(Handle *, State **state) { return made(state); }
@@ -164,15 +182,23 @@ int nvjpegJpegStreamCreate(Handle *, Parsed **parsed) { return made(parsed); }
 int nvjpegJpegStreamDestroy(Parsed *parsed) { return gone(parsed); }
 int nvjpegJpegStreamParseHeader(Handle *, const unsigned char *data, size_t size, Parsed *parsed) {
   return with_jpeg(data, size, [&](jpeg_decompress_struct &info) {
-    parsed->width = int(info.image_width);
+    parsed->width = int(info.image_width), parsed->height = int(info.image_height) + settings.taller;
+    const jpeg_component_info &luma = info.comp_info[0];
+    const int across = luma.h_samp_factor, down = luma.v_samp_factor;
+    parsed->subsampling = info.num_components == 1 ? 6 : across == 2 ? (down == 2 ? 2 : 1) : down == 2 ? 3 : across == 1 ? 0 : 4;
     parsed->baseline = !info.progressive_mode && !jpeg_has_multiple_scans(&info);
   }) ? 0 : kBadJpeg;
 }
 int nvjpegDecodeParamsCreate(Handle *, Params **params) { return made(params); }
 int nvjpegDecodeParamsDestroy(Params *params) { return gone(params); }
-int nvjpegDecodeParamsSetOutputFormat(Params *params, int format) { return params->format = format, 0; }
 int nvjpegDecodeParamsSetExifOrientation(Params *params, int orientation) { return params->orientation = orientation, 0; }
+int nvjpegJpegStreamGetFrameDimensions(Parsed *parsed, unsigned *width, unsigned *height) {
+  *width = unsigned(parsed->width), *height = unsigned(parsed->height);
+  return 0;
+}
+int nvjpegJpegStreamGetChromaSubsampling(Parsed *parsed, int *subsampling) { return *subsampling = parsed->subsampling, 0; }
 int nvjpegDecodeBatchedSupportedEx(Handle *, Parsed *parsed, Params *, int *unsupported) {
+  if (settings.asking) return settings.asking;
   *unsupported = !parsed->baseline || parsed->width == settings.refused_width;
   return 0;
 }
@@ -183,12 +209,12 @@ int nvjpegDecodeBatchedInitialize(Handle *, State *state, int batch, int, int fo
 int nvjpegDecodeBatchedPreAllocate(Handle *, State *, int, int, int, int, int) { return 0; }
 int nvjpegDecodeBatchedEx(Handle *, State *state, const unsigned char *const *data, const size_t *sizes, Image *images,
                           Params **params, Stream *stream) {
-  if (!has_context || state->format != kYuv) return kInvalid;
+  if (!contexts || state->format != kYuv) return kInvalid;
   if (settings.full) return kAllocator;
   for (int k = 0; k < state->batch; ++k) {
     Parsed parsed;
     if (nvjpegJpegStreamParseHeader(nullptr, data[k], sizes[k], &parsed)) return kBadJpeg;
-    if (params[k]->format != kYuv || params[k]->orientation != 1) return kInvalid;
+    if (params[k]->orientation != 1) return kInvalid;
     if (settings.always_bad || parsed.width == settings.bad_width) return kFailed;
   }
   settings.decoded += state->batch;

@@ -44,6 +44,7 @@ class LateCupy(types.ModuleType):
             get_current_stream=lambda: library.current,
             runtime=types.SimpleNamespace(
                 getDeviceCount=lambda: 1,
+                driverGetVersion=lambda: 13_000,
                 memGetInfo=lambda: (8 * 10**9, 10**10),
                 streamSynchronize=lambda ptr: gpu.stream(ptr).synchronize(),
             ),

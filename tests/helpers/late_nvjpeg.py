@@ -29,6 +29,11 @@ class FakeNvjpeg:
     def __setitem__(self, what: str, value: int) -> None:
         self._library.fake_set(what.encode(), ctypes.c_int(value))
 
+    @property
+    def contexts(self) -> int:
+        """That are current on this thread."""
+        return int(self._library.fake_contexts())
+
 
 def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
     """A machine with one GPU that has a JPEG engine."""
@@ -38,9 +43,22 @@ def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
         monkeypatch.setitem(sys.modules, "cupy", cupy)
     else:  # with DALI, for ops that it has
         cupy = importlib.import_module("helpers.late_dali").install(LateGpu(), monkeypatch)
-    monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda: fake.path)
+    monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda cuda: fake.path)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.DRIVER", fake.path)
-    for what in ("no_engine", "refused_width", "bad_width", "always_bad", "wrong", "full", "lost", "decoded", "most"):
+    for what in (
+        "no_engine",
+        "refused_width",
+        "bad_width",
+        "always_bad",
+        "wrong",
+        "full",
+        "lost",
+        "decoded",
+        "most",
+        "taller",
+        "asking",
+        "no_room",
+    ):
         fake[what] = 0
     fake["devices"] = 1
     return fake, cupy

@@ -45,6 +45,13 @@ def test_wrong_pixels(kit, context, monkeypatch):
     assert len(wrong) == 10 and "photographs, Resize: " in wrong[0] and "on average" in wrong[0]
 
 
+def test_an_engine_that_decodes_nothing(kit, context, monkeypatch):
+    fake, _ = install(monkeypatch)
+    fake["taller"] = 8
+    wrong = pixels(kit, context)
+    assert len(wrong) == 10 and "photographs, Resize: the engine decoded none of 4 files" in wrong[0]
+
+
 def test_the_engine_counts_for_the_marks(kit):
     judged = kit("marks").judged
     rows = {"16 threads": {"images_per_second": 26_000.0}, "16 threads, 3 lanes": {"error": "no room"}}

@@ -58,7 +58,10 @@ def _pixels(context: Any, setting: Any, folder: Path) -> list[str]:
     for name, ops in cuts.items():
         for of, where in (("photographs", folder), ("kinds", kinds)):
             count = len(photos) if of == "photographs" else len(list(kinds.iterdir()))
-            got, want = (_batch(setting, where, ops, count, decode) for decode in (_decode(context), "cpu"))
+            got, decoded = _batch(setting, where, ops, count, _decode(context))
+            want, _ = _batch(setting, where, ops, count, "cpu")
+            if not decoded and not context.stand_in:
+                wrong.append(f"{of}, {name}: the engine decoded none of {count} files")
             unit = 1 / (255 * 0.225) if name == "Normalize" else 1.0
             apart = np.abs(got - want).reshape(count, -1) / unit
             worst = float(apart.max())
@@ -91,12 +94,13 @@ def _written(picture: Image.Image, **how: Any) -> bytes:
     return made.getvalue()
 
 
-def _batch(setting: Any, folder: Path, ops: Any, count: int, decode: Any) -> np.ndarray:
-    """The first files, in their order."""
+def _batch(setting: Any, folder: Path, ops: Any, count: int, decode: Any) -> tuple[np.ndarray, int]:
+    """The first files, in their order, and how many images the engine has decoded by then."""
     source = ff.ImageFolder(folder, labeled=False, progress=False)
     with ff.Feed(source, ops, batch=count, shuffle=False, threads=setting.cores, decode=decode, seed=7) as feed:
         images = next(iter(endless(feed)))
-        return np.asarray(images.get() if hasattr(images, "get") else images).astype(np.float64)
+        there = np.asarray(images.get() if hasattr(images, "get") else images).astype(np.float64)
+        return there, getattr(feed._backend, "decoded", 0)
 
 
 def _rates(context: Any, setting: Any, name: str, folder: Path) -> list[str]:

@@ -12,11 +12,13 @@ less than a third, which the cpu backend shrinks in the DCT domain first.
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 import queue
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -41,25 +43,29 @@ from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["NvjpegBackend", "compile", "engine", "native_threads", "whole_batches"]
 
+_log = logging.getLogger("fastfeed")
+
 native_threads = True
 whole_batches = True
 
 _DECODERS = 2  # of a lane: four at once were the fastest on an H200's seven engines, and two lanes are the default
 _BYTES = 1 << 30  # of decoded planes at a time, in each lane
+_STEP = 64 << 20  # bytes by which memory grows
 _ALL = 4  # if so many are all refused and the CPU decodes them, the GPU is at fault
 
 
 class _Room:
-    """Memory on the GPU that grows."""
+    """Memory on the GPU that grows, in large steps: CuPy keeps what is given back."""
 
     def __init__(self) -> None:
         self._held: Any = None
 
     def take(self, count: int, memory: GpuMemory) -> Any:
-        """At least so many bytes, until the next call."""
+        """At least so many bytes, until the next call; nothing that was queued before uses them."""
         if self._held is None or self._held.nbytes < count:
             self._held = None  # given back first
-            self._held = memory.empty((count,), "uint8")
+            self._held = memory.empty((-(-count // _STEP) * _STEP,), "uint8")
+            memory.synchronize()  # the engine writes at once, whatever a stream has left to do
         return self._held
 
 
@@ -95,6 +101,7 @@ class NvjpegBackend:
         batch: int,
         executor: Executor,
         gpu: int,
+        cuda: int,
         how: GpuDecode,
         engine: str,
     ) -> None:
@@ -102,7 +109,7 @@ class NvjpegBackend:
             raise ConfigError('engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"')
         self._program, self._timeline, self._engine, self.rendered = program, timeline, engine, program
         self._native = NativeProgram(replace(program, mix=None), program.convert, executor)
-        self._decoder = partial(executor.native.NvjpegDecoder, find_nvjpeg(), DRIVER, gpu, _DECODERS)
+        self._decoder = partial(executor.native.NvjpegDecoder, find_nvjpeg(cuda), DRIVER, gpu, _DECODERS)
         self._memory = GpuMemory(gpu, "nvjpeg")
         self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
         self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
@@ -116,7 +123,7 @@ class NvjpegBackend:
         convert = Convert.of([], 3) if self._chain else program.convert
         with self.device_context():
             self._windows = WindowKernel(program, convert, self.xp)
-        self.lanes = how.lanes
+        self.lanes, self.decoded, self._warned = how.lanes, 0, False  # decoded: images, by the engine
         self._lanes: queue.SimpleQueue[_Lane | None] = queue.SimpleQueue()
         self._lanes.put(self._made())  # now, so that an error comes from the constructor
         for _ in range(self.lanes - 1):
@@ -135,13 +142,17 @@ class NvjpegBackend:
         lane = self._lanes.get()
         try:
             lane = lane or self._made()
-            return self._fill(call, skip, lane)
-        except RuntimeError as error:
-            self._memory.check_room(error)  # nvJPEG's own words for it
+            bad = self._fill(call, skip, lane)
+            self.synchronize()  # buffers may be overwritten once they are released
+            return bad
+        except BaseException as error:
+            with suppress(Exception):  # of a GPU that is lost: the first error says more
+                self.synchronize()
+            if isinstance(error, RuntimeError):
+                self._memory.check_room(error)  # nvJPEG's own words for it
             raise
         finally:
             self._lanes.put(lane)
-            self.synchronize()  # buffers may be overwritten once they are released
 
     def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0) -> None:
         with self._timeline.span("mix", batch), self.device_context():
@@ -166,8 +177,10 @@ class NvjpegBackend:
         layouts = np.zeros(len(call.samples), LAYOUT)
         with self._timeline.span("parse", call.number):
             share = self.share.value
-            lane.decoder.plan(call.samples.handle, skip, share, _numbers(layouts))
+            asked = lane.decoder.plan(call.samples.handle, skip, share, _numbers(layouts))
         rows = np.flatnonzero(layouts["bytes"])
+        if asked >= _ALL and not len(rows):
+            self._warn_refused(asked)
         by_cpu = ~skip
         by_cpu[rows] = False
         if not by_cpu.any():
@@ -176,17 +189,17 @@ class NvjpegBackend:
             bad: dict[int, Bad] = {}
         else:
             with ThreadPoolExecutor(1, "fastfeed-nvjpeg") as pool:  # both at the same time
-                gpu = pool.submit(self._by_gpu, call, rows, layouts, lane)
-                started = time.perf_counter()
-                bad = self._by_cpu(call, by_cpu)
-                spent = time.perf_counter() - started
-                refused, seconds = gpu.result()
+                cpu = pool.submit(self._by_cpu, call, by_cpu)
+                refused, seconds = self._by_gpu(call, rows, layouts, lane)
+                host, bad, spent = cpu.result()
+            self._store(call, by_cpu, host, bad)
             own = (int(by_cpu.sum()), spent) if share > 0 else (0, 0.0)
             self.share.note(own, (len(rows), seconds))
         if len(refused):
             again = np.zeros_like(by_cpu)
             again[refused] = True
-            found = self._by_cpu(call, again)
+            host, found, _ = self._by_cpu(call, again)
+            self._store(call, again, host, found)
             if len(refused) == len(rows) >= _ALL and not found and not call.stop.is_set():
                 raise RuntimeError(
                     f"nvJPEG decoded none of {len(rows)} images that the CPU decodes; its GPU may have no memory left, "
@@ -204,12 +217,12 @@ class NvjpegBackend:
                     break
                 ends = np.cumsum(layouts["bytes"][part])
                 first = int(lane.planes.take(int(ends[-1]), self._memory).__cuda_array_interface__["data"][0])
-                self.synchronize()  # the engine writes at once, whatever a stream has left to do
                 begins = (first + ends - layouts["bytes"][part]).astype(np.uint64)
                 failed = np.zeros(len(part), bool)
                 with self._timeline.span("decode", call.number):
                     lane.decoder.decode(call.samples.handle, part, begins, _numbers(layouts), failed)
                 refused.append(part[failed])
+                self.decoded += int((~failed).sum())
                 if not failed.all():
                     with self._timeline.span("augment", call.number):
                         self._cut(call, part[~failed], layouts, begins[~failed], lane)
@@ -217,6 +230,8 @@ class NvjpegBackend:
 
     def _cut(self, call: _Call, rows: np.ndarray, layouts: np.ndarray, begins: np.ndarray, lane: _Lane) -> None:
         """From planes to finished samples."""
+        if not call.out.flags.c_contiguous:
+            raise ValueError("a batch on the GPU must be contiguous")
         tasks = self._windows.tasks(rows, call.work.windows, layouts, begins)
         if lane.chain is None:
             self._windows.run(tasks, call.out)
@@ -236,17 +251,30 @@ class NvjpegBackend:
         target[every] = self._memory.as_array(images)
         self.synchronize()  # before DALI has these images back
 
-    def _by_cpu(self, call: _Call, chosen: np.ndarray) -> dict[int, Bad]:
-        """Render these samples (bool (n,)) on the CPU's threads, and copy them to the GPU."""
+    def _by_cpu(self, call: _Call, chosen: np.ndarray) -> tuple[np.ndarray, dict[int, Bad], float]:
+        """Render these samples (bool (n,)) on the CPU's threads: (a batch with their rows, bad ones, seconds)."""
+        started = time.perf_counter()
         host = np.empty(call.out.shape, call.out.dtype)  # only pages that are written to exist
         record = partial(self._timeline.record_native, call.number, ("decode", "augment", "convert"))
         bad = self._native.run(call.samples, ~chosen, call.work, host, call.stop, record)
+        return host, bad, time.perf_counter() - started
+
+    def _store(self, call: _Call, chosen: np.ndarray, host: np.ndarray, bad: dict[int, Bad]) -> None:
+        """Copy rows that the CPU made to the GPU."""
         rows = [row for row in np.flatnonzero(chosen).tolist() if row not in bad]
         if rows and not call.stop.is_set():
             with self.device_context():
                 call.out[rows] = self.xp.asarray(host[rows])
-                self.synchronize()
-        return bad
+                self.synchronize()  # `host` goes
+
+    def _warn_refused(self, count: int) -> None:
+        if not self._warned:
+            _log.warning(
+                "The JPEG engine takes none of %d baseline JPEGs of a batch, and the CPU decodes them; is its driver "
+                'older than nvJPEG? decode="cpu" does the same, and needs no memory of the GPU.',
+                count,
+            )
+        self._warned = True
 
 
 def _numbers(layouts: np.ndarray) -> np.ndarray:
@@ -264,8 +292,8 @@ def _parts(rows: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     return [*parts, rows[first:]] if len(rows) else []
 
 
-def _gpu(rank_gpu: int) -> int:
-    """The number of this rank's GPU."""
+def _gpu(rank_gpu: int) -> tuple[int, int]:
+    """The number of this rank's GPU, and the newest version of CUDA that its driver runs."""
     try:
         runtime = importlib.import_module("cupy").cuda.runtime
     except ImportError as error:
@@ -278,7 +306,8 @@ def _gpu(rank_gpu: int) -> int:
         raise ConfigError(f'engine="nvjpeg" needs an NVIDIA GPU and its driver, none is here ({error})') from error
     if not count:
         raise ConfigError('engine="nvjpeg" needs an NVIDIA GPU, this process sees none; use decode="cpu"')
-    return rank_gpu % count  # if the launcher makes one GPU visible per process, that is number 0
+    # if the launcher makes one GPU visible per process, that is number 0
+    return rank_gpu % count, runtime.driverGetVersion() // 1000
 
 
 def compile(
@@ -296,7 +325,7 @@ def compile(
         raise ConfigError('engine="nvjpeg" needs the kernel, which is not built: `fastfeed doctor` says how')
     shares = {"auto": 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}
     how = decode if isinstance(decode, GpuDecode) else GpuDecode("nvjpeg", cpu_share=shares[decode])
-    return NvjpegBackend(program, timeline, batch, executor, _gpu(gpu), how, engine.name)
+    return NvjpegBackend(program, timeline, batch, executor, *_gpu(gpu), how, engine.name)
 
 
 def engine(decode: Any) -> Any:

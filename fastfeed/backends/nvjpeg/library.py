@@ -11,17 +11,21 @@ from fastfeed.errors import MissingExtra
 __all__ = ["DRIVER", "find_nvjpeg"]
 
 DRIVER = "libcuda.so.1"  # the CUDA driver's own library
-_NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12")  # newest first; 12.2 and older lack functions, which the kernel names
+_VERSIONS = (13, 12)  # of CUDA, newest first
 
 
-def find_nvjpeg() -> str:
+def find_nvjpeg(cuda: int) -> str:
     """The path of the first library that loads: of NVIDIA's Python packages, then of CUDA's installation.
+
+    Args:
+        cuda: the newest version of CUDA that the driver runs; newer libraries load and then fail.
 
     Raises:
         MissingExtra: If there is none, with the reason for each that is there and does not load.
     """
     reasons = []
-    for path in [*_packaged(), *_NAMES]:
+    names = [f"libnvjpeg.so.{version}" for version in _VERSIONS if version <= cuda]
+    for path in [*_packaged(names), *names]:
         try:
             ctypes.CDLL(path)
         except OSError as error:
@@ -36,8 +40,8 @@ def find_nvjpeg() -> str:
     )
 
 
-def _packaged() -> list[str]:
+def _packaged(names: list[str]) -> list[str]:
     """nvidia-nvjpeg and nvidia-nvjpeg-cu12, which share a namespace with NVIDIA's other packages."""
     found = importlib.util.find_spec("nvidia")
     folders = [] if found is None else [Path(folder) for folder in found.submodule_search_locations or ()]
-    return [str(path) for name in _NAMES for folder in folders for path in sorted(folder.glob(f"*/lib/{name}"))]
+    return [str(path) for name in names for folder in folders for path in sorted(folder.glob(f"*/lib/{name}"))]

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfeed.backends.cpu.native_ops import BORDERS
 from fastfeed.decode.padding import inner_windows
+from fastfeed.errors import MissingExtra
 from fastfeed.ops.base import FILTERS, shade
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.program import Program
@@ -40,6 +41,7 @@ TASK = np.dtype(
 )
 _SHARED = ("pitch", "chroma_pitch", "height", "width", "chroma_height", "chroma_width", "across", "down", "orientation")
 _BLOCK = (32, 8)  # threads, each for one pixel: neighbors read neighbors
+_MOST = 65_535  # windows of one launch: CUDA's limit for the third axis of a grid
 _ENTRIES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
 _PLANE = 256  # bytes that each begins at a multiple of
 
@@ -59,12 +61,17 @@ class WindowKernel:
         border = program.border
         how = (0, 0, 0, 0) if border is None else (BORDERS.index(border.mode), *shade(border.fill, 3))
         self._border = tuple(map(np.int32, how))
-        module = xp.RawModule(
-            code=Path(__file__).with_name("windows.cu").read_text("utf-8"),
-            # without contraction to fused operations: the same pixels on every GPU
-            options=("--std=c++17", "--fmad=false", f"-DENTRY={entry}", f"-DFILTER={FILTERS.index(program.filter)}"),
-        )
-        self._kernel = module.get_function("cut_windows")
+        # without contraction to fused operations: the same pixels on every GPU
+        options = ("--std=c++17", "--fmad=false", f"-DENTRY={entry}", f"-DFILTER={FILTERS.index(program.filter)}")
+        source = Path(__file__).with_name("windows.cu").read_text("utf-8")
+        try:
+            self._kernel = xp.RawModule(code=source, options=options).get_function("cut_windows")
+        except Exception as error:  # CuPy's classes of it
+            why = " ".join(str(error).split())[:200]
+            raise MissingExtra(
+                f"CuPy cannot compile for the GPU ({why}); its compiler and headers come "
+                "with pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
+            ) from error
 
     def tasks(self, rows: np.ndarray, windows: Windows, layouts: np.ndarray, addresses: np.ndarray) -> np.ndarray:
         """One per window.
@@ -107,7 +114,8 @@ class WindowKernel:
         assert height and width
         pixels = height * width
         step = (width, 1, pixels) if self._planar else (3 * width, 3, 1)
-        there = self._xp.asarray(tasks.view(np.uint8))
-        grid = (-(-width // _BLOCK[0]), -(-height // _BLOCK[1]), len(tasks))
         numbers = (np.int32(height), np.int32(width), np.int64(3 * pixels), *map(np.int32, step), *self._border)
-        self._kernel(grid, (*_BLOCK, 1), (there, self._table, out, *numbers))
+        for first in range(0, len(tasks), _MOST):
+            part = tasks[first : first + _MOST]
+            grid = (-(-width // _BLOCK[0]), -(-height // _BLOCK[1]), len(part))
+            self._kernel(grid, (*_BLOCK, 1), (self._xp.asarray(part.view(np.uint8)), self._table, out, *numbers))

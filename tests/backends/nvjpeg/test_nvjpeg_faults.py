@@ -81,6 +81,26 @@ def test_a_file_that_nvjpeg_refuses_is_decoded_by_the_cpu(folder, machine, what)
     assert fake["decoded"] >= 10
 
 
+@pytest.mark.parametrize(("what", "value"), [("taller", 8), ("asking", 3)])
+def test_an_engine_that_takes_nothing_is_said(folder, machine, caplog, what, value):
+    """Such as where nvJPEG sees another picture: it would write as much as it sees, over other pictures."""
+    fake, _ = machine
+    fake[what] = value
+    images, bad = everything(feed(folder))
+    want, _ = everything(feed(folder, decode="cpu"))
+    assert (images == want).all() and set(bad) == {CUT, TEXT} and fake["decoded"] == 0
+    said = [record.message for record in caplog.records if "The JPEG engine takes none of" in record.message]
+    assert len(said) == 1
+
+
+def test_a_question_that_nvjpeg_cannot_answer_is_an_error(folder, machine):
+    fake, _ = machine
+    with feed(folder) as made:
+        fake["asking"] = 2
+        with pytest.raises(RuntimeError, match=r"asking whether .*: nvJPEG says invalid parameter \(status 2\)"):
+            next(iter(made))
+
+
 def test_a_gpu_that_decodes_nothing_is_an_error(folder, machine):
     fake, _ = machine
     with feed(folder) as made:
@@ -111,7 +131,8 @@ def test_a_lost_gpu_is_an_error(folder, machine):
     ("what", "value", "said"),
     [
         ("devices", 0, "no GPU can be used: CUDA says CUDA_ERROR_NO_DEVICE"),
-        ("no_engine", 1, "this GPU has no JPEG engine that nvJPEG can use: it says architecture mismatch"),
+        ("no_engine", 7, "this GPU has no JPEG engine that nvJPEG can use: it says architecture mismatch"),
+        ("no_engine", 6, r"nvjpegCreateEx: nvJPEG says execution failed \(status 6\)"),
     ],
 )
 def test_a_machine_that_cannot_do_it_is_told_at_once(folder, machine, what, value, said):
@@ -122,7 +143,14 @@ def test_a_machine_that_cannot_do_it_is_told_at_once(folder, machine, what, valu
     with pytest.raises(ConfigError, match=f'engine="nvjpeg" cannot start: {said}; use engine="dali" or decode="cpu"'):
         feed(folder)
     gc.collect()
-    assert fake["alive"] == before
+    assert fake["alive"] == before and fake.contexts == 0
+
+
+def test_a_gpu_without_memory_at_the_start(folder, machine):
+    fake, _ = machine
+    fake["no_room"] = 1
+    with pytest.raises(DeviceMemory, match=r"the memory of GPU 0 has no room to decode"):
+        feed(folder)
 
 
 def test_libraries_that_are_missing_or_too_old(folder, machine, monkeypatch):
@@ -131,6 +159,19 @@ def test_libraries_that_are_missing_or_too_old(folder, machine, monkeypatch):
         feed(folder)
     monkeypatch.setattr(backend, "DRIVER", "libm.so.6")
     with pytest.raises(ConfigError, match=r"libm\.so\.6 is too old: it has no cuInit"):
+        feed(folder)
+
+
+def test_cupy_without_its_compiler(folder, machine, monkeypatch):
+    _, cupy = machine
+
+    def refuse(**_):
+        raise RuntimeError("Failed to find CUDA headers.\nInstall them.")
+
+    monkeypatch.setattr(cupy, "RawModule", refuse)
+    with pytest.raises(
+        MissingExtra, match=r"cannot compile .*Failed to find CUDA headers\. Install.*fastfeed\[cuda13\]"
+    ):
         feed(folder)
 
 
@@ -147,13 +188,13 @@ def test_no_gpu_for_cupy(folder, machine, monkeypatch):
 
 
 def test_finding_nvjpeg(monkeypatch):
-    monkeypatch.setattr(library, "_packaged", list)
-    monkeypatch.setattr(library, "_NAMES", ("libno-such-nvjpeg.so.13",))
+    monkeypatch.setattr(library, "_packaged", lambda names: [])
+    monkeypatch.setattr(library, "_VERSIONS", (999, 998))
     with pytest.raises(MissingExtra, match=r"needs nvJPEG, which is not here: pip install 'fastfeed\[cuda13\]'"):
-        library.find_nvjpeg()
-    monkeypatch.setattr(library, "_packaged", lambda: [__file__])
+        library.find_nvjpeg(1000)
+    monkeypatch.setattr(library, "_packaged", lambda names: [__file__] if names == ["libnvjpeg.so.998"] else [])
     with pytest.raises(MissingExtra, match=r"not here \(.*invalid ELF header"):
-        library.find_nvjpeg()
+        library.find_nvjpeg(998)
 
 
 @needs("nvidia")
@@ -242,7 +283,7 @@ def test_a_stop_leaves_nothing_behind(folder, machine):
                 break
         del made, _
     gc.collect()
-    assert fake["alive"] == before
+    assert fake["alive"] == before and fake.contexts == 0
 
 
 def test_rows_that_were_not_planned_are_refused(machine):

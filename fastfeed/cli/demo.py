@@ -40,7 +40,7 @@ def demo(
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, metavar="N", help="Images per training step.")] = None,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="Backend that decodes and augments: cpu or dali.")
+        str, typer.Option(metavar="NAME", help="Backend that decodes and augments: cpu, dali or nvjpeg.")
     ] = "cpu",
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed of the sample order, the augmentation and the weights.")

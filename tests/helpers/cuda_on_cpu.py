@@ -64,7 +64,7 @@ def compiled(source: str, options: tuple[str, ...]) -> ctypes.CDLL:
     library = folder / f"{name}.so"
     if not library.exists():
         own = folder / f"{name}.{os.getpid()}.so"
-        flags = ("-O2", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
+        flags = ("-O1", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
         command = ["c++", *flags, "-x", "c++", "-", "-o", str(own), *options]
         ended = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
         assert ended.returncode == 0, ended.stderr.decode()[:4000]

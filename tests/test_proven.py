@@ -22,6 +22,7 @@ RUNS_NOTHING_THERE = {
     "adapters/synchronize.py:uses_gpu": "asks frameworks",
     "backends/dali/backend.py:compile": "makes a DaliBackend, which says it",
     "backends/dali/backend.py:engine": "chooses the processor's decoder",
+    "backends/nvjpeg/library.py:find_nvjpeg": "looks for a file",
     "feed/for_adapters.py:ForAdapters": "prints it",
     "runtime/placement.py:Placement": "the contract of placements, which say it",
     "runtime/placement.py:flatten": "looks for arrays",

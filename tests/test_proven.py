@@ -22,6 +22,7 @@ RUNS_NOTHING_THERE = {
     "adapters/synchronize.py:uses_gpu": "asks frameworks",
     "backends/dali/backend.py:compile": "makes a DaliBackend, which says it",
     "backends/dali/backend.py:engine": "chooses the processor's decoder",
+    "backends/gpu_memory.py:find_cupy": "imports it",
     "backends/nvjpeg/library.py:find_nvjpeg": "looks for a file",
     "feed/for_adapters.py:ForAdapters": "prints it",
     "runtime/placement.py:Placement": "the contract of placements, which say it",
@@ -47,6 +48,7 @@ ON_GPU = {  # what runs there: its path, and what it needs
     "fastfeed.backends.dali.pipeline:ChainLane": ("dali", "nvidia"),
     "fastfeed.backends.gpu_memory:GpuMemory": ("dali",),
     "fastfeed.backends.nvjpeg.backend:NvjpegBackend": ("nvjpeg",),
+    "fastfeed.backends.nvjpeg.lane:Lane": ("nvjpeg",),
     "fastfeed.backends.nvjpeg.windows:WindowKernel": ("nvjpeg",),
     "fastfeed.decode.gpu:NvImageCodec": ("dali", "nvidia"),
 }

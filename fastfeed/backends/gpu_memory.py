@@ -16,7 +16,7 @@ from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.convert import Convert
 from fastfeed.proven import gpu_note, runs_on_gpu
 
-__all__ = ["DEFAULT_LOAD", "GpuMemory", "says_full"]
+__all__ = ["DEFAULT_LOAD", "GpuMemory", "find_cupy", "refused_all", "says_full"]
 
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
 # what NVIDIA's libraries say of it, as DALI 2.4 passes it on
@@ -48,12 +48,7 @@ class GpuMemory:
 
     def __init__(self, device: int, path: str = "dali") -> None:
         """path: of `proven.EXPERIMENTAL`, what is known of the code that fills batches there."""
-        try:
-            self.xp: Any = importlib.import_module("cupy")
-        except ImportError as error:
-            raise MissingExtra(
-                "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
-            ) from error
+        self.xp: Any = find_cupy()
         self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}", path)
         self._device = self.xp.cuda.Device(device)
         self.hw_load = _LOADS.get(getattr(self._device, "compute_capability", ""), DEFAULT_LOAD)
@@ -127,6 +122,24 @@ class GpuMemory:
 
     def synchronize(self) -> None:
         self._stream.synchronize()
+
+
+def find_cupy() -> Any:
+    """The module, or MissingExtra."""
+    try:
+        return importlib.import_module("cupy")
+    except ImportError as error:
+        raise MissingExtra(
+            "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
+        ) from error
+
+
+def refused_all(decoder: str, count: int) -> str:
+    """What to say where a decoder gives no image and no reason."""
+    return (
+        f"{decoder} decoded none of {count} images that the CPU decodes; its "
+        'GPU may have no memory left, or its driver be too old: nvidia-smi shows both. decode="cpu" does without it'
+    )
 
 
 def says_full(error: Exception) -> bool:

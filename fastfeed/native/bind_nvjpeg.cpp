@@ -10,11 +10,11 @@
 namespace fastfeed {
 namespace {
 
-using Layouts = nb::ndarray<int64_t, nb::shape<-1, 10>, nb::c_contig, nb::device::cpu>;
+using Layouts = nb::ndarray<int64_t, nb::shape<-1, 12>, nb::c_contig, nb::device::cpu>;
 using Addresses = nb::ndarray<const uint64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 using Refused = nb::ndarray<bool, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 
-static_assert(sizeof(PlanesLayout) == 10 * sizeof(int64_t), "a layout is a row of the array");
+static_assert(sizeof(PlanesLayout) == 12 * sizeof(int64_t), "a layout is a row of the array");
 
 // Ends without the interpreter's lock: giving back memory of a GPU waits for all of its work, also for a callback's.
 struct Decoder {

@@ -169,8 +169,11 @@ nb::list each(const nb::list& blobs, bool (*is_true)(const uint8_t*, size_t)) {
 
 nb::list last_scans_end(const nb::list& blobs) { return each(blobs, last_scan_ends); }
 
-nb::list stored_as_rgb(const nb::list& blobs) {
-  return each(blobs, [](const uint8_t* data, size_t size) { return read_header(data, size).rgb; });
+// And their components are not red, green and blue, on which decoders differ.
+nb::list plain_jpegs(const nb::list& blobs) {
+  return each(blobs, [](const uint8_t* data, size_t size) {
+    return last_scan_ends(data, size) && !read_header(data, size).rgb;
+  });
 }
 
 // What Python has read instead: a file, or pixels, which have a height.
@@ -201,7 +204,7 @@ void bind_samples(nb::class_<Executor>& executor, nb::module_& m) {
       .def_static("of_pixels", &pixels_of, nb::arg("arrays"), nb::arg("sides").noconvert())
       .def_static("of_images", &images_of, nb::arg("images").noconvert(), nb::arg("ids").noconvert());
   m.def("last_scans_end", &last_scans_end, nb::arg("blobs"));
-  m.def("stored_as_rgb", &stored_as_rgb, nb::arg("blobs"));
+  m.def("plain_jpegs", &plain_jpegs, nb::arg("blobs"));
   executor
       .def("read", &read_all, nb::arg("locations"), nb::arg("max_bytes"), nb::arg("max_pixels"),
            nb::arg("spans").noconvert(), nb::arg("stop"))

@@ -17,6 +17,7 @@ constexpr size_t kBatch = 64;  // files that a decoder takes at a time: more wer
 constexpr size_t kSigned = 256;  // bytes at a file's end that decide who decodes it
 constexpr int64_t kPitch = 64;
 
+int64_t padded(int64_t bytes) { return (bytes + 255) & ~int64_t(255); }
 int64_t aligned(int64_t width) { return (width + kPitch - 1) / kPitch * kPitch; }
 
 // nvJPEG's statuses, as its documentation names them.
@@ -91,7 +92,9 @@ PlanesLayout PlanesLayout::of(const Sample& sample) {
   }
   // an engine accepts broken or truncated scans and fills them with gray, where the CPU names them
   if (!last_scan_ends(sample.data, sample.size)) return layout;
-  layout.bytes = layout.luma_bytes() + 2 * layout.chroma_bytes();
+  layout.luma_bytes = padded(layout.pitch * layout.height);
+  layout.chroma_bytes = padded(layout.chroma_pitch * layout.chroma_height);
+  layout.bytes = layout.luma_bytes + 2 * layout.chroma_bytes;
   return layout;
 }
 
@@ -256,14 +259,14 @@ void NvjpegDecoder::decode(const std::vector<Sample>& samples, const int64_t* ro
         const Sample& sample = samples[size_t(rows[begin + k])];
         data[k] = sample.data, lengths[k] = sample.size;
         unsigned char* at = reinterpret_cast<unsigned char*>(addresses[begin + k]);
-        unsigned char* const chroma = at + layout.luma_bytes();
-        images[k] = {{at, chroma, chroma + layout.chroma_bytes(), nullptr},
+        unsigned char* const chroma = at + layout.luma_bytes;
+        images[k] = {{at, chroma, chroma + layout.chroma_bytes, nullptr},
                      {size_t(layout.pitch), size_t(layout.chroma_pitch), size_t(layout.chroma_pitch), 0}};
       }
       bool* const codes = refused + begin;
       const bool failed = one.decode(data, lengths, images, n) != 0;
       std::fill_n(codes, n, failed);
-      // one file may be at fault, and nvJPEG does not say which
+      // a single bad file fails the batch, and nvJPEG does not say which it is
       for (size_t k = 0; failed && n > 1 && k < n; ++k) codes[k] = one.decode(data + k, lengths + k, images + k, 1) != 0;
     }
   });

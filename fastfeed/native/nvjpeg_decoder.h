@@ -15,15 +15,13 @@ namespace fastfeed {
 // What a JPEG looks like in the GPU's memory: luma, then both planes of chroma, each at a multiple of 256 bytes.
 struct PlanesLayout {
   int64_t bytes = 0;  // 0: the engine does not decode it, or not as the CPU does
+  int64_t luma_bytes = 0, chroma_bytes = 0;  // of one plane
   int64_t width = 0, height = 0, pitch = 0;  // of luma
   int64_t chroma_width = 0, chroma_height = 0, chroma_pitch = 0;  // a width of 0: gray
   int64_t across = 1, down = 1;  // luma samples per chroma sample
   int64_t orientation = 1;  // EXIF's
 
   static PlanesLayout of(const Sample& sample);
-  int64_t luma_bytes() const { return padded(pitch * height); }
-  int64_t chroma_bytes() const { return padded(chroma_pitch * chroma_height); }
-  static int64_t padded(int64_t bytes) { return (bytes + 255) & ~int64_t(255); }
 };
 
 // Some decoders of one GPU, each with a stream of its own, which share the files of a call. For one call at a time.

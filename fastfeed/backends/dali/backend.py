@@ -27,8 +27,8 @@ from fastfeed.backends.dali.host_memory import HostMemory
 from fastfeed.backends.dali.pipeline import Lane
 from fastfeed.backends.dali.plain import plain_rows, supports_filters
 from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
-from fastfeed.backends.gpu_memory import GpuMemory
-from fastfeed.backends.options import GpuDecode
+from fastfeed.backends.gpu_memory import GpuMemory, refused_all
+from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.padding import decode_with_border
@@ -198,7 +198,7 @@ class DaliBackend:
             raise errors[0]
         good = sum(work.results[row] is None for row, _ in refused)
         if not errors and good == len(rows) >= _STATUS and not work.stop.is_set():
-            raise RuntimeError(self._graph.refused(good))
+            raise RuntimeError(refused_all("nvImageCodec" if self._graph.decoded else "DALI", good))
         return seconds
 
     def _run_halving(self, work: _RenderCall, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
@@ -285,9 +285,7 @@ def compile(
     if decode in ("gpu", "hybrid") and not gpu_count():
         why = f" ({reason})" if (reason := no_gpu()) else ""
         raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here{why}; use decode="cpu"')
-    shares = {"auto": 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}  # the last was slower than "gpu" on an H200
-    how = decode if isinstance(decode, GpuDecode) else GpuDecode(cpu_share=shares[decode])
-    return DaliBackend(program, engine, timeline, batch, threads, gpu, how, executor)
+    return DaliBackend(program, engine, timeline, batch, threads, gpu, as_gpu_decode(decode, "dali"), executor)
 
 
 def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:

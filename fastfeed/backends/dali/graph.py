@@ -72,14 +72,6 @@ class Graph:
         """Whether the graph decodes."""
         return self.program.decode is not None and not self.decoded
 
-    def refused(self, count: int) -> str:
-        """What to say where the decoder gives no image and no reason."""
-        decoder = "nvImageCodec" if self.decoded else "DALI"
-        return (
-            f"{decoder} decoded none of {count} images that the CPU decodes; its "
-            'GPU may have no memory left, or its driver be too old: nvidia-smi shows both. decode="cpu" does without it'
-        )
-
     @property
     def chain(self) -> Chain:
         """The ops after decoding."""

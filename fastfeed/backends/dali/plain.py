@@ -40,10 +40,8 @@ def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]
         return [supports_filters(program)] * len(blobs)
     # the kernel's word: 8-bit JPEGs of one component or three
     by_kernel = [header.format == "JPEG" and header.handle is None for header in headers]
-    jpegs = list(compress(blobs, by_kernel))
-    native = kernel()
-    rgb = native.stored_as_rgb(jpegs) if native else [False] * len(jpegs)
-    plain = iter([ends and not is_rgb for ends, is_rgb in zip(last_scans_end(jpegs), rgb, strict=True)])
+    jpegs, native = list(compress(blobs, by_kernel)), kernel()
+    plain = iter(native.plain_jpegs(jpegs) if native else last_scans_end(jpegs))
     return [
         (next(plain) if known else _looks_plain(blob, header)) and _parses(blob)
         for known, blob, header in zip(by_kernel, blobs, headers, strict=True)

@@ -23,7 +23,8 @@ LAYOUT = np.dtype(
     [
         (name, np.int64)
         for name in (
-            *("bytes", "width", "height", "pitch", "chroma_width", "chroma_height", "chroma_pitch"),
+            *("bytes", "luma_bytes", "chroma_bytes"),
+            *("width", "height", "pitch", "chroma_width", "chroma_height", "chroma_pitch"),
             *("across", "down", "orientation"),
         )
     ]
@@ -43,7 +44,6 @@ _SHARED = ("pitch", "chroma_pitch", "height", "width", "chroma_height", "chroma_
 _BLOCK = (32, 8)  # threads, each for one pixel: neighbors read neighbors
 _MOST = 65_535  # windows of one launch: CUDA's limit for the third axis of a grid
 _ENTRIES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
-_PLANE = 256  # bytes that each begins at a multiple of
 
 
 @runs_on_gpu("nvjpeg")
@@ -53,6 +53,7 @@ class WindowKernel:
     def __init__(self, program: Program, convert: Convert, xp: Any) -> None:
         """convert: of bytes to what `out` has. xp: CuPy, which compiles on first use, and keeps the result on disk."""
         self._program, self._xp, self._views = program, xp, max(1, program.views)
+        self.shape = tuple(side or 0 for side in program.pixels.shape)  # of a window: height, width, 3
         self._planar = convert.layout == "CHW"
         levels = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
         table = levels if convert.keeps_bytes else convert.table()
@@ -91,9 +92,7 @@ class WindowKernel:
         tasks = np.zeros(len(every), TASK)
         for name in _SHARED:
             tasks[name] = own[name]
-        luma, chroma = (
-            -(-(own[f"{of}pitch"] * own[f"{of}height"]) // _PLANE * _PLANE).astype(np.uint64) for of in ("", "chroma_")
-        )
+        luma, chroma = (own[name].astype(np.uint64) for name in ("luma_bytes", "chroma_bytes"))
         tasks["luma"] = begin
         tasks["blue"] = np.where(own["chroma_width"] > 0, begin + luma, 0)
         tasks["red"] = np.where(own["chroma_width"] > 0, begin + luma + chroma, 0)
@@ -108,10 +107,7 @@ class WindowKernel:
             tasks: as `tasks` returns them; their `row` counts windows of `out`.
             out: array of this program's samples, contiguous.
         """
-        if not out.flags.c_contiguous:
-            raise ValueError("a batch on the GPU must be contiguous")
-        height, width = self._program.pixels.size
-        assert height and width
+        height, width, _ = self.shape
         pixels = height * width
         step = (width, 1, pixels) if self._planar else (3 * width, 3, 1)
         numbers = (np.int32(height), np.int32(width), np.int64(3 * pixels), *map(np.int32, step), *self._border)

@@ -49,8 +49,7 @@ def test_files_stored_as_rgb_are_told_as_libjpeg_tells_them():
     assert b"Adobe" not in named
     jfif = named[:2] + plain[2:20] + named[2:]  # JFIF knows no others
     blobs = [rgb, plain, bytes(adobe), named, jfif, b"", b"\xff\xd8\xff", encoded(photo, progressive=True)]
-    want = [True, False, False, True, False, False, False, False]
-    assert native.stored_as_rgb(blobs) == want
+    assert native.plain_jpegs(blobs) == [False, True, True, False, True, False, False, True]
     shown = [np.asarray(Image.open(io.BytesIO(blob)).convert("RGB")) for blob in (rgb, bytes(adobe), named, jfif)]
     assert [(one == shown[0]).all() for one in shown] == [True, False, True, False]  # in libjpeg's eyes
     program = fuse([Resize((20, 20))], ENCODED)

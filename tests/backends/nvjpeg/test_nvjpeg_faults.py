@@ -14,7 +14,7 @@ from helpers.side_by_side import encoded, picture
 
 import fastfeed as ff
 from fastfeed.backends.cpu import backend as cpu
-from fastfeed.backends.nvjpeg import backend, library
+from fastfeed.backends.nvjpeg import backend, lane, library
 from fastfeed.backends.options import GpuDecode, choose
 from fastfeed.decode import engine_for
 from fastfeed.decode.executor import executor_for
@@ -93,19 +93,19 @@ def test_an_engine_that_takes_nothing_is_said(folder, machine, caplog, what, val
     assert len(said) == 1
 
 
-def test_a_question_that_nvjpeg_cannot_answer_is_an_error(folder, machine):
+@pytest.mark.parametrize(
+    ("what", "value", "said"),
+    [
+        ("asking", 2, r"asking whether .*: nvJPEG says invalid parameter \(status 2\)"),
+        ("always_bad", 1, r"nvJPEG decoded none of \d images that the CPU decodes"),
+        ("lost", 1, "decoding: CUDA says CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ],
+)
+def test_a_gpu_that_fails_is_an_error(folder, machine, what, value, said):
     fake, _ = machine
     with feed(folder) as made:
-        fake["asking"] = 2
-        with pytest.raises(RuntimeError, match=r"asking whether .*: nvJPEG says invalid parameter \(status 2\)"):
-            next(iter(made))
-
-
-def test_a_gpu_that_decodes_nothing_is_an_error(folder, machine):
-    fake, _ = machine
-    with feed(folder) as made:
-        fake["always_bad"] = 1
-        with pytest.raises(RuntimeError, match=r"nvJPEG decoded none of \d images that the CPU decodes"):
+        fake[what] = value
+        with pytest.raises(RuntimeError, match=said):
             next(iter(made))
 
 
@@ -117,14 +117,6 @@ def test_no_memory_left_is_said_and_passes(folder, machine):
             next(iter(made))
         fake["full"] = 0
         assert len(next(iter(made)).images) == 8
-
-
-def test_a_lost_gpu_is_an_error(folder, machine):
-    fake, _ = machine
-    with feed(folder) as made:
-        fake["lost"] = 1
-        with pytest.raises(RuntimeError, match="decoding: CUDA says CUDA_ERROR_ILLEGAL_ADDRESS"):
-            next(iter(made))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +206,7 @@ def test_ops_that_dali_has_when_it_is_not_there(folder, machine, monkeypatch):
 @needs("nvidia")
 def test_ops_on_dali_after_the_engine(folder, machine, monkeypatch):
     """In several parts, with bad files and files of the CPU among them."""
-    monkeypatch.setattr(backend, "_BYTES", 40_000)
+    monkeypatch.setattr(lane, "_BYTES", 40_000)
     fake, _ = machine
     ops = [*OPS, ff.Invert(), ff.RandomErasing(p=1.0), ff.Brightness(0.4), ff.Normalize.imagenet()]
     found = []
@@ -236,7 +228,7 @@ def test_arrays_and_the_missing_kernel(machine, monkeypatch):
 
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_parts_that_fit_into_memory(folder, machine, monkeypatch, lanes):
-    monkeypatch.setattr(backend, "_BYTES", 30_000)  # three of these files
+    monkeypatch.setattr(lane, "_BYTES", 30_000)  # three of these files
     fake, _ = machine
     images, bad = everything(feed(folder, decode=GpuDecode("nvjpeg", lanes=lanes)))
     want, _ = everything(feed(folder, decode="cpu"))
@@ -291,9 +283,9 @@ def test_rows_that_were_not_planned_are_refused(machine):
     decoder = native.NvjpegDecoder(fake.path, fake.path, 0, 1)
     executor = native.Executor(1)
     samples = executor.borrow([encoded(picture(20, 30, 1), "JPEG"), b"text"], 10**6, threading.Event())
-    layouts = np.zeros((2, 10), np.int64)
+    layouts = np.zeros((2, 12), np.int64)
     decoder.plan(samples, np.zeros(2, bool), 0.0, layouts)
-    assert (layouts[:, 0] > 0).tolist() == [True, False] and layouts[0, 1:3].tolist() == [30, 20]
+    assert (layouts[:, 0] > 0).tolist() == [True, False] and layouts[0, 3:5].tolist() == [30, 20]
     for row, error in ((1, ValueError), (2, IndexError), (-1, IndexError)):
         with pytest.raises(error):
             decoder.decode(samples, np.array([row]), np.zeros(1, np.uint64), layouts, np.zeros(1, bool))

@@ -33,12 +33,14 @@ class Endpoints:
 
     def note(self, id: int) -> None:
         """A sample that was read just now."""
-        self._recent.append(id)
+        with self._lock:
+            self._recent.append(id)
 
     def note_read(self, ids: Iterable[int]) -> set[str]:
         """Samples that were read just now, while an endpoint is down; those endpoints of theirs that have answered."""
         now, found = time.monotonic(), {self.of(id) for id in ids}
-        self._read_at.update(dict.fromkeys(found, now))
+        with self._lock:
+            self._read_at.update(dict.fromkeys(found, now))
         return {endpoint for endpoint in found if not health.is_cached(endpoint)}
 
     def answered(self, endpoint: str, since: float) -> bool:
@@ -58,12 +60,12 @@ class Endpoints:
 
     def candidates(self, endpoint: str | None, id: int) -> Iterator[int]:
         """Other samples to read there (None: anywhere): one that was read lately, then others, different each time."""
-        recent = [other for other in reversed(self._recent) if endpoint is None or self.of(other) == endpoint]
         sampled = self._sample()
         spread = [other for name, ids in sampled.items() if endpoint in (None, name) for other in ids]
         with self._lock:
             self._turn += 1
-            turn = self._turn
+            turn, newest = self._turn, list(self._recent)
+        recent = [other for other in reversed(newest) if endpoint is None or self.of(other) == endpoint]
         # steps of a golden ratio: neighboring turns are far apart, since bad samples lie together in a bad shard
         begin = int(turn * 0.618034 * len(spread)) % max(len(spread), 1)
         for other in dict.fromkeys([*recent[:1], *spread[begin:], *spread[:begin]]):

@@ -13,7 +13,6 @@ import secrets
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -68,8 +67,10 @@ class LiveStatus:
         self._phase, self._since, self._failed = IDLE, 0, 0
         self._position, self._framework = (0, 0), (0, 0)
         self._stages_ns, self._stages_images, self._counted = 0, 0, SlowCounts()
-        self._steps_ns: deque[int] = deque(maxlen=_STEPS)  # of the newest steps, and of those that a callback has timed
-        self._framework_steps_ns: deque[int] = deque(maxlen=_STEPS)
+        # of the newest steps, and of those that a callback has timed: lists, which another thread may append to while
+        # they are sorted
+        self._steps_ns: list[int] = []
+        self._framework_steps_ns: list[int] = []
         self._medians, self._last_step = (0, 0), 0
         self._leader: Callable[[], Closable | None] = lambda: None
         self._page: PageWriter | None = None
@@ -108,7 +109,7 @@ class LiveStatus:
     def delivered(self, now_ns: int, position: tuple[int, int]) -> None:
         """The trainer has a batch; position: (epoch, step) of the next."""
         if self._last_step:
-            self._steps_ns.append(now_ns - self._last_step)
+            _append(self._steps_ns, now_ns - self._last_step)
         self._last_step = now_ns
         self._phase, self._since, self._position, self._failed = TRAINING, now_ns, position, 0
         self._publish(now_ns)
@@ -123,7 +124,7 @@ class LiveStatus:
     def timed_steps(self, steps: int, ns: int) -> None:
         """A framework's callback has timed so many training steps; written with the next batch."""
         self._framework = (self._framework[0] + steps, self._framework[1] + ns)
-        self._framework_steps_ns.append(ns // steps)
+        _append(self._framework_steps_ns, ns // steps)
 
     def page(self) -> Page:
         """What a reader of the page would see now, also where there is none."""
@@ -214,6 +215,11 @@ class LiveStatus:
             return None
         self._end = weakref.finalize(self, page.close)  # also at interpreter exit
         return page
+
+
+def _append(newest: list[int], value: int) -> None:
+    newest.append(value)
+    del newest[:-_STEPS]
 
 
 def _median(values: Iterable[int]) -> int:

@@ -214,7 +214,7 @@ class Prefetcher(Generic[T]):
     @property
     def ready(self) -> int:
         """How many results can be taken without waiting: those behind one that is not ready do not count."""
-        return sum(1 for _ in takewhile(lambda job: job.ready, list(self._running)))
+        return sum(1 for _ in takewhile(lambda job: job.ready, self._running.copy()))
 
     def close(self) -> None:
         """Cancel the running jobs."""

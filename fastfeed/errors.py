@@ -16,11 +16,14 @@
     └── DeviceMemory      (MemoryError)    a device has no room for a batch; says what to lower
 
 Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the local one".
+Values of others are cut and escaped by `fastfeed.printable`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from fastfeed.printable import printable_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +56,9 @@ class FastfeedError(Exception):
         ...     print(type(error).__name__)
         ConfigError
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(printable_message(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class ConfigError(FastfeedError, ValueError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
 
 __all__ = ["REASONS", "STORAGE", "TRANSIENT", "Failure", "FaultPolicy", "Outage", "fault_policies", "too_many"]
 
@@ -29,6 +30,7 @@ REASONS = {
     "label_missing": "the sample has no label",
     "op_failed": "a function in the list of ops failed",
 }
+_LONGEST_DETAIL = 1000  # characters: a sentence that says what to do, in which values are cut already
 # of the way to a file rather than of the file: reads that fail so are repeated, and waited for while all of them do
 STORAGE = frozenset({"io_error", "timeout"})
 # read again in the next epoch: a file may be back by then, a function fails for some random numbers only, or is mended
@@ -44,7 +46,7 @@ class Failure:
         uri (str): Where it lies.
         stage (str): "read", "decode" or "augment".
         reason (str): A key of `fastfeed.faults.REASONS`, such as "truncated".
-        detail (str): What the system or the decoder said. Default: "".
+        detail (str): What the system or the decoder said: a line of up to 1,000 printable characters. Default: "".
         offset (int | None): Bytes into the shard. Default: None, the source has no shards.
 
     Raises:
@@ -65,10 +67,10 @@ class Failure:
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
             raise ConfigError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
+        object.__setattr__(self, "detail", printable(self.detail, _LONGEST_DETAIL))
 
     def __str__(self) -> str:
-        text = f"{self.uri}: {self.reason} ({self.detail or REASONS[self.reason]})"
-        return text.encode("utf-8", "backslashreplace").decode()  # names that are not UTF-8 can be printed, too
+        return f"{printable(self.uri)}: {self.reason} ({self.detail or REASONS[self.reason]})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from fastfeed.printable import printable
 from fastfeed.sources.shards.protobuf import HEAD, LazyMessage, Malformed, fields, signed, varint
 
 __all__ = ["LONGEST_NAME", "Example", "FeatureNames"]
@@ -68,7 +69,7 @@ class Example:
         """Where a feature's bytes are."""
         value = self._value(name)
         if isinstance(value, int):
-            raise Malformed(f"{_printable(name)}: holds an integer, not bytes")
+            raise Malformed(f"{printable(name)}: holds an integer, not bytes")
         return value
 
     def label(self, name: bytes) -> int | str:
@@ -84,7 +85,7 @@ class Example:
         if digits and int(digits[1]) < 1 << 31:
             return int(digits[1])
         if isinstance(value, int) or not text or re.search("[\0-\x1f\x7f\ufffd]|^-[0-9]+$", text):
-            raise Malformed(f"{_printable(name)}: got {excerpt}, must be a number from 0 to 2**31 - 1 or a string")
+            raise Malformed(f"{printable(name)}: got {excerpt}, must be a number from 0 to 2**31 - 1 or a string")
         return text
 
     def file(self, name: bytes) -> bytes:
@@ -99,11 +100,11 @@ class Example:
     def _value(self, name: bytes) -> Bounds | int:
         if name not in self._parts:
             names = sorted(name for name, _ in islice(self._entries(), _SHOWN))
-            raise Malformed(f"no {_printable(name)}, only {', '.join(map(_printable, names)) or 'nothing'}")
+            raise Malformed(f"no {printable(name)}, only {', '.join(map(printable, names)) or 'nothing'}")
         try:
             return _value(self._message, self._parts[name])
         except Malformed as error:
-            raise Malformed(f"{_printable(name)}: {error}") from None
+            raise Malformed(f"{printable(name)}: {error}") from None
 
 
 def _fast_path(message: LazyMessage, start: int, stop: int, features: FeatureNames) -> dict[bytes, list[Bounds]] | None:
@@ -202,10 +203,6 @@ def _values(message: LazyMessage, kind: int, first: int, last: int) -> list[Boun
         if len(values) > 1:
             break
     return values[:2]
-
-
-def _printable(name: bytes) -> str:
-    return name[:60].decode("utf-8", "backslashreplace")
 
 
 def _head(name: bytes) -> bytes:

@@ -1,0 +1,48 @@
+"""Text from files, names and addresses of others, as a message, a log or a terminal may show it."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["LIMIT", "printable", "printable_message"]
+
+LIMIT = 200  # characters of one value in a message
+_TAIL = 40  # of them from the end: a path ends in the file's name
+_LONG_WORD = re.compile(rf"\S{{{LIMIT + 1},}}")
+
+
+def printable(value: object, limit: int | None = LIMIT) -> str:
+    """One line without control characters, of up to `limit` characters; a longer value says how long it is.
+
+    What steers a terminal, breaks a line or cannot be encoded is written as an escape, such as `\\x1b`.
+
+    Args:
+        value (object): Text, bytes (UTF-8 where they are), or what `str` makes a text of; for quotes pass `repr(x)`.
+        limit (int | None): Characters of the result, at least 80; None: all. Default: 200.
+
+    Returns:
+        The text.
+    """
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    if limit is None or len(text) <= limit:
+        shown = _escaped(text)
+        if limit is None or len(shown) <= limit:
+            return shown
+        head, tail = shown, shown[-_TAIL:]
+    else:
+        head, tail = _escaped(text[:limit]), _escaped(text[-_TAIL:])[-_TAIL:]
+    middle = f"... ({len(text):,} characters) ..."
+    return head[: limit - len(middle) - len(tail)] + middle + tail
+
+
+def printable_message(text: str) -> str:
+    """A whole message, which may have several lines: words longer than LIMIT are cut, control characters escaped."""
+    if len(text) > LIMIT:
+        text = _LONG_WORD.sub(lambda word: printable(word[0]), text)
+    return text if text.isprintable() else "\n".join(map(_escaped, text.split("\n")))
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
 import math
-import pickle
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,14 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.plain_pickle import byte_array, read_pickle, text_of
+from fastfeed.storage.local_file import read_file
+from fastfeed.storage.retry import Unread
 
 __all__ = ["read_cifar", "read_idx", "read_mnist"]
 
 _CIFAR_PIXELS = 3 * 32 * 32
+_LABELS = 1 << 31  # above every label that CIFAR can have
 
 
 def read_mnist(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +82,7 @@ def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[
 
 
 def _cifar_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    data = np.frombuffer(path.read_bytes(), np.uint8)
+    data = np.frombuffer(_content(path, "CIFAR"), np.uint8)
     if not len(data) or len(data) % (label_bytes + _CIFAR_PIXELS):
         raise SourceError(
             f"CIFAR: the size of {path} must be a multiple of {label_bytes + _CIFAR_PIXELS} bytes, got {len(data)}; "
@@ -92,48 +94,45 @@ def _cifar_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]
 
 def _cifar_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
     batch = _unpickle(path)
-    labels = batch.get(b"labels", batch.get(b"fine_labels"))
-    pixels: Any = batch.get(b"data")
-    if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
+    labels = batch.get("labels", batch.get("fine_labels"))
+    pixels = byte_array(batch.get("data"))
+    if pixels is None or type(labels) is not list or pixels.shape != (len(labels), _CIFAR_PIXELS):
         raise SourceError(f"CIFAR: {path} is not a CIFAR batch")
-    if getattr(pixels, "shape", None) != (len(labels), _CIFAR_PIXELS) or pixels.dtype != np.uint8:
+    if not all(type(label) is int and 0 <= label < _LABELS for label in labels):
         raise SourceError(f"CIFAR: {path} is not a CIFAR batch")
     return pixels, np.array(labels, np.int64)
 
 
 def _cifar_names(folder: Path) -> tuple[str, ...]:
-    for name, key in (("batches.meta", b"label_names"), ("meta", b"fine_label_names")):
+    for name, key in (("batches.meta", "label_names"), ("meta", "fine_label_names")):
         if (folder / name).exists():
-            return tuple(n.decode() for n in _unpickle(folder / name).get(key, ()))
+            listed = _unpickle(folder / name).get(key, [])
+            names = [text_of(n) for n in listed] if type(listed) is list else [None]
+            if None in names:
+                raise SourceError(f"CIFAR: {folder / name} does not hold the names of classes")
+            return tuple(n for n in names if n is not None)
     for name in ("batches.meta.txt", "fine_label_names.txt"):
         if (folder / name).exists():
-            return tuple((folder / name).read_text().split())
+            return tuple(_content(folder / name, "CIFAR").decode(errors="replace").split())
     return ()
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Builds arrays and nothing else: a downloaded pickle must not be able to run code."""
-
-    _ALLOWED = frozenset(
-        [("_codecs", "encode"), ("numpy", "dtype"), ("numpy", "ndarray")]
-        + [(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")]
-        + [(f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")]  # from protocol 5 on
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"refused to load {module}.{name}")
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 
 def _unpickle(path: Path) -> dict[Any, Any]:
     try:
-        batch = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    except Exception as error:  # a damaged pickle raises anything
+        batch = read_pickle(_content(path, "CIFAR"))
+    except ValueError as error:
         raise SourceError(f"CIFAR: cannot read {path}: {error}") from error
     if not isinstance(batch, dict):
         raise SourceError(f"CIFAR: {path} is not a CIFAR batch")
     return batch
+
+
+def _content(path: Path, who: str) -> bytes:
+    """All bytes of a regular file. SourceError."""
+    content = read_file(str(path))
+    if isinstance(content, Unread) and content.reason != "empty":
+        raise SourceError(f"{who}: cannot read {path}: {content.detail or content.reason}")
+    return b"" if isinstance(content, Unread) else content
 
 
 def _first(folder: Path, names: list[str]) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.device_convert import Where, on_device
-from fastfeed.adapters.rank_agreement import check_ranks
+from fastfeed.distributed.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.ops.convert import Convert
@@ -40,7 +40,7 @@ def to_jax(feed: Feed, sharding: Any = None, convert: Where = "auto") -> JaxFeed
 
 def check(feed: Feed) -> None:
     """Raise if JAX runs several processes but the feed was set up for one."""
-    check_ranks(feed, "JAX", jax.process_index(), jax.process_count())
+    check_ranks(feed.plan.world, "JAX", jax.process_index(), jax.process_count())
 
 
 def placement(device: Any, live_batches: int) -> JaxPlacement:

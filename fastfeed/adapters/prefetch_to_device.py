@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from fastfeed.errors import ConfigError
@@ -11,7 +12,7 @@ from fastfeed.feed.feed import Feed
 from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import Placement, Rebuild, flatten, wait_until_written
-from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
+from fastfeed.runtime.thread_pool import CancelToken, LockedIterator, ParallelJob, Prefetcher, ThreadPool
 
 __all__ = ["prefetch_to_device"]
 
@@ -28,14 +29,17 @@ FRAMEWORKS = {  # how a device's name or class begins -> its adapter
 def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:
     """Yield the items with their NumPy arrays on a device, some of them ahead of the one in use.
 
+    Each `for` loop over the result iterates a Feed, a list or a DataLoader again, so the result may be kept outside of
+    the epoch loop; an iterator or a generator ends once.
+
     A thread draws from the iterable and begins the copies, while the caller computes. Items are arrays, or tuples,
     lists, dicts and dataclasses of them; everything else in them stays as it is. An iterable may fill the same arrays
     again when it is asked for the next item. Errors come at their item's turn. `close()` ends the thread; so do the end
     of the items, an error, and dropping the iterator. CuPy's arrays must be finished when they are drawn, or be written
     on the current stream of the thread that draws them: CuPy does not tell which stream writes.
 
-    Of a Feed this walks one epoch of `Batch`es, their images, labels and weights on the device; it works ahead by its
-    own `prefetch`.
+    Of a Feed this yields `Batch`es, one epoch per loop, their images, labels and weights on the device; it works ahead
+    by its own `prefetch`.
 
     Args:
         iterable (Iterable[Any]): The items, or a Feed.
@@ -44,7 +48,7 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
         depth (int): Items ahead, at least 1; of a Feed, its `prefetch` counts. Default: 2.
 
     Returns:
-        An iterator of the items.
+        An iterator of the items; of a Feed, and of what can be iterated again, with its length where it has one.
 
     Raises:
         ConfigError: If `depth` or `device` is none of these.
@@ -60,10 +64,11 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
     if isinstance(iterable, Feed):
         placement = _placement(device, iterable.prefetch + 2)
         iterable.place_on(placement)
-        return _of_feed(iterable, placement)
+        return _Loops(iterable, partial(_of_feed, iterable, placement))
     if not isinstance(iterable, Iterable):
         raise ConfigError(f"prefetch_to_device needs an iterable of batches, got {iterable!r}")
-    return _Prefetched(iterable, _placement(device, depth + 2), depth)
+    begin = partial(_Prefetched, iterable, _placement(device, depth + 2), depth)
+    return begin() if isinstance(iterable, Iterator) else _Loops(iterable, begin)
 
 
 def _placement(device: Any, live_batches: int) -> Placement:
@@ -82,12 +87,42 @@ def _placement(device: Any, live_batches: int) -> Placement:
     return importlib.import_module(FRAMEWORKS[framework]).placement(device, live_batches)
 
 
-def _of_feed(feed: Feed, placement: Placement) -> Iterator[Batch]:
+class _Loops:
+    """Begins a new iteration of the items with each loop; `next` begins one, which a loop then continues."""
+
+    def __init__(self, items: Iterable[Any], begin: Callable[[], Any]) -> None:
+        self._items, self._begin = items, begin
+        self._begun: Any = None  # by `next`
+
+    def __iter__(self) -> Iterator[Any]:
+        begun, self._begun = self._begun, None
+        return self._begin() if begun is None else begun
+
+    def __next__(self) -> Any:
+        if self._begun is None:
+            self._begun = self._begin()
+        try:
+            return next(self._begun)
+        except StopIteration:
+            self._begun = None
+            raise
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """End the iteration that `next` has begun."""
+        if self._begun is not None:
+            self._begun.close()
+
+
+def _of_feed(feed: Feed, placement: Placement) -> LockedIterator[Batch]:
     def place(batch: Batch) -> tuple[Any, Rebuild]:
         arrays, rebuild = flatten(batch)
         return placement.put(tuple(arrays)), rebuild
 
-    return (rebuild(iter(placement.take(placed))) for placed, rebuild in feed.placed(place))
+    batches = feed.placed(place)
+    return LockedIterator((rebuild(iter(placement.take(placed))) for placed, rebuild in batches), batches.close)
 
 
 class _Prefetched:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.device_convert import Where, on_device
-from fastfeed.adapters.rank_agreement import check_ranks
+from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
 from fastfeed.feed.feed import Feed
 from fastfeed.ops.convert import Convert
@@ -48,8 +48,7 @@ def to_torch(feed: Feed, device: Any = None, convert: Where = "auto") -> TorchFe
 
 def check(feed: Feed) -> None:
     """Raise if torch.distributed runs several processes but the feed was set up for one."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        check_ranks(feed, "torch.distributed", torch.distributed.get_rank(), torch.distributed.get_world_size())
+    check_process_groups(feed.plan.world)
 
 
 def placement(device: Any, live_batches: int) -> TorchPlacement:

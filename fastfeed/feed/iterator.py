@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
+from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
 from fastfeed.feed.live_status import LiveStatus
 from fastfeed.feed.producer import BatchStream, PlaceFunction, Producer
@@ -110,6 +111,7 @@ class Cursor:
                 f"start must be in [0, {self._plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
                 f"this feed has {self._plan.steps} steps per epoch"
             )
+        check_process_groups(self._plan.world)
         stream = self._producer.start(epoch, start, epochs, place, raw)
         return BatchIterator(stream, self._plan, self._meter, self._timeline, self._status, epoch, start)
 

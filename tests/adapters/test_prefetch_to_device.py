@@ -138,6 +138,30 @@ def test_a_feeds_weights_come_too_and_its_position_is_the_trainers():
         assert [batch.step for batch in ff.prefetch_to_device(feed, "cpu")] == [1]
 
 
+def test_kept_outside_of_the_epoch_loop_it_yields_every_epoch():
+    with ff.Feed(ff.Arrays(np.zeros((16, 6, 6, 3), np.uint8)), [], batch=4) as feed:
+        loader = ff.prefetch_to_device(feed, "cpu")
+        assert len(loader) == 4
+        assert [[(b.epoch, b.step) for b in loader] for _ in range(3)] == [[(e, s) for s in range(4)] for e in range(3)]
+        for _ in loader:  # left inside an epoch, as a feed is
+            break
+        assert [b.epoch for b in loader] == [4] * 4
+        assert next(loader).step == 0 and [b.step for b in loader] == [1, 2, 3]
+        assert next(loader).epoch == 6
+
+
+def test_whatever_can_be_iterated_again_is():
+    items = [np.full(1, i) for i in range(3)]
+    loader = ff.prefetch_to_device(items, "cpu", depth=1)
+    assert len(loader) == 3
+    assert [[int(item) for item in loader] for _ in range(3)] == [[0, 1, 2]] * 3
+    assert next(loader).item() == 0
+    loader.close()
+    once = ff.prefetch_to_device(iter(items), "cpu")
+    assert [int(item) for item in once] == [0, 1, 2]
+    assert not ours()
+
+
 @pytest.mark.parametrize(
     ("device", "depth", "words"),
     [

@@ -2,8 +2,8 @@
 
 Relative colorimetric with black point compensation, in 8 bits, through LittleCMS. A profile that maps every color to
 itself, within two levels, counts as sRGB whatever its name, and pixels are not changed. A profile that is damaged, or
-for another color model than the image's, is ignored. Only ICC profiles count: PNG's gAMA, cHRM, sRGB and cICP chunks,
-AVIF's nclx and EXIF's color space are ignored, as in nearly all training software.
+for another color model than the image's, is ignored. `signals` makes profiles for files that name their colors by
+numbers; EXIF's color space is ignored, as in nearly all training software.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageCms
 
-__all__ = ["NONE", "Profile", "profile_of"]
+__all__ = ["LINEAR", "NONE", "TOLERANCE", "Profile", "profile_of"]
 
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 _SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}
 _NAMES = ("Display P3", "Adobe RGB", "ProPhoto RGB", "Apple RGB", "sRGB")  # names to find in descriptions
-_TOLERANCE = 2  # levels of 255
-_LINEAR = 40  # levels of 255
+TOLERANCE = 2  # levels of 255
+LINEAR = 40  # levels of 255
 _CACHE_SIZE = 64  # profiles; a job meets few kinds of cameras
 _MAX_NAME = 40  # characters of a name
 
@@ -97,7 +97,7 @@ def _transform(profile: Any, target: Any, mode: str, to: str) -> Any:
 def _is_linear(transform: Any, mode: str) -> bool:
     """Whether middle gray changes so much (by 60 levels from linear light, by 20 from gamma 1.8) that scaling does."""
     middle = Image.new(mode, (1, 1), (128,) * len(mode))
-    return int(np.abs(np.asarray(transform.apply(middle)).astype(int) - 128).max()) > _LINEAR
+    return int(np.abs(np.asarray(transform.apply(middle)).astype(int) - 128).max()) > LINEAR
 
 
 def _is_identity(transform: Any, mode: str) -> bool:
@@ -111,7 +111,7 @@ def _is_identity(transform: Any, mode: str) -> bool:
         cube = np.stack(np.meshgrid(steps, steps, steps), axis=3).reshape(-1, 3)
         colors = want = np.concatenate([cube, np.stack([ramp] * 3, axis=1)])[None]
     got = np.asarray(transform.apply(Image.fromarray(np.ascontiguousarray(colors))))
-    return int(np.abs(got.astype(int) - want).max()) <= _TOLERANCE
+    return int(np.abs(got.astype(int) - want).max()) <= TOLERANCE
 
 
 def _name(profile: Any) -> str:

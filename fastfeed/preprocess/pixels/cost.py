@@ -35,7 +35,7 @@ def cost(
 ) -> int:
     """Peak memory in bytes, in addition to the file. The other arguments are as Rasterizer takes them."""
     out = size[0] * size[1]
-    converts = 0 if info.icc in ("none", "sRGB", "damaged") else 8 * out
+    converts = 8 * out if info.converts else 0
     top, _, height, width = stored_box(info.orientation, box, (info.height, info.width))
     rows, columns = displayed_size(info.orientation, size)
     shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter])

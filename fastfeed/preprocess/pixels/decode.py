@@ -102,14 +102,12 @@ class Rasterizer:
         seconds["resize"] += times[0, 0] / 1e9
         if bad is not None:
             return bad
-        if info.icc == "none":
+        if not info.converts:
             return out[0]
         if info.format == "JPEG":
             profile = profile_of(read_markers(blob).profile, info.mode)
         else:
             profile = opened_profile(OPEN[info.format](io.BytesIO(blob), ""))
-        if profile.transform is None:
-            return out[0]
         image = Image.fromarray(np.ascontiguousarray(out[0, :, :, 0]) if color_model(info.mode) == "L" else out[0])
         return np.array(profile.converted(image))
 

@@ -15,6 +15,7 @@ from fastfeed.errors import MissingExtra
 from fastfeed.ops.decode import Decode
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.jpeg_markers import read_markers
+from fastfeed.preprocess.pixels.signals import signaled
 from fastfeed.preprocess.pixels.strips import color_model, converts_first
 
 __all__ = ["LARGE", "PNG_COLORS", "ImageInfo", "bits_of", "image_info", "libvips", "opened_profile"]
@@ -35,11 +36,12 @@ class ImageInfo:
     width: int
     orientation: int  # EXIF, 1..8
     mode: str  # "RGB", "L", "CMYK", "P", ...; with 16 bits "I;16", "RGB;16", "RGBA;16"
-    icc: str  # "none", "sRGB", "Display P3", ...; "damaged" (ignored)
+    icc: str  # "none", "sRGB", "Display P3", "BT.2020 PQ", ...; "damaged" (ignored)
     path: str  # decoder to use: "kernel", "vips" or "pillow"
     progressive: bool = False
     interlaced: bool = False
     alpha: bool = False
+    converts: bool = False  # the profile changes colors
     linear: bool = False  # colors are converted before scaling
     held: float = 0.0  # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
     held_bytes: tuple[int, int, int, int] = (0, 0, 0, 0)  # that the kernel keeps, shrunk by 1, 2, 4 and 8
@@ -70,7 +72,8 @@ def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
         profile = profile_of(jpeg.profile, mode)
         return ImageInfo(
             "JPEG", header.height, header.width, header.orientation, mode, profile.name,
-            "pillow" if profile.linear else "kernel", progressive=jpeg.progressive, linear=profile.linear,
+            "pillow" if profile.linear else "kernel", progressive=jpeg.progressive,
+            converts=profile.transform is not None, linear=profile.linear,
             held=jpeg.held(), held_bytes=held_bytes(blob),
         )  # fmt: skip
     return _pillow_info(blob, max_pixels)
@@ -95,7 +98,7 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
         return as_bad(error, blob, header.format)
     return ImageInfo(
         header.format, header.height, header.width, orientation, mode, profile.name,
-        path, linear=profile.linear,
+        path, converts=profile.transform is not None, linear=profile.linear,
         progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
         held=jpeg.held() if jpeg else 0.0, held_bytes=held_bytes(blob) if path == "kernel" else (0, 0, 0, 0),
     )  # fmt: skip
@@ -123,10 +126,16 @@ def _mode(image: Any, blob: bytes) -> str:
 
 
 def opened_profile(image: Any) -> Profile:
-    """Profile of an opened image."""
-    if "icc_profile" not in image.info or color_model(image.mode) == "LAB":
+    """Profile of an opened image, from what its plugin left in `info`.
+
+    "icc_profile": bytes, b"" if unreadable. "signal": the first three arguments of `signaled`; set where it counts.
+    """
+    model = color_model(image.mode)
+    if "signal" in image.info and model in ("L", "RGB"):
+        return signaled(*image.info["signal"], mode=model)
+    if "icc_profile" not in image.info or model == "LAB":
         return NONE
-    return profile_of(image.info["icc_profile"] or b"", color_model(image.mode))
+    return profile_of(image.info["icc_profile"] or b"", model)
 
 
 def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:

@@ -28,7 +28,6 @@ from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 __all__ = ["Transformer"]
 
 _KERNEL_FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
-_NO_CONVERSION = ("none", "sRGB", "damaged")  # profile names whose pixels need no conversion
 _NO_FLIP = np.zeros((1, 2), bool)
 _NEVER = Event()
 
@@ -130,7 +129,7 @@ class Transformer:
         JPEGs are scaled in planes of luma and chroma; with `full_decode`, and of other formats, the bytes equal those
         of `_pixels` and `encode`.
         """
-        if info.path != "kernel" or info.icc not in _NO_CONVERSION or self._encoding.image != "jpeg" or geometry.padded:
+        if info.path != "kernel" or info.converts or self._encoding.image != "jpeg" or geometry.padded:
             return None
         assert self._kernel is not None
         how = self._encoding.quality, self._encoding.subsampling == "4:2:0", self._encoding.optimize

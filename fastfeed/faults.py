@@ -29,6 +29,7 @@ REASONS = {
     "changed": "the shard is not the one that was indexed",
     "label_missing": "the sample has no label",
     "op_failed": "a function in the list of ops failed",
+    "internal": "an error in the code that reads or transforms the sample",
 }
 _LONGEST_DETAIL = 1000  # characters: a sentence that says what to do, in which values are cut already
 # of the way to a file rather than of the file: reads that fail so are repeated, and waited for while all of them do

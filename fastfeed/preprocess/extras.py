@@ -23,6 +23,7 @@ from PIL import Image
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.entry import Entry
+from fastfeed.preprocess.sample_faults import SampleFault
 
 __all__ = ["Added", "Extras", "Sample", "extended", "find_function", "sample_of"]
 
@@ -84,7 +85,7 @@ class Added:
 
 
 class Extras:
-    """The function in `Metadata.extras`, found and checked. What it raises is a ConfigError that names it."""
+    """The function in `Metadata.extras`, found and checked. What it raises names it and the sample."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -94,19 +95,31 @@ class Extras:
         except Exception as error:  # the user's code
             raise ConfigError(f"{name}() raised {_where(error)}") from error
 
-    def __call__(self, samples: Sequence[Sample]) -> list[Added]:
-        """Of each sample."""
+    def __call__(self, samples: Sequence[Sample]) -> list[Added | SampleFault]:
+        """Of each sample. Where the function raises for several, it is called with each of them alone."""
         try:
             results = self._function(list(samples))
             results = None if isinstance(results, (str, Mapping)) else list(results)
         except Exception as error:  # the user's code
-            raise ConfigError(f"{self.name} raised {_where(error)}, for {_some(samples)}") from error
+            if len(samples) > 1:
+                return [self([sample])[0] for sample in samples]
+            fault = SampleFault(f"{self.name} raised {_where(error)}, for {samples[0].uri}")
+            fault.__cause__ = error
+            return [fault]
         if results is None or len(results) != len(samples):
             got = "a single object" if results is None else len(results)
             raise ConfigError(f"{self.name} must return one mapping per sample, {len(samples)} here, got {got}")
         return [self._checked(result, sample) for result, sample in zip(results, samples, strict=True)]
 
-    def _checked(self, result: Any, sample: Sample) -> Added:
+    def _checked(self, result: Any, sample: Sample) -> Added | SampleFault:
+        try:
+            return self._added(result, sample)
+        except SampleFault as fault:
+            return fault
+        except Exception as error:  # objects of the user's
+            return SampleFault(f"{self.name} returned what raised {_where(error)}, for {sample.uri}")
+
+    def _added(self, result: Any, sample: Sample) -> Added:
         if not isinstance(result, Mapping):
             raise self._wrong(sample, f"must return mappings of names to values, got {type(result).__name__}")
         added, text = Added(), None
@@ -143,8 +156,8 @@ class Extras:
             raise self._wrong(sample, f"{name!r} must be {wanted}: {error}") from error
         return value
 
-    def _wrong(self, sample: Sample, text: str) -> ConfigError:
-        return ConfigError(f"{self.name}: {text}, for {sample.uri}")
+    def _wrong(self, sample: Sample, text: str) -> SampleFault:
+        return SampleFault(f"{self.name}: {text}, for {sample.uri}")
 
 
 def find_function(name: str) -> Callable[..., Any]:
@@ -193,7 +206,3 @@ def _name_problem(name: Any) -> str:
 def _where(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{type(error).__name__}: {error}" + (f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
-
-
-def _some(samples: Sequence[Sample]) -> str:
-    return samples[0].uri + (f" and {len(samples) - 1} more" if len(samples) > 1 else "")

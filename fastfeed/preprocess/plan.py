@@ -75,6 +75,7 @@ class JobPlan:
     source_ids: np.ndarray | None = (
         None  # int64, shape (length,): where the plan's ids are in the source; None: the same
     )
+    failed: dict[int, str] = field(default_factory=dict)  # detail by id of photographs that the survey failed on
 
     def __len__(self) -> int:
         return len(self.order)
@@ -116,6 +117,8 @@ class JobPlan:
                 "earlier": [[part.hash, part.shards, part.length, part.fingerprint] for part in self.earlier],
                 "source_ids": digest(self.source_ids.tolist()),
             }
+        if self.failed:
+            appended["failed"] = [[i, detail] for i, detail in sorted(self.failed.items())]
         return appended | {
             "version": 1,
             "recipe": self.recipe.document(),
@@ -150,6 +153,7 @@ class JobPlan:
                 tuple((name, count) for name, count in header["groups"]), header["left_out"], header["made_with"],
                 header.get("first_uri", ""), tuple(Earlier(*part) for part in header.get("earlier", ())),
                 None if source_ids is None else np.load(io.BytesIO(source_ids), allow_pickle=False),
+                {int(i): str(detail) for i, detail in header.get("failed", ())},
             )  # fmt: skip
             if header["hash"] != loaded.hash:
                 raise ValueError(f"its hash is {loaded.hash}, not {header['hash']}")
@@ -197,6 +201,7 @@ def make_plan(
     left_out: dict[str, int],
     made_with: dict[str, str],
     first_uri: str = "",
+    failed: dict[int, str] | None = None,
 ) -> JobPlan:
     """Make a plan from groups of (folder, ids in order)."""
     groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
@@ -204,7 +209,10 @@ def make_plan(
         raise ConfigError(f"no photographs to process: {length} images in {source}, left out: {left_out}")
     order = np.concatenate([ids for _, ids in groups])
     sizes = tuple((folder, len(ids)) for folder, ids in groups)
-    return JobPlan(recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri)
+    return JobPlan(
+        recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri,
+        failed=failed or {},
+    )  # fmt: skip
 
 
 def version_differences(planned: dict[str, str], here: dict[str, str]) -> list[str]:

@@ -124,6 +124,7 @@ def create_plan(
         left_out=selection.left_out,
         made_with=versions(recipe),
         first_uri=source.uri(0) if length else "",
+        failed=survey.failed if survey else {},
     )
     if (existing := load_plan(target)) is not None:  # another part of the job, or another user, was faster
         check_plan(target, existing, recipe)
@@ -180,6 +181,7 @@ def append_plan(
         order=np.concatenate([plan.order, *(group for _, group in groups)]).astype(np.int64),
         groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
         left_out={**plan.left_out, **selection.left_out},
+        failed=survey.failed if survey else {},
     )
     keep_listing(listing, target, grown.hash)
     for name, content in {samples_file(grown): saved(describe(now)[ids]), **grown.files()}.items():

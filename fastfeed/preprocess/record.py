@@ -75,37 +75,44 @@ class Counts:
     aspects: Histogram = field(default_factory=dict)  # width / height, in quarter octaves
     sizes: Histogram = field(default_factory=dict)  # "512x768": height x width of the results
 
-    def add(self, image: ProcessedImage) -> None:
-        """Count one more photograph."""
+    @classmethod
+    def of(cls, image: ProcessedImage) -> Counts:
+        """Counts of one photograph."""
         facts = image.facts
         height, width = facts["source_height"], facts["source_width"]
-        self.samples += 1
-        self.bytes_in += facts["source_bytes"]
-        self.bytes_out += len(image.image)
-        self.pixels_in += height * width
-        self.pixels_out += image.height * image.width
-        self.kept += bool(facts.get("kept"))
-        self.enlarged += image.height * image.width > height * width
-        _count(self.formats, facts["format"])
-        _count(self.modes, facts.get("mode", "RGB"))
-        _count(self.icc, facts.get("icc", "none"))
-        _count(self.orientations, str(facts.get("orientation", 1)))
-        _count(self.megapixels, f"{2.0 ** math.floor(math.log2(height * width / 1e6)):g}")
-        _count(self.aspects, f"{2 ** (math.floor(4 * math.log2(width / height) + 0.5) / 4):.2f}")
-        _count(self.sizes, f"{image.height}x{image.width}")
+        return cls(
+            samples=1,
+            bytes_in=facts["source_bytes"],
+            bytes_out=len(image.image),
+            pixels_in=height * width,
+            pixels_out=image.height * image.width,
+            kept=int(bool(facts.get("kept"))),
+            enlarged=int(image.height * image.width > height * width),
+            formats={facts["format"]: 1},
+            modes={facts.get("mode", "RGB"): 1},
+            icc={facts.get("icc", "none"): 1},
+            orientations={str(facts.get("orientation", 1)): 1},
+            megapixels={f"{2.0 ** math.floor(math.log2(height * width / 1e6)):g}": 1},
+            aspects={f"{2 ** (math.floor(4 * math.log2(width / height) + 0.5) / 4):.2f}": 1},
+            sizes={f"{image.height}x{image.width}": 1},
+        )
+
+    def add(self, more: Counts) -> None:
+        """Count the photographs of `more` as well."""
+        for item in fields(self):
+            value, added = getattr(self, item.name), getattr(more, item.name)
+            if isinstance(value, dict):
+                for name, n in added.items():
+                    value[name] = value.get(name, 0) + n
+            else:
+                setattr(self, item.name, value + added)
 
     @classmethod
     def sum(cls, parts: Iterable[Counts]) -> Counts:
         """Counts of several shards together."""
         total = cls()
         for part in parts:
-            for item in fields(cls):
-                value, more = getattr(total, item.name), getattr(part, item.name)
-                if isinstance(value, dict):
-                    for name, n in more.items():
-                        value[name] = value.get(name, 0) + n
-                else:
-                    setattr(total, item.name, value + more)
+            total.add(part)
         return total
 
 
@@ -175,7 +182,3 @@ def part_of_sum(sha256: str) -> str:
 def _visible(text: str) -> str:
     """One line, safe for a terminal: file names are untrusted, and may contain escape sequences."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def _count(histogram: Histogram, name: str) -> None:
-    histogram[name] = histogram.get(name, 0) + 1

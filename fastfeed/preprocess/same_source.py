@@ -11,6 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.changes import Changes, compare, load_samples, samples_file
 from fastfeed.preprocess.inputs.inputs import Input, listing_prefix
+from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.plan import JobPlan
 from fastfeed.preprocess.record import Record, part_of_sum
 from fastfeed.preprocess.targets.target import Target
@@ -71,7 +72,7 @@ def check_content(
     places = known if ids is None else ids[known]
     touched = _touched(target, listing, getattr(input.source, "paths", None))
     chosen = np.unique(np.concatenate([_spread(np.arange(len(known))), _spread(np.flatnonzero(touched(places)))]))
-    contents = input.source.read(places[chosen].tolist()) if len(chosen) else []
+    contents = read_each(input.source, places[chosen].tolist()) if len(chosen) else []
     for i, place, content in zip(known[chosen].tolist(), places[chosen].tolist(), contents, strict=True):
         part, shard = made_of[i]
         if isinstance(content, bytes) and part_of_sum(hashlib.sha256(content).hexdigest()) != part:

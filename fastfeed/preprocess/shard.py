@@ -14,17 +14,18 @@ import numpy as np
 
 from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow_warnings import named
-from fastfeed.errors import TargetError
+from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.entry import Entry, ProcessedImage, entry_of
 from fastfeed.preprocess.extras import Extras, extended, sample_of
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead
+from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
 from fastfeed.preprocess.layout import record_name
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.plan import JobPlan, Shard, relative_uri, uri_prefixes
 from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile, part_of_sum
 from fastfeed.preprocess.reserved import NeedsMore, ReservedContext
+from fastfeed.preprocess.sample_faults import fault_of
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 from fastfeed.preprocess.versions import check_here
@@ -33,6 +34,7 @@ from fastfeed.preprocess.writers import Writer, writer_for
 __all__ = ["ShardTask"]
 
 _NO_SAMPLE = -1
+_HOPELESS = 32  # samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +60,7 @@ class ShardTask:
         shard = self._shards[piece]
         if (existing := self._existing_record(shard)) is not None:
             return _summary(existing, {})
+        poison = {i: Bad("internal", detail) for i, detail in self.plan.failed.items()} | dict(poison)
         packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
@@ -90,17 +93,20 @@ class ShardTask:
                 if self.batch == 1 and isinstance(image, ProcessedImage):
                     label, note = int(self.input.source.label(np.array([i]))[0]), self.input.notes([i])[0]
                     if not isinstance(note, Failure):
-                        self.extend([self.entry(i, label, note, image)], context)
+                        list(self.extend([self.entry(i, label, note, image)], context))
 
     def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | Bad:
         """Transform a photograph from what `read_ahead` returned for it."""
-        if blob is DEFERRED:
-            return self._make_large(sample, context)
         if isinstance(blob, Failure):
             return Bad(blob.reason, blob.detail)
-        context.begin(sample)
-        with named(partial(self.uri, sample)):
-            return self._transformer(blob, context)
+        try:
+            if blob is DEFERRED:
+                return self._make_large(sample, context)
+            context.begin(sample)
+            with named(partial(self.uri, sample)):
+                return self._transformer(blob, context)
+        except Exception as error:
+            return fault_of(error)
 
     def entry(self, i: int, label: int, note: dict[str, Any], image: ProcessedImage) -> Entry:
         """The sample of a photograph in its shard."""
@@ -111,8 +117,8 @@ class ShardTask:
         """Samples for which the function in `Metadata.extras` is called together."""
         return self.plan.recipe.metadata.extras_batch if self.plan.recipe.metadata.extras else 1
 
-    def extend(self, entries: Sequence[Entry], context: TaskContext) -> Sequence[Entry]:
-        """With what the function in `Metadata.extras` adds. ConfigError where that fails."""
+    def extend(self, entries: Sequence[Entry], context: TaskContext) -> Sequence[Entry | Exception]:
+        """With what the function in `Metadata.extras` adds, or what it raises."""
         name = self.plan.recipe.metadata.extras
         if not name or not entries:
             return entries
@@ -122,7 +128,10 @@ class ShardTask:
             context.begin(int(entries[0].key))
         added = self._cache["extras"]([sample_of(entry) for entry in entries])
         context.begin(_NO_SAMPLE)
-        return [extended(entry, more) for entry, more in zip(entries, added, strict=True)]
+        return [
+            more if isinstance(more, Exception) else extended(entry, more)
+            for entry, more in zip(entries, added, strict=True)
+        ]
 
     def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
         """Reserve memory before reading the file; if decoding needs more, start over with a larger reservation."""
@@ -132,7 +141,7 @@ class ShardTask:
             while True:
                 context.begin(_NO_SAMPLE)  # waiting for memory must not count against its timeout
                 with context.room(need):
-                    (blob,) = source.read([sample])
+                    (blob,) = read_each(source, [sample])
                     if isinstance(blob, Failure):
                         return Bad(blob.reason, blob.detail)
                     context.begin(sample)
@@ -216,7 +225,8 @@ class _ShardBuilder:
     sums: list[str] = field(default_factory=list)  # of each of them
     bad: list[BadSample] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    entries: list[Entry] = field(default_factory=list)  # not written yet
+    waiting: list[tuple[int, Entry, ProcessedImage]] = field(default_factory=list)  # not written yet
+    failed: list[Exception] = field(default_factory=list)  # of the function in `Metadata.extras`, and of the writer
 
     def fill(self, context: TaskContext, poison: Mapping[int, Bad]) -> None:
         plan, source = self.task.plan, self.task.input.source
@@ -236,29 +246,58 @@ class _ShardBuilder:
                 if isinstance(result, ProcessedImage):
                     self.add(i, int(label), note, result, context)
                 else:
-                    self.bad.append(BadSample(i, self.task.uri(i), result.reason, _encodable(result.detail)))
+                    self.reject(i, result)
         self.write(context)
+        if len(self.failed) > max(len(self.ids), 1):  # it is the function or the format that fails, not an image
+            self.give_up()
 
     def add(self, i: int, label: int, note: Any, image: ProcessedImage, context: TaskContext) -> None:
         for stage, stage_seconds in image.seconds.items():
             self.seconds[stage] += stage_seconds
-        self.ids.append(i)
-        self.sums.append(part_of_sum(image.facts["sha256"]))
-        self.counts.add(image)
-        self.entries.append(self.task.entry(i, label, note, image))
-        if len(self.entries) >= self.task.batch:
+        try:
+            self.waiting.append((i, self.task.entry(i, label, note, image), image))
+        except Exception as error:
+            self.reject(i, fault_of(error))
+        if len(self.waiting) >= self.task.batch:
             self.write(context)
 
     def write(self, context: TaskContext) -> None:
-        """Write the entries that wait for the function in `Metadata.extras`, if there is one."""
+        """Write the samples that wait for the function in `Metadata.extras`, if there is one."""
         started = perf_counter()
-        entries, self.entries = self.entries, []
-        entries = self.task.extend(entries, context)
+        waiting, self.waiting = self.waiting, []
+        entries = self.task.extend([entry for _, entry, _ in waiting], context)
         extended = perf_counter()
-        for entry in entries:
-            self.writer.add(entry)
+        for (i, _, image), entry in zip(waiting, entries, strict=True):
+            self.write_one(i, entry, image)
         self.seconds["extras"] += extended - started if self.task.plan.recipe.metadata.extras else 0.0
         self.seconds["write"] += perf_counter() - extended
+
+    def write_one(self, i: int, entry: Entry | Exception, image: ProcessedImage) -> None:
+        """Write a sample; one that the function or the writer fails on is bad."""
+        try:
+            if isinstance(entry, Exception):
+                raise entry
+            counts = Counts.of(image)
+            self.writer.add(entry)
+        except (OSError, FastfeedError):  # of the target, or what no image can change
+            raise
+        except Exception as error:
+            self.failed.append(error)
+            if not self.ids:
+                self.writer.columns.forget()
+            self.reject(i, fault_of(error))
+            if len(self.failed) == _HOPELESS and not self.ids:
+                self.give_up()
+            return
+        self.ids.append(i)
+        self.sums.append(part_of_sum(image.facts["sha256"]))
+        self.counts.add(counts)
+
+    def reject(self, i: int, why: Bad | Failure) -> None:
+        self.bad.append(BadSample(i, self.task.uri(i), why.reason, _encodable(why.detail)))
+
+    def give_up(self) -> None:
+        raise ConfigError(fault_of(self.failed[0]).detail) from self.failed[0]
 
     def record(self, files: Sequence[ShardFile], offsets: list[int]) -> Record:
         shard = self.shard

@@ -21,6 +21,7 @@ from fastfeed.preprocess.inputs.formats import (
 )
 from fastfeed.preprocess.inputs.labels import join_labels
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
+from fastfeed.preprocess.inputs.readahead import failure_of
 from fastfeed.preprocess.inputs.renumbered import columns_of
 from fastfeed.preprocess.layout import CURRENT, JOB
 from fastfeed.preprocess.plan import PLAN, plan_files
@@ -81,7 +82,12 @@ class Input:
         if not self.caption and not self.columns:
             return [{} for _ in ids]
         ids = [int(i) for i in ids]
-        return [self._note(i, values) for i, values in zip(ids, columns_of(self.source, ids), strict=True)]
+        try:
+            return [self._note(i, values) for i, values in zip(ids, columns_of(self.source, ids), strict=True)]
+        except Exception as error:
+            if len(ids) == 1:
+                return [failure_of(self.source, ids[0], error)]
+        return [self.notes([i])[0] for i in ids]
 
     def missing(self, looked_at: int = 100) -> list[str]:
         """Names of the caption and columns that no sample has: probably misspelled.

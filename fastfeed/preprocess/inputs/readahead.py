@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.errors import FastfeedError
+from fastfeed.faults import Failure
+from fastfeed.preprocess.sample_faults import fault_of
 from fastfeed.preprocess.task import FREE_BYTES
 from fastfeed.sources.base import Fetching, Sharded, Source
 from fastfeed.storage.byte_range import is_local
+from fastfeed.storage.shard_files import Completed
 
-__all__ = ["DEFERRED", "known_sizes", "read_ahead"]
+__all__ = ["DEFERRED", "failure_of", "known_sizes", "read_ahead", "read_each"]
 
 _AHEAD = 16  # photographs read ahead, at most
 _TYPICAL = 6_000_000  # bytes of a photograph, until sizes are known
@@ -38,6 +42,28 @@ def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
         except (OSError, ValueError):  # reported when it is read
             sizes.append(0)
     return sizes
+
+
+def failure_of(source: Source, i: int, error: Exception) -> Failure:
+    """The failure of a sample whose reading raised `error`. What the source raises on purpose is raised again."""
+    if isinstance(error, FastfeedError):
+        raise error
+    fault = fault_of(error)
+    try:
+        uri = source.uri(i)
+    except Exception:  # code of the user's, which may be what failed
+        uri = f"sample {i}"
+    return Failure(i, uri, "read", "internal", fault.detail)
+
+
+def read_each(source: Source, ids: Sequence[int]) -> list[Any]:
+    """As `source.read`, with a Failure for each sample whose reading raises."""
+    try:
+        return source.read(ids)
+    except Exception as error:
+        if len(ids) == 1:
+            return [failure_of(source, ids[0], error)]
+    return [read_each(source, [i])[0] for i in ids]
 
 
 @contextmanager
@@ -66,7 +92,7 @@ class _Local:
     def _run(self) -> None:
         for i in self._ids:
             try:
-                blob = DEFERRED if known_sizes(self._source, [i])[0] > FREE_BYTES // 2 else self._source.read([i])[0]
+                blob = self._read(i)
             except BaseException as error:  # raised in the consumer
                 blob = error
             # nothing else is read while a large file waits
@@ -80,6 +106,14 @@ class _Local:
                 self._results.append((blob, blob_bytes))
                 self._held_bytes += blob_bytes
                 self._change.notify_all()
+
+    def _read(self, i: int) -> Any:
+        try:
+            if known_sizes(self._source, [i])[0] > FREE_BYTES // 2:
+                return DEFERRED
+        except Exception as error:
+            return failure_of(self._source, i, error)
+        return read_each(self._source, [i])[0]
 
     def walk(self, on_wait: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
         for i in self._ids:
@@ -118,7 +152,10 @@ class _Remote:
             if len(self._pending) <= _AHEAD // 2:
                 self._start_reads()
             started, (pending, _) = perf_counter(), self._pending.popleft()
-            blob = DEFERRED if pending is None else _result(pending, on_wait)
+            try:
+                blob = DEFERRED if pending is None else _result(pending, on_wait)
+            except Exception as error:
+                blob = failure_of(self._source, i, error)
             if isinstance(blob, (bytes, bytearray)):
                 self._sizes_seen, self._total_bytes = self._sizes_seen + 1, self._total_bytes + len(blob)
             yield i, blob, perf_counter() - started
@@ -144,9 +181,18 @@ class _Remote:
 
     def _fetch(self, positions: Sequence[int], mean: float) -> None:
         if positions:
-            pendings = self._source.fetch([self._ids[k] for k in positions])
+            pendings = self._begin([self._ids[k] for k in positions])
             sizes = [float(self._sizes[k] or mean) for k in positions]
             self._pending.extend(zip(pendings, sizes, strict=True))
+
+    def _begin(self, ids: Sequence[int]) -> Sequence[Any]:
+        """As `fetch`; a sample whose read cannot begin has failed."""
+        try:
+            return self._source.fetch(ids)
+        except Exception as error:
+            if len(ids) == 1:
+                return [Completed(failure_of(self._source, ids[0], error))]
+        return [self._begin([i])[0] for i in ids]
 
     def close(self) -> None:
         for pending, _ in self._pending:

@@ -17,9 +17,11 @@ from PIL import Image
 from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.layout import DUPLICATES, JOB
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import image_info
+from fastfeed.preprocess.sample_faults import fault_of
 from fastfeed.preprocess.survey.select import DuplicatePair
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
@@ -137,9 +139,12 @@ def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:
     thumbnails: dict[int, _Thumbnail] = {}
     for first in range(0, len(unique_ids), _READ_BATCH):
         batch = unique_ids[first : first + _READ_BATCH]
-        for id, blob in zip(batch, source.read(batch), strict=True):
+        for id, blob in zip(batch, read_each(source, batch), strict=True):
             with named(partial(source.uri, id)):
-                thumbnails[id] = _thumbnail(rasterizer, blob)
+                try:
+                    thumbnails[id] = _thumbnail(rasterizer, blob)
+                except Exception as error:
+                    thumbnails[id] = _Thumbnail(escape(fault_of(error).reason), "")
     return thumbnails
 
 

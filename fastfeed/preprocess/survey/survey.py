@@ -7,7 +7,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -18,9 +18,10 @@ from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead
+from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
 from fastfeed.preprocess.layout import JOB
 from fastfeed.preprocess.recipe import Limits
+from fastfeed.preprocess.sample_faults import fault_of
 from fastfeed.preprocess.survey.hashes import ImageHasher, sha256_prefix
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.task import FREE_BYTES, MemoryLimitError, TaskContext
@@ -45,6 +46,7 @@ Reserve = Callable[[int], AbstractContextManager[None]]
 _SAVE_S = 0.25  # seconds between two saves of a piece's progress, at least
 _SAVE_SHARE = 20.0  # and this many times as long as a save takes
 _DONE = "done"  # in the metadata of a piece that is not complete: rows that are filled in
+_FAILED = "failed"  # in the metadata of a piece: [id, detail] of photographs that raised an exception
 _SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadata of the piece
 
 
@@ -67,32 +69,33 @@ class SurveyTask:
         """As in Task; the summary has "samples" and "bad", both counts."""
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
         metadata = _metadata(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
-        rows, done = self._begun(piece, ids, metadata)
+        rows, failed, done = self._begun(piece, ids, metadata)
         hasher, saves = ImageHasher(self.max_pixels), _Saves()
         remaining = [i for i in ids[done:] if i not in poison]
         with read_ahead(self.source, remaining, lambda: context.begin(_NO_SAMPLE)) as blobs:
             for i, blob, _ in blobs:
-                self._fill_row(rows[i - ids.start], blob, hasher, context)
+                if detail := self._fill_row(rows[i - ids.start], blob, hasher, context):
+                    failed[i] = detail
                 if saves.due():
                     context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
                     with saves.timed():
                         count = i - ids.start + 1
-                        content = _dump_piece(rows[:count], metadata | {_DONE: count})
+                        content = _dump_piece(rows[:count], metadata | {_DONE: count}, failed)
                         self.target.write(piece_name(piece), content)
         context.begin(_NO_SAMPLE)
-        self.target.write(piece_name(piece), _dump_piece(rows, metadata))
+        self.target.write(piece_name(piece), _dump_piece(rows, metadata, failed))
         return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
 
-    def _begun(self, piece: int, ids: range, metadata: dict[str, Any]) -> tuple[np.ndarray, int]:
-        """The rows of a piece, and how many of them an earlier run that was interrupted has filled in."""
+    def _begun(self, piece: int, ids: range, metadata: dict[str, Any]) -> tuple[np.ndarray, dict[int, str], int]:
+        """The rows of a piece, those that failed, and how many an earlier run that was interrupted has filled in."""
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
         loaded = _load_piece(self.target.read(piece_name(piece)))
         if loaded is None or len(loaded[0]) > len(ids) or loaded[1] != metadata | {_DONE: len(loaded[0])}:
-            return rows, 0
+            return rows, {}, 0
         rows[: len(loaded[0])] = loaded[0]
-        return rows, len(loaded[0])
+        return rows, loaded[2], len(loaded[0])
 
     def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
@@ -100,24 +103,28 @@ class SurveyTask:
         row["id"] = sample
         self._fill_row(row, DEFERRED, ImageHasher(self.max_pixels), context)
 
-    def _fill_row(self, row: Any, blob: Any, hasher: ImageHasher, context: TaskContext) -> None:
-        """Fill in a row from what `read_ahead` returned for it."""
+    def _fill_row(self, row: Any, blob: Any, hasher: ImageHasher, context: TaskContext) -> str:
+        """Fill in a row from what `read_ahead` returned for it; returns the text of an unforeseen exception, or ""."""
         sample = int(row["id"])
         try:
             if blob is not DEFERRED:
                 context.begin(sample)
                 self._inspect(row, blob, hasher, context.room)
-                return
+                return ""
             blob_bytes, extra = known_sizes(self.source, [sample])[0], FREE_BYTES
             while extra:  # reserve memory for the file and for typical decoding before reading it
                 context.begin(_NO_SAMPLE)  # waiting for memory must not count against its timeout
                 with context.room(blob_bytes + extra):
-                    (blob,) = self.source.read([sample])
+                    (blob,) = read_each(self.source, [sample])
                     context.begin(sample)
                     extra = self._inspect(row, blob, hasher, _already_reserved, extra)
                     del blob
-        except MemoryLimitError:  # reported again by its shard
+        except (MemoryLimitError, MemoryError):  # reported again by its shard
             row["state"] = BAD
+        except Exception as error:
+            row["state"] = BAD
+            return fault_of(error).detail
+        return ""
 
     def _inspect(self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int = 1 << 62) -> int:
         """Fill in a row; 0. If decoding needs more than `limit` bytes, do nothing and return that number."""
@@ -167,6 +174,7 @@ class Survey:
     """Survey results of all photographs, 41 bytes each."""
 
     rows: np.ndarray  # ROW, shape (n,); row i is of id i
+    failed: dict[int, str] = field(default_factory=dict)  # detail by id of photographs that raised an exception
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -214,17 +222,19 @@ def completed_pieces(
 def load_survey(target: Target, pieces: Iterable[int]) -> Survey:
     """Load all pieces in order. SourceError if one is missing, or if they are not of one survey."""
     parts = []
+    failed: dict[int, str] = {}
     for piece in pieces:
         loaded = _load_piece(target.read(piece_name(piece)))
         if loaded is None or _DONE in loaded[1]:
             raise SourceError(f"{piece_name(piece)} in {target.text} is missing or damaged; run the same command again")
         parts.append(loaded[0])
+        failed |= loaded[2]
     rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
     if not np.array_equal(rows["id"], np.arange(len(rows))):
         raise SourceError(
             f"the pieces of {JOB}/survey in {target.text} are not of one survey: remove that folder and run again"
         )
-    return Survey(rows)
+    return Survey(rows, failed)
 
 
 def _metadata(fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> dict[str, Any]:
@@ -232,21 +242,23 @@ def _metadata(fingerprint: str, first: int, last: int, pixels: bool, max_pixels:
     return {"version": 1, "fingerprint": fingerprint, "bounds": bounds, "pixels": pixels, "max_pixels": max_pixels}
 
 
-def _dump_piece(rows: np.ndarray, metadata: dict[str, Any]) -> bytes:
+def _dump_piece(rows: np.ndarray, metadata: dict[str, Any], failed: dict[int, str]) -> bytes:
+    metadata = metadata | ({_FAILED: sorted(failed.items())} if failed else {})
     file = io.BytesIO()
     np.save(file, rows)
     array = file.getvalue()
     return array + _SEPARATOR + json.dumps(metadata | {"crc32": zlib.crc32(array)}, sort_keys=True).encode() + b"\n"
 
 
-def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any]] | None:
-    """Rows and metadata of a piece; None if the content is incomplete or damaged."""
+def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any], dict[int, str]] | None:
+    """Rows, metadata and failed photographs of a piece; None if the content is incomplete or damaged."""
     array, _, footer = (content or b"").rpartition(_SEPARATOR)
     try:
         metadata = json.loads(footer)
         if not isinstance(metadata, dict) or metadata.pop("crc32", None) != zlib.crc32(array):
             return None
         rows = np.load(io.BytesIO(array), allow_pickle=False)
-    except (ValueError, EOFError):
+        failed = {int(i): str(detail) for i, detail in metadata.pop(_FAILED, ())}
+    except (ValueError, EOFError, TypeError):
         return None
-    return (rows, metadata) if rows.dtype == ROW else None
+    return (rows, metadata, failed) if rows.dtype == ROW else None

@@ -35,7 +35,7 @@ class Writer(Protocol):
         ...
 
     def add(self, entry: Entry) -> None:
-        """The next sample."""
+        """Write the next sample. An error other than one of the file leaves the shard as it was."""
         ...
 
     def close(self) -> list[int]:

@@ -38,13 +38,14 @@ class Writer:
         shape, pixels = _pixels(entry)
         if self._labels and shape != self._shape:
             raise ConfigError(f"images of one array must have one shape: {self._shape} so far, {entry.key} has {shape}")
-        self._shape = shape
+        text = None if entry.text is None else as_text(entry.text)
+        line = as_json({"key": entry.key, "text": text, "meta": entry.meta}) + b"\n"
         for name, array in self.columns.arrays(entry):
             self._extras.setdefault(name, (array.dtype.str, Spool()))[1].write(array.tobytes())
+        self._shape = shape
         self._spool.write(pixels)
         self._labels.append(-1 if entry.label is None else entry.label)
-        text = None if entry.text is None else as_text(entry.text)
-        self._lines.append(as_json({"key": entry.key, "text": text, "meta": entry.meta}) + b"\n")
+        self._lines.append(line)
 
     def close(self) -> list[int]:
         """Byte offsets of the samples in the array file."""

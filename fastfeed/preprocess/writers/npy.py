@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
 from fastfeed.preprocess.entry import Entry
+from fastfeed.preprocess.sample_faults import SampleFault
 
 __all__ = ["HEAD", "ArrayColumns", "as_npy", "npy_header"]
 
@@ -32,13 +32,17 @@ class ArrayColumns:
         self.kinds: dict[str, list[Any]] = {}  # dtype and shape by name, as records have them
         self._started = False
 
+    def forget(self) -> None:
+        """Let the next sample decide: none has been written."""
+        self.kinds, self._started = {}, False
+
     def arrays(self, entry: Entry) -> list[tuple[str, np.ndarray]]:
-        """Return the arrays of a sample, sorted by name. ConfigError where they differ from those of the first."""
+        """Return the arrays of a sample, sorted by name. SampleFault where they differ from those of the first."""
         kinds = {name: [a.dtype.name, list(a.shape)] for name, a in sorted(entry.arrays.items())}
         if not self._started:
             self.kinds, self._started = kinds, True
         if kinds != self.kinds:
-            raise ConfigError(
+            raise SampleFault(
                 f"all samples of a shard must have arrays of the same names, types and shapes: {_text(self.kinds)} so "
                 f"far, {entry.meta.get('uri') or entry.key} has {_text(kinds)}"
             )

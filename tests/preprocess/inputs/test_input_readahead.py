@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastfeed.errors import SourceError
 from fastfeed.preprocess.inputs import readahead
 from fastfeed.preprocess.inputs.readahead import DEFERRED, read_ahead
 from fastfeed.preprocess.task import FREE_BYTES
@@ -135,10 +137,36 @@ def test_what_no_one_wants_any_more_is_canceled() -> None:
 
 
 @pytest.mark.parametrize("where", ["uri", "read"])
-def test_an_error_of_the_source_is_raised_where_its_bytes_are_wanted(where: str) -> None:
-    found = []
+def test_an_error_of_the_source_is_the_failure_of_its_sample(where: str) -> None:
     with read_ahead(Near(RuntimeError("mistake"), where), range(4), lambda: None) as photographs:  # type: ignore[arg-type]
-        with pytest.raises(RuntimeError, match="mistake"):
+        found = [blob for _, blob, _ in photographs]
+    failure = found.pop(2)
+    assert found == [b"x"] * 3
+    assert (failure.id, failure.reason) == (2, "internal") and "RuntimeError: mistake" in failure.detail
+
+
+@pytest.mark.parametrize("error", [SourceError("the bucket is gone"), OSError(errno.EMFILE, "too many open files")])
+def test_what_no_sample_can_change_is_raised_where_its_bytes_are_wanted(error: Exception) -> None:
+    found = []
+    with read_ahead(Near(error, "read"), range(4), lambda: None) as photographs:  # type: ignore[arg-type]
+        with pytest.raises(type(error), match=r"gone|too many"):
             for i, _, _ in photographs:
                 found.append(i)
     assert found == [0, 1]
+
+
+def test_a_remote_read_that_fails_or_cannot_begin_is_the_failure_of_its_sample() -> None:
+    class Odd(Distant):
+        def fetch(self, ids: Sequence[int]) -> list[Future[bytes]]:
+            if 3 in ids:
+                raise RuntimeError("no such request")
+            found = super().fetch(ids)
+            for i in set(ids) & {1}:
+                found[list(ids).index(i)] = Future()
+                found[list(ids).index(i)].set_exception(RuntimeError("lost"))
+            return found
+
+    with read_ahead(Odd([5] * 6), range(6), lambda: None) as photographs:  # type: ignore[arg-type]
+        found = {i: blob for i, blob, _ in photographs}
+    assert [i for i, blob in found.items() if isinstance(blob, bytes)] == [0, 2, 4, 5]
+    assert "lost" in found[1].detail and "no such request" in found[3].detail

@@ -1,6 +1,8 @@
 # make demo          runs the main job end to end: photographs -> decode and augmentation -> Keras fit
 # make test          runs the tests not marked slow; takes a few minutes
-# make test-all      runs all tests, as CI does
+# make test-ci       runs what CI runs: all tests but those marked nightly
+# make test-nightly  runs those marked nightly, as CI does once a day
+# make test-all      runs all tests
 # make test-lowest   runs tests with the oldest dependencies
 # make lint          checks style, types, import rules and words
 # make bench         runs the benchmarks
@@ -23,7 +25,7 @@ JPEGLIB ?= /usr/include/jpeglib.h
 HIGHWAY ?= /usr/include/hwy/highway.h
 WEBPLIB ?= /usr/include/webp/decode.h # optional: without it Pillow decodes WebP
 
-.PHONY: docs demo test test-all test-needs lint bench wheel wheel-test same-bytes sdist reproducible test-lowest test-libjpeg gpu-kit gpu-kit-dry gpu-check fuzz clean kernel-needs nasm-needs launcher-needs browser-needs nsys
+.PHONY: docs demo test test-ci test-nightly test-all test-needs lint bench wheel wheel-test same-bytes sdist reproducible test-lowest test-libjpeg gpu-kit gpu-kit-dry gpu-check fuzz clean kernel-needs nasm-needs launcher-needs browser-needs nsys
 
 # $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
 INSTALL = if ! command -v apt-get >/dev/null; then may=; \
@@ -62,7 +64,7 @@ browser-needs:
 	    "(Debian: apt-get install $$packages)."; fi
 
 # the runner's tests with a real nsys run where there is one: NSYS, on PATH, in its usual places, or here. 170 MB, NVIDIA's
-# licence, Debian or Ubuntu, nothing is installed; not part of make test or test-all
+# licence, Debian or Ubuntu, nothing is installed; not part of make test or test-ci
 nsys:
 	tests/helpers/profiler/fetch_nsys.sh build/nsys
 
@@ -73,7 +75,13 @@ test-needs: $(VENV)/.dev launcher-needs browser-needs
 	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate lightning transformers)
 
 test: test-needs
-	$(PYTEST) -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow and not nightly" $(ARGS)
+
+test-ci: test-needs build/docs-env/.docs
+	$(PYTEST) -m "not nightly" $(ARGS)
+
+test-nightly: test-needs
+	$(PYTEST) -m nightly $(ARGS)
 
 test-all: test-needs build/docs-env/.docs
 	$(PYTEST) $(ARGS)

@@ -15,7 +15,12 @@ pytestmark = [pytest.mark.slow, needs("keras")]
 
 EPOCHS, STEPS = 3, at_work.SAMPLES // 8
 RUNS = [  # backend, save_freq, batches to live in each attempt (None: chosen by chance), steps per execution
-    *((backend, every, None, 1) for backend in ("tensorflow", "jax", "torch") for every in (3, "epoch")),
+    *(("tensorflow", every, None, 1) for every in (3, "epoch")),
+    *(
+        pytest.param(backend, every, None, 1, marks=pytest.mark.nightly)
+        for backend in ("jax", "torch")
+        for every in (3, "epoch")
+    ),
     ("tensorflow", STEPS, [STEPS, 2 * STEPS - 1], 1),  # right after a backup that falls on the end of an epoch
     ("jax", 2, [6], 2),  # in executions of two steps, of which the third of an epoch has one
 ]

@@ -15,11 +15,16 @@ from helpers.needs import missing
 __all__ = ["build"]
 
 LIMIT_S = 600  # ends a hang
-OWN = ROOT / "build" / "docs-env" / "bin" / "python"  # what `make docs` and `make test-all` make
+OWN = ROOT / "build" / "docs-env" / "bin" / "python"  # made by `make docs` and `make test-ci`
 
 
 def build(folder: Path) -> Path:
-    """Build the site into a folder. Without MkDocs, in this environment or that of `make docs`, skip."""
+    """Build the site into a folder, or return the one that FASTFEED_TEST_SITE names, as CI does.
+
+    Without MkDocs, in this environment or that of `make docs`, skip.
+    """
+    if built := os.environ.get("FASTFEED_TEST_SITE"):
+        return Path(built)
     python = sys.executable if not missing("mkdocs", "material", "mkdocstrings") else str(OWN)
     if not Path(python).exists():
         pytest.skip("mkdocs missing: make docs brings it")

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 MAKE = """#!/bin/sh
 [ "$1" = nsys ] && exit 1
-[ "$1" = test-all ] && echo "datasets: $FASTFEED_TEST_DATASETS_PYTHON" >> "$SAID"
+[ "$1" = test-ci ] && echo "datasets: $FASTFEED_TEST_DATASETS_PYTHON" >> "$SAID"
 exit 0
 """
 

@@ -1,4 +1,4 @@
-"""Every example runs as its README says, on small data, and learns."""
+"""Every example runs as its README says, on small data, and learns. Nightly: its other launchers and backends."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from conftest import ROOT, environment
 from helpers.needs import require
 
@@ -40,6 +41,7 @@ class Run:
     environ: tuple[tuple[str, str], ...] = ()
     says: tuple[str, ...] = ()  # what the output also holds
     mpirun: bool = False
+    nightly: bool = False  # another launcher or backend of an example that CI runs
 
     def __str__(self) -> str:
         how = ["mpirun"] * self.mpirun + [value for _, value in self.environ]
@@ -54,10 +56,10 @@ TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPRO
 GLOO_ABORTS = "terminate called without an active exception"
 RUNS = [
     Run("landmarks_keras.py", ("keras", "tensorflow"), PHOTOS, environ=(("KERAS_BACKEND", "tensorflow"),)),
-    Run("landmarks_keras.py", ("keras", "jax"), PHOTOS, environ=(("KERAS_BACKEND", "jax"), *TWO_DEVICES)),
+    Run("landmarks_keras.py", ("keras", "jax"), PHOTOS, environ=(("KERAS_BACKEND", "jax"), *TWO_DEVICES), nightly=True),
     Run("landmarks_jax.py", ("jax",), PHOTOS, says=(" of 40 images, ",)),
-    Run("landmarks_jax.py", ("jax",), PHOTOS, environ=TWO_DEVICES),
-    Run("landmarks_torch_ddp.py", ("torch",), PHOTOS, says=(" of 40 images, ",)),
+    Run("landmarks_jax.py", ("jax",), PHOTOS, environ=TWO_DEVICES, nightly=True),
+    Run("landmarks_torch_ddp.py", ("torch",), PHOTOS, says=(" of 40 images, ",), nightly=True),
     Run("cifar_torch.py", ("torch",), ("--epochs", "2")),
     Run(
         "shards_keras.py",
@@ -66,15 +68,15 @@ RUNS = [
         says=("120 images, ", "6 bad: 2 not_image"),
     ),
     Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),
-    Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True),
+    Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
     Run("horovod/after.py", ("torch",), PHOTOS),
-    Run("horovod/after.py", ("torch",), PHOTOS, mpirun=True),
+    Run("horovod/after.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
     Run(
         "lightning_example.py",
         ("torch", "lightning"),
         says=("93 steps in all, 53 since the checkpoint, to epoch 3",),
     ),
-    Run("accelerate_example.py", ("torch", "accelerate")),
+    Run("accelerate_example.py", ("torch", "accelerate"), nightly=True),
     Run("transformers_example.py", ("torch", "transformers"), says=("'feed_wait': ", "% of the time for batches")),
     Run("grain_watched.py", ("jax", "grain"), PHOTOS, says=("% of the time, got ",)),
     Run("tfdata_watched.py", ("keras", "tensorflow"), PHOTOS, says=("plain: the logs have accuracy, loss\n",)),
@@ -121,6 +123,10 @@ def free_port() -> int:
         return socket_.getsockname()[1]
 
 
+def by_tier(runs: list[Run]) -> list[ParameterSet]:
+    return [pytest.param(run, id=str(run), marks=[pytest.mark.nightly] * run.nightly) for run in runs]
+
+
 def learned(text: str) -> None:
     found = re.findall(r"^accuracy ([0-9.]+).*, chance ([0-9.]+)$", text, re.MULTILINE)
     assert len(found) == 1, text[-2000:]
@@ -128,7 +134,7 @@ def learned(text: str) -> None:
     assert accuracy >= chance + 0.09, f"accuracy {accuracy} is hardly above chance, {chance}"
 
 
-@pytest.mark.parametrize("run", RUNS, ids=str)
+@pytest.mark.parametrize("run", by_tier(RUNS))
 def test_an_example_learns(run: Run, photos: Path) -> None:
     text = output(run, photos)
     learned(text)
@@ -139,12 +145,12 @@ def test_an_example_learns(run: Run, photos: Path) -> None:
 
 PROOFS = [  # what is trained is worthless
     Run("prove_torch.py", ("torch",), (*PHOTOS, "--seconds", "1")),
-    Run("prove_jax.py", ("jax",), (*PHOTOS, "--seconds", "1")),
-    Run("prove_keras.py", ("keras", "tensorflow"), PHOTOS, PROVE),
+    Run("prove_jax.py", ("jax",), (*PHOTOS, "--seconds", "1"), nightly=True),
+    Run("prove_keras.py", ("keras", "tensorflow"), PHOTOS, PROVE, nightly=True),
 ]
 
 
-@pytest.mark.parametrize("run", PROOFS, ids=str)
+@pytest.mark.parametrize("run", by_tier(PROOFS))
 def test_a_trainer_is_proved(run: Run, photos: Path) -> None:
     text = output(run, photos)
     assert re.search(r"^part of step +ms +95 % interval +share$", text, re.MULTILINE)

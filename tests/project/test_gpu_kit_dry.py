@@ -1,4 +1,4 @@
-"""`make gpu-kit-dry`: every step runs on the processor, and says that it is a stand-in."""
+"""`make gpu-kit-dry`: every step runs on the processor, and says that it is a stand-in. CI has a job that runs it."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.needs import needs
 
-pytestmark = [pytest.mark.slow, needs("nvidia", "torch", "jax", "keras")]
+pytestmark = [pytest.mark.nightly, needs("nvidia", "torch", "jax", "keras")]
 ROOT = Path(__file__).parents[2]
 
 

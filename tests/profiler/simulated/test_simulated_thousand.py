@@ -1,4 +1,4 @@
-"""A thousand random runs whose truth is known: the share, the word, the steps, and how sure the report is of them."""
+"""Random runs whose truth is known: the share, the word, the steps, and how sure the report is of them."""
 
 from __future__ import annotations
 
@@ -92,5 +92,10 @@ def test_a_hundred_random_runs() -> None:
 
 
 @pytest.mark.slow
+def test_two_hundred_random_runs() -> None:
+    check(range(FAST, 300))
+
+
+@pytest.mark.nightly
 def test_a_thousand_random_runs() -> None:
-    check(range(FAST, 1_000))
+    check(range(300, 1_000))

@@ -21,6 +21,7 @@ def prove(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_trainer_is_ended_when_its_proof_is_complete(prove, tmp_path):
     done = prove(LONG, "--json", "--html", "proof.html")
     proof = json.loads(done.stdout)
@@ -79,7 +80,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "no feed")) for name in BAD])
 def test_what_cannot_be_measured_is_said(prove, name):
     body, options, words = BAD[name]
     done = prove(body, *options, code=2)
@@ -88,6 +89,7 @@ def test_what_cannot_be_measured_is_said(prove, name):
     assert last.startswith("fastfeed: ") and "Traceback" not in last
 
 
+@pytest.mark.slow
 def test_a_second_feed_is_left_alone_where_one_is_named(prove):
     body = """
         train, other = feed("train"), feed("other")
@@ -112,6 +114,7 @@ def test_options_are_checked_before_anything_runs(prove, tmp_path):
         assert words in done.stderr and "it ran" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_cannot_be_run():
     command = [*FASTFEED, "--", "no-such-program"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -15,7 +15,10 @@ from helpers.prove_command import FASTFEED, LONG, clean, run, trainer
 
 from fastfeed.system.processes import process_exists, process_state
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows cannot send the signals that end a run")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="Windows cannot send the signals that end a run"),
+]
 
 
 @pytest.fixture

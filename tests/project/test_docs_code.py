@@ -123,8 +123,8 @@ def run(name: str, place: Path, *more: str, **environ: str) -> str:
     return done.stdout
 
 
-SLOW = {"docs/preprocess.md", "docs/guides/million.md"}  # jobs with processes of their own
-CASES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SMALL if name not in S3_PAGES]
+QUICK = "docs/get_started.md"  # one page in `make test`, all of them in CI
+CASES = [pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK)) for name in SMALL if name not in S3_PAGES]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -133,6 +133,7 @@ def test_a_page_runs(name: str, tmp_path: Path) -> None:
     run(name, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_rate_rises_over_epochs_where_the_guide_scales_it(tmp_path: Path) -> None:
     halves(tmp_path)
     printed = run("docs/guides/imagenet.md", tmp_path, RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="2")
@@ -146,6 +147,7 @@ def on_s3(s3: S3Server) -> dict[str, str]:
     return {"AWS_ENDPOINT_URL": s3.url, **keys}
 
 
+@pytest.mark.slow
 def test_the_guide_to_landmarks_on_s3_runs(s3: S3Server, tmp_path: Path) -> None:
     photos = folder(tmp_path / "photos", {"x": 32}, (64, 80))
     s3.put_folder("landmarks", photos)
@@ -154,6 +156,7 @@ def test_the_guide_to_landmarks_on_s3_runs(s3: S3Server, tmp_path: Path) -> None
     run("docs/guides/landmarks_s3.md", tmp_path, **on_s3(s3))
 
 
+@pytest.mark.slow
 def test_the_feed_of_the_readme_runs_on_shards_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
     require("torch")
     for k in range(100):  # 1,100 samples: one global batch
@@ -161,6 +164,7 @@ def test_the_feed_of_the_readme_runs_on_shards_in_a_bucket(s3: S3Server, tmp_pat
     run(str(without_nvme("README.md", tmp_path)), tmp_path, **on_s3(s3))
 
 
+@pytest.mark.slow
 def test_the_page_of_sources_runs_on_files_of_every_kind(s3: S3Server, tmp_path: Path) -> None:
     source_files(tmp_path, s3)
     run(str(without_nvme("docs/sources.md", tmp_path)), tmp_path, **on_s3(s3))

@@ -10,7 +10,7 @@ from helpers.late_nvjpeg import install
 from helpers.side_by_side import encoded, picture
 
 __all__ = ["kit"]
-pytestmark = [needs_compiler, pytest.mark.skipif(native is None, reason=NO_KERNEL)]
+pytestmark = [pytest.mark.slow, needs_compiler, pytest.mark.skipif(native is None, reason=NO_KERNEL)]
 
 
 @pytest.fixture

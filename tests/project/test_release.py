@@ -18,7 +18,7 @@ from conftest import ROOT
 from fastfeed.decode import is_built
 
 PACKAGING = ROOT / "packaging"
-pytestmark = pytest.mark.skipif(not PACKAGING.is_dir(), reason="not in a source tree")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PACKAGING.is_dir(), reason="not in a source tree")]
 CHANGES = "# Changelog\n\n## Unreleased\n\n## 0.2.0\n\n### Added\n- a thing\n\n## 0.1.0\n- the first\n"
 
 

@@ -9,7 +9,7 @@ from conftest import ROOT
 from project.test_release import script
 
 PROJECT = ROOT / "pyproject.toml"
-pytestmark = pytest.mark.skipif(not (ROOT / "packaging").is_dir(), reason="not in a source tree")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (ROOT / "packaging").is_dir(), reason="not in a source tree")]
 OWN = {"addopts", "filterwarnings", "markers", "pythonpath", "testpaths"}  # of pytest itself
 PLUGINS = {"timeout": "pytest-timeout"}
 

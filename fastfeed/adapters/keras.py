@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.keras_checks import refuse_ignored, refuse_same_feed
+from fastfeed.adapters.keras_checks import check_whole, follow_fit, refuse_ignored, refuse_same_feed
 from fastfeed.adapters.keras_epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
@@ -174,6 +174,8 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         def num_batches(self) -> int | None:
             refuse_ignored(sys._getframe(1).f_locals)
             refuse_same_feed(feed)
+            check_whole(feed)
+            follow_fit(feed)
             return None if feed.is_proving else len(feed)  # an epoch lasts as long as the proof
 
         @property
@@ -187,6 +189,9 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         @property
         def partial_batch_size(self) -> int | None:
             return feed.plan.length % feed.plan.batch if feed.partial else None
+
+        def on_epoch_begin(self) -> None:
+            follow_fit(feed)  # again: a callback may have restored Keras's epoch
 
         def on_epoch_end(self) -> None:
             feed.epoch_ended()
@@ -219,7 +224,12 @@ def _py_dataset(epochs: Epochs) -> Any:
             super().__init__(workers=1, use_multiprocessing=False)
             self._walk: Iterator[tuple[Any, ...]] = iter(())
 
+        _fastfeed = epochs.feed
+
         def __len__(self) -> int:
+            refuse_same_feed(epochs.feed)
+            check_whole(epochs.feed)
+            follow_fit(epochs.feed)
             return len(epochs.feed)
 
         def __getitem__(self, index: int) -> tuple[Any, ...]:

@@ -1,15 +1,17 @@
-"""What Keras would silently do wrong with a feed: found in the frames of its `fit`, and refused."""
+"""What Keras would silently do wrong with a feed, found in the frames of its `fit`: mended, refused or warned of."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
 
-__all__ = ["check_fitted", "refuse_ignored", "refuse_same_feed"]
+__all__ = ["check_fitted", "check_whole", "fitted_feed", "follow_fit", "refuse_ignored", "refuse_same_feed"]
 
 _IGNORED = {
     "class_weight": "use feed.to_keras(class_weight={...})",
@@ -17,6 +19,7 @@ _IGNORED = {
     "y": "labels come from the feed's source",
 }
 _MAX_FRAMES = 16  # between Keras's `fit` and us, at most
+_warned: weakref.WeakSet[Feed] = weakref.WeakSet()  # of leaving samples out
 
 
 def refuse_ignored(caller: Mapping[str, Any]) -> None:
@@ -40,7 +43,7 @@ def refuse_same_feed(feed: Feed) -> None:
 
 def check_fitted(feed: Feed) -> None:
     """ConfigError where the `fit` that calls this gets another feed, whose position would not be saved."""
-    fitted = _feed_of(_fit_locals().get("x"))
+    fitted = fitted_feed()
     if fitted is not None and fitted is not feed:
         raise ConfigError(
             f"this keras_backup saves the position of {feed!r}, but fit is given {fitted!r}; use the keras_backup of "
@@ -48,16 +51,65 @@ def check_fitted(feed: Feed) -> None:
         )
 
 
-def _fit_locals() -> Mapping[str, Any]:
-    """Return the local variables of the innermost running `fit` of Keras; empty if none runs."""
-    frame: Any = sys._getframe(1)
+def follow_fit(feed: Feed) -> None:
+    """Move a feed that is behind the epoch at which the `fit` that calls this begins, unless it was moved by hand.
+
+    `fit(initial_epoch=3)` would train on the order and the augmentation of epoch 0 again.
+    """
+    fit = _fit_locals()
+    begins = fit.get("initial_epoch")  # within its loop also what a callback has restored
+    if not isinstance(begins, int) or begins != fit.get("epoch", begins) or _feed_of(fit.get("x")) is not feed:
+        return
+    steps = fit.get("steps_per_epoch") or len(feed)
+    epoch, part = divmod(begins, -(-len(feed) // steps))  # Keras ends one of its epochs where the feed's ends
+    feed.advance(epoch, part * steps)
+
+
+def check_whole(feed: Feed) -> None:
+    """Refuse `predict` in another order than the source's; warn once where it or `evaluate` leaves samples out."""
+    plan, whole = feed.plan, 'shuffle=False, tail="pad", on_bad="mask"'
+    name, steps = next(
+        (
+            (name, frame.get("steps"))
+            for name, frame in _callers()
+            if name in ("fit", "evaluate", "predict") and {"self", "callbacks"} <= frame.keys()
+        ),
+        ("", None),
+    )
+    if name == "predict" and plan.shuffle != "none":
+        raise ConfigError(
+            f"predict needs a feed in the order of its source, got shuffle={str(plan.shuffle)!r}: nothing tells which "
+            f"prediction belongs to which file; create one with {whole}"
+        )
+    left_out = plan.length - plan.steps * plan.global_batch
+    if name in ("evaluate", "predict") and steps is None and left_out > 0 and feed not in _warned:
+        _warned.add(feed)
+        warnings.warn(
+            f"{name} leaves out {left_out:,} of {plan.length:,} samples: the feed drops an incomplete last batch; "
+            f"create one with {whole}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def fitted_feed() -> Feed | None:
+    """The feed that the `fit` that calls this trains on."""
+    return _feed_of(_fit_locals().get("x"))
+
+
+def _callers() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names and local variables of the functions that call this, from the innermost on."""
+    frame: Any = sys._getframe(2)
     for _ in range(_MAX_FRAMES):
         if frame is None:
-            break
-        if frame.f_code.co_name == "fit" and "validation_data" in frame.f_locals:
-            return frame.f_locals
+            return
+        yield frame.f_code.co_name, frame.f_locals
         frame = frame.f_back
-    return {}
+
+
+def _fit_locals() -> Mapping[str, Any]:
+    """Return the local variables of the innermost running `fit` of Keras; empty if none runs."""
+    return next((frame for name, frame in _callers() if name == "fit" and "validation_data" in frame), {})
 
 
 def _feed_of(data: Any) -> Feed | None:

@@ -138,6 +138,22 @@ class ForAdapters:
         """
         self._cursor.epoch_ended()
 
+    def advance(self, epoch: int, step: int) -> None:
+        """Begin the next iteration here if that is ahead of this feed's position, unless seek() or restore() set it.
+
+        Args:
+            epoch (int): Counts from 0.
+            step (int): Within the epoch.
+
+        Example:
+            >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2)
+            >>> feed.advance(3, 0)
+            >>> next(iter(feed)).epoch
+            3
+        """
+        if not self.moves and self._cursor.position < (epoch, step):
+            self._cursor.advance(epoch, step)
+
     @property
     def error(self) -> FastfeedError | None:
         """The error that ended an iteration; TensorFlow replaces it with an error of its own."""

@@ -169,8 +169,12 @@ class Cursor:
     def seek(self, epoch: int, step: int) -> None:
         """Let the next iteration begin here."""
         self.open(epoch, step, 1, None, False).close()  # checks the arguments
-        self.position, self._inside_epoch, self._owner = (epoch, step), False, None
+        self.advance(epoch, step)
         self.moves += 1
+
+    def advance(self, epoch: int, step: int) -> None:
+        """As `seek`, not counted as a move by the user."""
+        self.position, self._inside_epoch, self._owner = (epoch, step), False, None
 
     def close(self) -> None:
         """Stop the batch iterator."""

@@ -170,6 +170,50 @@ for wrong in (
 result["refused"] = refused
 train.close(), val.close()
 
+
+# a resume by epoch alone: the feed follows Keras, also where a callback restores its epoch; what was sought is kept
+class Restores(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.model._initial_epoch = 2  # as BackupAndRestore
+
+
+result["followed"] = {}
+for name, options, moves in (
+    ("initial_epoch", {"initial_epoch": 3, "epochs": 5}, None),
+    ("short epochs", {"initial_epoch": 4, "epochs": 6, "steps_per_epoch": 2}, None),
+    ("restored", {"epochs": 3, "callbacks": [Restores()]}, None),
+    ("sought", {"initial_epoch": 3, "epochs": 4}, (1, 0)),
+):
+    seen.clear()
+    train, val = feeds()
+    if moves:
+        train.seek(*moves)
+    model().fit(train.to_keras(), verbose=0, **options)
+    result["followed"][name] = [row[1:3] for row in seen]
+    if name == "initial_epoch":  # trained further: the next epoch, not the one it was told to begin with
+        net = model()
+        net.fit(train.to_keras(), verbose=0, initial_epoch=4, epochs=5)
+        result["followed"]["again"] = seen[-1][1]
+    train.close(), val.close()
+
+# predictions that belong to no file are refused; an evaluation that leaves samples out is said once
+train, val = feeds()
+ordered = ff.Feed(ff.Arrays(images, labels), [ff.ToFloat()], batch=8, shuffle=False)
+try:
+    model().predict(train.to_keras(), verbose=0)
+except Exception as error:
+    result["predict shuffled"] = [type(error).__name__, str(error)]
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    net = model()
+    for _ in range(2):
+        net.evaluate(train.to_keras(), verbose=0)
+    net.evaluate(train.to_keras(), steps=2, verbose=0)
+    net.evaluate(val.to_keras(), verbose=0)
+    result["predicted in part"] = len(net.predict(ordered.to_keras(), verbose=0))
+result["left out"] = [str(warning.message) for warning in caught if "leaves out" in str(warning.message)]
+train.close(), val.close(), ordered.close()
+
 # soft labels, weighed: the loss by hand, of a model that does not learn
 soft = [ff.OneHot(3), ff.LabelSmoothing(0.1), ff.MixUp(1.0), ff.ToFloat()]
 with ff.Feed(ff.Arrays(images, labels), soft, batch=22, seed=3) as mixed:

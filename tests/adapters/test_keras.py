@@ -110,6 +110,28 @@ def test_a_restored_feed_resumes_where_it_stood(session):
     )
 
 
+def test_the_feed_follows_the_epoch_at_which_fit_begins(session):
+    """The order and the augmentation of epoch 0 would be trained on again."""
+    followed = session["followed"]
+    assert followed["initial_epoch"] == [[e, s] for e in (3, 4) for s in range(STEPS)]
+    assert followed["short epochs"] == [[1, 2], [1, 3], [1, 4]], "Keras ends its epoch where the feed's ends"
+    assert followed["restored"] == [[2, s] for s in range(STEPS)]
+    assert followed["sought"] == [[1, s] for s in range(STEPS)]
+    assert followed["again"] == 5
+
+
+def test_predictions_of_a_shuffled_feed_are_refused_and_samples_left_out_are_said(session):
+    kind, text = session["predict shuffled"]
+    assert kind == "ConfigError"
+    assert "got shuffle='full': nothing tells which prediction belongs to which file" in text
+    assert session["predicted in part"] == 40
+    write = 'create one with shuffle=False, tail="pad", on_bad="mask"'
+    assert session["left out"] == [
+        f"{name} leaves out 4 of 44 samples: the feed drops an incomplete last batch; {write}"
+        for name in ("evaluate", "predict")
+    ]
+
+
 def test_an_adapter_used_again_continues_and_honors_seek(session):
     assert session["again"] == [[2, 0], [2, 1], [3, 0], [3, 1], [4, 0], [4, 1], [7, 1], [7, 2]]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
@@ -20,7 +21,7 @@ from fastfeed.sources.shards.external_indexes import members_from_dali, samples_
 from fastfeed.sources.shards.extra_columns import LARGEST, LARGEST_ARRAY, ValueLocation, add_row, column_names, read_npy
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import in_record, is_cut, missing
-from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.labels import LabelKind, text_label
 from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, members
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.retry import Unread
@@ -30,7 +31,6 @@ __all__ = ["TarShards"]
 
 _MAX_LABEL = 1 << 20  # bytes of a label; more is damage
 _NOTES = 50  # kept per shard, of the archive and of the samples
-_SHOWN = 60  # characters of what is no label
 
 
 class TarShards(ShardedSource):
@@ -97,7 +97,7 @@ class TarShards(ShardedSource):
         self._label, self._field = extension.lower().lstrip("."), field
         self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
         self._columns = tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
-        kind = f"tar 1 images {','.join(self._images)} label {label}"
+        kind = f"tar 2 images {','.join(self._images)} label {label}"
         super().__init__(
             shards, kind, label=label, label_kind=label_kind, classes=classes,
             storage=storage, cache=cache, index=index,
@@ -255,10 +255,9 @@ def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
     value = int(value) if isinstance(value, float) and value.is_integer() else value
     text = "" if isinstance(value, bool) or not isinstance(value, (int, str)) else str(value)
     if not text or re.fullmatch(r"-[0-9]+", text) or re.search("[\0-\x1f\x7f\ud800-\udfff]", text):
-        excerpt = repr(value)[:_SHOWN]
+        excerpt = printable(repr(value))
         raise ValueError(f"got {excerpt}, must be a number >= 0 or a string")
-    digits = re.fullmatch(r"0*([0-9]{1,10})", text)
-    return int(digits[1]) if digits and int(digits[1]) < 2**31 else text
+    return text_label(text)
 
 
 def _missing(reader: ForwardReader, samples: int) -> str:

@@ -107,7 +107,7 @@ class TFRecords(ShardedSource):
         self._label = None if label is None else label.encode()
         self._feature_names = FeatureNames(self._image)
         super().__init__(
-            shards, f"tfrecord 1 image {image!r} label {label!r}", label=label, label_kind=label_kind, classes=classes,
+            shards, f"tfrecord 2 image {image!r} label {label!r}", label=label, label_kind=label_kind, classes=classes,
             storage=storage, cache=cache, index=index, progress=progress, columns=self._columns,
         )  # fmt: skip
         self._check_images()

@@ -30,7 +30,7 @@ ORIGINAL = dict(zip(STARTS, IMAGES, strict=False))
 
 def start(source: TFRecords, i: int) -> int:
     """Where sample i's record begins."""
-    return int(source.uri(i).rpartition("#")[2].partition(":")[0])
+    return int(source.uri(i).partition("#")[2].partition(":")[0])
 
 
 def outcomes(data: bytes, path: Path) -> dict[int, str]:

@@ -61,7 +61,8 @@ class ShardedSource(ABC):
     ) -> None:
         who = type(self).__name__
         names = column_names(columns, who)
-        requested, label_kind = checked_classes(classes, who), resolve_kind(label_kind, label, who)
+        requested, as_indices = checked_classes(classes, who), label_kind == "index"
+        label_kind = resolve_kind(label_kind, label, who)
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         self._labeled, self._fingerprint, self._mixed, self._folder_notes = label is not None, "", "", list[str]()
         files = self._files(shards, own)
@@ -78,7 +79,7 @@ class ShardedSource(ABC):
             self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head, self._largest)
         self.classes, self._labels = (), np.broadcast_to(np.int32(-1), (len(self._index),))
         if self._labeled:
-            self.classes, self._labels, self._mixed = number_labels(self._index, requested, label_kind, who)
+            self.classes, self._labels, self._mixed = number_labels(self._index, requested, label_kind, who, as_indices)
         if self._labeled and bool(np.all(self._labels < 0)):
             raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
         tell(who, self._shards.uris, [self._notes_on(k) for k in range(len(files))])

@@ -1,28 +1,40 @@
-"""What labels mean: integers that are names of classes are numbered like texts, integers that are indices are kept."""
+"""What labels mean: integers that are names of classes are numbered like texts, integers that are indices are kept.
+
+A text stays a text unless all labels of a source are integers as Python writes them (`canonical_integers`): `007`,
+`1e5` and `+1` are names. Names are in the order of texts, of integers in the order of numbers.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import printable
 from fastfeed.sources.shards.index import Index
 
 __all__ = [
     "LabelKind",
+    "canonical_integers",
     "check_label_kind",
     "checked_classes",
+    "integers_in",
     "missing_classes",
     "number_integers",
     "number_labels",
     "resolve_kind",
+    "text_label",
 ]
 
 LabelKind = Literal["name", "index"]
 
 _SHOWN = 5  # labels in a message
+_LARGEST = 1 << 31  # what an index of shards holds as a number
+_CANONICAL = re.compile("0|-?[1-9][0-9]{0,18}")
+_DIGITS = re.compile("0*[0-9]{1,18}")
 _INDEX_FIELDS = ("cls", "label")  # what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
 
 
@@ -31,7 +43,7 @@ def check_label_kind(kind: Any, who: str) -> None:
     if kind not in (None, "name", "index"):
         raise ConfigError(
             f"{who}: label_kind must be 'name' (integers are names of classes) or 'index' (they count the classes "
-            f"from 0), got {kind!r}"
+            f"from 0), got {printable(repr(kind))}"
         )
 
 
@@ -43,6 +55,33 @@ def resolve_kind(kind: LabelKind | None, field: str | None, who: str) -> LabelKi
     return kind or ("index" if last.lower() in _INDEX_FIELDS else "name")
 
 
+def canonical_integers(texts: Iterable[str]) -> list[int] | None:
+    """The integers that these texts are, if all of them are written as Python writes integers; else None."""
+    integers = []
+    for text in texts:
+        if not _CANONICAL.fullmatch(text) or not -1 << 63 <= int(text) < 1 << 63:
+            return None
+        integers.append(int(text))
+    return integers
+
+
+def integers_in(texts: Sequence[str], as_indices: bool) -> list[int] | None:
+    """The integers that all labels of a source are, or None: they are names.
+
+    `as_indices`: the caller asked for indices of classes, so that `007` is 7.
+    """
+    integers = canonical_integers(texts)
+    if integers is None and as_indices and all(map(_DIGITS.fullmatch, texts)):
+        integers = [int(text.lstrip("0") or "0") for text in texts]
+    return integers
+
+
+def text_label(text: str) -> int | str:
+    """A label of a shard: an integer below 2**31 where the text is one as Python writes it, which loses nothing."""
+    integers = canonical_integers([text])
+    return integers[0] if integers and 0 <= integers[0] < _LARGEST else text
+
+
 def checked_classes(classes: Any, who: str) -> tuple[str, ...] | None:
     """Names of classes; integers among them as texts. ConfigError for what cannot be a list of names."""
     if classes is None:
@@ -51,8 +90,8 @@ def checked_classes(classes: Any, who: str) -> tuple[str, ...] | None:
     are_names = all(isinstance(item, (str, int, np.integer)) and not isinstance(item, bool) for item in items)
     names = tuple(map(str, items))
     if not are_names or len(set(names)) < len(names):
-        hint = f"; pass [{classes!r}]" if isinstance(classes, str) else ""
-        raise ConfigError(f"{who}: classes must be a list of names, each once, got {classes!r}{hint}")
+        hint = f"; pass [{printable(repr(classes))}]" if isinstance(classes, str) else ""
+        raise ConfigError(f"{who}: classes must be a list of names, each once, got {printable(repr(classes))}{hint}")
     return names
 
 
@@ -69,8 +108,8 @@ def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> 
     if not missing:
         return None
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    text = f"{who}: labels that are not in classes: {', '.join(missing[:_SHOWN])}{more}"
-    if all(map(_is_integer, labels)) and not any(map(_is_integer, classes)):
+    text = f"{who}: labels that are not in classes: {', '.join(map(printable, missing[:_SHOWN]))}{more}"
+    if canonical_integers(labels) is not None and not any(map(_DIGITS.fullmatch, classes)):
         text += (
             "; labels are integers and classes are names: pass label_kind='index' if the integers count the classes "
             "from 0"
@@ -78,33 +117,55 @@ def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> 
     return SourceError(text)
 
 
-def _is_integer(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
 def number_labels(
-    index: Index, classes: tuple[str, ...] | None, kind: LabelKind, who: str
+    index: Index, classes: tuple[str, ...] | None, kind: LabelKind, who: str, as_indices: bool = False
 ) -> tuple[tuple[str, ...], np.ndarray, str]:
-    """Class names, labels that count them, and a note ("" for none). Texts in the shards are sorted and numbered."""
+    """Class names, labels that count them, and a note ("" for none). Texts in the shards are sorted and numbered.
+
+    `as_indices`: the caller asked for indices, so texts of digits are such.
+    """
     if not any(index.has_texts):
         return *_integer_labels(index.labels, classes, kind, who), ""
     texts = sorted({*index.texts, *_integers_among_texts(index)})
+    if (integers := integers_in(texts, as_indices)) is not None:
+        numbers = dict(zip(texts, integers, strict=True))
+        values = np.array([*(numbers[text] for text in index.texts), -1], np.int64)
+        labels = index.labels.astype(np.int64)
+        for part in _worded_parts(index, labels):
+            part[:] = values[part]
+        return *_integer_labels(labels, classes, kind, who), ""
     names = tuple(texts if classes is None else classes)
     if (error := missing_classes(texts, names, who)) is not None:
         raise error
     code = {name: i for i, name in enumerate(names)}
-    note, numeric = "", [text for text in texts if _is_integer(text)]
-    if 0 < len(numeric) < len(texts):
-        other = next(text for text in texts if text not in numeric)
-        note = f"labels are numbers (as {numeric[0]!r}) and texts (as {other!r}): all are taken as names"
+    note = _note(texts, kind)
     if all(index.has_texts) and names == index.texts:
         return names, index.labels, note
     table = np.array([code[text] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
     labels = np.array(index.labels)
-    for k, worded in enumerate(index.has_texts):
-        part = labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
-        part[:] = table[part] if worded else [code[str(n)] if n >= 0 else -1 for n in part.tolist()]
+    for part in _worded_parts(index, labels):
+        part[:] = table[part]
+    for part in _worded_parts(index, labels, False):
+        part[:] = [code[str(n)] if n >= 0 else -1 for n in part.tolist()]
     return names, labels, note
+
+
+def _note(texts: Sequence[str], kind: LabelKind) -> str:
+    """What may be meant otherwise: numbers among texts, and indices of classes with leading zeros."""
+    numeric = [text for text in texts if canonical_integers([text]) is not None]
+    other = printable(repr(next(text for text in texts if text not in numeric)))
+    if kind == "index" and all(map(_DIGITS.fullmatch, texts)):
+        return f"labels have leading zeros (as {other}): all are taken as names; pass label_kind='index' if they count"
+    return f"labels are numbers (as {numeric[0]!r}) and texts (as {other}): all are taken as names" if numeric else ""
+
+
+def _worded_parts(index: Index, labels: np.ndarray, worded: bool = True) -> list[np.ndarray]:
+    """The labels of those shards whose labels count texts, or of the others."""
+    return [
+        labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
+        for k, has in enumerate(index.has_texts)
+        if has == worded
+    ]
 
 
 def _integer_labels(
@@ -127,8 +188,6 @@ def _integer_labels(
 def _integers_among_texts(index: Index) -> set[str]:
     """Labels of shards in which all are numbers, where other shards have texts."""
     labels: set[str] = set()
-    for k, worded in enumerate(index.has_texts):
-        if not worded:
-            part = index.labels[int(index.bounds[k]) : int(index.bounds[k + 1])]
-            labels |= {str(label) for label in np.unique(part).tolist() if label >= 0}
+    for part in _worded_parts(index, index.labels, False):
+        labels |= {str(label) for label in np.unique(part).tolist() if label >= 0}
     return labels

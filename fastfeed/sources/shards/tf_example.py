@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from fastfeed.printable import printable
+from fastfeed.sources.shards.labels import text_label
 from fastfeed.sources.shards.protobuf import HEAD, LazyMessage, Malformed, fields, signed, varint
 
 __all__ = ["LONGEST_NAME", "Example", "FeatureNames"]
@@ -73,7 +74,7 @@ class Example:
         return value
 
     def label(self, name: bytes) -> int | str:
-        """A number from 0 to 2**31 - 1, or a string; a string of digits is a number."""
+        """A number from 0 to 2**31 - 1, or a string; one that is written as Python writes such a number is it."""
         value = self._value(name)
         if isinstance(value, int):
             text = excerpt = str(value)
@@ -81,9 +82,8 @@ class Example:
             data = self._message.bytes(value[0], min(value[1], value[0] + _LONGEST_TEXT + 1))
             text = data.decode("utf-8", "replace") if len(data) <= _LONGEST_TEXT else ""
             excerpt = repr(data[:_SHOWN])
-        digits = re.fullmatch("0*([0-9]{1,10})", text)
-        if digits and int(digits[1]) < 1 << 31:
-            return int(digits[1])
+        if isinstance(label := text_label(text), int):
+            return label
         if isinstance(value, int) or not text or re.search("[\0-\x1f\x7f\ufffd]|^-[0-9]+$", text):
             raise Malformed(f"{printable(name)}: got {excerpt}, must be a number from 0 to 2**31 - 1 or a string")
         return text

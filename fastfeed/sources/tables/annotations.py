@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnArrays, ColumnParser, ColumnPart, RowLocator, without_null
 from fastfeed.sources.tables.parse_numbers import numbers
 from fastfeed.sources.tables.string_column import StringColumn
@@ -78,7 +79,7 @@ class BoxColumn(ColumnParser):
         except (ValueError, TypeError, RecursionError):
             box = []
         if len(box) != 4:
-            raise self._wrong(row, name, self._NEEDED, repr(text[:60]))
+            raise self._wrong(row, name, self._NEEDED, repr(text))
         return box
 
     def arrays(self) -> ColumnArrays:
@@ -125,7 +126,7 @@ class ExtraColumn(ColumnParser):
             and _width(self._first_valid) != _width(part)
         ):
             row, before = int(np.argmin(part.missing())), int(np.argmin(self._first_valid.missing()))
-            needed = f"what it holds above, such as {self._first_valid[before]!r}"
+            needed = f"what it holds above, such as {printable(repr(self._first_valid[before]))}"
             raise self._wrong(first + row, name, needed, repr(part[row]))
         self._parts.append(part)
 

@@ -6,6 +6,7 @@ What else a table says is in `annotations.py`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.shards.labels import LabelKind, number_integers
-from fastfeed.sources.tables.parse_numbers import integers
+from fastfeed.printable import printable
+from fastfeed.sources.shards.labels import LabelKind, integers_in, number_integers
+from fastfeed.sources.tables.parse_numbers import fractions
 from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = [
@@ -58,7 +60,7 @@ class ColumnPart:
         values = self.values
         if isinstance(values, Codes):
             return values.texts[int(values.codes[row])]
-        return values[row].tolist() if isinstance(values, np.ndarray) else values[row][:60]
+        return values[row].tolist() if isinstance(values, np.ndarray) else values[row]
 
     def missing(self) -> np.ndarray:
         """bool (n,)."""
@@ -118,8 +120,9 @@ class ColumnParser(ABC):
     def arrays(self) -> ColumnArrays:
         """All rows."""
 
-    def _wrong(self, row: int, name: str, needed: str, value: object) -> SourceError:
-        return SourceError(f"Table: {self.where(row)}: column {name!r} must hold {needed}, got {value}")
+    def _wrong(self, row: int, name: str, needed: str, value: object, hint: str = "") -> SourceError:
+        column, got = printable(repr(name)), printable(value)
+        return SourceError(f"Table: {self.where(row)}: column {column} must hold {needed}, got {got}{hint}")
 
     def _floats(self, name: str, part: ColumnPart, first: int, needed: str) -> np.ndarray:
         """float64 (n,), or (n, k) for lists; NaN where there is nothing."""
@@ -182,6 +185,10 @@ class LabelColumn(ColumnParser):
 
     coded = True
     _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
+    _NO_CLASS = (
+        "; a number that is not whole is no class: round it, write texts such as 'age 1.5', or pass label=None and "
+        "columns=[...] to have it as a number in the batch"
+    )
 
     def __init__(self, names: Sequence[str], where: RowLocator, kind: LabelKind) -> None:
         super().__init__(names, where)
@@ -222,7 +229,8 @@ class LabelColumn(ColumnParser):
             bad = (safe < -1) | (safe >= 1 << 63) if values.dtype.kind != "b" else np.zeros(len(safe), bool)
         if bad.any():
             row = int(np.argmax(bad))
-            raise self._wrong(first + row, name, self._NEEDED, safe[row])
+            hint = self._NO_CLASS if np.isfinite(safe[row]) and safe[row] != np.floor(safe[row]) else ""
+            raise self._wrong(first + row, name, self._NEEDED, safe[row], hint)
         return safe.astype(np.int64), missing
 
     def arrays(self) -> ColumnArrays:
@@ -237,25 +245,30 @@ class LabelColumn(ColumnParser):
 
     def _number_texts(self, labels: np.ndarray) -> np.ndarray:
         texts = list(self._code)
-        if not self._typed:
-            numbers = integers(texts)
-            if numbers is not None:
-                table = np.array([*numbers, -1], np.int64)[labels]
-                if bool(np.any(table < -1)):
-                    row = int(np.argmax(table < -1))
-                    raise self._wrong(row, self.names[0], self._NEEDED, table[row])
-                return table
-            self._refuse_nan(texts, labels)
+        numbers = integers_in(texts, self._kind == "index")
+        if numbers is None and not self._typed:
+            numbers = self._whole_fractions(texts, labels)
+        if numbers is not None:
+            table = np.array([*numbers, -1], np.int64)[labels]
+            if bool(np.any(table < -1)):
+                row = int(np.argmax(table < -1))
+                raise self._wrong(row, self.names[0], self._NEEDED, table[row])
+            return table
         self.texts = tuple(sorted(texts))
         code = {text: i for i, text in enumerate(self.texts)}
         return np.array([*(code[text] for text in texts), -1], np.int64)[labels]
 
-    def _refuse_nan(self, texts: list[str], labels: np.ndarray) -> None:
-        """One that is written among integers would be a class of its own."""
-        unknown = [i for i, text in enumerate(texts) if text.lower() == "nan"]
-        if unknown and integers([text for text in texts if text.lower() != "nan"]):
-            row = int(np.argmax(labels == unknown[0]))
-            raise self._wrong(row, self.names[0], self._NEEDED, repr(texts[unknown[0]]))
+    def _whole_fractions(self, texts: list[str], labels: np.ndarray) -> list[int] | None:
+        """Integers written `3.0`, as Pandas does in columns with gaps. SourceError where others are among them."""
+        if not any("." in text or text.lower() == "nan" for text in texts) or (values := fractions(texts)) is None:
+            return None
+        if all(map(math.isnan, values)):
+            return None
+        for code, value in enumerate(values):
+            if not (value % 1 == 0 and -(2.0**63) <= value < 2.0**63):
+                row, hint = int(np.argmax(labels == code)), self._NO_CLASS if math.isfinite(value) and value % 1 else ""
+                raise self._wrong(row, self.names[0], self._NEEDED, repr(texts[code]), hint)
+        return [int(value) for value in values]
 
 
 def without_null(part: ColumnPart) -> StringColumn:

@@ -148,6 +148,8 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
             return ColumnPart(_lists(values), null)
         if kinds <= {bool, int, float}:
             dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
+            if float in kinds and (large := _large(values)) is not None:
+                raise _BadRow(large, f"holds {values[large]} among fractions, which would change it; write texts")
             return ColumnPart(np.array(values if null is None else [value or 0 for value in values], dtype), null)
     except _BadRow as bad_row:
         raise SourceError(f"Table: {uri}, row {first + bad_row.row}: column {name!r} {bad_row}") from None
@@ -166,6 +168,11 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
         f"Table: {uri}, row {first + row}: column {name!r} holds {json.dumps(values[row])[:60]}; a column "
         f"holds numbers, or texts, or lists of numbers, and this one began with {json.dumps(first_value)[:60]}"
     )
+
+
+def _large(values: list[Any]) -> int | None:
+    """The row of an integer that a fraction cannot hold."""
+    return next((i for i, v in enumerate(values) if type(v) is int and int(float(v)) != v), None)
 
 
 def _kind(value: Any) -> type:

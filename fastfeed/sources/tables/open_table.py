@@ -24,6 +24,7 @@ from fastfeed.storage.storage import Stat, Storage, is_local
 
 __all__ = ["OpenedTable", "RequestedColumns", "label_classes", "open_table", "reopen_table"]
 
+_MEANING = 2  # of the arrays in a cached file: of another, they are made again
 KEEP_BYTES = 4 << 20  # of the table, from which on its columns are kept in a file: less is read in no time
 
 Files = Sequence[tuple[str, Stat]]
@@ -135,8 +136,12 @@ def label_classes(
 
 def _cache_path(files: Files, requested: RequestedColumns) -> Path:
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
-    name = hashlib.sha256("\0".join([repr(requested), *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    name = hashlib.sha256("\0".join([_asked(requested), *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return cache_folder() / "tables" / f"{name}.ffarrays"
+
+
+def _asked(requested: RequestedColumns) -> str:
+    return f"{_MEANING} {requested!r}"
 
 
 def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> OpenedTable | None:
@@ -146,7 +151,7 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
     if cached is None:
         return None
     header, arrays = cached
-    if header["asked"] != repr(requested) or header["stats"] != [[stat.size, stat.version] for _, stat in files]:
+    if header["asked"] != _asked(requested) or header["stats"] != [[stat.size, stat.version] for _, stat in files]:
         return None
     classes, named = tuple(header["classes"]), header["named"]
     return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, named, path)
@@ -204,8 +209,8 @@ def _units(reads: Sequence[TableFile]) -> ColumnArrays:
 
 def _save_cached(opened: OpenedTable, arrays: ColumnArrays, requested: RequestedColumns, path: Path) -> OpenedTable:
     header = {
-        "asked": repr(requested), "stats": [[stat.size, stat.version] for _, stat in opened.files], "rows": opened.rows,
-        "leaf": opened.leaf, "urls": opened.urls, "classes": opened.classes, "named": opened.named,
+        "asked": _asked(requested), "stats": [[stat.size, stat.version] for _, stat in opened.files],
+        "rows": opened.rows, "leaf": opened.leaf, "urls": opened.urls, "classes": opened.classes, "named": opened.named,
     }  # fmt: skip
     try:
         save(path, header, arrays)

@@ -1,35 +1,46 @@
-"""Strings that stand for numbers, as in CSV files, whose columns have no types."""
+"""Strings that stand for numbers, as in CSV files, whose columns have no types.
+
+A column is one of numbers only if reading it loses nothing: `007`, `1e5` and `12345678901234567890` are texts, and
+make texts of all values of their column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fastfeed.sources.shards.labels import canonical_integers
 from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["integers", "numbers"]
+__all__ = ["fractions", "numbers"]
 
-_LARGEST = 1 << 63
+_EXACT = 1 << 53  # integers up to this are themselves as float64
+_FRACTION = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[nN]a[nN]|-?inf")
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
 
-def integers(texts: Sequence[str]) -> list[int] | None:
-    """Integers, also written `3.0` as Pandas does in columns with gaps; None if any text is something else."""
-    try:
-        values = [float(text) if "." in text else int(text) for text in texts]
-    except ValueError:
-        return None
-    are_integers = all(x % 1 == 0 and -_LARGEST <= x < _LARGEST for x in values) and not any(
-        "_" in text for text in texts
-    )
-    return [int(x) for x in values] if are_integers else None
+def fractions(texts: Iterable[str]) -> list[float] | None:
+    """Numbers, as they are written where some have a decimal point; None if any text is something else."""
+    values = []
+    for text in texts:
+        if not _FRACTION.fullmatch(text):
+            return None
+        value = float(text)
+        if abs(value) >= _EXACT and (integer := canonical_integers([text])) and int(value) != integer[0]:
+            return None
+        values.append(value)
+    return values
 
 
 def numbers(parts: Sequence[StringColumn]) -> list[np.ndarray] | None:
     """Integers, else fractions, else bools, 0 where a text is empty; None if one of the texts is none of them."""
-    kinds: tuple[tuple[Callable[[str], Any], Any], ...] = ((int, np.int64), (float, np.float64), (_bool, np.bool_))
+    kinds: list[tuple[Callable[[list[str]], list[Any] | None], Any]] = [(canonical_integers, np.int64)]
+    if any(ord(".") in part.blob for part in parts):  # else `1e5` is one of several codes rather than a number
+        kinds.append((fractions, np.float64))
+    kinds.append((_bools, np.bool_))
     for parse, dtype in kinds:
         arrays = _parse_all(parts, parse, dtype)
         if arrays is not None:
@@ -37,19 +48,20 @@ def numbers(parts: Sequence[StringColumn]) -> list[np.ndarray] | None:
     return None
 
 
-def _parse_all(parts: Sequence[StringColumn], parse: Callable[[str], Any], dtype: Any) -> list[np.ndarray] | None:
+def _parse_all(
+    parts: Sequence[StringColumn], parse: Callable[[list[str]], list[Any] | None], dtype: Any
+) -> list[np.ndarray] | None:
     arrays = []
     for part in parts:
-        if ord("_") in part.blob:  # Python's numbers may hold some
+        present = part.lengths() > 0
+        values = parse([text for text in part.tolist() if text])
+        if values is None:
             return None
-        try:
-            arrays.append(np.array([parse(text) if text else 0 for text in part.tolist()], dtype))
-        except (ValueError, OverflowError):
-            return None
+        array = np.zeros(len(part), dtype)
+        array[present] = values
+        arrays.append(array)
     return arrays
 
 
-def _bool(text: str) -> bool:
-    if text not in _BOOLS:
-        raise ValueError(text)
-    return _BOOLS[text]
+def _bools(texts: list[str]) -> list[bool] | None:
+    return [_BOOLS[text] for text in texts] if set(texts) <= _BOOLS.keys() else None

@@ -32,13 +32,14 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     from fastfeed.preprocess.engines.parts import select_part
     from fastfeed.preprocess.planning import planned_input, unmixed
     from fastfeed.preprocess.reports.estimate import estimate
+    from fastfeed.preprocess.same_source import planned_ids
     from fastfeed.preprocess.targets.overlap import check_overlap
 
     check_overlap(src, dst)
     job, free = _existing_job(dst, recipe, values)
     source = preprocess_values.opener(src, values)(None if job is None else job.target)
     if job is not None:
-        source = planned_input(job.plan, source)
+        source = planned_input(job.plan, source, planned_ids(job.target, job.plan, source))
     ids = None
     part = preprocess_values.part_of(values["part"])
     if job is not None:

@@ -31,7 +31,7 @@ from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import Counts
 from fastfeed.preprocess.report import Report
 from fastfeed.preprocess.run_state import OnProgress, RunState, sample_reporter, stage_reporter, survey_reporter
-from fastfeed.preprocess.same_source import added_since, check_content, check_source
+from fastfeed.preprocess.same_source import added_since, check_content, planned_ids
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
 from fastfeed.preprocess.targets.overlap import check_overlap
@@ -114,6 +114,7 @@ def run(
     source, on_survey = request_of(source, storage), survey_reporter(on_progress, started)
     plan, notes = existing_plan(target), tuple[str, ...]()
     input: Input | None = None
+    rebuilt: list[Shard] = []
     on_stage = stage_reporter(on_progress, started)
     if plan is None:
         if append:
@@ -122,6 +123,7 @@ def run(
         input = resolve_input(source, target)
         on_sample = sample_reporter(on_progress, started)
         plan = create_plan(target, input, recipe, runner, on_survey, on_sample, lambda: on_stage("compare"))
+        input = planned_input(plan, input, planned_ids(target, plan, input))  # of another part's plan, maybe
         job, part_shards = _open_part(target, plan, part)
         notes = (*input.hints, *unmixed(input.source.label(plan.order), recipe))
         if on_hint is not None:
@@ -131,7 +133,7 @@ def run(
         check_plan(target, plan, recipe)
         on_stage("resume")
         job, part_shards = _open_part(target, plan, part)
-        _discard_records(job, part_shards, retry)
+        rebuilt = _take_records(job, part_shards, retry)
         if not job.todo:
             on_stage("source")
             with open_now(source, target) as (now, listing):
@@ -154,9 +156,10 @@ def run(
         if input is None:
             on_stage("source")
             input = resolve_input(source, target)
-            check_source(target, plan, input)
-            check_content(target, plan, input, job.records, plan.source_ids)
-            input = planned_input(plan, input)
+            ids = planned_ids(target, plan, input)
+            check_content(target, plan, input, job.records, ids)
+            input = planned_input(plan, input, ids)
+        _remove_records(target, rebuilt)  # nothing is written before every check has passed
         try:
             with run_pieces(runner, ShardTask(input, target, plan), pieces) as outcomes:
                 for outcome in outcomes:
@@ -186,19 +189,24 @@ def _open_part(target: Target, plan: JobPlan, part: tuple[int, int] | None) -> t
     return job, [job.shards[k] for k in select_part(range(len(job.shards)), part or (0, 1))]
 
 
-def _discard_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> None:
-    """Remove the records of shards with bad photographs of these reasons, so that they are built again.
+def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> list[Shard]:
+    """Take the records of shards with bad photographs of these reasons from `job`, not yet from its target.
 
-    Invalid records are removed too, or another worker would take their shards for done. The manifest, which lists all
-    shards, is removed first.
+    Returns their shards, and those of invalid records.
     """
     indexes = [k for k, record in job.records.items() if any(bad.reason in retry for bad in record.bad)]
     shards = [shard for shard in part_shards if shard.index in job.stale or shard.index in indexes]
-    if shards:
-        job.target.remove(MANIFEST)
     for shard in shards:
-        job.target.remove(record_name(shard.name))
         job.records.pop(shard.index, None)
+    return shards
+
+
+def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
+    """Remove the records of these shards, or a worker would take the shards for done; first the manifest."""
+    if shards:
+        target.remove(MANIFEST)
+    for shard in shards:
+        target.remove(record_name(shard.name))
 
 
 def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> None:

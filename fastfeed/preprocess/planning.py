@@ -18,7 +18,6 @@ from fastfeed.preprocess.layout import is_job_file
 from fastfeed.preprocess.plan import PLAN, Earlier, JobPlan, make_plan, saved
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.reports.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
-from fastfeed.preprocess.same_source import check_source
 from fastfeed.preprocess.state import load_plan
 from fastfeed.preprocess.survey.select import needs_pixels, select
 from fastfeed.preprocess.survey.survey import Survey, SurveyTask, completed_pieces, load_survey
@@ -128,7 +127,6 @@ def create_plan(
     )
     if (existing := load_plan(target)) is not None:  # another part of the job, or another user, was faster
         check_plan(target, existing, recipe)
-        check_source(target, existing, input)
         return existing
     target.write(samples_file(plan), saved(describe(input)))
     for name, content in plan.files().items():
@@ -136,11 +134,11 @@ def create_plan(
     return plan
 
 
-def planned_input(plan: JobPlan, input: Input) -> Input:
-    """The input with the ids and labels of the plan, which differ from its own where photographs were appended."""
-    if plan.source_ids is None:
+def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:
+    """The input with the ids and labels of the plan, which differ where photographs were added: see `planned_ids`."""
+    if ids is None:
         return input
-    return replace(input, source=Renumbered(input.source, plan.source_ids, plan.classes))
+    return replace(input, source=Renumbered(input.source, ids, plan.classes))
 
 
 def append_plan(
@@ -164,7 +162,7 @@ def append_plan(
     grown = replace(
         plan, fingerprint=now.fingerprint, length=len(ids), classes=classes, earlier=earlier, source_ids=ids
     )  # fmt: skip
-    input = planned_input(grown, now)
+    input = planned_input(grown, now, ids)
     survey = None
     if recipe.looks:
         bounds = _bounds([*(part.length for part in earlier), len(ids)])

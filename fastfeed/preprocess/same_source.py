@@ -19,17 +19,18 @@ from fastfeed.sources.listing.listing_file import ARRAYS, read_listing
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.storage import Storage
 
-__all__ = ["added_since", "check_content", "check_source"]
+__all__ = ["added_since", "check_content", "planned_ids"]
 
 _READ = 16  # photographs whose content is compared, spread over the job; and as many of those with another version
 
 
-def check_source(target: Target, plan: JobPlan, input: Input) -> None:
-    """ConfigError, with the differences, if the input is not the source of the plan."""
-    if input.fingerprint != plan.fingerprint:
-        changes = _changes(target, plan, input)
-        added = [f"source: {changes.text}"] if changes is not None and changes.text else []
-        raise _different(target, plan, input, [*(changes.differences if changes else []), *added])
+def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | None:
+    """Where the plan's photographs are in the input, which may have more: int64, shape (plan.length,). None: the same.
+
+    ConfigError, with the differences, if they are not all there as they were.
+    """
+    changes = added_since(target, plan, input)
+    return plan.source_ids if changes is None else changes.kept
 
 
 def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
@@ -37,9 +38,18 @@ def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
     if input.fingerprint == plan.fingerprint:
         return None
     changes = _changes(target, plan, input)
-    if changes is None or changes.differences or not len(changes.added):
-        raise _different(target, plan, input, changes.differences if changes is not None else [])
+    differences = [] if changes is None else changes.differences
+    if not differences and _columns(plan.fingerprint) != _columns(input.fingerprint):
+        differences = ["captions or columns: this request has others than the job"]
+    if changes is None or differences or not len(changes.added):
+        added = [f"source: {changes.text}"] if changes is not None and changes.text else []
+        raise _different(target, plan, input, [*differences, *added])
     return changes
+
+
+def _columns(fingerprint: str) -> str:
+    """The part of an input's fingerprint that stands for the names of its caption and columns."""
+    return fingerprint.partition(" columns ")[2]
 
 
 def check_content(

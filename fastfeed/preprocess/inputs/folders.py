@@ -75,8 +75,10 @@ def folder_hints(folder: ImageFolder) -> tuple[str, ...]:
     )
 
 
-def _listing(place: str, path: str, storage: Storage, fresh: bool, progress: bool | None, links: Sequence[str]) -> str:
-    """The path of a folder's listing file, which is written if there is none for this folder."""
+def _listing(
+    place: str, path: str, storage: Storage, fresh: bool, progress: bool | None, links: Sequence[str]
+) -> str | None:
+    """The path of a folder's listing file, which is written if there is none; None if it is of another folder."""
     root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
     if is_local(place) and not os.path.isdir(root):  # before anything is created
         raise SourceError(f"{place} does not exist; name the folder, shards or table that hold the photographs")
@@ -85,8 +87,7 @@ def _listing(place: str, path: str, storage: Storage, fresh: bool, progress: boo
     except OSError as error:
         raise SourceError(f"cannot keep the listing of {place} at {path}: {error.strerror}") from error
     if not fresh and _mtime_ns(path) is not None and facts_of(path, "ImageFolder").get("root") != root:
-        # it may be the same folder under another name, or another one: the job's own listing must stay
-        path, fresh = os.path.join(os.path.dirname(path), "moved-" + os.path.basename(path)), True
+        return None  # it may be the same folder under another name, or another one: the job's own listing must stay
     mtime_before = _mtime_ns(path)
     with alone(Path(path)):  # parts of a job may start at the same time
         usable = mtime_before is not None and not fresh

@@ -33,7 +33,8 @@ class Renumbered:
         self.root = getattr(source, "root", None)  # of a folder
         self.remote = isinstance(source, Fetching) and source.remote
         code = {name: label for label, name in enumerate(classes)}
-        self._labels = np.array([code[name] for name in source.classes] + [-1], np.int64)  # the last: of -1
+        # the last: of -1; classes of samples that are not in the plan have no code
+        self._labels = np.array([code.get(name, -1) for name in source.classes] + [-1], np.int64)
 
     def __len__(self) -> int:
         return len(self._ids)

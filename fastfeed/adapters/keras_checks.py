@@ -92,8 +92,8 @@ def check_whole(feed: Feed) -> None:
         )
 
 
-def fitted_feed() -> Feed | None:
-    """The feed that the `fit` that calls this trains on."""
+def fitted_feed() -> Any:
+    """The feed, or the loader under `ff.watched`, that the `fit` that calls this trains on; None for other data."""
     return _feed_of(_fit_locals().get("x"))
 
 
@@ -112,7 +112,7 @@ def _fit_locals() -> Mapping[str, Any]:
     return next((frame for name, frame in _callers() if name == "fit" and "validation_data" in frame), {})
 
 
-def _feed_of(data: Any) -> Feed | None:
-    """The feed behind an argument of `fit`."""
+def _feed_of(data: Any) -> Any:
+    """The feed, or the watched loader, behind an argument of `fit`."""
     feed = getattr(data, "_fastfeed", None)
     return getattr(feed, "feed", feed)  # a dataset's owner may be the epochs of a feed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from fastfeed.adapters.keras_checks import fitted_feed
 from fastfeed.adapters.step_watch import StepWatch
 from fastfeed.adapters.steps_only import StepsOnly
 from fastfeed.errors import MissingExtra
@@ -13,7 +14,7 @@ __all__ = ["Watch"]
 
 
 def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
-    """A Keras callback: `model.fit(feed.to_keras(), callbacks=[ff.Watch(feed)])`.
+    """A Keras callback: `model.fit(feed.to_keras(), callbacks=[ff.Watch()])`.
 
     Adds `feed_wait` (share of the time spent waiting for batches, 0 to 1) and `feed_rate` (images/s) of the last
     `every` steps, or of an epoch that is shorter, to `logs`, so that the progress bar, History, CSVLogger, TensorBoard,
@@ -21,12 +22,12 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
 
     The feed itself measures. A callback that times the gaps between batches cannot: on TensorFlow and JAX, Keras takes
     the batch inside of its training function, so there are no gaps. For unwatched data, a plain `tf.data` pipeline or
-    PyDataset, the wait is unknown: `Watch()` adds nothing to `logs`, and `fastfeed watch` has the time of a step, and
+    PyDataset, the wait is unknown: nothing is added to `logs`, and `fastfeed watch` has the time of a step, and
     what NVML says of the GPU, as an estimate.
 
     Args:
-        feed (Any): A Feed, what `to_keras` made of one, `ff.watched(data)`, or what its `to_keras` made; None: the
-            data is not watched. Default: None.
+        feed (Any): A Feed, what `to_keras` made of one, `ff.watched(data)`, or what its `to_keras` made; None: what
+            `fit` is given. Default: None.
         warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was spent waiting;
             None: never. Default: 0.2.
         every (int): Steps between new values; there is one at the end of a shorter epoch. Default: 50.
@@ -40,7 +41,7 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
 
     Example:
         >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
-        >>> callback = ff.Watch(feed)  # model.fit(feed.to_keras(), callbacks=[callback])
+        >>> callback = ff.Watch()  # model.fit(feed.to_keras(), callbacks=[callback])
     """
     try:
         keras: Any = importlib.import_module("keras")
@@ -56,6 +57,12 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
             super().__init__()
             data = StepsOnly("data that is not watched") if feed is None else feed
             self._watch, self._batch = StepWatch(data, warn, every), -1
+            self._fitted: Any = None  # that was found, and is watched
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            fitted = fitted_feed() if feed is None else None
+            if fitted is not None and fitted is not self._fitted:
+                self._watch, self._fitted = StepWatch(fitted, warn, every), fitted
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._batch = -1

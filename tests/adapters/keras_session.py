@@ -196,6 +196,15 @@ for name, options, moves in (
         result["followed"]["again"] = seen[-1][1]
     train.close(), val.close()
 
+# a watch that is told nothing watches what is fitted
+train, val = feeds()
+watch, net = ff.Watch(every=2), model()
+history = net.fit(train.to_keras(), validation_data=val.to_keras(), epochs=2, verbose=0, callbacks=[watch]).history
+result["watched"] = [0 <= wait <= 1 for wait in history.get("feed_wait", [])]
+history = net.fit(val.to_keras(), epochs=1, verbose=0, callbacks=[watch]).history
+result["watched"] += [rate > 0 for rate in history.get("feed_rate", [])]
+train.close(), val.close()
+
 # predictions that belong to no file are refused; an evaluation that leaves samples out is said once
 train, val = feeds()
 ordered = ff.Feed(ff.Arrays(images, labels), [ff.ToFloat()], batch=8, shuffle=False)

@@ -120,6 +120,10 @@ def test_the_feed_follows_the_epoch_at_which_fit_begins(session):
     assert followed["again"] == 5
 
 
+def test_a_watch_without_a_feed_finds_the_one_that_is_fitted(session):
+    assert session["watched"] == [True] * 3
+
+
 def test_predictions_of_a_shuffled_feed_are_refused_and_samples_left_out_are_said(session):
     kind, text = session["predict shuffled"]
     assert kind == "ConfigError"

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _ROW = np.dtype(
     ]
 )
 _AT_ONCE = 1 << 14  # samples
+_FORMS = ("NFC", "NFD")  # of Unicode
 _MAGIC = re.compile(r"[*?\[{]")
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # tells samples of one name apart: 2^64 / golden ratio
 
@@ -92,7 +94,7 @@ def describe(input: Input) -> np.ndarray:
     for first in range(0, len(rows), _AT_ONCE):
         part = rows[first : first + _AT_ONCE]
         last = first + len(part)
-        part["name"] = [int.from_bytes(blake2b(next(names), digest_size=8).digest(), "little") for _ in part]
+        part["name"] = [_name_hash(next(names)) for _ in part]
         part["size"] = _sizes(input, first, last)
         part["label"] = _labels(input, first, last)
         part["note"] = _notes(input, first, last)
@@ -102,6 +104,7 @@ def describe(input: Input) -> np.ndarray:
 def compare(before: np.ndarray, input: Input) -> Changes:
     """From what `describe` returned when the plan was made."""
     now = describe(input)
+    _spell_as_before(now, before, input)
     old_keys, new_keys = _keys(before), _keys(now)
     order = np.argsort(new_keys, kind="stable")
     at = np.minimum(np.searchsorted(new_keys, old_keys, sorter=order), len(new_keys) - 1)
@@ -116,6 +119,21 @@ def compare(before: np.ndarray, input: Input) -> Changes:
         input, len(before), np.flatnonzero(~is_old), kept, ids[sized], ids[rows["label"] != there["label"]], unlabeled,
         ids[rows["note"] != there["note"]],
     )  # fmt: skip
+
+
+def _spell_as_before(now: np.ndarray, before: np.ndarray, input: Input) -> None:
+    """Hash names and classes in the form they had: a copy made by macOS may spell `é` as two characters, or as one."""
+    known = set(before["name"].tolist())
+    for row, name in enumerate(_names(input)):
+        if not name.isascii() and int(now["name"][row]) not in known:
+            hashes = (_name_hash(os.fsencode(unicodedata.normalize(form, os.fsdecode(name)))) for form in _FORMS)
+            now["name"][row] = next((code for code in hashes if code in known), now["name"][row])
+    known = set(before["label"].tolist())
+    for text in input.source.classes:
+        if not text.isascii() and _label_hash(text) not in known:
+            hashes = (_label_hash(unicodedata.normalize(form, text)) for form in _FORMS)
+            code = next((code for code in hashes if code in known), _label_hash(text))
+            now["label"][now["label"] == _label_hash(text)] = code
 
 
 def samples_file(plan: JobPlan) -> str:
@@ -172,8 +190,16 @@ def _labels(input: Input, first: int, last: int) -> np.ndarray:
     values, which = np.unique(labels, return_inverse=True)
     names = input.source.classes
     texts = [names[label] if 0 <= label < len(names) else str(label) for label in values.tolist()]
-    hashes = [zlib.crc32(os.fsencode(text)) or 1 for text in texts]
+    hashes = list(map(_label_hash, texts))
     return np.where(labels < 0, 0, np.array(hashes, np.uint32)[which]).astype(np.uint32)
+
+
+def _name_hash(name: bytes) -> int:
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")
+
+
+def _label_hash(text: str) -> int:
+    return zlib.crc32(os.fsencode(text)) or 1
 
 
 def _notes(input: Input, first: int, last: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from fastfeed.preprocess.survey.select import needs_pixels, select
 from fastfeed.preprocess.survey.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.versions import versions
+from fastfeed.sources.class_names import class_numbers, nfc
 
 __all__ = [
     "append_plan",
@@ -156,7 +157,8 @@ def append_plan(
     """
     recipe, now = plan.recipe, changes.now
     ids = np.concatenate([changes.kept, changes.added])
-    classes = (*plan.classes, *(name for name in now.source.classes if name not in set(plan.classes)))
+    known = class_numbers(plan.classes)
+    classes = (*plan.classes, *(name for name in now.source.classes if nfc(name) not in known))
     hashes = plan.shard_hashes
     earlier = (*plan.earlier, Earlier(plan.hash, len(hashes), plan.length, plan.fingerprint))
     grown = replace(

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from fastfeed.errors import ConfigError
+from fastfeed.sources.listing.left_out import is_hidden
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.storage.byte_range import is_local
 from fastfeed.storage.expand import SPLIT, expand_braces
@@ -65,7 +66,7 @@ def _inside(folder: Path) -> str:
         with os.scandir(folder) as entries:
             for entry, _ in zip(entries, range(_MOST), strict=False):
                 suffix = os.path.splitext(entry.name)[1].lower()
-                if entry.name.startswith((".", "_")):
+                if entry.name.startswith("_") or is_hidden(entry.name):
                     continue
                 if entry.is_dir():
                     folders = True

@@ -14,8 +14,9 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import WholeFiles
+from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.describe import with_notes
-from fastfeed.sources.listing.class_folders import class_folders, parts_text
+from fastfeed.sources.listing.class_folders import class_folders, order_text, parts_text
 from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read_listing
@@ -42,8 +43,9 @@ class ImageFolder:
 
     Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and every path
     counts: a file that is linked twice into a class is two samples, and into two classes an error. Files without an
-    image's extension, hidden ones, and images outside the class folders are left out: `print`, `notes` and `left_out`
-    say how many.
+    image's extension, hidden ones, folders of the system (`__MACOSX`, `@eaDir`, `lost+found`, `$RECYCLE.BIN` and the
+    like), and images outside the class folders are left out: `print`, `notes` and `left_out` say how many. Classes are
+    compared in Unicode's NFC with `classes`; two folders equal in it are an error.
 
     A remote root is listed whenever a source is made, which takes minutes for millions of images: `fastfeed index
     s3://bucket/train` does it once, for `listing`. An image of another size than was listed is a bad sample
@@ -119,6 +121,8 @@ class ImageFolder:
         self._labels = np.full(len(rows), -1, np.int32)
         if labeled:
             rows, self._labels = self._label(rows, folders, min_per_class)
+        if classes is None and (order := order_text(self.classes)):
+            warnings.warn(f"ImageFolder: {self.root}: {order}", stacklevel=2)
         if not len(rows):
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
         self._paths = rows.paths
@@ -141,8 +145,8 @@ class ImageFolder:
         loose = len(rows) - len(labeled)
         chosen = self._choose(folders, loose)
         self.classes = tuple(chosen) if self._requested_classes is None else self._requested_classes
-        number = {name: label for label, name in enumerate(self.classes)}
-        labels = np.array([number[folder] for folder in folders], np.int32)[rows.labels[labeled]]
+        number = class_numbers(self.classes)
+        labels = np.array([number[nfc(folder)] for folder in folders], np.int32)[rows.labels[labeled]]
         if loose:  # of a listing: others have none of them
             self._left_out.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], loose)
         if loose or np.any(np.diff(labels) < 0):
@@ -150,7 +154,7 @@ class ImageFolder:
             rows, labels = rows.take(labeled[order]), labels[order]
         counts = np.bincount(labels, minlength=len(self.classes))
         for name in chosen:
-            if (count := int(counts[number[name]])) < minimum:
+            if (count := int(counts[number[nfc(name)]])) < minimum:
                 raise SourceError(
                     f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, "
                     f"a class needs at least {minimum}; add images, remove the folder, or pass min_per_class={count}"

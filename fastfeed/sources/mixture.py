@@ -21,6 +21,7 @@ from fastfeed.sources.base import (
     notes_of,
     says_where,
 )
+from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.describe import with_notes
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import DeferredRead, MappedRead
@@ -106,9 +107,9 @@ class Mixture:
                 )
         if all(classes == class_lists[0] for classes in class_lists):
             return class_lists[0], [None] * len(class_lists)
-        merged = tuple(sorted(set().union(*class_lists)))
-        code = {text: i for i, text in enumerate(merged)}
-        return merged, [np.array([code[text] for text in classes] + [-1], np.int64) for classes in class_lists]
+        merged = class_names(name for classes in class_lists for name in classes)
+        code = class_numbers(merged)
+        return merged, [np.array([code[nfc(name)] for name in classes] + [-1], np.int64) for classes in class_lists]
 
     def __len__(self) -> int:
         return int(self.starts[-1])

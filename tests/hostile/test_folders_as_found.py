@@ -7,9 +7,13 @@ import warnings
 
 import pytest
 from helpers.photos import jpeg
+from helpers.remotes import uploaded
 
 import fastfeed as ff
 from fastfeed.errors import SourceError
+from fastfeed.sources.detect import kind_of
+from fastfeed.sources.listing.left_out import SYSTEM_FOLDERS
+from fastfeed.sources.listing.listing import list_images
 
 
 def _photos(root, *names):
@@ -28,6 +32,43 @@ def test_a_zip_from_a_mac(tmp_path):
     assert (source.classes, len(source)) == (("ant", "bee"), 2)
     assert source.left_out == {"(hidden)": 3}
     assert len(ff.ImageFolder(root, labeled=False)) == 2
+
+
+@pytest.mark.parametrize("folder", sorted(SYSTEM_FOLDERS))
+def test_folders_that_systems_and_network_disks_keep(tmp_path, folder):
+    root = _photos(
+        tmp_path / "p", "ant/1.jpg", f"ant/{folder}/1.jpg/SYNOPHOTO_THUMB_M.jpg", f"{folder}/2.jpg", "bee/1.jpg"
+    )
+    source = ff.ImageFolder(root)
+    assert (source.classes, len(source)) == (("ant", "bee"), 2)
+    assert source.left_out == {"(hidden)": 2}
+    assert len(ff.ImageFolder(root, labeled=False)) == 2
+    assert ff.ImageFolder(uploaded(root)).left_out == {"(hidden)": 2}
+    list_images(str(root), str(tmp_path / "l.csv"), storage=ff.Storage())
+    assert len(ff.ImageFolder(root, listing=tmp_path / "l.csv")) == 2
+
+
+def test_shards_on_a_network_disk_are_shards(tmp_path):
+    (tmp_path / "@eaDir").mkdir()
+    (tmp_path / "a.tar").write_bytes(b"")
+    assert kind_of(str(tmp_path)) == "tar"
+
+
+@pytest.mark.parametrize("names", [["1", "2", "10"], ["9", "10"]], ids=str)
+def test_numbers_that_a_table_would_number_otherwise_are_said(tmp_path, names):
+    root = _photos(tmp_path, *(f"{name}/1.jpg" for name in names))
+    with pytest.warns(UserWarning, match=r"sorted as texts: class \d is '10'; .* classes=train.classes"):
+        source = ff.ImageFolder(root)
+    assert source.classes == tuple(sorted(names))  # as torchvision and Keras have them
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ff.ImageFolder(root, classes=sorted(names, key=int))
+        ff.ImageFolder(root, labeled=False)
+
+
+@pytest.mark.parametrize("names", [["1", "2", "9"], ["01", "02", "10"], ["1", "10", "x"]], ids=str)
+def test_numbers_in_one_order_only_are_not(tmp_path, names):
+    assert ff.ImageFolder(_photos(tmp_path, *(f"{name}/1.jpg" for name in names))).classes == tuple(names)
 
 
 def test_a_class_of_one_image_and_a_class_of_none(tmp_path):

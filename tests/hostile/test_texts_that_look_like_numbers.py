@@ -15,7 +15,7 @@ from helpers.tables import write
 
 import fastfeed as ff
 from fastfeed.errors import SourceError
-from fastfeed.sources.shards.labels import canonical_integers
+from fastfeed.sources.class_names import canonical_integers
 
 JPEG = jpeg(0, (8, 8))
 BLANKS = ("csv", "tsv", "jsonl", "parquet")

@@ -11,6 +11,8 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.formats import ColumnNames, resolve_columns
+from fastfeed.printable import printable
+from fastfeed.sources.class_names import code_points, nfc
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.shards.labels import LabelKind
@@ -137,15 +139,10 @@ def join_labels(
         allow_path=["/"],
     )
     rows = _rows(table, file, str(folder.root))
-    by_row = np.full(len(folder), -1, np.int32)
-    unmatched: list[bytes] = []
-    for i, path in enumerate(unpacked(folder.paths)):
-        row = rows.pop(path, None)
-        if row is not None:
-            by_row[i] = row
-        elif len(unmatched) < _SHOWN:
-            unmatched.append(path)
-    missing_rows = int(np.count_nonzero(by_row < 0))
+    by_row = np.array([rows.pop(path, -1) for path in unpacked(folder.paths)], np.int32)
+    _match_forms(folder, file, rows, by_row)
+    without = np.flatnonzero(by_row < 0)
+    missing_rows, unmatched = len(without), [os.fsencode(folder.paths[int(i)]) for i in without[:_SHOWN]]
     if (missing_rows or rows) and (missing == "error" or missing_rows == len(folder)):
         raise SourceError(_mismatch(file, folder, missing_rows, unmatched, list(rows)))
     return LabeledFolder(folder, table, by_row, bool(resolved.label)), resolved
@@ -171,6 +168,25 @@ def _rows(table: Table, file: str, root: str) -> dict[bytes, int]:
     return rows
 
 
+def _match_forms(folder: ImageFolder, file: str, rows: dict[bytes, int], by_row: np.ndarray) -> None:
+    """Match what is equal in NFC only: macOS spells `é` as two characters, other systems as one. SourceError if twice.
+
+    What is matched is taken out of `rows`.
+    """
+    paths = [path for path in rows if not path.isascii()]
+    without = np.flatnonzero(by_row < 0) if paths else np.empty(0, np.int64)
+    by_form: dict[str, bytes] = {}
+    for path in paths if len(without) else ():
+        if (other := by_form.setdefault(nfc(os.fsdecode(path)), path)) is not path:
+            raise SourceError(
+                f"labels file {file}: rows {rows[other]} and {rows[path]} have one path, written differently: "
+                f"{code_points(os.fsdecode(other))} and {code_points(os.fsdecode(path))}"
+            )
+    for i in without.tolist():
+        if (path := by_form.pop(nfc(folder.paths[i]), None)) is not None:
+            by_row[i] = rows.pop(path)
+
+
 def _mismatch(file: str, folder: ImageFolder, missing_rows: int, unmatched: list[bytes], rows: list[bytes]) -> str:
     problems = []
     if missing_rows:
@@ -190,4 +206,4 @@ def _first_names(names: Any, count: int) -> str:
 
 
 def _quoted(path: bytes) -> str:
-    return repr(os.fsdecode(path))
+    return printable(repr(os.fsdecode(path)))

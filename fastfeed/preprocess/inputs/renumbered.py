@@ -11,6 +11,7 @@ import numpy as np
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.sources.base import Annotated, Fetching, Source, notes_of
+from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.shard_files import Completed, MappedRead
@@ -32,9 +33,9 @@ class Renumbered:
         self.spec, self.classes = source.spec, tuple(classes)
         self.root = getattr(source, "root", None)  # of a folder
         self.remote = isinstance(source, Fetching) and source.remote
-        code = {name: label for label, name in enumerate(classes)}
+        code = class_numbers(classes)
         # the last: of -1; classes of samples that are not in the plan have no code
-        self._labels = np.array([code.get(name, -1) for name in source.classes] + [-1], np.int64)
+        self._labels = np.array([code.get(nfc(name), -1) for name in source.classes] + [-1], np.int64)
 
     def __len__(self) -> int:
         return len(self._ids)

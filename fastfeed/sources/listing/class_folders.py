@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastfeed.errors import SourceError
+from fastfeed.printable import printable
+from fastfeed.sources.class_names import canonical_integers, class_names, code_points, equal_names, nfc
 
-__all__ = ["class_folders", "parts_text"]
+__all__ = ["class_folders", "order_text", "parts_text"]
 
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}  # names of parts of a data set
 
@@ -23,11 +25,32 @@ def class_folders(
             else "expected one folder per class"
         )
         raise SourceError(f"ImageFolder: no class folders in {root}: {hint}")
-    existing = set(folders)
-    names = sorted(existing) if requested is None else requested
-    if extra := sorted(existing.difference(names)):
-        raise SourceError(f"ImageFolder: {root} has folders that are not in classes: {', '.join(extra[:5])}")
-    return [name for name in names if name in existing]  # given in classes: a split may lack one
+    if equal := equal_names(folders):
+        shown = " and ".join(f"{name!r} ({code_points(name)})" for name in equal)
+        raise SourceError(
+            f"ImageFolder: {root} has two folders with names of the same characters, written differently: {shown}; "
+            "move the images of one into the other"
+        )
+    if requested is None:
+        return sorted(folders)
+    by_form = {nfc(folder): folder for folder in folders}
+    forms = list(map(nfc, requested))
+    if extra := sorted(by_form.keys() - set(forms)):
+        names = ", ".join(printable(by_form[form]) for form in extra[:5])
+        raise SourceError(f"ImageFolder: {root} has folders that are not in classes: {names}")
+    return [by_form[form] for form in forms if form in by_form]  # given in classes: a split may lack one
+
+
+def order_text(classes: Sequence[str]) -> str:
+    """Says that other sources number these classes in another order; "" where they do not."""
+    if (others := class_names(classes)) == tuple(classes) or canonical_integers(classes) is None:
+        return ""
+    k = next(k for k, (name, other) in enumerate(zip(classes, others, strict=True)) if name != other)
+    return (
+        f"classes are numbers, and in a folder they are sorted as texts: class {k} is {classes[k]!r}; in tables and "
+        f"shards they are sorted as numbers: class {k} is {others[k]!r}. Pass the classes of one source to the others: "
+        "classes=train.classes"
+    )
 
 
 def parts_text(root: str | Path, classes: Sequence[str]) -> str:

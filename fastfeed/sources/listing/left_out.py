@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-__all__ = ["LeftOut", "extension_of", "is_hidden"]
+from fastfeed.printable import printable
+
+__all__ = ["SYSTEM_FOLDERS", "LeftOut", "extension_of", "is_hidden", "may_be_hidden"]
+
+# what systems and network disks put next to photographs: thumbnails, deleted files, snapshots
+SYSTEM_FOLDERS = frozenset({
+    "__MACOSX", "$RECYCLE.BIN", "$Recycle.Bin", "System Volume Information", "lost+found",
+    "@eaDir", "@tmp", "#recycle", "#snapshot",  # Synology
+    "@Recycle", "@Recently-Snapshot", "@__thumb",  # QNAP
+})  # fmt: skip
 
 _LINKS = ("(loop)", "(link outside)", "(broken link)")  # what users may take for samples
 
+_SYSTEM_FOLDER = re.compile("|".join(map(re.escape, sorted(SYSTEM_FOLDERS))))
+
 _KINDS = {  # one of them, several
     "(none)": ("file without an extension", "files without an extension"),
-    "(hidden)": ("hidden file or folder", "hidden files and folders"),
+    "(hidden)": ("hidden file or folder", "hidden files and folders"),  # or one of the system
     "(no class)": ("image outside the class folders", "images outside the class folders"),
     "(loop)": ("link to a folder that it lies in", "links to folders that they lie in"),
     "(link outside)": ("link that leads out of the folder", "links that lead out of the folder"),
@@ -57,8 +69,7 @@ class LeftOut:
         example = self.examples.get(kind)
         if not example:
             return text
-        name = os.fsencode(example).decode("utf-8", "backslashreplace")
-        return f"{text}{': ' if count == 1 else ', such as '}{name}"
+        return f"{text}{': ' if count == 1 else ', such as '}{printable(example)}"
 
 
 def extension_of(name: str) -> str:
@@ -67,5 +78,10 @@ def extension_of(name: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """A file or folder whose name begins with a dot, as macOS writes next to each file, or its folder of such files."""
-    return name.startswith(".") or name == "__MACOSX"
+    """A file or folder whose name begins with a dot, or one that a system keeps for itself (SYSTEM_FOLDERS)."""
+    return name.startswith(".") or name in SYSTEM_FOLDERS
+
+
+def may_be_hidden(path: str) -> bool:
+    """Whether a part of a path, separated by slashes, may be hidden: quick, as nearly all paths have none."""
+    return path.startswith(".") or "/." in path or _SYSTEM_FOLDER.search(path) is not None

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable, packed
-from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden
+from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden, may_be_hidden
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.retry import RetryPolicy, Unread
 from fastfeed.storage.storage import Stat, Storage, stat_of
@@ -79,7 +79,7 @@ class RemoteTree:
     ) -> FileTable:
         images = []
         for path, stat in files:
-            parts = path.split("/") if path.startswith(".") or "/." in path or "__MACOSX" in path else []
+            parts = path.split("/") if may_be_hidden(path) else []
             if any(map(is_hidden, parts)):
                 first = next(i for i, part in enumerate(parts) if is_hidden(part))
                 folder = "/".join(parts[: first + 1])

@@ -1,7 +1,7 @@
 """What labels mean: integers that are names of classes are numbered like texts, integers that are indices are kept.
 
 A text stays a text unless all labels of a source are integers as Python writes them (`canonical_integers`): `007`,
-`1e5` and `+1` are names. Names are in the order of texts, of integers in the order of numbers.
+`1e5` and `+1` are names.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
+from fastfeed.sources.class_names import canonical_integers, class_names, class_numbers, equal_names, nfc
 from fastfeed.sources.shards.index import Index
 
 __all__ = [
     "LabelKind",
-    "canonical_integers",
     "check_label_kind",
     "checked_classes",
     "integers_in",
@@ -33,7 +33,6 @@ LabelKind = Literal["name", "index"]
 
 _SHOWN = 5  # labels in a message
 _LARGEST = 1 << 31  # what an index of shards holds as a number
-_CANONICAL = re.compile("0|-?[1-9][0-9]{0,18}")
 _DIGITS = re.compile("0*[0-9]{1,18}")
 _INDEX_FIELDS = ("cls", "label")  # what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
 
@@ -53,16 +52,6 @@ def resolve_kind(kind: LabelKind | None, field: str | None, who: str) -> LabelKi
     check_label_kind(kind, who)
     last = (field or "").replace(":", "/").replace(".", "/").rpartition("/")[2]
     return kind or ("index" if last.lower() in _INDEX_FIELDS else "name")
-
-
-def canonical_integers(texts: Iterable[str]) -> list[int] | None:
-    """The integers that these texts are, if all of them are written as Python writes integers; else None."""
-    integers = []
-    for text in texts:
-        if not _CANONICAL.fullmatch(text) or not -1 << 63 <= int(text) < 1 << 63:
-            return None
-        integers.append(int(text))
-    return integers
 
 
 def integers_in(texts: Sequence[str], as_indices: bool) -> list[int] | None:
@@ -89,7 +78,7 @@ def checked_classes(classes: Any, who: str) -> tuple[str, ...] | None:
     items = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, (str, bytes)) else [None]
     are_names = all(isinstance(item, (str, int, np.integer)) and not isinstance(item, bool) for item in items)
     names = tuple(map(str, items))
-    if not are_names or len(set(names)) < len(names):
+    if not are_names or equal_names(names):
         hint = f"; pass [{printable(repr(classes))}]" if isinstance(classes, str) else ""
         raise ConfigError(f"{who}: classes must be a list of names, each once, got {printable(repr(classes))}{hint}")
     return names
@@ -103,8 +92,8 @@ def number_integers(labels: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
 
 def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> SourceError | None:
     """The error of labels that are not in `classes`; None where all are."""
-    known = set(classes)
-    missing = [label for label in labels if label not in known]
+    known = set(map(nfc, classes))
+    missing = [label for label in labels if nfc(label) not in known]
     if not missing:
         return None
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
@@ -134,14 +123,14 @@ def number_labels(
         for part in _worded_parts(index, labels):
             part[:] = values[part]
         return *_integer_labels(labels, classes, kind, who), ""
-    names = tuple(texts if classes is None else classes)
+    names = class_names(texts) if classes is None else classes
     if (error := missing_classes(texts, names, who)) is not None:
         raise error
-    code = {name: i for i, name in enumerate(names)}
+    code = class_numbers(names)
     note = _note(texts, kind)
     if all(index.has_texts) and names == index.texts:
         return names, index.labels, note
-    table = np.array([code[text] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
+    table = np.array([code[nfc(text)] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
     labels = np.array(index.labels)
     for part in _worded_parts(index, labels):
         part[:] = table[part]
@@ -181,7 +170,7 @@ def _integer_labels(
         return found, numbered.astype(np.int32)
     if (error := missing_classes(found, classes, who)) is not None:
         raise error
-    code = {name: i for i, name in enumerate(classes)}
+    code = class_numbers(classes)
     return classes, np.array([*(code[text] for text in found), -1], np.int32)[numbered]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
+from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.shards.labels import LabelKind, integers_in, number_integers
 from fastfeed.sources.tables.parse_numbers import fractions
 from fastfeed.sources.tables.string_column import StringColumn
@@ -254,9 +255,9 @@ class LabelColumn(ColumnParser):
                 row = int(np.argmax(table < -1))
                 raise self._wrong(row, self.names[0], self._NEEDED, table[row])
             return table
-        self.texts = tuple(sorted(texts))
-        code = {text: i for i, text in enumerate(self.texts)}
-        return np.array([*(code[text] for text in texts), -1], np.int64)[labels]
+        self.texts = class_names(texts)
+        code = class_numbers(self.texts)
+        return np.array([*(code[nfc(text)] for text in texts), -1], np.int64)[labels]
 
     def _whole_fractions(self, texts: list[str], labels: np.ndarray) -> list[int] | None:
         """Integers written `3.0`, as Pandas does in columns with gaps. SourceError where others are among them."""

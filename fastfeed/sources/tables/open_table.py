@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.build_index import cache_folder
 from fastfeed.sources.shards.labels import LabelKind, missing_classes
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
@@ -126,8 +127,8 @@ def label_classes(
     if opened.named and requested is not None:
         if (error := missing_classes(opened.classes, requested, "Table")) is not None:
             raise error
-        code = {name: i for i, name in enumerate(requested)}
-        return names, np.array([*(code[text] for text in opened.classes), -1], np.int32)[labels]
+        code = class_numbers(requested)
+        return names, np.array([*(code[nfc(text)] for text in opened.classes), -1], np.int32)[labels]
     if names and int(labels.max()) >= len(names):
         row = int(labels.argmax())
         raise SourceError(f"Table: {where(row)}: label {labels[row]}, but there are {len(names)} classes")

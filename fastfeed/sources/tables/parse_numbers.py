@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.sources.shards.labels import canonical_integers
+from fastfeed.sources.class_names import canonical_integers
 from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = ["fractions", "numbers"]

@@ -9,6 +9,9 @@ import numpy as np
 
 __all__ = ["Entry", "ProcessedImage", "entry_of"]
 
+# of the file that the first of several jobs read
+_ORIGINAL = ("uri", "format", "source_height", "source_width", "source_bytes", "sha256", "orientation", "icc", "mode")
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessedImage:
@@ -46,6 +49,8 @@ def entry_of(
 ) -> Entry:
     """The sample of photograph `i`, of label `label` (below 0: none), with its caption and columns in `note`."""
     meta: dict[str, Any] = {"uri": uri, **image.facts}
+    if earlier := note.get("earlier"):
+        meta = _of_both(earlier, meta)
     if label >= 0:
         meta["label"] = label
         if label < len(classes):
@@ -55,3 +60,16 @@ def entry_of(
     number = label if label >= 0 else None
     size = image.height, image.width
     return Entry(f"{i:09d}", image.image, image.extension, *size, number, note.get("text"), meta)
+
+
+def _of_both(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of an image that an earlier job made and this one has processed again."""
+    merged = meta | {name: earlier[name] for name in _ORIGINAL if earlier.get(name) is not None}
+    merged["kept"] = bool(earlier.get("kept")) and bool(meta.get("kept"))
+    if meta.get("box") == [0, 0, meta.get("source_height"), meta.get("source_width")]:
+        merged["box"] = earlier.get("box")
+    else:
+        merged.pop("box", None)  # not known of a crop of a crop
+    columns, own = dict(earlier.get("columns") or {}), meta.get("columns") or {}
+    columns |= {name: value for name, value in own.items() if value is not None or name not in columns}
+    return merged | ({"columns": columns} if columns else {})

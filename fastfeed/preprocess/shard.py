@@ -91,7 +91,7 @@ class ShardTask:
             for i, blob, _ in blobs:
                 image = self.make(i, blob, context)
                 if self.batch == 1 and isinstance(image, ProcessedImage):
-                    label, note = int(self.input.source.label(np.array([i]))[0]), self.input.notes([i])[0]
+                    label, note = int(self.input.source.label(np.array([i]))[0]), self.input.notes([i], earlier=True)[0]
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context))
 
@@ -231,7 +231,7 @@ class _ShardBuilder:
     def fill(self, context: TaskContext, poison: Mapping[int, Bad]) -> None:
         plan, source = self.task.plan, self.task.input.source
         ids = plan.order[self.shard.first : self.shard.last]
-        labels, notes = source.label(ids).tolist(), self.task.input.notes(ids)
+        labels, notes = source.label(ids).tolist(), self.task.input.notes(ids, earlier=True)
         with self.task.read_samples([i for i in ids.tolist() if i not in poison], context) as blobs:
             for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from fastfeed.preprocess.inputs.formats import (
     resolve_columns,
 )
 from fastfeed.preprocess.inputs.labels import join_labels
-from fastfeed.preprocess.inputs.previous_job import open_previous_job
+from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.inputs.readahead import failure_of
 from fastfeed.preprocess.inputs.renumbered import columns_of
 from fastfeed.preprocess.layout import CURRENT, JOB
@@ -52,6 +53,9 @@ class Input:
         columns (tuple[str, ...]): Names of further metadata columns. Default: ().
         left_out (dict[str, int]): Files that are not photographs, by extension. Default: {}.
         hints (tuple[str, ...]): What a user should know before the shards are built. Default: ().
+        metadata (str): Column with the metadata that an earlier job wrote: names, sums and sizes of its source, and
+            its columns, are kept. Default: "", the source is not a job's.
+        optional (tuple[str, ...]): Of the caption and columns, those that no sample needs to have. Default: ().
 
     Example:
         >>> from fastfeed.preprocess import open_input
@@ -68,26 +72,30 @@ class Input:
     columns: tuple[str, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
+    metadata: str = ""
+    optional: tuple[str, ...] = ()
 
-    def notes(self, ids: Sequence[int] | np.ndarray) -> list[dict[str, Any] | Failure]:
+    def notes(self, ids: Sequence[int] | np.ndarray, earlier: bool = False) -> list[dict[str, Any] | Failure]:
         """Captions and columns of samples, as JSON values.
 
         Args:
             ids (Sequence[int] | np.ndarray): Of samples in the source.
+            earlier (bool): Add what an earlier job wrote of each sample, as "earlier". Default: False.
 
         Returns:
             One dict per id: "text" (the caption) and "columns" (a dict), where the sample has them. A Failure if they
             cannot be read.
         """
-        if not self.caption and not self.columns:
+        if not self.caption and not self.columns and not (earlier and self.metadata):
             return [{} for _ in ids]
         ids = [int(i) for i in ids]
         try:
-            return [self._note(i, values) for i, values in zip(ids, columns_of(self.source, ids), strict=True)]
+            columns = columns_of(self.source, ids)
+            return [self._note(i, values, earlier) for i, values in zip(ids, columns, strict=True)]
         except Exception as error:
             if len(ids) == 1:
                 return [failure_of(self.source, ids[0], error)]
-        return [self.notes([i])[0] for i in ids]
+        return [self.notes([i], earlier)[0] for i in ids]
 
     def missing(self, looked_at: int = 100) -> list[str]:
         """Names of the caption and columns that no sample has: probably misspelled.
@@ -104,7 +112,7 @@ class Input:
         present = {name for note in notes for name, value in note.get("columns", {}).items() if value is not None}
         present |= {self.caption for note in notes if "text" in note and self.caption}
         requested = (*((self.caption,) if self.caption else ()), *self.columns)
-        return [name for name in requested if notes and name not in present]
+        return [name for name in requested if notes and name not in present and name not in self.optional]
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -120,11 +128,13 @@ class Input:
         columns = f" columns {digest([self.caption, *self.columns])}" if self.caption or self.columns else ""
         return self.source.fingerprint + columns
 
-    def _note(self, i: int, values: dict[str, Any] | Failure) -> dict[str, Any] | Failure:
+    def _note(self, i: int, values: dict[str, Any] | Failure, earlier: bool) -> dict[str, Any] | Failure:
         if isinstance(values, Failure):
             return values
         note: dict[str, Any] = {}
         text = field_value(values, self.caption) if self.caption else None
+        if isinstance(text, (bool, int, float)):  # a column in which all captions are numbers
+            text = json.dumps(text)
         if text is not None and not isinstance(text, str):
             detail = f"{self.caption}: a caption must be a string, got {text!r:.60}"
             return Failure(i, self.source.uri(i), "read", "corrupt", detail)
@@ -132,6 +142,9 @@ class Input:
             note["text"] = text
         if self.columns:
             note["columns"] = {name: field_value(values, name) for name in self.columns}
+        if earlier and self.metadata:
+            meta = values.get(self.metadata)
+            note["earlier"] = json.loads(meta) if isinstance(meta, str) else meta or {}
         return note
 
 
@@ -230,9 +243,16 @@ def open_input(
     names, requested = column_names(columns, "preprocess"), ColumnNames(label, image, caption)
     if fresh is None:
         fresh = keep is not None and not os.path.exists(os.path.join(os.path.dirname(keep), os.path.basename(PLAN)))
-    previous = open_previous_job(place, client, requested, names, label_kind)
+    previous = open_previous_job(place, client, requested, names, label_kind, with_metadata=True)
     if previous is not None:
-        return _make_input(previous.source, place, previous.caption, normalize_names(previous.kind, names))
+        if labels_file is not None:
+            raise ConfigError(
+                f"labels_file is for folders, {place} holds the shards of a job: pass that job's source, "
+                f"{previous.origin}, or the names of columns in the shards"
+            )
+        opened = _make_input(previous.source, place, previous.caption, normalize_names(previous.kind, names))
+        optional = () if caption else (previous.caption,)
+        return replace(opened, metadata=METADATA[previous.kind], optional=optional)
     kind = kind_of(place)
     if labels_file is not None:
         if kind != "folder":
@@ -242,7 +262,8 @@ def open_input(
         folder = open_folder(place, by_folder, client, keep, fresh, progress, allow_path)
         joined, resolved = join_labels(folder, labels_file, columns_of_file, names, client, missing, label_kind)
         hints = folder_hints(folder) if by_folder is None else ()
-        return Input(joined, place, resolved.caption or None, names, dict(folder.left_out), hints)
+        optional = () if caption else (resolved.caption or "",)
+        return Input(joined, place, resolved.caption or None, names, dict(folder.left_out), hints, optional=optional)
     if kind == "folder":
         for option, value in (("image", image), ("caption", caption), ("columns", names), ("label_kind", label_kind)):
             if value:
@@ -254,6 +275,7 @@ def open_input(
     allow = {"allow_path": allow_path, "allow_host": allow_host, "allow_scheme": allow_scheme}
     source, resolved = open_shards(kind, place, requested, names, client, progress, allow=allow, label_kind=label_kind)
     opened = _make_input(source, place, resolved.caption, normalize_names(kind, names))
+    opened = replace(opened, optional=() if caption else (resolved.caption or "",))
     if label is not None or resolved.label or not (candidates := default_labels(kind)):
         return opened
     hint = f"the shards will have no labels: {place} has none as {', '.join(candidates)}; pass label='its name'"

@@ -21,11 +21,12 @@ from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = ["PreviousJob", "open_previous_job"]
+__all__ = ["METADATA", "PreviousJob", "open_previous_job"]
 
 _SPLITS = ("train", "val")
 _DEFAULTS = ColumnNames()
 _MAX_LEVELS = 2  # folders between a target and its shards, at most: train/512x768
+METADATA = {"tar": "json", "tfrecord": "image/meta", "mds": "meta", "table": "meta"}  # column of a job's, by kind
 _KINDS = {"webdataset": "tar", "parquet": "table"}  # kinds of sources by format; others have the format's name
 
 
@@ -33,6 +34,7 @@ _KINDS = {"webdataset": "tar", "parquet": "table"}  # kinds of sources by format
 class PreviousJob:
     """The samples in a job's shards."""
 
+    origin: str  # source of that job
     source: Source
     caption: str  # caption column; "": none
     kind: str  # as `kind_of` says
@@ -44,10 +46,12 @@ def open_previous_job(
     requested: ColumnNames = _DEFAULTS,
     columns: Sequence[str] = (),
     label_kind: LabelKind | None = None,
+    with_metadata: bool = False,
 ) -> PreviousJob | None:
     """The shards of a job in `place`, or in a folder of it: `train`, `val`. None where no job is there.
 
-    `label_kind` is of labels other than the job's own, which are indices of its classes.
+    `label_kind` is of labels other than the job's own, which are indices of its classes. `with_metadata` adds the
+    column METADATA, which holds what the job wrote of each photograph.
 
     ConfigError where `place` holds both; a warning where shards are missing.
     """
@@ -60,7 +64,9 @@ def open_previous_job(
         for layout in (CURRENT, EARLIER):
             plan = _plan(root, layout, storage)
             if plan is not None:
-                return _open(plan, root, layout, subfolder, storage, requested, columns, label_kind)
+                return _open(
+                    plan, root, layout, subfolder, storage, requested, columns, label_kind, with_metadata
+                )  # fmt: skip
         if not is_local(path) and not _is_job_folder(subfolder or path):
             return None
     return None
@@ -114,6 +120,7 @@ def _open(
     requested: ColumnNames,
     columns: Sequence[str],
     label_kind: LabelKind | None,
+    with_metadata: bool,
 ) -> PreviousJob:
     format, inside = plan.recipe.packing.format, f"{subfolder}/" if subfolder else ""
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
@@ -130,11 +137,13 @@ def _open(
         raise SourceError(f"{root}: none of the {len(files)} shards of this job is there yet, or none has a sample")
     kind = _KINDS.get(format, format)
     own = requested.label in (None, *default_labels(kind))
+    if with_metadata and kind in METADATA:
+        columns = (*columns, METADATA[kind])
     source, resolved = open_shards(
         kind, present, requested, columns, storage, False, (plan.classes or None) if own else None,
         label_kind="index" if own else label_kind,
     )  # fmt: skip
-    return PreviousJob(source, resolved.caption or "", kind)
+    return PreviousJob(plan.source, source, resolved.caption or "", kind)
 
 
 def _records(root: str, layout: Layout, shards: list[Any], storage: Storage) -> list[dict[str, Any] | None]:

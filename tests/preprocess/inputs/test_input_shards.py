@@ -123,10 +123,10 @@ def test_captions_and_labels_can_be_left_off(make: Any, tmp_path: Path) -> None:
 def test_captions_in_a_field(tmp_path: Path) -> None:
     given = open_input(str(tars(tmp_path / "data")), caption=".JSON:from.page", columns=["CLS"])
     assert given.notes([2]) == [{"text": "p2", "columns": {"cls": "0"}}]
-    (failure,) = open_input(str(tmp_path / "data"), caption="json:id").notes([2])
+    (failure,) = open_input(str(tmp_path / "data"), caption="json:from").notes([2])
     assert isinstance(failure, Failure)
     assert failure.reason == "corrupt"
-    assert failure.detail == "json:id: a caption must be a string, got 2"
+    assert failure.detail == "json:from: a caption must be a string, got {'page': 'p2'}"
 
 
 def test_the_fingerprint_knows_other_captions(tmp_path: Path) -> None:

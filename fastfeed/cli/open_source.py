@@ -32,18 +32,20 @@ StorageOption = Annotated[
 ]
 AllowPath = Annotated[
     list[str] | None,
-    typer.Option(metavar="DIR", help="Folder that a table may name files in.", rich_help_panel=_ACCESS),
+    typer.Option(metavar="DIR", help="Folder that a table or an index may name files in.", rich_help_panel=_ACCESS),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST", help="Private host that a table may name.", rich_help_panel=_ACCESS),
+    typer.Option(metavar="HOST", help="Private host that a table or an index may name.", rich_help_panel=_ACCESS),
 ]
 AllowScheme = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Scheme that a table may use, such as http.", rich_help_panel=_ACCESS),
+    typer.Option(
+        metavar="NAME", help="Scheme that a table or an index may use, such as http.", rich_help_panel=_ACCESS
+    ),
 ]
 
-Allow = Mapping[str, Any]  # what a table may name besides, by the name of its argument
+Allow = Mapping[str, Any]  # what a table or an index may name besides, by the name of its argument
 
 
 def allowed(path: list[str] | None, host: list[str] | None, scheme: list[str] | None) -> Allow:
@@ -87,7 +89,7 @@ def open_source(
         from fastfeed.sources.table import Table
 
         return Table(source, image=image or "path", label=label, storage=storage, **(allow or {}))
-    return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage)[0]
+    return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage, allow=allow)[0]
 
 
 def label_kind_of(text: str | None) -> LabelKind | None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.runtime.addresses import FileRanges
+from fastfeed.sources.access import allow_of
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import LARGEST, LARGEST_ARRAY, ValueLocation, add_row, column_names
@@ -72,6 +73,10 @@ class MDSShards(ShardedSource):
         index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
             that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
         progress (bool | None): Show how far indexing is. Default: None, on a terminal.
+        allow_path (Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which an `index.json` may name
+            shards, as in Table: it may be from elsewhere. Default: ().
+        allow_host (Sequence[str]): As in Table. Default: ().
+        allow_scheme (Sequence[str]): As in Table. Default: ().
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -97,19 +102,24 @@ class MDSShards(ShardedSource):
         cache: str | os.PathLike[str] | Cache | None = None,
         index: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
+        allow_path: Sequence[str | os.PathLike[str]] = (),
+        allow_host: Sequence[str] = (),
+        allow_scheme: Sequence[str] = (),
     ) -> None:
         for option, name in (("image", image), ("label", image if label is None else label)):
             if not isinstance(name, str) or not name:
                 raise ConfigError(f"MDSShards: {option} must be the name of a column, got {name!r}")
         self._image, self._label, self._names = image, label, column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
+        self._allow = allow_of(allow_path, allow_host, allow_scheme, "MDSShards")
         super().__init__(
             shards, f"mds 1 image {image!r} label {label!r}", label=label, label_kind=label_kind, classes=classes,
             storage=storage, cache=cache, index=index, progress=progress, columns=self._names,
         )  # fmt: skip
 
-    def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
-        files = find_files(expand_indexes(shards, storage), self.suffix, storage, "MDSShards", self._folder_notes)
+    def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
+        paths, storage = expand_indexes(shards, storage, self._allow)
+        files = find_files(paths, self.suffix, storage, "MDSShards", self._folder_notes)
         encodings = column_encodings(*files[0], storage)
         for name in dict.fromkeys([self._image, *([self._label] if self._label else []), *self._names]):
             if name not in encodings:
@@ -126,7 +136,7 @@ class MDSShards(ShardedSource):
                     f"got {name!r} with {encodings[name]!r}; leave it out of columns"
                 )
         self._kinds = encodings
-        return files
+        return files, storage
 
     def _scan(self, reader: ForwardReader) -> ShardScan:
         return self._scan_samples(reader, ShardScan(), ShardScan())[0]

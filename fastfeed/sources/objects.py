@@ -11,6 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
+from fastfeed.sources.access import allowed_values
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
@@ -26,7 +27,6 @@ from fastfeed.sources.base import (
 )
 from fastfeed.sources.describe import with_notes
 from fastfeed.sources.shards.base import cache_of
-from fastfeed.sources.tables.access import allowed_values
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.pending import Pending

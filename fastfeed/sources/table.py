@@ -12,10 +12,10 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
+from fastfeed.sources.access import Access, allow_of
 from fastfeed.sources.describe import notes_text, summary, with_notes
 from fastfeed.sources.shards.base import Paths, cache_of
 from fastfeed.sources.shards.labels import LabelKind, check_label_kind, checked_classes
-from fastfeed.sources.tables.access import Access, allowed_values
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.images import Images, folder_of, memory_of
@@ -116,8 +116,7 @@ class Table:
         self._root = None if root is None else os.fspath(root)
         self._requested_classes = checked_classes(classes, "Table")
         self._memory = memory_of(memory)
-        options = {"allow_path": allow_path, "allow_host": allow_host, "allow_scheme": allow_scheme}
-        self._allow = tuple(allowed_values(name, values, "Table") for name, values in options.items())
+        self._allow = allow_of(allow_path, allow_host, allow_scheme, "Table")
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         files, self.notes = find_table(table, self._storage)
         self._set(open_table(files, self._requested, self._storage))

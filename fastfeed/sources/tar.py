@@ -14,6 +14,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
+from fastfeed.sources.access import allow_of
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -58,6 +59,10 @@ class TarShards(ShardedSource):
         index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
             that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
         progress (bool | None): Show how far indexing is. Default: None, on a terminal.
+        allow_path (Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which a wids index may name
+            shards, as in Table: it may be from elsewhere. Default: ().
+        allow_host (Sequence[str]): As in Table. Default: ().
+        allow_scheme (Sequence[str]): As in Table. Default: ().
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -84,6 +89,9 @@ class TarShards(ShardedSource):
         cache: str | os.PathLike[str] | Cache | None = None,
         index: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
+        allow_path: Sequence[str | os.PathLike[str]] = (),
+        allow_host: Sequence[str] = (),
+        allow_scheme: Sequence[str] = (),
     ) -> None:
         if isinstance(images, str):
             raise ConfigError(f"TarShards: images must be a list of extensions, got {images!r}; pass [{images!r}]")
@@ -98,6 +106,7 @@ class TarShards(ShardedSource):
         self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
         self._columns = tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
         kind = f"tar 2 images {','.join(self._images)} label {label}"
+        self._allow = allow_of(allow_path, allow_host, allow_scheme, "TarShards")
         super().__init__(
             shards, kind, label=label, label_kind=label_kind, classes=classes,
             storage=storage, cache=cache, index=index,
@@ -106,8 +115,8 @@ class TarShards(ShardedSource):
         checks = self._index.checks
         self._heads = checks if checks.all() else checks.copy()  # of headers listed by DALI: as they are first read
 
-    def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Stat]]:
-        paths, self._wids_counts = shards_from_wids(shards, storage, type(self).__name__)
+    def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
+        paths, self._wids_counts, storage = shards_from_wids(shards, storage, self._allow, "TarShards")
         return super()._files(paths, storage)
 
     def _scan(self, reader: ForwardReader) -> ShardScan:

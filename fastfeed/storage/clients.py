@@ -44,6 +44,8 @@ _ADVICE = (
 
 def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str, Any]:
     """fsspec's options with defaults for many small reads; the user's options win."""
+    if protocol not in ("http", "https"):
+        options = {name: value for name, value in options.items() if name != "get_client"}
     if protocol in ("gs", "gcs"):
         return {"use_listings_cache": False, **options}
     if protocol in ("http", "https"):

@@ -17,6 +17,7 @@ class Web:
         self.files, self.url = dict(files), url
         self.asked: Counter[str] = Counter()  # "GET /a.jpg" -> how often
         self.parts: set[tuple[str, int, int]] = set()  # (path, start, stop) of ranges asked for
+        self.headers: list[dict[str, str]] = []  # of each request, names in lower case
         self.bytes = 0  # of bodies
         self.versions: Counter[str] = Counter()  # of files that were replaced
 
@@ -44,6 +45,7 @@ class _Request(BaseHTTPRequestHandler):
     def _answer(self, body: bool) -> None:
         web = self.server.web
         web.asked[f"{self.command} {self.path}"] += 1
+        web.headers.append({name.lower(): value for name, value in self.headers.items()})
         content = web.files.get(self.path)
         status, range_ = 200 if content is not None else 404, self.headers.get("Range", "")
         data = content if content is not None else b"nothing here"

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.peek_columns import peek_columns
+from fastfeed.sources.access import allow_of
 from fastfeed.sources.base import Source
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.labels import LabelKind
@@ -48,11 +49,15 @@ def default_labels(kind: str) -> tuple[str, ...]:
     return _LABELS.get(kind, ())
 
 
-def resolve_columns(kind: str, paths: Paths, requested: ColumnNames, storage: Storage) -> ColumnNames:
+def resolve_columns(
+    kind: str, paths: Paths, requested: ColumnNames, storage: Storage, allow: Mapping[str, Any] | None = None
+) -> ColumnNames:
     """Fill in default names; "" if the source has none of them."""
     if None not in (requested.label, requested.image, requested.caption):
         return requested
-    available = peek_columns(kind, paths, storage)
+    allowed = allow or {}
+    folders, hosts, schemes = (allowed.get(f"allow_{what}", ()) for what in ("path", "host", "scheme"))
+    available = peek_columns(kind, paths, storage, allow_of(folders, hosts, schemes, "preprocess"))
     image = requested.image or _first(_IMAGES.get(kind, ()), available)
     if not image and kind in _IMAGES:
         raise ConfigError(
@@ -75,7 +80,7 @@ def open_shards(
     allow: Mapping[str, Any] | None = None,
     label_kind: LabelKind | None = None,
 ) -> tuple[Source, ColumnNames]:
-    """The source, and the column names that were used. `allow`: what a table may name, by the name of its argument.
+    """The source, and the column names that were used. `allow`: what tables and indexes may name, by argument.
 
     `label_kind` as in the sources; None is their own default: names of classes in a table.
     """
@@ -83,7 +88,7 @@ def open_shards(
         from fastfeed.sources.raw import RawShards
 
         return RawShards(paths, classes=classes or (), storage=storage), ColumnNames()
-    resolved = resolve_columns(kind, paths, requested, storage)
+    resolved = resolve_columns(kind, paths, requested, storage, allow)
     open_source = partial(
         _open, kind, paths, columns=columns, storage=storage, progress=progress, classes=classes, allow=allow or {},
         label_kind=label_kind,
@@ -118,7 +123,7 @@ def _open(
     if kind == "tar":
         from fastfeed.sources.tar import TarShards
 
-        return TarShards(paths, progress=progress, **options)
+        return TarShards(paths, progress=progress, **options | dict(allow))
     options["image"] = resolved.image
     if kind == "tfrecord":
         from fastfeed.sources.tfrecord import TFRecords
@@ -127,7 +132,7 @@ def _open(
     if kind == "mds":
         from fastfeed.sources.mds import MDSShards
 
-        return MDSShards(paths, progress=progress, **options)
+        return MDSShards(paths, progress=progress, **options | dict(allow))
     from fastfeed.sources.table import Table
 
     return Table(paths, **options | dict(allow))

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from fastfeed.errors import SourceError
+from fastfeed.sources.access import Allow
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.external_indexes import shards_from_wids
@@ -35,7 +36,7 @@ _MEMBERS = 1000  # tar members to read at most
 _LINES = 100  # JSON lines to read
 
 
-def peek_columns(kind: str, paths: Paths, storage: Storage) -> list[str]:
+def peek_columns(kind: str, paths: Paths, storage: Storage, allow: Allow) -> list[str]:
     """Names of columns, features, or member extensions; of TFRecords and tars, those of the first samples.
 
     SourceError, ConfigError: nothing is there, or it is of another kind.
@@ -43,11 +44,11 @@ def peek_columns(kind: str, paths: Paths, storage: Storage) -> list[str]:
     if kind == "table":
         return _columns(*find_table(paths, storage)[0][0], storage)
     if kind == "mds":
-        return list(
-            column_encodings(*find_files(expand_indexes(paths, storage), ".mds", storage, "MDSShards")[0], storage)
-        )
+        named, storage = expand_indexes(paths, storage, allow)
+        return list(column_encodings(*find_files(named, ".mds", storage, "MDSShards")[0], storage))
     if kind == "tar":
-        files = find_files(shards_from_wids(paths, storage, "TarShards")[0], ".tar", storage, "TarShards")
+        named, _, storage = shards_from_wids(paths, storage, allow, "TarShards")
+        files = find_files(named, ".tar", storage, "TarShards")
         return next(filter(None, map(_members, _peeks(files, storage))), [])
     files = find_files(paths, ".tfrecord", storage, "TFRecords", also=SPLIT)
     return next(filter(None, map(_features, _peeks(files, storage))), [])

@@ -13,9 +13,9 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
+from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source
-from fastfeed.sources.tables.access import Access
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.string_column import StringColumn

@@ -27,7 +27,7 @@ from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import MappedRead, Shards, split_at
-from fastfeed.storage.storage import Storage
+from fastfeed.storage.storage import Stat, Storage
 
 __all__ = ["ShardedSource", "cache_of"]
 
@@ -65,7 +65,7 @@ class ShardedSource(ABC):
         label_kind = resolve_kind(label_kind, label, who)
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         self._labeled, self._fingerprint, self._mixed, self._folder_notes = label is not None, "", "", list[str]()
-        files = self._files(shards, own)
+        files, own = self._files(shards, own)
         self._index = build(who, files, kind, self._scan, own, index, progress)
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
         if not len(self._index):
@@ -110,8 +110,9 @@ class ShardedSource(ABC):
     def _label_advice(self) -> str:
         """What to do when no sample has a label."""
 
-    def _files(self, shards: Paths, storage: Storage) -> list[tuple[str, Any]]:
-        return find_files(shards, self.suffix, storage, type(self).__name__, self._folder_notes, self.also)
+    def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
+        """The shards, and the storage to read them with."""
+        return find_files(shards, self.suffix, storage, type(self).__name__, self._folder_notes, self.also), storage
 
     # -- Source
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from fastfeed.errors import SourceError
+from fastfeed.faults import REASONS
+from fastfeed.sources.access import Allow
+from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.index_names import IndexNames, shard_paths
 from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, strip_dot_slash, why_excluded
+from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Storage, is_local
 
@@ -21,60 +26,53 @@ _HEAD = 30  # bytes of the first line of an .idx, at most
 
 
 def shards_from_wids(
-    shards: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], storage: Storage, who: str
-) -> tuple[list[Any], dict[str, int]]:
-    """Shards with each wids index (`.json`) replaced by the shards in it; and how many samples it says each has."""
-    if isinstance(shards, (str, bytes, os.PathLike)) or not isinstance(shards, Iterable):
-        shards = [shards]
+    shards: Paths, storage: Storage, allow: Allow, who: str
+) -> tuple[list[Any], dict[str, int], Storage]:
+    """Shards with each wids index (`.json`) replaced by the shards in it; how many samples it says each has; and the
+    storage to read them with."""
+    items = shard_paths(shards)
+    indexes = [_wids_index(item) for item in items]
+    names = IndexNames(items, [index for index in indexes if index], allow, storage, who)
     uris: list[Any] = []
     counts: dict[str, int] = {}
-    for item in shards:
-        if isinstance(item, (str, os.PathLike)) and os.fspath(item).endswith(".json"):
-            for uri, samples in _wids(os.fspath(item), storage, who):
-                uris.append(uri)
-                if isinstance(samples, int):
-                    counts[uri] = samples
-        else:
+    for item, index in zip(items, indexes, strict=True):
+        if not index:
             uris.append(item)
-    return uris, counts
+            continue
+        for uri, samples in _wids(index, names, who):
+            uris.append(uri)
+            if isinstance(samples, int):
+                counts[uri] = samples
+    return uris, counts, names.storage
 
 
-def _wids(uri: str, storage: Storage, who: str, nested: bool = False) -> Iterator[tuple[str, Any]]:
+def _wids_index(item: Any) -> str:
+    """Its address; "" for anything else."""
+    path = os.fspath(item).removeprefix("file://") if isinstance(item, (str, os.PathLike)) else ""
+    return path if isinstance(path, str) and path.endswith(".json") else ""
+
+
+def _wids(uri: str, names: IndexNames, who: str, nested: bool = False) -> Iterator[tuple[str, Any]]:
     """Address and number of samples of each shard. Addresses are relative to the index."""
-    uri = uri.removeprefix("file://")
     try:
-        index = json.loads(_read(uri, storage, who))
+        index = json.loads(_read(uri, names.storage, who))
         if not isinstance(index, dict) or index.get("__kind__", _KIND) != _KIND or index.get("wids_version", 1) != 1:
             raise ValueError(f'a "__kind__" of "{_KIND}" or a "wids_version" of 1 is needed')
         for part in [index, *index.get("datasets", ())]:
-            base = _join(uri, part["base"]).rstrip("/") + "/" if part.get("base") else uri
+            base = names.resolve(uri, uri, part["base"].rstrip("/") + "/") if part.get("base") else uri
             for shard in part.get("shardlist", ()):
-                yield _join(base, shard["url"]), shard.get("nsamples")
+                yield names.resolve(uri, base, shard["url"]), shard.get("nsamples")
             if part is not index and "source_url" in part and not nested:
-                yield from _wids(_join(uri, part["source_url"]), storage, who, nested=True)
+                yield from _wids(names.resolve(uri, uri, part["source_url"]), names, who, nested=True)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(f"{who}: {uri} is not a wids index: {type(error).__name__} {error}") from error
 
 
 def _read(uri: str, storage: Storage, who: str) -> bytes:
-    if not is_local(uri):
-        data = storage.read([ByteRange(uri)])[0]
-        if isinstance(data, Unread):
-            raise SourceError(f"{who}: cannot read {uri}: {data.detail or data.reason}")
-        return data
-    try:
-        with open(uri, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise SourceError(f"{who}: cannot read {uri}: {error.strerror}") from error
-
-
-def _join(base: str, address: str) -> str:
-    """An address that may be relative to the folder of `base`."""
-    address = address.removeprefix("file://")
-    if "://" in address or address.startswith("/"):
-        return address
-    return base[: base.rfind("/") + 1] + address
+    data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
+    if isinstance(data, Unread):
+        raise SourceError(f"{who}: cannot read {uri}: {data.detail or REASONS[data.reason]}")
+    return data
 
 
 class _Mismatch(Exception):

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastfeed.errors import SourceError
+from fastfeed.sources.access import Allow
 from fastfeed.sources.shards.base import Paths
+from fastfeed.sources.shards.index_names import IndexNames, shard_paths
 from fastfeed.storage.byte_range import ByteRange, is_local
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
@@ -19,26 +21,33 @@ __all__ = ["expand_indexes"]
 _INDEX = "index.json"
 
 
-def expand_indexes(shards: Paths, storage: Storage) -> list[Any]:
-    """With each folder that has an index.json, and each index.json, replaced by the shards that it lists."""
-    items = [shards] if isinstance(shards, (str, os.PathLike)) else list(shards)
-    return [uri for item in items for uri in (_listed(os.fspath(item), storage) or [item])]
+def expand_indexes(shards: Paths, storage: Storage, allow: Allow) -> tuple[list[Any], Storage]:
+    """Each folder that has an index.json, and each index.json, replaced by the shards that it lists; and the storage
+    to read them with."""
+    items = shard_paths(shards)
+    contents = [_content(item, storage) if isinstance(item, (str, os.PathLike)) else None for item in items]
+    names = IndexNames(items, [content[0] for content in contents if content], allow, storage, "MDSShards")
+    paths: list[Any] = []
+    for item, content in zip(items, contents, strict=True):
+        paths += [item] if content is None else _listed(*content, names)
+    return paths, names.storage
 
 
-def _listed(item: str, storage: Storage) -> list[str]:
-    item = item.removeprefix("file://")
-    if item.endswith(".mds") or any(c in item for c in "*?[{"):
-        return []
-    uri = item if item.endswith(_INDEX) else f"{item.rstrip('/')}/{_INDEX}"
+def _content(item: Any, storage: Storage) -> tuple[str, bytes] | None:
+    """The index that an item is, or has: its address and its content."""
+    path = os.fspath(item).removeprefix("file://")
+    if path.endswith(".mds") or any(c in path for c in "*?[{"):
+        return None
+    uri = path if path.endswith(_INDEX) else f"{path.rstrip('/')}/{_INDEX}"
     data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
     if isinstance(data, Unread):
-        if uri == item or data.reason != "not_found":
+        if uri == path or data.reason != "not_found":
             raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")
-        return []
-    return list(_names(uri, data))
+        return None
+    return uri, data
 
 
-def _names(uri: str, data: bytes) -> Iterator[str]:
+def _listed(uri: str, data: bytes, names: IndexNames) -> Iterator[str]:
     """Addresses of the shards that an index.json lists. SourceError."""
     try:
         index = json.loads(data)
@@ -52,9 +61,6 @@ def _names(uri: str, data: bytes) -> Iterator[str]:
                     f"MDSShards: the shards of {uri} are compressed with {shard.get('compression')}: samples in them "
                     "cannot be found without unpacking all; unpack them, or write them without compression"
                 )
-            name = shard["raw_data"]["basename"]
-            if name.startswith("/") or "://" in name or ".." in name.split("/"):
-                raise ValueError(f"a shard outside its folder: {name!r}")
-            yield uri.removesuffix(_INDEX) + name
+            yield names.resolve(uri, uri, shard["raw_data"]["basename"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(f"MDSShards: {uri} is not an index of MDS shards: {type(error).__name__} {error}") from error

@@ -15,7 +15,8 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.runtime.addresses import Addresses, Grouped, WholeFiles
-from fastfeed.sources.tables.access import REFUSED, Access, Refusal, advice
+from fastfeed.sources.access import REFUSED, Access, Refusal, advice
+from fastfeed.sources.guarded_storage import guarded
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import read_file
@@ -139,15 +140,10 @@ class ImageFiles:
         """On the web, one whose client checks what addresses redirect and resolve to."""
         storage = self._storage
         on_web = uri.lower().startswith(("http://", "https://"))
-        if self._access is None or not on_web or "get_client" in storage.options:
+        if self._access is None or not on_web:
             return storage
         if self._guarded is None:
-            try:
-                from fastfeed.sources.tables.guarded_http import GuardedClient  # loads aiohttp
-            except ImportError:  # the storage says what is missing
-                return storage
-            options = storage.options | {"get_client": GuardedClient(self._access)}
-            self._guarded = Storage(options, cache=storage.cache, in_flight=storage.in_flight, policy=storage.policy)
+            self._guarded = guarded(storage, self._access)
         return self._guarded
 
     def _nowhere(self, i: int) -> Unread:

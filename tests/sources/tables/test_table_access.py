@@ -12,7 +12,7 @@ from helpers.web import web
 
 from fastfeed.errors import ConfigError
 from fastfeed.sources import Table
-from fastfeed.sources.tables.access import Access, is_public
+from fastfeed.sources.access import Access, is_public
 
 
 def table(folder: Path, *paths: str) -> Path:

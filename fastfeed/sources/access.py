@@ -1,4 +1,7 @@
-"""Which files and addresses a table may name: it is data from elsewhere, and must not read whatever its user can."""
+"""Which files and addresses may be named by a file from elsewhere, such as a table or an index of shards.
+
+It must not make its user read whatever the user can read.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from typing import NamedTuple
 from fastfeed.errors import ConfigError
 from fastfeed.storage.storage import is_local
 
-__all__ = ["REFUSED", "Access", "Refusal", "advice", "allowed_values", "is_public"]
+__all__ = ["REFUSED", "Access", "Allow", "Refusal", "advice", "allow_of", "allowed_values", "is_public"]
 
 REFUSED = "not allowed: "  # how a client's error says that it is a refusal
 
@@ -29,6 +32,14 @@ _NUMBER = r"(?:0x[0-9a-f]+|\d+)"
 _NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}", re.I)  # as inet_aton reads it: 2130706433 is 127.0.0.1
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _FOLDERS = 1 << 14  # whose real paths are kept
+
+
+class Allow(NamedTuple):
+    """What a file from elsewhere may name besides its own folder: values of the `allow_` options."""
+
+    paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
 
 
 class Refusal(NamedTuple):
@@ -142,6 +153,12 @@ def advice(refusals: Sequence[Refusal]) -> str:
     python = ", ".join(f"{name}={values!r}" for name, values in options.items() if values)
     words = [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name in options for value in options[name]]
     return f"pass {python} ({' '.join(words)})"
+
+
+def allow_of(paths: object, hosts: object, schemes: object, who: str) -> Allow:
+    """The `allow_` options of a source. ConfigError."""
+    named = {"allow_path": paths, "allow_host": hosts, "allow_scheme": schemes}
+    return Allow(*(allowed_values(option, values, who) for option, values in named.items()))
 
 
 def allowed_values(option: str, values: object, who: str) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""An HTTP client for addresses that a table names: what they redirect and resolve to is checked before connecting."""
+"""An HTTP client for addresses that a file from elsewhere names.
+
+What they redirect and resolve to is checked before connecting, and the caller's headers go to hosts that the caller
+named, and to no other.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,12 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from aiohttp.resolver import DefaultResolver
 
-from fastfeed.sources.tables.access import REFUSED, Access, Refusal, is_public
+from fastfeed.sources.access import REFUSED, Access, Refusal, is_public
 
 __all__ = ["GuardedClient"]
+
+# what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key, Private-Token ...
+_PLAIN_HEADERS = frozenset({"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,9 @@ class _Connector(aiohttp.TCPConnector):
         refusal = self._fastfeed_access.refusal(str(req.url))
         if refusal is not None:
             raise _error(str(req.url), refusal)
+        if not self._fastfeed_access.names(req.url.host or "", req.url.port or 0):
+            for name in [name for name in req.headers if name.lower() not in _PLAIN_HEADERS]:
+                del req.headers[name]
         return await super().connect(req, traces, timeout)
 
 

@@ -23,6 +23,7 @@ from fastfeed.feed.rows import Branch
 from fastfeed.feed.task_sizes import TaskSizes
 from fastfeed.ops.program.compile import Program
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling import Repeated
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
 from fastfeed.sources.base import Holding, Source
@@ -133,8 +134,12 @@ def _check_partners(name: str, plan: Plan) -> None:
             f"{name} mixes neighbors of a batch and needs batch >= 2, "
             f"got {plan.global_batch / plan.world.size:g} per rank; raise batch, or leave it out"
         )
-    if getattr(plan.shuffle, "together", False):
-        raise ConfigError(f"{name} would mix samples with themselves under {plan.shuffle}; write together=False")
+    order = plan.shuffle
+    if isinstance(order, Repeated) and order.together and plan.global_batch <= order.times:
+        raise ConfigError(
+            f"{name} would mix samples with themselves only: a global batch of {plan.global_batch} under {order} is "
+            "one sample; raise batch, or write together=False"
+        )
 
 
 def _check_labels(program: Program, source: Source) -> None:

@@ -128,7 +128,7 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
         runs.append(("change", what, str(link.spec)))
     if program.mix is not None:
         op = program.mix.op
-        partners = f"{type(op).__name__}, with neighbors in epoch order, in groups of {op.group}"
+        partners = f"{type(op).__name__}, in random groups of {op.group} of the global batch"
         runs.append(("mix", partners, str(program.augmented)))
     if program.spec != program.augmented:
         how = "layout" if program.convert.keeps_bytes else "scale and offset by table"

@@ -136,6 +136,7 @@ class Feed(ForAdapters, ForTrainers):
         if not isinstance(side_process, bool):
             raise ConfigError(f"side_process must be True or False, got {side_process!r}")
         self.source, self.threads, self.prefetch = source, threads, prefetch
+        self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
         self.plan = Plan.make(
             len(source),
             batch=batch,
@@ -144,10 +145,10 @@ class Feed(ForAdapters, ForTrainers):
             world=world,
             shuffle=bind(shuffle, source),
             tail=tail,
+            mixed=self.program.mix is not None,
         )
         # samples drawn in proportion to their weight must not be weighted again in the loss
         self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
-        self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
         check_fit(self.program, self.plan, source)
         policy, outage = fault_policies(on_bad, on_error, outage)
         self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)

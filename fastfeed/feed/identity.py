@@ -16,7 +16,7 @@ from fastfeed.ops.program.program import Program
 
 __all__ = ["changes", "identity"]
 
-MEANING = 1  # of the ops: a higher number in every release in which an op gives other pixels
+MEANING = 2  # of the ops: a higher number in every release in which an op gives other pixels
 _KEYS = {
     "ops": "the ops",
     "meaning": "what ops mean in this version of fastfeed",

@@ -19,8 +19,8 @@ __all__ = ["BatchRows", "PendingBatch"]
 class BatchRows:
     """The rows of one batch, and those around it that its first and last mixing group still need.
 
-    Groups begin at multiples of `group` in the epoch's order, wherever batches and ranks begin: what a sample is mixed
-    with does not depend on them. Positions are int64, counted over all ranks.
+    Groups begin at multiples of `group` in the epoch, wherever batches and ranks begin: what a sample is mixed with
+    does not depend on them. Positions are int64, counted over all ranks.
     """
 
     first: int  # position of the first row made

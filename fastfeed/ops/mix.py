@@ -1,8 +1,8 @@
 """Ops that combine several samples: MixUp, CutMix, Mosaic.
 
-A sample's partners are its neighbors in the epoch's order: aligned groups of consecutive positions. Lambda, box and
-choice come from its own draws. So the result for a sample does not depend on its batch, the number of ranks or a
-restart, and every sample has its own lambda, which timm calls the "elem" mode.
+The rows of every global batch are shuffled (`Plan.mixed`), and a sample's partners are its neighbors there: aligned
+groups of consecutive positions. Lambda, box and choice come from its own draws. So the result for a sample does not
+depend on the number of ranks or a restart, and every sample has its own lambda, which timm calls the "elem" mode.
 """
 
 from __future__ import annotations
@@ -156,9 +156,10 @@ class Mosaic:
         >>> images = np.arange(4, dtype=np.uint8).repeat(4).reshape(4, 2, 2, 1)
         >>> source = ff.Arrays(images, [0, 1, 2, 3], classes=("a", "b", "c", "d"))
         >>> feed = ff.Feed(source, [ff.Mosaic(center=(0.5, 0.5))], batch=4, shuffle=False)
-        >>> next(iter(feed)).images[0, :, :, 0]
-        array([[0, 1],
-               [2, 3]], dtype=uint8)
+        >>> batch = next(iter(feed))
+        >>> batch.ids, batch.images[0, :, :, 0]
+        (array([1, 3, 0, 2]), array([[1, 3],
+               [0, 2]], dtype=uint8))
     """
 
     p: float = 1.0

@@ -22,7 +22,8 @@ class Blocks:
     The shards of an epoch are laid end to end in random order and cut into lanes of equal length. A lane fills the same
     rows of every global batch, from `window` open shards, whose samples come in random order. A rank reads the lanes of
     its rows, so each of R ranks has about window * max(1, lanes / R) shards open, and all ranks together have the same
-    ones open at every R. With fewer lanes than ranks, several ranks read a shard.
+    ones open at every R. With fewer lanes than ranks, several ranks read a shard. Ops that mix samples (MixUp, CutMix,
+    Mosaic) shuffle the rows of a global batch, and every rank then reads from the shards of all lanes.
 
     It mixes like a shuffle buffer of window * lanes shards: batches near in time come from the same shards, and which
     shards are combined changes every epoch. With the defaults, a batch of 256 has samples of about 160 of 640 shards;

@@ -3,7 +3,7 @@
 An epoch has `length` positions, and its order maps each to a sample. Orders are computed, never stored, so a billion
 samples cost no memory, and starting at step one million costs as much as starting at step zero.
 Global step s owns positions [s*G, (s+1)*G) and rank r owns its r-th slice of them: the same global batches at every
-world size.
+world size. For ops that mix neighbors, the rows of every global batch are shuffled before it is cut into slices.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ import numpy as np
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import MOST_SAMPLES, Blocks, Epoch, Shuffle, Visits, order_of
+from fastfeed.sampling.permute import permute
 from fastfeed.sampling.position import position_of
 from fastfeed.sampling.rng import check_seed
 
 __all__ = ["Blocks", "Plan", "Shuffle"]
+
+_ROWS = 2**33  # in keys, in the place of an epoch number, which is smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Plan:
         shuffle (str | Order): "full", "none" or an order such as `Blocks()`. Default: "full".
         tail (str): What happens to samples that do not fill a global batch: "drop" leaves them out of this epoch, "pad"
             fills the batch with others of weight 0. Default: "drop".
+        mixed (bool): Shuffle the rows of every global batch, whatever the order: neighbors, which MixUp, CutMix and
+            Mosaic combine, are then any two of its samples. A feed with such an op sets it. Default: False.
 
     Raises:
         ConfigError: If a field is out of range, or the global batch exceeds the data under tail="drop".
@@ -53,6 +58,7 @@ class Plan:
     world: World = field(default_factory=World)
     shuffle: Shuffle = "full"
     tail: Literal["drop", "pad"] = "drop"
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -82,6 +88,7 @@ class Plan:
         world: World | None = None,
         shuffle: Shuffle | bool = "full",
         tail: Literal["drop", "pad"] = "drop",
+        mixed: bool = False,
     ) -> Plan:
         """A plan from a batch per rank or a global batch.
 
@@ -93,6 +100,7 @@ class Plan:
             world (World | None): Rank and number of ranks. Default: None, a single rank.
             shuffle (str | bool | Order): As for `Plan`; True is "full", False is "none". Default: "full".
             tail (str): As for `Plan`. Default: "drop".
+            mixed (bool): As for `Plan`. Default: False.
 
         Returns:
             The plan.
@@ -115,7 +123,7 @@ class Plan:
         total = int(global_batch if batch is None else batch * world.size)  # type: ignore[arg-type, operator]
         if isinstance(shuffle, bool):
             shuffle = "full" if shuffle else "none"
-        return cls(int(samples), total, seed, world, shuffle, tail)
+        return cls(int(samples), total, seed, world, shuffle, tail, mixed)
 
     @property
     def length(self) -> int:
@@ -182,6 +190,8 @@ class Plan:
         length = self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
         info, order = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed)), order_of(self.shuffle)
+        if self.mixed:
+            positions = self._shuffled_rows(int(epoch), positions, length)
         return order.visits(positions % (length if order.open else used), info)
 
     def weights(self, step: int) -> np.ndarray:
@@ -214,6 +224,17 @@ class Plan:
         if not 0 <= step < steps:
             raise ConfigError(f"step must be in [0, {steps}), got {step}")
         return int(step) * self.global_batch + self.bounds[0]
+
+    def _shuffled_rows(self, epoch: int, positions: np.ndarray, length: int) -> np.ndarray:
+        """The positions in the order whose samples are at these; each stays in its step, and padding in its rows."""
+        steps, rows = np.divmod(positions, self.global_batch)
+        shuffled = positions.copy()
+        for step in np.unique(steps).tolist():
+            first = step * self.global_batch
+            real = min(self.global_batch, length - first)
+            here = np.flatnonzero((steps == step) & (rows < real))
+            shuffled[here] = first + permute(rows[here], real, (self.seed, _ROWS, epoch, step))
+        return shuffled
 
     def _positions(self, step: int) -> np.ndarray:
         first = self.first(step)

@@ -228,7 +228,9 @@ def test_the_same_for_any_ranks_batches_threads_and_after_resume(ops: list[Any])
 
     alone = walked(1, 8)
     assert len({content[2:] for content in alone.values()}) > 100
-    assert walked(2, 4) == walked(3, 7) == walked(1, 24, threads=1) == alone
+    assert walked(2, 4) == walked(4, 2) == walked(1, 8, threads=1) == alone
+    if ops is PURE:  # partners are of the global batch
+        assert walked(3, 7) == walked(1, 24, threads=1) == alone
     after = walked(2, 4, start=11)
     assert len(after) == 80 and after.items() <= alone.items()
     other = {id: content for _, id, content in samples(feed(source, ops, batch=8), 2)}

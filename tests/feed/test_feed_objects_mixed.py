@@ -75,7 +75,7 @@ def test_mixup_has_the_boxes_of_both():
     for batch in batches:
         assert batch.objects is not None and batch.objects.boxes.shape == (8, 2, 4)
         for row, id in enumerate(batch.ids):
-            both = [int(id), int(id) ^ 1][: int(batch.objects.counts[row])]
+            both = [int(id), int(batch.ids[row ^ 1])][: int(batch.objects.counts[row])]
             np.testing.assert_array_equal(batch.objects.boxes[row, : len(both)], pure.boxes[both].astype(np.float32))
             assert batch.objects.labels[row].tolist() == [*pure.labels[both], *[-1] * (2 - len(both))]
     counts = np.concatenate([batch.objects.counts for batch in batches])  # type: ignore[union-attr]
@@ -152,9 +152,14 @@ def test_a_masked_sample_is_in_no_mosaic(tmp_path: Path):
     with feed(source, [ff.Resize((40, 56)), ff.Mosaic()], batch=12, shuffle="none", on_bad="mask") as made:
         (batch,) = made
     assert batch.objects is not None and batch.masks is not None
-    for row in range(12):  # every group of four has a bad one
-        assert batch.objects.counts[row] == (row not in bad)
-        assert (batch.masks[row] == (255 if row in bad or row == 8 else 3)).all()
+    for row, id in enumerate(batch.ids.tolist()):
+        group = set(batch.ids[row - row % 4 : row - row % 4 + 4].tolist())
+        if id in bad:
+            assert batch.objects.counts[row] == 0 and (batch.masks[row] == 255).all()
+        elif group & set(bad):
+            assert batch.objects.counts[row] == 1
+            assert (batch.masks[row] == (255 if id == 8 else 3)).all()
+    assert (batch.weights == 0).sum() == len(bad)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_state_is_a_few_plain_values(photos):
             "tail": "drop",
             "fingerprint": photos.fingerprint,
             "ops": ["RandomResizedCrop(16)", "RandomFlip()", "Normalize.imagenet()"],
-            "meaning": 1,
+            "meaning": 2,
             "on_bad": "substitute, 16 attempts",
         }
 

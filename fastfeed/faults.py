@@ -5,13 +5,26 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.printable import printable
 
-__all__ = ["REASONS", "STORAGE", "TRANSIENT", "Failure", "FaultPolicy", "Outage", "fault_policies", "too_many"]
+__all__ = [
+    "REASONS",
+    "STORAGE",
+    "TRANSIENT",
+    "Failure",
+    "FaultPolicy",
+    "Outage",
+    "ends_run",
+    "error_text",
+    "fault_policies",
+    "too_many",
+]
 
 REASONS = {
     "not_found": "no file there",
@@ -35,7 +48,9 @@ _LONGEST_DETAIL = 1000  # characters: a sentence that says what to do, in which 
 # of the way to a file rather than of the file: reads that fail so are repeated, and waited for while all of them do
 STORAGE = frozenset({"io_error", "timeout"})
 # read again in the next epoch: a file may be back by then, a function fails for some random numbers only, or is mended
-TRANSIENT = STORAGE | {"not_found", "denied", "op_failed"}
+TRANSIENT = STORAGE | {"not_found", "denied", "op_failed", "internal"}
+# the process or the machine has run out of something, whichever sample happens to meet it
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +181,25 @@ class Outage:
             The outage.
         """
         return outage if isinstance(outage, cls) else cls(outage)  # type: ignore[arg-type]
+
+
+def ends_run(error: BaseException) -> bool:
+    """Whether an error that was raised at a sample ends the run; any other makes that sample bad: `internal`.
+
+    Those of the family are raised on purpose, and a lack of memory or of file descriptors says nothing about a sample.
+    """
+    if isinstance(error, (FastfeedError, MemoryError)) or not isinstance(error, Exception):
+        return True
+    return isinstance(error, OSError) and error.errno in _EXHAUSTED
+
+
+def error_text(error: BaseException) -> str:
+    """An unforeseen error in one line: its type, its text, and the line of code that raised it."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    place = f" ({Path(at.tb_frame.f_code.co_filename).name}, line {at.tb_lineno})" if at is not None else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def too_many(bad: int, handled: int, max_share: float) -> bool:

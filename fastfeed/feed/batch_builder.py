@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
 from fastfeed.decode.base import DecodeEngine
 from fastfeed.decode.executor import Executor
-from fastfeed.faults import Failure, FaultPolicy, Outage
+from fastfeed.faults import Failure, FaultPolicy, Outage, ends_run
 from fastfeed.feed.annotations import Annotations, annotator
-from fastfeed.feed.loader import LoadedSamples, Loader, ReadRows
+from fastfeed.feed.loader import Loader, ReadRows
 from fastfeed.feed.outages import Outages
 from fastfeed.feed.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.quarantine import Quarantine
@@ -33,6 +33,13 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Annotated, Fetching, Source
 
 __all__ = ["BatchBuilder"]
+
+
+class MadeRows(NamedTuple):
+    """Samples whose rows have been made; those of bad ones are black."""
+
+    ids: np.ndarray
+    bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
 
 
 class BatchBuilder:
@@ -138,25 +145,60 @@ class BatchBuilder:
                 branch.backend.synchronize()
             if ahead is not None:
                 ahead.drop(tickets.values())  # they have turned out bad since they were requested
-            return self._finished(batch)
+            return self._finished_without_failures(batch)
 
         return ParallelJob(stop, [task(first, last) for first, last in rows.chunks(self.sizes.rows)], finish)
 
+    def _finished_without_failures(self, batch: PendingBatch) -> Batch:
+        """The batch; made again without the samples whose labels or columns raise an unforeseen error."""
+        while True:
+            try:
+                return self._finished(batch)
+            except Exception as error:  # a source may raise anything
+                failed = [] if ends_run(error) else self._failed_alone(batch, batch.ids, self._check_facts, "read")
+                if not failed:
+                    raise
+            batch.unreadable += failed
+            for first, last in batch.rows.chunks(self.sizes.rows):
+                self._make(batch, first, last, lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch))
+
+    def _failed_alone(
+        self, batch: PendingBatch, ids: np.ndarray, check: Callable[[np.ndarray], object], stage: str
+    ) -> list[int]:
+        """Samples not known to fail at which an error is raised when they are checked one at a time; noted as such."""
+        failed = []
+        for id in ids.tolist():
+            try:
+                if id not in batch.failed:
+                    check(np.array([id]))
+            except Exception as error:
+                if ends_run(error):
+                    raise
+                batch.failed[id] = self._loader.unforeseen(id, error, stage)
+                failed.append(id)
+        return failed
+
+    def _check_facts(self, ids: np.ndarray) -> None:
+        self.source.label(ids)
+        if self._annotated is not None:
+            self._annotated.weights(ids)
+            self._annotated.columns(ids)
+
     def _finished(self, batch: PendingBatch) -> Batch:
         own = batch.rows.own
-        ids, weights = batch.ids[own], batch.weights[own]
-        of_source = self._annotated.weights(ids) if self._annotated is not None and self._weigh else None
+        ids, weights, facts = batch.ids[own], batch.weights[own], batch.readable_ids
+        of_source = self._annotated.weights(facts[own]) if self._annotated is not None and self._weigh else None
         if of_source is not None:
-            weights *= of_source
-        columns = self._annotated.columns(ids) if self._annotated is not None else {}
+            weights = (weights * of_source).astype(np.float32, copy=False)
+        columns = self._annotated.columns(facts[own]) if self._annotated is not None else {}
         views = tuple(batch.images) if self.program.views else ()
         objects, masks = batch.annotations.objects, batch.annotations.masks
-        labels = self._labels(batch)
+        labels = self._labels(batch, facts)
         return Batch(batch.images[0], labels, weights, ids, batch.epoch, batch.step, columns, views, objects, masks)
 
-    def _labels(self, batch: PendingBatch) -> np.ndarray:
+    def _labels(self, batch: PendingBatch, ids: np.ndarray) -> np.ndarray:
         """int64 (batch,), or what the program makes of them: float32 (batch, classes)."""
-        labels, targets = self.source.label(batch.ids), self.program.targets
+        labels, targets = self.source.label(ids), self.program.targets
         if targets is None:
             return labels[batch.rows.own]
         soft = targets.of(labels)
@@ -201,8 +243,25 @@ class BatchBuilder:
             unmixed = np.isin(members, masked).any(axis=1)
             mix_plan.how[unmixed], mix_plan.shares[unmixed] = 0, 0
             mix_plan.shares[unmixed, 0] = 1
-        self.backend.mix(samples, members, mix_plan, batch.images[0][begin:end], batch.stop, batch.number)
-        self._annotator.mix(annotations, members, mix_plan, batch.annotations[begin:end])
+        out, annotated = batch.images[0][begin:end], batch.annotations[begin:end]
+
+        def mix(rows: slice) -> None:
+            self.backend.mix(samples, members[rows], mix_plan[rows], out[rows], batch.stop, batch.number)
+            self._annotator.mix(annotations, members[rows], mix_plan[rows], annotated[rows])
+
+        try:
+            mix(slice(0, end - begin))
+        except Exception as error:
+            own = batch.ids[first:last][members[:, 0]]
+            row_of = {id: row for row, id in enumerate(own.tolist())}
+
+            def mix_alone(ids: np.ndarray) -> None:
+                row = row_of[int(ids[0])]
+                mix(slice(row, row + 1))
+
+            if ends_run(error) or not self._failed_alone(batch, own, mix_alone, "augment"):
+                raise
+            self._make(batch, first, last, lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch))
 
     def _fill(
         self,
@@ -220,23 +279,78 @@ class BatchBuilder:
             def read_rest(rows: list[int], start: int = start) -> list[Any]:
                 return read([start + row for row in rows])
 
-            samples = self._loader.load(batch.ids[start:last], batch, read_rest)  # as many as fit into memory
-            part = slice(start - first, start - first + len(samples.ids))
+            part = slice(start - first, last - first)
             draws = [[u[start:] for u in draws] for draws in batch.draws]
-            self.timeline.progress.enter(batch.number, "decode" if self.program.decode is not None else "augment")
-            self._rows.fill(samples, draws, [out[part] for out in outs], annotations[part], batch)
+            made = self._make_rows(
+                batch.ids[start:last], draws, [out[part] for out in outs], annotations[part], batch, read_rest
+            )
             if batch.stop.is_set():
                 break
-            self._record(samples, batch)
-            for row in sorted(start + row for row in samples.bad):
+            self._record(made, batch)
+            for row in sorted(start + row for row in made.bad):
                 if self._policy.action == "mask":
                     batch.weights[row] = 0
                     masked.append(row - first)
                 else:
                     part = slice(row - first, row - first + 1)
                     batch.ids[row] = self._substitute(row, [out[part] for out in outs], annotations[part], batch)
-            start += len(samples.ids)
+            start += len(made.ids)
         return masked
+
+    def _make_rows(
+        self,
+        ids: np.ndarray,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        annotations: Annotations,
+        batch: PendingBatch,
+        read: ReadRows,
+    ) -> MadeRows:
+        """Make the rows of the first of these samples, as many as fit into memory.
+
+        An unforeseen error, wherever it comes from, costs the sample that raises it: all are made again, each alone.
+        """
+        if not batch.failed or batch.failed.keys().isdisjoint(ids.tolist()):
+            try:
+                return self._make_rows_at_once(ids, draws, outs, annotations, batch, read)
+            except Exception as error:  # sources, decoders and ops may raise anything
+                if ends_run(error):
+                    raise
+                if len(ids) == 1:
+                    batch.failed[int(ids[0])] = self._loader.unforeseen(ids[0], error, "decode")
+        if len(ids) == 1:
+            self._rows.clear([0], outs, annotations)
+            return MadeRows(ids, {0: batch.failed[int(ids[0])]})
+        bad: dict[int, Failure | None] = {}
+        for row in range(len(ids)):
+            if batch.stop.is_set():
+                break
+            part, own = slice(row, row + 1), ids[row : row + 1]
+            made = self._make_rows(
+                own,
+                [[u[row:] for u in draws] for draws in draws],
+                [out[part] for out in outs],
+                annotations[part],
+                batch,
+                lambda _, own=own: self._loader.read_now(own.tolist(), batch),
+            )
+            bad.update(dict.fromkeys([row] if made.bad else [], made.bad.get(0)))
+        return MadeRows(ids, bad)
+
+    def _make_rows_at_once(
+        self,
+        ids: np.ndarray,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        annotations: Annotations,
+        batch: PendingBatch,
+        read: ReadRows,
+    ) -> MadeRows:
+        samples = self._loader.load(ids, batch, read)  # as many as fit into memory
+        part = slice(0, len(samples.ids))
+        self.timeline.progress.enter(batch.number, "decode" if self.program.decode is not None else "augment")
+        self._rows.fill(samples, draws, [out[part] for out in outs], annotations[part], batch)
+        return MadeRows(samples.ids, samples.bad)
 
     def _substitute(self, row: int, outs: list[np.ndarray], annotations: Annotations, batch: PendingBatch) -> int:
         """Put the first good substitute into a row; its id."""
@@ -245,19 +359,25 @@ class BatchBuilder:
         down: list[Failure] = []
         for other in plan.at(batch.epoch, positions).ids:
             ids = np.array([other])
-            samples = self._loader.load(ids, batch, lambda _, ids=ids: self._loader.read_now(ids.tolist(), batch))
-            self._rows.fill(samples, self._draws(batch.epoch, ids), outs, annotations, batch)
+            made = self._make_rows(
+                ids,
+                self._draws(batch.epoch, ids),
+                outs,
+                annotations,
+                batch,
+                lambda _, ids=ids: self._loader.read_now(ids.tolist(), batch),
+            )
             if batch.stop.is_set():
                 return id
-            down += self._record(samples, batch, scheduled=False)
-            if not samples.bad:
+            down += self._record(made, batch, scheduled=False)
+            if not made.bad:
                 return int(other)
         if down:
             raise self._outages.error(down[0])
         self.quarantine.raise_exhausted(id)
         return id
 
-    def _record(self, samples: LoadedSamples, batch: PendingBatch, scheduled: bool = True) -> list[Failure]:
+    def _record(self, samples: MadeRows, batch: PendingBatch, scheduled: bool = True) -> list[Failure]:
         """Returns failures of a storage that is down, which are not listed: they say nothing about the files."""
         self.quarantine.record_good(len(samples.ids) - len(samples.bad), scheduled)
         failures = [failure for failure in samples.bad.values() if failure is not None]

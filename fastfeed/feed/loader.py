@@ -14,7 +14,7 @@ from fastfeed.decode.base import Bad, DecodeEngine, FunctionFailed, Header
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.pillow_warnings import Name, probe_named
 from fastfeed.errors import SampleError
-from fastfeed.faults import Failure
+from fastfeed.faults import Failure, ends_run, error_text
 from fastfeed.feed.endpoints import endpoint_of
 from fastfeed.feed.entries import checked, size_of
 from fastfeed.feed.outages import Outages
@@ -119,6 +119,14 @@ class Loader:
                 "samples as bad"
             ) from bad.error
         return Failure(int(id), uri, "augment", bad.reason, bad.detail)
+
+    def unforeseen(self, id: Any, error: Exception, stage: str) -> Failure:
+        """The failure of a sample at which an unforeseen error was raised."""
+        try:
+            uri = self._source.uri(int(id))
+        except Exception:  # it may be what raised
+            uri = f"sample {int(id)}"
+        return Failure(int(id), uri, stage, "internal", error_text(error))
 
     def _load_native(self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         bad: dict[int, Failure | None] = {}
@@ -263,8 +271,9 @@ class Loader:
             try:
                 entries = self._checked(here, read(rows))
                 entries = self._outages.settle(here, entries, again, batch.stop)
-            except BaseException:  # raised again, whatever it is
-                batch.stop.set()  # other threads of this batch may wait for storage
+            except BaseException as error:  # raised again, whatever it is
+                if ends_run(error):
+                    batch.stop.set()  # other threads of this batch may wait for storage
                 raise
         by_row.update(zip(rows, entries, strict=True))
 

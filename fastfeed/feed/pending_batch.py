@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fastfeed.faults import Failure
 from fastfeed.feed.annotations import Annotations
 from fastfeed.feed.readahead import ReadAhead
 from fastfeed.ops.mix import member_rows
@@ -78,3 +79,13 @@ class PendingBatch:
     draws: list[list[np.ndarray]] = field(default_factory=list)  # random numbers, per branch
     mix_plan: MixPlan | None = None  # of the batch's own rows
     annotations: Annotations = field(default_factory=Annotations)  # boxes and masks of the batch's own rows
+    failed: dict[int, Failure] = field(default_factory=dict)  # samples at which an unforeseen error was raised
+    unreadable: list[int] = field(default_factory=list)  # of these, those whose label or columns did
+
+    @property
+    def readable_ids(self) -> np.ndarray:
+        """`ids`, with another sample's in place of those that are masked since their labels cannot be read."""
+        if not self.unreadable:
+            return self.ids
+        unreadable = np.isin(self.ids, self.unreadable)
+        return self.ids if unreadable.all() else np.where(unreadable, self.ids[~unreadable][0], self.ids)

@@ -171,7 +171,8 @@ class Quarantine:
         examples = "".join(f"\n  {failure}" for failure in list(self._failures.values())[:5])
         more = f"\n  and {len(self._failures) - 5} more" if len(self._failures) > 5 else ""
         where = f"; all are in {self.path}" if self.path else ""
-        check = "your function" if 2 * counts["op_failed"] > sum(counts.values()) else "the data"
+        code = {"op_failed": "your function", "internal": "the code that raised it"}
+        check = next((code[name] for name in code if 2 * counts[name] > sum(counts.values())), "the data")
         raise TooManyFailures(
             f"too many bad samples: {why} ({self._reasons_text()}){where}; check {check}, or raise the limit with "
             f"on_bad=FaultPolicy({limit}=...){examples}{more}",

@@ -61,11 +61,14 @@ class RowMaker:
                 if bad is not None:
                     samples.bad[row] = self._failure(samples.ids[row], bad)
         if samples.bad:
-            rows = sorted(samples.bad)
-            for branch, out in zip(self._branches, outs, strict=True):
-                with branch.backend.device_context():  # on its own stream, as all that is written to its batches
-                    out[rows] = branch.black()
-            clear(annotations, rows)
+            self.clear(sorted(samples.bad), outs, annotations)
+
+    def clear(self, rows: list[int], outs: list[np.ndarray], annotations: Annotations) -> None:
+        """Make these rows black, without boxes and masks."""
+        for branch, out in zip(self._branches, outs, strict=True):
+            with branch.backend.device_context():  # on its own stream, as all that is written to its batches
+                out[rows] = branch.black()
+        clear(annotations, rows)
 
     def _render(
         self, branch: Branch, samples: LoadedSamples, work: Any, out: Any, batch: PendingBatch

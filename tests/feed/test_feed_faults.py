@@ -16,6 +16,7 @@ from fastfeed.errors import (
     ConfigError,
     FeedClosed,
     SampleError,
+    StorageError,
     TooManyFailures,
 )
 from fastfeed.faults import FaultPolicy
@@ -205,13 +206,13 @@ def test_an_error_before_the_first_batch_does_not_cost_an_epoch():
 
         def read(self, ids):
             if self.broken:
-                raise ConnectionError("storage is away")
+                raise StorageError("storage is away")
             return super().read(ids)
 
     source = Once(NUMBERS)
     with Feed(source, [], batch=5) as data:
         for _ in range(2):
-            with pytest.raises(ConnectionError):
+            with pytest.raises(StorageError):
                 next(iter(data))
         source.broken = False
         assert next(iter(data)).epoch == 0

@@ -12,7 +12,7 @@ import pytest
 from helpers.addressed import Addressed
 
 import fastfeed as ff
-from fastfeed.errors import ConfigError, FeedClosed, StorageError
+from fastfeed.errors import ConfigError, FeedClosed, SourceError, StorageError
 from fastfeed.feed import outages
 from fastfeed.storage.local_file import unread
 
@@ -129,12 +129,12 @@ def test_an_error_does_not_wait_for_storage():
 
     def failing(i: int) -> str:
         if i == 0:
-            raise KeyError("row 0 has no address")
+            raise SourceError("row 0 has no address")
         return "io_error" if i >= 128 else ""
 
     source = Addressed(256, lambda i: f"s3://{i // 128}/{i}.jpg", failing)
     options = {"batch": 256, "shuffle": False, "prefetch": 0, "outage": float("inf")}
-    with feed(source, **options) as data, pytest.raises(KeyError, match="row 0"):
+    with feed(source, **options) as data, pytest.raises(SourceError, match="row 0"):
         next(iter(data))
 
 

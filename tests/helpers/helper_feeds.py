@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.errors import FastfeedError, StorageError
 from fastfeed.feed.feed import Feed
 from fastfeed.sources import Arrays
 from helpers.feeds import NUMBERS, feed
@@ -91,7 +92,7 @@ def appears(file: Path) -> None:
         time.sleep(0.005)
 
 
-class Odd(Exception):
+class Odd(FastfeedError):
     """Does not pickle."""
 
     def __init__(self, what: str, where: str) -> None:
@@ -99,7 +100,7 @@ class Odd(Exception):
 
 
 class Failing(Arrays):
-    """Raises this when it comes to sample 25."""
+    """Raises this when it comes to sample 25; all but "zero" ends the run."""
 
     def __init__(self, error: str) -> None:
         super().__init__(NUMBERS)
@@ -110,8 +111,8 @@ class Failing(Arrays):
             if self.error == "odd":
                 raise Odd("a sample", "the source")
             if self.error == "modules":
-                raise LookupError(" ".join(sys.modules))
+                raise MemoryError(" ".join(sys.modules))
             if self.error == "connection":
-                raise ConnectionResetError("by the storage")
-            raise {"zero": ZeroDivisionError, "exit": SystemExit}[self.error]("in the source")
+                raise StorageError("by the storage")
+            raise {"memory": MemoryError, "exit": SystemExit, "zero": ZeroDivisionError}[self.error]("in the source")
         return super().read(ids)

@@ -15,7 +15,7 @@ from helpers.helper_feeds import ended, helper
 from helpers.photos import folder
 
 import fastfeed as ff
-from fastfeed.errors import FastfeedError, SampleError
+from fastfeed.errors import FastfeedError, SampleError, SourceError
 
 COUNT, BATCH = 48, 6
 OPS = [ff.RandomResizedCrop(16), ff.RandomFlip()]
@@ -86,7 +86,7 @@ class Breaks(ff.ImageFolder):
 
     def read(self, ids: list[int]) -> list:  # type: ignore[override, type-arg]
         if self.broken and any(int(i) == 30 for i in ids):
-            raise RuntimeError("the database is closed")
+            raise SourceError("the database is closed")
         return super().read(ids)
 
 
@@ -96,10 +96,10 @@ def test_an_error_of_a_source_costs_no_batch(photos: ff.ImageFolder, tmp_path: P
         want = list(undisturbed)
     got = []
     with feed(source) as data:
-        with pytest.raises(RuntimeError, match="the database is closed"):
+        with pytest.raises(SourceError, match="the database is closed"):
             for batch in data:
                 got.append(batch)
-        with pytest.raises(RuntimeError, match="the database is closed"):
+        with pytest.raises(SourceError, match="the database is closed"):
             next(iter(data))
         Breaks.broken = False
         got += list(data)

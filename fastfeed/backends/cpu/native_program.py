@@ -101,9 +101,11 @@ class NativeProgram:
             skip[others] = True
             tasks = [partial(self._by_pillow, samples, row, samples.others[row], call) for row in others]
             pending = self._executor.start_python(tasks, stop)
-            self._render(samples.handle, skip, call)
-            with suppress(FeedClosed):
-                pending.result()
+            try:
+                self._render(samples.handle, skip, call)
+            finally:  # after an error, too: its rows are made again
+                with suppress(FeedClosed):
+                    pending.result()
         for row, bad in list(results.items()):
             if bad.reason in DECLINED and row not in others and self._executor.pillow is not None:
                 # discovered only after the header: four components, a color space of its own

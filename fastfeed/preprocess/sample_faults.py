@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
-import traceback
 
 from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
+from fastfeed.faults import error_text
 
 __all__ = ["SampleFault", "fault_of"]
 
@@ -29,7 +28,4 @@ def fault_of(error: Exception) -> Bad:
         raise error
     if isinstance(error, SampleFault):
         return Bad("internal", str(error))
-    text = traceback.format_exception_only(error)[-1].strip()
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    return Bad("internal", text + where)
+    return Bad("internal", error_text(error))

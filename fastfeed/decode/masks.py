@@ -6,11 +6,11 @@ import io
 from typing import Any
 
 import numpy as np
-from PIL import PngImagePlugin
 
 from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow import as_bad, unwarned
-from fastfeed.decode.sniff import png_intact, sniff
+from fastfeed.decode.png import PngFile, png_intact
+from fastfeed.decode.sniff import sniff
 
 __all__ = ["mask_pixels"]
 
@@ -27,7 +27,8 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
         format = sniff(content)
         if format != "PNG":
             return Bad("not_image" if format is None else "unsupported_format", f"its mask is not a PNG but {format}")
-        image = unwarned(lambda: PngImagePlugin.PngImageFile(io.BytesIO(content), ""))
+        image: Any = unwarned(lambda: PngFile(io.BytesIO(content), ""))
+        image.info.pop("transparency", None)  # a number like others
         if (image.height, image.width) != size:
             return _other((image.height, image.width), size)
         if image.mode not in _MODES:

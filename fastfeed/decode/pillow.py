@@ -22,7 +22,6 @@ from PIL import (
     ImageFile,
     Jpeg2KImagePlugin,
     JpegImagePlugin,
-    PngImagePlugin,
     PpmImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
@@ -35,7 +34,8 @@ from fastfeed.decode.memory_limit import DECODING, MemoryLimit, give_back
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
 from fastfeed.decode.pixels import flipped, resampled
-from fastfeed.decode.sniff import content_kind, ends_early, png_exif, png_intact, sniff
+from fastfeed.decode.png import PngFile, png_intact
+from fastfeed.decode.sniff import content_kind, ends_early, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.system.forks import after_fork
@@ -44,7 +44,7 @@ __all__ = ["OPEN", "Opened", "PillowEngine", "Unsupported", "as_bad", "unwarned"
 
 OPEN: dict[str, Any] = {
     "JPEG": JpegImagePlugin.JpegImageFile,
-    "PNG": PngImagePlugin.PngImageFile,
+    "PNG": PngFile,
     "WEBP": WebPImagePlugin.WebPImageFile,
     "GIF": GifImagePlugin.GifImageFile,
     "BMP": BmpImagePlugin.BmpImageFile,
@@ -139,7 +139,7 @@ class PillowEngine:
         try:
             image = unwarned(lambda: OPEN[format](io.BytesIO(blob), ""))
             height, width = image.height, image.width
-            orientation = unwarned(partial(_orientation, image, blob))
+            orientation = unwarned(partial(_orientation, image))
         except Exception as error:  # as in decode
             return as_bad(error, blob, format)
         if height < 1 or width < 1:
@@ -181,15 +181,12 @@ class PillowEngine:
             give_back()
 
 
-def _orientation(image: Any, blob: bytes) -> int:
+def _orientation(image: Any) -> int:
     """EXIF orientation 1..8; TIFF files are turned by Pillow itself while loading, HEIC files by libheif."""
     if image.format in ("TIFF", "HEIC") or not (image.info.get("exif") or image.format in ("PNG", "WEBP", "AVIF")):
         return 1
     try:
-        if image.format == "PNG" and "exif" not in image.info and (exif := png_exif(blob)):
-            image.info["exif"] = b"Exif\0\0" + exif
-        # not the plugin's own: that of PNG loads all pixels, since the chunk may follow them
-        value = Image.Image.getexif(image).get(_ORIENTATION, 1)
+        value = image.getexif().get(_ORIENTATION, 1)
     except Warning:  # an error only where the user has made it one
         raise
     except Exception:  # a broken EXIF block does not make the picture bad
@@ -200,6 +197,8 @@ def _orientation(image: Any, blob: bytes) -> int:
 def _bytes(image: Any, header: Header) -> int:
     """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, and coefficients of progressive JPEGs."""
     times = 1 if image.mode in ("RGB", "L") else 3
+    if image.format == "PNG" and "transparency" in image.info:  # a color is looked for in NumPy
+        times = 5
     if image.format == "HEIC":  # libheif holds its own picture, and the same as RGB
         times = 3 if image.info["bit_depth"] > 8 else max(times, 2)
     need = 5 * image.width * image.height * times

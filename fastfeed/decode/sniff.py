@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
-
-__all__ = ["content_kind", "ends_early", "png_exif", "png_intact", "sniff"]
+__all__ = ["content_kind", "ends_early", "sniff"]
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -106,28 +103,3 @@ def ends_early(blob: bytes, format: str) -> bool:
             at += 2 + int.from_bytes(blob[at + 2 : at + 4], "big")
         return at + 4 > len(blob)
     return False
-
-
-def _chunks(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the chunks of a PNG: name, start and end of the content. The last one may extend past the file."""
-    at = 8
-    while at + 12 <= len(blob):
-        end = at + 8 + int.from_bytes(blob[at : at + 4], "big")
-        yield blob[at + 4 : at + 8], at + 8, end
-        at = end + 4
-
-
-def png_exif(blob: bytes) -> bytes | None:
-    """A PNG's EXIF block, which may be before or after the pixels."""
-    return next((blob[begin:end] for name, begin, end in _chunks(blob) if name == b"eXIf" and end <= len(blob)), None)
-
-
-def png_intact(blob: bytes) -> bool:
-    """Whether the checksums of a PNG's pixel data hold. Pillow skips them and can decode damage to a black image."""
-    view = memoryview(blob)
-    for name, begin, end in _chunks(blob):
-        if name == b"IDAT" and end + 4 <= len(blob):
-            crc = zlib.crc32(view[begin - 4 : end])
-            if crc != int.from_bytes(blob[end : end + 4], "big"):
-                return False
-    return True

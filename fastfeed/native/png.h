@@ -1,4 +1,4 @@
-// PNGs without interlacing, a transparent color or anything else out of the ordinary: others are declined.
+// PNGs without interlacing; of an animation the image that is no part of it, or its first. Others are declined.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ inline int png_samples(uint8_t color) { return (color & 2 && color != 3 ? 3 : 1)
 // The pixel data and the palette of a file whose header was accepted.
 struct PngParts {
   std::vector<Chunk> pixels;
-  Chunk palette{}, alpha{};  // entries of RGB; alpha of the first ones
+  Chunk palette{}, alpha{};  // entries of RGB; alpha of the first ones, or the transparent color, 16 bits per sample
 };
-// False where a checksum is wrong.
+// False where a checksum is wrong; those of metadata do not matter.
 bool read_png_parts(const uint8_t* data, size_t size, PngParts& parts);
 
 std::unique_ptr<RowReader> png_reader();

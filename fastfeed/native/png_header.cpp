@@ -40,24 +40,20 @@ bool begins(const uint8_t* content, size_t size, const char* word) {
   return size >= std::strlen(word) && std::memcmp(content, word, std::strlen(word)) == 0;
 }
 
-// Whether a chunk that is no part of the pixels is as it should be, and says nothing about them. Pillow refuses files for
-// some that are not. An orientation may stand in texts, too.
-bool is_harmless(const uint8_t* name, const uint8_t* content, size_t size) {
+bool has_letters(const uint8_t* name) {
   for (int i = 0; i < 4; ++i)
     if ((name[i] | 32) < 'a' || (name[i] | 32) > 'z') return false;
-  if (!(name[0] & 32)) return false;  // it matters
-  for (const char* other : {"tRNS", "acTL", "fcTL", "fdAT"})
-    if (is(name, other)) return false;
-  if (is(name, "gAMA")) return size >= 4;
-  if (is(name, "cHRM")) return size >= 32;
-  if (is(name, "sRGB")) return size >= 1;
-  if (is(name, "pHYs")) return size >= 9;
-  if (is(name, "tEXt") || is(name, "zTXt") || is(name, "iTXt"))
-    if (begins(content, size, "Raw profile type") || begins(content, size, "XML:")) return false;
-  if (!is(name, "iCCP") && !is(name, "zTXt")) return true;
-  const void* zero = std::memchr(content, 0, size);  // behind the name; then the way of compressing, of which there is one
-  const size_t method = zero ? size_t(static_cast<const uint8_t*>(zero) - content) + 1 : size;
-  return method < size && content[method] == 0;
+  return true;
+}
+
+bool is_ancillary(const uint8_t* name) { return (name[0] & 32) != 0; }
+
+// Whether a chunk says nothing about the pixels: whatever else it holds, and in whatever state it is, does not matter. An
+// orientation may stand in texts.
+bool is_harmless(const uint8_t* name, const uint8_t* content, size_t size) {
+  if (!has_letters(name) || !is_ancillary(name)) return false;
+  const bool is_text = is(name, "tEXt") || is(name, "zTXt") || is(name, "iTXt");
+  return !is_text || !(begins(content, size, "Raw profile type") || begins(content, size, "XML:"));
 }
 
 }  // namespace
@@ -98,10 +94,11 @@ Header read_png_header(const uint8_t* data, size_t size) {
       return once && length > 0 && length % 3 == 0 && length <= 768;
     }
     if (is(name, "IEND")) return true;
-    if (is(name, "tRNS") && header.color == 3) {
-      const bool once = !alpha && palette && !pixels;
+    if (is(name, "tRNS")) {  // alpha of a palette's first colors, or the color that is transparent
+      const bool once = !alpha && !pixels && (palette || header.color != 3);
       alpha = true;
-      return once && length > 0 && length <= colors;
+      if (header.color == 3) return once && length > 0 && length <= colors;
+      return once && (header.color == 0 || header.color == 2) && length == 2 * size_t(png_samples(header.color));
     }
     if (is(name, "eXIf")) {
       if (!exif) header.orientation = exif_orientation(content, length);
@@ -123,7 +120,8 @@ bool read_png_parts(const uint8_t* data, size_t size, PngParts& parts) {
     if (is(name, "IDAT") && length) parts.pixels.push_back({content, content + length});
     if (is(name, "PLTE")) parts.palette = {content, content + length};
     if (is(name, "tRNS")) parts.alpha = {content, content + length};
-    return !kVerified || crc32(name, length + 4) == number(content + length);
+    const bool shows = !is_ancillary(name) || is(name, "tRNS");
+    return !kVerified || !shows || crc32(name, length + 4) == number(content + length);
   });
 }
 

@@ -32,6 +32,8 @@ class PngReader final : public RowReader {
     lines_left_ = region.top + region.height;
     rgb_.resize(size_t(kRows) * size_t(width_) * 3 + kBehind);
     if (color_ == 0 || color_ == 3) set_colors();
+    has_key_ = color_ != 3 && parts_.alpha.at != parts_.alpha.end;
+    if (has_key_) set_key();
     for (int y = 0; y < region.top; ++y) {
       if (!next_line()) return kDeclined;
       if (is_set(stop)) return Status::cancelled;
@@ -100,6 +102,25 @@ class PngReader final : public RowReader {
       }
   }
 
+  // The transparent color of gray or RGB, as its pixels stand in a row. Bits beyond the depth do not count.
+  void set_key() {
+    const uint8_t* at = parts_.alpha.at;
+    if (depth_ < 8) {
+      std::memcpy(color_of_[at[1] & ((1 << depth_) - 1)], matte_.data(), 3);
+      has_key_ = false;
+      return;
+    }
+    const size_t bytes = depth_ / 8;
+    for (size_t c = 0; c < size_t(png_samples(color_)); ++c)
+      std::memcpy(key_ + c * bytes, at + 2 * c + (2 - bytes), bytes);
+  }
+
+  void clear_key(const uint8_t* in, size_t n, uint8_t* out) const {
+    const size_t pixel = size_t(pixel_);
+    for (size_t i = 0; i < n; ++i, in += pixel)
+      if (std::memcmp(in, key_, pixel) == 0) std::memcpy(out + 3 * i, matte_.data(), 3);
+  }
+
   // The row as RGB, from left_ on.
   bool expand(uint8_t* out) {
     const uint8_t* in = line(now_);
@@ -107,16 +128,19 @@ class PngReader final : public RowReader {
     if (color_ == 2 || color_ & 4) {
       const SampleLayout layout{color_ & 2 ? 3 : 1, (color_ & 4) != 0, depth_ / 8, 0};
       samples_to_rgb(layout, in + first * layout.pixel(), n, matte_, out);
+      if (has_key_) clear_key(in + first * layout.pixel(), n, out);
       return true;
     }
     if (depth_ < 8) return expand_few(in, first, n, out);
     const size_t step = depth_ / 8;
     in += first * step;
     bool known = true;
-    for (size_t i = 0; i < n; ++i, in += step, out += 3) {
-      known &= *in < colors_;
-      std::memcpy(out, color_of_[*in], 4);
+    for (size_t i = 0; i < n; ++i) {
+      const uint8_t value = in[i * step];
+      known &= value < colors_;
+      std::memcpy(out + 3 * i, color_of_[value], 4);
     }
+    if (has_key_) clear_key(in, n, out);
     return known;
   }
 
@@ -137,10 +161,11 @@ class PngReader final : public RowReader {
   Inflate inflate_;
   std::vector<uint8_t> lines_, rgb_;
   size_t row_ = 0, needed_ = 0, stride_ = 0;
-  uint8_t color_ = 0, depth_ = 0, color_of_[256][4] = {};
+  uint8_t color_ = 0, depth_ = 0, color_of_[256][4] = {}, key_[6] = {};
   int pixel_ = 0, colors_ = 0, left_ = 0, width_ = 0, rows_left_ = 0;
   int now_ = 0, lines_left_ = 0;  // of three lines: the last one that was handed out; those that are not made yet
   bool to_end_ = false, ready_ = false;  // ready_: the line after line(now_) is made
+  bool has_key_ = false;
 };
 
 }  // namespace

@@ -177,7 +177,7 @@ def test_memory_for_a_large_result_is_given_back():
 def test_what_the_kernel_declines_goes_through_pillow():
     pixels = textured(60, 90)
     cmyk = encoded(Image.fromarray(pixels).convert("CMYK"))
-    clear = pngs.png(pixels, key=(1, 2, 3))
+    clear = pngs.png(pixels, key=(1, 2, 3), interlaced=True)
     files = Recoder([SMALL])([cmyk, clear, encoded(pixels)])
     assert files[:2] == Recoder([SMALL], decode="pillow")([cmyk, clear])
     assert [opened(file).size for file in files] == [(72, 48)] * 3

@@ -16,7 +16,7 @@ from PIL import Image
 from fastfeed.backends.dali.imports import CodeStream
 from fastfeed.backends.dali.windows import FILTERS
 from fastfeed.decode.base import Header
-from fastfeed.decode.sniff import png_exif
+from fastfeed.decode.png import png_names
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
 from fastfeed.runtime.kernel import kernel
@@ -25,6 +25,7 @@ __all__ = ["PLAIN", "last_scans_end", "plain_rows", "supports_filters"]
 
 _ORIENTATION = 0x0112
 _EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
+_NOT_PLAIN = {b"eXIf", b"tRNS", b"acTL"}  # chunks of one that is rotated, transparent or animated
 _TAIL = 64  # bytes; some writers pad behind the end marker
 
 
@@ -66,8 +67,8 @@ def _last_scan_ends(blob: bytes) -> bool:
 def _looks_plain(blob: Any, header: Header) -> bool:
     """Of a file that is no JPEG of the kernel."""
     blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
-    if header.handle is None:  # the kernel's word: a PNG without transparency or animation
-        return header.format == "PNG" and blob[24:26] in _EIGHT_BITS and png_exif(blob) is None
+    if header.handle is None:  # the kernel's word: a PNG without interlacing
+        return header.format == "PNG" and blob[24:26] in _EIGHT_BITS and not _NOT_PLAIN & png_names(blob)
     if header.format not in PLAIN:
         return False
     return PLAIN[header.format](blob, header.handle.look(blob), header.handle.orientation)

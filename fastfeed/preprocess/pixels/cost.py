@@ -21,6 +21,7 @@ _HEIC = {"L": 1.7, "I;16": 2.7, "RGB": 5.2, "RGBA": 8.5}  # the same, by mode; o
 _WEBP = 8  # bytes per pixel that libvips holds
 _JPEG2000 = 5.5  # the same, per sample
 _BANDS = {"1": 1, "L": 1, "I;16": 1, "LA;16": 2, "LA": 2, "RGBA": 4, "RGBA;16": 4}
+_KEYED = ("1", "L", "I;16", "RGB", "RGB;16")  # modes in which alpha comes from a transparent color
 _SMALL = 4_000_000  # bytes: rows, tables
 _LIBVIPS = 24_000_000  # bytes: the library itself
 
@@ -54,6 +55,8 @@ def cost(
         return int(_LIBVIPS + full_image + 12 * bands * strip + 64 * bands * info.stored[1] + scaling)
     pixels = info.height * info.width // shrink**2
     image = (_IMAGE.get(info.mode, 4) + _DECODER.get(info.format, 0)) * pixels
+    if info.format == "PNG" and info.alpha and info.mode in _KEYED:
+        image += 20 * pixels  # a color is looked for in NumPy
     if info.format == "HEIC":
         image += _HEIC.get(info.mode, 11.5) * pixels
     if info.format == "JPEG2000":

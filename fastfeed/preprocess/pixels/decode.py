@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from threading import Event
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,14 +16,13 @@ from fastfeed.decode.base import DECLINED, Bad, Header, Request, dct_denominator
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box
 from fastfeed.decode.pillow import OPEN, PillowEngine, as_bad
-from fastfeed.decode.sniff import png_intact
+from fastfeed.decode.png import png_intact
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.image_info import (
     LARGE,
-    PNG_COLORS,
     ImageInfo,
     bits_of,
     libvips,
@@ -144,8 +142,6 @@ class Rasterizer:
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
         box = (top / shrink, left / shrink, height / shrink, width / shrink)
         image.load()
-        if header.format == "PNG" and "transparency" in image.info:
-            image.info["transparency"] = _eight_bit_key(image.info["transparency"], blob)
         alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
         flat = flattener(alpha, profile, self._op.matte, bits_of(image))
         small = scale_strips(
@@ -153,16 +149,6 @@ class Rasterizer:
             (image.height, image.width), box, size, self._filter, seconds,
         )  # fmt: skip
         return _upright(small, NONE if converts_first(alpha, profile) else profile, orientation)
-
-
-def _eight_bit_key(key: Any, blob: bytes) -> Any:
-    """A PNG's transparent color in the scale of the loaded pixels; Pillow returns it as stored in the file."""
-    depth, color = blob[24], PNG_COLORS[blob[25]]
-    if color == "L" and depth in (2, 4):
-        return key * 255 // ((1 << depth) - 1)
-    if color == "RGB" and depth == 16:
-        return tuple(value >> 8 for value in key)  # the low bytes are gone
-    return key
 
 
 def _upright(small: Image.Image, profile: Profile, orientation: int) -> np.ndarray:

@@ -18,10 +18,10 @@ from fastfeed.preprocess.pixels.jpeg_markers import read_markers
 from fastfeed.preprocess.pixels.signals import signaled
 from fastfeed.preprocess.pixels.strips import color_model, converts_first
 
-__all__ = ["LARGE", "PNG_COLORS", "ImageInfo", "bits_of", "image_info", "libvips", "opened_profile"]
+__all__ = ["LARGE", "ImageInfo", "bits_of", "image_info", "libvips", "opened_profile"]
 
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
-PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
+_PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
 _ORIENTATION = 0x0112
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
 _PLAIN_TIFF = (1, 5, 8, 32_773, 32_946)  # compressions: none, LZW, deflate, PackBits, deflate's old number
@@ -116,7 +116,7 @@ def _path(image: Any, header: Header, converts_first: bool, blob: bytes, max_pix
 def _mode(image: Any, blob: bytes) -> str:
     """Pillow's mode, with 16 bits where Pillow does not tell."""
     if image.format == "PNG" and blob[24] == 16:
-        return _DEEP[PNG_COLORS[blob[25]]]
+        return _DEEP[_PNG_COLORS[blob[25]]]
     mode: str = image.mode
     if image.format == "HEIC":
         is_deep = image.info["bit_depth"] > 8
@@ -132,7 +132,9 @@ def opened_profile(image: Any) -> Profile:
     """
     model = color_model(image.mode)
     if "signal" in image.info and model in ("L", "RGB"):
-        return signaled(*image.info["signal"], mode=model)
+        profile = signaled(*image.info["signal"], mode=model)
+        if profile.transform or profile.name == "sRGB" or "icc_profile" not in image.info:
+            return profile
     if "icc_profile" not in image.info or model == "LAB":
         return NONE
     return profile_of(image.info["icc_profile"] or b"", model)

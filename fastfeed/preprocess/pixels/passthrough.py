@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 
 import numpy as np
+from PIL import PngImagePlugin
 
 from fastfeed.decode.pillow import OPEN
 from fastfeed.preprocess.pixels.image_info import ImageInfo
@@ -60,7 +61,14 @@ def _jpeg(blob: bytes, info: ImageInfo) -> bool:
 
 
 def _png(blob: bytes, info: ImageInfo) -> bool:
-    return blob[-12:] == _PNG_END and b"acTL" not in bytes(blob[: blob.find(b"IDAT")])
+    """Other readers may fail on texts and profiles that are skipped here."""
+    if blob[-12:] != _PNG_END or b"acTL" in bytes(blob[: blob.find(b"IDAT")]):
+        return False
+    try:
+        PngImagePlugin.PngImageFile(io.BytesIO(blob)).load()
+    except Exception:  # hostile bytes make plugins raise anything
+        return False
+    return True
 
 
 def _webp(blob: bytes, info: ImageInfo) -> bool:

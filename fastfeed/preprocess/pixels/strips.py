@@ -132,13 +132,12 @@ def flattener(
         if strip.mode == "F":
             raise Unsupported("floating-point samples")
         key = strip.info.get("transparency")
+        alpha_mask = None
         if strip.mode.startswith("I"):
-            strip, alpha_mask = _eight_bits(strip, key, bits)
-        else:
-            alpha_mask = None
-            if alpha or key is not None:
-                strip = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")
-                alpha_mask = strip.getchannel("A")
+            strip = _eight_bits(strip, bits)
+        elif alpha or key is not None:
+            strip = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")
+            alpha_mask = strip.getchannel("A")
         if alpha_mask is None:
             if strip.mode not in ("RGB", "L") and strip.mode != profile.mode:
                 strip = strip.convert("L" if strip.mode == "1" else "RGB")
@@ -152,10 +151,9 @@ def flattener(
     return flat
 
 
-def _eight_bits(strip: Any, key: Any, bits: int) -> tuple[Image.Image, Image.Image | None]:
-    """The high byte of `bits` bits (Pillow would clip nearly all to white), and the alpha mask."""
+def _eight_bits(strip: Any, bits: int) -> Image.Image:
+    """The high byte of `bits` bits: Pillow would clip nearly all to white."""
     wide = np.asarray(strip)
     if wide.dtype != np.uint16 and wide.size and (wide.min() < 0 or wide.max() > 65_535):
         raise Unsupported("samples of more than 16 bits")
-    alpha_mask = None if key is None else Image.fromarray(np.where(wide == key, 0, 255).astype(np.uint8))
-    return Image.fromarray((wide >> (bits - 8)).astype(np.uint8)), alpha_mask
+    return Image.fromarray((wide >> (bits - 8)).astype(np.uint8))

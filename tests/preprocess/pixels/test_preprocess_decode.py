@@ -229,9 +229,12 @@ def test_what_is_refused():
 def test_damage_below_the_box_is_found(path):
     """A file is good or bad whatever is cut out of it."""
     blob = saved(np.random.default_rng(0).integers(0, 256, (400, 90, 3), dtype=np.uint8), "PNG")
-    short = blob[: len(blob) * 3 // 4]
-    got = Rasterizer().pixels(short, info_of(short), (0, 0, 40, 90), (20, 45))
-    assert isinstance(got, Bad) and got.reason == "truncated"
+    damaged = bytearray(blob)
+    damaged[len(blob) * 3 // 4] ^= 1
+    got = Rasterizer().pixels(bytes(damaged), info_of(bytes(damaged)), (0, 0, 40, 90), (20, 45))
+    assert isinstance(got, Bad) and got.reason == "corrupt"
+    short = image_info(blob[: len(blob) * 3 // 4])
+    assert isinstance(short, Bad) and short.reason == "truncated"
 
 
 @pytest.mark.skipif(not decode.is_built(), reason=jpegs.NO_KERNEL)

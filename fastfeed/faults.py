@@ -149,7 +149,8 @@ class Outage:
     what they would have been.
 
     Args:
-        wait (float): Seconds from the first read that failed, >= 0; `float("inf")` waits forever. Default: 900.0.
+        wait (float): Seconds from the first request that failed, >= 0, whatever the answer; `float("inf")` waits
+            forever. Default: 900.0.
         then (str): "raise": StorageError, and `feed.state()` holds the position. "substitute": samples are replaced in
             this epoch as bad ones are, without being listed. Default: "raise".
 

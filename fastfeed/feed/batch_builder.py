@@ -64,6 +64,7 @@ class BatchBuilder:
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
         self._executor, self.sizes = executor, sizes
+        self._outage = outage
         self._outages = Outages(outage, len(source), source.uri, timeline.progress)
         self._loader = Loader(source, engine, quarantine, timeline, sizes.max_bytes, self._outages, executor, native)
         self._policy: FaultPolicy = quarantine.policy
@@ -102,7 +103,9 @@ class BatchBuilder:
 
     def read_ahead(self) -> ReadAhead | None:
         """A read-ahead for one stream of batches, for sources where that is worth it."""
-        return ReadAhead(self.source) if isinstance(self.source, Fetching) and self.source.remote else None
+        if not isinstance(self.source, Fetching) or not self.source.remote:
+            return None
+        return ReadAhead(self.source, wait=self._outage.wait)
 
     def job(
         self, epoch: int, step: int, number: int, stop: CancelToken, ahead: ReadAhead | None = None

@@ -269,7 +269,8 @@ class Loader:
 
         with self._timeline.span("read", batch.number):
             try:
-                entries = self._checked(here, read(rows))
+                with self._outages.patience():
+                    entries = self._checked(here, read(rows))
                 entries = self._outages.settle(here, entries, again, batch.stop)
             except BaseException as error:  # raised again, whatever it is
                 if ends_run(error):
@@ -280,7 +281,8 @@ class Loader:
     def read_now(self, ids: list[int], batch: PendingBatch) -> list[Any]:
         """Samples that were not requested ahead."""
         if batch.ahead is None:
-            return self._source.read(ids)
+            with self._outages.patience():
+                return self._source.read(ids)
         return [batch.ahead.take(ticket, batch.stop.is_set) for ticket in batch.ahead.request(ids)]
 
     def _checked(self, ids: list[int], entries: list[Any]) -> list[Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -17,6 +18,8 @@ from fastfeed.faults import STORAGE, Failure, Outage
 from fastfeed.feed.endpoints import Endpoints, endpoint_of
 from fastfeed.runtime.progress import Progress
 from fastfeed.runtime.thread_pool import Stop
+from fastfeed.storage.health import failing_since
+from fastfeed.storage.retry import patience
 
 __all__ = ["Outages", "ReadIds"]
 
@@ -57,8 +60,13 @@ class Outages:
         self._outage, self._endpoints = outage, Endpoints(length, uri)
         self._progress = Progress() if progress is None else progress
         self._down: dict[str, _Down] = {}
+        self._begun = time.monotonic()  # waiting is not counted from before this
         self._waiting: Counter[str] = Counter()  # threads, by endpoint
         self._lock = threading.Lock()
+
+    def patience(self) -> AbstractContextManager[None]:
+        """Reads begun inside fail as soon as the endpoint has not answered for as long as the feed waits."""
+        return patience(self._outage.wait)
 
     def settle(self, ids: Sequence[int], entries: list[Any], read: ReadIds, stop: Stop) -> list[Any]:
         """What was read of these ids, with failures of storage replaced by what later reads gave.
@@ -88,10 +96,9 @@ class Outages:
         endpoint, faults = endpoint_of(failure.uri), 0
         with self._waits(endpoint):
             for pause in _pauses():
-                since = time.monotonic()
-                if not _wait(pause, stop):
+                since, down = time.monotonic(), self._begin(endpoint)
+                if not _wait(min(pause, max(down.since + self._outage.wait - since, 0)), stop):
                     return None
-                down = self._begin(endpoint)
                 self._progress.count(retries=1)
                 (entry,) = read([id])
                 if not _is_storage(entry):
@@ -126,8 +133,10 @@ class Outages:
         return self._outage.then == "substitute"
 
     def _begin(self, endpoint: str) -> _Down:
+        now, failing = time.monotonic(), failing_since(endpoint)
+        since = now if math.isinf(failing) else max(failing, self._begun)
         with self._lock:
-            return self._down.setdefault(endpoint, _Down(time.monotonic()))
+            return self._down.setdefault(endpoint, _Down(since))
 
     def _is_the_files_fault(self, endpoint: str, id: int, since: float, read: ReadIds) -> bool:
         """Whether its endpoint, or for a small one any other, has answered since then, or does so now."""
@@ -175,7 +184,9 @@ class Outages:
                 failure,
             )
         if down.given_up and not self._replaces:
-            raise self.error(failure)
+            error = self.error(failure)
+            self._begun = now  # the next iteration waits again
+            raise error
         return down.given_up
 
 

@@ -6,6 +6,7 @@ thread of their own: the thread that takes batches has a model to train.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import weakref
@@ -20,6 +21,7 @@ import numpy as np
 from fastfeed.sources.base import Fetching, Sharded
 from fastfeed.storage.event_loop import batched
 from fastfeed.storage.pending import Pending
+from fastfeed.storage.retry import patience
 
 __all__ = ["READ_AHEAD_BYTES", "ReadAhead", "Ticket"]
 
@@ -47,8 +49,11 @@ class Ticket:
 class ReadAhead:
     """For one stream of batches. Reads that are never taken are canceled when this is closed or collected."""
 
-    def __init__(self, source: Fetching, samples: int = _SAMPLES, limit: int = READ_AHEAD_BYTES) -> None:
-        self._source, self._samples, self._limit = source, samples, limit
+    def __init__(
+        self, source: Fetching, samples: int = _SAMPLES, limit: int = READ_AHEAD_BYTES, wait: float = math.inf
+    ) -> None:
+        """wait: seconds without an answer of storage after which reads fail, where they would be tried for longer."""
+        self._source, self._samples, self._limit, self._wait = source, samples, limit, wait
         self._sharded = source if isinstance(source, Sharded) else None
         self._waiting: deque[Ticket] = deque()
         self._urgent: deque[Ticket] = deque()  # threads wait for these: they start in any case
@@ -167,7 +172,7 @@ class ReadAhead:
         try:
             tickets = self._fitting(tickets, urgent)
             ids = [ticket.id for ticket in tickets]
-            with batched():
+            with patience(self._wait), batched():
                 pendings = self._source.fetch(ids) if ids else []
             if len(pendings) != len(ids):
                 raise TypeError(f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)} entries")

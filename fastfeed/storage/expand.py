@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import STORAGE
 from fastfeed.storage.storage import Stat, Storage, is_local
 
 __all__ = ["SPLIT", "expand_braces", "find_files", "local_stat"]
@@ -164,6 +165,7 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
     """Return the stats of single addresses, without folders."""
     stats: dict[str, Stat] = {}
     missing: list[str] = []
+    down = False
     folders: dict[str, list[str]] = defaultdict(list)
     for uri in uris:
         if not is_local(uri):
@@ -184,9 +186,11 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
                 stats[uri] = stat
             elif stat.reason != "not_found" or uri.endswith(suffix):  # else it may be a folder: it is listed later
                 missing.append(f"{uri}: {stat.detail or stat.reason}")
+                down = down or stat.reason in STORAGE
     if missing:
         more = f" (and {len(missing) - 1} more of the {len(uris)} named)" if len(missing) > 1 else ""
-        raise SourceError(f"{who}: cannot open {missing[0]}{more}; check the path")
+        what_next = "try again when its storage answers" if down else "check the path"
+        raise SourceError(f"{who}: cannot open {missing[0]}{more}; {what_next}")
     return stats
 
 

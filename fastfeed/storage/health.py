@@ -7,7 +7,7 @@ import logging
 import math
 import time
 
-__all__ = ["Health", "is_cached", "last_answer"]
+__all__ = ["Health", "failing_since", "is_cached", "last_answer"]
 
 _log = logging.getLogger("fastfeed")
 
@@ -23,12 +23,18 @@ _REFUSALS = (
 )
 
 _answers: dict[str, float] = {}  # by endpoint: when it last answered a request of this process
+_failing: dict[str, float] = {}  # by endpoint: when its first request failed since then
 _cached: set[str] = set()
 
 
 def last_answer(endpoint: str) -> float:
     """When an endpoint, such as "s3://bucket", last answered a request of this process: `time.monotonic`, or -inf."""
     return _answers.get(endpoint, -math.inf)
+
+
+def failing_since(endpoint: str) -> float:
+    """When its first request failed that no answer has followed: `time.monotonic`, or inf."""
+    return _failing.get(endpoint, math.inf)
 
 
 def is_cached(endpoint: str) -> bool:
@@ -83,20 +89,26 @@ class Health:
 
     def _forget(self) -> None:
         self._failing_since, self._only_refused, self._told, self._last = None, True, False, ""
+        _failing.pop(self._name, None)
 
     def failed(self, why: str) -> None:
         """An attempt has failed in a way that another one may not."""
         self._failed_last = _now()
         if self._failing_since is None:
             self._failing_since = self._failed_last
+            _failing.setdefault(self._name, time.monotonic())
         self._only_refused &= any(word in why for word in _REFUSALS)
         self._last = why
 
     def down(self, refused_s: float, failed_s: float) -> bool:
         """Whether no connection was taken for so many seconds, or no request answered: one attempt has to do."""
+        return self.patience_left(refused_s, failed_s) <= 0
+
+    def patience_left(self, refused_s: float, failed_s: float) -> float:
+        """Seconds until it is down."""
         if self._failing_since is None:
-            return False
-        return _now() - self._failing_since >= (refused_s if self._only_refused else failed_s)
+            return math.inf
+        return (refused_s if self._only_refused else failed_s) - (_now() - self._failing_since)
 
     def _watch(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)

@@ -8,24 +8,41 @@ service does not get twice the load.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError
 from fastfeed.storage.health import Health
 
-__all__ = ["Diagnosis", "Latencies", "RetryPolicy", "Unread", "retry", "sent_again"]
+__all__ = ["Diagnosis", "Latencies", "RetryPolicy", "Unread", "patience", "retry", "sent_again"]
 
 T = TypeVar("T")
 
 _DEAD = 10.0  # times the seconds after which a read lags
 _PROBE_S = 5.0  # for the one attempt while an endpoint is down
+_HURRY_S = 2.0  # for one attempt, at least, however short the patience of those who wait
 _CHECK_S = 0.01  # between checks of the budget, at least
 
 _requests: Counter[str] = Counter()  # of this process; changed in the event loop alone
+
+
+_patience: ContextVar[float] = ContextVar("patience", default=math.inf)  # of reads that are begun here
+
+
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Reads begun inside fail after an endpoint has not answered for so long, where their policy would try longer."""
+    token = _patience.set(seconds)
+    try:
+        yield
+    finally:
+        _patience.reset(token)
 
 
 def sent_again() -> int:
@@ -73,6 +90,19 @@ class RetryPolicy:
             raise ConfigError(f"patience must be seconds >= 0, got {seconds!r}")
         refused_s = min(cls().refused_s, seconds)
         return cls(deadline_s=max(cls().deadline_s, seconds), refused_s=refused_s, patience_s=seconds)
+
+    def within(self, seconds: float) -> RetryPolicy:
+        """For those who wait no longer than this from the first failure; itself where it is no more patient."""
+        if seconds >= self.patience_s:
+            return self
+        attempt_s = max(seconds, _HURRY_S)
+        return replace(
+            self,
+            deadline_s=min(self.deadline_s, attempt_s),
+            refused_s=min(self.refused_s, seconds),
+            patience_s=seconds,
+            attempt_s=min(self.attempt_s, attempt_s),
+        )
 
 
 class Latencies:
@@ -126,7 +156,8 @@ async def retry(
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     health: Health | None = None,
 ) -> T | Unread:
-    """As `_retry`, with the health of the endpoint told what happens."""
+    """As `_retry`, within `patience`, with the health of the endpoint told what happens."""
+    policy = policy.within(_patience.get())
     if health is None:
         return await _retry(request, size, explain, policy, latencies, pause, None)
     health.begin(size)
@@ -184,7 +215,8 @@ async def _retry(
             health.failed(last.detail or last.reason)
         remaining -= clock() - start
         delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
-        down = health is not None and health.down(policy.refused_s, policy.patience_s)
+        left = math.inf if health is None else health.patience_left(policy.refused_s, policy.patience_s)
+        delay, down = min(delay, left), left <= 0
         if remaining <= delay or attempts >= policy.attempts or down:
             tries = f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
             return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)

@@ -32,7 +32,7 @@ __all__ = ["ByteRange", "Stat", "Storage", "call", "is_local", "stat_of"]
 T = TypeVar("T")
 
 _LISTING_S = 3600.0  # for a listing, which takes many requests
-_STAT_ATTEMPTS = 10  # for stat and listings: a wrong path should fail soon, at the start of a run
+_LISTING_ATTEMPTS = 17  # of which each may take long: about a minute where they fail at once, as a read is given
 
 _PUBLIC_OPTIONS = ("anon", "endpoint_url", "project", "requester_pays")  # options without secrets
 
@@ -159,8 +159,7 @@ class Storage:
     async def _stat(self, endpoint: Endpoint, path: str) -> Stat | Unread:
         async with self._limiter.permit() as permit:
             request = partial(call, endpoint.system, "info", path)
-            policy = replace(self.policy, attempts=min(self.policy.attempts, _STAT_ATTEMPTS))
-            info = await retry(request, 0, explain, policy, endpoint.stats, permit.pause, endpoint.health)
+            info = await retry(request, 0, explain, self.policy, endpoint.stats, permit.pause, endpoint.health)
         if isinstance(info, Unread):
             return info
         if info["type"] == "directory":
@@ -228,7 +227,7 @@ class Storage:
 
     def _list(self, address: str, operation: Callable[[Any, str], Awaitable[T]], default: T | None = None) -> T:
         """`default` is returned if the path does not exist; None: that is an error."""
-        attempts = min(self.policy.attempts, _STAT_ATTEMPTS)
+        attempts = min(self.policy.attempts, _LISTING_ATTEMPTS)
         policy = replace(self.policy, deadline_s=_LISTING_S, attempt_s=_LISTING_S, hedge=False, attempts=attempts)
         (result,) = results([self.submit(address, operation, policy)])
         if isinstance(result, Unread) and result.reason == "not_found" and default is not None:

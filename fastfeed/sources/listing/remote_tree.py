@@ -21,7 +21,7 @@ from fastfeed.storage.storage import Stat, Storage, stat_of
 __all__ = ["RemoteTree", "trimmed"]
 
 _WHOLE_S = 3600.0  # that the listing of a folder may take where it comes in one piece
-_ATTEMPTS = 10  # at each page: a run should fail soon
+_ATTEMPTS = 17  # at each page: about a minute where they fail at once, as a read is given
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastfeed.errors import SourceError
+from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.string_column import StringColumn
 
@@ -30,7 +31,8 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
     if _is_list(kind) and _is_number(_innermost(kind)):
         return ColumnPart(_lists(array, null, name, uri, lambda row: first + row), null)
     raise SourceError(
-        f"Table: column {name!r} of {uri} holds {kind}; numbers, bools, texts and lists of numbers can be read"
+        f"Table: column {printable(repr(name))} of {uri} holds {printable(kind)}; numbers, bools, texts and lists of "
+        "numbers can be read"
     )
 
 
@@ -42,8 +44,11 @@ def is_text(kind: Any) -> bool:
 
 
 def is_bytes(kind: Any) -> bool:
-    """Whether a type is bytes, of any length."""
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or str(kind) == "binary_view"
+    """Whether a type is bytes, of any length, also a dictionary of such."""
+    if pa.types.is_dictionary(kind):
+        return is_bytes(kind.value_type)
+    is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return is_plain or str(kind) == "binary_view"
 
 
 def _is_list(kind: Any) -> bool:

@@ -20,6 +20,7 @@ from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.shards.labels import LabelKind, integers_in, number_integers
+from fastfeed.sources.tables.inline_images import has_inline
 from fastfeed.sources.tables.parse_numbers import fractions
 from fastfeed.sources.tables.string_column import StringColumn
 
@@ -156,7 +157,7 @@ class PathColumn(ColumnParser):
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
-        self.urls = False  # there are any
+        self.urls = False  # there are any, or images in base64, which are no local files either
         self._parts: list[StringColumn] = []
         self._bytes = 0
 
@@ -165,7 +166,7 @@ class PathColumn(ColumnParser):
             row = int(np.argmin(part.missing()))
             raise self._wrong(first + row, name, "paths, or images as bytes", part[row])
         texts = without_null(part)
-        self.urls = self.urls or b"://" in texts.blob.tobytes()
+        self.urls = self.urls or b"://" in texts.blob.tobytes() or has_inline(texts)
         self._parts.append(StringColumn(texts.blob, texts.ends.astype(np.int64) + self._bytes))
         self._bytes += len(texts.blob)
 

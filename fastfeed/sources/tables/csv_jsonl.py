@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = ["no_column", "read_csv", "read_json"]
 
+_FIELD = 256 << 20  # characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
 _ROWS = 1 << 16  # that are Python objects at the same time
 
 RequestedNames = Mapping[str, bool]  # names of columns, and whether to read their texts as Codes
@@ -25,9 +27,9 @@ Parts = Iterator[dict[str, ColumnPart]]
 
 def no_column(name: str, uri: str, columns: Iterable[str], hint: str = "") -> ConfigError:
     """The error for a name that is not there."""
-    names = [repr(n[:60]) for n in columns]
+    names = [printable(repr(n), 80) for n in columns]
     listing = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
-    return ConfigError(f"Table: no column {name!r} in {uri}; it has {listing or 'none'}{hint}")
+    return ConfigError(f"Table: no column {printable(repr(name))} in {uri}; it has {listing or 'none'}{hint}")
 
 
 # -- CSV
@@ -35,6 +37,8 @@ def no_column(name: str, uri: str, columns: Iterable[str], hint: str = "") -> Co
 
 def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimiter: str) -> Parts:
     """RFC 4180: the first line names the columns, fields may be quoted. Every field is a text, an empty one is null."""
+    if csv.field_size_limit() < _FIELD:
+        csv.field_size_limit(_FIELD)
     # no Python code runs per line: a table may have many millions
     reader = csv.reader(map(bytes.decode, _unmarked(lines)), delimiter=delimiter, strict=True)
     try:
@@ -78,7 +82,9 @@ def _column_index(name: str, header: Sequence[str], uri: str) -> int:
     if count == 1:
         return header.index(name)
     if count:
-        raise ConfigError(f"Table: {count} columns of {uri} are called {name!r}; give them different names")
+        raise ConfigError(
+            f"Table: {count} columns of {uri} are called {printable(repr(name))}; give them different names"
+        )
     hint = "; is it separated by semicolons? Save it with commas" if len(header) == 1 and ";" in header[0] else ""
     raise no_column(name, uri, header, hint or "; the first line must name the columns")
 
@@ -130,7 +136,9 @@ def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
                 raise SourceError(f"Table: {uri}, line {number}: not JSON ({error})") from error
         if type(row) is not dict:
             hint = "; write one object per line instead of one array" if line.lstrip().startswith(b"[") else ""
-            raise SourceError(f"Table: {uri}, line {number}: not an object like {{...}}, but {line[:40]!r}{hint}")
+            raise SourceError(
+                f"Table: {uri}, line {number}: not an object like {{...}}, but {printable(repr(line), 80)}{hint}"
+            )
         yield row
 
 
@@ -152,12 +160,15 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
                 raise _BadRow(large, f"holds {values[large]} among fractions, which would change it; write texts")
             return ColumnPart(np.array(values if null is None else [value or 0 for value in values], dtype), null)
     except _BadRow as bad_row:
-        raise SourceError(f"Table: {uri}, row {first + bad_row.row}: column {name!r} {bad_row}") from None
+        raise SourceError(
+            f"Table: {uri}, row {first + bad_row.row}: column {printable(repr(name))} {bad_row}"
+        ) from None
     except OverflowError:
         row = next(i for i, v in enumerate(values) if type(v) is int and not _fits(v))
         digits = len(str(abs(values[row])))
         raise SourceError(
-            f"Table: {uri}, row {first + row}: column {name!r} holds a number of {digits} digits, too large"
+            f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds a number of {digits} digits, "
+            "too large"
         ) from None
     first_value = next(value for value in values if value is not None)
     row = next(
@@ -165,8 +176,9 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
         values.index(first_value),
     )
     raise SourceError(
-        f"Table: {uri}, row {first + row}: column {name!r} holds {json.dumps(values[row])[:60]}; a column "
-        f"holds numbers, or texts, or lists of numbers, and this one began with {json.dumps(first_value)[:60]}"
+        f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds "
+        f"{printable(json.dumps(values[row]))}; a column holds numbers, or texts, or lists of numbers, and this one "
+        f"began with {printable(json.dumps(first_value))}"
     )
 
 
@@ -201,7 +213,7 @@ def _lists(values: list[Any]) -> np.ndarray:
         if len(value) != width:
             raise _BadRow(row, f"holds a list of {len(value)}, those above hold {width}")
         if not kinds <= {int, float} or not all(type(x) is float or _fits(x) for x in value):
-            raise _BadRow(row, f"holds {json.dumps(value)[:60]}, a list of numbers is needed")
+            raise _BadRow(row, f"holds {printable(json.dumps(value))}, a list of numbers is needed")
     empty = [0] * width
     rows = [empty if value is None else value for value in values]
     return np.array(rows, np.float64 if fractions else np.int64).reshape(len(values), width)

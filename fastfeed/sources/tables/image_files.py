@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, FastfeedError
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Addresses, Grouped, WholeFiles
 from fastfeed.sources.access import REFUSED, Access, Refusal, advice
 from fastfeed.sources.guarded_storage import guarded
 from fastfeed.sources.tables.columns import RowLocator
+from fastfeed.sources.tables.inline_images import LONGEST_PATH, inline_image, is_inline
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.pending import Pending
@@ -53,14 +55,16 @@ class ImageFiles:
         self._paths, self._repeated, self._where, self._roots, self._storage = paths, repeated, where, roots, storage
 
     def uri(self, i: int) -> str:
-        """Path or URL; with its row where others have the same."""
+        """Path or URL; with its row where others have the same. The row alone where the table holds the image."""
         uri = self._resolve(i)
-        if not uri:
+        if not uri or len(uri) > LONGEST_PATH or is_inline(self._paths[i]):
             return self._where.uri(i)
         return f"{uri}#row {i}" if self._repeated is not None and self._repeated[i] else uri
 
     def read(self, i: int) -> bytes | Unread:
         """The file of row i."""
+        if is_inline(text := self._paths[i]):
+            return inline_image(text)
         uri = self._resolve(i)
         if "://" in uri:
             return self.fetch(i).result()
@@ -85,6 +89,8 @@ class ImageFiles:
 
     def fetch(self, i: int) -> Pending:
         """Begin to read; a local file is read when it is taken."""
+        if is_inline(text := self._paths[i]):
+            return MappedRead(Completed(text), inline_image)
         uri = self._resolve(i)
         if not uri:
             return Completed(self._nowhere(i))
@@ -109,10 +115,12 @@ class ImageFiles:
         for i in range(len(self._paths)):
             if not (uri := self._resolve(i)):
                 continue
+            if is_inline(self._paths[i]):
+                return
             refusal = self._access.refusal(uri, self._paths[i])
             if refusal is None:
                 return
-            first, count = first or f"row {self._where.row(i)}, {uri}: {refusal.why}", count + 1
+            first, count = first or f"row {self._where.row(i)}, {printable(uri)}: {refusal.why}", count + 1
             if len(refusals) < _REFUSALS:
                 refusals.append(refusal)
         if refusals:
@@ -123,6 +131,8 @@ class ImageFiles:
             )
 
     def _refused(self, i: int, uri: str) -> Unread | None:
+        if "://" not in uri and len(uri) > LONGEST_PATH:
+            return Unread("not_found", f"{len(uri):,} characters, which are no path: base64 of another kind of file?")
         refusal = None if self._access is None else self._access.refusal(uri, self._paths[i])
         return None if refusal is None else Unread("not_allowed", refusal.detail)
 

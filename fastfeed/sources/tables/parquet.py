@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import MissingExtra, SourceError
+from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
 from fastfeed.sources.tables.parquet_footer import RowGroup, row_groups
@@ -31,7 +32,7 @@ __all__ = [
     "PartialFile",
     "class_names",
     "give_back",
-    "image_leaf",
+    "image_column",
     "images",
     "metadata",
     "read_footer",
@@ -41,9 +42,10 @@ __all__ = [
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
 _GAP = 256 << 10  # bytes that are read in vain rather than to send another request
+_NO_IMAGES = 256  # bytes that a column has without any value, and a byte for each row
 _AT_ONCE = 128 << 20  # bytes of columns read and decoded together
 _DAMAGE = (pa.ArrowException, OSError, ValueError)  # what PyArrow raises; names that are no UTF-8, too
-_IMAGE = "paths, or images as bytes (binary, or a struct with a field 'bytes')"
+_IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')"
 
 
 class BadFile(Exception):
@@ -60,12 +62,16 @@ class Footer:
     schema: pa.Schema
     groups: list[RowGroup]
 
-    def field(self, name: str) -> pa.Field:
-        """A column of the table. ConfigError."""
-        index = self.schema.get_field_index(name)
-        if index < 0:
+    def kind(self, name: str) -> pa.DataType:
+        """Type of a column of the table, or of a field `a.b` in a struct. ConfigError."""
+        column, *fields = _path_to(self.schema, name)
+        kind = self.schema.field(column).type if column else None
+        for inner in fields:
+            index = kind.get_field_index(inner) if kind is not None and pa.types.is_struct(kind) else -1
+            kind = kind.field(index).type if kind is not None and index >= 0 else None
+        if kind is None:
             raise no_column(name, self.uri, self.schema.names)
-        return self.schema.field(index)
+        return kind
 
     def span(self, group: int, name: str) -> tuple[int, int, int]:
         """Bytes [start, stop) of a column in a row group, and how many they are unpacked. SourceError."""
@@ -101,19 +107,38 @@ def metadata(tail: bytes) -> pq.FileMetaData:
         raise BadFile(str(error)) from error
 
 
-def image_leaf(footer: Footer, name: str) -> str | None:
-    """Where the bytes of the images are, `image` or `image.bytes`; None where the column holds paths."""
-    kind = footer.field(name).type
+def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[str | None, str]:
+    """Where the bytes of the images are, `image` or `image.bytes`, or None and where their paths are."""
+    kind = footer.kind(name)
     if is_text(kind):
-        return None
+        return None, name
     if is_bytes(kind):
-        return name
+        return name, ""
     if pa.types.is_struct(kind):
-        own = kind.get_field_index("bytes")
-        if own >= 0 and is_bytes(kind.field(own).type):
-            return f"{name}.bytes"
-    actual_type = "null in every row" if pa.types.is_null(kind) else kind
-    raise SourceError(f"Table: column {name!r} of {footer.uri} must hold {_IMAGE}, got {actual_type}")
+        inner = {field.name: field.type for field in kind}
+        own, path = is_bytes(inner.get("bytes", pa.null())), is_text(inner.get("path", pa.null()))
+        if own and not (path and _is_empty(shards, file, footer, f"{name}.bytes")):
+            return f"{name}.bytes", ""
+        if path:
+            return None, f"{name}.path"
+    actual_type = "null in every row" if pa.types.is_null(kind) else printable(kind)
+    hint = "; write a row for each image" if pa.types.is_list(kind) and is_bytes(kind.value_type) else ""
+    raise SourceError(
+        f"Table: column {printable(repr(name))} of {footer.uri} must hold {_IMAGE}, got {actual_type}{hint}"
+    )
+
+
+def _is_empty(shards: Shards, file: int, footer: Footer, leaf: str) -> bool:
+    """Whether a column is null in every row, as where Hugging Face's `datasets` wrote paths alone."""
+    if any(footer.span(k, leaf)[2] > _NO_IMAGES + group.rows for k, group in enumerate(footer.groups)):
+        return False
+    spans = [footer.span(k, leaf)[:2] for k in range(len(footer.groups))]
+    try:
+        pieces = PartialFile(shards, file, _fetch(shards, file, spans))
+        column = _column(_open(pieces, footer.about).read(columns=[leaf]), leaf)
+    except _DAMAGE as error:
+        raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
+    return column.null_count == len(column)
 
 
 def class_names(footer: Footer, name: str) -> tuple[str, ...]:
@@ -126,16 +151,17 @@ def class_names(footer: Footer, name: str) -> tuple[str, ...]:
 
 
 def read_parquet(
-    shards: Shards, file: int, footer: Footer, requested: Mapping[str, bool]
+    shards: Shards, file: int, footer: Footer, requested: Mapping[str, bool], paths: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, ColumnPart]]:
-    """Parts of columns, each by the name of its column, in the order of the rows."""
-    for name in requested:
-        footer.field(name)
+    """Parts of columns, each by the name of its column, in the order of the rows. `paths`: fields to read instead."""
+    fields = {name: name for name in requested} | dict(paths or {})
+    for name in fields.values():
+        footer.kind(name)
     first = 0
-    for groups, spans in _portions(footer, list(requested)):
+    for groups, spans in _portions(footer, list(fields.values())):
         pieces = PartialFile(shards, file, _fetch(shards, file, spans))
         try:
-            table = _open(pieces, footer.about).read_row_groups(groups, columns=list(requested))
+            table = _open(pieces, footer.about).read_row_groups(groups, columns=list(fields.values()))
         except _DAMAGE as error:
             raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
         if table.num_rows != (rows := sum(footer.groups[group].rows for group in groups)):
@@ -144,7 +170,7 @@ def read_parquet(
             )
         for name, coded in requested.items():
             row = first
-            for piece in table.column(name).chunks:
+            for piece in _column(table, fields[name]).chunks:
                 yield name, part(piece, coded, name, footer.uri, row)
                 row += len(piece)
         first += table.num_rows
@@ -153,14 +179,25 @@ def read_parquet(
 def images(pieces: PartialFile, about: pq.FileMetaData, group: int, leaf: str, rows: int) -> pa.ChunkedArray:
     """The images' bytes in a row group. BadFile."""
     try:
-        name = leaf if about.schema.to_arrow_schema().get_field_index(leaf) >= 0 else leaf.removesuffix(".bytes")
-        column = _open(pieces, about).read_row_group(group, columns=[leaf], use_threads=False).column(name)
-        data = column if name == leaf else pc.struct_field(column, "bytes")
+        data = _column(_open(pieces, about).read_row_group(group, columns=[leaf], use_threads=False), leaf)
     except _DAMAGE as error:
         raise BadFile(str(error)) from error
     if len(data) != rows:
         raise BadFile(f"expected {rows} images, got {len(data)}")
     return data
+
+
+def _path_to(schema: pa.Schema, name: str) -> list[str]:
+    """A column, and the fields inside it that a name with dots leads to; the column is "" if there is no such."""
+    parts = name.split(".")
+    heads = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
+    head = next((head for head in heads if schema.get_field_index(head) >= 0), "")
+    return [head, *name[len(head) + 1 :].split(".")] if head and head != name else [head]
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    column, *fields = _path_to(table.schema, name)
+    return pc.struct_field(table.column(column), fields) if fields else table.column(column)
 
 
 def give_back() -> None:

@@ -164,10 +164,11 @@ def _read_parquet(
 
     def read(file: int) -> TableFile:
         footer = parquet.read_footer(shards, file)
-        leaf = parquet.image_leaf(footer, image)
+        leaf, paths = parquet.image_column(shards, file, footer, image)
         classes = parquet.class_names(footer, label) if label is not None else ()
         if leaf is None:
-            return TableFile(parquet.read_parquet(shards, file, footer, {image: False, **other_columns}), None, classes)
+            parts = parquet.read_parquet(shards, file, footer, {image: False, **other_columns}, {image: paths})
+            return TableFile(parts, None, classes)
         if image in other_columns:
             raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
         units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]

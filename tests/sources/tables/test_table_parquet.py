@@ -87,11 +87,13 @@ def test_an_empty_image_and_a_missing_label(tmp_path):
     )
 
 
-@pytest.mark.parametrize("values", [pa.array([1]), pa.array([["a"]]), pa.array([{"path": "x"}]), pa.array([None])])
+@pytest.mark.parametrize("values", [pa.array([1]), pa.array([["a"]]), pa.array([{"p": "x"}]), pa.array([None])])
 def test_columns_that_hold_no_images(tmp_path, values):
     with pytest.raises(SourceError) as error:
         Table(write(tmp_path / "t.parquet", {"image": values}), image="image")
-    assert "must hold paths, or images as bytes (binary, or a struct with a field 'bytes')" in str(error.value)
+    assert "must hold paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')" in str(
+        error.value
+    )
 
 
 def test_paths_in_one_file_and_bytes_in_another(tmp_path):

@@ -1,0 +1,195 @@
+"""Tables as other tools write them: images in base64, structs with paths alone, dictionaries, nested columns."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from urllib.parse import quote_from_bytes
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.photos import jpeg
+from helpers.tables import write
+
+import fastfeed as ff
+from fastfeed.errors import SourceError
+from fastfeed.faults import Failure
+
+PHOTOS = [jpeg(k, (16, 16)) for k in range(3)]
+TEXTS = [base64.b64encode(photo).decode() for photo in PHOTOS]
+HF = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+MASK = ff.FaultPolicy("mask", max_share=1.0)
+
+
+def _table(folder, format, images, **options):
+    table = write(folder / f"t.{format}", {"image": images, "label": ["a", "b", "a"]})
+    return ff.Table(table, image="image", label="label", **options)
+
+
+def _parquet(folder, images, name="image", column="image", **options):
+    pq.write_table(pa.table({column: images, "label": ["a", "b", "a"]}), folder / "t.parquet", **options)
+    return ff.Table(folder / "t.parquet", image=name, label="label")
+
+
+def _served(source):
+    """By the feed, which reads local files in another way than `read`."""
+    with ff.Feed(source, [ff.Resize((8, 8))], batch=3, shuffle=False, threads=1, on_bad=MASK) as feed:
+        next(iter(feed))
+        return [str(failure) for failure in feed.stats().bad]
+
+
+# -- images in base64
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "write_as",
+    [
+        lambda text, photo: text,
+        lambda text, photo: f"data:image/jpeg;base64,{text}",
+        lambda text, photo: f"DATA:image/jpeg;name=a.jpg;BASE64,{text[:64]}\n{text[64:]}",
+        lambda text, photo: f"data:image/jpeg,{quote_from_bytes(photo)}",
+    ],
+    ids=["base64", "data", "lines", "percent"],
+)
+def test_images_in_base64_are_read(tmp_path, format, write_as):
+    source = _table(tmp_path, format, [write_as(*pair) for pair in zip(TEXTS, PHOTOS, strict=True)])
+    assert source.read([2, 0]) == [PHOTOS[2], PHOTOS[0]]
+    assert source.uri(2) == f"{tmp_path}/t.{format}#2"
+    assert _served(source) == []
+
+
+def test_large_fields_of_csv_are_read(tmp_path):
+    large = jpeg(0, (640, 640), quality=100)
+    assert len(base64.b64encode(large)) > 131_072
+    source = _table(tmp_path, "csv", [base64.b64encode(large).decode(), *TEXTS[1:]])
+    assert source.read([0, 1]) == [large, PHOTOS[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("data:image/jpeg;base64,/9j/%%%", "corrupt (base64: "),
+        ("data:image/jpeg;base64", "corrupt (a data URI without a comma)"),
+        ("data:image/jpeg;base64,", "empty"),
+        ("x" * 300_000, "not_found (300,"),
+        ("/" + "two words " * 30_000, "not_found ("),
+    ],
+    ids=["characters", "comma", "empty", "word", "words"],
+)
+def test_what_is_no_image_is_a_short_message(tmp_path, text, reason):
+    source = _table(tmp_path, "jsonl", [text, TEXTS[1], TEXTS[2]], allow_path=["/"])
+    failures = [x for x in source.read([0]) if isinstance(x, Failure)]
+    assert all(reason in str(failure) and len(str(failure)) < 400 for failure in failures)
+    bad = _served(source)
+    assert len(bad) == 1 and len(bad[0]) < 400 and f"{tmp_path}/t.jsonl#0" in bad[0] and reason in bad[0]
+
+
+def test_paths_that_look_like_base64_are_paths(tmp_path):
+    names = ["AAAA" + "x" * 60 + ".jpg", "R0lGODs.jpg", "iVBORw0KGgo"]
+    for name, photo in zip(names, PHOTOS, strict=True):
+        (tmp_path / name).write_bytes(photo)
+    assert _table(tmp_path, "csv", names).read([0, 1, 2]) == PHOTOS
+
+
+# -- shapes of Parquet
+
+
+def _paths(folder):
+    for k, photo in enumerate(PHOTOS):
+        (folder / f"{k}.jpg").write_bytes(photo)
+    return [{"bytes": None, "path": f"{k}.jpg"} for k in range(3)]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_structs_of_paths_alone_are_paths(tmp_path, groups):
+    source = _parquet(tmp_path, pa.array(_paths(tmp_path), HF), row_group_size=groups)
+    assert source.read([2, 0, 1]) == [PHOTOS[2], *PHOTOS[:2]]
+    assert source.uri(1) == str(tmp_path / "1.jpg")
+    assert _served(source) == []
+
+
+def test_structs_with_a_path_and_no_bytes_at_all(tmp_path):
+    source = _parquet(tmp_path, pa.array([{"path": row["path"]} for row in _paths(tmp_path)]))
+    assert source.read([0, 1, 2]) == PHOTOS
+
+
+def test_structs_with_one_image_hold_images(tmp_path):
+    rows = [*_paths(tmp_path)[:2], {"bytes": PHOTOS[2], "path": "2.jpg"}]
+    source = _parquet(tmp_path, pa.array(rows, HF))
+    assert source.read([2]) == [PHOTOS[2]] and source.read([0])[0].reason == "not_found"
+
+
+def test_paths_of_a_struct_are_not_allowed_elsewhere(tmp_path):
+    (tmp_path / "inside").mkdir()
+    rows = [{"bytes": None, "path": f"../{row['path']}"} for row in _paths(tmp_path)]
+    with pytest.raises(ff.errors.ConfigError, match=r"no row of .* is allowed"):
+        _parquet(tmp_path / "inside", pa.array(rows, HF))
+
+
+SHAPES = {
+    "dictionary": pa.array(PHOTOS, pa.binary()).dictionary_encode(),
+    "binary_view": pa.array(PHOTOS, pa.binary_view()),
+    "large_binary": pa.array(PHOTOS, pa.large_binary()),
+    "dictionary of paths": pa.array(["0.jpg", "1.jpg", "2.jpg"]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bytes_of_other_types(tmp_path, shape):
+    _paths(tmp_path)
+    source = _parquet(tmp_path, SHAPES[shape])
+    assert source.read([0, 1, 2]) == PHOTOS and _served(source) == []
+
+
+def test_bytes_of_one_length(tmp_path):
+    longest = max(map(len, PHOTOS))
+    padded = [photo.ljust(longest, b"\0") for photo in PHOTOS]
+    assert _parquet(tmp_path, pa.array(padded, pa.binary(longest))).read([0, 2]) == [padded[0], padded[2]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ([{"a": {"bytes": photo, "path": ""}} for photo in PHOTOS], "image.a"),
+        ([{"a": photo} for photo in PHOTOS], "image.a"),
+        ([{"a": {"b": photo}} for photo in PHOTOS], "image.a.b"),
+    ],
+    ids=["struct", "bytes", "deep"],
+)
+def test_nested_columns_by_their_dots(tmp_path, rows, name):
+    source = _parquet(tmp_path, pa.array(rows), name)
+    assert source.read([1, 0]) == [PHOTOS[1], PHOTOS[0]] and _served(source) == []
+
+
+def test_nested_labels_and_columns_and_names_with_dots(tmp_path):
+    rows = [{"label": text, "size": {"w": k}} for k, text in enumerate("bab")]
+    pq.write_table(pa.table({"a.b": PHOTOS, "meta": rows}), tmp_path / "t.parquet")
+    source = ff.Table(tmp_path / "t.parquet", image="a.b", label="meta.label", columns=["meta.size.w"])
+    assert source.label(np.arange(3)).tolist() == [1, 0, 1]
+    assert source.columns(np.arange(3))["meta.size.w"].tolist() == [0, 1, 2]
+    assert source.read([1]) == [PHOTOS[1]]
+    for missing in ("meta.nothing", "meta.size.w.x", "a.b.c", "nothing.x"):
+        with pytest.raises(ff.errors.ConfigError, match=f"no column '{missing}' in"):
+            ff.Table(tmp_path / "t.parquet", image="a.b", columns=[missing])
+
+
+def test_lists_of_images_are_refused_in_a_sentence(tmp_path):
+    with pytest.raises(SourceError, match=r"must hold paths, or images .*; write a row for each image$"):
+        _parquet(tmp_path, pa.array([[photo] for photo in PHOTOS]))
+
+
+def test_other_readers_of_csv_in_this_process_can_do_no_less(tmp_path):
+    before = csv.field_size_limit()
+    _table(tmp_path, "csv", TEXTS)
+    assert csv.field_size_limit() >= before
+
+
+def test_a_json_table_of_data_uris_and_paths(tmp_path):
+    _paths(tmp_path)
+    rows = [{"image": "0.jpg", "label": "a"}, {"image": f"data:;base64,{TEXTS[1]}", "label": "b"}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert ff.Table(tmp_path / "t.jsonl", image="image", label="label").read([0, 1]) == PHOTOS[:2]

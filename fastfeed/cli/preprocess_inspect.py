@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli import preprocess_values
+from fastfeed.cli.preprocess_messages import again
 from fastfeed.cli.streams import Console
 from fastfeed.cli.table import show_facts
+from fastfeed.printable import printable
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.state import Job
@@ -47,13 +48,18 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
         message = f"at least {surveyed:,} photographs are surveyed, for duplicates or sizes; there is no plan yet"
         typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}")
         return
-    result = job_status(_open(target))
+    job = _open(target)
+    result = job_status(job)
     if as_json:
         typer.echo(json.dumps(result.document()))
         return
     _print(dst, result.rows())
     if result.todo and not result.running:
-        _say(f"\nResume:  fastfeed preprocess resume {shlex.quote(dst)}")
+        _say(f"\nResume:  {_resume_line(job, dst)}")
+
+
+def _resume_line(job: Job, dst: str) -> str:
+    return printable(again("resume", job.plan.source, dst, job.plan.recipe.metadata.extras), None)
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
@@ -135,7 +141,7 @@ def verify(
     if not result.problems:
         _say("All files match their checksums.", style="green")
         return
-    resume_command = f"fastfeed preprocess resume {shlex.quote(dst)}"
+    resume_command = _resume_line(job, dst)
     if fixed:
         _say(f"the records of {len(fixed):,} shards are removed; to rebuild them:  {resume_command}")
     elif result.broken:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 
-__all__ = ["in_options"]
+__all__ = ["again", "in_options"]
 
 _NAMES = {  # options by argument or field, where they differ from it
     "labels_file": "labels",
@@ -49,6 +50,12 @@ _BOTH = re.compile(r"pass allow_\w+=\[.*?\](?:, allow_\w+=\[.*?\])* \((--allow-.
 _ASSIGNED = re.compile(rf"(?<![\w.-])({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|\([^()]*\)|[\w.%]+)")
 _FIRST = re.compile(rf"^({'|'.join(_OPTIONS)})(?= (?:must|needs|is long|is for|\"))")
 _AFTER = re.compile(r"(?<![\w-])(max_bad|labels_file|label_kind|allow_path|allow_host|allow_scheme)(?!\w)")
+
+
+def again(verb: str, source: str, dst: str, extras: str, *options: str) -> str:
+    """A command line that continues a job: it names everything that is read or imported."""
+    words = ["fastfeed", "preprocess", verb, source, dst, *(("--with", extras) if extras else ()), *options]
+    return shlex.join(words)
 
 
 def in_options(message: str) -> str:

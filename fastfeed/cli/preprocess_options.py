@@ -25,7 +25,7 @@ Source = Annotated[
 ]
 Destination = Annotated[str, typer.Argument(metavar="DST", help="Folder or URL: empty, or of the same job.")]
 Places = Annotated[
-    list[str], typer.Argument(metavar="[SRC] DST", help="SRC, if it is not the one in the plan; DST of the job.")
+    list[str], typer.Argument(metavar="SRC DST", help="SRC as before, wherever it is now; DST of the job.")
 ]
 
 Size = Annotated[str, _option(_OFTEN, "Pixels: one side, or height x width.", metavar="N|HxW")]

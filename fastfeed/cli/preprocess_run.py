@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ import typer
 
 from fastfeed.cli import preprocess_options as options
 from fastfeed.cli import preprocess_values
-from fastfeed.cli.preprocess_messages import in_options
+from fastfeed.cli.preprocess_messages import again, in_options
 from fastfeed.cli.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
 
@@ -100,16 +99,17 @@ def run(
 def resume(
     ctx: typer.Context,
     paths: options.Places,
+    with_: options.With = "",
 ) -> None:
     """Resume a job with the recipe in its plan.
 
-    Pass the options that open the source again.
+    Give SRC, its options and --with again: a plan alone may not name them.
 
     Examples:
-        fastfeed preprocess resume shards/               # the source of the plan
-        fastfeed preprocess resume /mnt/photos shards/   # SRC has moved
+        fastfeed preprocess resume photos/ shards/       # the source as before
+        fastfeed preprocess resume /mnt/photos shards/   # it has moved
     """
-    src, dst, recipe = _job_in_plan(paths, ctx.params)
+    src, dst, recipe = _job_in_plan("resume", paths, ctx.params)
     _run_job(ctx, src, dst, recipe)
 
 
@@ -117,6 +117,8 @@ def resume(
 def retry(
     ctx: typer.Context,
     paths: options.Places,
+    with_: options.With = "",
+    *,
     reason: Annotated[str, typer.Option(help="Reasons of bad photographs, such as io_error,timeout.", metavar="NAMES")],
 ) -> None:
     """Rebuild shards whose bad photographs may succeed now.
@@ -124,8 +126,8 @@ def retry(
     Rebuilds shards with bad photographs of these reasons, and missing shards.
 
     Examples:
-        fastfeed preprocess retry shards/ --reason io_error,timeout      # either
-        fastfeed preprocess retry /mnt/photos shards/ --reason io_error  # moved
+        fastfeed preprocess retry photos/ shards/ --reason io_error,timeout  # either
+        fastfeed preprocess retry /mnt/photos shards/ --reason io_error      # moved
     """
     from fastfeed.preprocess.record import REASONS
 
@@ -133,7 +135,7 @@ def retry(
     unknown = [name for name in reasons if name not in REASONS]
     if unknown or not reasons:
         raise ConfigError(f"--reason must be among {', '.join(REASONS)}, got {', '.join(unknown) or repr(reason)}")
-    src, dst, recipe = _job_in_plan(paths, ctx.params)
+    src, dst, recipe = _job_in_plan("retry", paths, ctx.params, ("--reason", ",".join(reasons)))
     _run_job(ctx, src, dst, recipe, reasons)
 
 
@@ -142,21 +144,36 @@ def command(arguments: Sequence[str]) -> str:
     return shlex.join(["fastfeed", "preprocess", *(_SECRET.sub(r"\1...", word) for word in arguments)])
 
 
-def _job_in_plan(paths: Sequence[str], values: Mapping[str, Any]) -> tuple[str, str, Recipe]:
-    """SRC, DST and recipe of the job in DST."""
+def _job_in_plan(
+    verb: str, paths: Sequence[str], values: Mapping[str, Any], more: Sequence[str] = ()
+) -> tuple[str, str, Recipe]:
+    """SRC, DST and recipe of the job in DST. ConfigError for a source or code that only its plan names.
+
+    `more`: options of the command line that is to be written again.
+    """
     from fastfeed.preprocess.state import load_plan
     from fastfeed.preprocess.targets.target import open_target
-    from fastfeed.storage.byte_range import is_local
 
     if len(paths) > 2:
-        raise ConfigError(f"expected SRC and DST, or DST alone, got {len(paths)} arguments: {' '.join(paths)}")
+        raise ConfigError(f"expected SRC and DST, got {len(paths)} arguments: {' '.join(paths)}")
     dst = paths[-1]
     plan = load_plan(open_target(dst, preprocess_values.target_options(values), writes=False))
     if plan is None:
         raise ConfigError(f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}")
-    if len(paths) == 1 and is_local(plan.source) and not glob(plan.source) and not os.path.exists(plan.source):
-        raise ConfigError(f"{plan.source}, the source in the plan, does not exist here: pass SRC before {dst}")
-    return (paths[0] if len(paths) == 2 else plan.source), dst, plan.recipe
+    extras = plan.recipe.metadata.extras
+    line = again(verb, paths[0] if len(paths) == 2 else plan.source, dst, extras, *more)
+    if len(paths) == 1:
+        raise ConfigError(
+            f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it, say\n  {line}"
+        )
+    if values["with_"] != extras:
+        if not extras:
+            raise ConfigError(f"the job in {dst} has no --with, got {values['with_']}; leave it out")
+        raise ConfigError(
+            f"--with is {values['with_'] or 'missing'}, the job in {dst} has {extras}: no code is imported that only "
+            f"its plan names. If it is yours, say\n  {line}"
+        )
+    return paths[0], dst, plan.recipe
 
 
 def _run_job(
@@ -204,7 +221,7 @@ def _run_job(
         if not started:
             raise
         raise _stop(errors, ctx, str(error), FULL) from None
-    _print_report(report, dst, part, as_json=values["as_json"])
+    _print_report(report, src, dst, recipe.metadata.extras, part, as_json=values["as_json"])
 
 
 def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
@@ -216,7 +233,7 @@ def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer
     return typer.Exit(code)
 
 
-def _print_report(report: Report, dst: str, part: tuple[int, int] | None, as_json: bool) -> None:
+def _print_report(report: Report, src: str, dst: str, extras: str, part: tuple[int, int] | None, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
@@ -238,7 +255,8 @@ def _print_report(report: Report, dst: str, part: tuple[int, int] | None, as_jso
     if report.duplicates:
         print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{report.duplicates}")
     if retryable := sorted(TRANSIENT & report.reasons.keys()):
-        print_line(f"  some may succeed now:  fastfeed preprocess retry {quoted_dst} --reason {','.join(retryable)}")
+        line = again("retry", src, dst, extras, "--reason", ",".join(retryable))
+        print_line(f"  some may succeed now:  {line}")
     if not report.complete:
         others = f"; part {part[0]}/{part[1]} is done" if part else ""
         print_line(f"  {report.shards - report.shards_done:,} shards are not done yet{others}")

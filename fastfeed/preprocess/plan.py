@@ -34,6 +34,7 @@ __all__ = [
     "version_differences",
 ]
 
+_FOLDER = re.compile(r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")  # of shards, below the target
 PLAN, ORDER = f"{JOB}/plan.json", f"{JOB}/order.npy"
 
 
@@ -155,11 +156,31 @@ class JobPlan:
                 None if source_ids is None else np.load(io.BytesIO(source_ids), allow_pickle=False),
                 {int(i): str(detail) for i, detail in header.get("failed", ())},
             )  # fmt: skip
+            loaded._check()
             if header["hash"] != loaded.hash:
                 raise ValueError(f"its hash is {loaded.hash}, not {header['hash']}")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise SourceError(f"the plan in {where} is damaged: {error}; start in an empty folder") from error
         return loaded
+
+    def _check(self) -> None:
+        """ValueError for folders that lead out of the target, other types, and numbers that do not fit each other."""
+        texts = (self.source, self.fingerprint, self.first_uri, *self.classes, *self.made_with.values())
+        numbers = (self.length, *self.left_out.values())
+        if self.earlier and self.source_ids is None:
+            raise ValueError("it has no ids in the source")
+        if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
+            raise ValueError("a text or a number is something else")
+        for folder, count in self.groups:
+            if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
+                raise ValueError(f"{folder!r} with {count!r} photographs is no folder of shards")
+        for ids in (self.order, *(() if self.source_ids is None else (self.source_ids,))):
+            if ids.ndim != 1 or ids.dtype != np.int64 or (len(ids) and int(ids.min()) < 0):
+                raise ValueError("its order must be ids")
+        if sum(count for _, count in self.groups) != len(self.order):
+            raise ValueError(f"its order has {len(self.order)} ids, which its folders do not")
+        if len(self.order) and not int(self.order.max()) < self.length:
+            raise ValueError(f"its order has id {self.order.max()}, of {self.length} photographs")
 
     def differences(self, other: JobPlan) -> str:
         """How `other`, the plan requested now, differs, one line each; empty if it does not."""
@@ -178,6 +199,7 @@ def plan_files(head: bytes) -> list[str]:
     try:
         header = json.loads(head)
         name = header["hash"] if header.get("earlier") else ""
+        name = name if re.fullmatch("[0-9a-f]*", name) else ""  # a path would lead out of the job
     except (ValueError, KeyError, TypeError, AttributeError):  # damaged: `load` says so
         name = ""
     return [f"{JOB}/order-{name}.npy", f"{JOB}/source-ids-{name}.npy"] if name else [ORDER]

@@ -106,7 +106,7 @@ def test_an_earlier_job_keeps_its_labels() -> None:
     Path("shards/shard-000001.tar").unlink()
     assert job().complete and files() == before
     assert labels(ff.TarShards("shards/*.tar")) == IDS
-    assert preprocess("resume", "shards")[0] == 0 and files() == before
+    assert preprocess("resume", "photos/t.csv", "shards")[0] == 0 and files() == before
 
 
 def test_a_job_with_classes_keeps_them() -> None:

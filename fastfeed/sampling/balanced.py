@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -14,6 +15,9 @@ from fastfeed.sampling.permute import permute
 __all__ = ["Balanced", "Classes"]
 
 _ROUND, _PASS = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
+_PART = 1 << 18  # labels that are read at once
+
+Labels = Callable[[int, int], np.ndarray]  # of the samples [first, last)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,10 +31,44 @@ class Classes:
     @classmethod
     def of(cls, labels: np.ndarray) -> Classes:
         """From the label of every sample, all >= 0. Labels without samples are no classes."""
-        small = labels.astype(np.min_scalar_type(labels.max()))  # sorts several times as fast
-        _, sizes = np.unique(small, return_counts=True)
-        ids = np.argsort(small, kind="stable").astype(np.min_scalar_type(len(labels) - 1))
-        return cls(ids, np.cumsum(sizes) - sizes, sizes.astype(np.int64))
+
+        def read(first: int, last: int) -> np.ndarray:
+            return labels[first:last]
+
+        return cls.sorted(len(labels), read, *count_labels(len(labels), read))
+
+    @classmethod
+    def sorted(cls, samples: int, labels: Labels, values: np.ndarray, sizes: np.ndarray) -> Classes:
+        """From labels that are read a part at a time, and their counts: no array but the ids is held."""
+        ids, firsts = np.empty(samples, np.min_scalar_type(samples - 1)), np.cumsum(sizes) - sizes
+        table = np.full(int(values[-1]) + 1, -1) if values[-1] < _PART else None
+        if table is not None:
+            table[values] = np.arange(len(values))
+        following = firsts.copy()
+        for first in range(0, samples, _PART):
+            part = labels(first, min(first + _PART, samples))
+            classes = np.searchsorted(values, part) if table is None else table[part]
+            classes = classes.astype(np.min_scalar_type(len(values) - 1))  # sorts several times as fast
+            order = np.argsort(classes, kind="stable")
+            counts = np.bincount(classes, minlength=len(values))
+            targets = np.repeat(following - (np.cumsum(counts) - counts), counts)
+            targets += np.arange(len(part))
+            ids[targets] = first + order
+            following += counts
+        return cls(ids, firsts, sizes)
+
+
+def count_labels(samples: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
+    """The labels that occur, ascending, and how many samples each has: int64, int64."""
+    values, sizes = np.empty(0, np.int64), np.empty(0, np.int64)
+    for first in range(0, samples, _PART):
+        here, counts = np.unique(labels(first, min(first + _PART, samples)), return_counts=True)
+        merged = np.union1d(values, here)
+        total = np.zeros(len(merged), np.int64)
+        total[np.searchsorted(merged, values)] += sizes
+        total[np.searchsorted(merged, here)] += counts
+        values, sizes = merged.astype(np.int64), total
+    return values, sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +104,19 @@ class Balanced:
             object.__setattr__(self, "length", check_count("Balanced.length", self.length, MOST_SAMPLES))
 
     def bind(self, source: Any) -> Balanced:
-        labels = np.asarray(source.label(np.arange(len(source))), np.int64)
-        missing = np.flatnonzero(labels < 0)
-        if len(missing):
+        def labels(first: int, last: int) -> np.ndarray:
+            return np.asarray(source.label(np.arange(first, last)), np.int64)
+
+        samples = len(source)
+        values, sizes = count_labels(samples, labels)
+        if missing := int(sizes[values < 0].sum()):
+            parts = ((first, labels(first, min(first + _PART, samples))) for first in range(0, samples, _PART))
+            unlabeled = next(first + int((part < 0).argmax()) for first, part in parts if part.min() < 0)
             raise ConfigError(
-                f"Balanced() needs the class of every sample, got {len(missing)} of {len(labels)} without a label, "
-                f"the first of them {source.uri(int(missing[0]))}; label them or leave them out of the source"
+                f"Balanced() needs the class of every sample, got {missing} of {samples} without a label, "
+                f"the first of them {source.uri(unlabeled)}; label them or leave them out of the source"
             )
-        return replace(self, classes=Classes.of(labels))
+        return replace(self, classes=Classes.sorted(samples, labels, values, sizes))
 
     def positions(self, samples: int) -> int:
         if self.classes is None:

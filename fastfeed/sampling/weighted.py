@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -18,44 +19,101 @@ __all__ = ["WeightLine", "Weighted"]
 _BITS = 52  # the line is about 2**52 long, and an epoch's offset has as many bits
 _LINE, _OFFSET = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
 _MOST = 2**31 - 1  # positions per epoch, so that products of two of them fit into 63 bits
-_CHUNK = 1 << 16
+_COLUMNS = 1 << 18
+_CACHED = 2  # orders of columns: prefetching crosses from one epoch to the next
 
 
 @dataclass(frozen=True, slots=True)
 class WeightLine:
-    """All samples on a line, each as long as its weight. Their order is unrelated to storage, so that a pattern there
-    (every second sample is a cat) has no effect here."""
+    """All samples on a line, each as long as its weight, in another order for every cycle of epochs.
 
-    ends: np.ndarray = field(compare=False)  # of each sample on the line: int64, shape (samples,)
+    Sample i belongs to column i % 2**18, and columns are what is permuted: up to 2**18 samples in any order, of more
+    those with the same remainder stay together.
+    """
+
+    ends: np.ndarray = field(compare=False)  # of each sample in its column: int64, shape (samples,)
     digest: str  # of the weights
+    total: int = field(compare=False)  # length of the line
+    largest: int = field(compare=False)  # and of its longest sample
+    recent: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, compare=False)
 
-    def __repr__(self) -> str:
-        return f"<{len(self.ends)} weights, {self.digest}>"
+    def __repr__(self) -> str:  # saved states hold this text, which changes with the order
+        return f"<{len(self.ends)} weights, {self.digest}, drawn per epoch>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WeightLine, (self.ends, self.digest, self.total, self.largest)
 
     @classmethod
     def of(cls, weights: Any) -> WeightLine:
         """From the weight of every sample: any unit, finite, >= 0, some above 0."""
         try:
-            weights = np.ascontiguousarray(weights, np.float64)
+            array = np.asarray(weights)
+            if not np.can_cast(array.dtype, np.float64, "same_kind"):
+                array = np.asarray(weights, np.float64)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"weights must be numbers, one per sample, got {weights!r}") from error
-        if weights.ndim != 1 or not len(weights):
-            raise ConfigError(f"weights must be one number per sample, got an array of shape {weights.shape}")
-        wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
-        if len(wrong):
+        if array.ndim != 1 or not len(array):
+            raise ConfigError(f"weights must be one number per sample, got an array of shape {array.shape}")
+        return cls.read(len(array), lambda first, last: array[first:last])
+
+    @classmethod
+    def read(cls, samples: int, weights: Callable[[int, int], Any]) -> WeightLine:
+        """From weights that are read a part at a time, so that no second array of all is held."""
+        lengths = np.empty(samples, np.int64)
+        values, digest = lengths.view(np.float64), hashlib.sha256()
+        parts = [slice(first, min(first + _COLUMNS, samples)) for first in range(0, samples, _COLUMNS)]
+        bad, wrong = 0, None
+        for part in parts:
+            values[part] = weights(part.start, part.stop)
+            digest.update(values[part].astype("<f8", copy=False).data)
+            outside = np.flatnonzero(~((values[part] >= 0) & (values[part] < np.inf)))
+            bad += len(outside)
+            wrong = part.start + int(outside[0]) if wrong is None and len(outside) else wrong
+        if wrong is not None:
             raise ConfigError(
-                f"weights must be finite and >= 0, got {weights[wrong[0]]} for sample {wrong[0]}"
-                + (f" and {len(wrong) - 1} more such" if len(wrong) > 1 else "")
+                f"weights must be finite and >= 0, got {values[wrong]} for sample {wrong}"
+                + (f" and {bad - 1} more such" if bad > 1 else "")
             )
-        largest = weights.max()
+        largest = max(values[part].max() for part in parts)
         if largest == 0:
-            raise ConfigError(f"some weight must be above 0, all {len(weights)} are 0")
-        total = np.frexp(largest)[1] + np.frexp(np.ldexp(weights, -np.frexp(largest)[1]).sum())[1]
-        lengths = np.empty(len(weights), np.int64)
-        for first in range(0, len(weights), _CHUNK):  # a power of two times the weight: equal weights stay equal
-            indices = np.arange(first, min(first + _CHUNK, len(weights)))
-            lengths[indices] = np.rint(np.ldexp(weights[_samples_at(indices, len(weights))], _BITS - total))
-        return cls(np.cumsum(lengths, out=lengths), hashlib.sha256(weights.astype("<f8").tobytes()).hexdigest()[:12])
+            raise ConfigError(f"some weight must be above 0, all {samples} are 0")
+        exponent = np.frexp(largest)[1]
+        bits = exponent + np.frexp(sum(np.ldexp(values[part], -exponent).sum() for part in parts))[1]
+        most = 0
+        for part in parts:  # a power of two times the weight: equal weights stay equal
+            lengths[part] = np.rint(np.ldexp(values[part], _BITS - bits))
+            most = max(most, int(lengths[part].max()))
+            if part.start:
+                lengths[part] += lengths[part.start - _COLUMNS : part.stop - _COLUMNS]
+        return cls(lengths, digest.hexdigest()[:12], int(lengths[-_COLUMNS:].sum()), most)
+
+    def turns(self, count: int) -> int:
+        """How many epochs of `count` positions take turns on one line: a power of two."""
+        return 1 << max(self.total // (self.largest * count), 1).bit_length() - 1
+
+    def columns(self, seed: int, cycle: int) -> tuple[np.ndarray, np.ndarray]:
+        """The columns in the order of this cycle, and where each ends on the line: int64, int64."""
+        line = self.recent.get((seed, cycle))
+        if line is None:
+            count = min(len(self.ends), _COLUMNS)
+            last = self.ends[-count:]  # one of each column
+            order = permute(np.arange(count), count, (seed, _LINE, cycle))
+            line = order, np.cumsum(last[(order - len(self.ends)) % count])
+            for old in list(self.recent)[: 1 - _CACHED]:
+                self.recent.pop(old, None)
+            self.recent[seed, cycle] = line
+        return line
+
+    def samples(self, columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The sample at each offset of a column, and where it begins in that: int64, int64."""
+        low = np.zeros_like(columns)
+        high = (len(self.ends) - 1 - columns) // _COLUMNS  # the last of the column
+        for _ in range(int(high.max(initial=0)).bit_length()):
+            middle = (low + high) // 2
+            is_behind = self.ends[columns + middle * _COLUMNS] <= offsets
+            low, high = np.where(is_behind, middle + 1, low), np.where(is_behind, high, middle)
+        index = columns + low * _COLUMNS
+        return index, np.where(low > 0, self.ends[np.maximum(index - _COLUMNS, 0)], 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +122,10 @@ class Weighted:
 
     Systematic resampling: marks at equal distances, as many as the epoch has positions, on a line where each sample is
     as long as its weight; a sample comes once for every mark on it. So it comes as often as expected, rounded up or
-    down: in one epoch, and also in all of 2**k epochs taken together, since the marks of later epochs halve the
-    distances of earlier ones. A sample that comes several times in an epoch is augmented differently each time. Reads
-    from anywhere in storage; keeps 8 bytes per sample in memory.
+    down, in every epoch. The line has another order in every epoch, so that samples come independently of each other.
+    Short epochs take turns: where no sample is expected more than half (a quarter, ...) of the time, two (four, ...)
+    consecutive epochs share no sample. A sample that comes several times in an epoch is augmented differently each
+    time. Reads from anywhere in storage; keeps 8 bytes per sample in memory, and up to 8 MB for the epochs in use.
 
     Args:
         weights (Sequence[float] | np.ndarray | None): One per sample, finite and >= 0, in any unit. Default: None,
@@ -99,13 +158,13 @@ class Weighted:
             self.positions(len(source))
             return self
         read = getattr(source, "weights", None)
-        weights = None if read is None else read(np.arange(len(source)))
-        if weights is None:
+        if read is None or read(np.arange(0)) is None:
             raise ConfigError(
                 f"Weighted() takes the weights of the source, and {type(source).__name__} has none; "
                 "pass one per sample, as in Weighted(weights)"
             )
-        return Weighted(weights, self.length)
+        line = WeightLine.read(len(source), lambda first, last: read(np.arange(first, last)))
+        return Weighted(line, self.length)
 
     def positions(self, samples: int) -> int:
         if self.weights is None:
@@ -118,33 +177,34 @@ class Weighted:
         return check_count("positions per epoch of Weighted", samples if self.length is None else self.length, _MOST)
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        ends, count = self.weights.ends, epoch.length
-        quotient, rest = divmod(int(ends[-1]), count)  # distance between two marks
-        offset = int(ends[-1]) * _offset(epoch) >> _BITS  # of all marks, in units of 1 / count
+        line, count = self.weights, epoch.length
+        total = line.total
+        cycle, turn = divmod(epoch.number, line.turns(count))
+        order, edges = line.columns(epoch.seed, cycle)
+        quotient, rest = divmod(total, count)  # distance between two marks
+        offset = total * _offset(epoch.seed, cycle, turn) >> _BITS  # of all marks, in units of 1 / count
 
         def location(marks: np.ndarray) -> np.ndarray:
             return marks * quotient + (marks * rest + offset) // count
 
         marks = permute(positions, count, (epoch.seed, epoch.number, 0))
-        index = np.searchsorted(ends, location(marks), side="right")
-        begin = np.where(index > 0, ends[index - 1], 0)
-        first = np.maximum((begin / int(ends[-1]) * count).astype(np.int64) - 1, 0)  # up to two before the first mark
+        at = location(marks)
+        place = np.searchsorted(edges, at, side="right")
+        before = np.where(place > 0, edges[place - 1], 0)  # of the column
+        ids, begin = line.samples(order[place], at - before)
+        begin += before
+        first = np.maximum((begin / total * count).astype(np.int64) - 1, 0)  # up to two before the first mark
         for _ in range(3):  # on it, since doubles may round either way
             first += location(first) < begin
-        return Visits(_samples_at(index, len(ends)), marks - first)
+        return Visits(ids, marks - first)
 
 
-def _samples_at(indices: np.ndarray, samples: int) -> np.ndarray:
-    """The samples at these indices of the line: int64."""
-    return permute(indices, samples, (_LINE,))
-
-
-def _offset(epoch: Epoch) -> int:
+def _offset(seed: int, cycle: int, turn: int) -> int:
     """The offset of an epoch's marks, as a fraction of their distance in units of 2**-52: the reversed bits of its
-    number (van der Corput's sequence), plus a start that depends on the seed."""
-    return (int(f"{epoch.number:0{_BITS}b}"[::-1], 2) + _start(epoch.seed)) % (1 << _BITS)
+    number in the cycle (van der Corput's sequence), plus a start that depends on seed and cycle."""
+    return (int(f"{turn:0{_BITS}b}"[::-1], 2) + _start(seed, cycle)) % (1 << _BITS)
 
 
 @lru_cache(maxsize=16)
-def _start(seed: int) -> int:
-    return int(permute(np.array([0]), 1 << _BITS, (seed, _OFFSET))[0])
+def _start(seed: int, cycle: int) -> int:
+    return int(permute(np.array([0]), 1 << _BITS, (seed, _OFFSET, cycle))[0])

@@ -1,4 +1,4 @@
-"""Weighted: as often as the weight says, rounded up or down, in one epoch and over many."""
+"""Weighted: as often as the weight says, rounded up or down in every epoch, and samples independently of each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from helpers.plans import Rows, served, weights
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.errors import ConfigError
+import fastfeed.sampling.weighted
+from fastfeed.errors import ConfigError, StateError
 from fastfeed.sampling import Weighted
 from fastfeed.sampling.plan import Plan
 
@@ -24,16 +25,76 @@ def check(counts: np.ndarray, expected: np.ndarray) -> None:
     assert (counts <= np.ceil(expected + SLACK)).all()
 
 
+@pytest.mark.parametrize("columns", [5, 1 << 18])
 @given(st.data(), st.integers(1, 300), st.integers(1, 700), st.integers(0, 2**64 - 1), st.sampled_from(["drop", "pad"]))
-def test_each_sample_as_often_as_expected(data, samples, length, seed, tail):
+def test_each_sample_as_often_as_expected(columns, data, samples, length, seed, tail):
     given = data.draw(weights(samples))
-    plan = Plan(samples, data.draw(st.integers(1, length)), seed, shuffle=Weighted(given, length), tail=tail)
-    expected = given / given.sum() * len(served(plan).ids)
-    per_epoch = np.stack([counts(plan, epoch) for epoch in range(16)])
-    assert (per_epoch[:, given == 0] == 0).all()
-    for epochs in (1, 2, 4, 8, 16):
-        for some in per_epoch.reshape(-1, epochs, samples):
-            check(some.sum(axis=0), expected * epochs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fastfeed.sampling.weighted, "_COLUMNS", columns)
+        plan = Plan(samples, data.draw(st.integers(1, length)), seed, shuffle=Weighted(given, length), tail=tail)
+        expected = given / given.sum() * len(served(plan).ids)
+        for epoch in (0, 1, 2, 3, 12):
+            got = counts(plan, epoch)
+            assert (got[given == 0] == 0).all()
+            check(got, expected)
+            ids, occurrences = served(plan, epoch)
+            assert len(np.unique(ids << 20 | occurrences)) == len(ids) and (occurrences < got[ids]).all()
+
+
+def inclusion(shares: np.ndarray, length: int, epochs: int, seed: int = 0) -> np.ndarray:
+    """Which sample is in which epoch: bool (epochs, samples)."""
+    plan = Plan(len(shares), 1, seed, shuffle=Weighted(shares, length))
+    return np.stack([counts(plan, epoch) > 0 for epoch in range(epochs)])
+
+
+@pytest.mark.parametrize("columns", [64, 1 << 18])
+@pytest.mark.parametrize(
+    ("shares", "length"),
+    [
+        (np.ones(400), 200),
+        (np.ones(400), 133),
+        (np.ones(400), 100),
+        (np.where(np.arange(400) % 10, 1.0, 9.0), 400),
+        (np.random.default_rng(0).random(400), 150),
+    ],
+    ids=["half", "a third", "a quarter", "nine to one", "random"],
+)
+def test_pairs_come_as_by_independent_draws(shares, length, columns, monkeypatch):
+    """Within noise, and each sample as often as its weight says."""
+    monkeypatch.setattr(fastfeed.sampling.weighted, "_COLUMNS", columns)
+    epochs = 256
+    is_in = inclusion(shares, length, epochs).astype(float)
+    p = np.minimum(shares / shares.sum() * length, 1)
+    noise = np.sqrt(p * (1 - p) / epochs)
+    assert (np.abs(is_in.mean(axis=0) - p) <= 4.9 * noise + 1e-9).all()
+    first, second = np.triu_indices(400, 1)
+    if columns == 64:  # samples of one column stay together
+        apart = first % columns != second % columns
+        first, second = first[apart], second[apart]
+    joint = p[first] * p[second]
+    error = (is_in.T @ is_in / epochs)[first, second] - joint
+    noise = np.sqrt(joint * (1 - joint) / epochs)
+    often = (joint * epochs > 5) & (noise > 0)
+    error, noise = error[often], noise[often]
+    assert len(error) > 20_000 and (np.abs(error) <= 6 * noise).all()
+    assert 0.5 < (error / noise).std() < 1.15 and abs((error / noise).mean()) < 0.2
+
+
+def test_short_epochs_are_no_folds():
+    """Another subset in every epoch, for every seed; and epochs of half (a quarter) of the samples take turns."""
+    for length, turns in ((500, 2), (250, 4)):
+        epochs = [inclusion(np.ones(1000), length, 64, seed) for seed in range(3)]
+        assert len({row.tobytes() for rows in epochs for row in rows}) == 3 * 64
+        for rows in epochs:
+            assert (rows.reshape(-1, turns, 1000).sum(axis=1) == 1).all()
+
+
+def test_a_state_of_another_order_is_refused():
+    """The order before samples were drawn per epoch."""
+    plan = Plan(2, 1, shuffle=Weighted([1, 2]))
+    saved = plan.state(0, 1, "abc") | {"shuffle": "Weighted(weights=<2 weights, dc91ce9a50dd>, length=None)"}
+    with pytest.raises(StateError, match="shuffle was"):
+        plan.position(saved, "abc")
 
 
 @pytest.mark.parametrize("kind", [float, np.float32, np.int64])
@@ -66,13 +127,6 @@ def test_a_pattern_in_storage_is_none_in_an_epoch():
         assert abs(cats - 0.5) < 5 * 0.5 / np.sqrt(10_000)
 
 
-def test_rare_samples_take_turns():
-    """Half of the samples are seven times as heavy as the others, which come a quarter of the epochs each."""
-    plan = Plan(1000, 10, shuffle=Weighted(np.tile([1, 7], 500)), tail="pad")
-    rare = np.stack([counts(plan, epoch)[::2] for epoch in range(8)])
-    assert (rare[:4].sum(axis=0) == 1).all() and (rare[4:].sum(axis=0) == 1).all()
-
-
 def test_tiny_and_huge_weights():
     for unit in (1e-300, 1e300):
         assert counts(Plan(4, 1, shuffle=Weighted(np.array([1, 2, 0, 1]) * unit)), 0).tolist() == [1, 2, 0, 1]
@@ -85,8 +139,8 @@ def test_golden_order():
     assert visits.occurrences.tolist() == GOLDEN_TURNS
 
 
-GOLDEN = [0, 3, 0, 5, 2, 5, 2, 2, 2, 3]
-GOLDEN_TURNS = [0, 1, 1, 1, 3, 0, 0, 1, 2, 0]
+GOLDEN = [2, 5, 2, 2, 4, 2, 5, 0, 3, 5]
+GOLDEN_TURNS = [0, 1, 1, 3, 0, 2, 2, 0, 0, 0]
 
 
 def test_weights_of_the_source():
@@ -98,7 +152,7 @@ def test_weights_of_the_source():
 
 def test_prints_what_tells_weights_apart():
     assert repr(Weighted()) == "Weighted(weights=None, length=None)"
-    assert repr(Weighted([1, 2], 5)) == "Weighted(weights=<2 weights, dc91ce9a50dd>, length=5)"
+    assert repr(Weighted([1, 2], 5)) == "Weighted(weights=<2 weights, dc91ce9a50dd, drawn per epoch>, length=5)"
     assert repr(Weighted([1, 2.000001])) != repr(Weighted([1, 2]))
     assert repr(Weighted(np.float32([1, 2]))) == repr(Weighted([1, 2]))
 

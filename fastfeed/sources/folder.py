@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.describe import with_notes
@@ -29,13 +34,32 @@ from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.local_file import MAX_BYTES, read_file, size_of
+from fastfeed.storage.local_file import MAX_BYTES, over_files, read_file, size_of
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
+
+_SIZES_AT_ONCE = 1 << 13  # files of which sizes are asked before it is looked at how long that takes
+_FIRST_WORD_S, _NEXT_WORD_S = 5.0, 30.0  # of waiting, before the log says why
+_clock = time.monotonic
+_log = logging.getLogger("fastfeed")
+
+
+@dataclass(slots=True)
+class _Patience:
+    """Time after which a wait is explained in the log."""
+
+    since: float
+    words: int = 0  # so far
+
+    def ends(self, now: float) -> bool:
+        """Whether to explain it now."""
+        is_due = now - self.since >= _FIRST_WORD_S + self.words * _NEXT_WORD_S
+        self.words += is_due
+        return is_due
 
 
 class ImageFolder:
@@ -230,7 +254,8 @@ class ImageFolder:
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Bytes of each sample: as listed, else as local files have now; -1: not known. int64, shape (len(ids),)."""
-        return np.concatenate([self.file_sizes(i, i + 1) for i in np.asarray(ids).tolist()] or [np.empty(0, np.int64)])
+        ids = np.asarray(ids, np.int64)
+        return self._sizes[ids] if self._sizes is not None else self._sizes_now(ids.tolist())
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
@@ -268,14 +293,20 @@ class ImageFolder:
                 len(self),
                 (np.ascontiguousarray(array).data for array in names),
                 (classes, np.ascontiguousarray(labels).data),
-                self._content,
+                partial(self._content, _Patience(_clock())),
             )
         return self._fingerprint
 
-    def _content(self, first: int, last: int) -> Iterator[memoryview]:
+    def _content(self, patience: _Patience, first: int, last: int) -> Iterator[memoryview]:
         """Sizes, -1 for a file that is missing, as a fingerprint takes them."""
-        for begin in range(first, last, 1 << 16):
-            yield np.maximum(self.file_sizes(begin, min(begin + (1 << 16), last)), -1).astype("<i8").data
+        for begin in range(first, last, _SIZES_AT_ONCE):
+            if patience.ends(_clock()):
+                root, seconds = printable(self.root), _clock() - patience.since
+                _log.warning(
+                    f"ImageFolder: {root}: saving a position takes the sizes of all files, and this disk is slow: "
+                    f"{begin:,} of {len(self):,} after {seconds:.0f} s; `fastfeed index {root}` lists them for listing="
+                )
+            yield np.maximum(self.file_sizes(begin, min(begin + _SIZES_AT_ONCE, last)), -1).astype("<i8").data
 
     def file_sizes(self, first: int, last: int) -> np.ndarray:
         """Sizes of a range of files.
@@ -289,7 +320,12 @@ class ImageFolder:
         """
         if self._sizes is not None:
             return self._sizes[first:last]
-        return np.array([-1 if self.remote else size_of(self.uri(i)) for i in range(first, last)], np.int64)
+        return self._sizes_now(range(first, last))
+
+    def _sizes_now(self, ids: Sequence[int]) -> np.ndarray:
+        if self.remote:
+            return np.full(len(ids), -1, np.int64)
+        return np.array(over_files(size_of, [self.uri(i) for i in ids]), np.int64)
 
     def __str__(self) -> str:
         return with_notes(self._summary(), self.notes)

@@ -5,16 +5,40 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import TypeVar
 
 from fastfeed.storage.retry import Unread
 from fastfeed.system.descriptors import open_file
 
-__all__ = ["MAX_BYTES", "read_file", "size_of", "unread"]
+__all__ = ["MAX_BYTES", "over_files", "read_file", "size_of", "unread"]
+
+_T = TypeVar("_T")
 
 # of the path rather than of the disk: another try gives the same
 _NO_SUCH_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 MAX_BYTES = 1 << 30  # of one file; a photograph is far below
+
+_PROBED = 64  # files that are looked at one after another, to see how long it takes
+_SLOW_S = 50e-6  # for each, from which on threads are worth their cost: a network's disk takes 1 ms
+_AT_ONCE, _GROUP = 32, 32  # threads; files that one of them takes in a row
+
+
+def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
+    """Call `look` with each path, many at a time where that is slow, as on a network's disk."""
+    started = perf_counter()
+    results = list(map(look, paths[:_PROBED]))
+    remaining = paths[_PROBED:]
+    if not remaining or perf_counter() - started < _PROBED * _SLOW_S:
+        return results + list(map(look, remaining))
+    groups = [remaining[i : i + _GROUP] for i in range(0, len(remaining), _GROUP)]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(groups)), thread_name_prefix="fastfeed-stat") as pool:
+        for part in pool.map(lambda group: list(map(look, group)), groups):
+            results += part
+    return results
 
 
 def read_file(path: str | bytes) -> bytes | Unread:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -14,6 +13,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, FileTable, packed
 from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden
+from fastfeed.storage.local_file import over_files
 
 __all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
 
@@ -23,7 +23,6 @@ IMAGE_EXTENSIONS = (
 )
 _DEPTH = 100  # folders inside folders
 _LINKED = 10_000  # paths through links to one folder: links that cross multiply
-_STATS, _STATS_AT_ONCE = 256, 16  # files that one thread asks for in a row; threads
 
 _Id = tuple[int, int]  # device, inode
 
@@ -158,25 +157,18 @@ class LocalTree:
         names = packed([os.fsencode(path[self._start :]) for path in paths])
         if not self._stats:
             return FileTable(names)
-        groups = [paths[i : i + _STATS] for i in range(0, len(paths), _STATS)]
-        with ThreadPoolExecutor(
-            _STATS_AT_ONCE, thread_name_prefix="fastfeed-stat"
-        ) as pool:  # where the disk is a network's
-            stats = [stat for group in pool.map(_stat_all, groups) for stat in group]
+        stats = over_files(_stat, paths)
         sizes = np.array([size for size, _ in stats], np.int64)
         return FileTable(names, sizes, packed([version for _, version in stats]))
 
 
-def _stat_all(paths: Iterable[str]) -> list[tuple[int, bytes]]:
-    """Size and version of each; -1 and none of a link that leads nowhere, which is a bad sample, not a missing one."""
-    stats = []
-    for path in paths:
-        try:
-            status = os.stat(path)
-            stats.append((status.st_size, b"%d" % status.st_mtime_ns))
-        except OSError:
-            stats.append((-1, b""))
-    return stats
+def _stat(path: str) -> tuple[int, bytes]:
+    """Size and version; -1 and none of a link that leads nowhere, which is a bad sample, not a missing one."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return -1, b""
+    return status.st_size, b"%d" % status.st_mtime_ns
 
 
 def _identity(path: str) -> _Id:

@@ -37,6 +37,7 @@ _PHRASES = (  # what is not written as an assignment, or is something else on th
     ("leave append out", "leave --append out"),
     ("append=True (--append)", "--append"),
     ("allow_path (--allow-path)", "--allow-path"),
+    ("split_seed (--split-seed)", "--split-seed"),
     ('pass "" for none', "pass --label '' for none"),
     ("pass labeled=False", "pass --label ''"),
     ("pass cache= instead of simplecache::", "leave simplecache:: out"),

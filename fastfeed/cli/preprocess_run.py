@@ -238,7 +238,7 @@ def _print_report(report: Report, src: str, dst: str, extras: str, part: tuple[i
         typer.echo(json.dumps(_document(report)))
         return
     print_line, quoted_dst = _printer(Console(soft_wrap=True, emoji=False)), shlex.quote(dst)
-    print_line(str(report))
+    print_line(in_options(str(report)))
     for bad in report.bad[:_MAX_SHOWN]:
         print_line(f"    {bad}")
     if len(report.bad) > _MAX_SHOWN:

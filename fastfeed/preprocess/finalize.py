@@ -50,6 +50,7 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
         "bytes": sum(record.bytes for record in records),
         "bad": dict(Counter(sample.reason for record in records for sample in record.bad)),
         "left_out": job.plan.left_out,
+        **({"shares": job.plan.shares} if job.plan.shares else {}),
     }
 
 

@@ -34,6 +34,7 @@ from fastfeed.preprocess.run_state import OnProgress, RunState, sample_reporter,
 from fastfeed.preprocess.same_source import added_since, check_content, planned_ids
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
+from fastfeed.preprocess.survey.shares import concerns, sentences
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import Target, open_target
 
@@ -127,7 +128,7 @@ def run(
         job, part_shards = _open_part(target, plan, part)
         notes = (*input.hints, *unmixed(input.source.label(plan.order), recipe))
         if on_hint is not None:
-            for note in notes:
+            for note in (*notes, *concerns(plan.shares, plan.classes)):
                 on_hint(note)
     else:
         check_plan(target, plan, recipe)
@@ -233,4 +234,5 @@ def _report(job: Job, state: RunState, notes: tuple[str, ...], seconds: float) -
         bad_list="" if job.todo else job.target.layout.path(BAD),
         duplicates=job.target.layout.path(DUPLICATES) if job.plan.left_out else "",
         notes=notes,
+        selection=sentences(job.plan.shares, job.plan.classes),
     )

@@ -77,6 +77,7 @@ class JobPlan:
         None  # int64, shape (length,): where the plan's ids are in the source; None: the same
     )
     failed: dict[int, str] = field(default_factory=dict)  # detail by id of photographs that the survey failed on
+    shares: dict[str, Any] = field(default_factory=dict)  # what the split and the duplicates came to: survey/shares.py
 
     def __len__(self) -> int:
         return len(self.order)
@@ -133,7 +134,14 @@ class JobPlan:
     @property
     def head(self) -> bytes:
         """Content of PLAN."""
-        about = {"hash": self.hash, "source": self.source, "first_uri": self.first_uri, "left_out": self.left_out}
+        about: dict[str, Any] = {
+            "hash": self.hash,
+            "source": self.source,
+            "first_uri": self.first_uri,
+            "left_out": self.left_out,
+        }
+        if self.shares:
+            about["shares"] = self.shares
         return json.dumps({**about, **self._header()}, indent=1).encode() + b"\n"
 
     def files(self) -> dict[str, bytes]:
@@ -154,7 +162,7 @@ class JobPlan:
                 tuple((name, count) for name, count in header["groups"]), header["left_out"], header["made_with"],
                 header.get("first_uri", ""), tuple(Earlier(*part) for part in header.get("earlier", ())),
                 None if source_ids is None else np.load(io.BytesIO(source_ids), allow_pickle=False),
-                {int(i): str(detail) for i, detail in header.get("failed", ())},
+                {int(i): str(detail) for i, detail in header.get("failed", ())}, header.get("shares", {}),
             )  # fmt: skip
             loaded._check()
             if header["hash"] != loaded.hash:
@@ -224,6 +232,7 @@ def make_plan(
     made_with: dict[str, str],
     first_uri: str = "",
     failed: dict[int, str] | None = None,
+    shares: dict[str, Any] | None = None,
 ) -> JobPlan:
     """Make a plan from groups of (folder, ids in order)."""
     groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
@@ -233,7 +242,7 @@ def make_plan(
     sizes = tuple((folder, len(ids)) for folder, ids in groups)
     return JobPlan(
         recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri,
-        failed=failed or {},
+        failed=failed or {}, shares=shares or {},
     )  # fmt: skip
 
 

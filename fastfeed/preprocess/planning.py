@@ -125,6 +125,7 @@ def create_plan(
         made_with=versions(recipe),
         first_uri=source.uri(0) if length else "",
         failed=survey.failed if survey else {},
+        shares=selection.shares,
     )
     if (existing := load_plan(target)) is not None:  # another part of the job, or another user, was faster
         check_plan(target, existing, recipe)
@@ -182,6 +183,7 @@ def append_plan(
         groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
         left_out={**plan.left_out, **selection.left_out},
         failed=survey.failed if survey else {},
+        shares=selection.shares,
     )
     keep_listing(listing, target, grown.hash)
     for name, content in {samples_file(grown): saved(describe(now)[ids]), **grown.files()}.items():

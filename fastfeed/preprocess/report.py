@@ -79,6 +79,7 @@ class Report:
         duplicates (str): Path below the target of the page of duplicates; "" if there are none. Default: "".
         notes (tuple[str, ...]): Damaged or excluded parts of the source; () if the run had nothing to read.
             Default: ().
+        selection (tuple[str, ...]): What the split and the duplicates came to, in sentences. Default: ().
 
     Example:
         >>> from fastfeed.preprocess import Recipe, Scaling, run
@@ -101,6 +102,7 @@ class Report:
     bad_list: str = ""
     duplicates: str = ""
     notes: tuple[str, ...] = ()
+    selection: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -125,4 +127,5 @@ class Report:
             lines.append(f"  {len(self.bad)} bad: " + ", ".join(f"{n} {why}" for why, n in self.reasons.most_common()))
         if self.left_out:
             lines.append("  left out: " + ", ".join(f"{n} {why}" for why, n in sorted(self.left_out.items())))
+        lines += [f"  {sentence}" for sentence in self.selection]
         return "\n".join(lines)

@@ -22,7 +22,7 @@ from fastfeed.preprocess.layout import DUPLICATES, JOB
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.sample_faults import fault_of
-from fastfeed.preprocess.survey.select import DuplicatePair
+from fastfeed.preprocess.survey.shares import DuplicatePair
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
@@ -98,7 +98,8 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     conflicts = sum(pair.conflict for pair in pairs)
     body = [
         f"<h1>{_count(len(pairs), 'photograph')} left out as {'a duplicate' if len(pairs) == 1 else 'duplicates'}</h1>",
-        f"<p class=soft>The first of each pair in the source is kept. All are listed in <code>{PAIRS}</code>."
+        "<p class=soft>Of near copies the largest is kept, of the same bytes the first. All are listed in "
+        f"<code>{PAIRS}</code>."
         + (f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong." if conflicts else "")
         + "</p>",
     ]

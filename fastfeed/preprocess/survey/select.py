@@ -1,49 +1,38 @@
 """Selects the photographs of a job and their folders, from the recipe and the survey alone.
 
-Duplicates: of files with equal bytes the lowest id is kept. Of similar photographs, ids are visited in order: one is
-dropped if it is within the distance of a kept one, in favor of the nearest of these, so every dropped photograph is
-similar to a kept one. Chains are not followed: in A ~ B ~ C, B is dropped, and C is kept if it is not similar to A. A
-photograph that cannot be decoded is never a duplicate: its shard reports the reason. One that is too uniform for a
-dHash can only be an exact duplicate.
+Duplicates: of files with equal bytes the lowest id is kept. Similar photographs are visited in the order of pixels,
+bytes and ids, the largest first: one is dropped if it is within the distance of a kept one, in favor of the nearest of
+these, so every dropped photograph is similar to a kept one. Chains are not followed: in A ~ B ~ C, B is dropped, and C
+is kept if it is not similar to A. A photograph that cannot be decoded, or that the recipe excludes, is never a
+duplicate: its shard reports the reason. One that is too uniform for a dHash can only be an exact duplicate.
 
-Split: all photographs connected by steps within the distance are on one side, chains included, so nothing in val/ is
-similar to anything in train/. Appended photographs join the side of those that they are similar to; one that is
-similar to both sides is left out. The side is drawn by a hash of the content (the lowest SHA-256 of the connected
-ones), or without a survey by the last two parts of the path. Adding photographs moves only those that are similar to
-new ones, and moving the data set changes nothing.
+Split: photographs connected by steps within the distance are on one side, unless there are too many of them (`split`).
+Appended photographs join the side of those that they are similar to; one that is similar to both sides is left out. The
+side is drawn by a hash of the content, or without a survey by the last two parts of the path. Adding photographs moves
+only those that are similar to new ones, and moving the data set changes nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from fastfeed.preprocess.image_recipe import Size
-from fastfeed.preprocess.pixels.geometry import nearest_bucket
+from fastfeed.preprocess.pixels.geometry import nearest_bucket, output_error, output_geometry
+from fastfeed.preprocess.pixels.limits import limit_error
 from fastfeed.preprocess.recipe import Choice, Recipe
 from fastfeed.preprocess.survey.near_duplicates import near_pairs
-from fastfeed.preprocess.survey.survey import BAD, GOOD, Survey
+from fastfeed.preprocess.survey.shares import DuplicatePair, shares_of
+from fastfeed.preprocess.survey.split import Similar, split
+from fastfeed.preprocess.survey.survey import BAD, GOOD, Survey, format_name
 from fastfeed.sampling.permute import permute
 
 __all__ = ["DuplicatePair", "Selection", "needs_pixels", "select"]
 
 _SHUFFLE_KEY = 0x6F72646572  # makes this permutation differ from others of the same seed
-_LAST_TWO_PARTS = re.compile(r"[^/]*/?[^/]*\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class DuplicatePair:
-    """A dropped photograph and the one that is kept in its favor: ids in the source."""
-
-    kept: int
-    dropped: int
-    reason: str  # "duplicate_exact" or "duplicate_near"
-    bits: int = 0  # number of differing dHash bits, of 64
-    conflict: bool = False  # whether their labels differ
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +42,7 @@ class Selection:
     groups: list[tuple[str, np.ndarray]]  # folder, and ids in the order of its shards: int64
     left_out: dict[str, int] = field(default_factory=dict)  # how many by reason
     pairs: list[DuplicatePair] = field(default_factory=list)  # by the id that was dropped
-
-
-@dataclass(frozen=True, slots=True)
-class _Similar:
-    """Similar photographs: pairs of ids, int64, the lower one first."""
-
-    twins: tuple[np.ndarray, np.ndarray]  # equal bytes: the first of them, each of the others
-    near: tuple[np.ndarray, np.ndarray, np.ndarray]  # as returned by near_pairs, among the first of equal files
+    shares: dict[str, Any] = field(default_factory=dict)  # see `shares`
 
 
 def needs_pixels(recipe: Recipe) -> bool:
@@ -84,19 +66,20 @@ def select(
     """
     placed = np.zeros(0, np.int8) if sides is None else sides
     choice = recipe.choice
-    similar = None if survey is None else _find_similar(survey, choice.distance)
-    pairs = [] if similar is None else _pairs(similar, choice, labels)
+    similar = None if survey is None else _find_similar(recipe, survey, placed)
+    pairs = [] if similar is None else _pairs(similar, choice, labels, placed)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
     left_out = {reason: sum(p.reason == reason for p in pairs) for reason in sorted({p.reason for p in pairs})}
-    val = np.zeros(length, bool)
+    val, parted = np.zeros(length, bool), 0
     if choice.val:
-        val = _val_mask(choice, is_kept, survey, similar, uris)
-        if len(placed) and similar is not None:
-            between = _keep_sides(val, placed, similar) & is_kept
-            if between.any():
-                left_out["between_splits"] = int(between.sum())
-            is_kept &= ~between
+        is_kept[: len(placed)] &= placed >= 0
+        drawn = split(choice, is_kept, survey, similar, uris, placed)
+        val, parted = drawn.val, drawn.parted
+        if drawn.between.any():
+            left_out["between_splits"] = int(drawn.between.sum())
+        is_kept &= ~drawn.between
+    shares = shares_of(choice, labels, is_kept, val, parted, pairs)
     is_kept[: len(placed)] = False
     groups = {"": np.flatnonzero(is_kept)}
     if choice.val:
@@ -107,35 +90,68 @@ def select(
     if choice.shuffle is not None:
         key = (choice.shuffle, _SHUFFLE_KEY)
         groups = {name: ids[permute(np.arange(len(ids)), len(ids), key)] for name, ids in groups.items()}
-    return Selection(list(groups.items()), left_out, pairs)
+    return Selection(list(groups.items()), left_out, pairs, shares)
 
 
-def _find_similar(survey: Survey, distance: int) -> _Similar:
-    rows = survey.rows
-    good = np.flatnonzero(rows["state"] != BAD)
+def _find_similar(recipe: Recipe, survey: Survey, placed: np.ndarray) -> Similar:
+    """Similar photographs, in the order of preference: those of the job, most pixels, most bytes, the source's order.
+
+    What the recipe excludes is similar to nothing: its shard reports the reason.
+    """
+    rows, length = survey.rows, len(survey)
+    new = np.ones(length, np.int8)
+    new[: len(placed)] = placed < 0
+    new[len(placed) :] = 2
+    order = np.lexsort((-rows["bytes"], -rows["height"].astype(np.int64) * rows["width"], new))
+    rank = np.empty(length, np.int64)
+    rank[order] = np.arange(length)
+    is_good = rows["state"] != BAD
+    if recipe.choice.dedupe == "near":
+        is_good &= ~_excluded(recipe, survey)
+    good = np.flatnonzero(is_good)
     by_bytes = good[np.lexsort((rows["sha"][good, 1], rows["sha"][good, 0]))]  # stable: ids ascend within a run
     same = np.zeros(len(good), bool)
     same[1:] = (rows["sha"][by_bytes[1:]] == rows["sha"][by_bytes[:-1]]).all(axis=1)
     first = by_bytes[np.maximum.accumulate(np.where(same, 0, np.arange(len(good))))]
-    firsts = np.sort(by_bytes[~same])
+    firsts = by_bytes[~same]
     hashable = firsts[rows["state"][firsts] == GOOD]
-    a, b, bits = near_pairs(rows["dhash"][hashable], distance)
-    return _Similar((first[same], by_bytes[same]), (hashable[a], hashable[b], bits))
+    hashable = hashable[np.argsort(rank[hashable])]
+    a, b, bits = near_pairs(rows["dhash"][hashable], recipe.choice.distance)
+    return Similar((first[same], by_bytes[same]), (hashable[a], hashable[b], bits), rank)
 
 
-def _pairs(similar: _Similar, choice: Choice, labels: np.ndarray) -> list[DuplicatePair]:
-    """Which photograph is dropped in favor of which."""
+def _excluded(recipe: Recipe, survey: Survey) -> np.ndarray:
+    """Photographs that the recipe refuses for their format or size: bool, shape (length,)."""
+    rows = survey.rows
+    facts = np.stack([rows["format"].astype(np.int32), rows["height"], rows["width"]], axis=1)
+    kinds, which = np.unique(facts, axis=0, return_inverse=True)
+    refused = [bool(kind[1] and kind[2]) and _is_refused(recipe, *kind) for kind in kinds.tolist()]
+    return np.array(refused, bool)[which.reshape(-1)]
+
+
+def _is_refused(recipe: Recipe, format: int, height: int, width: int) -> bool:
+    limits = recipe.limits
+    if limit_error(limits, format_name(format), height, width) is not None:
+        return True
+    geometry = output_geometry(recipe.scaling, height, width)
+    return output_error(geometry, recipe.encoding.image, limits.max_pixels) is not None
+
+
+def _pairs(similar: Similar, choice: Choice, labels: np.ndarray, placed: np.ndarray) -> list[DuplicatePair]:
+    """Which photograph is dropped in favor of which. Those in the job's shards stay, and no others of the job do."""
     dropped: dict[int, tuple[int, str, int]] = {}  # id -> kept id, reason, bits
+    sides = dict(enumerate(placed.tolist()))
     if choice.dedupe == "near":
         a, b, bits = similar.near
-        order = np.lexsort((a, bits, b))
+        order = np.lexsort((similar.rank[a], bits, similar.rank[b]))
         for first, second, differing_bits in zip(
             a[order].tolist(), b[order].tolist(), bits[order].tolist(), strict=True
         ):
-            if second in dropped:
+            if second in dropped or sides.get(second, -1) >= 0:
                 continue
             if first not in dropped:
-                dropped[second] = first, "duplicate_near", differing_bits
+                if sides.get(first, 0) >= 0:
+                    dropped[second] = first, "duplicate_near", differing_bits
             elif not differing_bits:  # equal hash to a dropped one: as near to the kept one
                 dropped[second] = dropped[first]
     if choice.dedupe != "none":
@@ -145,64 +161,6 @@ def _pairs(similar: _Similar, choice: Choice, labels: np.ndarray) -> list[Duplic
         DuplicatePair(kept, id, reason, bits, bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0))
         for id, (kept, reason, bits) in sorted(dropped.items())
     ]
-
-
-def _val_mask(
-    choice: Choice, is_kept: np.ndarray, survey: Survey | None, similar: _Similar | None, uris: Callable[[int], str]
-) -> np.ndarray:
-    """Which ids go to val/: bool, shape (length,)."""
-    val = np.zeros(len(is_kept), bool)
-    by_name = is_kept.copy()
-    if survey is not None and similar is not None:
-        sha = survey.rows["sha"]
-        by_name &= ~sha.any(axis=1)
-        roots = _roots(len(is_kept), [similar.twins, similar.near[:2]])
-        order = np.lexsort((sha[:, 1], sha[:, 0]))
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        lowest_rank = np.full(len(order), len(order))
-        np.minimum.at(lowest_rank, roots, rank)
-        hashed = np.flatnonzero(is_kept & ~by_name)
-        representatives, which = np.unique(order[lowest_rank[roots[hashed]]], return_inverse=True)
-        is_val = np.array([_is_val(sha[id].tobytes(), choice) for id in representatives.tolist()], bool)
-        val[hashed] = is_val[which]
-    for id in np.flatnonzero(by_name).tolist():
-        name = _LAST_TWO_PARTS.search(uris(id))
-        val[id] = _is_val((name[0] if name else "").encode("utf-8", "surrogateescape"), choice)
-    return val
-
-
-def _keep_sides(val: np.ndarray, placed: np.ndarray, similar: _Similar) -> np.ndarray:
-    """Set `val` of new photographs to the side of placed ones that they are connected with; which are with both."""
-    roots = _roots(len(val), [similar.twins, similar.near[:2]])
-    with_side = np.zeros((2, len(val)), bool)
-    for side in (0, 1):
-        with_side[side, roots[: len(placed)][placed == side]] = True
-    in_train, in_val = with_side[0, roots], with_side[1, roots]
-    is_new = np.arange(len(val)) >= len(placed)
-    val[is_new & in_val] = True
-    val[is_new & in_train] = False
-    return is_new & in_train & in_val
-
-
-def _is_val(name: bytes, choice: Choice) -> bool:
-    """Whether a photograph of this name or hash is drawn for val/."""
-    digest = hashlib.blake2b(name, digest_size=8, key=b"split %d" % choice.split_seed).digest()
-    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53 < choice.val
-
-
-def _roots(length: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The lowest id connected to each by pairs: int64, shape (length,)."""
-    a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
-    roots = np.arange(length)
-    while len(a):
-        low, high = np.minimum(roots[a], roots[b]), np.maximum(roots[a], roots[b])
-        if np.array_equal(low, high):
-            break
-        np.minimum.at(roots, high, low)
-        while not np.array_equal(roots, further := roots[roots]):
-            roots = further
-    return roots
 
 
 def _by_bucket(groups: dict[str, np.ndarray], survey: Survey, buckets: tuple[Size, ...]) -> dict[str, np.ndarray]:

@@ -20,14 +20,25 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
 from fastfeed.preprocess.layout import JOB
-from fastfeed.preprocess.recipe import Limits
+from fastfeed.preprocess.recipe import SOURCE_FORMATS, Limits
 from fastfeed.preprocess.sample_faults import fault_of
 from fastfeed.preprocess.survey.hashes import ImageHasher, sha256_prefix
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.task import FREE_BYTES, MemoryLimitError, TaskContext
 from fastfeed.sources.base import Source
 
-__all__ = ["BAD", "GOOD", "PLAIN", "ROW", "Survey", "SurveyTask", "completed_pieces", "load_survey", "piece_name"]
+__all__ = [
+    "BAD",
+    "GOOD",
+    "PLAIN",
+    "ROW",
+    "Survey",
+    "SurveyTask",
+    "completed_pieces",
+    "format_name",
+    "load_survey",
+    "piece_name",
+]
 
 GOOD, BAD, PLAIN = 0, 1, 2  # PLAIN: good, but too uniform for a meaningful dHash
 ROW = np.dtype(
@@ -38,6 +49,8 @@ ROW = np.dtype(
         ("height", "<i4"),  # as displayed; 0 of bad ones
         ("width", "<i4"),
         ("state", "u1"),  # GOOD, BAD, PLAIN
+        ("format", "u1"),  # see `format_name`
+        ("bytes", "<i8"),  # of the file
     ]
 )
 MAX_PIXELS = Limits().max_pixels
@@ -149,6 +162,8 @@ class SurveyTask:
         if not isinstance(looks, Bad):
             row["height"], row["width"], row["dhash"] = info.height, info.width, looks[0]
             row["state"] = PLAIN if looks[1] else GOOD
+            row["bytes"] = len(blob)
+            row["format"] = SOURCE_FORMATS.index(info.format) + 1 if info.format in SOURCE_FORMATS else 0
         return 0
 
 
@@ -171,7 +186,7 @@ class _Saves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """Survey results of all photographs, 41 bytes each."""
+    """Survey results of all photographs, 50 bytes each."""
 
     rows: np.ndarray  # ROW, shape (n,); row i is of id i
     failed: dict[int, str] = field(default_factory=dict)  # detail by id of photographs that raised an exception
@@ -188,6 +203,11 @@ class Survey:
 def _already_reserved(need: int) -> AbstractContextManager[None]:
     """For memory that is reserved already."""
     return nullcontext()
+
+
+def format_name(number: int) -> str:
+    """The format behind a row's number; "" for those that are not known by name."""
+    return SOURCE_FORMATS[number - 1] if number else ""
 
 
 def piece_name(piece: int) -> str:

@@ -129,7 +129,7 @@ def test_more_photographs_move_none_of_a_catalog_that_is_cut() -> None:
 
 
 def test_the_report_has_shares_by_class_and_duplicates_of_another_label(copies: Path, tmp_path: Path) -> None:
-    options = "--size 32 --dedupe near --distance 8 --val 0.4 -w 1"
+    options = "--size 32 --dedupe near --distance 8 --val 0.15 -w 1"
     words = (str(copies), str(tmp_path / "shards"), *options.split())
     code, text = preprocess(*words)
     assert code == 0
@@ -138,7 +138,7 @@ def test_the_report_has_shares_by_class_and_duplicates_of_another_label(copies: 
     shares = manifest["shares"]
     assert shares["other_label"] == {"duplicate_near": 9}
     assert shares["by_label"] == [[3, shares["train"], shares["val"]]]
-    assert f"val/ has {shares['val']} of 3 photographs" in text and "of 0.4 requested" in text
+    assert f"val/ has {shares['val']} of 3 photographs" in text and "of 0.15 requested" in text
     assert "off by more than a fifth" in text and "another --split-seed" in text
     again = preprocess(*words)
     assert again[0] == 0 and "val/ has" in again[1]

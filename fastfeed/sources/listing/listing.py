@@ -1,7 +1,7 @@
 """Lists all images below a root, into memory or into a file that makes listing again unnecessary.
 
-Folders of remote storage are listed many at a time. Of each, S3 gives a page of a thousand images at once; other
-storage gives all of a folder, which is then held in memory as fsspec has it.
+Folders of remote storage are listed many at a time. S3 gives pages of a thousand images, of several folders where these
+are small; other storage gives all of a folder, which is then held in memory as fsspec has it.
 """
 
 from __future__ import annotations
@@ -206,23 +206,32 @@ def _top(tree: Tree, journal: Journal, count: ListingProgress) -> list[str]:
 def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingProgress) -> None:
     """List these folders, except those already listed."""
 
-    def list_folder(folder: str) -> None:
-        left_out = LeftOut()
-        for rows in tree.below(folder, left_out):
+    def list_group(group: list[str]) -> None:
+        left_outs, ended = {folder: LeftOut() for folder in group}, 0
+
+        def end(until: int) -> None:
+            nonlocal ended
+            for folder in group[ended:until]:
+                journal.end(folder, left_outs[folder])
+                count.add(folders=1)
+            ended = max(ended, until)
+
+        for folder, rows in tree.below(group, left_outs):
+            end(group.index(folder))
             journal.add(folder, rows)
             count.add(images=len(rows))
-        journal.end(folder, left_out)
-        count.add(folders=1)
+        end(len(group))
 
     remaining = [folder for folder in folders if folder not in journal.ends]
     count.begin(len(folders), len(folders) - len(remaining))
+    groups = tree.groups(remaining)
     if tree.at_once == 1:
-        for folder in remaining:
-            list_folder(folder)
+        for group in groups:
+            list_group(group)
         return
     pool = ThreadPoolExecutor(tree.at_once, thread_name_prefix="fastfeed-list")
     try:
-        for work in as_completed([pool.submit(list_folder, folder) for folder in remaining]):
+        for work in as_completed([pool.submit(list_group, group) for group in groups]):
             work.result()
     except BaseException:  # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
         tree.stop()

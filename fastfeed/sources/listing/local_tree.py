@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -36,8 +36,12 @@ class Tree(Protocol):
         """The first level, in pieces: names of folders, and the images directly in the root. To be called first."""
         ...
 
-    def below(self, folder: str, left_out: LeftOut) -> Iterator[FileTable]:
-        """The images below one of these folders, in pieces."""
+    def groups(self, folders: Sequence[str]) -> list[list[str]]:
+        """These folders, grouped as `below` should list them in a row."""
+        ...
+
+    def below(self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]) -> Iterator[tuple[str, FileTable]]:
+        """The images below a group of folders, in pieces, each with its folder; folder by folder."""
         ...
 
     def stop(self) -> None:
@@ -87,12 +91,17 @@ class LocalTree:
                 images.append(entry)
         yield folders, self._rows([entry.path for entry in images])
 
-    def below(self, folder: str, left_out: LeftOut) -> Iterator[FileTable]:
-        """The images below a folder, sorted."""
-        path = os.path.join(self.root, folder)
-        walk = self._walk(path, os.path.islink(path), left_out, (self._id,))
-        while paths := list(islice(walk, ROWS)):
-            yield self._rows(paths)
+    def groups(self, folders: Sequence[str]) -> list[list[str]]:
+        """Each folder alone."""
+        return [[folder] for folder in folders]
+
+    def below(self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]) -> Iterator[tuple[str, FileTable]]:
+        """The images below folders, sorted."""
+        for folder in folders:
+            path = os.path.join(self.root, folder)
+            walk = self._walk(path, os.path.islink(path), left_outs[folder], (self._id,))
+            while paths := list(islice(walk, ROWS)):
+                yield folder, self._rows(paths)
 
     def _walk(self, folder: str, linked: bool, left_out: LeftOut, parents: tuple[_Id, ...]) -> Iterator[str]:
         """Paths of images. `parents` are the folders that the walk came through, the root first."""

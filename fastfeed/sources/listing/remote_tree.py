@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from fastfeed.storage.storage import Stat, Storage, stat_of
 __all__ = ["RemoteTree", "trimmed"]
 
 _WHOLE_S = 3600.0  # that the listing of a folder may take where it comes in one piece
+_GROUPS = 4  # of folders for each request in flight: large ones may lie together
 _ATTEMPTS = 17  # at each page: about a minute where they fail at once, as a read is given
 
 
@@ -62,11 +65,41 @@ class RemoteTree:
                 f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that holds the images"
             )
 
-    def below(self, folder: str, left_out: LeftOut) -> Iterator[FileTable]:
-        """The images below a folder, as storage sorts them: by text."""
+    def groups(self, folders: Sequence[str]) -> list[list[str]]:
+        """Folders to list in a row: on S3, where a page may hold several, neighbors; elsewhere each alone."""
+        ordered = sorted(folders, key=_key)
+        size = max(1, -(-len(ordered) // (_GROUPS * self.at_once))) if self._in_pages else 1
+        return [ordered[i : i + size] for i in range(0, len(ordered), size)]
+
+    def below(self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]) -> Iterator[tuple[str, FileTable]]:
+        """The images below these folders, as storage sorts them: by text."""
         hidden = [""]  # the hidden folder that was met last: it is counted once
+        for folder, files in self._by_folder(folders) if len(folders) > 1 else self._of_one(folders[0]):
+            yield folder, self._rows(files, folder + "/", left_outs[folder], hidden)
+
+    def _of_one(self, folder: str) -> Iterator[tuple[str, list[tuple[str, Stat]]]]:
         for page in self._pages(f"{self.root}/{folder}", deep=True):
-            yield self._rows(page.files, folder + "/", left_out, hidden)
+            yield folder, page.files
+
+    def _by_folder(self, folders: Sequence[str]) -> Iterator[tuple[str, list[tuple[str, Stat]]]]:
+        """Files of several folders, in as many pages as they fill; what lies between the folders is skipped."""
+        wanted, keys = set(folders), list(map(_key, folders))
+        nearest: int | None = 0
+        while nearest is not None:
+            after, nearest = folders[nearest] + "/", None
+            for page in self._pages(self.root, deep=True, after=after):
+                for folder, files in groupby(page.files, lambda file: file[0].partition("/")[0]):
+                    if folder in wanted:
+                        below = [(path[len(folder) + 1 :], stat) for path, stat in files]
+                        yield folder, [file for file in below if file[0]]  # a folder's own key, or a file of its name
+                if not page.files or not page.token:
+                    break
+                last = page.files[-1][0].partition("/")
+                if last[0] in wanted and last[1]:
+                    continue
+                following = bisect_left(keys, page.files[-1][0].encode("utf-8", "surrogateescape"))
+                nearest = following if following < len(keys) else None
+                break
 
     def stop(self) -> None:
         """Give up what is being asked."""
@@ -82,9 +115,9 @@ class RemoteTree:
             parts = path.split("/") if may_be_hidden(path) else []
             if any(map(is_hidden, parts)):
                 first = next(i for i, part in enumerate(parts) if is_hidden(part))
-                folder = "/".join(parts[: first + 1])
+                folder = above + "/".join(parts[: first + 1])
                 if hidden is None or folder != hidden[0]:
-                    left_out.add("(hidden)", above + folder)
+                    left_out.add("(hidden)", folder)
                 if hidden is not None:
                     hidden[0] = folder
             elif path.endswith("/"):
@@ -99,10 +132,15 @@ class RemoteTree:
             packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in images]),
         )
 
-    def _pages(self, address: str, deep: bool) -> Iterator[_Page]:
+    @property
+    def _in_pages(self) -> bool:
+        return self.root.partition("://")[0] in ("s3", "s3a")
+
+    def _pages(self, address: str, deep: bool, after: str = "") -> Iterator[_Page]:
+        """`after`: a path below the address, which the first page follows."""
         policy = replace(self._storage.policy, attempts=_ATTEMPTS)
-        if address.partition("://")[0] in ("s3", "s3a"):
-            look = _s3
+        if self._in_pages:
+            look = partial(_s3, after=after)
         else:
             look, policy = _whole, replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
         token = ""
@@ -136,10 +174,15 @@ def trimmed(address: str) -> str:
     return address if address.endswith("://") else address.rstrip("/")
 
 
-async def _s3(system: Any, path: str, deep: bool, token: str) -> _Page:
+def _key(folder: str) -> bytes:
+    """A folder's place among the keys of a bucket."""
+    return f"{folder}/".encode("utf-8", "surrogateescape")
+
+
+async def _s3(system: Any, path: str, deep: bool, token: str, after: str) -> _Page:
     bucket, key, _ = system.split_path(path)
     prefix = key.rstrip("/") + "/" if key else ""
-    more = {"ContinuationToken": token} if token else {}
+    more = {"ContinuationToken": token} if token else {"StartAfter": prefix + after} if after else {}
     more |= {} if deep else {"Delimiter": "/"}
     await system.set_session()
     # every object has a date that is not needed; the client would take longer to read these than for all else

@@ -65,11 +65,11 @@ def test_it_resumes_where_a_local_one_was_interrupted(tmp_path, monkeypatch):
     listed(root, tmp_path / "whole.csv")
     below, asked = LocalTree.below, []
 
-    def breaks(self, folder, left_out):
-        asked.append(folder)
+    def breaks(self, folders, left_outs):
+        asked.extend(folders)
         if asked == ["a", "b"]:
             raise KeyboardInterrupt
-        return below(self, folder, left_out)
+        return below(self, folders, left_outs)
 
     monkeypatch.setattr(LocalTree, "below", breaks)
     with pytest.raises(KeyboardInterrupt):
@@ -134,13 +134,13 @@ def test_what_is_being_asked_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(Watched, "find", find)
     tree_of = RemoteTree(uploaded(classes(tmp_path), "watched"), Storage(), [".jpg"], "index")
     with ThreadPoolExecutor(1) as pool:
-        walk = pool.submit(lambda: list(tree_of.below("a", LeftOut())))
+        walk = pool.submit(lambda: list(tree_of.below(["a"], {"a": LeftOut()})))
         assert begun.wait(60)
         tree_of.stop()
         with pytest.raises(SourceError) as error:
             walk.result(60)
         assert str(error.value) == f"index: listing {tree_of.root}/a was interrupted"
         with pytest.raises(SourceError, match="was interrupted"):
-            list(tree_of.below("b", LeftOut()))
+            list(tree_of.below(["b"], {"b": LeftOut()}))
     assert not end.is_set()
     end.set()

@@ -123,7 +123,9 @@ def run(
         on_stage("source")
         input = resolve_input(source, target)
         on_sample = sample_reporter(on_progress, started)
-        plan = create_plan(target, input, recipe, runner, on_survey, on_sample, lambda: on_stage("compare"))
+        plan = create_plan(
+            target, input, recipe, runner, on_survey, on_sample, lambda: on_stage("compare"), part or (0, 1)
+        )  # fmt: skip
         input = planned_input(plan, input, planned_ids(target, plan, input))  # of another part's plan, maybe
         job, part_shards = _open_part(target, plan, part)
         notes = (*input.hints, *unmixed(input.source.label(plan.order), recipe))

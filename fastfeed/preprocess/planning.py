@@ -93,6 +93,7 @@ def create_plan(
     on_survey: OnSurvey,
     on_sample: Callable[[int, int], None] | None = None,
     on_compare: Callable[[], None] | None = None,
+    part: tuple[int, int] = (0, 1),
 ) -> JobPlan:
     """Make the plan and write it, after a survey of all photographs if the recipe needs one.
 
@@ -108,7 +109,7 @@ def create_plan(
     length, ids = len(source), np.arange(len(source))
     survey = None
     if recipe.looks:
-        survey = _run_survey(target, input, recipe, engine, _bounds([length]), on_survey, on_compare)
+        survey = _run_survey(target, input, recipe, engine, _bounds([length]), on_survey, on_compare, part=part)
     selection = select(recipe, length, source.label(ids), survey, source.uri)
     if selection.pairs:
         from fastfeed.preprocess.survey.duplicates_page import write_duplicates  # draws pictures
@@ -215,8 +216,12 @@ def _run_survey(
     on_survey: OnSurvey,
     on_compare: Callable[[], None] | None,
     earlier: Sequence[Earlier] = (),
+    part: tuple[int, int] = (0, 1),
 ) -> Survey:
-    """Survey the pieces that are not surveyed yet, and load all; `on_compare` is called in between."""
+    """Survey the pieces that are not surveyed yet, and load all; `on_compare` is called in between.
+
+    Each part (i, n) of a job begins elsewhere, and skips what another has completed by the time it gets there.
+    """
     pixels, max_pixels = needs_pixels(recipe), recipe.limits.max_pixels
     fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
     known = [(part.length, part.fingerprint) for part in earlier]
@@ -224,8 +229,11 @@ def _run_survey(
     remaining = [piece for piece in range(pieces) if piece not in done]
     if not remaining:
         return _load_all(target, pieces, on_compare)
+    start = len(remaining) * part[0] // part[1]
+    remaining = [*remaining[start:], *remaining[:start]]
     pieces_done, images_done = len(done), sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     in_progress: dict[int, int] = {}
+    on_survey(pieces_done, pieces, images_done, length)
     with run_pieces(
         engine, SurveyTask(input.source, target, bounds, pixels, max_pixels, fingerprint), remaining
     ) as outcomes:

@@ -116,8 +116,12 @@ def count_surveyed(target: Target) -> int:
     """Lower bound of the photographs surveyed for a plan that is not made yet; 0 if there is a plan, or no survey."""
     if target.read(PLAN) is not None:
         return 0
-    sizes = [bytes for name, bytes in target.files().items() if name.startswith(f"{SURVEY}/")]
-    return sum(max(1, (bytes - _HEADER_BYTES) // ROW.itemsize) for bytes in sizes)
+    pieces: dict[str, int] = {}  # a piece may have a file of its progress, too
+    for name, bytes in target.files().items():
+        if name.startswith(f"{SURVEY}/"):
+            piece = name.rpartition(".")[0]
+            pieces[piece] = max(pieces.get(piece, 0), bytes)
+    return sum(max(1, (bytes - _HEADER_BYTES) // ROW.itemsize) for bytes in pieces.values())
 
 
 def shard_pace(times: list[float]) -> tuple[float | None, float | None]:

@@ -34,6 +34,7 @@ __all__ = [
     "ROW",
     "Survey",
     "SurveyTask",
+    "begun_name",
     "completed_pieces",
     "format_name",
     "load_survey",
@@ -65,7 +66,9 @@ _SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadat
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `__job/survey/000012.npy`."""
+    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `__job/survey/000012.npy`; until that is complete, its
+    progress to `000012.begun`.
+    """
 
     source: Source
     target: Target
@@ -81,6 +84,8 @@ class SurveyTask:
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         """As in Task; the summary has "samples" and "bad", both counts."""
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
+        if (complete := self._complete(piece, ids)) is not None:  # by another part of the job
+            return complete
         metadata = _metadata(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
         rows, failed, done = self._begun(piece, ids, metadata)
         hasher, saves = ImageHasher(self.max_pixels), _Saves()
@@ -94,17 +99,23 @@ class SurveyTask:
                     with saves.timed():
                         count = i - ids.start + 1
                         content = _dump_piece(rows[:count], metadata | {_DONE: count}, failed)
-                        self.target.write(piece_name(piece), content)
+                        self.target.write(begun_name(piece), content)
         context.begin(_NO_SAMPLE)
         self.target.write(piece_name(piece), _dump_piece(rows, metadata, failed))
-        return {"samples": len(ids), "bad": int((rows["state"] == BAD).sum())}
+        return _summary(rows)
+
+    def _complete(self, piece: int, ids: range) -> dict[str, Any] | None:
+        """The summary of a piece that is complete already."""
+        loaded = _load_piece(self.target.read(piece_name(piece)))
+        known = (self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
+        return None if loaded is None or not _fits(loaded[1], *known) else _summary(loaded[0])
 
     def _begun(self, piece: int, ids: range, metadata: dict[str, Any]) -> tuple[np.ndarray, dict[int, str], int]:
         """The rows of a piece, those that failed, and how many an earlier run that was interrupted has filled in."""
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
-        loaded = _load_piece(self.target.read(piece_name(piece)))
+        loaded = _load_piece(self.target.read(begun_name(piece)))
         if loaded is None or len(loaded[0]) > len(ids) or loaded[1] != metadata | {_DONE: len(loaded[0])}:
             return rows, {}, 0
         rows[: len(loaded[0])] = loaded[0]
@@ -211,8 +222,13 @@ def format_name(number: int) -> str:
 
 
 def piece_name(piece: int) -> str:
-    """Name of a piece's file below the target."""
+    """Name of a piece's file below the target; there only when the piece is complete, and not written again then."""
     return f"{JOB}/survey/{piece:06d}.npy"
+
+
+def begun_name(piece: int) -> str:
+    """Name of the file that keeps the progress of a piece."""
+    return f"{JOB}/survey/{piece:06d}.begun"
 
 
 def completed_pieces(
@@ -232,9 +248,7 @@ def completed_pieces(
         first, last = int(bounds[piece]), int(bounds[piece + 1])
         loaded = _load_piece(target.read(piece_name(piece)))
         of = next((before for length, before in earlier if last <= length), fingerprint)
-        if loaded is not None and any(
-            loaded[1] == _metadata(of, first, last, pixels, max_pixels) for pixels in {need_pixels, True}
-        ):
+        if loaded is not None and _fits(loaded[1], of, first, last, need_pixels, max_pixels):
             done.add(piece)
     return done
 
@@ -260,6 +274,15 @@ def load_survey(target: Target, pieces: Iterable[int]) -> Survey:
 def _metadata(fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> dict[str, Any]:
     bounds = [first, last]
     return {"version": 1, "fingerprint": fingerprint, "bounds": bounds, "pixels": pixels, "max_pixels": max_pixels}
+
+
+def _fits(metadata: dict[str, Any], fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> bool:
+    """Whether a piece with this metadata is complete, of this source, and with dHashes if they are needed."""
+    return any(metadata == _metadata(fingerprint, first, last, have, max_pixels) for have in {pixels, True})
+
+
+def _summary(rows: np.ndarray) -> dict[str, Any]:
+    return {"samples": len(rows), "bad": int((rows["state"] == BAD).sum())}
 
 
 def _dump_piece(rows: np.ndarray, metadata: dict[str, Any], failed: dict[int, str]) -> bytes:

@@ -18,7 +18,7 @@ from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.kernel import is_built, kernel
 
-__all__ = ["Markers", "NativeEngine", "bad_of", "held_bytes", "is_built", "markers"]
+__all__ = ["Markers", "NativeEngine", "bad_of", "held_bytes", "is_built", "markers", "orientation"]
 
 _STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
 _DETAIL = {
@@ -29,6 +29,8 @@ _DETAIL = {
 }
 _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
 _NEVER_SHRUNK = 1e9  # in place of ENLARGE: no window is that much larger than its target
+_ANY = 1 << 40  # pixels
+_ORIENTATION = 0x0112  # EXIF's, and TIFF's
 _MORE = 4  # times as many per thread if there are several, since they wait for each other at the end of a call
 
 
@@ -51,6 +53,17 @@ def markers(blob: Any, max_pixels: int) -> Markers | Bad:
     kernel().probe([blob], info, max_pixels)
     status, *rest = info[0].tolist()
     return bad_of(status) if status else Markers(*rest)
+
+
+def orientation(blob: Any, header: Header | None) -> int:
+    """EXIF orientation of a good file, 1..8; `header`: what Pillow knows of it, None of a file for the kernel."""
+    if header is not None and header.handle is not None:
+        if header.format != "TIFF":  # which Pillow turns itself
+            return int(header.handle.orientation)
+        value = header.handle.look(blob).getexif().get(_ORIENTATION, 1)
+        return value if isinstance(value, int) and 1 <= value <= 8 else 1
+    found = None if header is not None and header.format == "array" else markers(blob, _ANY)
+    return found.orientation if isinstance(found, Markers) else 1
 
 
 def held_bytes(blob: Any) -> tuple[int, int, int, int]:

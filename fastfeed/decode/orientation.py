@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["displayed", "displayed_size", "stored_box"]
+__all__ = ["displayed", "displayed_boxes", "displayed_size", "stored_box"]
 
 Box = tuple[float, float, float, float]
 
@@ -59,3 +59,17 @@ def displayed(orientation: int, pixels: np.ndarray) -> np.ndarray:
         case 8:
             return pixels[:, ::-1].swapaxes(0, 1)
     return pixels
+
+
+def displayed_boxes(orientations: np.ndarray, boxes: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Boxes of stored images (left, top, right, bottom) in displayed pixels: float64 (n, 4).
+
+    orientations: of the image of each box, int64 (n,); sizes: int64 (n, 2), its height and width as displayed.
+    """
+    stored = np.where((orientations >= 5)[:, None], sizes[:, ::-1], sizes)
+    x, y = boxes[:, [0, 2]], boxes[:, [1, 3]]
+    x = np.where(np.isin(orientations, (2, 3, 7, 8))[:, None], stored[:, 1:] - x[:, ::-1], x)
+    y = np.where(np.isin(orientations, (3, 4, 6, 7))[:, None], stored[:, :1] - y[:, ::-1], y)
+    swapped = (orientations >= 5)[:, None]
+    x, y = np.where(swapped, y, x), np.where(swapped, x, y)
+    return np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1)

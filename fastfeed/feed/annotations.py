@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fastfeed.backends.cpu.masks import mask_after
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.decode.masks import mask_pixels
+from fastfeed.decode.orientation import displayed, displayed_boxes
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import SpecError
 from fastfeed.faults import Failure
@@ -19,11 +20,24 @@ from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
 from fastfeed.ops.move_boxes import Stage, boxes_after, stages
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
-from fastfeed.sources.base import says_where
+from fastfeed.sources.base import frame_of, says_where
 
 __all__ = ["Annotations", "Annotator", "annotator", "clear"]
 
 _UNKNOWN = 255  # class of a pixel that is unknown or outside of the image
+_STORED = 'if it was annotated without EXIF orientation, pass Objects(frame="stored")'
+
+
+class LocatedSamples(Protocol):
+    """What is known of samples before they are decoded."""
+
+    ids: np.ndarray  # int64 (n,)
+    image_sizes: np.ndarray  # int64 (n, 2): height, width as displayed
+    bad: dict[int, Failure | None]  # by row
+
+    def orientations(self) -> np.ndarray:
+        """EXIF orientation of each image, 1..8: int64 (n,)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +64,7 @@ class Annotator:
     max_boxes: int  # of one sample, before mixing; 0: there are no boxes
     has_masks: bool
     members: int  # samples that mixing may combine into one
+    stored: bool = False  # the source's boxes and masks are of images without their EXIF orientation
 
     @property
     def size(self) -> tuple[int, int]:
@@ -72,48 +87,57 @@ class Annotator:
         masks = np.empty((n, *self.size), np.uint8) if self.has_masks else None
         return Annotations(Boxes.none(n, boxes) if self.max_boxes else None, masks)
 
-    def fill(
-        self,
-        ids: np.ndarray,
-        sizes: np.ndarray,  # int64 (n, 2): height, width of the displayed images
-        work: Work,
-        bad: dict[int, Failure | None],
-        out: Annotations,
-    ) -> None:
-        """Fill `out` for these samples, except for bad ones; a sample with a bad mask is added to `bad`."""
+    def fill(self, samples: LocatedSamples, work: Work, out: Annotations) -> None:
+        """Fill `out`, except for bad samples; those whose mask or boxes cannot be of the image are added to `bad`."""
         if out.objects is None and out.masks is None:
             return
         clear(out)
         transforms = stages(self.program, work)
+        turns = samples.orientations() if self.stored else np.ones(len(samples.ids), np.int64)
+        if out.objects is not None:
+            self._fill_boxes(samples, turns, transforms, out.objects)
         if out.masks is not None:
-            self._fill_masks(ids, sizes, transforms, bad, out.masks)
-        if out.objects is None:
-            return
-        objects = self.source.objects(ids)
-        rows = np.repeat(np.arange(len(ids)), objects.counts)
-        good = ~np.isin(rows, list(bad))
-        boxes, labels, rows = objects.boxes[good], objects.labels[good], rows[good]
-        image = sizes[rows][:, [1, 0, 1, 0]]  # what lies outside of the image does not count as cut off
-        boxes, kept = boxes_after(transforms, np.clip(boxes, 0, image), rows)
-        _write(boxes, labels[kept], rows[kept], out.objects)
+            self._fill_masks(samples, turns, transforms, out.masks)
 
-    def _fill_masks(
-        self,
-        ids: np.ndarray,
-        sizes: np.ndarray,
-        transforms: list[Stage],
-        bad: dict[int, Failure | None],
-        out: np.ndarray,
-    ) -> None:
+    def _fill_boxes(self, samples: LocatedSamples, turns: np.ndarray, transforms: list[Stage], out: Boxes) -> None:
+        sizes, bad, objects = samples.image_sizes, samples.bad, self.source.objects(samples.ids)
+        if objects.sizes is not None:
+            expected = np.where((turns >= 5)[:, None], objects.sizes[:, ::-1], objects.sizes)
+            for row in np.flatnonzero((expected != sizes).any(axis=1) & ~np.isnan(expected).any(axis=1)).tolist():
+                self._contradict(samples, row, f"its boxes are for {_pixels(expected[row])}", int(turns[row]))
+        rows = np.repeat(np.arange(len(turns)), objects.counts)
+        boxes = objects.boxes if not self.stored else displayed_boxes(turns[rows], objects.boxes, sizes[rows])
+        image = sizes[rows][:, [1, 0, 1, 0]]
+        outside = ((boxes[:, :2] >= image[:, :2]) | (boxes[:, 2:] < 0)).any(axis=1)
+        for row in np.unique(rows[outside]).tolist():
+            box = boxes[outside & (rows == row)][0].tolist()
+            self._contradict(samples, row, f"its box {box} (left, top, right, bottom) lies outside", int(turns[row]))
+        good = ~np.isin(rows, list(bad))
+        boxes, labels, rows = boxes[good], objects.labels[good], rows[good]
+        # what lies outside of the image does not count as cut off
+        boxes, kept = boxes_after(transforms, np.clip(boxes, 0, image[good]), rows)
+        _write(boxes, labels[kept], rows[kept], out)
+
+    def _contradict(self, samples: LocatedSamples, row: int, what: str, turn: int) -> None:
+        """Boxes that are not of this image make its sample bad, unless it is bad already."""
+        id, size = int(samples.ids[row]), samples.image_sizes[row]
+        hint = f"EXIF orientation {turn} done; was it annotated as displayed?" if self.stored else _STORED
+        detail = f"{what}, the image has {_pixels(size)}; {hint}"
+        samples.bad.setdefault(row, Failure(id, self.source.uri(id), "decode", "corrupt", detail))
+
+    def _fill_masks(self, samples: LocatedSamples, turns: np.ndarray, transforms: list[Stage], out: np.ndarray) -> None:
+        ids, sizes, bad = samples.ids, samples.image_sizes, samples.bad
         rows = [row for row in range(len(ids)) if row not in bad]
         encoded_masks = self.source.masks(ids[rows].tolist()) if rows else []
         for row, encoded in zip(rows, encoded_masks, strict=True):
             if encoded is None:
                 continue
-            id, (height, width) = int(ids[row]), sizes[row].tolist()
+            id, turn = int(ids[row]), int(turns[row])
+            height, width = sizes[row].tolist() if turn < 5 else sizes[row, ::-1].tolist()
             with named(partial(self._mask_name, id)):
                 mask = encoded if isinstance(encoded, Failure) else mask_pixels(encoded, (height, width))
             if isinstance(mask, np.ndarray):
+                mask = np.ascontiguousarray(displayed(turn, mask))
                 out[row] = mask_after(transforms, row, mask, _UNKNOWN)
             elif isinstance(mask, Failure):
                 bad[row] = mask
@@ -153,7 +177,7 @@ def annotator(source: Any, program: Program) -> Annotator:
                 f"MixUp gives a pixel two classes, and masks hold one; use {instead} masks as images are pasted"
             )
         members = max(members, op.group)
-    return Annotator(source, program, max_boxes, has_masks, members)
+    return Annotator(source, program, max_boxes, has_masks, members, frame_of(source) == "stored")
 
 
 def clear(out: Annotations, rows: Any = slice(None)) -> None:
@@ -175,6 +199,10 @@ def _write(boxes: np.ndarray, labels: np.ndarray, rows: np.ndarray, out: Boxes) 
         boxes, labels, rows, counts = boxes[kept], labels[kept], rows[kept], np.minimum(counts, limit)
     columns = _ranks(counts)
     out.boxes[rows, columns], out.labels[rows, columns], out.counts[:] = boxes, labels, counts
+
+
+def _pixels(size: np.ndarray) -> str:
+    return f"{size[0]:g}x{size[1]:g} pixels (height x width)"
 
 
 def _ranks(counts: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfeed.decode.base import Bad, DecodeEngine, FunctionFailed, Header
 from fastfeed.decode.executor import Executor, Samples
+from fastfeed.decode.native import orientation
 from fastfeed.decode.pillow_warnings import Name, probe_named
 from fastfeed.errors import SampleError
 from fastfeed.faults import Failure, ends_run, error_text
@@ -48,6 +49,20 @@ class LoadedSamples:
     corners: np.ndarray | float  # of the regions to use, top and left, whole pixels
     sizes: np.ndarray  # int64 (n, 2): height, width of these regions
     bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
+
+    def orientations(self) -> np.ndarray:
+        """EXIF orientation of each image, 1..8: int64 (n,); 1 of bad samples, and where decoding turns the image."""
+        found, native = np.ones(len(self.ids), np.int64), self.native
+        if native is not None and not native.encoded:
+            return found
+        for row in range(len(found)):
+            if row in self.bad:
+                continue
+            if native is None:
+                found[row] = orientation(self.blobs[row], self.headers[row])
+            else:
+                found[row] = orientation(native.handle.view(row), native.others.get(row))
+        return found
 
     def work(self, program: Program, draws: list[np.ndarray]) -> Work:
         """What a program does to these samples."""

@@ -56,7 +56,7 @@ class RowMaker:
         """Make the rows of samples that are good so far; the others become black. Adds to `samples.bad`."""
         for branch, numbers, out in zip(self._branches, draws, outs, strict=True):
             work = samples.work(branch.program, numbers)
-            self._annotator.fill(samples.ids, samples.image_sizes, work, samples.bad, annotations)
+            self._annotator.fill(samples, work, annotations)
             for row, bad in self._render(branch, samples, work, out, batch):
                 if bad is not None:
                     samples.bad[row] = self._failure(samples.ids[row], bad)

@@ -219,9 +219,10 @@ class Annotated(Protocol):
 class Instances(NamedTuple):
     """Objects in n images, those of one after those of another: m in all."""
 
-    boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom, in pixels of the displayed image
+    boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom, in pixels of the displayed image, or as `frame` says
     labels: np.ndarray  # int64 (m,)
     counts: np.ndarray  # int64 (n,): how many each image has; their sum is m
+    sizes: np.ndarray | None = None  # float64 (n, 2): height, width of the annotated images; NaN where not known
 
 
 @runtime_checkable
@@ -279,6 +280,11 @@ def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
 def says_where(source: Any) -> TypeGuard[Located]:
     """It has boxes or masks."""
     return isinstance(source, Located) and (source.most > 0 or source.masks([]) is not None)
+
+
+def frame_of(source: Any) -> str:
+    """The frame that boxes and masks are in: "displayed", with EXIF's orientation done, or "stored", without."""
+    return getattr(source, "frame", "displayed")
 
 
 def notes_of(source: Any) -> list[str]:

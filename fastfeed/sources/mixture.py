@@ -18,6 +18,7 @@ from fastfeed.sources.base import (
     Sharded,
     Source,
     addresses_of,
+    frame_of,
     notes_of,
     says_where,
 )
@@ -71,6 +72,10 @@ class Mixture:
         self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
         self.classes, self._labels = self._merge([(n, s.classes) for n, s in by_name.items()], "class names")
         self._located = {i: s for i, s in enumerate(self.sources) if says_where(s)}
+        frames = {self.names[i]: frame_of(source) for i, source in self._located.items()}
+        if len(set(frames.values())) > 1:
+            raise ConfigError(f"Mixture: boxes and masks must be in one frame, got {frames}; pass Objects(frame=...)")
+        self.frame = next(iter(frames.values()), "displayed")
         boxed = [i for i, source in self._located.items() if source.most]
         kinds = [(self.names[i], self._located[i].object_classes) for i in boxed]
         self.object_classes, tables = self._merge(kinds, "names for labels of objects")
@@ -254,7 +259,7 @@ class Mixture:
         if not self._kinds:
             return None
         parts = [(np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, np.int64))]
-        counts = np.zeros(len(ids), np.int64)
+        counts, sizes = np.zeros(len(ids), np.int64), np.full((len(ids), 2), np.nan)
 
         def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
             return part, self._located[part].objects(own) if part in self._kinds else None
@@ -262,11 +267,13 @@ class Mixture:
         for at, (part, instances) in self._gather(ids, ask):
             if instances is not None:
                 counts[at], table = instances.counts, self._kinds[part]
+                if instances.sizes is not None:
+                    sizes[at] = instances.sizes
                 labels = instances.labels if table is None else table[instances.labels]
                 parts.append((instances.boxes, labels, np.repeat(at, instances.counts)))
         boxes, labels, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
-        return Instances(boxes[order], labels[order], counts)
+        return Instances(boxes[order], labels[order], counts, sizes)
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
         """Masks, None for sources without; class ids are taken to mean the same in all sources."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,22 +40,26 @@ class Objects:
     """The samples of another source, with boxes and masks of what is in their images.
 
     Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A mask that is missing,
-    broken or of another size marks its sample as bad.
+    broken or of another size marks its sample as bad, as do boxes of an image of another size.
 
     Args:
         source (Source): The images; their labels and classes stay as they are.
-        boxes (Sequence[Any] | None): One array (k, 4) per sample, k may be 0, in pixels of the image as it is displayed
-            (EXIF orientation done). Half-open: [0, 0, width, height] is the whole image; what reaches outside is cut
-            off. Default: None, only masks.
+        boxes (Sequence[Any] | None): One array (k, 4) per sample, k may be 0, in pixels of the image as `frame` says.
+            Half-open: [0, 0, width, height] is the whole image; what reaches outside is cut off, and a box that lies
+            outside altogether makes its sample bad. Default: None, only masks.
         labels (Sequence[Any] | None): One integer array (k,) per sample. Default: None, all are 0.
         masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or its path (`s3://`
-            too), of the displayed size; values are class ids, of a palette PNG the indices, 255 is "not known"; None
+            too), of the image's size; values are class ids, of a palette PNG the indices, 255 is "not known"; None
             where nothing is known. Default: None, no masks.
         classes (Sequence[str]): Names of `labels`, kept as `object_classes`. Default: ().
         format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height) or "yxhw". Default:
             "xyxy".
         most (int | None): Room for boxes per image in a batch; of more, the largest as they are seen then. Default:
             None, the largest number of any sample.
+        sizes (Sequence[Any] | None): (height, width) of the image that each sample's boxes are for. A sample whose
+            image has another size is bad. Default: None, known for arrays only.
+        frame (str): "displayed", boxes and masks are of the image with its EXIF orientation done; or "stored", of the
+            pixels as the file stores them, as tools annotate that ignore EXIF. Default: "displayed".
         storage (dict[str, Any] | Storage | None): Options for fsspec, of masks. Default: None.
         cache (str | os.PathLike[str] | Cache | None): Local folder in which remote masks are kept. Default: None, none
             is kept.
@@ -79,6 +83,8 @@ class Objects:
         classes: Sequence[str] = (),
         format: str = "xyxy",
         most: int | None = None,
+        sizes: Sequence[Any] | None = None,
+        frame: Literal["displayed", "stored"] = "displayed",
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
@@ -101,10 +107,12 @@ class Objects:
         names = tuple(classes)
         where = self._namer(source)
         size: Any = source.spec.size
-        sizes = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
-        lists = None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, sizes)
+        known = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
+        if sizes is not None:
+            known = _sizes(sizes, len(source), known)
+        lists = None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, known)
         storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._set(source, lists, None if masks is None else masks_of(masks, where, storage), names, most)
+        self._set(source, lists, None if masks is None else masks_of(masks, where, storage), names, most, frame)
 
     @classmethod
     def coco(
@@ -113,13 +121,15 @@ class Objects:
         annotations: str | os.PathLike[str],
         *,
         most: int | None = None,
+        frame: Literal["displayed", "stored"] = "displayed",
         allow_path: str | Sequence[str] = (),
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> Objects:
         """Images and boxes of a COCO file.
 
-        Samples are the file's images in its order, those without annotations too. Labels count the categories by
+        Samples are the file's images in its order, those without annotations too. An image whose size is not the file's
+        `width` and `height` is a bad sample, with both sizes in its message. Labels count the categories by
         ascending category id: `object_classes` are their names. Crowds (`iscrowd`: 1) are left out, as trainers do; so
         are segmentations, which would have to be drawn: pass masks as PNGs to `Objects`.
 
@@ -128,6 +138,8 @@ class Objects:
                 ImageFolder or Table of these files.
             annotations (str | os.PathLike[str]): The JSON file, such as `instances_train2017.json`.
             most (int | None): Room for boxes per image in a batch. Default: None, the largest number of any sample.
+            frame (str): As for `Objects`; with "stored", `width` and `height` of the file are those without EXIF
+                orientation. Default: "displayed".
             allow_path (str | Sequence[str]): Other folders that `file_name`s, and links among the images, may lead to;
                 as in `Table`. Default: ().
             storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
@@ -150,13 +162,21 @@ class Objects:
         storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         source, lists, names, notes = read_coco(images, os.fspath(annotations), storage, allowed)
         objects = cls.__new__(cls)
-        objects._set(source, lists, None, names, most)
+        objects._set(source, lists, None, names, most, frame)
         objects._notes = notes
         return objects
 
     def _set(
-        self, source: Source, lists: BoxLists | None, masks: Masks | None, names: tuple[str, ...], most: int | None
+        self,
+        source: Source,
+        lists: BoxLists | None,
+        masks: Masks | None,
+        names: tuple[str, ...],
+        most: int | None,
+        frame: str,
     ) -> None:
+        if frame not in ("displayed", "stored"):
+            raise ConfigError(f'Objects: frame must be "displayed" or "stored", got {frame!r}')
         if most is not None and (isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1):
             raise ConfigError(
                 f"Objects: most must be an integer >= 1, got {most!r}; it is the room for boxes per image"
@@ -164,7 +184,7 @@ class Objects:
         if most is not None and lists is None:
             raise ConfigError(f"Objects: most is the room for boxes, got most={most} without boxes; leave it out")
         self.source, self.spec, self.classes, self.object_classes = source, source.spec, source.classes, names
-        self._lists, self._masks, self._most = lists, masks, most
+        self._lists, self._masks, self._most, self.frame = lists, masks, most, frame
         self._annotated = source if isinstance(source, Annotated) else None
         self._notes: list[str] = []
         self._fingerprint = ""
@@ -198,7 +218,8 @@ class Objects:
     def fingerprint(self) -> str:
         """The source's, and one of the objects; of masks in files only their paths count."""
         if not self._fingerprint:
-            own = fingerprint(len(self), (), ("\0".join(self.object_classes).encode(),), self._content)
+            about = ["\0".join(self.object_classes).encode()] + [b"stored"] * (self.frame == "stored")
+            own = fingerprint(len(self), (), tuple(about), self._content)
             self._fingerprint = self.source.fingerprint + OBJECTS_SEPARATOR + own
         return self._fingerprint
 
@@ -296,3 +317,22 @@ class Objects:
         kinds = f" of {len(self.object_classes)} classes" if self.object_classes else ""
         boxes = [] if self._lists is None else [f"{len(self._lists.boxes)} boxes{kinds}"]
         return f" with {' and '.join(boxes + ([] if self._masks is None else ['masks']))}"
+
+
+def _sizes(sizes: Sequence[Any], samples: int, known: np.ndarray | None) -> np.ndarray:
+    """Sizes of annotated images: float64 (n, 2)."""
+    try:
+        array = np.asarray(sizes, np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.shape != (samples, 2) or (array <= 0).any():
+        raise ConfigError(
+            f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got {sizes!r:.200}"
+        )
+    if known is not None and (array != known).any():
+        i = int((array != known).any(axis=1).argmax())
+        raise ConfigError(
+            f"Objects: boxes of sample {i} are for {array[i, 0]:g}x{array[i, 1]:g} pixels (height x width), the image "
+            f"has {known[i, 0]:g}x{known[i, 1]:g}; pass the size of the image"
+        )
+    return array

@@ -128,7 +128,11 @@ def test_masks_are_their_images_pixel_for_pixel(ops: list[Any]):
 def test_a_box_has_many_sides_of_one_story(tmp_path):
     """Order, room, what is too small, and what lies outside."""
     images = ff.ImageFolder(folder(tmp_path / "photos", {"a": 3}, (40, 40)))  # whose sizes are not known beforehand
-    boxes = [[[0, 0, 8, 8], [-5, -5, 20, 20], [30, 30, 60, 90], [50, 0, 60, 9], [3, 3, 3, 30]], [], [[5, 5, 6.5, 6.5]]]
+    boxes = [
+        [[0, 0, 8, 8], [-5, -5, 20, 20], [30, 30, 60, 90], [39, 0, 60, 0.5], [3, 3, 3, 30]],
+        [],
+        [[5, 5, 6.5, 6.5]],
+    ]
     labels = [[4, 3, 2, 1, 0], [], [7]]
     with feed(ff.Objects(images, boxes, labels), [ff.CenterCrop(40)], batch=3, shuffle="none") as made:
         (batch,) = made

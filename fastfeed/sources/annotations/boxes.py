@@ -31,6 +31,7 @@ class BoxLists:
     boxes: np.ndarray  # float32 (m, 4): left, top, right, bottom, pixels
     labels: np.ndarray  # int32 (m,)
     ends: np.ndarray  # int64 (n + 1,): image i has the boxes [ends[i], ends[i + 1])
+    sizes: np.ndarray | None = None  # float32 (n, 2): height, width of the annotated images; NaN where not known
 
     @classmethod
     def of(
@@ -95,7 +96,7 @@ class BoxLists:
         if classes:
             refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")
         refuse(labels > np.iinfo(np.int32).max, "must have a label below 2**31, got {label}")
-        return cls(corners, labels.astype(np.int32), ends)
+        return cls(corners, labels.astype(np.int32), ends, None if sizes is None else sizes.astype(np.float32))
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -110,7 +111,8 @@ class BoxLists:
         ids = np.asarray(ids, np.int64)
         counts = self.ends[ids + 1] - self.ends[ids]
         rows = np.repeat(self.ends[ids] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return Instances(self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64), counts)
+        sizes = None if self.sizes is None else self.sizes[ids].astype(np.float64)
+        return Instances(self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64), counts, sizes)
 
     def content(self, first: int, last: int) -> tuple[Any, ...]:
         """Buffers that say all of images [first, last)."""

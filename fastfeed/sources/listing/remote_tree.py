@@ -67,8 +67,11 @@ class RemoteTree:
 
     def groups(self, folders: Sequence[str]) -> list[list[str]]:
         """Folders to list in a row: on S3, where a page may hold several, neighbors; elsewhere each alone."""
-        ordered = sorted(folders, key=_key)
-        size = max(1, -(-len(ordered) // (_GROUPS * self.at_once))) if self._in_pages else 1
+        ordered, size = sorted(folders, key=_key), 1
+        if self._in_pages and len(ordered) > 1:
+            first = next(self._pages(self.root, deep=True, after=ordered[0] + "/"))
+            on_a_page = {path.partition("/")[0] for path, _ in first.files}.intersection(ordered)
+            size = max(len(on_a_page), -(-len(ordered) // (_GROUPS * self.at_once)))
         return [ordered[i : i + size] for i in range(0, len(ordered), size)]
 
     def below(self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]) -> Iterator[tuple[str, FileTable]]:

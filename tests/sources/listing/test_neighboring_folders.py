@@ -60,13 +60,20 @@ def test_requests_are_as_many_as_the_keys_need(serve):
     source = ImageFolder("s3://bucket/p", storage=Storage())
     assert (len(source), len(source.classes)) == (3000, 1000)
     assert _paths(source) == [key[2:] for key in keys]
-    assert len(bucket.requests) <= 1 + 2 * 64
+    assert len(bucket.requests) <= 2 + 2 * 3
+
+
+def test_folders_that_fill_pages_are_still_in_flight_together(serve):
+    bucket = serve([f"p/c{k:04}/{i}.jpg" for k in range(100) for i in range(13)], page=10)
+    assert len(ImageFolder("s3://bucket/p", storage=Storage())) == 1300
+    groups = {after for deep, after in bucket.requests[2:] if after.endswith("/")}
+    assert len(groups) == 50 and len(bucket.requests) <= 2 + 130 + 50
 
 
 def test_a_few_large_folders_have_requests_of_their_own(serve):
     bucket = serve([f"p/{name}/{i:05}.jpg" for name in "ab" for i in range(2500)])
     assert len(ImageFolder("s3://bucket/p", storage=Storage())) == 5000
-    assert len(bucket.requests) == 1 + 2 * 3
+    assert len(bucket.requests) == 2 + 2 * 3
 
 
 def test_what_lies_between_is_skipped_with_a_request(serve):
@@ -77,7 +84,7 @@ def test_what_lies_between_is_skipped_with_a_request(serve):
     source = ImageFolder("s3://bucket/p", storage=Storage())
     assert sorted(_paths(source)) == sorted(key[2:] for key in keys)
     assert source.left_out == {"(hidden)": 1, "(no class)": 5000}
-    assert len(bucket.requests) <= 1 + 3 * 64
+    assert len(bucket.requests) <= 2 + 3 * 64
 
 
 names = st.text("ab-.é/", min_size=1, max_size=5).filter(lambda name: "//" not in name and name[0] != "/")
@@ -96,8 +103,8 @@ def test_the_same_as_folder_by_folder(keys, page, at_once):
             lambda self, address, question, policy: asyncio.run(question(None, address.partition("://")[2])),
         )  # fmt: skip
         listed = []
-        for groups in (10**6, 1):  # of one folder each; of as many as there are for each request in flight
-            patch.setattr(remote_tree, "_GROUPS", groups)
+        for grouped in (lambda self, folders: [[folder] for folder in folders], remote_tree.RemoteTree.groups):
+            patch.setattr(remote_tree.RemoteTree, "groups", grouped)
             source = ImageFolder("s3://bucket/p", storage=Storage(), min_per_class=0)
             listed.append((_paths(source), source.classes, source.left_out))
         assert listed[0] == listed[1]
@@ -110,7 +117,7 @@ def test_it_resumes_after_the_folders_that_are_whole(serve, tmp_path):
     bucket = serve(keys, page=7)
     patch = {"storage": Storage(), "at_once": 1}
     whole = list_images("s3://bucket/p", str(tmp_path / "whole.csv"), **patch)
-    bucket.requests, bucket.fails_at = [], 9
+    bucket.requests, bucket.fails_at = [], 10
     with pytest.raises(SourceError, match="interrupted"):
         list_images("s3://bucket/p", str(tmp_path / "out.csv"), **patch)
     bucket.fails_at = None

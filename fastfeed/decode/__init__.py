@@ -2,10 +2,11 @@
 
 base             the contract: probe headers, then decode windows
 executor         the native threads of a feed; native calls the kernel file by file
-pillow           everything that the kernel declines; png, heic, avif open such files, pillow_warnings names the file
-                 of a warning
+pillow           everything that the kernel declines; png, tiff, heic, avif open such files
+pillow_warnings  names the file of a warning
 router           between the two; gpu decodes with nvImageCodec; pixels takes arrays
-multi_crop, padding, orientation, masks, sniff    several windows, borders, EXIF, masks, file formats
+multi_crop, padding, masks, sniff    several windows, borders, masks, file formats
+exif, orientation    what a file says of how it is turned, and where a window lies then
 memory_limit     how much memory decoding may take at once
 recode           photographs into smaller JPEGs
 """

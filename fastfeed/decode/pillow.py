@@ -23,12 +23,12 @@ from PIL import (
     Jpeg2KImagePlugin,
     JpegImagePlugin,
     PpmImagePlugin,
-    TiffImagePlugin,
     WebPImagePlugin,
 )
 
 from fastfeed.decode.avif import AvifFile
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
+from fastfeed.decode.exif import stored_orientation
 from fastfeed.decode.heic import HeicFile
 from fastfeed.decode.memory_limit import DECODING, MemoryLimit, give_back
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
@@ -36,6 +36,7 @@ from fastfeed.decode.pillow_warnings import current_name, named, tell_current
 from fastfeed.decode.pixels import flipped, resampled
 from fastfeed.decode.png import PngFile, png_intact
 from fastfeed.decode.sniff import content_kind, ends_early, sniff
+from fastfeed.decode.tiff import TiffFile
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.system.forks import after_fork
@@ -48,13 +49,12 @@ OPEN: dict[str, Any] = {
     "WEBP": WebPImagePlugin.WebPImageFile,
     "GIF": GifImagePlugin.GifImageFile,
     "BMP": BmpImagePlugin.BmpImageFile,
-    "TIFF": TiffImagePlugin.TiffImageFile,
+    "TIFF": TiffFile,
     "JPEG2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
     "AVIF": AvifFile,
     "PPM": PpmImagePlugin.PpmImageFile,
     "HEIC": HeicFile,
 }
-_ORIENTATION = 0x0112
 _MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
 _DENSE_PIXELS, _PIXELS_PER_BYTE = 16_000_000, 4_000  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
 _LARGE_BYTES = 32 << 20  # of a decoded image: what the allocator keeps of it, in each thread, is given back
@@ -139,7 +139,7 @@ class PillowEngine:
         try:
             image = unwarned(lambda: OPEN[format](io.BytesIO(blob), ""))
             height, width = image.height, image.width
-            orientation = unwarned(partial(_orientation, image))
+            orientation = stored_orientation(blob, format, image.info.get("exif", b""))
         except Exception as error:  # as in decode
             return as_bad(error, blob, format)
         if height < 1 or width < 1:
@@ -179,19 +179,6 @@ class PillowEngine:
         if need > _LARGE_BYTES:
             del image
             give_back()
-
-
-def _orientation(image: Any) -> int:
-    """EXIF orientation 1..8; TIFF files are turned by Pillow itself while loading, HEIC files by libheif."""
-    if image.format in ("TIFF", "HEIC") or not (image.info.get("exif") or image.format in ("PNG", "WEBP", "AVIF")):
-        return 1
-    try:
-        value = image.getexif().get(_ORIENTATION, 1)
-    except Warning:  # an error only where the user has made it one
-        raise
-    except Exception:  # a broken EXIF block does not make the picture bad
-        return 1
-    return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 def _bytes(image: Any, header: Header) -> int:

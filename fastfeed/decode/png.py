@@ -22,7 +22,7 @@ _KEY_BYTES = {0: 2, 2: 6}  # of a transparent color, by color type
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 _MOST_TEXT, _MOST_PROFILE = 1 << 20, 4 << 20  # unpacked bytes: the rest of a text is cut off, a larger profile ignored
 _TEXTS, _MOST_KEYWORD = (b"tEXt", b"zTXt", b"iTXt"), 80  # bytes, with the zero behind it
-_XMP, _EXIF_TEXT = b"XML:com.adobe.xmp", b"Raw profile type exif"
+_EXIF_TEXT = b"Raw profile type exif"
 _SRGB = (1, 13, True)
 
 Chunk = tuple[bytes, int, int]  # name, start and end of the content
@@ -31,7 +31,7 @@ Chunk = tuple[bytes, int, int]  # name, start and end of the content
 class PngFile(PngImagePlugin.PngImageFile):
     """A PNG; of an animation the image that is shown where animations are not.
 
-    `info` has "exif", "xmp" and "icc_profile" as in other formats (b"": a profile that is unreadable or too large), and
+    `info` has "exif" and "icc_profile" as in other formats (b"": a profile that is unreadable or too large), and
     "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`, if that describes the colors. A
     transparent color is in "transparency" until the pixels are loaded, then it is alpha; all of its bits are compared.
     """
@@ -176,10 +176,8 @@ def _metadata(blob: bytes, chunks: list[Chunk]) -> dict[str, Any]:
             found.setdefault(name, blob[begin:end])
         elif name in _TEXTS:
             keyword = blob[begin : begin + _MOST_KEYWORD].partition(b"\0")[0]
-            if keyword in (_XMP, _EXIF_TEXT):
+            if keyword == _EXIF_TEXT:
                 found.setdefault(keyword, _text(name, blob[begin + len(keyword) + 1 : end]))
-    if _XMP in found:
-        info["xmp"] = found[_XMP]
     if _EXIF_TEXT in found:
         info[_EXIF_TEXT.decode()] = found[_EXIF_TEXT].decode("latin-1")
     if b"eXIf" in found:

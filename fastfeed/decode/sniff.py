@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["content_kind", "ends_early", "sniff"]
+from collections.abc import Iterator
+
+__all__ = ["content_kind", "ends_early", "riff_chunks", "sniff"]
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -103,3 +105,14 @@ def ends_early(blob: bytes, format: str) -> bool:
             at += 2 + int.from_bytes(blob[at + 2 : at + 4], "big")
         return at + 4 > len(blob)
     return False
+
+
+def riff_chunks(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the chunks of a WebP that lie in it: name, start and end of the content."""
+    at, last = 12, min(8 + int.from_bytes(blob[4:8], "little"), len(blob))
+    while at + 8 <= last:
+        end = at + 8 + int.from_bytes(blob[at + 4 : at + 8], "little")
+        if end > last:
+            return
+        yield blob[at : at + 4], at + 8, end
+        at = end + (end - at) % 2

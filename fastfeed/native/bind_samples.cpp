@@ -169,10 +169,11 @@ nb::list each(const nb::list& blobs, bool (*is_true)(const uint8_t*, size_t)) {
 
 nb::list last_scans_end(const nb::list& blobs) { return each(blobs, last_scan_ends); }
 
-// And their components are not red, green and blue, on which decoders differ.
+// And their components are not red, green and blue, on which decoders differ, nor is their EXIF an odd one.
 nb::list plain_jpegs(const nb::list& blobs) {
   return each(blobs, [](const uint8_t* data, size_t size) {
-    return last_scan_ends(data, size) && !read_header(data, size).rgb;
+    const Header header = read_header(data, size);
+    return last_scan_ends(data, size) && !header.rgb && header.plain_exif;
   });
 }
 

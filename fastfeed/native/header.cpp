@@ -73,8 +73,10 @@ Header read_header(const uint8_t* data, size_t size) {
       transform = body[11];
     } else if (marker == 0xDD && n >= 2) {
       header.restart_interval = uint16_t(number(body));
-    } else if (marker == 0xE1 && !exif_seen && n >= 6 && std::memcmp(body, "Exif\0", 5) == 0) {
-      if (n >= 14 && body[5] == 0) header.orientation = exif_orientation(body + 6, n - 6);
+    } else if (marker == 0xE1 && n >= 6 && std::memcmp(body, "Exif\0", 5) == 0) {
+      const Orientation found = body[5] == 0 ? exif_orientation(body + 6, n - 6) : Orientation();
+      if (!exif_seen) header.orientation = found.value;
+      header.plain_exif = !exif_seen && found.plain;
       exif_seen = true;
     } else if (marker == 0xE2 && !icc_seen && n > 14 && std::memcmp(body, "ICC_PROFILE", 12) == 0) {
       header.icc = icc_kind(body + 14, n - 14);

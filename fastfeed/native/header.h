@@ -18,6 +18,7 @@ struct Header {
   Status status = Status::not_image;
   int32_t height = 0, width = 0;  // stored pixels
   uint8_t orientation = 1;        // EXIF, 1..8
+  bool plain_exif = true;         // of a JPEG: one block at most, whose orientation all readers take to be the same
   Format format = Format::jpeg;
   uint8_t components = 0;
   uint8_t color = 0;  // of all but JPEGs: 0 gray, 2 RGB, 3 palette, 4 gray with alpha, 6 RGB with alpha

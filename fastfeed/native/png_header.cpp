@@ -36,10 +36,6 @@ bool depth_fits(uint8_t color, uint8_t depth) {
   return color == 3 && (few || depth == 8);
 }
 
-bool begins(const uint8_t* content, size_t size, const char* word) {
-  return size >= std::strlen(word) && std::memcmp(content, word, std::strlen(word)) == 0;
-}
-
 bool has_letters(const uint8_t* name) {
   for (int i = 0; i < 4; ++i)
     if ((name[i] | 32) < 'a' || (name[i] | 32) > 'z') return false;
@@ -47,14 +43,6 @@ bool has_letters(const uint8_t* name) {
 }
 
 bool is_ancillary(const uint8_t* name) { return (name[0] & 32) != 0; }
-
-// Whether a chunk says nothing about the pixels: whatever else it holds, and in whatever state it is, does not matter. An
-// orientation may stand in texts.
-bool is_harmless(const uint8_t* name, const uint8_t* content, size_t size) {
-  if (!has_letters(name) || !is_ancillary(name)) return false;
-  const bool is_text = is(name, "tEXt") || is(name, "zTXt") || is(name, "iTXt");
-  return !is_text || !(begins(content, size, "Raw profile type") || begins(content, size, "XML:"));
-}
 
 }  // namespace
 
@@ -101,11 +89,11 @@ Header read_png_header(const uint8_t* data, size_t size) {
       return once && (header.color == 0 || header.color == 2) && length == 2 * size_t(png_samples(header.color));
     }
     if (is(name, "eXIf")) {
-      if (!exif) header.orientation = exif_orientation(content, length);
+      if (!exif) header.orientation = exif_orientation(content, length).value;
       exif = true;
-      return !begins(content, length, "Exif");  // as a JPEG has it: Pillow knows how to take it
+      return true;
     }
-    return is_harmless(name, content, length);
+    return has_letters(name) && is_ancillary(name);  // whatever it holds, and in whatever state it is, does not matter
   });
   if (!whole || !pixels) return header;
   if (int64_t(header.width) * header.precision * png_samples(header.color) / 8 > kMostRow) return header;

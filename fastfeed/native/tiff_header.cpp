@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "exif.h"
 #include "tiff.h"
 
 namespace fastfeed {
@@ -12,9 +13,8 @@ constexpr uint64_t kMostStrip = (uint64_t(1) << 31) - 1;  // bytes, as its heade
 constexpr size_t kMostPieces = size_t(1) << 22;
 enum Tag : uint32_t {
   kWidth = 256, kHeight = 257, kBits = 258, kCompression = 259, kPhotometric = 262, kFillOrder = 266, kStripOffsets = 273,
-  kOrientation = 274, kSamples = 277, kRowsPerStrip = 278, kStripCounts = 279, kPlanar = 284, kPredictor = 317,
-  kTileWidth = 322, kTileHeight = 323, kTileOffsets = 324, kTileCounts = 325, kExtraSamples = 338, kSampleFormat = 339,
-  kXmp = 700
+  kSamples = 277, kRowsPerStrip = 278, kStripCounts = 279, kPlanar = 284, kPredictor = 317,
+  kTileWidth = 322, kTileHeight = 323, kTileOffsets = 324, kTileCounts = 325, kExtraSamples = 338, kSampleFormat = 339
 };
 
 // The first directory of a file (TIFF 6.0, section 2).
@@ -135,11 +135,6 @@ bool read_pieces(const Directory& tags, const uint8_t* data, size_t size, TiffLa
   return true;
 }
 
-bool holds(const std::vector<uint32_t>& text, const char* word) {
-  const size_t length = std::strlen(word);
-  return std::search(text.begin(), text.end(), word, word + length) != text.end();
-}
-
 }  // namespace
 
 int TiffLayout::rows_of(int tile_row) const {
@@ -157,10 +152,7 @@ bool read_tiff_layout(const uint8_t* data, size_t size, TiffLayout& layout) {
   const uint32_t width = tags.value(kWidth, 0), height = tags.value(kHeight, 0);
   if (!width || !height || width > kMostSide || height > kMostSide) return false;
   layout.width = int(width), layout.height = int(height);
-  const uint32_t orientation = tags.value(kOrientation, 1);
-  if (!orientation || orientation > 8) return false;
-  if (!tags.has(kOrientation) && holds(tags.values(kXmp), "Orientation")) return false;  // Pillow reads it
-  layout.orientation = int(orientation);
+  layout.orientation = exif_orientation(data, size).value;
   const uint32_t compression = tags.value(kCompression, 1), predictor = tags.value(kPredictor, 1);
   constexpr uint32_t kKnown[] = {1, 5, 8, 32773, 32946};  // none, LZW, deflate, PackBits, deflate's old number
   if (std::find(std::begin(kKnown), std::end(kKnown), compression) == std::end(kKnown)) return false;

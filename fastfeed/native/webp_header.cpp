@@ -11,17 +11,11 @@ namespace fastfeed {
 namespace {
 
 constexpr size_t kHead = 12, kChunkHead = 8;  // "RIFF", size, "WEBP"; name, size
+constexpr uint8_t kExifFlag = 8;  // of a VP8X chunk
 
 uint32_t number(const uint8_t* p) { return p[0] | uint32_t(p[1]) << 8 | uint32_t(p[2]) << 16 | uint32_t(p[3]) << 24; }
 
 bool is(const uint8_t* name, const char* other) { return std::memcmp(name, other, 4) == 0; }
-
-bool holds(const uint8_t* at, size_t size, const char* word) {
-  const size_t length = std::strlen(word);
-  for (size_t i = 0; i + length <= size; ++i)
-    if (std::memcmp(at + i, word, length) == 0) return true;
-  return false;
-}
 
 // Calls each(name, content, size) for every chunk, until it returns false. False as well where the file ends early.
 template <class Each>
@@ -51,19 +45,18 @@ Header read_webp_header(const uint8_t* data, size_t size) {
   header.status = Status::unsupported_format;
 #ifdef FASTFEED_WEBP
   int frames = 0;
-  bool exif = false, turned_by_text = false;
+  const bool has_exif = size > kHead + kChunkHead && is(data + kHead, "VP8X") && data[kHead + kChunkHead] & kExifFlag;
+  bool exif = false;
   const bool whole = chunks(data, size, [&](const uint8_t* name, const uint8_t* content, size_t length) {
     if (is(name, "ANIM") || is(name, "ANMF")) return false;
     if (is(name, "VP8 ") || is(name, "VP8L")) return ++frames == 1;
-    if (is(name, "EXIF") && !exif) {
-      const size_t before = length >= 6 && std::memcmp(content, "Exif\0", 6) == 0 ? 6 : 0;
-      header.orientation = exif_orientation(content + before, length - before);
+    if (is(name, "EXIF") && has_exif && !exif) {  // libwebp ignores the chunk without its flag
+      header.orientation = exif_orientation(content, length).value;
       exif = true;
     }
-    if (is(name, "XMP ")) turned_by_text |= holds(content, length, "Orientation");  // Pillow reads it
     return true;
   });
-  if (!whole || frames != 1 || turned_by_text) return header;
+  if (!whole || frames != 1) return header;
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(data, size, &features) != VP8_STATUS_OK || features.has_animation) return header;
   if (features.format != 1 && features.format != 2) return header;

@@ -94,7 +94,6 @@ def made(compression: int = 5, **options) -> bytes:
     return tiff(PHOTO, **({"compression": compression, "strip": 16} | options))
 
 
-XMP = list(b'<x:xmpmeta xmlns:tiff="http://ns.adobe.com/tiff/1.0/"><rdf tiff:Orientation="6"/></x:xmpmeta>')
 SOUND = made()
 LEFT_TO_PILLOW = {
     "premultiplied alpha": tiff(SAMPLES["RGB with alpha"], extra=1),
@@ -113,9 +112,6 @@ LEFT_TO_PILLOW = {
     "predictor without compression": made(1, tags={317: (3, [2])}),
     "JPEG inside": made(tags={259: (3, [7])}),
     "fax": tiff(PHOTO[..., :1], tags={259: (3, [4])}),
-    "orientation in XMP": made(tags={700: (1, XMP)}),
-    "orientation of nine": made(orientation=9),
-    "no orientation": made(orientation=0),
     "no height": made(tags={257: (4, [0])}),
     "no strips": made(tags={273: None}),
     "strips and tiles": made(tags={324: (4, [8])}),

@@ -161,6 +161,8 @@ TAKEN = {
     "unknown chunks": extended(LOSSY, before=[(b"ABCD", b"abc")], behind=[(b"EFGH", b"")]),
     "EXIF as in a JPEG": extended(LOSSY, 8, behind=[(b"EXIF", b"Exif\0\0" + EXIF_6)]),
     "two blocks of EXIF": extended(LOSSY, 8, behind=[(b"EXIF", EXIF_6), (b"EXIF", EXIF_6.replace(b"\6", b"\3"))]),
+    "EXIF without its flag": extended(LOSSY, 0, behind=[(b"EXIF", EXIF_6)]),
+    "EXIF in a simple file": joined([*chunks(LOSSY), (b"EXIF", EXIF_6)]),
     "broken EXIF": extended(LOSSY, 8, behind=[(b"EXIF", EXIF_6[:15])]),
     "more behind the end": LOSSY + b"trailer",
 }
@@ -168,10 +170,8 @@ frames = [Image.fromarray(PHOTO), Image.fromarray(255 - PHOTO)]
 _file = io.BytesIO()
 frames[0].save(_file, "WEBP", save_all=True, append_images=frames[1:])
 ANIMATED = _file.getvalue()
-XMP = b'<x:xmpmeta xmlns:tiff="http://ns.adobe.com/tiff/1.0/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
 LEFT_TO_PILLOW = {
     "animated": ANIMATED,
-    "orientation in XMP": extended(LOSSY, 4, behind=[(b"XMP ", XMP)]),
     "two pictures": joined([*chunks(LOSSY), *chunks(LOSSY)]),
     "no picture": joined([(b"ABCD", b"")]),
     "another canvas": extended(LOSSY)[:24] + b"\0\1\0" + extended(LOSSY)[27:],

@@ -11,11 +11,11 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from fastfeed.backends.dali.imports import CodeStream
 from fastfeed.backends.dali.windows import FILTERS
 from fastfeed.decode.base import Header
+from fastfeed.decode.exif import is_plain_exif, jpeg_exifs
 from fastfeed.decode.png import png_names
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
@@ -23,7 +23,6 @@ from fastfeed.runtime.kernel import kernel
 
 __all__ = ["PLAIN", "last_scans_end", "plain_rows", "supports_filters"]
 
-_ORIENTATION = 0x0112
 _EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
 _NOT_PLAIN = {b"eXIf", b"tRNS", b"acTL"}  # chunks of one that is rotated, transparent or animated
 _TAIL = 64  # bytes; some writers pad behind the end marker
@@ -80,13 +79,7 @@ def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
         return False
     if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
         return False  # stored as RGB: rare, and decoders have to guess
-    if not last_scans_end([blob])[0]:
-        return False
-    if orientation == 1 or "xmp" not in image.info:
-        return True
-    exif = Image.Exif()  # Pillow looks for the orientation in XMP too, DALI does not
-    exif.load(image.info["exif"])
-    return exif.get(_ORIENTATION) == orientation
+    return last_scans_end([blob])[0] and is_plain_exif(jpeg_exifs(blob))
 
 
 def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:

@@ -63,8 +63,6 @@ def cost(
         image += _JPEG2000 * bands * pixels
     if info.format != "JPEG":
         image += blob_bytes  # what the plugin reads is a copy
-    if info.format == "TIFF" and info.orientation != 1:
-        image += 4 * pixels  # Pillow rotates the full image
     strips = 0 if info.mode in ("RGB", "L") and not info.alpha and not info.linear else 20 * min(STRIP_PIXELS, pixels)
     coefficients = info.held * _COEFFICIENT * (info.height + 64) * (info.width + 64)
     return int(_SMALL + image + coefficients + strips + scaling)

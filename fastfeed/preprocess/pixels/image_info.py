@@ -22,7 +22,6 @@ __all__ = ["LARGE", "ImageInfo", "bits_of", "image_info", "libvips", "opened_pro
 
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
-_ORIENTATION = 0x0112
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
 _PLAIN_TIFF = (1, 5, 8, 32_773, 32_946)  # compressions: none, LZW, deflate, PackBits, deflate's old number
 
@@ -86,9 +85,6 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
         return header
     image, orientation = header.handle.look(blob), header.handle.orientation
     try:
-        if header.format == "TIFF":
-            tag = image.tag_v2.get(_ORIENTATION, 1)
-            orientation = tag if isinstance(tag, int) and 1 <= tag <= 8 else 1
         mode = _mode(image, blob)
         alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
         profile = opened_profile(image)
@@ -165,16 +161,10 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     if vips is None:
         return False
     try:
-        vips.StripReader(blob, *_stored(image))
+        vips.StripReader(blob, image.height, image.width)
     except OSError:
         return False
     return True
-
-
-def _stored(image: Any) -> tuple[int, int]:
-    """(height, width) as stored in the file; of TIFF files Pillow reports the size after rotation."""
-    is_transposed = image.format == "TIFF" and image.tag_v2.get(_ORIENTATION) in (5, 6, 7, 8)
-    return (image.width, image.height) if is_transposed else (image.height, image.width)
 
 
 def bits_of(image: Any) -> int:

@@ -1,7 +1,7 @@
 """Turns a source, a list of ops and a plan into batches, prepared ahead of the trainer.
 
 feed             Feed; config checks and builds its parts; explain prints it; misuse is in runtime/
-iterator         batches in order, and the position; producer makes them ahead with threads
+iterator         batches in order, and the position; producer makes them ahead with threads; lockstep: zipped feeds
 batch_builder    one batch: loader and entries read samples, rows decodes and augments; annotations: boxes and masks
 pending_batch, task_sizes, step_visits    rows and tasks of a batch while it is built
 readahead        starts remote reads ahead of their batches

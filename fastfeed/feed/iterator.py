@@ -6,11 +6,15 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
 from fastfeed.feed.live_status import LiveStatus
+from fastfeed.feed.lockstep import Lockstep
 from fastfeed.feed.producer import BatchStream, PlaceFunction, Producer
 from fastfeed.feed.stats import Meter
+from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.sampling.plan import Plan
@@ -26,6 +30,7 @@ class BatchIterator(Generic[T]):
     def __init__(
         self,
         stream: BatchStream,
+        ids: Callable[[Any, tuple[int, int]], np.ndarray],  # of a batch as the stream yields it, at (epoch, step)
         plan: Plan,
         meter: Meter,
         timeline: Timeline,
@@ -34,6 +39,7 @@ class BatchIterator(Generic[T]):
         step: int,
     ) -> None:
         self._stream, self._plan, self._status = stream, plan, status
+        self._ids, self._lockstep = ids, Lockstep(plan)
         self.position = (epoch, step)  # of the next batch
         self._meter, self._timeline, self._number = meter, timeline, 0
         self._lock = threading.Lock()  # of `__next__`
@@ -52,6 +58,7 @@ class BatchIterator(Generic[T]):
         self._status.requested(requested, ready, leads)
         try:
             batch = next(self._stream)
+            self._lockstep.delivered(self.position, self._ids(batch, self.position))
         except BaseException as error:  # Ctrl-C too: whatever ended it, no batch is waited for now; raised again
             failed = isinstance(error, Exception) and not isinstance(error, (StopIteration, FeedClosed))
             if leads:
@@ -74,7 +81,25 @@ class BatchIterator(Generic[T]):
 
     def close(self) -> None:
         """Stop making batches."""
+        self._lockstep.end()
         self._stream.close()
+
+
+class _PlacedIds:
+    """The sample ids of batches that a place function turns into something else, until they are delivered."""
+
+    def __init__(self, place: PlaceFunction | None) -> None:
+        self._place, self._waiting = place, dict[tuple[int, int], np.ndarray]()
+
+    def placed(self, batch: Batch) -> Any:
+        """Place a batch."""
+        assert self._place is not None
+        self._waiting[batch.epoch, batch.step] = batch.ids
+        return self._place(batch)
+
+    def take(self, batch: Any, position: tuple[int, int]) -> np.ndarray:
+        """The ids of the batch that is delivered now."""
+        return batch.ids if self._place is None else self._waiting.pop(position)
 
 
 class Cursor:
@@ -112,8 +137,9 @@ class Cursor:
                 f"this feed has {self._plan.steps} steps per epoch"
             )
         check_process_groups(self._plan.world)
-        stream = self._producer.start(epoch, start, epochs, place, raw)
-        return BatchIterator(stream, self._plan, self._meter, self._timeline, self._status, epoch, start)
+        ids = _PlacedIds(place)
+        stream = self._producer.start(epoch, start, epochs, None if place is None else ids.placed, raw)
+        return BatchIterator(stream, ids.take, self._plan, self._meter, self._timeline, self._status, epoch, start)
 
     def iterate(self, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
         """The rest of this epoch, or the next epoch where the last iteration was left inside one.

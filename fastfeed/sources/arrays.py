@@ -14,6 +14,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.runtime.addresses import ArrayRows
 from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
 from fastfeed.spec import Spec
+from fastfeed.storage.byte_sizes import in_bytes
 
 __all__ = ["Arrays"]
 
@@ -75,12 +76,19 @@ class Arrays:
         self._fingerprint = ""
 
     @classmethod
-    def mnist(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:
+    def mnist(
+        cls,
+        folder: str | os.PathLike[str],
+        split: Literal["train", "test"] = "train",
+        *,
+        memory: int | str = "1GB",
+    ) -> Arrays:
         """MNIST, Fashion-MNIST and the like: the four idx files as downloaded, .gz or not.
 
         Args:
             folder (str | os.PathLike[str]): The folder that holds the files.
             split (str): "train" or "test". Default: "train".
+            memory (int | str): Bytes that a file may take unpacked. Default: "1GB".
 
         Returns:
             The images, uint8 (n, 28, 28, 1), with labels.
@@ -92,7 +100,7 @@ class Arrays:
             >>> ff.Arrays.mnist("mnist", "test")
             Arrays: 10 images, HWC uint8[28, 28, 1]
         """
-        return cls(*read_mnist(Path(folder), split))
+        return cls(*read_mnist(Path(folder), split, in_bytes(memory, "Arrays.mnist: memory")))
 
     @classmethod
     def cifar(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:

@@ -14,6 +14,7 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.resolver import DefaultResolver
 
 from fastfeed.sources.access import REFUSED, Access, Refusal, is_public
+from fastfeed.storage.http_client import new_session
 
 __all__ = ["GuardedClient"]
 
@@ -26,10 +27,11 @@ class GuardedClient:
     """Makes aiohttp's session: `get_client` of fsspec's HTTP file system. Pickles."""
 
     access: Access
+    limit: int  # bytes of a body whose length the server does not say
 
     async def __call__(self, loop: Any = None, **more: Any) -> aiohttp.ClientSession:
         """A session without aiohttp's own limit of 100 connections."""
-        return aiohttp.ClientSession(**{"connector": _Connector(self.access), **more})
+        return new_session(_Connector(self.access), self.limit, **more)
 
 
 class _Connector(aiohttp.TCPConnector):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastfeed.sources.access import Access
+from fastfeed.storage.clients import max_body
 from fastfeed.storage.storage import Storage
 
 __all__ = ["guarded"]
@@ -19,5 +20,5 @@ def guarded(storage: Storage, access: Access) -> Storage:
         from fastfeed.sources.guarded_http import GuardedClient  # loads aiohttp
     except ImportError:  # the storage says what is missing
         return storage
-    options = storage.options | {"get_client": GuardedClient(access)}
+    options = storage.options | {"get_client": GuardedClient(access, max_body(storage.options))}
     return Storage(options, cache=storage.cache, in_flight=storage.in_flight, policy=storage.policy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import zlib
 from pathlib import Path
@@ -15,17 +16,22 @@ from fastfeed.sources.plain_pickle import byte_array, read_pickle, text_of
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 
-__all__ = ["read_cifar", "read_idx", "read_mnist"]
+__all__ = ["MEMORY", "read_cifar", "read_idx", "read_mnist"]
 
 _CIFAR_PIXELS = 3 * 32 * 32
+MEMORY = 1_000_000_000  # bytes of a file, unpacked
 _LABELS = 1 << 31  # above every label that CIFAR can have
 
 
-def read_mnist(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 (n, 28, 28) and labels of one split."""
+def read_mnist(folder: Path, split: str, memory: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 (n, 28, 28) and labels of one split, each in up to `memory` bytes."""
     prefix = {"train": "train", "test": "t10k"}[_split(split)]
-    images = read_idx(_first(folder, [f"{prefix}-images{dot}idx3-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]))
-    labels = read_idx(_first(folder, [f"{prefix}-labels{dot}idx1-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]))
+    images, labels = (
+        read_idx(
+            _first(folder, [f"{prefix}-{kind}{dot}idx{n}-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]), memory
+        )
+        for kind, n in (("images", 3), ("labels", 1))
+    )
     if images.ndim != 3 or labels.shape != (len(images),):
         raise SourceError(
             f"MNIST: images and labels in {folder} must have the same length, got {images.shape} and {labels.shape}; "
@@ -34,12 +40,17 @@ def read_mnist(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def read_idx(path: Path) -> np.ndarray:
-    """One idx file of unsigned bytes (format: yann.lecun.com/exdb/mnist), .gz or not."""
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"idx: cannot read {path}: {error}") from error
+def read_idx(path: Path, memory: int = MEMORY) -> np.ndarray:
+    """One idx file of unsigned bytes (format: yann.lecun.com/exdb/mnist), .gz or not, of up to `memory` bytes."""
+    data = _content(path, "idx")
+    if path.suffix == ".gz":
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+                data = file.read(memory + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceError(f"idx: cannot read {path}: {error}") from error
+    if len(data) > memory:
+        raise SourceError(f"idx: {path} takes more than {memory:,} bytes unpacked; pass memory= if you trust it")
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise SourceError(
             f"idx: {path} must start with 00 00 08 (unsigned bytes), got {data[:4].hex(' ') or 'nothing'}"

@@ -67,7 +67,9 @@ class Table:
             Default: None, the sorted names of the data.
         root (str | os.PathLike[str] | None): Folder that relative paths begin at. Default: None, the table's folder.
         memory (int | str): Row groups of Parquet kept per process, bytes or a string such as "2GB"; those of samples
-            under way before others. If these lie in more than fits, some are read again. Default: "512MB".
+            under way before others. If these lie in more than fits, some are read again. Also the most that columns, or
+            one row group of images, may take unpacked, unless 100 or 20 times their bytes in the file is more; others
+            are refused before they are unpacked. Default: "512MB".
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
             Storage that several sources share. Default: None.
         cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
@@ -120,7 +122,7 @@ class Table:
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "Table")
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
         files, self.notes = find_table(table, self._storage)
-        self._set(open_table(files, self._requested, self._storage))
+        self._set(open_table(files, self._requested, self._storage, self._memory))
         if isinstance(self._images, ImageFiles):
             self._images.check()
 
@@ -153,7 +155,7 @@ class Table:
     def __setstate__(self, state: dict[str, Any]) -> None:
         opened = state.pop("opened")
         self.__dict__.update(state)
-        self._set(opened if opened.arrays else reopen_table(opened, self._requested, self._storage))
+        self._set(opened if opened.arrays else reopen_table(opened, self._requested, self._storage, self._memory))
 
     # -- Source
 

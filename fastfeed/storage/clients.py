@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 from typing import Any
 
 from fsspec import get_filesystem_class
 from fsspec.core import url_to_fs
 
 from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
+from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.retry import Diagnosis, Unread
 
-__all__ = ["connect", "explain", "parse_uri", "settings"]
+__all__ = ["connect", "explain", "max_body", "parse_uri", "settings"]
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 # by the name of the exception: the clients' packages may not be installed
@@ -20,6 +22,7 @@ _CREDENTIALS = {
     *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"),
     *("ProfileNotFound", "SSOTokenLoadError", "UnauthorizedSSOTokenError", "DefaultCredentialsError", "RefreshError"),
 }
+_REDIRECTS = {"NonHttpUrlRedirectClientError", "InvalidUrlRedirectClientError", "TooManyRedirects"}
 _CERTAIN = {"ParamValidationError", "InvalidRegionError", "NoRegionError", "InvalidConfigError", "ConfigParseError"}
 # errors that a retry would only repeat
 _PERMANENT = (
@@ -45,13 +48,15 @@ _ADVICE = (
 def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str, Any]:
     """fsspec's options with defaults for many small reads; the user's options win."""
     if protocol not in ("http", "https"):
-        options = {name: value for name, value in options.items() if name != "get_client"}
+        options = {name: value for name, value in options.items() if name not in ("get_client", "max_body")}
     if protocol in ("gs", "gcs"):
         return {"use_listings_cache": False, **options}
     if protocol in ("http", "https"):
         # compressed in transit, objects would not have the size that was listed
         headers = {"Accept-Encoding": "identity"} | options.get("headers", {})
-        return {"get_client": _http_client, **options, "headers": headers}
+        client = partial(_http_client, max_body(options))
+        options = {name: value for name, value in options.items() if name != "max_body"}
+        return {"get_client": client, **options, "headers": headers}
     if protocol not in ("s3", "s3a"):
         return dict(options)
     config = {
@@ -65,11 +70,18 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
     return own | options | {"config_kwargs": config | options.get("config_kwargs", {})}
 
 
-async def _http_client(loop: Any = None, **more: Any) -> Any:
+def max_body(options: dict[str, Any]) -> int:
+    """Bytes of a body whose length the server does not say, or that it compresses. ConfigError."""
+    return in_bytes(options.get("max_body", "256MB"), "storage: max_body")
+
+
+async def _http_client(limit: int, loop: Any = None, **more: Any) -> Any:
     """aiohttp's session, without its own limit of 100 connections."""
     import aiohttp
 
-    return aiohttp.ClientSession(**{"connector": aiohttp.TCPConnector(limit=0), **more})
+    from fastfeed.storage.http_client import new_session  # loads aiohttp
+
+    return new_session(aiohttp.TCPConnector(limit=0), limit, **more)
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
@@ -124,6 +136,10 @@ def explain(error: Exception) -> Diagnosis:
         return Diagnosis(Unread("denied", f"no credentials: {text}; {_ADVICE}"), False)
     if isinstance(error, PermissionError) or status in (401, 403):
         return Diagnosis(Unread("denied", f"permission denied: {text or name}"), False)
+    if name in _REDIRECTS:
+        return Diagnosis(Unread("io_error", f"the server redirects to where it cannot be read: {text or name}"), False)
+    if name == "BodyTooLarge":
+        return Diagnosis(Unread("bomb", text), False)
     if status == 412:
         return Diagnosis(Unread("changed", "the object has been replaced since it was listed"), False)
     if status == 416:

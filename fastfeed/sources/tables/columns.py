@@ -57,6 +57,13 @@ class ColumnPart:
     def __len__(self) -> int:
         return len(self.values.codes if isinstance(self.values, Codes) else self.values)
 
+    @property
+    def bytes(self) -> int:
+        """Memory that the values take."""
+        if isinstance(self.values, StringColumn):
+            return self.values.blob.nbytes + self.values.ends.nbytes
+        return self.values.codes.nbytes if isinstance(self.values, Codes) else self.values.nbytes
+
     def __getitem__(self, row: int) -> Any:
         """One value, for messages."""
         values = self.values

@@ -88,22 +88,22 @@ class OpenedTable:
     cache_path: Path | None = None  # where the arrays are mapped from
 
 
-def open_table(files: Files, requested: RequestedColumns, storage: Storage) -> OpenedTable:
+def open_table(files: Files, requested: RequestedColumns, storage: Storage, memory: int) -> OpenedTable:
     """Read a table, or load it from the cache."""
     if sum(stat.size for _, stat in files) < KEEP_BYTES:
-        opened, arrays = _read_all(files, requested, storage)
+        opened, arrays = _read_all(files, requested, storage, memory)
         return replace(opened, arrays=joined(arrays))
     path = _cache_path(files, requested)
     opened = _load_cached(path, files, requested)
     if opened is None:
         with alone(path):
             opened = _load_cached(path, files, requested) or _save_cached(
-                *_read_all(files, requested, storage), requested, path
+                *_read_all(files, requested, storage, memory), requested, path
             )
     return opened
 
 
-def reopen_table(opened: OpenedTable, requested: RequestedColumns, storage: Storage) -> OpenedTable:
+def reopen_table(opened: OpenedTable, requested: RequestedColumns, storage: Storage, memory: int) -> OpenedTable:
     """Open the same table in another process. SourceError if it has changed."""
     cached = _load_cached(opened.cache_path, opened.files, requested) if opened.cache_path is not None else None
     if cached is not None:
@@ -113,7 +113,7 @@ def reopen_table(opened: OpenedTable, requested: RequestedColumns, storage: Stor
     for uri, before in opened.files:
         if (local_stat(uri) if is_local(uri) else stats[uri]) != before:
             raise SourceError(f"Table: {uri} has changed since this Table was created; create it again")
-    return open_table(opened.files, requested, storage)
+    return open_table(opened.files, requested, storage, memory)
 
 
 def label_classes(
@@ -158,10 +158,12 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
     return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, named, path)
 
 
-def _read_all(files: Files, requested: RequestedColumns, storage: Storage) -> tuple[OpenedTable, ColumnArrays]:
+def _read_all(
+    files: Files, requested: RequestedColumns, storage: Storage, memory: int
+) -> tuple[OpenedTable, ColumnArrays]:
     where, parsers, rows, reads = RowLocator(), [], [], []
     with closing(
-        read_files(files, requested.image, requested.other_columns(), requested.label, storage)
+        read_files(files, requested.image, requested.other_columns(), requested.label, storage, memory)
     ) as table_files:
         for (uri, _), read in zip(files, table_files, strict=True):
             if not reads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
 from fastfeed.sources.tables.parquet_footer import RowGroup, row_groups
+from fastfeed.sources.tables.parquet_pages import Pages, pages_of
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
@@ -28,8 +29,10 @@ from fastfeed.sources.tables.arrow import is_bytes, is_text, part
 
 __all__ = [
     "BadFile",
+    "Budget",
     "Footer",
     "PartialFile",
+    "TooLarge",
     "class_names",
     "give_back",
     "image_column",
@@ -42,7 +45,10 @@ __all__ = [
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
 _GAP = 256 << 10  # bytes that are read in vain rather than to send another request
+_IMAGE_RATIO, _COLUMN_RATIO = 20, 100  # times its bytes in the file that something may take, where memory is less
 _NO_IMAGES = 256  # bytes that a column has without any value, and a byte for each row
+_UNKNOWN = 1 << 62
+_STEPS = 8  # in which columns are read that may take too much memory, at least
 _AT_ONCE = 128 << 20  # bytes of columns read and decoded together
 _DAMAGE = (pa.ArrowException, OSError, ValueError)  # what PyArrow raises; names that are no UTF-8, too
 _IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')"
@@ -50,6 +56,30 @@ _IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'byt
 
 class BadFile(Exception):
     """What a Parquet file holds is not what PyArrow expects."""
+
+
+class TooLarge(BadFile):
+    """Unpacked, it would take more memory than allowed."""
+
+
+class Budget:
+    """Memory that the columns of a table may take, all files together. A lock is not needed: it may be a little off."""
+
+    def __init__(self, memory: int, file_bytes: int) -> None:
+        self.limit, self._taken = max(memory, _COLUMN_RATIO * file_bytes), 0
+
+    def take(self, size: int, uri: str) -> None:
+        """Count bytes. SourceError if there are too many."""
+        self._taken += size
+        self.check(0, uri)
+
+    def check(self, size: int, uri: str) -> None:
+        """SourceError where bytes would be too many."""
+        if self._taken + size > self.limit:
+            raise SourceError(
+                f"Table: the columns of {uri} take more than {self.limit:,} bytes of memory, far more than their file; "
+                f"if you trust it, pass memory='{-(-(self._taken + size) // 10**9)}GB', or more"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +165,9 @@ def _is_empty(shards: Shards, file: int, footer: Footer, leaf: str) -> bool:
     spans = [footer.span(k, leaf)[:2] for k in range(len(footer.groups))]
     try:
         pieces = PartialFile(shards, file, _fetch(shards, file, spans))
+        pages = _pages(pieces, footer, range(len(footer.groups)), [leaf])
+        if pages.most > len(footer.groups) * _NO_IMAGES + 9 * pages.values:
+            return False
         column = _column(_open(pieces, footer.about).read(columns=[leaf]), leaf)
     except _DAMAGE as error:
         raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
@@ -151,35 +184,99 @@ def class_names(footer: Footer, name: str) -> tuple[str, ...]:
 
 
 def read_parquet(
-    shards: Shards, file: int, footer: Footer, requested: Mapping[str, bool], paths: Mapping[str, str] | None = None
+    shards: Shards,
+    file: int,
+    footer: Footer,
+    requested: Mapping[str, bool],
+    budget: Budget,
+    paths: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, ColumnPart]]:
-    """Parts of columns, each by the name of its column, in the order of the rows. `paths`: fields to read instead."""
+    """Parts of columns, each by the name of its column, in the order of the rows. `paths`: fields to read instead.
+
+    SourceError before anything is unpacked that `budget` has no room for.
+    """
     fields = {name: name for name in requested} | dict(paths or {})
     for name in fields.values():
         footer.kind(name)
     first = 0
     for groups, spans in _portions(footer, list(fields.values())):
-        pieces = PartialFile(shards, file, _fetch(shards, file, spans))
+        pieces, rows = PartialFile(shards, file, _fetch(shards, file, spans)), 0
         try:
-            table = _open(pieces, footer.about).read_row_groups(groups, columns=list(fields.values()))
+            for table in _tables(pieces, footer, groups, list(fields.values()), budget):
+                for name, coded in requested.items():
+                    row = first
+                    for piece in _column(table, fields[name]).chunks:
+                        values = part(piece, coded, name, footer.uri, row)
+                        budget.take(values.bytes, footer.uri)
+                        yield name, values
+                        row += len(piece)
+                first, rows = first + table.num_rows, rows + table.num_rows
         except _DAMAGE as error:
             raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
-        if table.num_rows != (rows := sum(footer.groups[group].rows for group in groups)):
-            raise SourceError(
-                f"Table: {footer.uri} is damaged: expected {rows} rows, got {table.num_rows}; write it again"
-            )
-        for name, coded in requested.items():
-            row = first
-            for piece in _column(table, fields[name]).chunks:
-                yield name, part(piece, coded, name, footer.uri, row)
-                row += len(piece)
-        first += table.num_rows
+        if rows != (expected := sum(footer.groups[group].rows for group in groups)):
+            raise SourceError(f"Table: {footer.uri} is damaged: expected {expected} rows, got {rows}; write it again")
 
 
-def images(pieces: PartialFile, about: pq.FileMetaData, group: int, leaf: str, rows: int) -> pa.ChunkedArray:
-    """The images' bytes in a row group. BadFile."""
+def _tables(
+    pieces: PartialFile, footer: Footer, groups: list[int], names: list[str], budget: Budget
+) -> Iterator[pa.Table]:
+    """Columns of row groups: at once, or little by little where they may take more memory than there is."""
+    pages = _pages(pieces, footer, groups, names)
+    budget.check(pages.least, footer.uri)
+    if pages.most > budget.limit:
+        pages.longest = min(pages.longest, _longest(pieces, footer, groups, names))
+    if pages.most <= budget.limit:
+        yield _open(pieces, footer.about).read_row_groups(groups, columns=names)
+        return
+    rows = max(1, budget.limit // (_STEPS * pages.longest))
+    for batch in _open(pieces, footer.about).iter_batches(rows, row_groups=groups, columns=names):
+        yield pa.Table.from_batches([batch])
+
+
+def _pages(pieces: PartialFile, footer: Footer, groups: Iterable[int], names: Sequence[str]) -> Pages:
+    """The pages of columns in row groups. ValueError."""
+    pages = Pages()
+    for group in groups:
+        chunks = [chunk for name in names for chunk in footer.groups[group].chunks_of(name)]
+        for chunk in chunks:
+            pieces.seek(chunk.start)
+            own = pages_of(pieces.read(chunk.size), chunk.values)
+            own.values = max(own.values, footer.groups[group].rows)
+            pages.add(own)
+    return pages
+
+
+def _longest(pieces: PartialFile, footer: Footer, groups: list[int], names: list[str]) -> int:
+    """Bytes of the longest value in the dictionaries of these columns, which are unpacked for it, and nothing else."""
+    longest = 0
+    file = pq.ParquetFile(pieces, metadata=footer.about, pre_buffer=False, read_dictionary=names)
     try:
-        data = _column(_open(pieces, about).read_row_group(group, columns=[leaf], use_threads=False), leaf)
+        for group in groups:
+            for name in names:
+                batch = next(file.iter_batches(1, row_groups=[group], columns=[name]))
+                column = _column(pa.Table.from_batches([batch]), name).chunk(0)
+                if not pa.types.is_dictionary(column.type):
+                    return _UNKNOWN
+                longest = max(longest, pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
+    except (StopIteration, *_DAMAGE):  # texts that share their beginnings have none
+        return _UNKNOWN
+    return longest
+
+
+def images(
+    pieces: PartialFile, about: pq.FileMetaData, group: int, leaf: str, rows: int, chunk: bytes, memory: int
+) -> pa.ChunkedArray:
+    """The images' bytes in a row group, whose bytes in the file are `chunk`. BadFile, TooLarge."""
+    try:
+        pages, limit = pages_of(chunk, rows), max(memory, _IMAGE_RATIO * len(chunk))
+        if pages.least > limit:
+            raise TooLarge(
+                f"{pages.least:,} bytes unpacked, {len(chunk):,} in the file; the limit is {limit:,}, pass memory= to "
+                "Table for more"
+            )
+        # values of a dictionary that are repeated stay one
+        file = _open(pieces, about, [leaf] if pages.most > limit else None)
+        data = _column(file.read_row_group(group, columns=[leaf], use_threads=False), leaf)
     except _DAMAGE as error:
         raise BadFile(str(error)) from error
     if len(data) != rows:
@@ -245,8 +342,10 @@ class PartialFile(io.RawIOBase):
         return content
 
 
-def _open(pieces: PartialFile, about: pq.FileMetaData) -> pq.ParquetFile:
-    return pq.ParquetFile(pieces, metadata=about, pre_buffer=False, page_checksum_verification=True)
+def _open(pieces: PartialFile, about: pq.FileMetaData, dictionaries: list[str] | None = None) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        pieces, metadata=about, pre_buffer=False, page_checksum_verification=True, read_dictionary=dictionaries
+    )
 
 
 def _read(shards: Shards, file: int, start: int, stop: int) -> bytes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["ColumnChunk", "RowGroup", "row_groups"]
+__all__ = ["STRUCT", "ColumnChunk", "RowGroup", "Thrift", "row_groups"]
 
-_BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 3, 7, 8, 9, 10, 12
+_BYTE, _DOUBLE, _BINARY, _LIST, _SET, STRUCT = 3, 7, 8, 9, 10, 12
 _DEEPEST = 32  # values inside values
 
 
@@ -20,6 +20,7 @@ class ColumnChunk:
     """A column in a row group."""
 
     path: str = ""  # `label`, `image.bytes`, `box.list.element`
+    values: int = 0  # with those of null
     size: int = 0  # bytes in the file
     unpacked: int = 0
     data: int = 0  # where its pages begin
@@ -43,9 +44,13 @@ class RowGroup:
     rows: int = 0
     chunks: list[ColumnChunk] = field(default_factory=list)
 
+    def chunks_of(self, name: str) -> list[ColumnChunk]:
+        """Those of a column, or a field of one."""
+        return [c for c in self.chunks if c.path == name or c.path.startswith(name + ".")]
+
     def span(self, name: str) -> tuple[int, int, int]:
         """Bytes [start, stop) of a column, or a field of one, and how many they are unpacked. ValueError."""
-        own = [c for c in self.chunks if c.path == name or c.path.startswith(name + ".")]
+        own = self.chunks_of(name)
         if not own:
             raise ValueError(f"a row group without column {name!r}")
         return min(c.start for c in own), max(c.stop for c in own), sum(c.unpacked for c in own)
@@ -53,11 +58,11 @@ class RowGroup:
 
 def row_groups(footer: bytes, size: int) -> list[RowGroup]:
     """Return the row groups of a file of `size` bytes; bytes after the footer are ignored. ValueError if damaged."""
-    thrift, groups = _Thrift(footer), []
+    thrift, groups = Thrift(footer), []
     try:
         for number, kind in thrift.fields():
             if (number, kind) == (4, _LIST):
-                groups = [_row_group(thrift) for _ in thrift.items(_STRUCT)]
+                groups = [_row_group(thrift) for _ in thrift.items(STRUCT)]
             else:
                 thrift.skip(kind)
     except IndexError:
@@ -69,11 +74,11 @@ def row_groups(footer: bytes, size: int) -> list[RowGroup]:
     return groups
 
 
-def _row_group(thrift: _Thrift) -> RowGroup:
+def _row_group(thrift: Thrift) -> RowGroup:
     group = RowGroup()
     for number, kind in thrift.fields():
         if (number, kind) == (1, _LIST):
-            group.chunks = [_chunk(thrift) for _ in thrift.items(_STRUCT)]
+            group.chunks = [_chunk(thrift) for _ in thrift.items(STRUCT)]
         elif number == 3:
             group.rows = thrift.integer()
         else:
@@ -81,20 +86,22 @@ def _row_group(thrift: _Thrift) -> RowGroup:
     return group
 
 
-def _chunk(thrift: _Thrift) -> ColumnChunk:
+def _chunk(thrift: Thrift) -> ColumnChunk:
     chunk = ColumnChunk()
     for number, kind in thrift.fields():
-        if (number, kind) == (3, _STRUCT):
+        if (number, kind) == (3, STRUCT):
             _describe(chunk, thrift)
         else:
             thrift.skip(kind)
     return chunk
 
 
-def _describe(chunk: ColumnChunk, thrift: _Thrift) -> None:
+def _describe(chunk: ColumnChunk, thrift: Thrift) -> None:
     for number, kind in thrift.fields():
         if (number, kind) == (3, _LIST):
             chunk.path = ".".join([thrift.binary().decode() for _ in thrift.items(_BINARY)])
+        elif number == 5:
+            chunk.values = thrift.integer()
         elif number == 6:
             chunk.unpacked = thrift.integer()
         elif number == 7:
@@ -107,11 +114,11 @@ def _describe(chunk: ColumnChunk, thrift: _Thrift) -> None:
             thrift.skip(kind)
 
 
-class _Thrift:
+class Thrift:
     """A walk through a struct. IndexError where it is cut off, ValueError where it cannot be one."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at, self._depth = data, 0, 0
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self._data, self.at, self._depth = data, at, 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
         """Number and kind of each field; who takes one must read or skip it."""
@@ -136,26 +143,26 @@ class _Thrift:
     def binary(self) -> bytes:
         """Bytes or a text."""
         length = self._varint()
-        self._at += length
-        if self._at > len(self._data):
+        self.at += length
+        if self.at > len(self._data):
             raise IndexError
-        return self._data[self._at - length : self._at]
+        return self._data[self.at - length : self.at]
 
     def skip(self, kind: int) -> None:
         """A value of any kind."""
         if kind in (1, 2):  # a bool is its kind
             return
         if kind == _BYTE:
-            self._at += 1
+            self.at += 1
         elif 4 <= kind <= 6:
             self._varint()
         elif kind == _DOUBLE:
-            self._at += 8
+            self.at += 8
         elif kind == _BINARY:
             self.binary()
-        elif kind in (_LIST, _SET, _STRUCT) and self._depth < _DEEPEST:
+        elif kind in (_LIST, _SET, STRUCT) and self._depth < _DEEPEST:
             self._depth += 1
-            if kind == _STRUCT:
+            if kind == STRUCT:
                 for _, inner in self.fields():
                     self.skip(inner)
             else:
@@ -168,13 +175,13 @@ class _Thrift:
         byte = self._byte()
         kind, count = byte & 15, byte >> 4 if byte >> 4 < 15 else self._varint()
         for _ in range(count):
-            if self._at >= len(self._data):
+            if self.at >= len(self._data):
                 raise IndexError
             self.skip(_BYTE if kind in (1, 2) else kind)
 
     def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
+        self.at += 1
+        return self._data[self.at - 1]
 
     def _varint(self) -> int:
         value = 0

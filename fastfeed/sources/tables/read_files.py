@@ -18,12 +18,13 @@ from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
-__all__ = ["TableFile", "Unit", "find_table", "read_files"]
+__all__ = ["MEMORY", "TableFile", "Unit", "find_table", "read_files"]
 
 _FORMATS = {
     ".csv": "CSV", ".tsv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
     ".parquet": "Parquet",
 }  # fmt: skip
+MEMORY = 512_000_000  # bytes, where a caller has no limit to give
 _BLOCK = 16 << 20  # bytes of a remote table that is read line by line, in one request
 _AHEAD = 4  # such requests at once
 _FILES = 16  # Parquet files opened at once
@@ -111,11 +112,19 @@ def _format(uri: str) -> str:
 
 
 def read_files(
-    files: Files, image: str, other_columns: Mapping[str, bool], label: str | None, storage: Storage
+    files: Files,
+    image: str,
+    other_columns: Mapping[str, bool],
+    label: str | None,
+    storage: Storage,
+    memory: int = MEMORY,
 ) -> Generator[TableFile, None, None]:
-    """Each file in turn. `other_columns` names columns, and whether to read their texts as Codes."""
+    """Each file in turn. `other_columns` names columns, and whether to read their texts as Codes.
+
+    `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files, if that is more.
+    """
     if _format(files[0][0]) == "Parquet":
-        yield from _read_parquet(files, image, other_columns, label, storage)
+        yield from _read_parquet(files, image, other_columns, label, storage, memory)
         return
     requested = {image: False, **other_columns}
     for uri, stat in files:
@@ -156,23 +165,24 @@ def _require_data(uri: str, data: bytes | Unread) -> bytes:
 
 
 def _read_parquet(
-    files: Files, image: str, other_columns: Mapping[str, bool], label: str | None, storage: Storage
+    files: Files, image: str, other_columns: Mapping[str, bool], label: str | None, storage: Storage, memory: int
 ) -> Iterator[TableFile]:
     from fastfeed.sources.tables import parquet  # loads PyArrow
 
     shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
+    budget = parquet.Budget(memory, sum(stat.size for _, stat in files))
 
     def read(file: int) -> TableFile:
         footer = parquet.read_footer(shards, file)
         leaf, paths = parquet.image_column(shards, file, footer, image)
         classes = parquet.class_names(footer, label) if label is not None else ()
         if leaf is None:
-            parts = parquet.read_parquet(shards, file, footer, {image: False, **other_columns}, {image: paths})
+            parts = parquet.read_parquet(shards, file, footer, {image: False, **other_columns}, budget, {image: paths})
             return TableFile(parts, None, classes)
         if image in other_columns:
             raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
         units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]
-        parts = parquet.read_parquet(shards, file, footer, other_columns) if other_columns else ()
+        parts = parquet.read_parquet(shards, file, footer, other_columns, budget) if other_columns else ()
         return TableFile(parts, leaf, classes, footer.tail, units)
 
     def read_whole(file: int) -> TableFile:

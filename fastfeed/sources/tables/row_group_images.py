@@ -15,7 +15,7 @@ import numpy as np
 
 from fastfeed.faults import TRANSIENT
 from fastfeed.sources.tables.columns import RowLocator
-from fastfeed.sources.tables.parquet import BadFile, PartialFile, images, metadata
+from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images, metadata
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
@@ -149,7 +149,10 @@ class RowGroups:
         file, start, _ = self._location(unit)
         pieces, group = PartialFile(self._shards, file, [(start, data)]), int(self._arrays["unit_group"][unit])
         try:
-            return images(pieces, self._footer(file), group, self._leaf, int(self._arrays["unit_rows"][unit]))
+            rows = int(self._arrays["unit_rows"][unit])
+            return images(pieces, self._footer(file), group, self._leaf, rows, data, self.memory)
+        except TooLarge as error:
+            return Unread("bomb", f"row group {group}: {error}")
         except BadFile as error:
             return Unread("corrupt", f"row group {group}: {error}")
 

@@ -1,0 +1,88 @@
+"""Web servers that send more than they announced: a limit ends it, and it is said how to lift that."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from fastfeed.sources import Storage
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import ByteRange
+
+BODY = bytes(3 << 20)
+PIECE = bytes(64 << 10)
+
+
+class _Request(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    sent = 0
+
+    def do_GET(self) -> None:
+        self.close_connection = True
+        self.send_response(302 if "/to/" in self.path else 200)
+        if "/to/" in self.path:
+            self.send_header("Location", self.path.partition("/to/")[2])
+            self.send_header("Content-Length", "0")
+        if self.path == "/gzip":
+            content = gzip.compress(BODY)
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", str(len(content)))
+        if self.path == "/huge":
+            self.send_header("Content-Length", str(1 << 40))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.path == "/gzip":
+            self.wfile.write(content)
+        if self.path in ("/endless", "/huge"):
+            try:
+                while True:
+                    self.wfile.write(PIECE)
+                    type(self).sent += len(PIECE)
+            except OSError:  # the client has gone
+                pass
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    made = ThreadingHTTPServer(("127.0.0.1", 0), _Request)
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{made.server_address[1]}"
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def read(url: str, **options: object) -> bytes | Unread:
+    return Storage(options).read([ByteRange(url)])[0]
+
+
+@pytest.mark.parametrize("path", ["/endless", "/gzip"])
+def test_a_body_of_unknown_length(server: str, path: str) -> None:
+    _Request.sent = 0
+    bad = read(server + path, max_body="1MB")
+    assert isinstance(bad, Unread) and bad.reason == "bomb"
+    assert "has more than 1,000,000 bytes" in bad.detail and "max_body" in bad.detail
+    assert _Request.sent < 64 << 20  # what lies in buffers of sockets
+
+
+def test_a_body_that_is_announced_too_large(server: str) -> None:
+    bad = read(server + "/huge")
+    assert isinstance(bad, Unread) and (bad.reason, "1,099,511,627,776 bytes" in bad.detail) == ("bomb", True)
+
+
+def test_a_larger_limit(server: str) -> None:
+    assert read(server + "/gzip", max_body="4MB") == BODY
+
+
+@pytest.mark.parametrize("where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://127.0.0.1/x"])
+def test_a_redirect_to_another_scheme_fails_at_once(server: str, where: str) -> None:
+    bad = read(f"{server}/to/{where}")
+    assert isinstance(bad, Unread) and bad.reason == "io_error" and "attempt" not in bad.detail, bad

@@ -19,7 +19,8 @@ __all__ = ["preprocess"]
 
 _CODES = (
     "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad photographs than --max-bad "
-    "allows; 4 the target or disk failed; 130 Ctrl-C; 143 SIGTERM. Finished shards are always kept."
+    "allows, or no image at all; 4 the target, disk or a worker failed; 130 Ctrl-C; 143 SIGTERM. Finished shards are "
+    "always kept."
 )
 
 

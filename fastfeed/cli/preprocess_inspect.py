@@ -55,11 +55,13 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
         return
     _print(dst, result.rows())
     if result.todo and not result.running:
-        _say(f"\nResume:  {_resume_line(job, dst)}")
+        _say(f"\nResume:  {_resume_line(job, dst, target_option)}")
 
 
-def _resume_line(job: Job, dst: str) -> str:
-    return printable(again("resume", job.plan.source, dst, job.plan.recipe.metadata.extras), None)
+def _resume_line(job: Job, dst: str, target: list[str] | None) -> str:
+    plan = job.plan
+    extras = plan.recipe.metadata.extras
+    return printable(again("resume", plan.source, dst, extras, request=plan.request, target=target), None)
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
@@ -106,7 +108,8 @@ def verify(
     dst: Place,
     target_option: Options = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Remove broken shards' records, so that a run rebuilds them.")
+        bool,
+        typer.Option("--fix", help="Remove broken shards' records, so that a run rebuilds them; write indexes again."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -141,11 +144,15 @@ def verify(
     if not result.problems:
         _say("All files match their checksums.", style="green")
         return
-    resume_command = _resume_line(job, dst)
-    if fixed:
-        _say(f"the records of {len(fixed):,} shards are removed; to rebuild them:  {resume_command}")
+    resume_command = _resume_line(job, dst, target_option)
+    if removed := len(set(fixed) & {shard.name for shard in job.shards}):
+        _say(f"the records of {removed:,} shards are removed; to rebuild them:  {resume_command}")
+    elif fixed:
+        _say(f"written again: {', '.join(fixed)}")
     elif result.broken:
         _say(f"{len(result.broken):,} shards are broken; run with --fix, then:  {resume_command}")
+    elif any(problem.kind == "index" for problem in result.problems):
+        _say("run with --fix to write the index again")
     raise typer.Exit(1)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["again", "in_options"]
+__all__ = ["again", "in_options", "without_secret"]
 
+_SECRET = re.compile(r"^((?:--[\w-]+=)?[\w.-]*(?:secret|token|passw|credential|key)[\w.-]*=).*$", re.I | re.S)
 _NAMES = {  # options by argument or field, where they differ from it
     "labels_file": "labels",
     "samples": "shard-samples",
@@ -53,10 +56,41 @@ _FIRST = re.compile(rf"^({'|'.join(_OPTIONS)})(?= (?:must|needs|is long|is for|\
 _AFTER = re.compile(r"(?<![\w-])(max_bad|labels_file|label_kind|allow_path|allow_host|allow_scheme)(?!\w)")
 
 
-def again(verb: str, source: str, dst: str, extras: str, *options: str) -> str:
-    """A command line that continues a job: it names everything that is read or imported."""
+def again(
+    verb: str,
+    source: str,
+    dst: str,
+    extras: str,
+    *options: str,
+    request: Mapping[str, Any],
+    target: Sequence[str] | None,
+) -> str:
+    """A command line that continues a job: it names everything that is read or imported.
+
+    request: the options that open the source, as `InputRequest.document`. target: values of --target-option.
+    """
     words = ["fastfeed", "preprocess", verb, source, dst, *(("--with", extras) if extras else ()), *options]
+    words += _source_words(request)
+    words += [word for value in target or () for word in ("--target-option", without_secret(value))]
     return shlex.join(words)
+
+
+def without_secret(word: str) -> str:
+    """A word of a command line; the value of an option that looks like a secret is left out."""
+    return _SECRET.sub(r"\1...", word)
+
+
+def _source_words(request: Mapping[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in request.items():
+        option = f"--{_NAMES.get(name, name).replace('_', '-')}"
+        if name == "missing":
+            words.append("--drop-unlabeled")
+        elif name == "columns":
+            words += [option, ",".join(value)]
+        else:
+            words += [word for item in (value if isinstance(value, list) else [value]) for word in (option, item)]
+    return words
 
 
 def in_options(message: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import signal
 import sys
@@ -18,7 +17,7 @@ import typer
 
 from fastfeed.cli import preprocess_options as options
 from fastfeed.cli import preprocess_values
-from fastfeed.cli.preprocess_messages import again, in_options
+from fastfeed.cli.preprocess_messages import again, in_options, without_secret
 from fastfeed.cli.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
 
@@ -31,7 +30,6 @@ __all__ = ["ARGUMENTS", "FULL", "STOPPED", "TOO_BAD", "resume", "retry", "run"]
 TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
 ARGUMENTS = "fastfeed.preprocess.arguments"  # key of the command-line arguments in the context's meta
 
-_SECRET = re.compile(r"^((?:--[\w-]+=)?[\w.-]*(?:secret|token|passw|credential|key)[\w.-]*=).*$", re.I | re.S)
 _MAX_SHOWN = 3  # bad photographs printed
 
 
@@ -141,11 +139,11 @@ def retry(
 
 def command(arguments: Sequence[str]) -> str:
     """The command line for a shell; values of options that look like secrets are left out."""
-    return shlex.join(["fastfeed", "preprocess", *(_SECRET.sub(r"\1...", word) for word in arguments)])
+    return shlex.join(["fastfeed", "preprocess", *map(without_secret, arguments)])
 
 
 def _job_in_plan(
-    verb: str, paths: Sequence[str], values: Mapping[str, Any], more: Sequence[str] = ()
+    verb: str, paths: Sequence[str], values: dict[str, Any], more: Sequence[str] = ()
 ) -> tuple[str, str, Recipe]:
     """SRC, DST and recipe of the job in DST. ConfigError for a source or code that only its plan names.
 
@@ -161,7 +159,8 @@ def _job_in_plan(
     if plan is None:
         raise ConfigError(f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}")
     extras = plan.recipe.metadata.extras
-    line = again(verb, paths[0] if len(paths) == 2 else plan.source, dst, extras, *more)
+    source = paths[0] if len(paths) == 2 else plan.source
+    line = again(verb, source, dst, extras, *more, request=plan.request, target=values["target_option"])
     if len(paths) == 1:
         raise ConfigError(
             f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it, say\n  {line}"
@@ -173,12 +172,28 @@ def _job_in_plan(
             f"--with is {values['with_'] or 'missing'}, the job in {dst} has {extras}: no code is imported that only "
             f"its plan names. If it is yours, say\n  {line}"
         )
+    if plan.request.get("labels_file") and values["labels"] is None:
+        raise ConfigError(
+            f"--labels is missing, the job in {dst} has {plan.request['labels_file']}: no file is read that only its "
+            f"plan names. If you trust it, say\n  {line}"
+        )
+    _take_names(values, plan.request)
     return paths[0], dst, plan.recipe
+
+
+def _take_names(values: dict[str, Any], request: Mapping[str, Any]) -> None:
+    """Names of columns and the like are in the job: its plan has those that the command line does not."""
+    for name in ("label", "label_kind", "image", "caption"):
+        if values[name] is None:
+            values[name] = request.get(name)
+    values["columns"] = values["columns"] or ",".join(request.get("columns", ()))
+    values["drop_unlabeled"] = values["drop_unlabeled"] or request.get("missing") == "drop"
 
 
 def _run_job(
     ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = (), append: bool = False
 ) -> None:
+    from fastfeed.faults import TRANSIENT
     from fastfeed.preprocess.job import run as run_job
     from fastfeed.preprocess.report import STAGES
     from fastfeed.preprocess.reports.progress import show_progress
@@ -221,7 +236,13 @@ def _run_job(
         if not started:
             raise
         raise _stop(errors, ctx, str(error), FULL) from None
-    _print_report(report, src, dst, recipe.metadata.extras, part, as_json=values["as_json"])
+    retryable = ",".join(sorted(TRANSIENT & report.reasons.keys()))
+    given = {"request": source.document(), "target": values["target_option"]}
+    line = again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given) if retryable else ""
+    _print_report(report, dst, line, part, as_json=values["as_json"])
+    if report.complete and not report.tally.samples:
+        _printer(errors)("fastfeed: no image is in the shards: all are bad or left out, for the reasons above")
+        raise typer.Exit(TOO_BAD)
 
 
 def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
@@ -233,7 +254,7 @@ def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer
     return typer.Exit(code)
 
 
-def _print_report(report: Report, src: str, dst: str, extras: str, part: tuple[int, int] | None, as_json: bool) -> None:
+def _print_report(report: Report, dst: str, retry: str, part: tuple[int, int] | None, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
@@ -250,13 +271,10 @@ def _print_report(report: Report, src: str, dst: str, extras: str, part: tuple[i
         print_line(f"  of the source: {in_options(note)}")
     if len(report.notes) > _MAX_SHOWN:
         print_line(f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of --json")
-    from fastfeed.faults import TRANSIENT
-
     if report.duplicates:
         print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{report.duplicates}")
-    if retryable := sorted(TRANSIENT & report.reasons.keys()):
-        line = again("retry", src, dst, extras, "--reason", ",".join(retryable))
-        print_line(f"  some may succeed now:  {line}")
+    if retry:
+        print_line(f"  some may succeed now:  {retry}")
     if not report.complete:
         others = f"; part {part[0]}/{part[1]} is done" if part else ""
         print_line(f"  {report.shards - report.shards_done:,} shards are not done yet{others}")

@@ -12,7 +12,7 @@ from fastfeed.preprocess.record import Counts, Record
 from fastfeed.preprocess.state import Job
 from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["BAD", "MANIFEST", "TIMES", "finalize", "log_run"]
+__all__ = ["BAD", "MANIFEST", "TIMES", "finalize", "indexes", "log_run"]
 
 MANIFEST, BAD, TIMES = f"{JOB}/manifest.json", f"{JOB}/bad.jsonl", f"{JOB}/times.jsonl"
 
@@ -20,8 +20,8 @@ MANIFEST, BAD, TIMES = f"{JOB}/manifest.json", f"{JOB}/bad.jsonl", f"{JOB}/times
 def finalize(job: Job) -> None:
     """Write the list of bad photographs, the format's indexes, and last the manifest."""
     records = [job.records[index] for index in sorted(job.records)]
-    if job.plan.recipe.packing.format == "mds":
-        _mds_indexes(job, records)
+    for name, content in indexes(job, records).items():
+        _write(job.target, name, content)
     bad = [
         {"id": sample.id, "uri": sample.uri, "shard": record.shard, "reason": sample.reason, "detail": sample.detail}
         for record in records
@@ -54,7 +54,10 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
     }
 
 
-def _mds_indexes(job: Job, records: list[Record]) -> None:
+def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
+    """Content of the indexes of a complete job, by name: MDS has one in each folder."""
+    if job.plan.recipe.packing.format != "mds":
+        return {}
     from fastfeed.preprocess.writers.mds import index_json
 
     packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
@@ -65,8 +68,7 @@ def _mds_indexes(job: Job, records: list[Record]) -> None:
         name = main.name[len(folder) + bool(folder) :]
         file = name, main.bytes, main.sha256, len(record.ids), record.arrays
         folders.setdefault(folder, []).append(file)
-    for folder, files in folders.items():
-        _write(job.target, f"{folder}/index.json".lstrip("/"), index_json(files, packing, image))
+    return {f"{folder}/index.json".lstrip("/"): index_json(files, packing, image) for folder, files in folders.items()}
 
 
 def _write(target: Target, name: str, content: bytes) -> None:

@@ -16,7 +16,7 @@ from fastfeed.preprocess.engines.parts import select_part
 from fastfeed.preprocess.extras import find_function
 from fastfeed.preprocess.finalize import BAD, MANIFEST, finalize
 from fastfeed.preprocess.inputs.inputs import Input, InputLike, resolve_input
-from fastfeed.preprocess.inputs.request import open_now, request_of
+from fastfeed.preprocess.inputs.request import InputRequest, open_now, request_of
 from fastfeed.preprocess.layout import DUPLICATES, record_name
 from fastfeed.preprocess.plan import JobPlan, Shard
 from fastfeed.preprocess.planning import (
@@ -124,7 +124,8 @@ def run(
         input = resolve_input(source, target)
         on_sample = sample_reporter(on_progress, started)
         plan = create_plan(
-            target, input, recipe, runner, on_survey, on_sample, lambda: on_stage("compare"), part or (0, 1)
+            target, input, recipe, runner, on_survey, on_sample, lambda: on_stage("compare"), part or (0, 1),
+            source.document() if isinstance(source, InputRequest) else None,
         )  # fmt: skip
         input = planned_input(plan, input, planned_ids(target, plan, input))  # of another part's plan, maybe
         job, part_shards = _open_part(target, plan, part)

@@ -78,6 +78,7 @@ class JobPlan:
     )
     failed: dict[int, str] = field(default_factory=dict)  # detail by id of photographs that the survey failed on
     shares: dict[str, Any] = field(default_factory=dict)  # what the split and the duplicates came to: survey/shares.py
+    request: dict[str, Any] = field(default_factory=dict)  # options that opened the source: InputRequest.document
 
     def __len__(self) -> int:
         return len(self.order)
@@ -140,8 +141,7 @@ class JobPlan:
             "first_uri": self.first_uri,
             "left_out": self.left_out,
         }
-        if self.shares:
-            about["shares"] = self.shares
+        about |= {name: value for name in ("shares", "request") if (value := getattr(self, name))}
         return json.dumps({**about, **self._header()}, indent=1).encode() + b"\n"
 
     def files(self) -> dict[str, bytes]:
@@ -163,6 +163,7 @@ class JobPlan:
                 header.get("first_uri", ""), tuple(Earlier(*part) for part in header.get("earlier", ())),
                 None if source_ids is None else np.load(io.BytesIO(source_ids), allow_pickle=False),
                 {int(i): str(detail) for i, detail in header.get("failed", ())}, header.get("shares", {}),
+                header.get("request", {}),
             )  # fmt: skip
             loaded._check()
             if header["hash"] != loaded.hash:
@@ -179,6 +180,9 @@ class JobPlan:
             raise ValueError("it has no ids in the source")
         if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
             raise ValueError("a text or a number is something else")
+        for value in self.request.values():
+            if not all(type(text) is str for text in (value if isinstance(value, list) else [value])):
+                raise ValueError("an option of its source is no text")
         for folder, count in self.groups:
             if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
                 raise ValueError(f"{folder!r} with {count!r} photographs is no folder of shards")
@@ -233,6 +237,7 @@ def make_plan(
     first_uri: str = "",
     failed: dict[int, str] | None = None,
     shares: dict[str, Any] | None = None,
+    request: dict[str, Any] | None = None,
 ) -> JobPlan:
     """Make a plan from groups of (folder, ids in order)."""
     groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
@@ -242,7 +247,7 @@ def make_plan(
     sizes = tuple((folder, len(ids)) for folder, ids in groups)
     return JobPlan(
         recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri,
-        failed=failed or {}, shares=shares or {},
+        failed=failed or {}, shares=shares or {}, request=request or {},
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,7 @@ def create_plan(
     on_sample: Callable[[int, int], None] | None = None,
     on_compare: Callable[[], None] | None = None,
     part: tuple[int, int] = (0, 1),
+    request: dict[str, Any] | None = None,
 ) -> JobPlan:
     """Make the plan and write it, after a survey of all photographs if the recipe needs one.
 
@@ -127,6 +129,7 @@ def create_plan(
         first_uri=source.uri(0) if length else "",
         failed=survey.failed if survey else {},
         shares=selection.shares,
+        request=request,
     )
     if (existing := load_plan(target)) is not None:  # another part of the job, or another user, was faster
         check_plan(target, existing, recipe)

@@ -16,7 +16,7 @@ from fastfeed.faults import REASONS as FILE_REASONS
 from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.layout import record_name
 
-__all__ = ["REASONS", "BadSample", "Counts", "Record", "ShardFile", "part_of_sum"]
+__all__ = ["EXCLUDED", "REASONS", "BadSample", "Counts", "Record", "ShardFile", "part_of_sum"]
 
 Histogram = dict[str, int]
 
@@ -32,6 +32,9 @@ REASONS = FILE_REASONS | {
     "duplicate_exact": "the same bytes as another",
     "duplicate_near": "looks like another",
 }
+
+
+EXCLUDED = frozenset({"too_small", "aspect", "policy"})  # reasons that a recipe asks for: no sign of a fault
 
 
 @dataclass(frozen=True, slots=True)

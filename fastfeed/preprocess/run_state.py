@@ -12,7 +12,7 @@ from fastfeed.errors import TooManyFailures
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.finalize import log_run
 from fastfeed.preprocess.plan import Shard
-from fastfeed.preprocess.record import BadSample
+from fastfeed.preprocess.record import EXCLUDED, BadSample
 from fastfeed.preprocess.report import Progress
 from fastfeed.preprocess.state import Job, open_job
 
@@ -75,15 +75,19 @@ class RunState:
         self.check_limit()
 
     def check_limit(self) -> None:
-        """Raise TooManyFailures if too many photographs are bad, including those of earlier runs."""
+        """Raise TooManyFailures if too many photographs are bad, including those of earlier runs.
+
+        Those that the recipe excludes do not count.
+        """
         if self.max_bad is None:
             return
         limit = self.max_bad if self.max_bad >= 1 else self.max_bad * len(self.job.plan)
-        if (bad := self.bad.total()) > limit:
+        counted = Counter({reason: n for reason, n in self.bad.items() if reason not in EXCLUDED})
+        if (bad := counted.total()) > limit:
             bad_samples = _first_bad(open_job(self.job.target, self.job.plan).bad)
             raise TooManyFailures(
                 f"{bad} photographs are bad, more than max_bad allows ({limit:g}): "
-                + ", ".join(f"{n} {why}" for why, n in self.bad.most_common())
+                + ", ".join(f"{n} {why}" for why, n in counted.most_common())
                 + "".join(f"\n  {bad_sample}" for bad_sample in bad_samples[:5])
                 + "\nfinished shards are kept; run again with a larger max_bad, or repair these files and retry them",
                 bad_samples,
@@ -112,7 +116,7 @@ class RunState:
 
 
 def _first_bad(bad: Sequence[BadSample]) -> list[BadSample]:
-    return list(bad[:1000])
+    return [sample for sample in bad if sample.reason not in EXCLUDED][:1000]
 
 
 def stage_reporter(on_progress: OnProgress | None, started: float) -> Callable[[str], None]:

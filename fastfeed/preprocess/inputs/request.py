@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,16 @@ class InputRequest:
     allow_scheme: tuple[str, ...] = ()
     storage: dict[str, Any] | Storage | None = None
     label_kind: LabelKind | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The arguments that were given, as JSON values, without the place and what may hold secrets."""
+        given = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("place", "storage")}
+        defaults = {item.name: item.default for item in fields(self)}
+        return {
+            name: list(value) if isinstance(value, (tuple, list)) else value
+            for name, value in given.items()
+            if value != defaults[name]
+        }
 
     def __call__(self, target: Target | None) -> Input:
         """With the listing that the job in `target` keeps, if there is one."""

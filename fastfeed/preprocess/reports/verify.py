@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fastfeed.errors import SourceError
+from fastfeed.preprocess.finalize import indexes
 from fastfeed.preprocess.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
 from fastfeed.preprocess.plan import Shard
 from fastfeed.preprocess.record import Record
@@ -44,7 +45,7 @@ OnShard = Callable[[int, int], None]  # (shards checked, shards)
 class Problem:
     """One problem in the output."""
 
-    kind: str  # "missing", "size", "content", "samples", "record", "foreign", "temporary"
+    kind: str  # "missing", "size", "content", "samples", "record", "foreign", "temporary", "index"
     name: str  # below the target
     detail: str
     shard: int | None = None  # index of a shard that must be rebuilt
@@ -86,6 +87,8 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
             if on_shard is not None:
                 on_shard(number + 1, len(records))
     problems += _foreign_files(job, records, present)
+    if len(records) == len(job.shards):
+        problems += _check_indexes(job, order)
     stale_names = _stale_temporary(target)
     if stale_names:
         detail = "left by a run that was killed" + (
@@ -113,11 +116,30 @@ def matching_records(job: Job) -> dict[int, Record]:
 
 
 def repair(job: Job, verified: Verification) -> list[str]:
-    """Remove the records of broken shards, so that the next run rebuilds them; returns the names of the shards."""
+    """Remove the records of broken shards, so that the next run rebuilds them, or write indexes again if none is.
+
+    Returns the names of the shards, or of the indexes.
+    """
     names = [job.shards[index].name for index in verified.broken]
     for name in names:
         job.target.remove(record_name(name))
-    return names
+    wrong = [problem.name for problem in verified.problems if problem.kind == "index"]
+    if names or not wrong:
+        return names
+    records = matching_records(job)
+    contents = indexes(job, [records[index] for index in sorted(records)])
+    for name in wrong:
+        job.target.write(name, contents[name])
+    return wrong
+
+
+def _check_indexes(job: Job, records: list[Record]) -> Iterator[Problem]:
+    """Indexes that are missing, or not those of the records."""
+    for name, content in indexes(job, records).items():
+        found = job.target.read(name)
+        if found != content:
+            detail = "is not there" if found is None else "is not the index of these shards"
+            yield Problem("index", name, f"{detail}; a run writes it again, or --fix")
 
 
 def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[list[Problem], int]:

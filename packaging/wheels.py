@@ -45,11 +45,15 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="folder for builds")
     parser.add_argument("--kernel", type=Path, help="folder of a finished build of this source, to link its kernel")
     arguments = parser.parse_args()
-    pythons = [path for name in arguments.python if (path := shutil.which(name))]
-    for name in set(arguments.python) - {name for name in arguments.python if shutil.which(name)}:
-        print(f"No wheel for {name}, which is not on PATH. The release workflow builds it.")
+    pythons: list[str] = []
+    for name in arguments.python:
+        path, problem = usable(name)
+        if problem:
+            print(f"No wheel for {name}, which {problem}. The release workflow builds it.")
+        else:
+            pythons.append(path)
     if not pythons:
-        sys.exit(f"No wheel was built: none of {', '.join(arguments.python)} is on PATH. Pass --python PATH.")
+        sys.exit(f"No wheel was built: none of {', '.join(arguments.python)} can be used. Pass --python PATH.")
     if not shutil.which("nasm"):
         sys.exit("libjpeg-turbo needs NASM for its SIMD code (Debian, Ubuntu: apt-get install nasm).")
     environ = dict(os.environ, FASTFEED_BUNDLED="1")
@@ -68,6 +72,19 @@ def main() -> None:
         arguments.out.mkdir(parents=True, exist_ok=True)
         final = shutil.copy(wheel, arguments.out)
         print(f"{final}: {wheel.stat().st_size / 1e6:.2f} MB, sha256 {hashlib.sha256(wheel.read_bytes()).hexdigest()}")
+
+
+def usable(name: str) -> tuple[str, str]:
+    """The path of a Python, and why it cannot be used: a shim of a version manager may stand for none."""
+    path = shutil.which(name)
+    if path is None:
+        return "", "is not on PATH"
+    try:
+        run = subprocess.run([path, "-m", "pip", "--version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return path, f"does not run ({error})"
+    lines = (run.stderr or run.stdout).strip().splitlines()
+    return path, f"does not run pip ({lines[-1] if lines else run.returncode})" if run.returncode else ""
 
 
 def commit_time() -> str:

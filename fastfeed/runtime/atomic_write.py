@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from fastfeed.system.descriptors import NEW, open_file
 from fastfeed.system.folders import sync_folder
 
 __all__ = ["atomic_write"]
@@ -15,7 +16,7 @@ __all__ = ["atomic_write"]
 
 @contextmanager
 def atomic_write(
-    path: str | os.PathLike[str], *, hidden: bool = False, mode: int = 0o644, sync_parent: bool = False
+    path: str | os.PathLike[str], *, hidden: bool = False, mode: int = 0o666, sync_parent: bool = False
 ) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an error.
 
@@ -25,7 +26,7 @@ def atomic_write(
     Args:
         path: The file to write. Its folder must exist.
         hidden: Put a dot in front of the temporary name, for folders that others list meanwhile.
-        mode: Permissions of the file.
+        mode: Permissions of the file, as far as the umask leaves them.
         sync_parent: Also fsync the folder, so that the rename outlives a power cut.
 
     Raises:
@@ -33,13 +34,13 @@ def atomic_write(
     """
     folder, name = os.path.split(os.path.abspath(path))
     prefix = f".{name}." if hidden else f"{name}."
-    fd, temporary = tempfile.mkstemp(prefix=prefix, suffix=".new", dir=folder)
+    temporary = os.path.join(folder, f"{prefix}{secrets.token_hex(8)}.new")
+    fd = open_file(temporary, os.O_RDWR | NEW, mode)
     try:
         with open(fd, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, mode)  # mkstemp gives it to the owner alone
         os.replace(temporary, path)
     except BaseException:  # Ctrl-C as well: no half-written file may stay behind
         with suppress(OSError):

@@ -9,10 +9,30 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
+from contextlib import suppress
 
 from fastfeed.system.descriptors import open_file
 
-__all__ = ["free_bytes", "sync_folder"]
+__all__ = ["free_bytes", "private_folder", "sync_folder"]
+
+
+def private_folder(path: str) -> str:
+    """Create a folder of this user alone, in one of all users, or use it. OSError if others made it or may write to it.
+
+    Windows: folders for temporary files belong to one user.
+    """
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(f"{path} is not a folder")
+    if hasattr(os, "getuid"):
+        if status.st_uid != os.getuid():
+            raise PermissionError(f"{path} belongs to user {status.st_uid}")
+        if status.st_mode & 0o022:
+            raise PermissionError(f"{path} may be written to by others, mode {stat.S_IMODE(status.st_mode):o}")
+    return path
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:

@@ -22,6 +22,7 @@ from fastfeed.sources.shards.known_counts import add_missing
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 from fastfeed.system.descriptors import open_file, pread
+from fastfeed.system.folders import private_folder
 from fastfeed.system.locks import lock
 from fastfeed.system.processes import user
 
@@ -269,11 +270,18 @@ def _key(uri: str, path: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """FASTFEED_CACHE, or fastfeed in the user's cache folder."""
+    """FASTFEED_CACHE, or fastfeed in the user's cache folder. ConfigError where others may write to it."""
     own = os.environ.get("FASTFEED_CACHE")
     if own:
         return Path(own)
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastfeed"
     except RuntimeError:  # a user without a home, as in some containers
-        return Path(tempfile.gettempdir()) / f"fastfeed-{user()}"
+        folder = os.path.join(tempfile.gettempdir(), f"fastfeed-{user()}")
+    try:
+        return Path(private_folder(folder))
+    except OSError as error:
+        raise ConfigError(
+            f"this user has no home folder, and the folder for temporary files cannot hold the cache: {error}; "
+            "set FASTFEED_CACHE to a folder of yours"
+        ) from error

@@ -20,7 +20,7 @@ from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
 from fastfeed.ops.move_boxes import Stage, boxes_after, stages
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
-from fastfeed.sources.base import frame_of, says_where
+from fastfeed.sources.base import Optionals, frame_of
 
 __all__ = ["Annotations", "Annotator", "annotator", "clear"]
 
@@ -59,7 +59,7 @@ class Annotator:
     All are empty for a source without objects.
     """
 
-    source: Any  # Source and Located
+    source: Optionals
     program: Program
     max_boxes: int  # of one sample, before mixing; 0: there are no boxes
     has_masks: bool
@@ -101,6 +101,7 @@ class Annotator:
 
     def _fill_boxes(self, samples: LocatedSamples, turns: np.ndarray, transforms: list[Stage], out: Boxes) -> None:
         sizes, bad, objects = samples.image_sizes, samples.bad, self.source.objects(samples.ids)
+        assert objects is not None
         if objects.sizes is not None:
             expected = np.where((turns >= 5)[:, None], objects.sizes[:, ::-1], objects.sizes)
             for row in np.flatnonzero((expected != sizes).any(axis=1) & ~np.isnan(expected).any(axis=1)).tolist():
@@ -128,8 +129,8 @@ class Annotator:
     def _fill_masks(self, samples: LocatedSamples, turns: np.ndarray, transforms: list[Stage], out: np.ndarray) -> None:
         ids, sizes, bad = samples.ids, samples.image_sizes, samples.bad
         rows = [row for row in range(len(ids)) if row not in bad]
-        encoded_masks = self.source.masks(ids[rows].tolist()) if rows else []
-        for row, encoded in zip(rows, encoded_masks, strict=True):
+        encoded_masks = self.source.masks(ids[rows].tolist()) if rows else None
+        for row, encoded in zip(rows, encoded_masks or (), strict=True):
             if encoded is None:
                 continue
             id, turn = int(ids[row]), int(turns[row])
@@ -157,9 +158,10 @@ class Annotator:
 
 def annotator(source: Any, program: Program) -> Annotator:
     """For any source. SpecError for ops that boxes and masks cannot follow."""
-    if not says_where(source):
-        return Annotator(source, program, 0, False, 1)
+    source = Optionals(source)
     max_boxes, has_masks = source.most, source.masks([]) is not None
+    if not max_boxes and not has_masks:
+        return Annotator(source, program, 0, False, 1)
     if program.views or program.others:
         raise SpecError(
             "boxes and masks belong to one image, got an op that makes several views of each; leave it out, or use the "

@@ -30,7 +30,8 @@ from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import uniform
-from fastfeed.sources.base import Annotated, Fetching, Source
+from fastfeed.sources.base import Fetching, Optionals, Source
+from fastfeed.sources.shards.extra_columns import as_array
 
 __all__ = ["BatchBuilder"]
 
@@ -60,7 +61,7 @@ class BatchBuilder:
         native: bool = False,  # and holds them for the backend
     ) -> None:
         self.source, self.plan, self._visits = source, plan, StepVisits(plan)
-        self._annotated, self._weigh = source if isinstance(source, Annotated) else None, weigh
+        self._optionals, self._weigh = Optionals(source), weigh
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
         self._executor, self.sizes = executor, sizes
@@ -183,21 +184,30 @@ class BatchBuilder:
 
     def _check_facts(self, ids: np.ndarray) -> None:
         self.source.label(ids)
-        if self._annotated is not None:
-            self._annotated.weights(ids)
-            self._annotated.columns(ids)
+        self._optionals.weights(ids)
+        self._optionals.columns(ids)
 
     def _finished(self, batch: PendingBatch) -> Batch:
         own = batch.rows.own
         ids, weights, facts = batch.ids[own], batch.weights[own], batch.readable_ids
-        of_source = self._annotated.weights(facts[own]) if self._annotated is not None and self._weigh else None
+        of_source = self._optionals.weights(facts[own]) if self._weigh else None
         if of_source is not None:
             weights = (weights * of_source).astype(np.float32, copy=False)
-        columns = self._annotated.columns(facts[own]) if self._annotated is not None else {}
+        columns = self._columns(batch, facts[own])
         views = tuple(batch.images) if self.program.views else ()
         objects, masks = batch.annotations.objects, batch.annotations.masks
         labels = self._labels(batch, facts)
         return Batch(batch.images[0], labels, weights, ids, batch.epoch, batch.step, columns, views, objects, masks)
+
+    def _columns(self, batch: PendingBatch, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Values of the columns, read with the samples where the source reads them."""
+        if not self._loader.reads_columns:
+            return self._optionals.columns(ids)
+        others = [id for id in ids.tolist() if id not in batch.columns]  # masked: what can be read of them
+        unread = self._optionals.column_values(others) if others else None
+        by_id = batch.columns | dict(zip(others, unread or (), strict=True))
+        rows = [by_id[id] for id in ids.tolist()]
+        return {name: as_array([values[name] for values in rows]) for name in rows[0]}
 
     def _labels(self, batch: PendingBatch, ids: np.ndarray) -> np.ndarray:
         """int64 (batch,), or what the program makes of them: float32 (batch, classes)."""

@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.feed.explain import placed_text
 from fastfeed.proven import gpu_note
 from fastfeed.runtime.buffers import Allocate, aligned
-from fastfeed.sources.base import Annotated
+from fastfeed.sources.base import Optionals
 
 if TYPE_CHECKING:
     from fastfeed.errors import FastfeedError
@@ -174,9 +174,7 @@ class ForAdapters:
         """Whether weights may differ from 1: masked samples, padding that other ranks need, weights of the source."""
         if self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1):
             return True
-        if self._drawn_by_weight or not isinstance(self.source, Annotated):
-            return False
-        return self.source.weights(np.empty(0, np.int64)) is not None
+        return not self._drawn_by_weight and Optionals(self.source).weights(np.empty(0, np.int64)) is not None
 
     @property
     def timeline(self) -> Timeline:

@@ -26,7 +26,7 @@ from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.arrays import Arrays
-from fastfeed.sources.base import Annotated, Holding, Sharded, Source, addresses_of
+from fastfeed.sources.base import Holding, Optionals, Sharded, Source, addresses_of
 from fastfeed.storage.pending import Pending
 
 __all__ = ["LoadedSamples", "Loader", "ReadRows"]
@@ -93,7 +93,8 @@ class Loader:
     ) -> None:
         self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
         self._timeline, self._executor, self._native, self._outages = timeline, executor, native, outages
-        self._annotated = source if isinstance(source, Annotated) else None
+        self._optionals = Optionals(source)
+        self.reads_columns = self._optionals.column_values([]) is not None
         self._progress, self._in_memory = timeline.progress, isinstance(source, Arrays)
 
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
@@ -112,6 +113,7 @@ class Loader:
                 bad[row] = self.failure(ids[row], header)
             else:
                 headers[row] = header
+        self._read_columns(ids, bad, batch)
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         return LoadedSamples(ids, blobs, headers, None, sizes, *self._regions(ids, sizes, bad), bad)
 
@@ -156,6 +158,7 @@ class Loader:
         ids = ids[: len(samples)]
         for row, reason in samples.bad.items():
             bad.setdefault(row, self.failure(ids[row], reason))
+        self._read_columns(ids, bad, batch)
         sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
         if bad:
             sizes[list(bad)] = 1
@@ -199,11 +202,29 @@ class Loader:
             bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
 
+    def _read_columns(self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch) -> None:
+        """Columns of the samples that are good so far; where one cannot be read, the sample is bad."""
+        rows = [row for row in range(len(ids)) if row not in bad] if self.reads_columns else []
+        if not rows:
+            return
+        good = [int(ids[row]) for row in rows]
+        entries = self._outages.settle(good, self._column_entries(good), self._column_entries, batch.stop)
+        for row, id, entry in zip(rows, good, entries, strict=True):
+            if entry is None or isinstance(entry, Failure):
+                bad[row] = entry
+            else:
+                batch.columns[id] = entry
+
+    def _column_entries(self, ids: list[int]) -> list[Any]:
+        """Of each sample, its columns by name, or the first failure among them."""
+        rows = self._optionals.column_values(ids) or []
+        return [next((value for value in row.values() if isinstance(value, Failure)), row) for row in rows]
+
     def _regions(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
     ) -> tuple[np.ndarray | float, np.ndarray]:
         """The region of each image to use, in whole pixels: top left corners and (height, width)."""
-        boxes = self._annotated.boxes(ids) if self._annotated is not None else None
+        boxes = self._optionals.boxes(ids)
         if boxes is None:
             return 0.0, sizes
         first, sizes, outside = parts(boxes, sizes)

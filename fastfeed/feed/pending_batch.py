@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +80,7 @@ class PendingBatch:
     draws: list[list[np.ndarray]] = field(default_factory=list)  # random numbers, per branch
     mix_plan: MixPlan | None = None  # of the batch's own rows
     annotations: Annotations = field(default_factory=Annotations)  # boxes and masks of the batch's own rows
+    columns: dict[int, dict[str, Any]] = field(default_factory=dict)  # by id, values by name, where these are read
     failed: dict[int, Failure] = field(default_factory=dict)  # samples at which an unforeseen error was raised
     unreadable: list[int] = field(default_factory=list)  # of these, those whose label or columns did
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from fastfeed.errors import ConfigError
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.spec import Spec
 from fastfeed.storage.pending import Pending
@@ -19,6 +20,8 @@ __all__ = [
     "Instances",
     "Located",
     "Noted",
+    "Optionals",
+    "ReadsColumns",
     "Sharded",
     "Source",
     "addresses_of",
@@ -179,7 +182,7 @@ class Sharded(Protocol):
 
 @runtime_checkable
 class Annotated(Protocol):
-    """A source that says more of a sample than its label."""
+    """A source that says more of a sample than its label; each of these methods is optional."""
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """Weights of samples in the loss.
@@ -216,6 +219,22 @@ class Annotated(Protocol):
         ...
 
 
+class ReadsColumns(Protocol):
+    """A source whose columns are read from storage: where that fails, the sample is bad."""
+
+    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
+        """Values of the columns of samples.
+
+        Args:
+            ids (Sequence[int]): Sample ids.
+
+        Returns:
+            One entry per id: by name, values, None for a missing one, or the Failure that happened instead. None in
+            place of the list: its columns are in memory, or there are none.
+        """
+        ...
+
+
 class Instances(NamedTuple):
     """Objects in n images, those of one after those of another: m in all."""
 
@@ -227,7 +246,7 @@ class Instances(NamedTuple):
 
 @runtime_checkable
 class Located(Protocol):
-    """A source that says where things are in its images."""
+    """A source that says where things are in its images; masks, and boxes with their room, each are optional."""
 
     object_classes: tuple[str, ...]  # names by label of an object; empty where they have no names
 
@@ -260,6 +279,59 @@ class Located(Protocol):
         ...
 
 
+class Optionals:
+    """What any source says of its samples: the methods of Annotated, ReadsColumns and Located, each of them optional.
+
+    What a source lacks, or has as something other than a method, is as of a source without.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.object_classes: tuple[str, ...] = getattr(source, "object_classes", ())
+        self.frame = frame_of(source)
+
+    def uri(self, i: int) -> str:
+        """Where a sample lies."""
+        return self._source.uri(i)
+
+    def _call(self, name: str, ids: Any, default: Any = None) -> Any:
+        method = getattr(self._source, name, None)
+        return method(ids) if callable(method) else default
+
+    def weights(self, ids: np.ndarray) -> np.ndarray | None:
+        """Weights of samples in the loss."""
+        return self._call("weights", ids)
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
+        """The part of each image that counts."""
+        return self._call("boxes", ids)
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Values that are carried to the batch."""
+        return self._call("columns", ids, {})
+
+    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
+        """The same of columns that are read from storage."""
+        return self._call("column_values", ids)
+
+    @property
+    def most(self) -> int:
+        """Room for boxes of objects per image."""
+        most = getattr(self._source, "most", None)
+        if most is None and callable(getattr(self._source, "objects", None)):
+            name = type(self._source).__name__
+            raise ConfigError(f"{name} has objects(), but not `most`; add it: the largest number of boxes of an image")
+        return int(most) if isinstance(most, (int, np.integer)) else 0
+
+    def objects(self, ids: np.ndarray) -> Instances | None:
+        """Boxes of objects, with their labels."""
+        return self._call("objects", ids)
+
+    def masks(self, ids: Sequence[int]) -> list[Any] | None:
+        """The class of each pixel."""
+        return self._call("masks", ids)
+
+
 def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
     """Where the bytes of these samples lie, int64 (n,); None where only its `read` knows.
 
@@ -277,9 +349,10 @@ def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
     return None
 
 
-def says_where(source: Any) -> TypeGuard[Located]:
+def says_where(source: Any) -> bool:
     """It has boxes or masks."""
-    return isinstance(source, Located) and (source.most > 0 or source.masks([]) is not None)
+    optionals = Optionals(source)
+    return optionals.most > 0 or optionals.masks([]) is not None
 
 
 def frame_of(source: Any) -> str:

@@ -7,9 +7,8 @@ lists the shards.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,16 +21,18 @@ from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import LARGEST, LARGEST_ARRAY, ValueLocation, add_row, column_names
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.labels import LabelKind
-from fastfeed.sources.shards.mds_file import (
-    NUMBERS,
-    Damaged,
-    array_kind,
-    column_encodings,
-    column_locations,
-    header,
-    short_value,
-)
+from fastfeed.sources.shards.mds_file import Damaged, column_encodings, column_locations, header, short_value
 from fastfeed.sources.shards.mds_index import expand_indexes
+from fastfeed.sources.shards.mds_values import (
+    IMAGES,
+    LABELS,
+    VALUES,
+    image_file,
+    is_image,
+    is_label,
+    is_value,
+    value_of,
+)
 from fastfeed.storage.byte_range import Stat
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
@@ -40,14 +41,14 @@ from fastfeed.storage.storage import Storage
 
 __all__ = ["MDSShards"]
 
-_IMAGES = ("bytes", "jpeg", "png", "jpeg_array", "jpegarray")  # encodings whose bytes are a file's
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
 _NOTES = 50  # kept per shard
 _DAMAGED = 1  # in place of a check
-
-_TEXTS: dict[str, Callable[[str], Any]] = {
-    "str": str, "bytes": str, "str_int": int, "str_float": float, "str_decimal": str, "json": json.loads,
-}  # fmt: skip
+_WHY = {
+    "pkl": " (pickles are not loaded: they can run any code)",
+    "jpeg_array": " (a sample of it holds several images)",
+    "jpegarray": " (a sample of it holds several images)",
+}
 
 
 class MDSShards(ShardedSource):
@@ -58,9 +59,10 @@ class MDSShards(ShardedSource):
     Args:
         shards (str | os.PathLike[str] | Sequence): A folder with its `index.json`, such a file, `.mds` files, a
             pattern, or a list of these, local or remote (`s3://...`).
-        image (str): Column with the encoded image. Default: "image".
+        image (str): Column with the image: of the encoding jpeg, png, pil, or bytes of a file. Default: "image".
         label (str | None): Column with an integer (below 0: none) or a text; None for none. Default: "label".
-        columns (Sequence[str]): Other columns that are carried to the batch. Default: ().
+        columns (Sequence[str]): Other columns that are carried to the batch: texts, numbers, bytes, arrays, JSON; all
+            but pickles and lists of images. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
             of classes, sorted and numbered as texts are. Default: None, "index" in a column named `label` or `cls`,
             else "name".
@@ -124,17 +126,18 @@ class MDSShards(ShardedSource):
         for name in dict.fromkeys([self._image, *([self._label] if self._label else []), *self._names]):
             if name not in encodings:
                 raise ConfigError(f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}")
-        if encodings[self._image] not in _IMAGES:
-            raise ConfigError(
-                f"MDSShards: the image column must hold {', '.join(_IMAGES)}, got {self._image!r} with "
-                f"{encodings[self._image]!r}; pass image='its name'"
-            )
-        for name in self._names:
-            if encodings[name] not in _TEXTS and encodings[name] not in NUMBERS and not array_kind(encodings[name]):
-                raise ConfigError(
-                    f"MDSShards: columns must hold {', '.join((*_TEXTS, *NUMBERS))}, ndarray:TYPE:SHAPE, "
-                    f"got {name!r} with {encodings[name]!r}; leave it out of columns"
-                )
+        for who, names, fits, held, advice in (
+            ("the image column", [self._image], is_image, IMAGES, "pass image='its name'"),
+            ("the label column", [self._label] if self._label else [], is_label, LABELS, "pass label='its name'"),
+            ("columns", self._names, is_value, VALUES, "leave it out of columns"),
+        ):
+            for name in names:
+                kind = encodings[name]
+                if not fits(kind):
+                    raise ConfigError(
+                        f"MDSShards: {who} must hold {', '.join(held)}, got {name!r} with {kind!r}; {advice}"
+                        f"{_WHY.get(kind, '')}"
+                    )
         self._kinds = encodings
         return files, storage
 
@@ -153,7 +156,7 @@ class MDSShards(ShardedSource):
             if name is None or len(offsets) == 1:
                 continue
             kind, needed = kinds.get(name, "missing"), self._kinds[name]
-            if kind != needed and not (name == self._image and kind in _IMAGES):
+            if kind != needed and not (name == self._image and is_image(kind) and "pil" not in (kind, needed)):
                 raise SourceError(f"MDSShards: column {name!r} is {kind} in {reader.uri}, {needed} in the first shard")
         name_column = next((name for name in _NAMES if kinds.get(name) == "str"), None)
         notes: list[str] = []
@@ -179,6 +182,8 @@ class MDSShards(ShardedSource):
             if location.size > 1000:
                 raise ValueError(f"{location.size} bytes, too long for a label")
             value = self._value(self._label, reader.read(location.offset, location.size))
+            value = value.item() if isinstance(value, np.generic) else value
+            value = value.decode() if isinstance(value, bytes) else value
             if isinstance(value, str) and value.isprintable():
                 return value or None
             value = int(value) if isinstance(value, float) and value.is_integer() else value
@@ -189,31 +194,35 @@ class MDSShards(ShardedSource):
             notes.append(f"no label in sample {k}: {error}")
             return None
 
+    def _check_columns(self, missing: Sequence[str], first: tuple[str, Any], storage: Storage) -> None:
+        """Nothing: the first shard's header has been looked at."""
+
+    def _names_in(self, reader: ForwardReader) -> list[str]:
+        return list(header(reader)[1].names)
+
     def _value(self, name: str, data: bytes) -> Any:
-        kind = self._kinds[name]
-        if kind in _TEXTS:
-            return _TEXTS[kind](data.decode())
-        if of_array := array_kind(kind):
-            return np.frombuffer(data, of_array[0]).reshape(of_array[1])
-        if len(data) != NUMBERS[kind].itemsize:
-            raise ValueError(f"{len(data)} bytes where {kind} has {NUMBERS[kind].itemsize}")
-        return np.frombuffer(data, NUMBERS[kind])[0].item()
+        return value_of(self._kinds[name], data)
 
     def _largest(self, name: str) -> int:
-        return LARGEST_ARRAY if array_kind(self._kinds[name]) else LARGEST
+        return LARGEST if self._kinds[name].startswith(("str", "json")) else LARGEST_ARRAY
 
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]
         return starts, starts, starts + self._index.lengths[ids]
 
     def addresses(self, ids: np.ndarray) -> FileRanges | None:
-        """Local images; None for remote shards."""
+        """Local images; None for remote shards, and for images that have to be converted."""
+        if self._kinds[self._image] == "pil":
+            return None
         return self._addresses(ids, self._index.checks[ids] == _DAMAGED)
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         if self._index.checks[i] == _DAMAGED:
             return Unread("corrupt", "the sizes in the sample are invalid")
-        return data
+        try:
+            return image_file(self._kinds[self._image], data)
+        except ValueError as error:
+            return Unread("corrupt", f"{self._image}: {error}")
 
     def _label_advice(self) -> str:
         return "pass label='the column that holds it', or label=None for images without"

@@ -12,13 +12,12 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Grouped
 from fastfeed.sources.base import (
-    Annotated,
     Fetching,
     Instances,
+    Optionals,
     Sharded,
     Source,
     addresses_of,
-    frame_of,
     notes_of,
     says_where,
 )
@@ -71,8 +70,9 @@ class Mixture:
                 )
         self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
         self.classes, self._labels = self._merge([(n, s.classes) for n, s in by_name.items()], "class names")
-        self._located = {i: s for i, s in enumerate(self.sources) if says_where(s)}
-        frames = {self.names[i]: frame_of(source) for i, source in self._located.items()}
+        self._optionals = [Optionals(source) for source in self.sources]
+        self._located = {i: self._optionals[i] for i, s in enumerate(self.sources) if says_where(s)}
+        frames = {self.names[i]: self._optionals[i].frame for i in self._located}
         if len(set(frames.values())) > 1:
             raise ConfigError(f"Mixture: boxes and masks must be in one frame, got {frames}; pass Objects(frame=...)")
         self.frame = next(iter(frames.values()), "displayed")
@@ -233,19 +233,35 @@ class Mixture:
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """The columns that every source has."""
-        annotated = [source for source in self.sources if isinstance(source, Annotated)]
-        if len(annotated) < len(self.sources):
-            return {}
-        parts = self._gather(ids, lambda part, _, own: annotated[part].columns(own))
-        names = [set(source.columns(np.empty(0, np.int64))) for source in annotated]
+        names = self._shared_columns()
+        parts = self._gather(ids, lambda part, _, own: self._optionals[part].columns(own)) if names else []
         merged: dict[str, np.ndarray] = {}
-        for name in sorted(set.intersection(*names)):
+        for name in names:
             values = [answer[name] for _, answer in parts] or [np.empty(0)]
             column = np.empty((len(ids), *values[0].shape[1:]), np.result_type(*values))
             for (at, _), value in zip(parts, values, strict=False):
                 column[at] = value
             merged[name] = column
         return merged
+
+    def _shared_columns(self) -> list[str]:
+        names = [set(source.columns(np.empty(0, np.int64))) for source in self._optionals]
+        return sorted(set.intersection(*names))
+
+    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
+        """Values of the same columns, where any source reads its own from storage."""
+        names = self._shared_columns()
+        if not names or all(source.column_values([]) is None for source in self._optionals):
+            return None
+
+        def ask(part: int, _: Source, own: np.ndarray) -> list[dict[str, Any]]:
+            rows = self._optionals[part].column_values(own.tolist())
+            if rows is None:
+                columns = self._optionals[part].columns(own)
+                rows = [{name: columns[name][row] for name in names} for row in range(len(own))]
+            return [{name: self._own(part, row[name]) for name in names} for row in rows]
+
+        return self._scatter(ids, ask)
 
     # -- Located
 
@@ -290,13 +306,9 @@ class Mixture:
         self, ids: np.ndarray, method: str, shape: tuple[int, ...], dtype: Any, fill: float
     ) -> np.ndarray | None:
         none = np.empty(0, np.int64)
-        if all(not isinstance(s, Annotated) or getattr(s, method)(none) is None for s in self.sources):
+        if all(getattr(source, method)(none) is None for source in self._optionals):
             return None
-
-        def ask(_: int, source: Source, own: np.ndarray) -> np.ndarray | None:
-            return getattr(source, method)(own) if isinstance(source, Annotated) else None
-
-        return self._array(ids, shape, dtype, fill, ask)
+        return self._array(ids, shape, dtype, fill, lambda part, _, own: getattr(self._optionals[part], method)(own))
 
     def __str__(self) -> str:
         return with_notes(repr(self), self.notes)

@@ -16,10 +16,10 @@ from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
 from fastfeed.sources.base import (
-    Annotated,
     Fetching,
     Holding,
     Instances,
+    Optionals,
     Sharded,
     Source,
     addresses_of,
@@ -185,7 +185,7 @@ class Objects:
             raise ConfigError(f"Objects: most is the room for boxes, got most={most} without boxes; leave it out")
         self.source, self.spec, self.classes, self.object_classes = source, source.spec, source.classes, names
         self._lists, self._masks, self._most, self.frame = lists, masks, most, frame
-        self._annotated = source if isinstance(source, Annotated) else None
+        self._optionals = Optionals(source)
         self._notes: list[str] = []
         self._fingerprint = ""
 
@@ -274,15 +274,19 @@ class Objects:
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """As the source says."""
-        return None if self._annotated is None else self._annotated.weights(ids)
+        return self._optionals.weights(ids)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
         """The parts of images that count, as the source says; objects are `objects`."""
-        return None if self._annotated is None else self._annotated.boxes(ids)
+        return self._optionals.boxes(ids)
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """As the source says."""
-        return {} if self._annotated is None else self._annotated.columns(ids)
+        return self._optionals.columns(ids)
+
+    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
+        """As the source says."""
+        return self._optionals.column_values(ids)
 
     # -- Located
 

@@ -7,6 +7,7 @@ import os
 import re
 import zlib
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,15 @@ from fastfeed.sources.folder import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.external_indexes import members_from_dali, samples_in_dali, shards_from_wids
-from fastfeed.sources.shards.extra_columns import LARGEST, LARGEST_ARRAY, ValueLocation, add_row, column_names, read_npy
+from fastfeed.sources.shards.extra_columns import (
+    LARGEST,
+    LARGEST_ARRAY,
+    ValueLocation,
+    add_row,
+    bytes_columns,
+    column_names,
+    read_npy,
+)
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import in_record, is_cut, missing
 from fastfeed.sources.shards.labels import LabelKind, text_label
@@ -32,6 +41,13 @@ __all__ = ["TarShards"]
 
 _MAX_LABEL = 1 << 20  # bytes of a label; more is damage
 _NOTES = 50  # kept per shard, of the archive and of the samples
+_LOOKED_AT = 1000  # members of a shard, for the names in a message
+# members whose bytes are no text: images, recordings, files of other libraries; nothing is unpacked
+_BINARY = frozenset((
+    *(extension[1:] for extension in IMAGE_EXTENSIONS),
+    "avi", "bin", "bytes", "dat", "flac", "gz", "mkv", "mov", "mp3", "mp4", "npz", "ogg", "pickle", "pkl", "pt", "pth",
+    "pyd", "raw", "safetensors", "ten", "tenbin", "wav", "webm", "zip",
+))  # fmt: skip
 
 
 class TarShards(ShardedSource):
@@ -46,7 +62,9 @@ class TarShards(ShardedSource):
         label (str | None): Extension of the member that holds the label, or a field of a JSON member
             ("json:landmark_id", "json:a.b" for one inside another); None for none. Default: "cls".
         images (Sequence[str]): Extensions of images, in order of preference. Default: those of ImageFolder.
-        columns (Sequence[str]): Extensions of other members that are carried to the batch: "txt", "json". Default: ().
+        columns (Sequence[str]): Extensions of other members that are carried to the batch: "txt", "json", "npy".
+            Images, recordings, pickles and the like stay bytes; "caption:bytes" leaves the bytes of any other.
+            Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
             of classes, sorted and numbered as texts are. Default: None, "index" in a `.cls` member or a field named
             `label` or `cls`, else "name".
@@ -104,7 +122,9 @@ class TarShards(ShardedSource):
         self._images = tuple(e.lower().lstrip(".") for e in images)
         self._label, self._field = extension.lower().lstrip("."), field
         self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
-        self._columns = tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
+        self._columns, self._raw = bytes_columns(
+            tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
+        )
         kind = f"tar 2 images {','.join(self._images)} label {label}"
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "TarShards")
         super().__init__(
@@ -136,14 +156,24 @@ class TarShards(ShardedSource):
         samples.scan.notes = _limited(notes) + _limited(samples.notes)
         return samples
 
+    def _names_in(self, reader: ForwardReader) -> list[str]:
+        extensions: set[str] = set()
+        for member in islice(members(reader, []), _LOOKED_AT):
+            _, dot, extension = member.name.rpartition("/")[2].partition(".")
+            extensions |= {extension.lower()} if dot else set()
+        return sorted(extensions)
+
     def _value(self, name: str, data: bytes) -> Any:
+        if name in self._raw or name.rpartition(".")[2] in _BINARY:
+            return data
         if name.endswith("npy"):
             return read_npy(data)
         text = data.decode("utf-8-sig")
         return json.loads(text) if name.endswith("json") else text
 
     def _largest(self, name: str) -> int:
-        return LARGEST_ARRAY if name.endswith("npy") else LARGEST
+        is_text = name not in self._raw and name.rpartition(".")[2] not in ("npy", *_BINARY)
+        return LARGEST if is_text else LARGEST_ARRAY
 
     def _is_label(self, name: str) -> bool:
         return bool(self._label) and name.lower().endswith("." + self._label)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import google_crc32c
@@ -20,7 +21,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.extra_columns import LARGEST_ARRAY, ValueLocation, add_row, column_names
+from fastfeed.sources.shards.extra_columns import LARGEST_ARRAY, ValueLocation, add_row, bytes_columns, column_names
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.shards.notes import Notes
@@ -39,6 +40,7 @@ _HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
 _MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
 _NO_IMAGE = "no record has an image: "  # prefix of a shard's first note
 _FILENAME = b"image/filename"
+_LOOKED_AT = 100  # records of a shard, for the names in a message
 
 
 class TFRecords(ShardedSource):
@@ -52,7 +54,8 @@ class TFRecords(ShardedSource):
             or a list of these, local or remote (`s3://...`).
         image (str): Feature with the encoded image. Default: "image/encoded".
         label (str | None): Feature with an integer or a string; None for none. Default: "image/class/label".
-        columns (Sequence[str]): Other features that are carried to the batch. Default: ().
+        columns (Sequence[str]): Other features that are carried to the batch; "vector:bytes" leaves bytes that are not
+            text as they are. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
             of classes, sorted and numbered as texts are. Default: None, "index" in a feature whose last part is `label`
             or `cls`, else "name".
@@ -91,7 +94,7 @@ class TFRecords(ShardedSource):
         index: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> None:
-        self._columns = column_names(columns, "TFRecords")
+        self._columns, self._raw = bytes_columns(column_names(columns, "TFRecords"))
         column_options = [("columns", name) for name in self._columns]
         for option, name in (("image", image), ("label", image if label is None else label), *column_options):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
@@ -123,8 +126,8 @@ class TFRecords(ShardedSource):
         features = FeatureNames(*names.values())
         for offset, length in records(reader, Notes()):
             start, stop = offset + _HEADER, offset + length - _TAIL
-            locations: dict[str, ValueLocation] = {}
-            with contextlib.suppress(Malformed):  # reading its image will say so
+            locations: dict[str, ValueLocation] | None = None
+            with contextlib.suppress(Malformed):
                 example = Example(LazyMessage(reader.read, stop), start, stop, features)
                 bounds = {name: example.feature(key) for name, key in names.items()}
                 locations = {
@@ -133,11 +136,16 @@ class TFRecords(ShardedSource):
             add_row(scan, self._columns, locations)
         return scan
 
+    def _names_in(self, reader: ForwardReader) -> list[str]:
+        names: set[str] = set()
+        for offset, length in islice(records(reader, Notes()), _LOOKED_AT):
+            start, stop = offset + _HEADER, offset + length - _TAIL
+            with contextlib.suppress(Malformed):
+                names.update(Example(LazyMessage(reader.read, stop), start, stop, self._feature_names).names())
+        return sorted(names)
+
     def _value(self, name: str, data: bytes) -> Any:
-        value = to_python(data)
-        if not isinstance(value, list) or isinstance(value[0], str):
-            return value
-        return np.array(value, np.float32 if isinstance(value[0], float) else np.int64)
+        return to_python(data, text=name not in self._raw)
 
     def _largest(self, name: str) -> int:
         return LARGEST_ARRAY  # may be a list of numbers

@@ -28,7 +28,7 @@ CONTRACTS = {
     "fastfeed.ops": ("fastfeed.ops.base", ("Op", "Simple", "Geometry", "Composite", "Mixing", "Splitting")),
     "fastfeed.sources": (
         "fastfeed.sources.base",
-        ("Source", "Fetching", "Addressable", "Noted", "Sharded", "Annotated", "Located", "Holding"),
+        ("Source", "Fetching", "Addressable", "Noted", "Sharded", "Annotated", "ReadsColumns", "Located", "Holding"),
     ),
     "fastfeed.sampling": ("fastfeed.sampling.base", ("Order",)),
 }

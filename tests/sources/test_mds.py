@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import random
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from helpers.mosaic import ENCODINGS, mds_folder, mds_index, mds_shard
 from helpers.photos import jpeg
+from PIL import Image
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
@@ -72,6 +75,86 @@ def test_values_of_every_encoding(tmp_path: Path) -> None:
     )
     source = MDSShards(tmp_path, columns=[f"a {kind}" for kind in values])
     assert source.extra_columns([0]) == [{f"a {kind}": meant for kind, (_, meant) in values.items()}]
+
+
+def test_bytes_stay_bytes(tmp_path: Path) -> None:
+    kinds = ENCODINGS | {"raw": "bytes", "mask": "png"}
+    (tmp_path / "a.mds").write_bytes(
+        mds_shard(kinds, [sample(i, raw=raw, mask=b"\x89PNG") for i, raw in enumerate([b"abc", b"\xff\xfe\x00\x80"])])
+    )
+    columns = MDSShards(tmp_path, columns=["raw", "mask"]).columns(np.arange(2))
+    assert columns["raw"].tolist() == [b"abc", b"\xff\xfe\x00\x80"]
+    assert columns["mask"].tolist() == [b"\x89PNG"] * 2
+    text, none = MDSShards(tmp_path, columns=["raw"]).extra_columns(range(2))  # JSON has texts only
+    assert text == {"raw": "abc"}
+    assert isinstance(none, Failure)
+    assert none.detail.startswith("raw: bytes that are no text")
+
+
+def test_numbers_are_typed(tmp_path: Path) -> None:
+    kinds = ENCODINGS | {"score": "float32"}
+    (tmp_path / "a.mds").write_bytes(mds_shard(kinds, [sample(i, score=i / 2) for i in range(3)]))
+    columns = MDSShards(tmp_path, columns=["score", "label"]).columns(np.arange(3))
+    np.testing.assert_array_equal(columns["score"], np.array([0, 0.5, 1], np.float32), strict=True)
+    np.testing.assert_array_equal(columns["label"], np.arange(3), strict=True)
+
+
+# as mosaicml-streaming 0.13 writes np.arange(6, dtype=np.float32).reshape(2, 3)
+_DATA = np.arange(6, dtype="<f4").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "head"),
+    [
+        ("ndarray", b"\x22\x08\x02\x03"),
+        ("ndarray:float32", b"\x08\x02\x03"),
+        ("ndarray:float32:2,3", b""),
+        ("ndarray:float32", b"\x09\x02\x00\x03\x00"),
+    ],
+)
+def test_arrays_with_and_without_a_shape(encoding: str, head: bytes, tmp_path: Path) -> None:
+    kinds = ENCODINGS | {"a": encoding}
+    (tmp_path / "a.mds").write_bytes(
+        mds_shard(kinds, [sample(0, a=head + _DATA), sample(1, a=(head + _DATA)[:-1]), sample(2, a=b"")])
+    )
+    good, cut, empty = MDSShards(tmp_path, columns=["a"]).column_values(range(3)) or []
+    np.testing.assert_array_equal(good["a"], np.arange(6, dtype=np.float32).reshape(2, 3), strict=True)
+    for bad in (cut["a"], empty["a"]):
+        assert isinstance(bad, Failure)
+        assert bad.reason == "corrupt"
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA"])
+def test_images_of_pillow(mode: str, tmp_path: Path) -> None:
+    images = [Image.open(io.BytesIO(jpeg(i))).convert(mode).resize((13, 7)) for i in range(2)]
+    raw = [struct.pack("<III", 13, 7, len(mode)) + mode.encode() + image.tobytes() for image in images]
+    kinds = {"x": "pil", "y": "int"}
+    content = [
+        {"x": data, "y": i} for i, data in enumerate([*raw, raw[0][:-1], raw[0].replace(mode.encode(), b"F", 1)])
+    ]
+    (tmp_path / "a.mds").write_bytes(mds_shard(kinds, content))
+    source = MDSShards(tmp_path, image="x", label="y")
+    first, second, cut, other = source.read(range(4))
+    for image, data in zip(images, (first, second), strict=True):
+        decoded = Image.open(io.BytesIO(data))
+        assert (decoded.mode, decoded.tobytes()) == (mode, image.tobytes())
+    assert [(bad.reason, bad.detail[:2]) for bad in (cut, other)] == [("corrupt", "x:")] * 2
+    assert source.addresses(np.arange(2)) is None
+
+
+@pytest.mark.parametrize(
+    "encoding", ["pkl", "jpeg_array", "jpegarray", "list[jpeg]", "ndarray:float128", "of tomorrow"]
+)
+@pytest.mark.parametrize("option", ["image", "label", "columns"])
+def test_what_is_not_read_is_refused_by_name(encoding: str, option: str, tmp_path: Path) -> None:
+    (tmp_path / "a.mds").write_bytes(mds_shard(ENCODINGS | {"odd": encoding}, [sample(0, odd=b"cos\nsystem\n")]))
+    with pytest.raises(ConfigError, match=rf"must hold .*, got 'odd' with '{re.escape(encoding)}'; "):
+        MDSShards(tmp_path, **{option: ["odd"] if option == "columns" else "odd"})
+
+
+def test_qualities_belong_to_no_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.mds").write_bytes(mds_shard(ENCODINGS | {"image": "jpeg:90"}, [sample(0)]))
+    assert MDSShards(tmp_path).read([0]) == [jpeg(0)]
 
 
 def test_shards_may_differ_in_what_is_not_asked_for(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from fastfeed.preprocess.inputs.renumbered import columns_of
 from fastfeed.preprocess.layout import CURRENT, JOB
 from fastfeed.preprocess.plan import PLAN, plan_files
 from fastfeed.preprocess.recipe import digest
-from fastfeed.sources.base import Annotated, Source, notes_of
+from fastfeed.sources.base import Optionals, Source, notes_of
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.shards.extra_columns import column_names
 from fastfeed.sources.shards.labels import LabelKind, check_label_kind
@@ -157,7 +157,7 @@ def resolve_input(source: Source | Input | Callable[[Target], Input], target: Ta
         return source
     if callable(source):
         return source(target)
-    columns = source.columns(np.empty(0, np.int64)) if isinstance(source, Annotated) else ()
+    columns = Optionals(source).columns(np.empty(0, np.int64))
     return _make_input(source, repr(source), None, tuple(columns))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.readahead import known_sizes
-from fastfeed.sources.base import Annotated, Fetching, Source, notes_of
+from fastfeed.sources.base import Fetching, Optionals, Source, notes_of
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.storage.pending import Pending
@@ -98,8 +98,7 @@ def columns_of(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | Fail
     """Metadata columns by name, JSON values; None where a sample has none. A Failure where they cannot be read."""
     if isinstance(source, HasExtraColumns):
         return source.extra_columns(ids)
-    assert isinstance(source, Annotated)
-    columns = {k: v.tolist() for k, v in source.columns(np.asarray(ids, np.int64)).items()}
+    columns = {k: v.tolist() for k, v in Optionals(source).columns(np.asarray(ids, np.int64)).items()}
     return [{name: _nan_to_none(values[row]) for name, values in columns.items()} for row in range(len(ids))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import SourceError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.describe import notes_text, summary, with_notes
-from fastfeed.sources.shards.build_index import ForwardReader, build
-from fastfeed.sources.shards.extra_columns import LARGEST, ExtraColumns, as_json, column_names
+from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
+from fastfeed.sources.shards.extra_columns import LARGEST, ExtraColumns, as_array, as_json, column_names
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.sources.shards.labels import LabelKind, checked_classes, number_labels, resolve_kind
@@ -77,6 +78,7 @@ class ShardedSource(ABC):
                 who, files, f"{kind} columns {','.join(names)}", self._scan_columns, own, None, progress
             )
             self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head, self._largest)
+            self._check_columns(self._extra_columns.missing(), files[0], own)
         self.classes, self._labels = (), np.broadcast_to(np.int32(-1), (len(self._index),))
         if self._labeled:
             self.classes, self._labels, self._mixed = number_labels(self._index, requested, label_kind, who, as_indices)
@@ -93,6 +95,10 @@ class ShardedSource(ABC):
     @abstractmethod
     def _scan_columns(self, reader: ForwardReader) -> ShardScan:
         """Scan one shard for extra columns: an entry for each sample and column (`add_row`)."""
+
+    @abstractmethod
+    def _names_in(self, reader: ForwardReader) -> list[str]:
+        """Names that columns can have, from the first samples of a shard."""
 
     @abstractmethod
     def _value(self, name: str, data: bytes) -> Any:
@@ -113,6 +119,17 @@ class ShardedSource(ABC):
     def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
         """The shards, and the storage to read them with."""
         return find_files(shards, self.suffix, storage, type(self).__name__, self._folder_notes, self.also), storage
+
+    def _check_columns(self, missing: Sequence[str], first: tuple[str, Any], storage: Storage) -> None:
+        """ConfigError if no sample has one of the columns: the name is wrong."""
+        if not missing:
+            return
+        who = type(self).__name__
+        names = read_shard(who, *first, self._names_in, storage, threading.Event())
+        raise ConfigError(
+            f"{who}: no sample has a column {missing[0]!r}; {first[0]} has {', '.join(names) or 'none'}; "
+            "pass columns=[...] of these"
+        )
 
     # -- Source
 
@@ -217,9 +234,23 @@ class ShardedSource(ABC):
         return LARGEST
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """By name: arrays as one array (NaN or 0 where there is none), all else as objects: texts, numbers, what JSON
-        holds; "" where there is none, or it cannot be read."""
-        return {} if self._extra_columns is None else self._extra_columns.columns(ids, self._value)
+        """By name: numbers, and arrays of one shape, as one array (missing: NaN, in arrays of integers 0); all else as
+        objects: texts, bytes, what JSON holds (missing, or not readable: "")."""
+        rows = self.column_values(np.asarray(ids).tolist()) or []
+        names = () if self._extra_columns is None else self._extra_columns.names
+        return {name: as_array([row[name] for row in rows]) for name in names}
+
+    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
+        """Values of the columns, by name; None where a sample has none, or the Failure that happened instead.
+
+        None in place of the list: there are no columns.
+        """
+        if self._extra_columns is None:
+            return None
+        return [
+            {name: self._failure(i, x) if isinstance(x, Unread) else x for name, x in row.items()}
+            for i, row in zip(ids, self._extra_columns.values(ids, self._value), strict=True)
+        ]
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Metadata columns of samples, as JSON has them.
@@ -234,8 +265,15 @@ class ShardedSource(ABC):
             >>> ff.MDSShards("mds", columns=["id"]).extra_columns([0, 1])
             [{'id': '0000'}, {'id': '0001'}]
         """
-        values = [{} for _ in ids] if self._extra_columns is None else self._extra_columns.values(ids, self._value)
-        return [self._failure(i, x) if isinstance(x, Unread) else as_json(x) for i, x in zip(ids, values, strict=True)]
+        rows = self.column_values(ids) or [{} for _ in ids]
+        return [self._as_json(i, row) for i, row in zip(ids, rows, strict=True)]
+
+    def _as_json(self, i: int, values: dict[str, Any]) -> dict[str, Any] | Failure:
+        failure = next((value for value in values.values() if isinstance(value, Failure)), None)
+        try:
+            return as_json(values) if failure is None else failure
+        except ValueError as error:
+            return self._failure(i, Unread("corrupt", str(error)))
 
     # -- Sharded
 

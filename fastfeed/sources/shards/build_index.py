@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
@@ -26,7 +26,9 @@ from fastfeed.system.folders import private_folder
 from fastfeed.system.locks import lock
 from fastfeed.system.processes import user
 
-__all__ = ["ForwardReader", "build", "build_lock", "cache_folder"]
+__all__ = ["ForwardReader", "build", "build_lock", "cache_folder", "read_shard"]
+
+T = TypeVar("T")
 
 _LOCAL_BLOCK, _REMOTE_BLOCK = 64 << 10, 4 << 20  # bytes read at once in a scan
 _REMOTE_SCANS = 16  # shards scanned at once
@@ -181,6 +183,14 @@ def _scan_all(
 def _scan_shard(
     who: str, uri: str, stat: Stat, scan: Callable[[ForwardReader], ShardScan], storage: Storage, stop: threading.Event
 ) -> Section:
+    return Section.of(uri, stat, read_shard(who, uri, stat, scan, storage, stop))
+
+
+def read_shard(
+    who: str, uri: str, stat: Stat, scan: Callable[[ForwardReader], T], storage: Storage, stop: threading.Event
+) -> T:
+    """The result of a function that reads one shard from its start. SourceError; CancelledError after a stop."""
+
     def read(start: int, count: int) -> bytes:
         if stop.is_set():
             raise CancelledError
@@ -190,7 +200,7 @@ def _scan_shard(
         return data
 
     if not is_local(uri):
-        return Section.of(uri, stat, scan(ForwardReader(uri, stat.size, read, _REMOTE_BLOCK)))
+        return scan(ForwardReader(uri, stat.size, read, _REMOTE_BLOCK))
 
     def read_local(start: int, count: int) -> bytes:
         if stop.is_set():
@@ -206,7 +216,7 @@ def _scan_shard(
         status = os.fstat(fd)
         if (status.st_size, str(status.st_mtime_ns)) != (stat.size, stat.version):
             raise SourceError(f"{who}: {uri} changed while it was scanned; is it still being written?")
-        return Section.of(uri, stat, result)
+        return result
     except SourceError:
         raise
     except OSError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import tokenize
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,13 +26,16 @@ __all__ = [
     "HasExtraColumns",
     "ValueLocation",
     "add_row",
+    "as_array",
     "as_json",
+    "bytes_columns",
     "column_names",
     "read_npy",
 ]
 
 LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
-_NONE = -1  # instead of an offset: this sample has no such value
+_NONE, _UNREADABLE = -1, -2  # instead of an offset: the sample has no such value, or what holds it is damaged
+_BYTES = ":bytes"  # after the name of a column whose bytes are not text
 
 
 @runtime_checkable
@@ -62,12 +67,18 @@ def column_names(columns: Sequence[str], who: str) -> tuple[str, ...]:
     return names
 
 
-def add_row(scan: ShardScan, names: Sequence[str], locations: dict[str, ValueLocation]) -> None:
-    """Add the values of one more sample: an entry for each name."""
+def bytes_columns(names: Sequence[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Names without `:bytes`, and those that had it: their values stay bytes."""
+    plain = tuple(name.removesuffix(_BYTES) for name in names)
+    return plain, frozenset(short for short, name in zip(plain, names, strict=True) if short != name)
+
+
+def add_row(scan: ShardScan, names: Sequence[str], locations: dict[str, ValueLocation] | None) -> None:
+    """Add the values of one more sample, an entry for each name; None where the sample cannot be parsed."""
     for name in names:
-        location = locations.get(name)
+        location = None if locations is None else locations.get(name)
         if location is None:
-            scan.add(_NONE, 0, None, b"")
+            scan.add(_UNREADABLE if locations is None else _NONE, 0, None, b"")
         else:
             scan.add(location.offset, min(location.size, (1 << 32) - 1), None, b"", location.check)
 
@@ -95,25 +106,17 @@ class ExtraColumns:
         values = [read.result() for read in pending]
         return [values[row * count : (row + 1) * count] for row in range(len(ids))]
 
-    def values(self, ids: Sequence[int], convert: Callable[[str, bytes], Any]) -> list[dict[str, Any] | Unread]:
-        """The same by name; `convert` makes values of the bytes, or raises ValueError."""
-        return [self._by_name(values, convert) for values in self.read(ids)]
+    def values(self, ids: Sequence[int], convert: Callable[[str, bytes], Any]) -> list[dict[str, Any]]:
+        """The same by name; `convert` makes values of the bytes, or raises ValueError, which becomes an Unread."""
+        return [
+            {name: _converted(name, data, convert) for name, data in zip(self.names, values, strict=True)}
+            for values in self.read(ids)
+        ]
 
-    def columns(self, ids: np.ndarray, convert: Callable[[str, bytes], Any]) -> dict[str, np.ndarray]:
-        """The same by name: arrays of one type and shape as one array, all else as objects; "" for missing values."""
-        rows = [{} if isinstance(row, Unread) else row for row in self.values(np.asarray(ids).tolist(), convert)]
-        return {name: _column([row.get(name) for row in rows]) for name in self.names}
-
-    def _by_name(self, values: Sequence[bytes | Unread | None], convert: Callable[[str, bytes], Any]) -> Any:
-        by_name: dict[str, Any] = {}
-        for name, data in zip(self.names, values, strict=True):
-            if isinstance(data, Unread):
-                return Unread(data.reason, f"{name}: {data.detail}")
-            try:
-                by_name[name] = None if data is None else convert(name, data)
-            except (ValueError, RecursionError) as error:
-                return Unread("corrupt", f"{name}: {error}")
-        return by_name
+    def missing(self) -> list[str]:
+        """Names that no sample has a value of."""
+        present = self._index.offsets.reshape(-1, len(self.names)) != _NONE
+        return [name for name, found in zip(self.names, present.any(axis=0), strict=True) if not found]
 
     def _begin(self, entries: list[int]) -> list[Pending]:
         index, shards = self._index, self._shards
@@ -123,7 +126,9 @@ class ExtraColumns:
             offset, size = int(index.offsets[entry]), int(index.lengths[entry])
             if offset == _NONE:
                 continue
-            if size > (largest := self._largest[entry % len(self.names)]):
+            if offset == _UNREADABLE:
+                out[row] = Completed(Unread("corrupt", "what holds the columns is damaged"))
+            elif size > (largest := self._largest[entry % len(self.names)]):
                 out[row] = Completed(Unread("bomb", f"{size} bytes, the limit is {largest}"))
             else:
                 ranges.append((row, index.shard_of(entry), offset - self._head, offset + size))
@@ -139,32 +144,64 @@ class ExtraColumns:
         return out
 
 
-def _column(values: list[Any]) -> np.ndarray:
-    """Where arrays are missing: NaN, or 0 for integers."""
-    kinds = {
-        (value.dtype, value.shape) if isinstance(value, np.ndarray) else None for value in values if value is not None
-    }
-    if len(kinds) == 1 and (kind := kinds.pop()) is not None:
-        dtype, shape = kind
+def as_array(values: Sequence[Any]) -> np.ndarray:
+    """The values of one column in one batch: numbers and arrays of one shape as one array, all else as objects.
+
+    A missing value, None or what happened instead of it, is NaN, 0 in an array of integers, "" among objects.
+    """
+    values = [None if isinstance(value, (Unread, Failure)) else value for value in values]
+    numbers = [np.asarray(value) for value in values if isinstance(value, (np.ndarray, np.generic))]
+    present = sum(value is not None for value in values)
+    if present and len(numbers) == present and len({number.shape for number in numbers}) == 1:
+        dtype, shape = np.result_type(*numbers), numbers[0].shape
+        if not shape and present < len(values) and dtype.kind in "biu":
+            dtype = np.dtype(np.float64)
         missing = np.full(shape, np.nan if dtype.kind == "f" else 0, dtype)
-        return np.stack([missing if value is None else value for value in values])
+        return np.stack([missing if value is None else np.asarray(value, dtype) for value in values])
     column = np.full(len(values), "", object)
     for row, value in enumerate(values):
-        column[row] = "" if value is None else value
+        column[row] = "" if value is None else value.item() if isinstance(value, np.generic) else value
     return column
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """With lists for arrays."""
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+    """As JSON has them: lists for arrays, texts for bytes. ValueError where bytes are no text."""
+    return {name: _json_value(name, value) for name, value in values.items()}
+
+
+def _json_value(name: str, value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, list):
+        return [_json_value(name, item) for item in value]
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: bytes that are no text, which JSON cannot hold: {error}") from error
 
 
 def read_npy(data: bytes) -> np.ndarray:
     """The array of an .npy file. ValueError."""
+    file = io.BytesIO(data)
     try:
-        return np.load(io.BytesIO(data), allow_pickle=False)
-    except (EOFError, OSError) as error:
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+            raise ValueError(f"{len(data) - file.tell()} bytes for {dtype} {shape}")
+        file.seek(0)
+        return np.lib.format.read_array(file, allow_pickle=False)
+    except (EOFError, OSError, SyntaxError, TypeError, KeyError, OverflowError, tokenize.TokenError) as error:
         raise ValueError(f"no .npy file: {error}") from error
+
+
+def _converted(name: str, data: bytes | Unread | None, convert: Callable[[str, bytes], Any]) -> Any:
+    if isinstance(data, Unread):
+        return Unread(data.reason, f"{name}: {data.detail or data.reason}")
+    try:
+        return None if data is None else convert(name, data)
+    except (ValueError, RecursionError) as error:
+        return Unread("corrupt", f"{name}: {error}")
 
 
 def _checked(pieces: tuple[bytes, ...] | Unread, check: int) -> bytes | Unread:

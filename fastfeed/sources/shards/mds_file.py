@@ -16,16 +16,10 @@ from fastfeed.storage.local_file import unread
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = [
-    "NUMBERS", "ColumnLayout", "Damaged", "array_kind", "column_encodings", "column_locations", "header", "short_value",
-]  # fmt: skip
+__all__ = ["ColumnLayout", "Damaged", "column_encodings", "column_locations", "header", "short_value"]
 
 _LONGEST_NAME = 255  # bytes
 _MAX_CONFIG = 1 << 20  # bytes of a configuration
-
-_INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
-NUMBERS = {kind: np.dtype(kind).newbyteorder("<") for kind in (*_INTEGERS, "float16", "float32", "float64")}
-NUMBERS["int"] = np.dtype("<i8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +33,6 @@ class ColumnLayout:
 
 class Damaged(ValueError):
     """A sample that does not fit the shard's header."""
-
-
-def array_kind(encoding: str) -> tuple[np.dtype, tuple[int, ...]] | None:
-    """Type and shape of `ndarray:float32:4,64,64`; None where it does not say both."""
-    parts = encoding.split(":")
-    if len(parts) != 3 or parts[0] != "ndarray" or parts[1] not in NUMBERS or parts[1] == "int":
-        return None
-    return NUMBERS[parts[1]], tuple(int(side) for side in parts[2].split(","))
 
 
 def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
@@ -89,6 +75,8 @@ def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
             raise ValueError(f"format {config['format']!r}, version {config['version']!r}")
         sizes = [size or 0 for size in config["column_sizes"]]
         layout = ColumnLayout(tuple(config["column_names"]), tuple(config["column_encodings"]), tuple(sizes))
+        if not all(isinstance(text, str) for text in (*layout.names, *layout.encodings)):
+            raise ValueError(f"names and encodings must be strings, got {layout.names!r:.60}, {layout.encodings!r:.60}")
         if not len(layout.names) == len(layout.encodings) == len(sizes) or not all(
             isinstance(size, int) and size >= 0 for size in sizes
         ):

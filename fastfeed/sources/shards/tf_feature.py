@@ -1,10 +1,12 @@
-"""Converts a feature of a tf.train.Example (core/example/feature.proto) to Python values. Bytes are texts."""
+"""Converts a feature of a tf.train.Example (core/example/feature.proto) to texts, bytes, numbers and arrays."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from fastfeed.sources.shards.protobuf import LazyMessage, fields, varint
 
@@ -13,8 +15,11 @@ __all__ = ["to_python"]
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # fields of a Feature: which list it holds
 
 
-def to_python(feature: bytes) -> Any:
-    """A text, a number, a list of these; None where it holds nothing. ValueError where it is damaged, or no text."""
+def to_python(feature: bytes, text: bool = True) -> Any:
+    """A text, or bytes unless `text`; a float32 or int64 number; a list of texts, an array of numbers.
+
+    None where it holds nothing. ValueError where it is damaged, or its bytes are no text.
+    """
     values: list[Any] = []
     kind = 0
     message = LazyMessage.of(feature)
@@ -25,7 +30,13 @@ def to_python(feature: bytes) -> Any:
                 values = []  # as protobuf's parsers do: the last kind counts
             kind = field
             values += _values(message, field, first, last)
-    return values[0] if len(values) == 1 else values or None
+    if not values:
+        return None
+    if kind == _BYTES:
+        values = [value.decode() for value in values] if text else values
+        return values if len(values) > 1 else values[0]
+    numbers = np.array(values, np.float32 if kind == _FLOATS else np.int64)
+    return numbers if len(values) > 1 else numbers[0]
 
 
 def _values(message: LazyMessage, kind: int, start: int, stop: int) -> Iterator[Any]:
@@ -34,7 +45,7 @@ def _values(message: LazyMessage, kind: int, start: int, stop: int) -> Iterator[
         if tag >> 3 != 1:
             continue
         if kind == _BYTES and wire == 2:
-            yield message.bytes(first, last).decode()
+            yield message.bytes(first, last)
         elif kind == _FLOATS and wire in (2, 5) and size % 4 == 0:
             yield from struct.unpack(f"<{size // 4}f", message.bytes(first, last))
         elif kind == _INTEGERS and wire in (0, 2):

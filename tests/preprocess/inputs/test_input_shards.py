@@ -87,8 +87,8 @@ def parquet(root: Path) -> Path:
 
 KINDS = {  # -> columns, and what they hold for sample i
     tars: (["json", "json:from.page"], lambda i: {"json": json.loads(members(i)["json"]), "json:from.page": f"p{i}"}),
-    records: (["id", "box", "tags", "no", "empty", "none"],
-              lambda i: {"id": i, "box": [0.5, 0.25], "tags": ["a", "b"], "no": -1, "empty": None, "none": None}),
+    records: (["id", "box", "tags", "no", "empty"],
+              lambda i: {"id": i, "box": [0.5, 0.25], "tags": ["a", "b"], "no": -1, "empty": None}),
     mds: (["score", "about:id"], lambda i: {"score": i / 2, "about:id": i}),
     parquet: (["id"], lambda i: {"id": i}),
 }  # fmt: skip
@@ -190,13 +190,15 @@ def test_members_that_are_not_files_are_not_followed(tmp_path: Path) -> None:
         add("4.jpg", jpeg(4))
         add("5.txt", type=tarfile.FIFOTYPE)
         add("5.jpg", type=tarfile.SYMTYPE, linkname=str(tmp_path / "secret.txt"))
+        add("6.jpg", jpeg(6))
+        add("6.txt", b"its own")
     before = sorted(os.listdir(tmp_path))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.tar").write_bytes(out.getvalue())
     given = open_input(str(tmp_path / "in" / "a.tar"), caption="txt")
-    assert given.source.read(range(5)) == [jpeg(i) for i in range(5)]
-    assert len(given.source) == 5
-    assert given.notes(range(5)) == [{}] * 5
+    assert given.source.read(range(6)) == [jpeg(i) for i in (0, 1, 2, 3, 4, 6)]
+    assert len(given.source) == 6
+    assert given.notes(range(6)) == [{}] * 5 + [{"text": "its own"}]
     assert sorted(os.listdir(tmp_path)) == sorted([*before, "in"])
     assert sorted(os.listdir(tmp_path / "in")) == [".fastfeed", "a.tar"]
 
@@ -248,12 +250,14 @@ def test_names_that_no_sample_has(tmp_path: Path) -> None:
     shards = tmp_path / "in.tar"
     with tarfile.open(shards, "w") as tar:
         for k in range(3):
-            for extension, content in (("jpg", jpeg(k)), ("txt", b"a caption")):
+            for extension, content in (("jpg", jpeg(k)), ("txt", b"a caption"), ("json", b"{}")):
                 member = tarfile.TarInfo(f"{k}.{extension}")
                 member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
-    given = open_input(str(shards), caption="txt", columns=["json"], label="")
-    assert given.missing() == ["json"]
-    assert open_input(str(shards), caption="text", columns=["txt"], label="").missing() == ["text"]
-    with pytest.raises(ConfigError, match=r"no checked sample of .*in\.tar has json; use the names"):
+    for options in ({"caption": "text", "columns": ["txt"]}, {"caption": "txt", "columns": ["text"]}):
+        with pytest.raises(ConfigError, match=r"no sample has a column 'text'; .*in\.tar has jpg, json, txt; pass"):
+            open_input(str(shards), label="", **options)
+    given = open_input(str(shards), caption="txt", columns=["json:none"], label="")
+    assert given.missing() == ["json:none"]
+    with pytest.raises(ConfigError, match=r"no checked sample of .*in\.tar has json:none; use the names"):
         run(given, tmp_path / "out", workers=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers.records import feature, field, varint
 
@@ -29,7 +30,27 @@ CASES: list[tuple[bytes, Any]] = [
 
 @pytest.mark.parametrize(("data", "value"), CASES)
 def test_values(data: bytes, value: Any) -> None:
-    assert to_python(data) == value
+    got = to_python(data)
+    assert (got.tolist() if isinstance(got, (np.ndarray, np.generic)) else got) == value
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "shape"),
+    [
+        (feature(7), np.int64, ()),
+        (feature([7, 8]), np.int64, (2,)),
+        (feature(0.1), np.float32, ()),
+        (feature([0.1, 0.2]), np.float32, (2,)),
+    ],
+)
+def test_numbers_are_typed_as_the_format_has_them(data: bytes, dtype: Any, shape: tuple[int, ...]) -> None:
+    got = to_python(data)
+    assert (got.dtype, got.shape) == (dtype, shape)
+
+
+def test_bytes_that_stay_bytes() -> None:
+    assert to_python(feature(b"\xff\xfe"), text=False) == b"\xff\xfe"
+    assert to_python(feature([b"\xff", b"a"]), text=False) == [b"\xff", b"a"]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ class TarShards(ShardedSource):
             of these, local or remote (`s3://...`). Or a wids index (`.json`).
         label (str | None): Extension of the member that holds the label, or a field of a JSON member
             ("json:landmark_id", "json:a.b" for one inside another); None for none. Default: "cls".
-        images (Sequence[str]): Extensions of images, in order of preference. Default: those of ImageFolder.
+        images (Sequence[str] | None): Extensions of images, in order of preference. Default: None, those of
+            ImageFolder, and of several images of a sample the first in the archive.
         columns (Sequence[str]): Extensions of other members that are carried to the batch: "txt", "json", "npy".
             Images, recordings, pickles and the like stay bytes; "caption:bytes" leaves the bytes of any other.
             Default: ().
@@ -99,7 +100,7 @@ class TarShards(ShardedSource):
         shards: Paths,
         *,
         label: str | None = "cls",
-        images: Sequence[str] = tuple(e[1:] for e in IMAGE_EXTENSIONS),
+        images: Sequence[str] | None = None,
         columns: Sequence[str] = (),
         label_kind: LabelKind | None = None,
         classes: Sequence[str] | None = None,
@@ -119,13 +120,14 @@ class TarShards(ShardedSource):
                 f"TarShards: label must be an extension such as 'cls', a field such as 'json:landmark_id', or None, "
                 f"got {label!r}"
             )
-        self._images = tuple(e.lower().lstrip(".") for e in images)
+        self._prefers = images is not None  # the first of the list; else the first of the archive
+        self._images = tuple(e.lower().lstrip(".") for e in (IMAGE_EXTENSIONS if images is None else images))
         self._label, self._field = extension.lower().lstrip("."), field
         self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
         self._columns, self._raw = bytes_columns(
             tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
         )
-        kind = f"tar 2 images {','.join(self._images)} label {label}"
+        kind = f"tar 3 images {','.join(self._images) if self._prefers else 'any'} label {label}"
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "TarShards")
         super().__init__(
             shards, kind, label=label, label_kind=label_kind, classes=classes,
@@ -220,6 +222,7 @@ class _Samples:
         self._columns: dict[str, ValueLocation] = {}
         self._key: str | None = None
         self._image: Member | None = None
+        self._image_rank = 0  # in the order of preference
         self._label: int | str | None = None
         self._extensions: set[str] = set()
         self._keys_seen: set[str] = set()
@@ -249,13 +252,18 @@ class _Samples:
             self._take_label(member)
 
     def _take_image(self, member: Member, extension: str) -> None:
-        if self._image is None:
-            self._image = member
-        elif not self._many_images_noted:
-            self._many_images_noted = True  # noted once: all samples will have it
-            self.notes.append(
-                f"{member.name} at {member.offset} is not used: the image is {self._image.name}; pass images=[...]"
-            )
+        rank = self._tar._images.index(extension)
+        if self._image is not None:
+            preferred = self._tar._prefers and rank < self._image_rank
+            image, other = (member, self._image) if preferred else (self._image, member)
+            if not self._many_images_noted:
+                self._many_images_noted = True  # noted once: all samples will have it
+                self.notes.append(
+                    f"{other.name} at {other.offset} is not used: the image is {image.name}; pass images=[...]"
+                )
+            if not preferred:
+                return
+        self._image, self._image_rank = member, rank
 
     def _take_label(self, member: Member) -> None:
         try:

@@ -266,7 +266,7 @@ def test_all_labels_are_missing(tmp_path):
         (bytes(10240), None),
         (b"hello" * 200, "no tar file at 0: nothing after it can be read"),
         (tar("1.cls"), "no image for key 1, only cls"),
-        (header("1.jpg", kind=b"2") + END, "left out '1.jpg' at 0: a link"),
+        (header("1.jpg", kind=b"2") + END, "left out '1.jpg' at 0: a link to no file of the archive"),
     ],
 )
 def test_no_image_at_all(tmp_path, data, note):

@@ -103,7 +103,7 @@ def test_many_notes(tmp_path):
     """So many that they can be read; and always how far the shard could be read."""
     links = b"".join(header(f"{i}.jpg", kind=b"2") for i in range(100))
     source = opened(tmp_path / "a.tar", links + b"".join(entry(f"{i}.jpg", b"x") for i in range(60)), label=None)
-    at = [f"{tmp_path}/a.tar: left out '{i}.jpg' at {512 * i}: a link" for i in range(49)]
+    at = [f"{tmp_path}/a.tar: left out '{i}.jpg' at {512 * i}: a link to no file of the archive" for i in range(49)]
     cut = "cut off at 112640: the end of the archive is missing"
     assert source.notes == [*at, f"{tmp_path}/a.tar: and 51 more", f"{tmp_path}/a.tar: {cut}"]
     data = tar_of([(f"{i}.jpg", b"x") for i in range(60)] + [("60.jpg", b"x"), ("60.cls", b"1")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,7 +14,7 @@ from fastfeed.sources.access import Allow
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.index_names import IndexNames, shard_paths
-from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, strip_dot_slash, why_excluded
+from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, leads_to, strip_dot_slash, why_excluded
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Storage, is_local
@@ -22,6 +22,7 @@ from fastfeed.storage.storage import ByteRange, Storage, is_local
 __all__ = ["members_from_dali", "samples_in_dali", "shards_from_wids"]
 
 _KIND = "wids-shard-index-v1"
+_GAP = 1 << 20  # bytes between two members that are looked at
 _HEAD = 30  # bytes of the first line of an .idx, at most
 
 
@@ -144,16 +145,26 @@ def _parse_idx(text: bytes) -> list[Member]:
     return entries
 
 
+def _check_links(reader: ForwardReader, first: int, last: int, names: Set[str]) -> None:
+    """_Mismatch if there are links to members in these bytes, of which it lists none."""
+    for at in range(first, min(last, first + _GAP), BLOCK):
+        target = leads_to(reader.read(at, BLOCK))
+        if target is not None and (target in names or at > first):  # behind another header, its names may be longer
+            raise _Mismatch("it leaves out the links of the archive")
+
+
 def _check(entries: list[Member], reader: ForwardReader, read: Callable[[str], bool]) -> None:
-    end, checked = 0, {0, len(entries) - 1}
+    end, checked, names = 0, {0, len(entries) - 1}, {member.name for member in entries}
     for i, member in enumerate(entries):
         if member.offset % BLOCK or member.offset < end + BLOCK or member.offset + member.size > reader.size:
             raise _Mismatch(f"{member.name} has an invalid offset, {member.offset}")
         if read(member.name):
             checked.add(i)
-        if member.offset > end + BLOCK:  # a link between them, or a long name: of such, wds2idx lists a wrong offset
+        if member.offset > end + BLOCK:  # a long name: of such, wds2idx lists a wrong offset
             checked |= {max(i - 1, 0), i}
+            _check_links(reader, end, member.offset - BLOCK, names)
         end = member.offset + -(-member.size // BLOCK) * BLOCK
+    _check_links(reader, end, min(reader.size, end + _GAP), names)
     if reader.read(end, BLOCK) != bytes(BLOCK):
         raise _Mismatch(f"it lists nothing after {end}, but the archive does not end there")
     for member in (entries[i] for i in sorted(checked)):

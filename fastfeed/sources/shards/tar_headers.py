@@ -1,22 +1,24 @@
 """Lists the files in a tar, header by header. Nothing is ever extracted.
 
 Formats: POSIX.1-1988 ustar, POSIX.1-2001 pax headers, GNU long names and base-256 numbers (GNU tar manual, "Tar
-internals"). Links, devices and names that lead out of the archive are left out and listed.
+internals"). A link is a member with the content of its target, if that is in the archive. Devices and names that lead
+out of the archive are left out and listed.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.shards.build_index import ForwardReader
 
-__all__ = ["BLOCK", "Member", "header_matches", "members", "strip_dot_slash", "why_excluded"]
+__all__ = ["BLOCK", "Member", "header_matches", "leads_to", "members", "strip_dot_slash", "why_excluded"]
 
 BLOCK = 512  # bytes: headers and contents begin at multiples of it
 _ZEROS = bytes(BLOCK)
@@ -24,7 +26,10 @@ _SHORT = 100  # bytes of a name; a longer one is in a header of its own, too
 _FILES = (b"0", b"\0", b"7")  # regular ones; 7: contiguous, of old
 _NAMING = (b"x", b"X", b"g", b"L", b"K")  # say more of the next member, g of all that follow
 _HOLLOW = b"123456"  # have no content, whatever their size field says
-_KINDS = {b"1": "a link", b"2": "a link", b"3": "a device", b"4": "a device", b"6": "a pipe", b"S": "a sparse file"}
+_HARD_LINK, _SYMBOLIC_LINK = b"1", b"2"
+_LINKS = (_HARD_LINK, _SYMBOLIC_LINK)
+_MOST_LINKS = 40  # from a link to its file, as Linux allows
+_KINDS = {b"3": "a device", b"4": "a device", b"6": "a pipe", b"S": "a sparse file"}
 _PACKED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -45,13 +50,56 @@ class Member:
     offset: int  # of its content
     size: int
     check: int = 0  # CRC-32 of its header; 0: not known
+    target: str | None = None  # of a link: the name of another member, or what no member is called
 
 
 def members(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
     """The files of a tar in their order; what is damaged or left out goes to `notes`, with its offset.
 
-    The last one may be cut off: then it ends behind the end of the file.
+    A link has the content of its target. The last file may be cut off: then it ends behind the end of the archive.
     """
+    by_name: dict[str, Member] | None = None
+    for member in _entries(reader, notes):
+        if member.target is None:
+            yield member
+            continue
+        if by_name is None:  # symbolic links may lead to what comes later
+            by_name = {other.name: other for other in _entries(reader, [])}
+        target = _followed(member, by_name)
+        if target is None:
+            notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: a link to no file of the archive")
+        else:
+            yield replace(target, name=member.name)
+
+
+def _followed(link: Member, by_name: Mapping[str, Member]) -> Member | None:
+    """The file that a link leads to; None if that is not in the archive."""
+    member: Member | None = link
+    for _ in range(_MOST_LINKS):
+        if member is None or member.target is None:
+            return member
+        member = by_name.get(member.target)
+    return None
+
+
+def leads_to(block: bytes) -> str | None:
+    """The target of a link, by its header; None for all else."""
+    kind = block[156:157]
+    return _target(_header_name(block), kind, _link_name(block)) if kind in _LINKS and _intact(block) else None
+
+
+def _link_name(block: bytes) -> str:
+    return block[157:257].partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _target(name: str, kind: bytes, target: str) -> str:
+    """The name of the member that a link leads to; hard links begin at the archive's root, others at their folder."""
+    base = posixpath.dirname(name) if kind == _SYMBOLIC_LINK else ""
+    return posixpath.normpath(posixpath.join(base, target))
+
+
+def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
+    """Files and links in their order."""
     at, shared = 0, {}
     own: dict[str, str] | None = {}  # for the next member; None: unreadable
     while True:
@@ -95,6 +143,9 @@ def members(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
             )
             if why:
                 notes.append(f"left out {name!r} at {at}: {why}")
+            elif kind in _LINKS:
+                to = _target(name, kind, overrides.get("linkpath") or _link_name(block))
+                yield Member(name, start, 0, zlib.crc32(block), to)
             elif kind in _FILES:
                 yield Member(name, start, size, zlib.crc32(block))
                 if start + size > reader.size:
@@ -113,7 +164,7 @@ def why_excluded(name: str, size: int, kind: bytes = b"0") -> str:
         return _KINDS[kind]
     if name.startswith("/") or ".." in name.split("/"):
         return "its name leads out of the archive"
-    if kind not in _FILES and kind != b"5":
+    if kind not in (*_FILES, *_LINKS) and kind != b"5":
         return f"of unknown kind {kind!r}"
     return f"{size} bytes, too large for a sample" if size > _LARGEST else ""
 
@@ -165,10 +216,11 @@ def _names(
     kind: bytes, data: bytes, own: dict[str, str] | None, shared: dict[str, str]
 ) -> tuple[dict[str, str] | None, dict[str, str]]:
     """Overrides for the next member and for all further ones, after one more header of that sort."""
-    if kind == b"K" or own is None:
+    if own is None:
         return own, shared
-    if kind == b"L":
-        return own | {"path": data.partition(b"\0")[0].decode("utf-8", "surrogateescape")}, shared
+    if kind in b"KL":
+        text = data.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+        return own | {"path" if kind == b"L" else "linkpath": text}, shared
     records = _pax(data)
     if records is None:
         return None, shared

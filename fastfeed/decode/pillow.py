@@ -21,7 +21,6 @@ from PIL import (
     Image,
     ImageFile,
     Jpeg2KImagePlugin,
-    JpegImagePlugin,
     PpmImagePlugin,
     WebPImagePlugin,
 )
@@ -30,6 +29,7 @@ from fastfeed.decode.avif import AvifFile
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
 from fastfeed.decode.exif import stored_orientation
 from fastfeed.decode.heic import HeicFile
+from fastfeed.decode.jpeg import JpegFile
 from fastfeed.decode.memory_limit import DECODING, MemoryLimit, give_back
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
@@ -44,7 +44,7 @@ from fastfeed.system.forks import after_fork
 __all__ = ["OPEN", "Opened", "PillowEngine", "Unsupported", "as_bad", "unwarned"]
 
 OPEN: dict[str, Any] = {
-    "JPEG": JpegImagePlugin.JpegImageFile,
+    "JPEG": JpegFile,
     "PNG": PngFile,
     "WEBP": WebPImagePlugin.WebPImageFile,
     "GIF": GifImagePlugin.GifImageFile,

@@ -27,7 +27,15 @@ _MAGIC = (
     (b"\x00\x00\x01\x00", "ICO"),
     (b"v/1\x01", "OpenEXR"),
     (b"DDS ", "DDS"),
-    (b"FUJIFILMCCD-RAW", "camera raw"),
+    # camera raw; what is inside of a TIFF is for `tiff` to tell
+    (b"FUJIFILMCCD-RAW", "camera raw, Fujifilm RAF"),
+    (b"IIRO", "camera raw, Olympus ORF"),
+    (b"IIRS", "camera raw, Olympus ORF"),
+    (b"MMOR", "camera raw, Olympus ORF"),
+    (b"IIU\x00", "camera raw, Panasonic RW2"),
+    (b"\x00MRM", "camera raw, Minolta MRW"),
+    (b"FOVb", "camera raw, Sigma X3F"),
+    (b"II\x1a\x00\x00\x00HEAPCCDR", "camera raw, Canon CRW"),
 )
 _AVIF = {b"avif", b"avis"}
 _HEVC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"}
@@ -49,6 +57,8 @@ def sniff(blob: bytes) -> str | None:
 
 def _of_brands(brands: bytes) -> str | None:
     """Return the format of an ISO media file, by its major brand or, if that names no codec, a compatible one."""
+    if brands[:4] == b"crx ":
+        return "camera raw, Canon CR3"
     major, compatible = brands[:4], {brands[at : at + 4] for at in range(8, len(brands), 4)}
     if major in _AVIF or (major not in _HEVC and compatible & _AVIF):
         return "AVIF"

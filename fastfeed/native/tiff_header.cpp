@@ -11,21 +11,24 @@ constexpr uint32_t kMostSide = 1u << 24;
 constexpr uint64_t kMostUnpacked = uint64_t(256) << 20;  // bytes of a row of tiles
 constexpr uint64_t kMostStrip = (uint64_t(1) << 31) - 1;  // bytes, as its header says
 constexpr size_t kMostPieces = size_t(1) << 22;
+constexpr size_t kMostDirectories = 32;
+constexpr uint32_t kPrivate = 32766;  // photometric interpretations and compressions from here on are not of TIFF 6.0
 enum Tag : uint32_t {
   kWidth = 256, kHeight = 257, kBits = 258, kCompression = 259, kPhotometric = 262, kFillOrder = 266, kStripOffsets = 273,
-  kSamples = 277, kRowsPerStrip = 278, kStripCounts = 279, kPlanar = 284, kPredictor = 317,
-  kTileWidth = 322, kTileHeight = 323, kTileOffsets = 324, kTileCounts = 325, kExtraSamples = 338, kSampleFormat = 339
+  kSamples = 277, kRowsPerStrip = 278, kStripCounts = 279, kPlanar = 284, kPredictor = 317, kTileWidth = 322,
+  kTileHeight = 323, kTileOffsets = 324, kTileCounts = 325, kDirectories = 330, kExtraSamples = 338, kSampleFormat = 339,
+  kDngVersion = 50706
 };
 
 // The first directory of a file (TIFF 6.0, section 2).
 class Directory {
  public:
-  // False where it does not lie in the file.
-  bool open(const uint8_t* data, size_t size) {
+  // False where it does not lie in the file. `at`: where it begins; 0: where the head says.
+  bool open(const uint8_t* data, size_t size, size_t at = 0) {
     data_ = data, size_ = size;
     if (size < 8) return false;
     big_ = data[0] == 'M';
-    const size_t at = number(4, 4);
+    if (!at) at = number(4, 4);
     if (at > size || size - at < 2) return false;
     count_ = number(at, 2), first_ = at + 2;
     return size - first_ >= count_ * kEntry;
@@ -48,6 +51,12 @@ class Directory {
   }
 
   bool has(Tag tag) const { return find(tag) != 0; }
+
+  // Where the next directory begins; 0: there is none.
+  size_t next() const {
+    const size_t at = first_ + count_ * kEntry;
+    return size_ - at < 4 ? 0 : number(at, 4);
+  }
 
   // The value of a tag that has one, or the same several times; `absent` where it is not there, kNone where it is odd.
   static constexpr uint32_t kNone = ~0u;
@@ -135,6 +144,26 @@ bool read_pieces(const Directory& tags, const uint8_t* data, size_t size, TiffLa
   return true;
 }
 
+// Whether a directory, one of its own or one that follows may hold the values of a sensor: camera raw, which another decoder
+// names. Its first image is a thumbnail.
+bool may_be_raw(const Directory& tags, const uint8_t* data, size_t size) {
+  if (size < 12 || std::memcmp(data + 8, "CR", 2) == 0 || std::memcmp(data + 8, "IIII", 4) == 0) return true;
+  std::vector<Directory> waiting{tags};
+  for (size_t i = 0; i < std::min(waiting.size(), kMostDirectories); ++i) {
+    if (waiting[i].has(kDngVersion)) return true;
+    const uint32_t photometric = waiting[i].value(kPhotometric, 0), compression = waiting[i].value(kCompression, 1);
+    if (photometric >= kPrivate || (compression >= kPrivate && compression != 32773 && compression != 32946)) return true;
+    std::vector<uint32_t> starts = waiting[i].values(kDirectories);
+    if (const size_t next = waiting[i].next()) starts.push_back(uint32_t(next));
+    if (starts.size() > kMostDirectories) return true;
+    for (const uint32_t at : starts) {
+      Directory other;
+      if (at && other.open(data, size, at)) waiting.push_back(other);
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 int TiffLayout::rows_of(int tile_row) const {
@@ -147,7 +176,7 @@ bool is_tiff(const uint8_t* data, size_t size) {
 
 bool read_tiff_layout(const uint8_t* data, size_t size, TiffLayout& layout) {
   Directory tags;
-  if (!tags.open(data, size) || !read_samples(tags, layout)) return false;
+  if (!tags.open(data, size) || !read_samples(tags, layout) || may_be_raw(tags, data, size)) return false;
   layout.big_endian = tags.big_endian();
   const uint32_t width = tags.value(kWidth, 0), height = tags.value(kHeight, 0);
   if (!width || !height || width > kMostSide || height > kMostSide) return false;

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["lzw", "pack_bits", "tiff"]
+__all__ = ["any_tiff", "lzw", "pack_bits", "tiff"]
 
 _TYPES = {1: "B", 3: "H", 4: "I", 7: "B"}
 
@@ -160,3 +160,70 @@ def pack_bits(data: bytes) -> bytes:
         out += bytes([end - at - 1]) + data[at:end]
         at = end
     return bytes(out)
+
+
+def any_tiff(
+    samples: np.ndarray,
+    bits: int,
+    photometric: int,
+    *,
+    format: int = 1,
+    planar: int = 1,
+    big: bool = False,
+    compression: int = 1,
+    predictor: int = 1,
+    extra: Sequence[int] = (),
+    strip: int | None = None,
+    tags: Mapping[int, tuple[int, Sequence[int]] | None] | None = None,
+) -> bytes:
+    """One image of numbers (height, width, channels) with any bits per sample, whatever they mean.
+
+    Args:
+        format: 1 unsigned, 2 signed, 3 floating point.
+        planar: 2: each channel in strips of its own.
+        predictor: 2 differences; 3 those of the bytes of floating-point numbers.
+    """
+    order = ">" if big else "<"
+    height, width, channels = samples.shape
+    planes = [samples] if planar == 1 else [samples[..., c : c + 1] for c in range(channels)]
+    blocks = [block for plane in planes for block in _blocks(plane, strip, None)]
+    packers = {1: bytes, 5: lzw, 8: zlib.compress, 32946: zlib.compress, 32773: pack_bits}
+    pieces = [packers[compression](_numbers(block, bits, format, predictor, order)) for block in blocks]
+    starts, at = [], 8
+    for piece in pieces:
+        starts.append(at)
+        at += len(piece)
+    entries: dict[int, tuple[int, Sequence[int]] | None] = {
+        256: (4, [width]), 257: (4, [height]), 258: (3, [bits] * channels), 259: (3, [compression]),
+        262: (3, [photometric]), 273: (4, starts), 277: (3, [channels]), 278: (4, [strip or height]),
+        279: (4, [len(piece) for piece in pieces]), 284: (3, [planar]), 317: (3, [predictor]),
+        339: (3, [format] * channels),
+    }  # fmt: skip
+    if extra:
+        entries[338] = (3, extra)
+    entries |= tags or {}
+    body = b"".join(pieces)
+    body += b"\0" * (len(body) % 2)
+    return _with_directory(body, {k: v for k, v in sorted(entries.items()) if v is not None}, order)
+
+
+def _numbers(block: np.ndarray, bits: int, format: int, predictor: int, order: str) -> bytes:
+    rows = block.reshape(len(block), -1)
+    step = block.shape[2]
+    if format == 3:
+        values = rows.astype(f">f{bits // 8}")
+        if predictor != 3:
+            return values.astype(f"{order}f{bits // 8}").tobytes()
+        shuffled = values.view(np.uint8).reshape(*rows.shape, bits // 8).swapaxes(1, 2).reshape(len(rows), -1)
+        shuffled[:, step:] -= shuffled[:, :-step].copy()
+        return shuffled.tobytes()
+    whole = rows.astype(np.int64)
+    if predictor == 2:
+        whole[:, step:] -= whole[:, :-step].copy()
+    whole &= (1 << bits) - 1 if bits < 63 else -1
+    if bits in (8, 16, 32, 64):
+        return whole.astype(f"{order}u{bits // 8}").tobytes()
+    return b"".join(
+        np.packbits((row[:, None] >> np.arange(bits - 1, -1, -1) & 1).astype(np.uint8).ravel()).tobytes()
+        for row in whole
+    )

@@ -55,6 +55,8 @@ def cost(
         return int(_LIBVIPS + full_image + 12 * bands * strip + 64 * bands * info.stored[1] + scaling)
     pixels = info.height * info.width // shrink**2
     image = (_IMAGE.get(info.mode, 4) + _DECODER.get(info.format, 0)) * pixels
+    if info.format == "TIFF" and info.mode.startswith("I;16"):
+        image += 4 * pixels  # made 8 bits in NumPy
     if info.format == "PNG" and info.alpha and info.mode in _KEYED:
         image += 20 * pixels  # a color is looked for in NumPy
     if info.format == "HEIC":

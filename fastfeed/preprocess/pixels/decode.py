@@ -24,7 +24,6 @@ from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.image_info import (
     LARGE,
     ImageInfo,
-    bits_of,
     libvips,
     opened_profile,
 )
@@ -143,7 +142,7 @@ class Rasterizer:
         box = (top / shrink, left / shrink, height / shrink, width / shrink)
         image.load()
         alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
-        flat = flattener(alpha, profile, self._op.matte, bits_of(image))
+        flat = flattener(alpha, profile, self._op.matte)
         small = scale_strips(
             lambda top, count: flat(image.crop((0, top, image.width, top + count))),
             (image.height, image.width), box, size, self._filter, seconds,

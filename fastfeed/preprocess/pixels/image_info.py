@@ -18,7 +18,7 @@ from fastfeed.preprocess.pixels.jpeg_markers import read_markers
 from fastfeed.preprocess.pixels.signals import signaled
 from fastfeed.preprocess.pixels.strips import color_model, converts_first
 
-__all__ = ["LARGE", "ImageInfo", "bits_of", "image_info", "libvips", "opened_profile"]
+__all__ = ["LARGE", "ImageInfo", "image_info", "libvips", "opened_profile"]
 
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
@@ -133,7 +133,8 @@ def opened_profile(image: Any) -> Profile:
             return profile
     if "icc_profile" not in image.info or model == "LAB":
         return NONE
-    return profile_of(image.info["icc_profile"] or b"", model)
+    icc = image.info["icc_profile"]
+    return profile_of(icc if isinstance(icc, bytes) else b"", model)  # a TIFF's tag may be of any type
 
 
 def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
@@ -165,8 +166,3 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     except OSError:
         return False
     return True
-
-
-def bits_of(image: Any) -> int:
-    """Significant bits of an opened image's 16-bit samples: 12 of some TIFFs, which Pillow scales in other formats."""
-    return 12 if image.format == "TIFF" and image.mode.startswith("I;16") and _tag(image, 258) == (12,) else 16

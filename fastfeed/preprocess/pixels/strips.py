@@ -117,14 +117,11 @@ def converts_first(alpha: bool, profile: Profile) -> bool:
     return profile.linear or (alpha and profile.transform is not None)
 
 
-def flattener(
-    alpha: bool, profile: Profile, matte: tuple[int, int, int], bits: int = 16
-) -> Callable[[Any], Image.Image]:
+def flattener(alpha: bool, profile: Profile, matte: tuple[int, int, int]) -> Callable[[Any], Image.Image]:
     """A function strip -> 8-bit L, RGB or CMYK without transparency, in sRGB if `converts_first`, else as stored.
 
     Colors are blended with the matte as sRGB levels, as browsers, Pillow and libvips do. Blending comes before scaling,
-    which equals scaling premultiplied colors: those of transparent pixels do not count. bits: significant bits of
-    16-bit samples.
+    which equals scaling premultiplied colors: those of transparent pixels do not count.
     """
     first = converts_first(alpha, profile)
 
@@ -134,7 +131,7 @@ def flattener(
         key = strip.info.get("transparency")
         alpha_mask = None
         if strip.mode.startswith("I"):
-            strip = _eight_bits(strip, bits)
+            strip = _eight_bits(strip)
         elif alpha or key is not None:
             strip = (strip.convert("LA") if strip.mode == "La" else strip).convert("RGBA")
             alpha_mask = strip.getchannel("A")
@@ -151,9 +148,9 @@ def flattener(
     return flat
 
 
-def _eight_bits(strip: Any, bits: int) -> Image.Image:
-    """The high byte of `bits` bits: Pillow would clip nearly all to white."""
+def _eight_bits(strip: Any) -> Image.Image:
+    """The high byte of 16 bits: Pillow would clip nearly all to white."""
     wide = np.asarray(strip)
     if wide.dtype != np.uint16 and wide.size and (wide.min() < 0 or wide.max() > 65_535):
         raise Unsupported("samples of more than 16 bits")
-    return Image.fromarray((wide >> (bits - 8)).astype(np.uint8))
+    return Image.fromarray((wide >> 8).astype(np.uint8))

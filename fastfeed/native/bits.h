@@ -27,14 +27,22 @@ struct Places {
 };
 constexpr Places kPlaces;
 
-// The beginnings of libjpeg's own structures, the same in every libjpeg since version 6: of its entropy decoder, and of its
-// inverse transforms.
+// The beginnings of libjpeg's own structures, the same in every libjpeg since version 6: of its entropy decoder, of its
+// inverse transforms, and of its reader of markers.
 struct Hook {
   void (*start_pass)(j_decompress_ptr);
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
 };
 struct Transform {
   void (*start_pass)(j_decompress_ptr);
+};
+struct MarkerReader {
+  void (*reset)(j_decompress_ptr);
+  int (*read_markers)(j_decompress_ptr);
+  boolean (*read_restart)(j_decompress_ptr);
+  boolean begun, framed;
+  int next_restart;
+  unsigned discarded;  // bytes that belong to no marker and to no block
 };
 
 using GiveUp = void (*)(j_common_ptr);  // leaves the image to libjpeg; does not return

@@ -5,6 +5,7 @@
 
 #include <jerror.h>
 
+#include "bits.h"
 #include "progressive.h"
 
 namespace fastfeed {
@@ -17,7 +18,9 @@ constexpr int64_t kScannedPixels = int64_t(4) << 30;
 void warn(j_common_ptr info, int level) {
   if (level >= 0) return;  // traces
   switch (info->err->msg_code) {
-    case JWRN_EXTRANEOUS_DATA:  // what many cameras and editors write
+    case JWRN_EXTRANEOUS_DATA:  // many cameras and editors write some between segments; within a scan, it is lost blocks
+      errors_of(info).damaged |= info->err->msg_parm.i[1] >= JPEG_RST0 && info->err->msg_parm.i[1] <= JPEG_RST0 + 7;
+      return;
     case JWRN_ADOBE_XFORM:
     case JWRN_BOGUS_ICC:
     case JWRN_NOT_SEQUENTIAL:  // an irregular scan header: the pixels are right
@@ -55,6 +58,12 @@ void* allocate(j_common_ptr info, int, size_t bytes) { return errors_of(info).al
 
 void silent(j_common_ptr) {}
 
+boolean read_restart(j_decompress_ptr info) {
+  JpegErrors& errors = errors_of(reinterpret_cast<j_common_ptr>(info));
+  errors.damaged |= reinterpret_cast<const MarkerReader*>(info->marker)->discarded > 0;
+  return errors.read_restart(info);
+}
+
 }  // namespace
 
 void catch_errors(j_decompress_ptr info, JpegErrors& errors) {
@@ -71,6 +80,12 @@ void watch_progress(j_decompress_ptr info, JpegErrors& errors) {
   info->mem->alloc_small = allocate;
   errors.progress.progress_monitor = progress;
   info->progress = &errors.progress;
+}
+
+void watch_restarts(j_decompress_ptr info, JpegErrors& errors) {
+  auto& reader = *reinterpret_cast<MarkerReader*>(info->marker);
+  errors.read_restart = reader.read_restart;
+  reader.read_restart = read_restart;
 }
 
 [[noreturn]] void fail(j_common_ptr info) {

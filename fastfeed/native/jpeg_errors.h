@@ -26,6 +26,7 @@ struct JpegErrors {
   Stop stop;
   Progressive* progressive;    // takes over before the first scan is read; null: none
   Coefficients* coefficients;  // keeps blocks between scans
+  boolean (*read_restart)(j_decompress_ptr);  // libjpeg's
   void* (*allocate)(j_common_ptr, int, size_t);
 };
 
@@ -35,6 +36,9 @@ inline JpegErrors& errors_of(j_common_ptr info) { return *reinterpret_cast<JpegE
 void catch_errors(j_decompress_ptr info, JpegErrors& errors);
 // After it: limits on scans, and no table outlives its image.
 void watch_progress(j_decompress_ptr info, JpegErrors& errors);
+
+// Data that no block has used before a restart marker are damage. libjpeg warns of those that it has not read yet alone.
+void watch_restarts(j_decompress_ptr info, JpegErrors& errors);
 
 [[noreturn]] void fail(j_common_ptr info);
 [[noreturn]] void out_of_memory(j_common_ptr info);

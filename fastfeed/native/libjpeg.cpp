@@ -17,8 +17,8 @@
 namespace fastfeed {
 namespace {
 
-// jpeg_entropy_decoder begins with start_pass and decode_mcu in all of them, jpeg_inverse_dct with start_pass: jpegint.h of
-// 2.0.0, 2.1.5, 3.0.4, 3.1.4.1, 3.2.0
+// jpeg_entropy_decoder begins with start_pass and decode_mcu in all of them, jpeg_inverse_dct with start_pass, and
+// jpeg_marker_reader is the same: jpegint.h of 2.0.0, 2.1.5, 3.0.4, 3.1.4.1, 3.2.0
 constexpr int kOldest = 2000000, kNewest = 3002999;
 
 struct Version {

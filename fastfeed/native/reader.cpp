@@ -43,6 +43,7 @@ class LibjpegReader final : public JpegReader {
     }
     jpeg_create_decompress(&info_);
     watch_progress(&info_, errors_);
+    if (huffman_) watch_restarts(&info_, errors_);
     errors_.coefficients = &coefficients_;
     coefficients_.attach(&info_);
     source_.attach(&info_);

@@ -28,11 +28,16 @@ def __getattr__(name: str) -> object:
         return [*_PUBLIC, *importlib.import_module(f"fastfeed.{_OPS}").__all__]
     module = _PUBLIC.get(name, None if name.startswith("_") else _OPS)
     if module is None or (module == _OPS and name not in importlib.import_module(f"fastfeed.{_OPS}").__all__):
-        raise AttributeError(f"module 'fastfeed' has no attribute {name!r}")
+        hint = "" if name.startswith("_") else _hint(name)
+        raise AttributeError(f"module 'fastfeed' has no attribute {name!r}{hint}")
     held = importlib.import_module(f"fastfeed.{module or name}")
     value = getattr(held, name) if module else held
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    return importlib.import_module("fastfeed.familiar").name_hint(name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.printable import printable
 
@@ -89,6 +90,7 @@ class Failure:
         return f"{printable(self.uri)}: {self.reason} ({self.detail or REASONS[self.reason]})"
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class FaultPolicy:
     """What happens to a bad sample, and when the run stops.
@@ -141,6 +143,7 @@ class FaultPolicy:
         return on_bad if isinstance(on_bad, cls) else cls(on_bad)  # type: ignore[arg-type]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Outage:
     """What a feed does while storage answers none of its reads.

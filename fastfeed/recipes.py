@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.ops import (
     CenterCrop,
@@ -33,6 +34,7 @@ __all__ = ["cifar_train", "imagenet_eval", "imagenet_train", "stock_photo_train"
 _MEAN = (124, 116, 104)  # ImageNet's mean in bytes: what a zero is after Normalize.imagenet()
 
 
+@checked
 def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -> list[Any]:
     """Train an ImageNet classifier: a random crop, mirrored or not.
 
@@ -64,6 +66,7 @@ def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -
     return [crop, RandomFlip(), *_policy_ops("imagenet_train", policy), *erasing, Normalize.imagenet()]
 
 
+@checked
 def imagenet_eval(size: int = 224) -> list[Any]:
     """Evaluate an ImageNet classifier: the middle of the image, with the usual margin of 1/8.
 
@@ -90,6 +93,7 @@ def imagenet_eval(size: int = 224) -> list[Any]:
     return [Resize(round(side * 256 / 224)), CenterCrop(side), Normalize.imagenet()]
 
 
+@checked
 def cifar_train(*, policy: Any = None) -> list[Any]:
     """Train on CIFAR-10 or CIFAR-100: shifted by up to four pixels, randomly flipped.
 
@@ -113,6 +117,7 @@ def cifar_train(*, policy: Any = None) -> list[Any]:
     return [RandomCrop(32, padding=4), RandomFlip(), *_policy_ops("cifar_train", policy), normalize]
 
 
+@checked
 def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
     """Fine-tune on large photographs, for example of landmarks: gentle crops and colors, never upside down.
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Literal
 
+from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 
@@ -177,6 +178,7 @@ class BatchPlan:
         return self.lr if position >= warmup else self.base_lr + (self.lr - self.base_lr) * (position / warmup)
 
 
+@checked
 def plan_batch(
     base_batch: int,
     base_lr: float,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 
 __all__ = ["ENCODED", "LAYOUTS", "PIXELS", "Spec"]
@@ -12,6 +13,7 @@ LAYOUTS = ("encoded", "HWC", "CHW")
 DTYPES = ("uint8", "float16", "float32")
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Spec:
     """Shape, dtype and layout of one sample.

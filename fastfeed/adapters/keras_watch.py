@@ -8,11 +8,13 @@ from typing import Any
 from fastfeed.adapters.keras_checks import fitted_feed
 from fastfeed.adapters.step_watch import StepWatch
 from fastfeed.adapters.steps_only import StepsOnly
+from fastfeed.arguments import checked
 from fastfeed.errors import MissingExtra
 
 __all__ = ["Watch"]
 
 
+@checked
 def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
     """A Keras callback: `model.fit(feed.to_keras(), callbacks=[ff.Watch()])`.
 

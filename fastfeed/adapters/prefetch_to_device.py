@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
 from fastfeed.proven import runs_on_gpu
@@ -25,6 +26,7 @@ FRAMEWORKS = {  # how a device's name or class begins -> its adapter
 }
 
 
+@checked
 @runs_on_gpu("feed")
 def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:
     """Yield the items with their NumPy arrays on a device, some of them ahead of the one in use.

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastfeed.adapters.steps_only import StepsOnly
 from fastfeed.adapters.watched import Watched
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.live_status import LiveStatus
@@ -32,6 +33,7 @@ class GPUStarved(RuntimeWarning):
     """
 
 
+@checked
 class StepWatch:
     """Call `step()` after each training step; it returns `feed_wait` and `feed_rate` for your log.
 

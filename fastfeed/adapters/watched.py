@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.feed.live_status import LiveStatus, SlowCounts
@@ -18,6 +19,7 @@ __all__ = ["Watched", "watched"]
 T = TypeVar("T")
 
 
+@checked
 def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Watched[T]:
     """Iterate a loader so that `fastfeed watch`, `ff.Watch` and `ff.StepWatch` see how long the loop waits for it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.proven import runs_on_gpu
 
@@ -17,6 +18,7 @@ GPU = ("gpu", "hybrid")
 ENGINES = {"dali": "dali", "nvimagecodec": "dali", "nvjpeg": "nvjpeg"}  # and the backend of each
 
 
+@checked
 @runs_on_gpu("dali")
 @dataclass(frozen=True, slots=True)
 class GpuDecode:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, MutableMapping
 
+from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.proven import runs_on_gpu
@@ -18,6 +19,7 @@ NAME = "CUDA_VISIBLE_DEVICES"
 ENTRY = re.compile(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+")
 
 
+@checked
 @runs_on_gpu("ranks")
 def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.environ) -> str | None:
     """Show this process only the GPU of its local rank, before a framework looks for GPUs.

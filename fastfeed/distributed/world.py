@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from fastfeed.arguments import checked
 from fastfeed.distributed.launchers import LAUNCHERS, Environ
 from fastfeed.errors import ConfigError
 
 __all__ = ["World"]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class World:
     """The rank of this process among all processes of a training job.
@@ -58,6 +60,7 @@ class World:
             )
 
     @classmethod
+    @checked
     def detect(cls, environ: Environ | None = None) -> World:
         """Read the rank of this process from its launcher's environment variables.
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastfeed.arguments import checked, checked_early
 from fastfeed.backends.options import DecodeBy, GpuDecode, choose
 from fastfeed.decode.memory_limit import DECODING, check_memory
 from fastfeed.distributed.cores import cores_for
@@ -44,6 +45,7 @@ __all__ = ["Feed"]
 BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}  # loaded on demand
 
 
+@checked
 @runs_on_gpu("feed")
 class Feed(ForAdapters, ForTrainers):
     """Yields batches of augmented images, prepared ahead of the trainer.
@@ -177,6 +179,7 @@ class Feed(ForAdapters, ForTrainers):
         """One epoch, from the position of `restore` or `seek` if that lies inside it."""
         return self.placed(None)
 
+    @checked_early
     def batches(
         self,
         epoch: int = 0,
@@ -200,6 +203,7 @@ class Feed(ForAdapters, ForTrainers):
         opened = partial(self._cursor.open, epoch, start, epochs, place, raw)
         return self._proven(place, raw, opened) if self.is_proving else opened()  # type: ignore[return-value]
 
+    @checked_early
     def seek(self, epoch: int, step: int = 0) -> None:
         """Start the next iteration at this position.
 
@@ -209,6 +213,7 @@ class Feed(ForAdapters, ForTrainers):
         """
         self._cursor.seek(epoch, step)
 
+    @checked_early
     def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
         """The position after the last batch that was yielded, with what it depends on.
 
@@ -230,6 +235,7 @@ class Feed(ForAdapters, ForTrainers):
         position = self.plan.state(*(self._cursor.position if at is None else at), self.source.fingerprint)
         return position | identity(self.program, self._quarantine.policy)
 
+    @checked_early
     def restore(self, state: dict[str, Any], strict: bool | Literal["ops"] = True) -> None:
         """Resume from a saved state with the same global batches, at any world size.
 
@@ -252,7 +258,7 @@ class Feed(ForAdapters, ForTrainers):
         if other := changes(state, own):
             if strict == "ops":
                 raise StateError(f"cannot restore: {other}; create the feed as it was, or call restore(state)")
-            warnings.warn(f"restored at the saved position, but {other}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"restored at the saved position, but {other}", RuntimeWarning, stacklevel=3)
         self.seek(*position)
 
     def stats(self) -> FeedStats:

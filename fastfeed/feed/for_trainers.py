@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from fastfeed.arguments import checked_early
 from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.misuse import TrainerInput
 
@@ -16,6 +17,7 @@ __all__ = ["ForTrainers"]
 class ForTrainers(TrainerInput):
     """The part of a feed that hands it to an adapter; each framework is imported with its first call."""
 
+    @checked_early
     @runs_on_gpu("keras")
     def to_keras(self, class_weight: Mapping[int, float] | None = None) -> Any:
         """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend.
@@ -38,6 +40,7 @@ class ForTrainers(TrainerInput):
         """
         return _adapter("keras").to_keras(self, class_weight)
 
+    @checked_early
     def keras_backup(
         self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", delete_checkpoint: bool = True
     ) -> Any:
@@ -60,6 +63,7 @@ class ForTrainers(TrainerInput):
         """
         return _adapter("keras_backup").keras_backup(self, folder, save_freq, delete_checkpoint)
 
+    @checked_early
     @runs_on_gpu("tensorflow")
     def to_tfdata(self, device: str | None = None) -> Any:
         """A `tf.data.Dataset` of one epoch per iteration.
@@ -80,6 +84,7 @@ class ForTrainers(TrainerInput):
         """
         return _adapter("tfdata").to_tfdata(self, device=device)
 
+    @checked_early
     @runs_on_gpu("jax")
     def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
         """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to a device.
@@ -103,6 +108,7 @@ class ForTrainers(TrainerInput):
         """
         return _adapter("jax").to_jax(self, sharding=sharding, convert=convert)
 
+    @checked_early
     @runs_on_gpu("torch")
     def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
         """An iterable of tensor tuples, one epoch per iteration, prefetched to a device.

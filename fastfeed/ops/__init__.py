@@ -13,6 +13,7 @@ ranges, beta, noise_table   strengths and random numbers; move_boxes moves boxes
 program/                    checks a list of ops and folds it into one program
 """
 
+from fastfeed.arguments import checked
 from fastfeed.ops import (
     augmix,
     color,
@@ -70,3 +71,5 @@ __all__ += policy.__all__
 __all__ += augmix.__all__
 
 OPS: tuple[type, ...] = tuple(globals()[name] for name in __all__ if hasattr(globals()[name], "kind"))
+for _op in OPS:
+    checked(_op)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_filter, check_flag, check_range, check_size, freeze, need_pixels
 from fastfeed.ops.function import as_op
@@ -108,6 +109,7 @@ class TenCrop:
         return (ViewGroup(10, FiveCropWindows(self.size, "vertical" if self.vertical else "horizontal")),)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class View:
     """Random crops of one size, as a part of `MultiCrop`.

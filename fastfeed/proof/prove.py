@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastfeed.adapters.synchronize import synchronize
+from fastfeed.arguments import checked
 from fastfeed.distributed.cores import cores_for
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.feed.feed import Feed
@@ -15,6 +16,7 @@ from fastfeed.proof.session import Session, Settings
 __all__ = ["prove"]
 
 
+@checked
 def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold: bool = True) -> Proof:
     """Measure how much of a training step is its input, and which part of the input.
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
@@ -71,6 +72,7 @@ def count_labels(samples: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
     return values, sizes
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Balanced:
     """Every class equally often, whatever its size.

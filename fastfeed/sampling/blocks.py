@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
@@ -15,6 +16,7 @@ from fastfeed.sampling.shard_layout import ShuffledUnits, Units, bounds_of, equa
 __all__ = ["Blocks"]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """Every sample once, reading few shards at a time: for storage where sequential reads are cheaper than random ones.

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fastfeed.arguments import checked
 from fastfeed.errors import StateError
 from fastfeed.runtime.atomic_write import atomic_write
 
@@ -16,6 +17,7 @@ __all__ = ["load_state", "save_state"]
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 
 
+@checked
 def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
     """Save a feed's position as JSON, committed by atomic rename after fsync; until then the old file stays.
 
@@ -45,6 +47,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
         ) from error
 
 
+@checked
 def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what `save_state` wrote, for `feed.restore`.
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import MOST_SAMPLES, Blocks, Epoch, Shuffle, Visits, order_of
@@ -26,6 +27,7 @@ __all__ = ["Blocks", "Plan", "Shuffle"]
 _ROWS = 2**33  # in keys, in the place of an epoch number, which is smaller
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One rank's path through the data, computed from (seed, epoch, step) alone.
@@ -78,6 +80,7 @@ class Plan:
             )
 
     @classmethod
+    @checked
     def make(
         cls,
         samples: int,

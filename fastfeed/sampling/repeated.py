@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
@@ -16,6 +17,7 @@ __all__ = ["Repeated"]
 _MOST = 2**16
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Repeated:
     """Every sample several times per epoch, augmented differently each time.

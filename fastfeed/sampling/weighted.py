@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
@@ -116,6 +117,7 @@ class WeightLine:
         return index, np.where(low > 0, self.ends[np.maximum(index - _COLUMNS, 0)], 0)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Weighted:
     """Each sample in proportion to its weight, weight 0 never.

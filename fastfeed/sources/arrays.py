@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.addresses import ArrayRows
 from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
@@ -21,6 +22,7 @@ __all__ = ["Arrays"]
 _FINGERPRINTED = 256 << 20  # bytes of pixels: half a second in memory
 
 
+@checked_early
 class Arrays:
     """Images in a NumPy array, with their labels.
 
@@ -76,6 +78,7 @@ class Arrays:
         self._fingerprint = ""
 
     @classmethod
+    @checked_early
     def mnist(
         cls,
         folder: str | os.PathLike[str],
@@ -103,6 +106,7 @@ class Arrays:
         return cls(*read_mnist(Path(folder), split, in_bytes(memory, "Arrays.mnist: memory")))
 
     @classmethod
+    @checked_early
     def cifar(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:
         """CIFAR-10 or CIFAR-100 as downloaded and unpacked, the binary or the Python version.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
@@ -62,6 +63,7 @@ class _Patience:
         return is_due
 
 
+@checked_early
 class ImageFolder:
     """Every image below a folder, whose class is the first folder on the way: root/daisy/2019/a.jpg is a daisy.
 
@@ -140,13 +142,13 @@ class ImageFolder:
             if isinstance(tree, LocalTree):
                 linked = tree.has_links
         if links := self._left_out.links():
-            warnings.warn(f"ImageFolder: {self.root}: {'; '.join(links)}", stacklevel=2)
+            warnings.warn(f"ImageFolder: {self.root}: {'; '.join(links)}", stacklevel=3)
         self.classes: tuple[str, ...] = ()
         self._labels = np.full(len(rows), -1, np.int32)
         if labeled:
             rows, self._labels = self._label(rows, folders, min_per_class)
         if classes is None and (order := order_text(self.classes)):
-            warnings.warn(f"ImageFolder: {self.root}: {order}", stacklevel=2)
+            warnings.warn(f"ImageFolder: {self.root}: {order}", stacklevel=3)
         if not len(rows):
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
         self._paths = rows.paths

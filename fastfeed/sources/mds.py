@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.access import allow_of
@@ -51,6 +52,7 @@ _WHY = {
 }
 
 
+@checked_early
 class MDSShards(ShardedSource):
     """Images in the shards of MosaicML's streaming, without its package.
 

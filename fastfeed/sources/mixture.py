@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Grouped
@@ -29,6 +30,7 @@ from fastfeed.storage.shard_files import DeferredRead, MappedRead
 __all__ = ["Mixture"]
 
 
+@checked_early
 class Mixture:
     """Several sources in fixed proportions, spread evenly over every batch.
 

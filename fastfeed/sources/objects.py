@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
@@ -36,6 +37,7 @@ from fastfeed.storage.storage import Storage
 __all__ = ["Objects"]
 
 
+@checked_early
 class Objects:
     """The samples of another source, with boxes and masks of what is in their images.
 
@@ -115,6 +117,7 @@ class Objects:
         self._set(source, lists, None if masks is None else masks_of(masks, where, storage), names, most, frame)
 
     @classmethod
+    @checked_early
     def coco(
         cls,
         images: str | os.PathLike[str] | Source,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
@@ -29,6 +30,7 @@ _MAGIC = b"\x93NUMPY"
 _HEAD = 64 << 10  # bytes: a header is far shorter
 
 
+@checked_early
 class RawShards:
     """Images as decoded pixels: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
@@ -39,6 +40,7 @@ __all__ = ["Table"]
 _STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_storage", "_allow")
 
 
+@checked_early
 class Table:
     """Images that a table lists or holds, one sample per row: CSV, JSON lines, Parquet.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
@@ -50,6 +51,7 @@ _BINARY = frozenset((
 ))  # fmt: skip
 
 
+@checked_early
 class TarShards(ShardedSource):
     """Images in tar files as WebDataset writes them: `0001.jpg`, `0001.cls`, `0002.jpg`, ...
 

@@ -17,6 +17,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
@@ -43,6 +44,7 @@ _FILENAME = b"image/filename"
 _LOOKED_AT = 100  # records of a shard, for the names in a message
 
 
+@checked_early
 class TFRecords(ShardedSource):
     """Images in TFRecord files of tf.train.Examples, as TensorFlow's scripts write them.
 
@@ -104,7 +106,7 @@ class TFRecords(ShardedSource):
                 "google-crc32c has no compiled part here, so that checking a record takes milliseconds; "
                 "pip install --force-reinstall google-crc32c",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         self._image = image.encode()
         self._label = None if label is None else label.encode()

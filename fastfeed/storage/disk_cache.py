@@ -14,6 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.chunk_files import mark_ns_of, prefix_of
@@ -38,6 +39,7 @@ class Chunk(NamedTuple):
     stop: int
 
 
+@checked_early
 class Cache:
     """At most `limit` bytes of remote objects in a folder of a local disk; evicts the least recently used.
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import REASONS
 from fastfeed.storage.byte_range import ByteRange, Stat, is_local, stat_of
@@ -40,6 +41,7 @@ _storages: weakref.WeakSet[Storage] = weakref.WeakSet()
 _inherited: list[Any] = []  # file systems of the process that this one was forked from
 
 
+@checked
 class Storage:
     """Reads, stats and lists objects on S3, Google Cloud, Azure, the web, or any other file system of fsspec.
 

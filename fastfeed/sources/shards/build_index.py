@@ -94,7 +94,8 @@ def build(
         index = _load_existing(index_files, kind)
     if trouble and (index_path is not None or index is None):
         instead = "it is in the cache folder" if index is not None else "each start will scan the shards"
-        warnings.warn(f"{who}: cannot save the index at {trouble}; {instead}", RuntimeWarning, stacklevel=4)
+        text = f"{who}: cannot save the index at {trouble}; {instead}"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)  # where the source is created
     return index if index is not None else Index.of(kind, [parts[i] for i in range(len(files))])
 
 

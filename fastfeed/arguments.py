@@ -1,0 +1,166 @@
+"""Checks the arguments of public classes and functions: names that there are, values of the types that are written."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+import os
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeVar
+
+from fastfeed.errors import ConfigError, FastfeedError
+from fastfeed.familiar import option_hint
+
+__all__ = ["UnknownOption", "checked", "checked_early"]
+
+_Public = TypeVar("_Public", bound=Callable[..., Any])
+_UNIONS = (typing.Union, types.UnionType)
+_ITERATED = (tuple, list, Sequence, Iterable)
+_WORDS = {
+    None: "None",
+    type(None): "None",
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    os.PathLike: "a path",
+    tuple: "a tuple",
+    list: "a list",
+    Sequence: "a list",
+    dict: "a dict",
+    Mapping: "a dict",
+    MutableMapping: "a dict",
+    Callable: "a function",
+}
+
+
+class UnknownOption(ConfigError, TypeError):
+    """An argument that a function does not have."""
+
+
+def checked(public: _Public) -> _Public:
+    """Decorator of a public class or function: unknown and mistyped arguments are refused with what is allowed.
+
+    Types are those of the annotations: flags, numbers, texts, paths, literals, and classes of fastfeed. Anything else
+    in an annotation is left to the function. So is a wrong type at first, since its own errors say more; this one
+    refuses what it would have accepted.
+    """
+    return _checked(public, early=False)
+
+
+def checked_early(public: _Public) -> _Public:
+    """As `checked`, for what reads storage or changes something: a wrong flag is refused before that."""
+    return _checked(public, early=True)
+
+
+def _checked(public: Any, early: bool) -> Any:
+    function: Any = public.__init__ if isinstance(public, type) else public
+    name = public.__qualname__
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        found = _problem(name, function, args, kwargs)
+        if found is None:
+            return function(*args, **kwargs)
+        problem, is_sure = found
+        if not (is_sure and early) and not isinstance(problem, UnknownOption):
+            _own_error(function, args, kwargs)
+        raise problem
+
+    if isinstance(public, type):
+        public.__init__ = wrapper  # type: ignore[misc]
+        return public
+    return wrapper
+
+
+def _own_error(function: Any, args: Any, kwargs: Any) -> None:
+    """Raise what the function itself says of arguments of which one is wrong, if it does."""
+    try:
+        made = function(*args, **kwargs)
+    except FastfeedError:
+        raise
+    except Exception:
+        return
+    made = args[0] if function.__name__ == "__init__" else made
+    getattr(made, "close", lambda: None)()  # a feed has threads
+
+
+@functools.cache
+def _parameters(function: Any) -> dict[str, Any]:
+    """The types of its parameters by name, in order; `Any` where they cannot be told."""
+    found = {}
+    for parameter in inspect.signature(function).parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, str):
+            try:
+                kind = eval(kind, function.__globals__)
+            except Exception:  # a name for type checkers alone
+                kind = Any
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            kind = ...
+        found[parameter.name] = kind
+    return found
+
+
+def _problem(
+    name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[ConfigError, bool] | None:
+    """What is wrong with the arguments, and whether that is a flag, of which no function says more."""
+    parameters = _parameters(function)
+    if ... in parameters.values():
+        return None
+    own = [parameter for parameter in parameters if parameter != "self"]
+    for option in kwargs:
+        if option not in parameters:
+            hint = option_hint(option, own) or f"; it takes {', '.join(own)}"
+            return UnknownOption(f"{name}() has no argument {option!r}{hint}"), True
+    for option, value in (*zip(parameters, args, strict=False), *kwargs.items()):
+        kind = parameters[option]
+        if not _fits(value, kind):
+            flag = kind is bool or bool in typing.get_args(kind)
+            return ConfigError(f"{name}: {option} must be {_words(kind)}, got {value!r:.200}"), flag
+    return None
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value may be of this type; True where that cannot be told."""
+    origin = typing.get_origin(kind)
+    if origin in _UNIONS:
+        return any(_fits(value, one) for one in typing.get_args(kind))
+    if origin is typing.Literal:
+        return any(type(value) is type(one) and value == one for one in typing.get_args(kind))
+    if kind in (None, type(None)):
+        return value is None
+    if kind is bool:
+        return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+    if kind in (int, float):
+        number = numbers.Integral if kind is int else numbers.Real
+        return isinstance(value, number) and not _fits(value, bool)
+    if kind is os.PathLike or origin is os.PathLike:
+        return hasattr(value, "__fspath__")
+    if origin in _ITERATED:
+        return isinstance(value, Iterable)  # a single text is up to the function: some take it, others say more
+    if origin in (dict, Mapping, MutableMapping):
+        return isinstance(value, Mapping)
+    if origin is Callable:
+        return callable(value)
+    if isinstance(kind, type) and (kind is str or _is_plain(kind)):
+        return isinstance(value, kind)
+    return True
+
+
+def _is_plain(kind: type) -> bool:
+    return kind.__module__.startswith("fastfeed.") and not getattr(kind, "_is_protocol", False)
+
+
+def _words(kind: Any) -> str:
+    """The type as a sentence has it."""
+    if typing.get_origin(kind) in _UNIONS:
+        return " or ".join(dict.fromkeys(map(_words, typing.get_args(kind))))
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(kind)))
+    kind = typing.get_origin(kind) or kind
+    return _WORDS[kind] if kind in _WORDS else getattr(kind, "__name__", str(kind))

@@ -1,0 +1,128 @@
+"""Names of other libraries, and what to write here in their place: for the errors that unknown names end in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["name_hint", "option_hint"]
+
+_LOADER = "ff.Feed(source, ops, batch=256).to_torch()"
+_NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDataset
+    "Compose": "a plain list: ff.Feed(source, [op, op], batch=...), or ff.Sequential inside of another op",
+    "RandomHorizontalFlip": "ff.RandomFlip()",
+    "RandomVerticalFlip": 'ff.RandomFlip(direction="vertical")',
+    "HorizontalFlip": "ff.RandomFlip()",
+    "VerticalFlip": 'ff.RandomFlip(direction="vertical")',
+    "Flip": 'ff.RandomFlip(direction="both")',
+    "ToTensor": 'ff.ToFloat() and ff.ToLayout("CHW"), and feed.to_torch()',
+    "ToTensorV2": 'ff.ToLayout("CHW"), and feed.to_torch()',
+    "PILToTensor": 'ff.ToLayout("CHW"), and feed.to_torch()',
+    "ToImage": "nothing: images are decoded by the feed",
+    "ToPILImage": "nothing: images are arrays",
+    "ToDtype": "ff.ToFloat()",
+    "ConvertImageDtype": "ff.ToFloat()",
+    "Rescaling": "ff.ToFloat()",
+    "Normalization": "ff.Normalize(mean, std)",
+    "RandomRotation": "ff.Rotate(degrees)",
+    "RandomAffine": "ff.Affine(degrees, translate=, scale=, shear=)",
+    "ShiftScaleRotate": "ff.Affine(degrees, translate=, scale=)",
+    "RandomTranslation": "ff.Affine(0, translate=(height, width))",
+    "RandomZoom": "ff.Affine(0, scale=(low, high))",
+    "RandomShear": "ff.Affine(0, shear=degrees)",
+    "RandomPerspective": "ff.Perspective(distortion, p=)",
+    "RandomGrayscale": "ff.Maybe(ff.Grayscale(), p=0.1)",
+    "RandomInvert": "ff.Maybe(ff.Invert(), p=0.5)",
+    "RandomPosterize": "ff.Maybe(ff.Posterize(bits), p=0.5)",
+    "RandomSolarize": "ff.Maybe(ff.Solarize(threshold), p=0.5)",
+    "RandomAutocontrast": "ff.Maybe(ff.AutoContrast(), p=0.5)",
+    "RandomEqualize": "ff.Maybe(ff.Equalize(), p=0.5)",
+    "RandomAdjustSharpness": "ff.Maybe(ff.Sharpness((factor, factor)), p=0.5)",
+    "RandomBrightness": "ff.Brightness(amount)",
+    "RandomContrast": "ff.Contrast(amount)",
+    "RandomHue": "ff.Hue(amount)",
+    "RandomSaturation": "ff.Saturation(amount)",
+    "RandomGaussianBlur": "ff.Maybe(ff.GaussianBlur(kernel), p=0.5)",
+    "RandomApply": "ff.Maybe(op, p=) around each op, or around ff.Sequential([op, op])",
+    "RandomOrder": "ff.ColorJitter, which shuffles its four; other ops run in the order of the list",
+    "Lambda": "your function itself in the list of ops, or ff.Function(function)",
+    "Cutout": "ff.CutOut(size)",
+    "CoarseDropout": "ff.RandomErasing(p)",
+    "RandomCutout": "ff.RandomErasing(p)",
+    "DataLoader": _LOADER,
+    "Dataset": "a source, such as ff.ImageFolder(root) or ff.Table(...)",
+    "IterableDataset": "a source, such as ff.TarShards(...)",
+    "DatasetFolder": "ff.ImageFolder(root)",
+    "ImageFolderDataset": "ff.ImageFolder(root)",
+    "WebDataset": "ff.TarShards(...)",
+    "TFRecordDataset": "ff.TFRecords(...)",
+    "StreamingDataset": "ff.MDSShards(...)",
+    "image_dataset_from_directory": "ff.Feed(ff.ImageFolder(root), [ff.Resize((224, 224))], batch=256).to_keras()",
+    "DistributedSampler": "nothing: ranks are detected, or Feed(..., world=ff.World(rank, size))",
+    "WeightedRandomSampler": "Feed(..., shuffle=ff.Weighted(weights))",
+    "RandomSampler": 'nothing: Feed(..., shuffle="full") is the default',
+    "SequentialSampler": "Feed(..., shuffle=False)",
+    "SubsetRandomSampler": "a source of these samples alone",
+    "Pipeline": "ff.Feed(source, ops, batch=256)",
+    "pipeline_def": "ff.Feed(source, ops, batch=256)",
+    "transforms": "the ops themselves, which are names of fastfeed: ff.RandomFlip()",
+}
+_OPTIONS = {
+    "batch_size": "batch=, the samples of one rank, or global_batch=, those of all ranks",
+    "drop_last": 'tail="drop", the default, or tail="pad", which keeps the incomplete batch',
+    "last_batch_policy": 'tail="drop" or tail="pad"',
+    "num_workers": "threads=; a feed needs no worker processes, and takes all cores of its rank by default",
+    "workers": "threads=",
+    "num_threads": "threads=",
+    "num_parallel_calls": "threads=",
+    "sampler": "shuffle=: ff.Weighted(weights), ff.Balanced(), ff.Blocks(); ranks are detected, or world=",
+    "batch_sampler": "shuffle= and batch=",
+    "transform": "the list of ops, which is the second argument",
+    "transforms": "the list of ops, which is the second argument",
+    "augmentations": "the list of ops, which is the second argument",
+    "dataset": "the source, which is the first argument",
+    "prefetch_factor": "prefetch=, batches ahead",
+    "buffer_size": "prefetch=, batches ahead; shuffling needs no buffer",
+    "shuffle_buffer": 'shuffle="full", which needs no buffer, or shuffle=ff.Blocks(window=4)',
+    "pin_memory": "nothing: feed.to_torch() copies from page-locked memory",
+    "persistent_workers": "nothing: threads live as long as the feed",
+    "worker_init_fn": "nothing: random numbers depend on seed=, the epoch and the sample",
+    "generator": "seed=",
+    "random_state": "seed=",
+    "collate_fn": "a function in the list of ops; batches are arrays",
+    "multiprocessing_context": "nothing: there are no worker processes",
+    "timeout": "outage=, seconds to wait for storage",
+    "rank": "world=ff.World(rank, size)",
+    "num_replicas": "world=ff.World(rank, size)",
+    "world_size": "world=ff.World(rank, size)",
+    "shard_id": "world=ff.World(rank, size)",
+    "num_shards": "world=ff.World(rank, size)",
+    "device": "feed.to_torch(device), feed.to_jax(sharding) or feed.to_tfdata(device)",
+    "image_size": "ff.Resize((height, width)) among the ops",
+    "target_transform": "labels of the source, or ff.OneHot() among the ops",
+}
+
+
+def name_hint(name: str, known: Iterable[str]) -> str:
+    """What to write for a name that fastfeed does not have, as the end of a sentence; empty where nothing is close."""
+    if name in _NAMES:
+        return f"; write {_NAMES[name]}"
+    return _close(name, known, "ff.")
+
+
+def option_hint(option: str, known: Iterable[str]) -> str:
+    """What to write for an argument that a function does not take, likewise."""
+    known = list(known)
+    if option in _OPTIONS and option not in known:
+        words = _OPTIONS[option]
+        names = {word.rstrip(":,.").partition("=")[0] for word in words.split() if "=" in word and "(" not in word}
+        if not names or names & {*known}:
+            return f"; write {words}"
+    return _close(option, known, "")
+
+
+def _close(name: str, known: Iterable[str], before: str) -> str:
+    """The known name that this one was meant to be."""
+    lower = {other.lower().replace("_", ""): other for other in known}
+    found = get_close_matches(name.lower().replace("_", ""), lower, n=1, cutoff=0.8)
+    return f"; write {before}{lower[found[0]]}" if found else ""

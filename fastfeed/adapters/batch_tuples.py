@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,14 @@ from fastfeed.feed.feed import Feed
 from fastfeed.runtime.batch import Batch
 
 __all__ = ["BatchTuples", "image_specs", "label_spec", "target_specs"]
+
+
+_log = logging.getLogger("fastfeed")
+
+_EMPTY = (
+    "the last batch of an epoch has %d of %d samples, so it is empty on some ranks, and the mean of its losses is NaN; "
+    'on_bad="mask" keeps batches of one size on all ranks and gives weights, 0 for padding'
+)
 
 
 def image_specs(feed: Feed) -> list[tuple[tuple[int, ...], str]]:
@@ -43,29 +52,41 @@ class BatchTuples:
     (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on. Images of several sizes of
     views are a tuple of arrays.
 
-    Padding that no other rank needs is cut off: trainers divide a batch's loss by its length, not by the weights.
+    Padding is cut off where nothing weighs it: trainers divide a batch's loss by its length, not by the weights.
+    Whether there are weights does not depend on the number of ranks.
     Holds no reference to the feed, so that the feed's threads end when its last user releases it.
     """
 
     weighted: bool
     last: int  # the step whose padding is cut off, -1 for none
-    length: int  # of that step's batch
+    length: int  # of that step's batch, on this rank
+    loose: bool = False  # whether batches of any rank are cut
     factors: np.ndarray | None = None  # of the weights, by label; 1 for labels beyond, and for none; float32
     names: tuple[str, ...] = ("",)  # of targets, as `target_specs`
     sizes: int = 1  # arrays of images
 
     @classmethod
-    def of(cls, feed: Feed, padded: bool = False, factors: np.ndarray | None = None) -> BatchTuples:
-        """`padded`: keep padding, with weight 0, for frameworks that compile again for every shape."""
-        plan, cut = feed.plan, feed.partial and not padded
-        weighted = feed.weighted or factors is not None or (padded and feed.partial)
+    def of(
+        cls, feed: Feed, padded: bool = False, weighted: bool = False, factors: np.ndarray | None = None
+    ) -> BatchTuples:
+        """For a framework that needs weights wherever a batch may end in padding (`weighted`), so that all ranks may
+        have batches of one shape; `padded`: also where there is one rank, since every shape is compiled."""
+        plan = feed.plan
+        weighted = feed.weighted or factors is not None or (weighted and plan.tail == "pad")
+        loose = plan.tail == "pad" and plan.length % plan.global_batch != 0 and not padded
+        loose = loose and (plan.world.size == 1 or not weighted)
+        last = plan.steps - 1
+        real = min(max(plan.length - plan.first(last), 0), plan.batch)
         names, sizes = tuple(target_specs(feed)), len(image_specs(feed))
         if factors is not None and names != ("",):
             raise ConfigError(
                 f"class_weight is by the label of an image, and this feed gives {', '.join(names)} of objects; "
                 "leave it out, and weigh classes in the loss"
             )
-        return cls(weighted, plan.steps - 1 if cut else -1, plan.length % plan.batch, factors, names, sizes)
+        left = plan.length % plan.global_batch
+        if loose and plan.world.main and left <= plan.global_batch - plan.batch:
+            _log.warning(_EMPTY, left, plan.global_batch)
+        return cls(weighted, last if loose and real < plan.batch else -1, real, loose, factors, names, sizes)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
         weights = batch.weights

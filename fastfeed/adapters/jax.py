@@ -51,6 +51,8 @@ def placement(device: Any, live_batches: int) -> JaxPlacement:
 class JaxFeed(TrainerInput):
     """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
 
+    With `tail="pad"` there are always weights, however many processes there are.
+
     For a source with annotations, labels are a dict of arrays: "boxes", "labels", "masks". All batches have the same
     shape, so nothing is compiled twice: padding stays in, with weight 0.
     """
@@ -58,7 +60,7 @@ class JaxFeed(TrainerInput):
     def __init__(self, feed: Feed, placement: JaxPlacement, raw: bool) -> None:
         self.feed, self._placement = feed, placement
         self._convert = device_convert(feed.program.convert) if raw else None
-        tuples = BatchTuples.of(feed, padded=True)
+        tuples = BatchTuples.of(feed, padded=True, weighted=True)
         self._place, self._nested = lambda batch: placement.put(tuples(batch)), tuples.nested
         feed.place_on(placement, raw=raw)
 

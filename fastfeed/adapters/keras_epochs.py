@@ -30,7 +30,7 @@ class Epochs:
 
     def __init__(self, feed: Feed, factors: np.ndarray | None = None, peeks: bool = False) -> None:
         self.feed, self._peeks = feed, peeks
-        self.tuples = BatchTuples.of(feed, factors=factors)
+        self.tuples = BatchTuples.of(feed, weighted=True, factors=factors)
         self._placement: Placement | None = None
         self._place = _host(self.tuples)
         self._live: Iterator[tuple[int, Any]] = iter(())

@@ -27,7 +27,9 @@ _ALIGNMENT = 64  # bytes
 
 
 def to_tfdata(feed: Feed, device: str | None = None) -> Any:
-    """Elements are (images, labels), plus weights where samples are masked or other ranks need padding.
+    """Elements are (images, labels), plus weights where samples are masked or the source has weights.
+
+    Padding is cut off, also on several ranks, so that the last batch is shorter.
 
     For a source with annotations, labels are a dict: "boxes", "labels", "masks".
 
@@ -61,7 +63,7 @@ def build_dataset(
     hide wait times from the feed's statistics. The cardinality is not asserted, because an epoch resumed in the middle
     is shorter. Batches are page-aligned, so TensorFlow uses them without a copy.
     """
-    batch = None if feed.partial else feed.plan.batch
+    batch = None if tuples.loose else feed.plan.batch
     specs = [*image_specs(feed), *target_specs(feed).values(), *([((), "float32")] if tuples.weighted else [])]
     signature = tuples.nested([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
     owner_ref = weakref.ref(owner)  # TensorFlow never releases a generator function or what it references

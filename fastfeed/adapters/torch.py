@@ -57,7 +57,10 @@ def placement(device: Any, live_batches: int) -> TorchPlacement:
 
 
 class TorchFeed(TrainerInput):
-    """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
+    """Yields one epoch per iteration: (images, labels), plus weights where the source has them or samples are masked.
+
+    Padding is cut off, also on several ranks, so that the last batch is shorter; where there are weights, several ranks
+    have it with weight 0.
 
     Images are as the ops make them: (n, height, width, channels), or (n, channels, height, width) after
     `ToLayout("CHW")`, which PyTorch's own models need.

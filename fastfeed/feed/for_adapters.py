@@ -171,8 +171,8 @@ class ForAdapters:
 
     @property
     def weighted(self) -> bool:
-        """Whether weights may differ from 1: masked samples, padding that other ranks need, weights of the source."""
-        if self._quarantine.policy.action == "mask" or (self.plan.tail == "pad" and self.plan.world.size > 1):
+        """Whether weights of samples may differ from 1: masked samples, weights of the source."""
+        if self._quarantine.policy.action == "mask":
             return True
         return not self._drawn_by_weight and Optionals(self.source).weights(np.empty(0, np.int64)) is not None
 

@@ -1,6 +1,7 @@
 """What trainers are given of a batch, before any framework: labels and their weights."""
 
 import numpy as np
+import pytest
 
 import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples, label_spec
@@ -8,6 +9,7 @@ from fastfeed.adapters.keras_epochs import Epochs
 
 IMAGES, LABELS = np.zeros((20, 6, 4, 3), np.uint8), np.arange(20) % 5 - 1  # -1: without a label
 FACTORS = np.array([1, 4, 1, 0.5], np.float32)
+HOW = {"torch": {}, "keras": {"weighted": True}, "jax": {"weighted": True, "padded": True}}
 SOFT = [ff.OneHot(4), ff.MixUp(1.0)]
 
 
@@ -55,3 +57,36 @@ def test_padding_of_soft_labels_is_cut_off():
     with feed([ff.OneHot(4)], tail="pad", shuffle=False) as data:
         tuples = BatchTuples.of(data)
         assert [tuples(batch)[1].shape for batch in data.batches(0)] == [(8, 4), (8, 4), (4, 4)]
+
+
+@pytest.mark.parametrize("samples", [44, 48, 33])
+@pytest.mark.parametrize("options", [{}, {"on_bad": "mask"}], ids=str)
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+def test_the_number_of_items_does_not_depend_on_the_number_of_ranks(samples, options, how):
+    """And each sample comes once, by the weights where there are any."""
+    arities = set()
+    for size in (1, 2, 3, 8):
+        seen, shapes = [], set()
+        for rank in range(size):
+            source = ff.Arrays(np.zeros((samples, 4, 4, 3), np.uint8), np.arange(samples))
+            world = ff.World(rank, size)
+            with ff.Feed(source, [], batch=8, shuffle=False, tail="pad", world=world, **options) as data:
+                tuples = BatchTuples.of(data, **how)
+                for batch in data.batches(0):
+                    images, labels, *weights = tuples(batch)
+                    arities.add(len(weights))
+                    shapes.add(len(images))
+                    counted = weights[0] > 0 if weights else slice(None)
+                    seen += labels[counted].tolist()
+        assert sorted(seen) == list(range(samples))
+        if how.get("padded") or (size > 1 and (how or options)):
+            assert shapes == {8}, "one shape on all ranks"
+    assert len(arities) == 1
+
+
+def test_an_empty_batch_of_a_rank_is_said(caplog):
+    source = ff.Arrays(np.zeros((34, 4, 4, 3), np.uint8), np.arange(34))
+    with ff.Feed(source, [], batch=8, shuffle=False, tail="pad", world=ff.World(0, 2)) as data:
+        BatchTuples.of(data)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("the last batch of an epoch has 2 of 16 samples, so it is empty on some ranks")

@@ -26,6 +26,11 @@ padded = ff.Feed(ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=Fal
 result["padded"] = [len(y) for _, y in padded.to_tfdata()]
 result["mapped"] = len(list(padded.to_tfdata().map(lambda x, y: (tf.cast(x, tf.float32), y)).take(2)))
 ranks = ff.Feed(ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2))
+result["empty"] = [len(y) for _, y in ranks.to_tfdata()]
+ranks.close()
+ranks = ff.Feed(
+    ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2), on_bad="mask"
+)
 result["weights"] = [w.numpy().tolist() for _, _, w in ranks.to_tfdata()]
 soft = ff.Feed(ff.Arrays(images, labels), [ff.OneHot(22), ff.CutMix()], batch=4, seed=1)
 result["soft_spec"] = str(soft.to_tfdata().element_spec[1])
@@ -82,6 +87,7 @@ def test_a_dataset_walks_the_feed():
         "masks": "TensorSpec(shape=(4, 8, 6), dtype=tf.uint8, name=None)",
     }
     assert result["padded"] == [8, 8, 6]
+    assert result["empty"] == [8, 0]
     assert result["weights"] == [[1.0] * 8, [0.0] * 8]  # rank 1 of 2 has only padding in the last step
     assert result["restored"] == 2
     assert result["held_by_a_dataset"] == 5

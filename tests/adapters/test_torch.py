@@ -120,8 +120,11 @@ def test_state_dict_is_the_trainers_position_and_survives_deepcopy():
 
 
 def test_weights_come_third_where_they_may_differ():
-    with feed(tail="pad", world=ff.World(1, 2, 1, 2), shuffle=False) as data:
+    second = ff.World(1, 2, 1, 2)
+    with feed(tail="pad", world=second, shuffle=False, on_bad="mask") as data:
         assert [weights.sum().item() for _, _, weights in data.to_torch("cpu")] == [8.0, 8.0, 4.0]
+    with feed(tail="pad", world=second, shuffle=False) as data:
+        assert [len(labels) for _, labels in data.to_torch("cpu")] == [8, 8, 4]
     with feed(tail="pad", shuffle=False) as data:
         assert [len(labels) for _, labels in data.to_torch("cpu")] == [8, 8, 8, 8, 8, 4]
 

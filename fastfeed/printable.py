@@ -9,6 +9,8 @@ __all__ = ["LIMIT", "printable", "printable_message"]
 LIMIT = 200  # characters of one value in a message
 _TAIL = 40  # of them from the end: a path ends in the file's name
 _LONG_WORD = re.compile(rf"\S{{{LIMIT + 1},}}")
+# text in quotes, as `repr` writes it; an apostrophe inside a word is neither the beginning nor the end
+_LONG_QUOTES = [re.compile(rf"(?<!\w){q}((?:[^{q}\n]|{q}(?=\w)){{{LIMIT + 1},}}){q}(?!\w)") for q in "'\""]
 
 
 def printable(value: object, limit: int | None = LIMIT) -> str:
@@ -36,13 +38,21 @@ def printable(value: object, limit: int | None = LIMIT) -> str:
 
 
 def printable_message(text: str) -> str:
-    """A whole message, which may have several lines: words longer than LIMIT are cut, control characters escaped."""
+    """A whole message, which may have several lines: longer words and quotes than LIMIT are cut, control characters
+    escaped."""
     if len(text) > LIMIT:
+        for quotes in _LONG_QUOTES:
+            text = quotes.sub(lambda found: found[0][0] + printable(found[1]) + found[0][0], text)
         text = _LONG_WORD.sub(lambda word: printable(word[0]), text)
     return text if text.isprintable() else "\n".join(map(_escaped, text.split("\n")))
 
 
 def _escaped(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8, as Python has it
+        return f"\\x{code - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")

@@ -19,7 +19,8 @@ def test_short_printable_values_stay_as_they_are(value):
     [
         ("a\nb", r"a\nb"),
         ("\x1b[31mred", r"\x1b[31mred"),
-        ("\udcff.jpg", r"\udcff.jpg"),
+        ("\udcff.jpg", r"\xff.jpg"),
+        ("\ud800.jpg", r"\ud800.jpg"),
         ("a\u202egnp.jpg", r"a\u202egnp.jpg"),  # would turn the text around
         (b"caf\xc3\xa9 \xff", r"café \xff"),
     ],
@@ -52,6 +53,19 @@ def test_no_error_holds_a_value_of_many_characters(name):
     text = str(getattr(errors, name)(f"cannot read {'x' * 600_000}: \x1b[2J\nnext line"))
     assert text.startswith("cannot read xxx") and text.endswith(": \\x1b[2J\nnext line")
     assert len(text) < LIMIT + 40
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_long_text_in_quotes_is_cut(quote):
+    value = "it's " * 9000 if quote == '"' else "two words " * 9000
+    text = str(errors.ConfigError(f"the table's label must be one of 'a', 'b', got {value!r}; pass the users' own 'c'"))
+    assert text.startswith(f"the table's label must be one of 'a', 'b', got {quote}{value[:20]}") and len(text) < 350
+    assert text.endswith("; pass the users' own 'c'")
+
+
+def test_apostrophes_are_no_quotes():
+    text = "the table's folder " + "and a word " * 50 + "of the users' own, 'a' and the table's 'b'"
+    assert printable_message(text) == text
 
 
 def test_a_message_of_short_words_is_whole():

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["notes_text", "summary", "with_notes"]
+from fastfeed.printable import printable
 
+__all__ = ["NOTE", "notes_text", "summary", "with_notes"]
+
+NOTE = 500  # characters of a note that is shown
 _NOTES = 10  # printed with a source
 
 
 def summary(kind: str, uris: Sequence[str], images: int, classes: Sequence[str]) -> str:
     """`Table(a.csv and 2 more): 90 images of 3 classes`."""
-    place = uris[0] if len(uris) == 1 else f"{uris[0]} and {len(uris) - 1} more"
+    place = printable(uris[0]) + (f" and {len(uris) - 1} more" if len(uris) > 1 else "")
     return f"{kind}({place}): {images} images{f' of {len(classes)} classes' if classes else ''}"
 
 
@@ -23,4 +26,4 @@ def notes_text(notes: Sequence[str]) -> str:
 def with_notes(text: str, notes: Sequence[str]) -> str:
     """The `str` of a source: a line about it, and its first notes below."""
     more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
-    return "\n  ".join([text, *notes[:_NOTES], *more])
+    return "\n  ".join([text, *(printable(note, NOTE) for note in notes[:_NOTES]), *more])

@@ -11,6 +11,7 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Grouped
 from fastfeed.sources.base import (
     Fetching,
@@ -88,14 +89,17 @@ class Mixture:
             return tuple(float(len(source)) for source in self.sources)
         if isinstance(weights, Mapping):
             if set(weights) != set(self.names):
-                names = ", ".join(map(str, weights))
+                names = printable(", ".join(map(str, weights)))
                 raise ConfigError(f"Mixture: weights must name the sources {', '.join(self.names)}, got {names}")
             weights = [weights[name] for name in self.names]
-        shares = tuple(float(weight) for weight in weights)
+        try:
+            shares = tuple(float(weight) for weight in weights)
+        except (TypeError, ValueError):
+            shares = ()
         if len(shares) != len(self.sources) or not all(0 < share < float("inf") for share in shares):
             raise ConfigError(
-                f"Mixture: weights must be {len(self.sources)} numbers above 0, one per source, got {list(weights)}; "
-                "leave a source out instead of giving it 0"
+                f"Mixture: weights must be {len(self.sources)} numbers above 0, one per source, "
+                f"got {printable(list(weights))}; leave a source out instead of giving it 0"
             )
         return shares
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import STORAGE
+from fastfeed.printable import printable
 from fastfeed.storage.storage import Stat, Storage, is_local
 
 __all__ = ["SPLIT", "expand_braces", "find_files", "local_stat"]
@@ -138,7 +139,7 @@ def _matches(
     files = [(name, stats[name]) for name in names]
     path = path if magic else path.removesuffix(inside) + f"*{suffix}"
     if not files:
-        raise SourceError(f"{who}: nothing matches {path}; check the path")
+        raise SourceError(f"{who}: nothing matches {printable(path)}; check the path")
     return files
 
 
@@ -174,9 +175,9 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
             try:
                 stats[uri] = local_stat(uri)
                 if not os.path.isfile(uri):
-                    missing.append(f"{uri}: not a regular file")
+                    missing.append(f"{printable(uri)}: not a regular file")
             except (OSError, ValueError) as error:
-                missing.append(f"{uri}: {getattr(error, 'strerror', None) or error}")
+                missing.append(f"{printable(uri)}: {getattr(error, 'strerror', None) or error}")
     for folder, inside in folders.items():
         listed = _listed(folder, storage) if len(inside) >= _MANY else {}
         stats |= {uri: listed[name] for uri in inside if (name := uri.rpartition("/")[2]) in listed}
@@ -185,7 +186,7 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
             if isinstance(stat, Stat):
                 stats[uri] = stat
             elif stat.reason != "not_found" or uri.endswith(suffix):  # else it may be a folder: it is listed later
-                missing.append(f"{uri}: {stat.detail or stat.reason}")
+                missing.append(f"{printable(uri)}: {stat.detail or stat.reason}")
                 down = down or stat.reason in STORAGE
     if missing:
         more = f" (and {len(missing) - 1} more of the {len(uris)} named)" if len(missing) > 1 else ""

@@ -84,10 +84,10 @@ def test_a_listing_that_was_interrupted_remembers_too(tmp_path, monkeypatch):
 
     root, below = odd(tmp_path), LocalTree.below
 
-    def breaks(self, folder, left_out):
-        if folder == "void":
+    def breaks(self, folders, left_outs):
+        if folders == ["void"]:
             raise KeyboardInterrupt
-        return below(self, folder, left_out)
+        return below(self, folders, left_outs)
 
     monkeypatch.setattr(LocalTree, "below", breaks)
     with pytest.raises(KeyboardInterrupt):

@@ -150,7 +150,7 @@ def test_lists(root, monkeypatch):
         (["gone.tar"], "cannot open {root}/gone.tar: No such file or directory; check the path"),
         (["g*.tar"], "cannot open {root}/gone.tar: No such file or directory; check the path"),
         (["pipe"], "cannot open {root}/pipe: not a regular file; check the path"),
-        (["a\0b.tar"], "cannot open {root}/a\0b.tar: embedded null byte; check the path"),
+        (["a\0b.tar"], "cannot open {root}/a\\x00b.tar: embedded null byte; check the path"),
     ],
 )
 def test_what_is_not_there(root, places, text):

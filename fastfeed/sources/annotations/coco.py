@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
@@ -50,7 +51,7 @@ def _parsed(uri: str, storage: Storage) -> dict[str, Any]:
     local = is_local(uri.removeprefix("file://"))
     data = read_file(uri.removeprefix("file://")) if local else storage.read([ByteRange(uri)])[0]
     if isinstance(data, Unread):
-        raise SourceError(f"Objects.coco: cannot read {uri}: {data.reason} {data.detail}".rstrip())
+        raise SourceError(f"Objects.coco: cannot read {printable(uri)}: {data.reason} {data.detail}".rstrip())
     data = _bare(data)  # lets go of what was read
     try:
         content = json.loads(data)

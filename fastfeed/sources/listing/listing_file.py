@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
+from fastfeed.printable import printable
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.sources.listing.file_table import FileTable, joined, unpacked
 from fastfeed.sources.listing.left_out import LeftOut
@@ -43,7 +44,7 @@ def suffix_of(path: str, who: str) -> str:
     """`.parquet`, `.csv`, `.jsonl` or ARRAYS. ConfigError for another one, MissingExtra without PyArrow."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _WRITERS:
-        raise ConfigError(f"{who}: a listing must end in .parquet, .csv, .jsonl, got {path}")
+        raise ConfigError(f"{who}: a listing must end in .parquet, .csv, .jsonl, got {printable(path)}")
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise MissingExtra(f"{MissingExtra.of(f'{who}: a listing in Parquet', 'PyArrow', 'parquet')}; or write a .csv")
     return suffix

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from fastfeed.errors import SourceError
+from fastfeed.printable import printable
 from fastfeed.sources.listing.file_table import ROWS, FileTable, packed
 from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden
 from fastfeed.storage.local_file import over_files
@@ -74,7 +75,7 @@ class LocalTree:
         self._within = None if within is None else tuple(os.path.join(folder, "") for folder in within)
         if not os.path.isdir(root):
             what = "is not a folder" if os.path.exists(root) else "does not exist"
-            raise SourceError(f"{who}: {root} {what}; pass the folder that holds the images")
+            raise SourceError(f"{who}: {printable(root)} {what}; pass the folder that holds the images")
         self.has_links = False  # any so far
         self._start = len(os.path.join(root, ""))
         self._id = _identity(root)

@@ -14,8 +14,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.describe import notes_text, summary, with_notes
+from fastfeed.sources.describe import NOTE, notes_text, summary, with_notes
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
 from fastfeed.sources.shards.extra_columns import LARGEST, ExtraColumns, as_array, as_json, column_names
 from fastfeed.sources.shards.index import ShardScan
@@ -309,7 +310,7 @@ class ShardedSource(ABC):
     def _first_notes(self) -> str:
         notes = self.notes
         more = f"\n  and {len(notes) - 3} more" if len(notes) > 3 else ""
-        return "".join(f"\n  {note}" for note in notes[:3]) + more
+        return "".join(f"\n  {printable(note, NOTE)}" for note in notes[:3]) + more
 
     def __str__(self) -> str:
         return with_notes(self._summary(), self.notes)

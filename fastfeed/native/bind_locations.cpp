@@ -2,8 +2,12 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "calls.h"
 
@@ -25,7 +29,7 @@ class Chosen {
   const std::optional<Ids>& rows_;
 };
 
-const Names* keep(Locations& locations, std::string root, const Text& text, const Ends& ends) {
+Names* keep(Locations& locations, std::string root, const Text& text, const Ends& ends) {
   const size_t width = ends.itemsize();
   if (ends.ndim() != 1 || (width != 4 && width != 8)) throw std::invalid_argument("ends must be integers (n,)");
   locations.arrays.emplace_back(text, ends);
@@ -39,9 +43,13 @@ void set_name(Location& location, const Names* names, int64_t name) {
 }
 
 void add_files(Locations& locations, const std::optional<Ids>& rows, const nb::bytes& root, Text names, Ends ends,
-               Ids ids, const std::optional<Ids>& sizes) {
+               Ids ids, const std::optional<Ids>& sizes,
+               const std::vector<std::tuple<nb::bytes, nb::bytes, int>>& folders, const nb::object& owner) {
   const Chosen chosen(locations, rows, ids.shape(0));
-  const Names* table = keep(locations, std::string(root.c_str(), root.size()), names, ends);
+  Names* table = keep(locations, std::string(root.c_str(), root.size()), names, ends);
+  for (const auto& [prefix, real, fd] : folders)
+    table->folders.push_back({std::string(prefix.c_str(), prefix.size()), std::string(real.c_str(), real.size()), fd});
+  locations.owners.push_back(owner);
   if (sizes) same_length(ids.shape(0), sizes->shape(0), "sizes", "id");
   for (size_t k = 0; k < ids.shape(0); ++k) {
     if (ids.data()[k] < 0) continue;  // not to be read
@@ -107,7 +115,8 @@ void bind_locations(nb::module_& m) {
       .def("__init__", [](Locations* self, size_t count) { new (self) Locations{std::vector<Location>(count), {}, {}, {}, {}}; },
            nb::arg("count"))
       .def("files", &add_files, nb::arg("rows").none(), nb::arg("root"), nb::arg("names"), nb::arg("ends"),
-           nb::arg("ids"), nb::arg("sizes").none())
+           nb::arg("ids"), nb::arg("sizes").none(), nb::arg("folders") = std::vector<std::tuple<nb::bytes, nb::bytes, int>>(),
+           nb::arg("owner") = nb::none())
       .def("ranges", &add_ranges, nb::arg("rows").none(), nb::arg("names"), nb::arg("ends"), nb::arg("files"),
            nb::arg("handles"), nb::arg("firsts"), nb::arg("lasts"), nb::arg("sizes"), nb::arg("modified_ns"),
            nb::arg("head"), nb::arg("checks").none(), nb::arg("feature").none(), nb::arg("height"), nb::arg("width"),

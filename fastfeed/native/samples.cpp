@@ -25,7 +25,7 @@ size_t rounded(size_t bytes) {
 class File {
  public:
   explicit File(const Location& location) : fd_(location.fd), own_(location.fd < 0) {
-    if (own_) fd_ = open_file(location.names ? location.names->path(location.name).c_str() : location.path);
+    if (own_) fd_ = location.names ? location.names->open(location.name) : open_file(location.path);
   }
   ~File() {
     if (own_ && fd_ >= 0) close_file(fd_);
@@ -72,6 +72,25 @@ std::string Names::path(int64_t i) const {
   std::string name(reinterpret_cast<const char*>(text) + first, size_t(last - first));
   if (name.find('\0') != std::string::npos) return {};
   return name.empty() || is_absolute(name) ? name : root + name;
+}
+
+int Names::open(int64_t i) const {
+  const std::string name = path(i);
+  if (folders.empty()) return open_file(name.c_str());
+  for (const Folder& folder : folders) {
+    const size_t length = folder.prefix.size();
+    if (name.compare(0, length, folder.prefix) != 0 || (!length && is_absolute(name))) continue;
+    const int fd = open_below(folder.fd, name.c_str() + length);
+    if (fd >= 0) return fd;
+    break;
+  }
+  const int fd = open_file(name.c_str());  // by a link to another of the folders, or the system cannot open below one
+  if (fd < 0) return fd;
+  const std::string where = path_of(fd);
+  for (const Folder& folder : folders)
+    if (where.compare(0, folder.real.size(), folder.real) == 0) return fd;
+  close_file(fd);
+  return -1;
 }
 
 Buffers::Buffers() : forks_(forks()) {}

@@ -44,13 +44,23 @@ class Buffers {
 
 // Paths one behind another, those of a whole source; a thread puts one together when it reads the file.
 struct Names {
+  // A folder that the files must lie in, also behind links.
+  struct Folder {
+    std::string prefix;  // of paths to files in it, with a slash at the end; empty: of paths from the working folder
+    std::string real;    // the same with links resolved
+    int fd;
+  };
+
   std::string root;  // comes before every name that does not begin with a slash
   const uint8_t* text;
   size_t size;
   const void* ends;  // where each name ends, and the next begins: integers of `width` bytes
   size_t count;
   int width;
+  std::vector<Folder> folders = {};  // none: files may lie anywhere
 
+  // A descriptor of the file; -1 if it cannot be opened, or lies in none of the folders.
+  int open(int64_t i) const;
   std::string path(int64_t i) const;  // empty where `ends` do not lie in the text, or the name cannot be a file's
 };
 

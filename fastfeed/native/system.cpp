@@ -43,6 +43,10 @@ int open_file(const char* path) {
   return _wopen(wide.c_str(), _O_RDONLY | _O_BINARY | _O_NOINHERIT);
 }
 
+int open_below(int, const char*) { return -1; }
+
+std::string path_of(int) { return {}; }
+
 void close_file(int fd) { _close(fd); }
 
 bool file_status(int fd, FileStatus& status) {
@@ -103,6 +107,32 @@ void pause_ns(int64_t ns) { Sleep(DWORD((ns + 999999) / 1000000)); }
 int open_file(const char* path) {
   // O_NONBLOCK: a named pipe called photo.jpg must not stop the thread for ever
   return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+int open_below(int folder, const char* path) {
+#ifdef __linux__
+  // openat2 of Linux 5.6; the number is the same everywhere, and C libraries know it late
+  constexpr long kOpenAt2 = 437;
+  constexpr uint64_t kNoMagicLinks = 0x02, kBeneath = 0x08;
+  const struct {
+    uint64_t flags, mode, resolve;
+  } how{O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, kNoMagicLinks | kBeneath};
+  return int(syscall(kOpenAt2, folder, path, &how, sizeof how));
+#else
+  (void)folder, (void)path;
+  return -1;
+#endif
+}
+
+std::string path_of(int fd) {
+  char path[4096];
+#ifdef __APPLE__
+  return fcntl(fd, F_GETPATH, path) == 0 ? std::string(path) : std::string();  // of up to MAXPATHLEN, 1024
+#else
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t length = readlink(link.c_str(), path, sizeof path);
+  return length > 0 && size_t(length) < sizeof path ? std::string(path, size_t(length)) : std::string();
+#endif
 }
 
 void close_file(int fd) { close(fd); }

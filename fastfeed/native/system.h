@@ -14,6 +14,10 @@ struct FileStatus {
 
 // A descriptor for reading, which other programs do not inherit; -1 if it cannot be opened. A named pipe opens at once.
 int open_file(const char* path);  // UTF-8 on Windows, bytes elsewhere
+// The same below an open folder, by no link that leaves it; -1 also where the system cannot tell.
+int open_below(int folder, const char* path);
+// Where an open file lies, links resolved; empty where the system does not say.
+std::string path_of(int fd);
 void close_file(int fd);
 bool file_status(int fd, FileStatus& status);
 // All of the bytes from `offset` on, or false. Other threads may read the descriptor here at the same time; on Windows that

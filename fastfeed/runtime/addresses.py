@@ -18,6 +18,8 @@ class WholeFiles(NamedTuple):
     ends: np.ndarray  # int32 or int64 (samples,): where each name ends
     ids: np.ndarray  # int64 (n,): whose name it is; -1 for one that is not to be read
     sizes: np.ndarray | None  # int64 (n,): bytes as listed, -1 where that is not known
+    folders: Sequence[tuple[bytes, bytes, int]] = ()  # that they must lie in, as Within.native has them; (): anywhere
+    owner: Any = None  # keeps the folders open
 
     @property
     def length(self) -> int:

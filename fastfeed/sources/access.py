@@ -113,6 +113,11 @@ class Access:
                 allow_host = _joined(host, port, scheme)
         return Refusal(" and ".join(problems), host=allow_host, scheme=allow_scheme) if problems else None
 
+    def left(self, path: str) -> Refusal:
+        """The refusal of a local file that turned out to lie elsewhere when it was opened."""
+        _real_folder.cache_clear()  # links have changed
+        return self._of_path(path) or Refusal(f"{path} was replaced while it was read")
+
     def names(self, host: str, port: int) -> bool:
         """Whether this host was named, with this port or with none."""
         host = host.lower().rstrip(".")

@@ -40,6 +40,7 @@ from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.system.within import Within
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 
@@ -127,6 +128,7 @@ class ImageFolder:
         self.remote = not is_local(uri)
         self.root = trimmed(uri) if self.remote else Path(uri)
         self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        self._within = None if self.remote or allow_links is None else Within([str(self.root), *allow_links])
         self._requested_classes = checked_classes(classes, "ImageFolder")
         linked = False  # through links one file may have several paths
         if listing is not None:
@@ -245,14 +247,16 @@ class ImageFolder:
         """The files' bytes."""
         if self.remote:
             return [pending.result() for pending in self.fetch(ids)]
-        return [self._look(int(i), read_file(self.uri(i))) for i in ids]
+        return [self._look(int(i), read_file(self.uri(i), self._within)) for i in ids]
 
     def addresses(self, ids: np.ndarray) -> WholeFiles | None:
         """Local files; None for remote ones."""
         if self.remote:
             return None
         sizes = None if self._sizes is None else self._sizes[ids]
-        return WholeFiles(os.fsencode(os.path.join(self.root, "")), self._paths.blob, self._paths.ends, ids, sizes)
+        root, within = os.path.join(self.root, ""), self._within
+        folders = () if within is None else within.native(str(self.root))
+        return WholeFiles(os.fsencode(root), self._paths.blob, self._paths.ends, ids, sizes, folders, within)
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Bytes of each sample: as listed, else as local files have now; -1: not known. int64, shape (len(ids),)."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from fastfeed.storage.retry import Unread
 from fastfeed.system.descriptors import open_file
+from fastfeed.system.within import Within
 
 __all__ = ["MAX_BYTES", "over_files", "read_file", "size_of", "unread"]
 
@@ -41,8 +42,8 @@ def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
     return results
 
 
-def read_file(path: str | bytes) -> bytes | Unread:
-    """The file's bytes; Unread for an empty file as well."""
+def read_file(path: str | bytes, within: Within | None = None) -> bytes | Unread:
+    """The file's bytes; Unread for an empty file as well, and "not_allowed" for one that does not lie `within`."""
     try:
         # a named pipe called photo.jpg must not stop the thread for ever
         fd = open_file(path, wait=False)
@@ -52,6 +53,8 @@ def read_file(path: str | bytes) -> bytes | Unread:
                 return Unread("not_image", "not a regular file")
             if status.st_size > MAX_BYTES:
                 return Unread("bomb", f"{status.st_size} bytes, the limit is {MAX_BYTES}")
+            if within is not None and not within.holds(fd, path):
+                return Unread("not_allowed", "a link that leads out of its folder")
             blob = file.readall()
     except FileNotFoundError:
         return Unread("not_found")

@@ -26,6 +26,7 @@ from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead
 from fastfeed.storage.storage import ByteRange, Storage, call, is_local, stat_of
+from fastfeed.system.within import Within
 
 __all__ = ["ImageFiles"]
 
@@ -50,6 +51,7 @@ class ImageFiles:
         access: Access | None = None,  # None: all that this process may read
     ) -> None:
         self.remote, self._access = remote, access
+        self._within = None if access is None else Within(access.folders)
         self._states = np.zeros(0, np.int8)  # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
         self._guarded: Storage | None = None  # for addresses on the web
         self._paths, self._repeated, self._where, self._roots, self._storage = paths, repeated, where, roots, storage
@@ -68,7 +70,13 @@ class ImageFiles:
         uri = self._resolve(i)
         if "://" in uri:
             return self.fetch(i).result()
-        return self._refused(i, uri) or read_file(uri) if uri else self._nowhere(i)
+        return self._refused(i, uri) or self._read_local(uri) if uri else self._nowhere(i)
+
+    def _read_local(self, uri: str) -> bytes | Unread:
+        data = read_file(uri, self._within)
+        if isinstance(data, Unread) and data.reason == "not_allowed" and self._access is not None:
+            return Unread("not_allowed", self._access.left(uri).detail)
+        return data
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
         """Local files of rows, int64 (n,), -1 for one that is not to be read; None if any may be remote."""
@@ -85,7 +93,9 @@ class ImageFiles:
 
     def _files_below(self, root: str, ids: np.ndarray) -> WholeFiles:
         folder = os.path.join(root, "") if root else ""
-        return WholeFiles(os.fsencode(folder), self._paths.blob, self._paths.ends, ids, None)
+        within = self._within
+        folders = () if within is None else within.native(root)
+        return WholeFiles(os.fsencode(folder), self._paths.blob, self._paths.ends, ids, None, folders, within)
 
     def fetch(self, i: int) -> Pending:
         """Begin to read; a local file is read when it is taken."""
@@ -97,7 +107,7 @@ class ImageFiles:
         if (refused := self._refused(i, uri)) is not None:
             return Completed(refused)
         if "://" not in uri:
-            return MappedRead(Completed(uri), read_file)
+            return MappedRead(Completed(uri), self._read_local)
         try:
             storage = self._storage_for(uri)
             if storage.cache is not None:

@@ -106,10 +106,10 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     tree(tmp_path / "photos", *FILES)
     below = LocalTree.below
 
-    def breaks(self, folder, left_out):
-        if folder == "c":
+    def breaks(self, folders, left_outs):
+        if folders == ["c"]:
             raise KeyboardInterrupt
-        return below(self, folder, left_out)
+        return below(self, folders, left_outs)
 
     monkeypatch.setattr(LocalTree, "below", breaks)
     done = CliRunner().invoke(app, ["index", "photos", "-o", "all.csv"])

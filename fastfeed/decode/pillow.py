@@ -66,7 +66,14 @@ T = TypeVar("T")
 
 _BOMB_WORDS = "security limit exceeded"  # of libheif: a picture that is larger than its header says
 _UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
-_TRUNCATED_WORDS = ("truncated", "unexpected end", "only got", "buffer is not large enough", "no more images")
+_TRUNCATED_WORDS = (
+    "truncated",
+    "unexpected end",
+    "only got",
+    "not enough image data",
+    "buffer is not large enough",
+    "no more images",
+)
 
 
 class Unsupported(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 __all__ = ["content_kind", "ends_early", "riff_chunks", "sniff"]
@@ -18,8 +19,6 @@ _MAGIC = (
     (b"MM\x00+", "TIFF"),
     (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG2000"),
     (b"\xff\x4f\xff\x51", "JPEG2000"),
-    (b"P5", "PPM"),
-    (b"P6", "PPM"),
     # image formats that are not decoded here
     (b"\x00\x00\x00\x0cJXL ", "JPEG XL"),
     (b"\xff\x0a", "JPEG XL"),
@@ -27,6 +26,9 @@ _MAGIC = (
     (b"\x00\x00\x01\x00", "ICO"),
     (b"v/1\x01", "OpenEXR"),
     (b"DDS ", "DDS"),
+    (b"P7\n", "PAM"),
+    (b"PF\n", "PFM"),
+    (b"Pf\n", "PFM"),
     # camera raw; what is inside of a TIFF is for `tiff` to tell
     (b"FUJIFILMCCD-RAW", "camera raw, Fujifilm RAF"),
     (b"IIRO", "camera raw, Olympus ORF"),
@@ -37,6 +39,7 @@ _MAGIC = (
     (b"FOVb", "camera raw, Sigma X3F"),
     (b"II\x1a\x00\x00\x00HEAPCCDR", "camera raw, Canon CRW"),
 )
+_PNM = re.compile(rb"P[1-6](#|\s+[#\d])")
 _AVIF = {b"avif", b"avis"}
 _HEVC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"}
 _HEIF = _HEVC | {b"mif1", b"mif2", b"msf1"}  # the last three leave the codec open
@@ -52,7 +55,7 @@ def sniff(blob: bytes) -> str | None:
     for magic, name in _MAGIC:
         if head.startswith(magic):
             return name
-    return None
+    return "PPM" if _PNM.match(head) else None
 
 
 def _of_brands(brands: bytes) -> str | None:

@@ -11,7 +11,7 @@ namespace fastfeed {
 namespace {
 
 constexpr size_t kHead = 12, kChunkHead = 8;  // "RIFF", size, "WEBP"; name, size
-constexpr uint8_t kExifFlag = 8;  // of a VP8X chunk
+constexpr uint8_t kExifFlag = 8, kAlphaFlag = 16;  // of a VP8X chunk: without them libwebp ignores EXIF and ALPH
 
 uint32_t number(const uint8_t* p) { return p[0] | uint32_t(p[1]) << 8 | uint32_t(p[2]) << 16 | uint32_t(p[3]) << 24; }
 
@@ -45,12 +45,14 @@ Header read_webp_header(const uint8_t* data, size_t size) {
   header.status = Status::unsupported_format;
 #ifdef FASTFEED_WEBP
   int frames = 0;
-  const bool has_exif = size > kHead + kChunkHead && is(data + kHead, "VP8X") && data[kHead + kChunkHead] & kExifFlag;
+  const bool extended = size > kHead + kChunkHead && is(data + kHead, "VP8X");
+  const uint8_t flags = extended ? data[kHead + kChunkHead] : 0;
   bool exif = false;
   const bool whole = chunks(data, size, [&](const uint8_t* name, const uint8_t* content, size_t length) {
     if (is(name, "ANIM") || is(name, "ANMF")) return false;
     if (is(name, "VP8 ") || is(name, "VP8L")) return ++frames == 1;
-    if (is(name, "EXIF") && has_exif && !exif) {  // libwebp ignores the chunk without its flag
+    if (is(name, "ALPH") && flags & kAlphaFlag && frames) return false;  // it belongs before the picture
+    if (is(name, "EXIF") && flags & kExifFlag && !exif) {
       header.orientation = exif_orientation(content, length).value;
       exif = true;
     }
@@ -62,8 +64,8 @@ Header read_webp_header(const uint8_t* data, size_t size) {
   if (features.format != 1 && features.format != 2) return header;
   header.height = features.height, header.width = features.width;
   header.components = 3, header.precision = 8;
-  header.color = features.has_alpha ? 6 : 2;
   header.lossless = features.format == 2;
+  header.color = features.has_alpha && (header.lossless || flags & kAlphaFlag) ? 6 : 2;
   header.status = Status::ok;
 #else
   (void)data, (void)size;

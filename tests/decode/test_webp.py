@@ -161,6 +161,8 @@ TAKEN = {
     "unknown chunks": extended(LOSSY, before=[(b"ABCD", b"abc")], behind=[(b"EFGH", b"")]),
     "EXIF as in a JPEG": extended(LOSSY, 8, behind=[(b"EXIF", b"Exif\0\0" + EXIF_6)]),
     "two blocks of EXIF": extended(LOSSY, 8, behind=[(b"EXIF", EXIF_6), (b"EXIF", EXIF_6.replace(b"\6", b"\3"))]),
+    "alpha without its flag": joined([(n, b"\0" + c[1:] if n == b"VP8X" else c) for n, c in chunks(TRANSPARENT)]),
+    "alpha without its flag, lossless": extended(made("lossless with alpha")),
     "EXIF without its flag": extended(LOSSY, 0, behind=[(b"EXIF", EXIF_6)]),
     "EXIF in a simple file": joined([*chunks(LOSSY), (b"EXIF", EXIF_6)]),
     "broken EXIF": extended(LOSSY, 8, behind=[(b"EXIF", EXIF_6[:15])]),
@@ -172,6 +174,7 @@ frames[0].save(_file, "WEBP", save_all=True, append_images=frames[1:])
 ANIMATED = _file.getvalue()
 LEFT_TO_PILLOW = {
     "animated": ANIMATED,
+    "alpha behind the picture": joined([chunks(TRANSPARENT)[k] for k in (0, 2, 1)]),
     "two pictures": joined([*chunks(LOSSY), *chunks(LOSSY)]),
     "no picture": joined([(b"ABCD", b"")]),
     "another canvas": extended(LOSSY)[:24] + b"\0\1\0" + extended(LOSSY)[27:],

@@ -20,6 +20,7 @@ __all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
 
 IMAGE_EXTENSIONS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".pbm", ".pnm"),
     *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIC is listed everywhere: where it is not decoded, it is reported
 )
 _DEPTH = 100  # folders inside folders

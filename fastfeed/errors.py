@@ -49,6 +49,9 @@ __all__ = [
 class FastfeedError(Exception):
     """The family of all errors that fastfeed raises on purpose.
 
+    Args:
+        *args (object): The text, which is made printable: it may quote files from elsewhere.
+
     Example:
         >>> try:
         ...     ff.Rotate(1000)

@@ -54,7 +54,7 @@ class Input:
         left_out (dict[str, int]): Files that are not photographs, by extension. Default: {}.
         hints (tuple[str, ...]): What a user should know before the shards are built. Default: ().
         metadata (str): Column with the metadata that an earlier job wrote: names, sums and sizes of its source, and
-            its columns, are kept. Default: "", the source is not a job's.
+            its columns, are kept. "" where the source is not a job's. Default: "".
         optional (tuple[str, ...]): Of the caption and columns, those that no sample needs to have. Default: ().
 
     Example:

@@ -13,7 +13,7 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
 from fastfeed.sampling.plan import Plan
-from fastfeed.sources.base import notes_of
+from fastfeed.sources.base import Optionals, notes_of
 from fastfeed.sources.describe import notes_text, with_notes
 
 _LONG = 60  # characters of a field's value
@@ -54,7 +54,7 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, ba
     """What a feed will do; at most `batches` are in the memory of this name."""
     world = plan.world
     ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
-    shapes, size = _batch(plan, program)
+    shapes, more, size = _batch(source, plan, program)
     about, notes = repr(source), notes_of(source)
     counted = notes_text(notes)  # others say all of them in a line
     lines = [
@@ -66,11 +66,8 @@ def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, ba
         f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
         f"at most {batches} in {memory_name} ({batches * size / 1e6:.1f} MB)",
     ]
-    if specs := annotator(source, program).specs:
-        arrays = (
-            f"{name} {dtype}[{', '.join(map(str, (plan.batch, *shape)))}]" for name, (shape, dtype) in specs.items()
-        )
-        lines.append(f"  with {', '.join(arrays)}")
+    if more:
+        lines.append(f"  with {', '.join(more)}")
     return "\n".join(lines)
 
 
@@ -83,23 +80,48 @@ def decoding_text(memory: int, encoded: int) -> str:
     )
 
 
-def placed_text(name: str, plan: Plan, program: Program, batches: int, raw: bool) -> str:
+def placed_text(name: str, source: Any, plan: Plan, program: Program, batches: int, raw: bool) -> str:
     """What a device holds of a feed; `raw`: batches arrive as bytes and are converted there."""
-    text = f"placed on {name}: at most {batches} batches, {batches * _batch(plan, program)[1] / 1e6:.1f} MB"
+    size = _batch(source, plan, program, carried=False)[2]
+    text = f"placed on {name}: at most {batches} batches, {batches * size / 1e6:.1f} MB"
     if raw:
         size = plan.batch * math.prod(program.shape)
         text += f", and the bytes of one, {size / 1e6:.1f} MB, which becomes {program.spec.dtype} there"
     return text
 
 
-def _batch(plan: Plan, program: Program) -> tuple[list[str], int]:
-    """Shapes of a batch's arrays of images, and their bytes."""
-    shapes, size = [], 0
-    for branch in (program, *program.others):
-        shape = (plan.batch, *branch.shape)
-        shapes.append(f"{branch.spec.dtype}[{', '.join(map(str, shape))}]")
-        size += math.prod(shape) * np.dtype(branch.spec.dtype).itemsize
-    return shapes, size
+def _batch(source: Any, plan: Plan, program: Program, carried: bool = True) -> tuple[list[str], list[str], int]:
+    """A batch's arrays of images, what else in it has more than a number per sample, and the bytes of all of it.
+
+    `carried`: with ids and columns, which stay on the host.
+    """
+    images = [(branch.shape, branch.spec.dtype) for branch in (program, *program.others)]
+    labels = ((), "int64") if program.targets is None else ((program.targets.classes,), "float32")
+    objects = dict(annotator(source, program).specs)
+    own = {"labels": labels} if labels[0] else {}
+    columns, unread = _columns_of(source) if carried else ({}, [])
+    alike = [labels, ((), "float32"), *([((), "int64")] if "boxes" in objects else [])]  # weights, counts of boxes
+    alike += [((), "int64")] if carried else []  # ids
+    arrays = [*images, *alike, *objects.values(), *columns.values()]
+    size = plan.batch * sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
+
+    def text(shape: tuple[int, ...], dtype: str) -> str:
+        return f"{dtype}[{', '.join(map(str, (plan.batch, *shape)))}]"
+
+    named = [f"{name} {text(*spec)}" for part in (own, objects, columns) for name, spec in part.items()]
+    more = f"{', '.join(unread)}, whose values are as large as they are read"
+    return [text(*spec) for spec in images], named + ([more] if unread else []), size
+
+
+def _columns_of(source: Any) -> tuple[dict[str, tuple[tuple[int, ...], str]], list[str]]:
+    """Shape and dtype of one sample's columns, and the names of those that have none before they are read: texts, and
+    all of shards."""
+    optionals = Optionals(source)
+    is_read = optionals.column_values([]) is not None
+    columns = optionals.columns(np.empty(0, np.int64))
+    unread = [name for name, array in columns.items() if is_read or array.dtype == object]
+    known = {name: (array.shape[1:], str(array.dtype)) for name, array in columns.items()}
+    return {name: spec for name, spec in known.items() if not is_read}, unread
 
 
 def program_text(program: Program, path: str) -> str:

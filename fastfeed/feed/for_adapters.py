@@ -204,4 +204,4 @@ class ForAdapters:
         name = placement.name
         if placement.accelerator:  # it begins with its framework
             name = gpu_note(name, name.split()[0].lower())
-        self.notes.append(placed_text(name, self.plan, self.program, self.prefetch + 2, raw))
+        self.notes.append(placed_text(name, self.source, self.plan, self.program, self.prefetch + 2, raw))

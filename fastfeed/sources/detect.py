@@ -69,6 +69,8 @@ def _inside(folder: Path) -> str:
                 if entry.name.startswith("_") or is_hidden(entry.name):
                     continue
                 if entry.is_dir():
+                    if "=" in entry.name and _inside(Path(entry.path)) == "table":  # a part of a table
+                        return "table"
                     folders = True
                 elif suffix in IMAGE_EXTENSIONS:
                     return "folder"

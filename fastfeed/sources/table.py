@@ -54,7 +54,8 @@ class Table:
 
     Args:
         table (str | os.PathLike[str] | Sequence): .csv, .tsv (the first line names the columns), .jsonl, .ndjson, .json
-            or .parquet: a file, a pattern, a folder, or a list of these, local or remote.
+            or .parquet: a file, a pattern, a folder, or a list of these, local or remote. Folders called `name=value`
+            below a folder are columns.
         image (str): Column of paths, URLs, data URIs or images in base64; relative paths begin at `root`. In Parquet,
             also of the images' bytes, or a struct of `bytes` and `path`; `a.b` is a field of a struct, in every column.
         label (str | None): Column of names of classes, texts or integers. Default: None, no labels.

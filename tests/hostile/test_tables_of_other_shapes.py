@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.photos import jpeg
+from helpers.remotes import uploaded as remote
 from helpers.tables import write
 
 import fastfeed as ff
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
+from fastfeed.sources.detect import kind_of
 
 PHOTOS = [jpeg(k, (16, 16)) for k in range(3)]
 TEXTS = [base64.b64encode(photo).decode() for photo in PHOTOS]
@@ -193,3 +195,50 @@ def test_a_json_table_of_data_uris_and_paths(tmp_path):
     rows = [{"image": "0.jpg", "label": "a"}, {"image": f"data:;base64,{TEXTS[1]}", "label": "b"}]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert ff.Table(tmp_path / "t.jsonl", image="image", label="label").read([0, 1]) == PHOTOS[:2]
+
+
+# -- folders that partition a table
+
+
+def _partitioned(root, format):
+    for k, (name, value) in enumerate((("cat", "1"), ("dog%2Fwolf", "2"), ("cat", "10"))):
+        part = root / f"label={name}" / f"year={value}"
+        part.mkdir(parents=True)
+        (part / f"{k}.jpg").write_bytes(PHOTOS[k])
+        write(part / f"part-0.{format}", {"image": [f"{k}.jpg"]})
+    (root / "_SUCCESS").write_bytes(b"")
+    return root
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
+def test_folders_that_partition_a_table_are_columns(tmp_path, format):
+    root = _partitioned(tmp_path / "t", format)
+    source = ff.Table(root, image="image", label="label", columns=["year", "label"])
+    assert source.classes == ("cat", "dog/wolf")
+    order = [int(source.uri(i)[-5]) for i in range(3)]
+    assert sorted(order) == [0, 1, 2] and source.read([0, 1, 2]) == [PHOTOS[k] for k in order]
+    assert source.label(np.arange(3)).tolist() == [(0, 1, 0)[k] for k in order]
+    columns = source.columns(np.arange(3))
+    assert columns["year"].tolist() == [(1, 2, 10)[k] for k in order]
+    assert columns["label"].tolist() == [("cat", "dog/wolf", "cat")[k] for k in order]
+
+
+def test_partitions_of_images_and_of_null(tmp_path):
+    for k, name in enumerate(("a", "__HIVE_DEFAULT_PARTITION__")):
+        (tmp_path / f"key={name}").mkdir()
+        pq.write_table(pa.table({"image": [PHOTOS[k]] * 2}), tmp_path / f"key={name}" / "0.parquet")
+    source = ff.Table(tmp_path, image="image", label="key")
+    assert sorted(source.label(np.arange(4)).tolist()) == [-1, -1, 0, 0] and source.classes == ("a",)
+    source = ff.Table(remote(tmp_path) + "/", image="image", label="key")
+    assert (len(source), source.classes) == (4, ("a",))
+
+
+def test_partitions_written_by_pyarrow(tmp_path):
+    table = pa.table({"image": PHOTOS, "species": ["owl", "ant", "owl"]})
+    pq.write_to_dataset(table, tmp_path / "t", partition_cols=["species"])
+    assert kind_of(str(tmp_path / "t")) == "table"
+    source = ff.Table(tmp_path / "t", image="image", label="species")
+    assert source.classes == ("ant", "owl")
+    assert dict(zip(source.read([0, 1, 2]), source.label(np.arange(3)), strict=True)) == {
+        PHOTOS[1]: 0, PHOTOS[0]: 1, PHOTOS[2]: 1
+    }  # fmt: skip

@@ -20,6 +20,7 @@ from fastfeed.sources.shards.notes import Notes
 from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
 from fastfeed.sources.shards.tar_headers import members
 from fastfeed.sources.shards.tf_example import Example, FeatureNames
+from fastfeed.sources.tables.hive import partition_columns
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tfrecord import records
 from fastfeed.storage.byte_range import Stat
@@ -42,7 +43,8 @@ def peek_columns(kind: str, paths: Paths, storage: Storage, allow: Allow) -> lis
     SourceError, ConfigError: nothing is there, or it is of another kind.
     """
     if kind == "table":
-        return _columns(*find_table(paths, storage)[0][0], storage)
+        uri, stat = find_table(paths, storage)[0][0]
+        return list(dict.fromkeys([*_columns(uri, stat, storage), *partition_columns(uri)]))
     if kind == "mds":
         named, storage = expand_indexes(paths, storage, allow)
         return list(column_encodings(*find_files(named, ".mds", storage, "MDSShards")[0], storage))

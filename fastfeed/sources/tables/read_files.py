@@ -8,11 +8,14 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
+from fastfeed.sources.tables.hive import partition_columns, partition_parts, partitioned_files
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
@@ -82,18 +85,25 @@ def _is_folder(item: Any) -> bool:
 
 
 def _tables_in(folder: str | os.PathLike[str], storage: Storage, notes: list[str]) -> list[str | os.PathLike[str]]:
-    uris = [uri for uri, _ in find_files([folder], "", storage, "Table")]
-    tables = [uri for uri in uris if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))]
-    if not tables:
-        raise SourceError(f"Table: no table in {os.fspath(folder)}; {', '.join(_FORMATS)} can be read")
-    left_out = sorted({os.path.basename(uri) for uri in uris}.difference(map(os.path.basename, tables)))
     path = os.fspath(folder).removeprefix("file://")
+    partitioned = _tables_among(partitioned_files(path, storage))
+    if partitioned:
+        return list(partitioned)
+    uris = [uri for uri, _ in find_files([folder], "", storage, "Table")]
+    tables = _tables_among(uris)
+    if not tables:
+        raise SourceError(f"Table: no table in {printable(path)}; {', '.join(_FORMATS)} can be read")
+    left_out = sorted({os.path.basename(uri) for uri in uris}.difference(map(os.path.basename, tables)))
     if is_local(path):  # what the search did not see: hidden files, and folders
         left_out = sorted(set(os.listdir(path)).difference(map(os.path.basename, tables)))
     if left_out:
         count = f"{len(left_out):,} other {'entry' if len(left_out) == 1 else 'entries'}"
         notes.append(f"left out {count} of {path}{': ' if len(left_out) == 1 else ', such as '}{left_out[0]}")
     return list(tables)
+
+
+def _tables_among(uris: Sequence[str]) -> list[str]:
+    return [uri for uri in uris if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))]
 
 
 def _suffix(uri: str) -> str:
@@ -126,14 +136,23 @@ def read_files(
     if _format(files[0][0]) == "Parquet":
         yield from _read_parquet(files, image, other_columns, label, storage, memory)
         return
-    requested = {image: False, **other_columns}
     for uri, stat in files:
+        own = partition_columns(uri)
+        requested = {name: coded for name, coded in {image: False, **other_columns}.items() if name not in own}
         lines = _lines(uri, stat, storage)
         if _format(uri) == "CSV":
             parts = read_csv(lines, uri, requested, "\t" if _suffix(uri) == ".tsv" else ",")
         else:
             parts = read_json(lines, uri, requested)
-        yield TableFile((name, part) for chunk in parts for name, part in chunk.items())
+        yield TableFile(
+            (name, part)
+            for chunk in parts
+            for name, part in (chunk | partition_parts(own, other_columns, _rows(chunk))).items()
+        )
+
+
+def _rows(chunk: Mapping[str, ColumnPart]) -> int:
+    return len(next(iter(chunk.values())))
 
 
 def _lines(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
@@ -174,16 +193,19 @@ def _read_parquet(
 
     def read(file: int) -> TableFile:
         footer = parquet.read_footer(shards, file)
+        own = partition_columns(files[file][0])
+        inside = {name: coded for name, coded in other_columns.items() if name not in own}
+        constant = partition_parts(own, other_columns, sum(group.rows for group in footer.groups)).items()
         leaf, paths = parquet.image_column(shards, file, footer, image)
         classes = parquet.class_names(footer, label) if label is not None else ()
         if leaf is None:
-            parts = parquet.read_parquet(shards, file, footer, {image: False, **other_columns}, budget, {image: paths})
-            return TableFile(parts, None, classes)
+            parts = parquet.read_parquet(shards, file, footer, {image: False, **inside}, budget, {image: paths})
+            return TableFile(chain(parts, constant), None, classes)
         if image in other_columns:
             raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
         units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]
-        parts = parquet.read_parquet(shards, file, footer, other_columns, budget) if other_columns else ()
-        return TableFile(parts, leaf, classes, footer.tail, units)
+        parts = parquet.read_parquet(shards, file, footer, inside, budget) if inside else ()
+        return TableFile(chain(parts, constant), leaf, classes, footer.tail, units)
 
     def read_whole(file: int) -> TableFile:
         table_file = read(file)

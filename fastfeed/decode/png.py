@@ -15,7 +15,7 @@ from PIL import Image, PngImagePlugin
 
 __all__ = ["PngFile", "png_intact", "png_names"]
 
-_FIRST = 8  # byte at which chunks begin
+_FIRST, _MOST_CHUNKS = 8, 1_000_000  # byte at which chunks begin, and a limit: each takes memory
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # bits, by color type
 _PALETTE = 3  # a color type
 _KEY_BYTES = {0: 2, 2: 6}  # of a transparent color, by color type
@@ -90,8 +90,11 @@ def png_intact(blob: bytes) -> bool:
 
 def _chunks(blob: bytes) -> Iterator[Chunk]:
     """Yield the chunks to IEND; OSError where the file ends early."""
-    at, name = _FIRST, b""
+    at, name, count = _FIRST, b"", 0
     while name != b"IEND":
+        count += 1
+        if count > _MOST_CHUNKS:
+            raise OSError(f"it has more than {_MOST_CHUNKS} chunks")
         name, begin = bytes(blob[at + 4 : at + 8]), at + 8
         end = begin + int.from_bytes(blob[at : at + 4], "big")
         if len(name) == 4 and not (name.isalpha() and name.isascii()):

@@ -84,7 +84,7 @@ def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
 
 def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
     """8-bit gray or RGB without transparency or animation."""
-    return blob[24:26] in _EIGHT_BITS and orientation == 1 and image.mode in ("L", "RGB") and _opaque(image)
+    return blob[24:26] in _EIGHT_BITS and image.mode in ("L", "RGB") and not _NOT_PLAIN & png_names(blob)
 
 
 def _plain_webp(blob: bytes, image: Any, orientation: int) -> bool:

@@ -143,7 +143,8 @@ def camera_raw(blob: bytes) -> str | None:
             continue
         seen.add(at)
         entries, after = layout.directory(at)
-        tags = {entry.tag: layout.numbers(entry) for entry in entries if entry.tag in _TELL_RAW}
+        known = (entry for entry in reversed(entries) if entry.tag in _TELL_RAW)  # of several the first counts
+        tags = {entry.tag: layout.numbers(entry) for entry in known}
         make = make or next((layout.text(entry) for entry in entries if entry.tag == _MAKE), b"")
         if _DNG_VERSION in tags:
             return "DNG"

@@ -70,9 +70,9 @@ class Directory {
  private:
   static constexpr size_t kEntry = 12;  // bytes: tag, type, count, value or where the values are
 
-  // Where its entry begins; 0: there is none. Of several with the same tag the last counts, as in Pillow.
+  // Where its entry begins; 0: there is none. Of several with the same tag the first counts, as in libtiff.
   size_t find(Tag tag) const {
-    for (size_t i = count_; i-- > 0;)
+    for (size_t i = 0; i < count_; ++i)
       if (number(first_ + i * kEntry, 2) == tag) return first_ + i * kEntry;
     return 0;
   }

@@ -18,6 +18,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import TRANSIENT, Failure, FaultPolicy, too_many
+from fastfeed.system.descriptors import open_regular
 from fastfeed.system.locks import lock
 
 __all__ = ["Quarantine"]
@@ -190,6 +191,17 @@ class Quarantine:
         return Counter(f.reason for f in list(self._failures.values()))
 
 
+def _failure(entry: dict[str, Any]) -> Failure:
+    """A line of the file. ValueError, KeyError, TypeError, AttributeError for what was not written by a feed."""
+    id, offset = entry["id"], entry.get("offset")
+    uri, stage, reason, detail = entry["uri"], entry["stage"], entry["reason"], entry.get("detail", "")
+    if type(id) is not int or type(offset) not in (int, type(None)):
+        raise ValueError("ids and offsets are integers")
+    if not all(type(text) is str for text in (uri, stage, reason, detail)):
+        raise ValueError("the rest are texts")
+    return Failure(id, uri, stage, reason, detail, offset)
+
+
 class _QuarantineFile:
     """JSON lines, each (id, uri) once, also when several ranks write."""
 
@@ -209,8 +221,11 @@ class _QuarantineFile:
         """What the file lists."""
         if not self._path.exists():
             return []
-        with self._path.open("rb") as file:
-            return self._catch_up(file)
+        try:
+            with open(open_regular(self._path), "rb") as file:
+                return self._catch_up(file)
+        except OSError as error:
+            raise ConfigError(f"quarantine: cannot read {self._path}: {error.strerror}; pass another path") from error
 
     def append(self, fresh: list[Failure], epoch: int, step: int) -> None:
         """Add failures that no rank has listed yet. A list that cannot be written is a warning, it never ends a run."""
@@ -252,10 +267,9 @@ class _QuarantineFile:
             if not line.isspace():
                 try:
                     entry = json.loads(line)
-                    named = {name: entry[name] for name in ("id", "uri", "stage", "reason")}
-                    entries.append(Failure(**named, detail=entry.get("detail", ""), offset=entry.get("offset")))
-                    self._listed.add((int(entry["id"]), str(entry["uri"])))
-                except (ValueError, KeyError, TypeError):
+                    entries.append(_failure(entry))
+                    self._listed.add((entries[-1].id, entries[-1].uri))
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                     if not line.endswith(b"\n") and (line.startswith(_START) or _START.startswith(line)):
                         break
                     raise ConfigError(

@@ -11,9 +11,11 @@ from typing import Any
 from fastfeed.arguments import checked
 from fastfeed.errors import StateError
 from fastfeed.runtime.atomic_write import atomic_write
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["load_state", "save_state"]
 
+_MOST = 1 << 26  # bytes: a state is a few kilobytes
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -66,10 +68,14 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         >>> feed.restore(ff.load_state("feed.json"))
     """
     try:
-        state = json.loads(Path(path).read_text("utf-8"))
+        with open(open_regular(path), "rb") as file:
+            content = file.read(_MOST + 1)
+        if len(content) > _MOST:
+            raise StateError(f"{path} is not a saved state: more than {_MOST:,} bytes; pass what save_state wrote")
+        state = json.loads(content)
     except OSError as error:
         raise StateError(f"cannot read a state from {path}: {error.strerror}; pass what save_state wrote") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StateError(f"{path} is not a saved state: {error}; pass what save_state wrote") from error
     if not isinstance(state, dict):
         raise StateError(f"{path} is not a saved state: got {type(state).__name__}; pass what save_state wrote")

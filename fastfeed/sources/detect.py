@@ -13,6 +13,7 @@ from fastfeed.sources.listing.left_out import is_hidden
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.storage.byte_range import is_local
 from fastfeed.storage.expand import SPLIT, expand_braces
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["kind_of"]
 
@@ -85,7 +86,7 @@ def _inside(folder: Path) -> str:
 
 def _is_mds(index: Path) -> bool:
     try:
-        with index.open("rb") as file:
+        with open(open_regular(index), "rb") as file:
             content = json.loads(file.read(1 << 26))
         return isinstance(content, dict) and content.get("version") == 2 and isinstance(content.get("shards"), list)
     except (OSError, ValueError, RecursionError):

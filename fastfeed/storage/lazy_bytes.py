@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from fastfeed.system.descriptors import open_file, pread
+from fastfeed.system.descriptors import open_regular, pread
 
 __all__ = ["LazyBytes", "OpenFile", "chunks_of"]
 
@@ -17,7 +17,7 @@ class OpenFile:
     """A file open for reading; closed with its last reference."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.fd = open_file(path)
+        self.fd = open_regular(path)
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):

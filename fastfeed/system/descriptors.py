@@ -6,7 +6,9 @@ the descriptor, under a lock, so a descriptor must not be read by others at the 
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +21,7 @@ __all__ = [
     "closing_file",
     "has_pread",
     "open_file",
+    "open_regular",
     "pread",
     "pwrite",
     "set_times",
@@ -49,6 +52,21 @@ def open_file(path: str | bytes | os.PathLike[str], flags: int = READ, mode: int
         wait: False: a named pipe opens at once, instead of waiting for its writer.
     """
     return os.open(path, flags | _ALWAYS | (0 if wait else getattr(os, "O_NONBLOCK", 0)), mode)
+
+
+def open_regular(path: str | bytes | os.PathLike[str]) -> int:
+    """A descriptor for reading a regular file. OSError for a pipe or a device, which could block, or never end.
+
+    Folders are IsADirectoryErrors.
+    """
+    fd = open_file(path, wait=False)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 @contextmanager

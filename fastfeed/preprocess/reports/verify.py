@@ -22,6 +22,7 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.storage.byte_range import ByteRange, is_local
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
+from fastfeed.system.descriptors import open_regular
 
 __all__ = [
     "Problem",
@@ -244,7 +245,7 @@ def reader(target: Target, name: str) -> Read:
     if is_local(root):
 
         def of_file(start: int, count: int) -> bytes:
-            with open(path, "rb") as file:
+            with open(open_regular(path), "rb") as file:
                 file.seek(start)
                 return file.read(count)
 

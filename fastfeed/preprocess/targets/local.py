@@ -15,6 +15,7 @@ from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
 from fastfeed.preprocess.targets.write_errors import write_error
+from fastfeed.system.descriptors import open_regular
 from fastfeed.system.folders import free_bytes, sync_folder
 
 __all__ = ["LocalAttempt", "LocalTarget", "open_local"]
@@ -34,7 +35,7 @@ class LocalTarget:
         """Content of a file; None if it does not exist."""
         with self._target_errors("read", name, "in"):
             try:
-                with open(self.path(name), "rb") as file:
+                with open(open_regular(self.path(name)), "rb") as file:
                     return file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None

@@ -24,7 +24,7 @@ from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, FileTable, unpacked
 from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.system.descriptors import CREATE, open_file, pread, pwrite
+from fastfeed.system.descriptors import CREATE, open_file, open_regular, pread, pwrite
 from fastfeed.system.locks import lock
 
 __all__ = ["End", "FileJournal", "Journal", "MemoryJournal", "folders_listed"]
@@ -123,7 +123,7 @@ class FileJournal:
     def _recall(self, kind: dict[str, Any]) -> int:
         """Read what earlier processes wrote; returns the size up to which the file is valid."""
         unfinished: dict[str, list[_JournalEntry]] = {}
-        with open(self.path, "rb") as file:
+        with open(open_regular(self.path), "rb") as file:
             magic = file.read(len(_MAGIC))
             if magic != _MAGIC:
                 if not _MAGIC.startswith(magic):
@@ -220,7 +220,7 @@ def folders_listed(path: str) -> tuple[int, int]:
     """How many folders an unfinished listing has listed, and how many there are; 0, 0 if there is no listing."""
     listed, folders = -1, 0
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             file.seek(len(_MAGIC))
             for _, head in _records(file):
                 listed += "images" in head

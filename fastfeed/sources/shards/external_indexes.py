@@ -18,6 +18,7 @@ from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, l
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Storage, is_local
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["members_from_dali", "samples_in_dali", "shards_from_wids"]
 
@@ -92,7 +93,7 @@ def members_from_dali(reader: ForwardReader, read: Callable[[str], bool], notes:
     try:
         if os.stat(path).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
             raise _Mismatch("older than the shard")
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             entries = _parse_idx(file.read())
         _check(entries, reader, read)
     except (_Mismatch, OSError) as error:
@@ -107,7 +108,7 @@ def samples_in_dali(uri: str) -> tuple[int, str] | None:
     if path is None:
         return None
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             version, _, count = file.readline(_HEAD).partition(b" ")
     except OSError:
         return None

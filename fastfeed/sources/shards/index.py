@@ -23,6 +23,7 @@ import numpy as np
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.storage.lazy_bytes import LazyBytes, OpenFile, chunks_of
 from fastfeed.storage.storage import Stat
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["Index", "Section", "ShardScan", "is_index", "load", "save", "sections"]
 
@@ -37,6 +38,7 @@ _COLUMNS = (
     ("ends", np.uint32),  # of each name, in the names of its shard; like the names, it stays in the file
 )
 _READ = 4 << 20  # bytes
+_NOWHERE = 1 << 62  # an offset that no shard has
 
 
 @dataclass(slots=True)
@@ -209,7 +211,7 @@ def _body(padding: int, parts: Sequence[Section]) -> Iterator[bytes]:
 def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None = None) -> Index | None:
     """An index from its file; None where there is none, it is damaged, of another kind, or has no shard `of` these."""
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             magic, length, header_check, check = _START.unpack(file.read(_START.size))
             size = os.fstat(file.fileno()).st_size
             if magic != _MAGIC or length > size:
@@ -218,6 +220,7 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
             if zlib.crc32(text) != header_check:
                 return None
             header = json.loads(text)
+            _check_header(header, size)
             own = {(shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]}
             if (kind is not None and header["kind"] != kind) or (of is not None and not own & of):
                 return None
@@ -232,7 +235,7 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
             while piece := file.read(_READ):
                 crc = zlib.crc32(piece, crc)
             names = begin + 4 * samples
-            if crc != check or names > size:
+            if crc != check or names > size or not _fit(header, columns, size - names):
                 return None
             data = OpenFile(path)
             if not os.path.samestat(os.fstat(data.fd), os.fstat(file.fileno())):  # replaced meanwhile
@@ -240,8 +243,37 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
             return Index(
                 header, columns, LazyBytes(data, begin, 4 * samples), LazyBytes(data, names, size - names), path
             )
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error):
         return None
+
+
+def _check_header(header: dict[str, Any], size: int) -> None:
+    """ValueError where types or numbers are none that `save` writes: an index may come with its shards."""
+    for shard in header["shards"]:
+        numbers, texts = (shard["size"], shard["samples"], shard["names"]), (shard["uri"], shard["version"])
+        if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
+            raise ValueError("a number is none, or out of range")
+        if max(numbers[1:]) > size or type(shard["worded"]) is not bool:
+            raise ValueError("more samples than bytes")
+        if not all(type(text) is str for text in (*texts, *shard["notes"])):
+            raise ValueError("a text is something else")
+    if type(header["kind"]) is not str or not all(type(text) is str for text in header["texts"]):
+        raise ValueError("a text is something else")
+
+
+def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], names: int) -> bool:
+    """Whether labels count what is there, and names are as long as they should be.
+
+    A sample that lies nowhere is one bad sample: its offset is moved behind the end of every shard.
+    """
+    first, labels, offsets = 0, columns["labels"], columns["offsets"]
+    for shard in header["shards"]:
+        own = labels[first : first + shard["samples"]]
+        first += shard["samples"]
+        if len(own) and (int(own.min()) < -1 or (shard["worded"] and int(own.max()) >= len(header["texts"]))):
+            return False
+    offsets[(offsets < 0) | (offsets > _NOWHERE)] = _NOWHERE
+    return sum(shard["names"] for shard in header["shards"]) == names
 
 
 def sections(files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]) -> dict[tuple[str, Stat], tuple[Index, int]]:
@@ -257,7 +289,7 @@ def sections(files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]) -> dic
 def is_index(path: Path) -> bool:
     """The file is an index, if only half of one or of another version, or there is none: it may be overwritten."""
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             return _FAMILY.startswith(file.read(len(_FAMILY)))
     except OSError as error:
         return isinstance(error, (FileNotFoundError, NotADirectoryError))

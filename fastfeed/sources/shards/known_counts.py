@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.sources.shards.index import Index, Section
 from fastfeed.storage.byte_range import is_local
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["add_missing", "in_record", "is_cut", "missing", "tell"]
 
@@ -47,7 +48,7 @@ def in_record(uri: str, size: int) -> int | None:
         inside = os.path.join(last, inside)
     for path in candidates:
         try:
-            with open(path, "rb") as file:
+            with open(open_regular(path), "rb") as file:
                 record = json.load(file)
             recorded = {os.path.basename(part["name"]): part["bytes"] for part in record["files"]}
             if recorded[name] > size:

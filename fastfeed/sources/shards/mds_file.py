@@ -15,6 +15,7 @@ from fastfeed.storage.byte_range import ByteRange, Stat, is_local
 from fastfeed.storage.local_file import unread
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["ColumnLayout", "Damaged", "column_encodings", "column_locations", "header", "short_value"]
 
@@ -47,7 +48,7 @@ def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
 
     def _read_local(start: int, count: int) -> bytes | Unread:
         try:
-            with open(uri, "rb") as file:
+            with open(open_regular(uri), "rb") as file:
                 file.seek(start)
                 return file.read(count)
         except OSError as error:

@@ -8,6 +8,7 @@ from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.known_counts import in_record, missing
 from fastfeed.sources.shards.notes import Notes
 from fastfeed.storage.byte_range import is_local
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["lengths_from_idx", "missing_records"]
 
@@ -56,7 +57,7 @@ def _alongside(uri: str) -> list[str]:
 
 def _numbers(name: str, lines: int) -> list[int]:
     """What is no number is -1. OSError."""
-    with open(name, "rb") as file:
+    with open(open_regular(name), "rb") as file:
         words = file.read(_LINE * lines).split()
     return [int(word) if word.isdigit() and len(word) < 20 else -1 for word in words]
 

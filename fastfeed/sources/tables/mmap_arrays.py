@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
-from fastfeed.system.descriptors import CREATE, open_file
+from fastfeed.system.descriptors import CREATE, open_file, open_regular
 from fastfeed.system.locks import lock
 
 __all__ = ["alone", "joined", "load", "put", "save"]
@@ -68,7 +68,7 @@ def alone(path: Path) -> Iterator[None]:
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     """Header and arrays; None where there is no such file, or it is damaged."""
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             start = file.read(len(_MAGIC) + 12)
             size, length = os.fstat(file.fileno()).st_size, int.from_bytes(start[-12:-4], "little")
             if not start.startswith(_MAGIC) or len(start) < len(_MAGIC) + 12 or length > size:

@@ -20,6 +20,7 @@ from fastfeed.storage.expand import find_files
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.system.descriptors import open_regular
 
 __all__ = ["MEMORY", "TableFile", "Unit", "find_table", "read_files"]
 
@@ -158,7 +159,7 @@ def _rows(chunk: Mapping[str, ColumnPart]) -> int:
 def _lines(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
     if is_local(uri):
         try:
-            with open(uri, "rb") as file:
+            with open(open_regular(uri), "rb") as file:
                 yield from file
         except OSError as error:
             raise SourceError(f"Table: cannot read {uri}: {error.strerror}") from error

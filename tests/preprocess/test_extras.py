@@ -61,6 +61,11 @@ def objects(samples):
 def no_json(samples):
     return [{"x": object()} for _ in samples]
 
+def fails_on_one(samples):
+    if any(s.uri == "b/3.png" for s in samples):
+        raise RuntimeError("no such photograph")
+    return [{"x": np.ones(1, np.float32)} for _ in samples]
+
 def wide(samples):
     return [{"x": np.zeros(3)} for _ in samples]
 
@@ -240,6 +245,14 @@ def test_nothing_is_planned_for_a_function_that_is_not_there(place):
 def test_tfrecords_have_no_float64(place):
     with pytest.raises(ConfigError, match="convert 'x' to float32"):
         job(place, "wide", "tfrecord")
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_function_that_fails_on_one_sample_costs_that_sample(place, batch):
+    report = job(place, "fails_on_one", batch=batch)
+    assert report.complete and report.tally.samples == 10
+    (bad,) = [bad for bad in report.bad if bad.reason == "internal"]
+    assert Path(bad.uri).name == "3.png" and "RuntimeError: no such photograph" in bad.detail
 
 
 def test_a_crash_with_one_sample_costs_that_sample(place):

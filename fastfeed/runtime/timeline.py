@@ -8,7 +8,8 @@ and ranks may share it:
     ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to align clocks with other traces
     ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread id>]
 
-A feed with a helper process has a header of each process, with the same id.
+A feed with a helper process has a header of each process, with the same id. A file of a gibibyte becomes PATH.1, in the
+place of the one before, and a new one begins, with a header of each feed that still writes.
 
 Where the `nvtx` package is installed each span is an NVTX range too, so Nsight Systems shows it.
 """
@@ -18,9 +19,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import logging
 import os
 import platform
 import secrets
+import stat
 import threading
 import time
 import warnings
@@ -36,11 +39,21 @@ from fastfeed.errors import ConfigError
 from fastfeed.runtime.progress import Progress
 from fastfeed.system.clocks import steady_ns
 from fastfeed.system.descriptors import APPEND, open_file
+from fastfeed.system.locks import lock, unlock
 
 __all__ = ["Span", "Timeline"]
 
 _ANCHOR_NS = 1_000_000_000
+_LIMIT = 1 << 30  # bytes of a file
 _AT_ONCE = 64  # blocks of native spans that are added to the totals together
+
+
+_log = logging.getLogger("fastfeed")
+
+_FULL = (
+    "the timeline %s has reached %.1f GB: it continues in a new file, this part is %s.1, and earlier parts are "
+    "deleted; unset FASTFEED_TIMELINE for long runs"
+)
 
 
 class Span(NamedTuple):
@@ -115,6 +128,7 @@ class Timeline:
             self._add(span)
             if self._file is not None:
                 self._file.add(span)
+        self._tell()
 
     def record_native(self, batch: int, stages: Sequence[str], spans: np.ndarray) -> None:
         """Add spans of native threads: int64 (n, 2 + stages), thread id, begin, and the duration of each stage."""
@@ -130,6 +144,14 @@ class Timeline:
             if self._file is not None:
                 for span in block.spans():
                     self._file.add(span)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Log without the lock: what handles the log may ask for the totals."""
+        file = self._file
+        if file is not None and file.was_full:
+            path, file.was_full = file.was_full, ""
+            _log.warning(_FULL, path, _LIMIT / 1e9, path)
 
     def merge(self, spans: list[Span]) -> None:
         """Add spans of a helper process, which writes them to the file itself."""
@@ -217,9 +239,11 @@ class _TimelineFile:
             raise ConfigError(
                 f"cannot write the timeline {path}: {error.strerror}; correct FASTFEED_TIMELINE"
             ) from error
-        self._warned = False
+        self._path, self._warned = os.fspath(path), False
+        self.was_full = ""  # the path of a file that has been renamed; not logged yet
         head = {"fastfeed_timeline": 1, "feed": self._id, "pid": self._pid, "rank": rank}
-        self._lines = [json.dumps(head | {"host": platform.node(), "name": name})]
+        self._head = json.dumps(head | {"host": platform.node(), "name": name})
+        self._lines = [self._head]
         self._anchor()
 
     def add(self, span: Span) -> None:
@@ -236,6 +260,7 @@ class _TimelineFile:
 
     def _anchor(self) -> None:
         self._anchored_ns = self._clock()
+        self._rotate()
         self._lines.append(json.dumps([self._id, "anchor", self._anchored_ns, self._wall()]))
         text = ("\n".join(self._lines) + "\n").encode()
         self._lines.clear()
@@ -245,6 +270,27 @@ class _TimelineFile:
             if not self._warned:
                 self._warned = True
                 warnings.warn(f"spans are missing from the timeline: {error}", RuntimeWarning, stacklevel=2)
+
+    def _rotate(self) -> None:
+        """Continue in a new file where this one is full; another feed or rank may have begun it already."""
+        try:
+            status = os.fstat(self._fd)
+            if status.st_size < _LIMIT or not stat.S_ISREG(os.lstat(self._path).st_mode):
+                return
+            lock(self._fd)
+            try:
+                if os.path.samestat(os.lstat(self._path), status):
+                    os.replace(self._path, f"{self._path}.1")
+                    self.was_full = self._path
+            finally:
+                unlock(self._fd)
+            fd = open_file(self._path, APPEND)
+        except OSError:  # where a file that is open cannot be renamed it grows
+            return
+        os.close(self._fd)
+        self._fd = fd
+        if self._lines[:1] != [self._head]:
+            self._lines.insert(0, self._head)
 
 
 class _RunningSpan:

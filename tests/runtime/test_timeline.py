@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import fastfeed as ff
+from fastfeed.runtime import timeline as module
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.system.clocks import steady_ns
 
@@ -189,6 +190,53 @@ def test_nvtx_ranges_are_balanced(clock):
     with pytest.raises(KeyError), line.span("read", 0), line.span("decode", 0):
         raise KeyError
     assert Nvtx.calls == ["fastfeed:read", "fastfeed:decode", "pop", "pop"]
+
+
+def test_a_file_that_is_full_is_renamed_and_said(tmp_path, monkeypatch, caplog):
+    """By one of its writers; the others follow, each with its header, and no span is lost or written twice."""
+    monkeypatch.setattr(module, "_LIMIT", 6000)
+    path, parts = tmp_path / "t.jsonl", []
+    writers = [Timeline(path, name=name) for name in "ab"]
+    replace = os.replace
+
+    def kept(source, target):
+        if os.path.exists(target):  # about to be deleted; the other writer may have added to it since it was renamed
+            parts.append(lines(Path(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(module.os, "replace", kept)
+
+    for i in range(200):  # an end a second later each time makes each write at once
+        for line in writers:
+            line.record(Span("decode", i, 0, line.clock() + 2 * SECOND, 1))
+    for line in writers:
+        line.close()
+    assert len(parts) > 2 and sorted(os.listdir(tmp_path)) == ["t.jsonl", "t.jsonl.1"]
+    assert all(file.stat().st_size < 8000 for file in tmp_path.iterdir())
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == len(parts) + 1 and f"this part is {path}.1, and earlier parts are deleted" in told[0]
+    found: list[tuple[str, int]] = []
+    for part in (*parts, lines(Path(f"{path}.1")), lines(path)):
+        names: dict[str, str] = {}
+        for row in part:
+            if isinstance(row, dict):
+                assert names.setdefault(row["feed"], row["name"]) == row["name"]
+            elif row[1] == "span":
+                found.append((names[row[0]], row[3]))  # its header came before
+    assert sorted(found) == [(name, i) for name in "ab" for i in range(200)]
+
+
+def test_what_is_no_file_is_not_renamed(tmp_path, monkeypatch, clock):
+    monkeypatch.setattr(module, "_LIMIT", 10)
+    target = tmp_path / "target"
+    target.touch()
+    (tmp_path / "link").symlink_to(target)
+    line = timeline(clock, tmp_path / "link")
+    for i in range(3):
+        line.record(Span("read", i, 0, clock() + (i + 1) * 2 * SECOND, 1))
+    line.close()
+    assert sorted(os.listdir(tmp_path)) == ["link", "target"]
+    assert sum(row[1] == "span" for row in lines(target)[1:]) == 3
 
 
 def test_a_full_disk_does_not_end_the_run(tmp_path, clock, monkeypatch):

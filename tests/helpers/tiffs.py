@@ -174,19 +174,20 @@ def any_tiff(
     predictor: int = 1,
     extra: Sequence[int] = (),
     strip: int | None = None,
+    tile: tuple[int, int] | None = None,
     tags: Mapping[int, tuple[int, Sequence[int]] | None] | None = None,
 ) -> bytes:
     """One image of numbers (height, width, channels) with any bits per sample, whatever they mean.
 
     Args:
         format: 1 unsigned, 2 signed, 3 floating point.
-        planar: 2: each channel in strips of its own.
+        planar: 2: each channel in strips or tiles of its own.
         predictor: 2 differences; 3 those of the bytes of floating-point numbers.
     """
     order = ">" if big else "<"
     height, width, channels = samples.shape
     planes = [samples] if planar == 1 else [samples[..., c : c + 1] for c in range(channels)]
-    blocks = [block for plane in planes for block in _blocks(plane, strip, None)]
+    blocks = [block for plane in planes for block in _blocks(plane, strip, tile)]
     packers = {1: bytes, 5: lzw, 8: zlib.compress, 32946: zlib.compress, 32773: pack_bits}
     pieces = [packers[compression](_numbers(block, bits, format, predictor, order)) for block in blocks]
     starts, at = [], 8
@@ -195,10 +196,14 @@ def any_tiff(
         at += len(piece)
     entries: dict[int, tuple[int, Sequence[int]] | None] = {
         256: (4, [width]), 257: (4, [height]), 258: (3, [bits] * channels), 259: (3, [compression]),
-        262: (3, [photometric]), 273: (4, starts), 277: (3, [channels]), 278: (4, [strip or height]),
-        279: (4, [len(piece) for piece in pieces]), 284: (3, [planar]), 317: (3, [predictor]),
+        262: (3, [photometric]), 277: (3, [channels]), 284: (3, [planar]), 317: (3, [predictor]),
         339: (3, [format] * channels),
     }  # fmt: skip
+    counts = [len(piece) for piece in pieces]
+    if tile is None:
+        entries |= {278: (4, [strip or height]), 273: (4, starts), 279: (4, counts)}
+    else:
+        entries |= {322: (4, [tile[1]]), 323: (4, [tile[0]]), 324: (4, starts), 325: (4, counts)}
     if extra:
         entries[338] = (3, extra)
     entries |= tags or {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import cv2
 import numpy as np
 import pytest
 from helpers.engines import MATTE, by_pillow, routed
@@ -58,7 +59,8 @@ def variants(photometric: int, bits: int, extra: tuple[int, ...] = ()):
         tags = {320: (3, (table * 257).ravel().tolist())} if photometric == PALETTE else {}
         tags |= {530: (3, [1, 1])} if photometric == YCBCR else {}
         how = {"big": big, "planar": planar, "compression": compression, "predictor": predictor}
-        blob = any_tiff(samples, bits, photometric, extra=extra, strip=4, tags=tags, **how)
+        placed = {"tile": (16, 16)} if big else {"strip": 4}
+        blob = any_tiff(samples, bits, photometric, extra=extra, tags=tags, **placed, **how)
         readable = photometric not in (MASK, LAB) and bits <= 16 and not (photometric == PALETTE and bits > 8)
         yield how, blob, shown(samples, bits, photometric, table.T.astype(np.uint8)) if readable else None
 
@@ -82,6 +84,20 @@ def test_right_or_refused(photometric, bits):
             else:
                 off = np.abs(got.astype(int) - want).max()
                 assert is_read and off <= (2 if photometric == YCBCR else 0), (how, off)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("photometric", [WHITE_IS_ZERO, BLACK_IS_ZERO, RGB])
+def test_libvips_and_opencv_agree(photometric, bits):
+    pyvips = pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
+    for how, blob, want in variants(photometric, bits):
+        if how["planar"] == 2:  # libvips reads no tiles of planes
+            continue
+        by_vips = pyvips.Image.new_from_buffer(blob, "").numpy().reshape(*SIZE, -1) >> (bits - 8)
+        assert np.array_equal(np.broadcast_to(by_vips, (*SIZE, 3)), want), how
+        by_opencv = cv2.imdecode(np.frombuffer(blob, np.uint8), cv2.IMREAD_COLOR)
+        if by_opencv is not None:  # it refuses some tiles
+            assert np.abs(by_opencv[..., ::-1].astype(int) - want).max() <= 1, how
 
 
 @pytest.mark.parametrize("extra", [(0,), (1,), (2,)], ids=["unknown", "premultiplied", "alpha"])

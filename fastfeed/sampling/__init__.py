@@ -4,7 +4,7 @@ plan             which rank reads which sample at which step; resume at any numb
 permute          a permutation that is computed, not stored
 rng              random numbers by (seed, epoch, sample id, op)
 base             the contract of orders: blocks with shard_layout, balanced, weighted, repeated, mixture with
-                 proportions
+                 part_passes and proportions
 checkpoint       saves a position; position checks that a saved one fits
 """
 

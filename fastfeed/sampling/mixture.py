@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -13,14 +11,14 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Visits, check_count
 from fastfeed.sampling.blocks import Blocks
+from fastfeed.sampling.part_passes import PART, PartPasses
 from fastfeed.sampling.permute import permute
-from fastfeed.sampling.proportions import Proportions, proportions_of
-from fastfeed.sampling.shard_layout import ShuffledUnits, bounds_of, lane_of, windows
+from fastfeed.sampling.proportions import proportions_of
+from fastfeed.sampling.shard_layout import bounds_of
 
 __all__ = ["MixtureOrder", "MixturePart"]
 
-_PART = 2**32 + 2  # in keys, in the place of an epoch number, which is smaller
-_STEPS = range(1 << 50)  # an upper bound of all steps
+_AS_STORED, _SHUFFLED, _BLOCKS = range(3)  # how a part is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,7 @@ class MixtureOrder:
 
     parts: tuple[MixturePart, ...]
     length: int | None = None  # positions per epoch; None: as many as the parts have samples
+    _parts: _Parts = field(init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:  # saved states hold this text
         return f"Mixed(parts={self.parts!r}, length={self.length!r})"
@@ -75,109 +74,107 @@ class MixtureOrder:
         for part, following in pairwise(ordered):
             if part.first + part.length > following.first:
                 raise ConfigError(f"parts must not overlap, got {part!r} and {following!r}")
+        object.__setattr__(self, "_parts", _Parts(self.parts))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MixtureOrder, (self.parts, self.length)
 
     def bind(self, source: Any) -> MixtureOrder:
-        return replace(self, parts=tuple(_bound(part, source) for part in self.parts))
+        if not any(map(_needs_units, self.parts)):
+            return self
+        bounds = bounds_of(source)
+        return replace(self, parts=tuple(_bound(part, bounds) for part in self.parts))
 
     def positions(self, samples: int) -> int:
-        for part in self.parts:
-            if part.first + part.length > samples:
-                raise ConfigError(f"parts must lie in the source's {samples} samples, got {part!r}")
-            if isinstance(part.order, Blocks):
-                part.order.positions(part.length)
-        return sum(part.length for part in self.parts) if self.length is None else self.length
+        parts = self._parts
+        if not parts.checked:
+            for part in self.parts:
+                if isinstance(part.order, Blocks):
+                    part.order.positions(part.length)
+            parts.checked = True
+        if parts.last > samples:
+            part = next(part for part in self.parts if part.first + part.length > samples)
+            raise ConfigError(f"parts must lie in the source's {samples} samples, got {part!r}")
+        return parts.total if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        proportions = proportions_of(tuple(float(part.weight) for part in self.parts))
+        parts = self._parts
         begin = epoch.number * epoch.length  # in the sequence of all epochs
-        part_of, number = proportions.assign(begin + positions)
-        sizes = np.array([part.length for part in self.parts])[part_of]
+        part_of, number = parts.proportions.assign(begin + positions)
+        sizes = parts.sizes[part_of]
         passes, indices = np.divmod(number, sizes)  # completed passes through the part, and the index in this pass
-        start, size, label = np.zeros_like(indices), sizes.copy(), np.zeros_like(indices)  # of the window to mix
-        layouts: list[tuple[np.ndarray, ShuffledUnits]] = []
-        for i, part in enumerate(self.parts):  # with all blocks in one window, Blocks are a full shuffle
-            if isinstance(part.order, Blocks) and part.order.count(part.length) > part.order.window:
-                own = np.flatnonzero(part_of == i)
-                for pass_number in np.unique(passes[own]).tolist():
-                    rows = own[passes[own] == pass_number]
-                    layout = part.order.layout(part.length, (epoch.seed, _PART + i, pass_number))
-                    lanes = _lanes(proportions, i, part, pass_number, positions[rows], number[rows], epoch)
-                    indices[rows] = lanes[0]
-                    start[rows], size[rows], label[rows] = windows(layout, *lanes, part.order.window)
-                    layouts.append((rows, layout))
-        mixed = np.flatnonzero(np.array([part.order != "none" for part in self.parts])[part_of])
-        key = (epoch.seed, _PART + part_of[mixed], passes[mixed], label[mixed])
-        indices[mixed] = start[mixed] + permute(indices[mixed] - start[mixed], size[mixed], key)
-        for rows, layout in layouts:
-            indices[rows] = layout.ids(indices[rows])
-        firsts = np.array([part.first for part in self.parts])
-        earlier = _completed_passes(proportions, tuple(part.length for part in self.parts), begin)
-        return Visits(firsts[part_of] + indices, passes - earlier[part_of])
+        kinds = parts.kinds[part_of]
+        rows = np.flatnonzero(kinds == _SHUFFLED)
+        key = (epoch.seed, PART + part_of[rows], passes[rows], np.zeros_like(rows))
+        indices[rows] = permute(indices[rows], sizes[rows], key)
+        rows = np.flatnonzero(kinds == _BLOCKS)
+        if len(rows):
+            walk = parts.walk(epoch)
+            own = part_of[rows]
+            indices[rows] = walk.indices(own, passes[rows], number[rows], positions[rows], epoch.number)
+        return Visits(parts.firsts[part_of] + indices, passes - parts.completed(begin)[part_of])
 
 
-def _bound(part: MixturePart, source: Any) -> MixturePart:
+class _Parts:
+    """The parts as arrays, and the passes through them that are under way."""
+
+    def __init__(self, parts: tuple[MixturePart, ...]) -> None:
+        self._parts = parts
+        self.proportions = proportions_of(tuple(float(part.weight) for part in parts))
+        self.firsts = np.array([part.first for part in parts])
+        self.sizes = np.array([part.length for part in parts])
+        self.last, self.total = int((self.firsts + self.sizes).max()), int(self.sizes.sum())
+        self.checked = False  # its Blocks are bound, and fit
+        self._kinds = np.empty(0, np.int64)
+        self._walks: dict[tuple[int, int, int], PartPasses] = {}
+        self._completed: tuple[int, np.ndarray] = (-1, self.sizes)
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """How each part is read."""
+        if not len(self._kinds):  # orders that are not bound to a source have none
+            self._kinds = np.array([_kind(part) for part in self._parts])
+        return self._kinds
+
+    def walk(self, epoch: Epoch) -> PartPasses:
+        """The parts in Blocks."""
+        key = epoch.seed, epoch.length, epoch.batch
+        walk = self._walks.get(key)
+        if walk is None:
+            kinds = self.kinds.tolist()
+            parts = zip(self._parts, kinds, strict=True)
+            blocks = [(p.length, p.order if kind == _BLOCKS else None) for p, kind in parts]
+            passes = self.completed(epoch.number * epoch.length)
+            walk = PartPasses(self.proportions, blocks, *key, passes)  # type: ignore[arg-type]
+            self._walks = {key: walk}  # of one plan at a time
+        return walk
+
+    def completed(self, slots: int) -> np.ndarray:
+        """The passes through each part that the first `slots` slots complete."""
+        known, counts = self._completed
+        if known != slots:
+            parts = np.arange(len(self.sizes))
+            counts = self.proportions.counts(parts, np.full(len(parts), slots)) // self.sizes
+            self._completed = slots, counts
+        return counts
+
+
+def _kind(part: MixturePart) -> int:
+    if isinstance(part.order, Blocks):  # with all blocks in one window, Blocks are a full shuffle
+        return _BLOCKS if part.order.count(part.length) > part.order.window else _SHUFFLED
+    return _AS_STORED if part.order == "none" else _SHUFFLED
+
+
+def _bound(part: MixturePart, bounds: np.ndarray) -> MixturePart:
     """The part with the units of storage in it; a unit that it cuts counts as two."""
-    if part.order in ("full", "none") or part.order.block is not None:
+    if not _needs_units(part):
         return part
-    edges = bounds_of(source) - part.first
-    inside = edges[(edges > 0) & (edges < part.length)]
-    return replace(part, order=part.order.over(np.concatenate([[0], inside, [part.length]])))
-
-
-def _lanes(
-    proportions: Proportions,
-    i: int,
-    part: MixturePart,
-    pass_number: int,
-    positions: np.ndarray,
-    number: np.ndarray,
-    epoch: Epoch,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Offsets in one pass through a part in Blocks, the first and last offsets of their lanes, and the lanes' numbers.
-
-    `number` counts the part's slots. Every step has at least `width` of them, in nearly the same rows of the global
-    batch, so each of these has a lane. All further samples, and the steps in which a pass begins or ends, are one more
-    lane.
-    """
     assert isinstance(part.order, Blocks)
-    width, begin, count = _whole_steps(proportions, i, part.length, pass_number, epoch.length, epoch.batch)
-    steps, lanes = epoch.length // epoch.batch, min(part.order.lanes, width)
-    step = positions // epoch.batch
-    before_step = proportions.count(i, epoch.number * epoch.length + step * epoch.batch)
-    row = number - before_step  # among the part's slots of this step
-    done = epoch.number * steps + step - begin  # complete steps of the pass before this one
-    is_complete = (step < steps) & (done >= 0) & (done < count)
-    in_lane = is_complete & (row < width)
-    lane, edge, share = lane_of(np.minimum(row, width - 1), max(width, 1), max(lanes, 1))
-    first = count * np.where(in_lane, edge, width)
-    last = np.where(in_lane, first + count * share, part.length)
-    in_lanes = (
-        np.minimum(np.maximum(done + is_complete, 0), count) * width
-    )  # samples of the pass before one outside of lanes
-    others = number - pass_number * part.length - in_lanes
-    indices = first + np.where(in_lane, done * share + row - edge, others)
-    return indices, first, last, np.where(in_lane, lane, lanes)
+    last = part.first + part.length
+    inside = slice(np.searchsorted(bounds, part.first, side="right"), np.searchsorted(bounds, last))
+    own = np.concatenate([[0], bounds[inside] - part.first, [part.length]])
+    return replace(part, order=part.order.over(own))
 
 
-@lru_cache(maxsize=256)
-def _whole_steps(
-    proportions: Proportions, i: int, size: int, pass_number: int, length: int, batch: int
-) -> tuple[int, int, int]:
-    """The minimum number of samples of a part in a step; the first step that is completely within one pass through the
-    part, counted over all epochs, and the number of such steps."""
-    steps, width = length // batch, proportions.minimum(i, batch)
-    if not steps:
-        return width, 0, 0
-
-    def before(step: int, more: int = 0) -> int:
-        return proportions.count(i, step // steps * length + step % steps * batch + more)
-
-    first = bisect_left(_STEPS, pass_number * size, key=before)
-    last = bisect_right(_STEPS, (pass_number + 1) * size, key=lambda step: before(step, batch))
-    return width, first, max(0, last - first)
-
-
-@lru_cache(maxsize=16)
-def _completed_passes(proportions: Proportions, sizes: tuple[int, ...], slots: int) -> np.ndarray:
-    """The passes through each part that the first `slots` slots complete."""
-    return np.array([proportions.count(i, slots) // size for i, size in enumerate(sizes)])
+def _needs_units(part: MixturePart) -> bool:
+    return isinstance(part.order, Blocks) and part.order.block is None

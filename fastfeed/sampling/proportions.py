@@ -30,14 +30,24 @@ class Proportions:
     total: np.ndarray  # weight of both sides, int64
     sides: np.ndarray  # nodes to the left and right, int64, shape (nodes, 2)
     paths: tuple[tuple[tuple[int, int, bool], ...], ...]  # from the root to each part: (heavy, total, goes left)
+    table: np.ndarray  # the same as int64 (3, deepest path, parts); at the end of a shorter one all slots go left
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The part of all slots that each part has: float64."""
+        heavy, total, goes_left = self.table
+        return np.prod(np.where(goes_left, heavy, total - heavy) / total, axis=0)
 
     def assign(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The part of each slot, and how many earlier slots the part has: int64, int64."""
         node = np.full(len(slots), len(self.total) - 1)
         for _ in range(max(map(len, self.paths))):
             heavy, total = self.heavy[node], self.total[node]
-            left = _share(slots, heavy, total)
-            goes_left = _share(slots + 1, heavy, total) > left
+            quotient, rest = np.divmod(slots, total)
+            above = 2 * rest * heavy + total
+            share = above // (2 * total)
+            left = quotient * heavy + share
+            goes_left = (above + 2 * heavy) // (2 * total) > share  # of the next slot
             slots = np.where(goes_left, left, slots - left)
             node = self.sides[node, np.where(goes_left, 0, 1)]
         return node, slots
@@ -47,6 +57,13 @@ class Proportions:
         for heavy, total, goes_left in self.paths[part]:
             left = _share(slots, heavy, total)
             slots = left if goes_left else slots - left
+        return slots
+
+    def counts(self, parts: np.ndarray, slots: np.ndarray) -> np.ndarray:
+        """As `count`, of a part per entry: int64."""
+        for heavy, total, goes_left in zip(*(column[:, parts] for column in self.table), strict=True):
+            left = _share(slots, heavy, total)
+            slots = np.where(goes_left, left, slots - left)
         return slots
 
     def minimum(self, part: int, slots: int) -> int:
@@ -80,7 +97,11 @@ def proportions_of(weights: tuple[float, ...]) -> Proportions:
     for node in range(len(total) - 1, len(integers) - 1, -1):
         for side, goes_left in zip(sides[node], (True, False), strict=True):
             paths[side] = (*paths[node], (heavy[node], total[node], goes_left))
-    return Proportions(np.array(heavy), np.array(total), np.array(sides), tuple(paths[: len(integers)]))
+    own = paths[: len(integers)]
+    deepest = max(map(len, own))
+    table = np.array([[*path, *[(1, 1, True)] * (deepest - len(path))] for path in own], np.int64)
+    table = np.ascontiguousarray(table.reshape(len(own), deepest, 3).transpose(2, 1, 0))
+    return Proportions(np.array(heavy), np.array(total), np.array(sides), tuple(own), table)
 
 
 def _share(slots: Any, heavy: Any, total: Any) -> Any:

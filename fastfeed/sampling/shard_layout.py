@@ -131,10 +131,10 @@ def bounds_of(source: Any) -> np.ndarray:
         raise ConfigError(
             f"bounds of {type(source).__name__} must ascend from 0 to its length {len(source)}, got {bounds!r}"
         )
-    return np.unique(bounds)
+    return bounds[np.concatenate([[True], np.diff(bounds) > 0])]
 
 
-def lane_of(rows: np.ndarray, width: int, lanes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def lane_of(rows: np.ndarray, width: Any, lanes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each row's lane, the lane's first row, and how many it has, when `width` rows are divided among the lanes."""
     lane = ((rows + 1) * lanes - 1) // width
     first = width * lane // lanes
@@ -142,7 +142,7 @@ def lane_of(rows: np.ndarray, width: int, lanes: int) -> tuple[np.ndarray, np.nd
 
 
 def windows(
-    layout: ShuffledUnits, offsets: np.ndarray, first: np.ndarray, last: np.ndarray, lane: np.ndarray, window: int
+    layout: ShuffledUnits, offsets: np.ndarray, first: np.ndarray, last: np.ndarray, lane: np.ndarray, window: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Start and length of the window around each offset, and a number that is unique to the window.
 

@@ -71,6 +71,7 @@ class Mixture:
                     f"Mixture: all sources must yield the same, got {self.spec} from {self.names[0]!r} and "
                     f"{source.spec} from {name!r}; resize arrays beforehand, or use files"
                 )
+        self._bounds: np.ndarray | None = None  # once they are asked for
         self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
         self.classes, self._labels = self._merge([(n, s.classes) for n, s in by_name.items()], "class names")
         self._optionals = [Optionals(source) for source in self.sources]
@@ -202,11 +203,14 @@ class Mixture:
     @property
     def bounds(self) -> np.ndarray:
         """First ids of all units of storage; a source without any is one: int64."""
+        if self._bounds is not None:
+            return self._bounds
         ends = [np.zeros(1, np.int64)]
         for start, source in zip(self.starts[:-1].tolist(), self.sources, strict=True):
             own = source.bounds[1:] if isinstance(source, Sharded) else np.array([len(source)])
             ends.append(np.asarray(own, np.int64) + start)
-        return np.concatenate(ends)
+        self._bounds = np.concatenate(ends)
+        return self._bounds
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Bytes of each sample in storage; 0 where a source does not know: int64."""

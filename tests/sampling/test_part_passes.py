@@ -1,0 +1,86 @@
+"""Passes through parts of a mixture, all looked up at once: the same as of each part alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.plans import Rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind
+from fastfeed.sampling.part_passes import PartPasses
+from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.proportions import proportions_of
+
+WEIGHTS = st.lists(st.one_of(st.integers(1, 9), st.just(0.01), st.just(1 / 3)), min_size=1, max_size=8)
+
+
+@given(WEIGHTS, st.integers(0, 2**40))
+def test_counts_of_many_parts_are_those_of_each(weights, start):
+    shares = proportions_of(tuple(map(float, weights)))
+    parts = np.repeat(np.arange(len(weights)), 3)
+    slots = np.tile(np.array([start, start + 1, start + 17]), len(weights))
+    expected = [shares.count(i, int(n)) for i, n in zip(parts.tolist(), slots.tolist(), strict=True)]
+    assert shares.counts(parts, slots).tolist() == expected
+    np.testing.assert_allclose(shares.shares, np.array(weights) / sum(weights), rtol=1e-4, atol=1e-8)  # of 2**30
+
+
+@given(WEIGHTS, st.integers(1, 40), st.integers(1, 12), st.integers(1, 30), st.integers(0, 5))
+def test_whole_steps_are_those_inside_of_a_pass(weights, length, batch, size, number):
+    shares = proportions_of(tuple(map(float, weights)))
+    batch = min(batch, length)
+    parts = [(size, Blocks(1)) for _ in weights]
+    passes = np.full(len(weights), number)
+    walk = PartPasses(shares, parts, 0, length, batch, passes)
+    steps = length // batch
+    for i in range(len(weights)):
+        begin, count = int(walk._begin[i]), int(walk._count[i])
+
+        def slots(step: int, more: int = 0) -> int:
+            return step // steps * length + step % steps * batch + more
+
+        inside = [
+            step
+            for step in range(begin + count + 40)
+            if shares.count(i, slots(step)) >= number * size
+            and shares.count(i, slots(step, batch)) <= (number + 1) * size
+        ]
+        assert inside == list(range(begin, begin + count)) or (not inside and not count)
+
+
+@pytest.mark.parametrize("within", [Blocks(4, 2, 3), Blocks(window=2, lanes=3)], ids=["equal", "shards"])
+def test_positions_far_apart_are_those_of_a_walk(within):
+    """Of passes that lie apart, in any order, through an order that has computed nothing yet."""
+
+    def plan() -> Plan:
+        parts = (MixturePart(0, 40, 3, within), MixturePart(40, 70, 1, within), MixturePart(110, 30, 0.1, within))
+        order = MixtureOrder(parts, 400).bind(Rows(140, bounds=np.arange(0, 141, 5)))
+        return Plan(140, 16, seed=3, shuffle=order)
+
+    for epoch in (0, 5):
+        whole = plan().at(epoch, np.arange(400))
+        some = np.random.default_rng(epoch).integers(0, 400, 40)
+        fresh = plan()
+        for position in some.tolist():
+            visit = fresh.at(epoch, np.array([position]))
+            assert (visit.ids[0], visit.occurrences[0]) == (whole.ids[position], whole.occurrences[position])
+        np.testing.assert_array_equal(plan().at(epoch, some).ids, whole.ids[some])
+
+
+def test_bounds_are_read_once_however_many_parts():
+    class Mixture(Rows):
+        shares, length, reads = (1.0,) * 50, None, 0
+
+        @property
+        def starts(self) -> np.ndarray:
+            return np.arange(51) * 20
+
+        @property
+        def bounds(self) -> np.ndarray:
+            type(self).reads += 1
+            return np.arange(0, 1001, 5)
+
+    order = bind(Blocks(), Mixture(1000))
+    assert Mixture.reads == 1
+    assert isinstance(order, MixtureOrder) and all(part.order.count(20) == 4 for part in order.parts)  # type: ignore

@@ -22,7 +22,7 @@ from fastfeed.printable import printable
 from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.describe import with_notes
-from fastfeed.sources.listing.class_folders import class_folders, order_text, parts_text
+from fastfeed.sources.listing.class_folders import AmbiguousClasses, class_folders, order_text, parts_text
 from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read_listing
@@ -155,7 +155,7 @@ class ImageFolder:
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
         self._paths = rows.paths
         if labeled and linked and (twice := file_in_two_classes(str(self.root), self._paths, self._labels)):
-            raise SourceError(
+            raise AmbiguousClasses(
                 f"ImageFolder: {twice[0]} and {twice[1]} in {self.root} are one file, reached through links from two "
                 "classes, and an image has one label: remove one of them, or pass labeled=False"
             )

@@ -242,3 +242,15 @@ def test_partitions_written_by_pyarrow(tmp_path):
     assert dict(zip(source.read([0, 1, 2]), source.label(np.arange(3)), strict=True)) == {
         PHOTOS[1]: 0, PHOTOS[0]: 1, PHOTOS[2]: 1
     }  # fmt: skip
+
+
+def test_tables_in_memory_are_refused_in_a_sentence(tmp_path):
+    with pytest.raises(ff.errors.ConfigError, match=r"got a table in memory, pyarrow.Table; write it to a .parquet"):
+        ff.Table(pa.table({"image": ["a.jpg"]}), image="image")
+
+
+def test_a_column_of_another_kind_is_not_called_damaged(tmp_path):
+    pq.write_table(pa.table({"image": PHOTOS, "tags": [["a"], [], ["b"]]}), tmp_path / "t.parquet")
+    with pytest.raises(SourceError) as error:
+        ff.Table(tmp_path / "t.parquet", image="image", columns=["tags"])
+    assert "damaged" not in str(error.value) and "column 'tags'" in str(error.value)

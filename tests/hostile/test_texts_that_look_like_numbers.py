@@ -6,14 +6,17 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers.mosaic import mds_shard
 from helpers.photos import jpeg
 from helpers.records import example, frame
 from helpers.shards import tar_of
 from helpers.tables import write
+from typer.testing import CliRunner
 
 import fastfeed as ff
+from fastfeed.cli import app
 from fastfeed.errors import SourceError
 from fastfeed.sources.class_names import canonical_integers
 
@@ -135,6 +138,7 @@ def test_other_floats_are_an_error_that_says_what_to_do(tmp_path, format, kind, 
     "texts",
     [
         ["0012345", "0000007", "1000000"], ["1E5", "2E3", "1E5"], [str(2**53 + 1), "1.5", ""], ["1", "2", "x"],
+        [str(2**53 + 1), "", "1"], ["True", "", "False"],
         ["+1", "1", "2"], ["1.5", "2.5", "01.5"], [str(2**64), "1", "2"],
     ],
     ids=str,
@@ -148,6 +152,36 @@ def test_columns_keep_what_numbers_would_change(tmp_path, texts):
 def test_columns_of_numbers_are_numbers(tmp_path, values):
     source = ff.Table(_table(tmp_path, "csv", key=values), image="image", columns=["key"])
     assert source.columns(np.arange(3))["key"].tolist() == values
+
+
+def test_a_job_keeps_what_numbers_would_change(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p").mkdir()
+    for k in range(2):
+        (tmp_path / "p" / f"{k}.jpg").write_bytes(jpeg(k, (8, 8)))
+    values = {"code": ["0012345", "7"], "lot": ["1E5", "2E3"], "id": [2**53 + 1, 2], "n": [1.5, 2.0]}
+    write(tmp_path / "t.csv", {"path": ["0.jpg", "1.jpg"], **values})
+    columns = ",".join(values)
+    command = [
+        "preprocess",
+        "p",
+        "out",
+        "--labels",
+        "t.csv",
+        "--columns",
+        columns,
+        "--size",
+        "8",
+        "-f",
+        "parquet",
+        "-w",
+        "1",
+    ]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, (result.output, result.exception)
+    rows = [row for file in sorted(tmp_path.glob("out/*.parquet")) for row in pq.read_table(file).to_pylist()]
+    kept = [json.loads(row["meta"])["columns"] for row in sorted(rows, key=lambda row: row["uri"])]
+    assert kept == [{name: column[k] for name, column in values.items()} for k in range(2)]
 
 
 def test_large_integers_among_fractions_are_said(tmp_path):

@@ -114,6 +114,12 @@ def test_a_labels_file_of_another_system_matches(tmp_path):
     assert {row["uri"]: row["class"] for row in rows} == {f"{NFD}/0.jpg": "cat", "the/1.jpg": "dog"}
 
 
+def test_a_job_of_two_folders_of_one_name_is_refused(tmp_path):
+    """Rather than made without labels."""
+    result = _preprocess(_folder(tmp_path / "p", NFC, NFD), tmp_path / "out")
+    assert isinstance(result.exception, SourceError) and "cafe<U+0301>" in str(result.exception)
+
+
 def test_a_labels_file_with_both_forms_of_a_path_is_refused(tmp_path):
     _folder(tmp_path / "p", unicodedata.normalize("NFD", "àé"))
     half = "à" + unicodedata.normalize("NFD", "é")

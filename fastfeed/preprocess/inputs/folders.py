@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.folder import ImageFolder
+from fastfeed.sources.listing.class_folders import AmbiguousClasses
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
@@ -49,6 +50,8 @@ def open_folder(
         return opened(False)
     try:
         folder = opened(True)
+    except AmbiguousClasses:
+        raise
     except SourceError:  # no subfolders; any other error is raised again below
         return opened(False)
     if folder.left_out["(no class)"]:

@@ -9,9 +9,13 @@ from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.class_names import canonical_integers, class_names, code_points, equal_names, nfc
 
-__all__ = ["class_folders", "order_text", "parts_text"]
+__all__ = ["AmbiguousClasses", "class_folders", "order_text", "parts_text"]
 
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}  # names of parts of a data set
+
+
+class AmbiguousClasses(SourceError):
+    """Folders that do not give each image one class."""
 
 
 def class_folders(
@@ -27,7 +31,7 @@ def class_folders(
         raise SourceError(f"ImageFolder: no class folders in {root}: {hint}")
     if equal := equal_names(folders):
         shown = " and ".join(f"{name!r} ({code_points(name)})" for name in equal)
-        raise SourceError(
+        raise AmbiguousClasses(
             f"ImageFolder: {root} has two folders with names of the same characters, written differently: {shown}; "
             "move the images of one into the other"
         )

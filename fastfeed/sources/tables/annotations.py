@@ -134,7 +134,7 @@ class ExtraColumn(ColumnParser):
         key, parts = f"carried {self.names[0]}", self._parts
         untyped = [p.values for p in parts if isinstance(p.values, StringColumn) and not p.typed]
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
-        if parsed is not None:
+        if parsed is not None and not _lacks_room(parsed, parts):  # else they stay texts, which have room for a gap
             parts = [ColumnPart(values, part.null) for values, part in zip(parsed, parts, strict=True)]
         non_null = [p for p in parts if not bool(np.all(p.missing()))]
         if not non_null:
@@ -163,6 +163,13 @@ class ExtraColumn(ColumnParser):
         if missing.any():
             out[missing] = np.nan
         return out
+
+
+def _lacks_room(parsed: Sequence[np.ndarray], parts: Sequence[ColumnPart]) -> bool:
+    """Whether these are bools or large integers with gaps, which would be NaN."""
+    kind = parsed[0].dtype.kind
+    large = kind == "b" or (kind == "i" and any(bool(np.any(np.abs(values) > _EXACT)) for values in parsed))
+    return large and any(bool(np.any(part.missing() & (part.null is not None))) for part in parts)
 
 
 def _texts(parts: Sequence[ColumnPart], name: str) -> ColumnArrays:

@@ -211,6 +211,8 @@ def read_parquet(
                         yield name, values
                         row += len(piece)
                 first, rows = first + table.num_rows, rows + table.num_rows
+        except SourceError:  # an OSError, too
+            raise
         except _DAMAGE as error:
             raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
         if rows != (expected := sum(footer.groups[group].rows for group in groups)):

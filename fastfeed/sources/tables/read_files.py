@@ -64,6 +64,9 @@ class TableFile:
 
 def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], list[str]]:
     """The files meant, and notes on what is left out of folders. ConfigError, SourceError."""
+    if any(hasattr(table, name) for name in ("to_parquet", "write_parquet", "column_names")):  # its items are columns
+        kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
+        raise ConfigError(f"Table: got a table in memory, {kind}; write it to a .parquet file, and pass that")
     items = list(table) if isinstance(table, Iterable) and not isinstance(table, (str, bytes)) else [table]
     paths: list[str | os.PathLike[str]] = []
     notes: list[str] = []

@@ -151,9 +151,10 @@ class PillowEngine:
             return as_bad(error, blob, format)
         if height < 1 or width < 1:
             return Bad("corrupt", f"{width}x{height} pixels")
-        if height * width > self._op.max_pixels:
+        pixels = max(height * width, getattr(image, "coded_pixels", 0))
+        if pixels > self._op.max_pixels:
             return Bad("bomb", f"{width}x{height} pixels, the limit is {self._op.max_pixels}: Decode(max_pixels=...)")
-        if height * width > max(_DENSE_PIXELS, _PIXELS_PER_BYTE * len(blob)):
+        if pixels > max(_DENSE_PIXELS, _PIXELS_PER_BYTE * len(blob)):
             return Bad(
                 "bomb", f"{width}x{height} pixels in {len(blob)} bytes, {_PIXELS_PER_BYTE} per byte is the limit"
             )
@@ -195,7 +196,7 @@ def _bytes(image: Any, header: Header) -> int:
         times = 5
     if image.format == "HEIC":  # libheif holds its own picture, and the same as RGB
         times = 3 if image.info["bit_depth"] > 8 else max(times, 2)
-    need = 5 * image.width * image.height * times
+    need = 5 * max(image.width * image.height, getattr(image, "coded_pixels", 0)) * times
     return need + 6 * header.width * header.height if "progressive" in image.info else need
 
 

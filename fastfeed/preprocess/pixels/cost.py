@@ -53,7 +53,7 @@ def cost(
         strip = max(STRIP_PIXELS, info.stored[1])
         full_image = _WEBP * info.height * info.width if info.format == "WEBP" else 0
         return int(_LIBVIPS + full_image + 12 * bands * strip + 64 * bands * info.stored[1] + scaling)
-    pixels = info.height * info.width // shrink**2
+    pixels = max(info.height * info.width, info.coded_pixels) // shrink**2
     image = (_IMAGE.get(info.mode, 4) + _DECODER.get(info.format, 0)) * pixels
     if info.format == "TIFF" and info.mode.startswith("I;16"):
         image += 4 * pixels  # made 8 bits in NumPy

@@ -42,6 +42,7 @@ class ImageInfo:
     alpha: bool = False
     converts: bool = False  # the profile changes colors
     linear: bool = False  # colors are converted before scaling
+    coded_pixels: int = 0  # of an AVIF, before it is cut to its clean aperture
     held: float = 0.0  # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
     held_bytes: tuple[int, int, int, int] = (0, 0, 0, 0)  # that the kernel keeps, shrunk by 1, 2, 4 and 8
 
@@ -96,6 +97,7 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
         header.format, header.height, header.width, orientation, mode, profile.name,
         path, converts=profile.transform is not None, linear=profile.linear,
         progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
+        coded_pixels=getattr(image, "coded_pixels", 0),
         held=jpeg.held() if jpeg else 0.0, held_bytes=held_bytes(blob) if path == "kernel" else (0, 0, 0, 0),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@
     │   └── StateError                     a saved position does not fit this feed
     ├── MissingExtra      (ImportError)    an optional package is needed; the text holds the pip command
     ├── SourceError       (OSError)        a data source cannot be opened or listed
-    ├── StorageError      (OSError)        storage has not answered for longer than a run may wait
+    ├── StorageError      (OSError)        storage has not answered for too long, or no more files can be opened
     ├── TargetError       (OSError)        the output cannot be written; keeps the errno
     ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise", or your own function failed
     ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
@@ -136,7 +136,8 @@ class SourceError(FastfeedError, OSError):
 class StorageError(FastfeedError, OSError):
     """Storage has not answered for longer than a run may wait (`Feed(outage=...)`). Also an OSError.
 
-    `feed.state()` holds the position, from which the run resumes.
+    Or this process or machine has no more open files or memory to read with; then `errno` says which. `feed.state()`
+    holds the position, from which the run resumes.
 
     Example:
         >>> issubclass(ff.errors.StorageError, OSError)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,6 +12,7 @@ from typing import Literal
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.printable import printable
+from fastfeed.system.descriptors import EXHAUSTED
 
 __all__ = [
     "REASONS",
@@ -50,8 +50,6 @@ _LONGEST_DETAIL = 1000  # characters: a sentence that says what to do, in which 
 STORAGE = frozenset({"io_error", "timeout"})
 # read again in the next epoch: a file may be back by then, a function fails for some random numbers only, or is mended
 TRANSIENT = STORAGE | {"not_found", "denied", "op_failed", "internal"}
-# the process or the machine has run out of something, whichever sample happens to meet it
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +192,7 @@ def ends_run(error: BaseException) -> bool:
     """
     if isinstance(error, (FastfeedError, MemoryError)) or not isinstance(error, Exception):
         return True
-    return isinstance(error, OSError) and error.errno in _EXHAUSTED
+    return isinstance(error, OSError) and error.errno in EXHAUSTED
 
 
 def error_text(error: BaseException) -> str:

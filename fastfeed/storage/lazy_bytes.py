@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from fastfeed.system.descriptors import open_regular, pread
+from fastfeed.storage.local_file import open_to_read
+from fastfeed.system.descriptors import pread
 
-__all__ = ["LazyBytes", "OpenFile", "chunks_of"]
+__all__ = ["LazyBytes", "OpenFile", "chunks_of", "open_count"]
 
 _PIECE = 4 << 20  # bytes
+
+
+_open: set[int] = set()  # descriptors; changed by single operations, which need no lock
 
 
 class OpenFile:
     """A file open for reading; closed with its last reference."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.fd = open_regular(path)
+    __slots__ = ("__weakref__", "fd", "used")
 
-    def __del__(self) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.fd = open_to_read(path)
+        self.used = 0  # when, as its holder counts
+        _open.add(self.fd)
+
+    # when the interpreter ends, the names of this module may be gone before the last file
+    def __del__(self, close: Callable[[int], None] = os.close, forget: Callable[[int], None] = _open.discard) -> None:
         if hasattr(self, "fd"):
-            os.close(self.fd)
+            forget(self.fd)
+            close(self.fd)
+
+
+def open_count() -> int:
+    """Files that are open in this process."""
+    return len(_open)
 
 
 class LazyBytes:

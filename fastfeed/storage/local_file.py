@@ -7,19 +7,25 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from functools import partial
+from time import perf_counter, sleep
 from typing import TypeVar
 
+from fastfeed.errors import StorageError
 from fastfeed.storage.retry import Unread
-from fastfeed.system.descriptors import open_file
+from fastfeed.system.descriptors import EXHAUSTED, open_file, open_regular
 from fastfeed.system.within import Within
 
-__all__ = ["MAX_BYTES", "over_files", "read_file", "size_of", "unread"]
+__all__ = ["MAX_BYTES", "closers", "open_to_read", "over_files", "raise_exhausted", "read_file", "size_of", "unread"]
 
 _T = TypeVar("_T")
+_Path = str | bytes | os.PathLike[str]
 
 # of the path rather than of the disk: another try gives the same
 _NO_SUCH_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+_PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)  # before another try to open a file
+closers: list[Callable[[], bool]] = []  # close files that are held open and not in use; True if there were any
 
 MAX_BYTES = 1 << 30  # of one file; a photograph is far below
 
@@ -42,11 +48,42 @@ def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
     return results
 
 
+def open_to_read(path: _Path, opens: Callable[[_Path], int] = open_regular) -> int:
+    """A descriptor; where there are no more of them, idle shards are closed, and it is tried again for two seconds.
+
+    StorageError where that does not help.
+    """
+    for pause in _PAUSES_S:
+        try:
+            return opens(path)
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+        if not any(close() for close in closers):
+            sleep(pause)
+    try:
+        return opens(path)
+    except OSError as error:
+        raise_exhausted(error, f"cannot open {os.fsdecode(path)}")
+        raise
+
+
+def raise_exhausted(error: OSError, what: str) -> None:
+    """StorageError if the process or the machine has run out of something; otherwise nothing."""
+    if error.errno not in EXHAUSTED:
+        return
+    advice = "raise the limit on open files, `ulimit -n`" if error.errno == errno.EMFILE else "close other programs"
+    text = f"{what}: {error.strerror or error}; no sample is listed as bad for it: {advice}"
+    exhausted = StorageError(text)
+    exhausted.errno = error.errno
+    raise exhausted from error
+
+
 def read_file(path: str | bytes, within: Within | None = None) -> bytes | Unread:
     """The file's bytes; Unread for an empty file as well, and "not_allowed" for one that does not lie `within`."""
     try:
         # a named pipe called photo.jpg must not stop the thread for ever
-        fd = open_file(path, wait=False)
+        fd = open_to_read(path, partial(open_file, wait=False))
         with open(fd, "rb", buffering=0) as file:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
@@ -61,17 +98,18 @@ def read_file(path: str | bytes, within: Within | None = None) -> bytes | Unread
     except IsADirectoryError:
         return Unread("not_image", "not a regular file")
     except OSError as error:
-        return unread(error)
+        return unread(error, os.fsdecode(path))
     except ValueError as error:  # a path with a zero byte, or that cannot be encoded
         return Unread("not_found", str(error))
     return blob or Unread("empty")
 
 
-def unread(error: OSError) -> Unread:
-    """Why a local file could not be read."""
+def unread(error: OSError, path: str = "a file") -> Unread:
+    """Why a local file could not be read. StorageError where that is no fault of the file or its storage."""
+    if isinstance(error, StorageError):
+        raise error
+    raise_exhausted(error, f"cannot read {path}")
     detail = error.strerror or str(error)
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        detail += "; this is a limit on open files, `ulimit -n`, and no fault of the file or its storage"
     if error.errno in _NO_SUCH_PATH:
         return Unread("not_found", detail)
     return Unread("denied" if isinstance(error, PermissionError) else "io_error", detail)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError
 from fastfeed.storage.health import Health
+from fastfeed.system.descriptors import EXHAUSTED
 
 __all__ = ["Diagnosis", "Latencies", "RetryPolicy", "Unread", "patience", "retry", "sent_again"]
 
@@ -184,6 +185,7 @@ async def _retry(
     """
     clock = asyncio.get_running_loop().time
     extra = size / policy.min_rate
+    exhausted: Exception | None = None
     remaining, wait, attempts = policy.deadline_s + extra, policy.backoff_s, 0
     while True:
         start, limit = clock(), min(policy.attempt_s + extra, remaining)
@@ -203,10 +205,12 @@ async def _retry(
         except _NoAnswer:
             if latencies is not None:
                 latencies.add(size, limit, succeeded=False)
+            exhausted = None
             last = Unread("timeout", f"no answer within {limit:.3g} s")
         except Exception as error:  # of any storage client: `explain` knows them
             diagnosis = explain(error)
             last = diagnosis.unread
+            exhausted = error if getattr(error, "errno", None) in EXHAUSTED else None
             if not diagnosis.retryable:
                 if health is not None:
                     health.answered()
@@ -218,6 +222,8 @@ async def _retry(
         left = math.inf if health is None else health.patience_left(policy.refused_s, policy.patience_s)
         delay, down = min(delay, left), left <= 0
         if remaining <= delay or attempts >= policy.attempts or down:
+            if exhausted is not None:  # says nothing about what was to be read
+                raise exhausted
             tries = f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
             return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
         await pause(delay)

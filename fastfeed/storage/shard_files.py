@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.storage.lazy_bytes import OpenFile
-from fastfeed.storage.local_file import unread
+from fastfeed.storage.lazy_bytes import OpenFile, open_count
+from fastfeed.storage.local_file import closers, unread
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 from fastfeed.system.descriptors import has_pread, pread
+from fastfeed.system.forks import after_fork
+from fastfeed.system.processes import open_files
 
-__all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "split_at"]
+__all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "budget", "split_at"]
 
-_OPEN = 128  # files held open; a thousand is what a process may have at all
+_OPEN = 128  # files held open by one source
+_LEAST, _MOST, _WINDOWS = 16, 4096, 512  # by all of a process; what it may open where the system does not say
 _OPEN_AT_ONCE = 32  # files opened for one call of native threads, where there are more than can stay open
 
 
@@ -54,6 +59,8 @@ class Shards:
         self.uris, self.stats, self.storage = list(uris), list(stats), storage
         self.remote = not all(map(is_local, uris))
         self._forget()
+        with _Process.lock:
+            _Process.holders.add(self)
 
     def _forget(self) -> None:
         self._pid = os.getpid()
@@ -67,6 +74,8 @@ class Shards:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget()
+        with _Process.lock:
+            _Process.holders.add(self)
 
     def fetch(self, shard: int, start: int, stop: int) -> Pending:
         """Start reading bytes [start, stop) of a remote shard."""
@@ -110,7 +119,7 @@ class Shards:
                 return Unread("not_found", "the shard is gone")
             except OSError as error:
                 if error.errno != errno.ESTALE or attempt:
-                    return unread(error)
+                    return unread(error, self.uris[shard])
             self._drop(shard)  # open the path again: the file may have been moved away and back
         return Unread("changed", "the shard has changed since it was indexed; create the source again")
 
@@ -157,9 +166,12 @@ class Shards:
             for shard, file in zip(shards, files, strict=True):
                 if file is not None:
                     self._files.move_to_end(shard)
-        if opens:
-            for k, shard in enumerate(shards):
-                if shard >= 0 and files[k] is None:
+                    file.used = next(_uses)
+        missing = [k for k, shard in enumerate(shards) if shard >= 0 and files[k] is None]
+        if opens and missing and _make_room(len(missing)):
+            for k in missing:
+                shard = shards[k]
+                if files[k] is None:
                     with suppress(OSError):  # `pieces` says why
                         files[k] = self._file(shard)
         return files
@@ -171,8 +183,11 @@ class Shards:
             file = self._files.get(shard)
             if file is not None:
                 self._files.move_to_end(shard)
+                file.used = next(_uses)
                 return file
+        _make_room(1)
         file = OpenFile(self.uris[shard])
+        file.used = next(_uses)
         with self._lock:
             self._files[shard] = file
             while len(self._files) > _OPEN:
@@ -182,6 +197,53 @@ class Shards:
     def _drop(self, shard: int) -> None:
         with self._lock:
             self._files.pop(shard, None)
+
+    def held(self) -> list[tuple[int, Shards, int]]:
+        """Files that are held open: when each was last used, and the shard."""
+        if self._pid != os.getpid():
+            self._forget()
+        with self._lock:
+            return [(file.used, self, shard) for shard, file in self._files.items()]
+
+
+def budget() -> int:
+    """How many shards this process may hold open: half of its limit on open files, the rest is for others."""
+    limit = open_files()
+    soft = _WINDOWS if limit is None else limit[0]
+    return _MOST if soft < 0 else max(_LEAST, min(_MOST, soft // 2))  # below 0: no limit
+
+
+def _make_room(count: int) -> bool:
+    """Close the shards whose last use is longest ago, of all sources; False if so many more cannot stay open."""
+    most = budget()
+    if open_count() + count > most:
+        _close(open_count() + count - most * 7 // 8)  # some more, so that not every file that opens closes another
+    return open_count() + count <= most
+
+
+def _close(count: int | None = None) -> bool:
+    """Close files that are held open, once no thread reads from them; None: all. False if there were none."""
+    with _Process.lock:
+        held = sorted((entry for shards in _Process.holders for entry in shards.held()), key=lambda entry: entry[0])
+    for _, shards, shard in held[:count]:
+        shards._drop(shard)
+    return bool(held)
+
+
+class _Process:
+    """All that hold files open, and the lock for that."""
+
+    holders: ClassVar[weakref.WeakSet[Shards]] = weakref.WeakSet()
+    lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    _Process.lock = threading.Lock()  # a thread of the parent may have held it
+
+
+_uses = itertools.count()
+closers.append(_close)
+after_fork(_after_fork)
 
 
 def split_at(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:

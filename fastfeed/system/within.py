@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from fastfeed.system.descriptors import closing_file, open_file
+from fastfeed.system.descriptors import open_file
 
 __all__ = ["Within"]
 
@@ -72,10 +72,11 @@ class Within:
     def _below(self, path: str) -> bool:
         return any(path.startswith(os.path.join(folder, "")) for folder in self.folders)
 
-    def __del__(self) -> None:
+    # when the interpreter ends, the names of this module may be gone
+    def __del__(self, quiet: Any = suppress, close: Any = os.close) -> None:
         for fd in self.__dict__.get("_fds", {}).values():
-            with suppress(OSError), closing_file(fd):
-                pass
+            with quiet(OSError):
+                close(fd)
 
 
 def _path_of(fd: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import threading
 import time
 from pathlib import Path
@@ -173,6 +174,11 @@ def test_what_handles_the_log_may_ask_the_feed():
     assert len(seen) == 2 and seen[1] == 8, "the first one, and their count at the end"
 
 
-def test_too_many_open_files_is_said(tmp_path):
-    """It is a limit of the process: the line in the log says which, and no file is listed."""
-    assert "`ulimit -n`" in unread(OSError(errno.EMFILE, "Too many open files")).detail
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_what_the_process_has_run_out_of_is_said(number):
+    """It is a limit of the process or the machine: the error says which, and no file is bad."""
+    with pytest.raises(
+        StorageError, match=r"cannot read a\.jpg: .*no sample is listed as bad for it: (raise|close)"
+    ) as e:
+        unread(OSError(number, os.strerror(number)), "a.jpg")
+    assert e.value.errno == number

@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import ConfigError, SourceError, StorageError
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.sources.shards.known_counts import add_missing
+from fastfeed.storage.local_file import open_to_read, raise_exhausted
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
-from fastfeed.system.descriptors import open_file, pread
+from fastfeed.system.descriptors import pread
 from fastfeed.system.folders import private_folder
 from fastfeed.system.locks import lock
 from fastfeed.system.processes import user
@@ -209,7 +210,9 @@ def read_shard(
         return pread(fd, count, start)
 
     try:
-        fd = open_file(uri)
+        fd = open_to_read(uri)
+    except StorageError:
+        raise
     except OSError as error:
         raise SourceError(f"{who}: cannot open {uri}: {error.strerror}") from error
     try:
@@ -221,6 +224,7 @@ def read_shard(
     except SourceError:
         raise
     except OSError as error:
+        raise_exhausted(error, f"{who}: cannot read {uri}")
         raise SourceError(f"{who}: cannot read {uri}: {error.strerror or error}") from error
     finally:
         os.close(fd)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from concurrent.futures import TimeoutError as NotYet
 from time import monotonic
 from typing import Any
@@ -292,4 +294,7 @@ class _Image:
         if held is not None:
             self._groups.release(held)
 
-    __del__ = _release
+    # when the interpreter ends, the names of this module may be gone before the last image
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():
+            self._release()

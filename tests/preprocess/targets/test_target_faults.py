@@ -90,10 +90,10 @@ def target(tmp_path: Path) -> Target:
 )
 def test_whatever_call_fails(target, monkeypatch, code, stem, salt):
     """Each of the calls that a commit makes, in turn."""
+    old = target.read("train/done.json")
     watch = inject(monkeypatch, Faulty())
     commit(target, stem + "-dry")
     assert {"mkdir", "open", "write", "fsync", "replace"} == set(watch.calls)
-    old = target.read("train/done.json")
     for k in range(len(watch.calls)):
         faulty = inject(monkeypatch, Faulty(k, code))
         with pytest.raises(TargetError) as caught:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.decode.base import Bad, DecodeEngine, Header
+from fastfeed.printable import printable
 
 __all__ = ["Name", "current_name", "named", "probe_named", "send_to", "tell", "tell_current"]
 
@@ -89,8 +90,8 @@ def tell(name: str, text: str) -> None:
     if kind in _told or len(_told) >= _MAX_KINDS:
         return
     _told.add(kind)
-    printable = name.encode("utf-8", "backslashreplace").decode()  # names need not be UTF-8
-    _log.warning("%s: Pillow says: %s (reported for the first such file only)", printable, text)
+    said = "%s: Pillow says: %s (reported for the first such file only)"
+    _log.warning(said, printable(name, None), printable(text, None))
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.stats import FeedStats, Meter
 from fastfeed.ops.base import Op
 from fastfeed.ops.program.compile import fuse
+from fastfeed.printable import printable
 from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.misuse import check_workers
@@ -258,7 +259,7 @@ class Feed(ForAdapters, ForTrainers):
         if other := changes(state, own):
             if strict == "ops":
                 raise StateError(f"cannot restore: {other}; create the feed as it was, or call restore(state)")
-            warnings.warn(f"restored at the saved position, but {other}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"restored at the saved position, but {printable(other, 1000)}", RuntimeWarning, stacklevel=3)
         self.seek(*position)
 
     def stats(self) -> FeedStats:

@@ -8,6 +8,5 @@ From shared memory to a sentence:
     remedies    what to change, with a number
     nvml, cpu   the GPU (GPM or older calls) and the CPU of a process, from outside
     watch       all of these once a second -> `Row` per feed
-    printable   names and places of others, so that they cannot steer a terminal
     screen, document, prometheus, web    rows for a terminal, as JSON, as metrics, in a browser
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fastfeed.live.printable import printable
 from fastfeed.live.states import State
 from fastfeed.live.watch import Row, View
+from fastfeed.printable import printable
 
 __all__ = ["CONTENT_TYPE", "metrics"]
 
@@ -102,4 +102,5 @@ def _labels(row: Row) -> str:
 
 def _escaped(text: str) -> str:
     """What the format wants escaped; of other control characters a terminal that shows the text might be steered."""
-    return printable(text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
+    lines = [printable(line, None).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
+    return "\\n".join(lines)

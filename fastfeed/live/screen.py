@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fastfeed.live.printable import printable
 from fastfeed.live.rates import Rates
 from fastfeed.live.states import State
 from fastfeed.live.watch import LONG_S, SHORT_S, Row, View, is_of
+from fastfeed.printable import printable
 
 __all__ = ["screen", "sparkline"]
 
@@ -44,7 +44,7 @@ def screen(view: View, width: int, ascii_only: bool = False) -> RenderableType:
             parts.append(_block(row, width, ascii_only))
     if view.rows:
         parts.append(Text(_LEGEND if not ascii_only else _LEGEND.replace("·", "-"), style="dim"))
-    parts += [Text(printable(note), style="dim") for note in view.notes]
+    parts += [Text(printable(note, None), style="dim") for note in view.notes]
     return Group(*parts)
 
 
@@ -112,7 +112,7 @@ def _block(row: Row, width: int, ascii_only: bool) -> RenderableType:
 def _sentence(row: Row, prefix: str) -> Text:
     text = Text(prefix)
     text.append(row.judgment.state.value, style=STYLES[row.judgment.state])
-    text.append(printable(f": {row.judgment.reason}" + (f"; {row.remedy}" if row.remedy else "")))
+    text.append(printable(f": {row.judgment.reason}" + (f"; {row.remedy}" if row.remedy else ""), None))
     return text
 
 

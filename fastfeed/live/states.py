@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 
-from fastfeed.live.printable import printable
 from fastfeed.live.rates import Rates, Reading
+from fastfeed.printable import printable
 from fastfeed.runtime.live_page import IDLE, TRAINING, WAITING
 
 __all__ = ["Hysteresis", "Judgment", "State", "judge"]

@@ -15,6 +15,7 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS as FILE_REASONS
 from fastfeed.preprocess.entry import ProcessedImage
 from fastfeed.preprocess.layout import record_name
+from fastfeed.printable import printable
 
 __all__ = ["EXCLUDED", "REASONS", "BadSample", "Counts", "Record", "ShardFile", "part_of_sum"]
 
@@ -56,7 +57,7 @@ class BadSample:
     detail: str = ""
 
     def __str__(self) -> str:
-        return _visible(f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else ""))
+        return printable(f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else ""), None)
 
 
 @dataclass(slots=True)
@@ -180,8 +181,3 @@ class Record:
 def part_of_sum(sha256: str) -> str:
     """What a record keeps of the sha256 of a photograph's bytes, hexadecimal."""
     return sha256[:_SUM]
-
-
-def _visible(text: str) -> str:
-    """One line, safe for a terminal: file names are untrusted, and may contain escape sequences."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

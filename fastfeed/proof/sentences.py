@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from fastfeed.printable import printable
+
 if TYPE_CHECKING:
     from fastfeed.proof.result import Proof
 
@@ -62,7 +64,7 @@ def rate(images: float) -> str:
 
 def shown(name: str) -> str:
     """A name as a terminal or a page may show it."""
-    return name if name.isprintable() else ascii(name)[1:-1]
+    return printable(name, None)
 
 
 def steps_text(steps: int) -> str:

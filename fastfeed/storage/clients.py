@@ -11,6 +11,7 @@ from fsspec import get_filesystem_class
 from fsspec.core import url_to_fs
 
 from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
+from fastfeed.printable import printable
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.retry import Diagnosis, Unread
 
@@ -128,7 +129,7 @@ def explain(error: Exception) -> Diagnosis:
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and _is_web_error(cause):
         error = cause  # fsspec takes any error of a web server for a file that is not there
-    name, text = type(error).__name__, " ".join(str(error).split())[:300]
+    name, text = type(error).__name__, printable(" ".join(str(error).split()), 300)
     status = _status(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         return Diagnosis(Unread("not_found"), False)

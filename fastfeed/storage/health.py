@@ -7,6 +7,8 @@ import logging
 import math
 import time
 
+from fastfeed.printable import printable
+
 __all__ = ["Health", "failing_since", "is_cached", "last_answer"]
 
 _log = logging.getLogger("fastfeed")
@@ -46,7 +48,7 @@ class Health:
     """The health of one endpoint. For one event loop: no lock."""
 
     def __init__(self, name: str, cached: bool = False) -> None:
-        self._name = name
+        self._name = printable(name)
         if cached:
             _cached.add(name)
         self._since: float | None = None  # of the first request, or failure, after which nothing was answered

@@ -153,7 +153,7 @@ def test_a_name_cannot_steer_the_terminal_that_shows_the_metrics(tmp_path):
     trainer._page.set_stages({"\x1b[1m": (1, 1)})
     trainer.train(1)
     text = metrics(Watch([str(tmp_path)], clock=lambda: trainer.now).look())
-    assert 'name="a\\\\b?[2J?\\"\\n?"' in text
+    assert 'name="a\\\\b\\\\x1b[2J\\\\u202e\\"\\n\\\\x9b"' in text
     assert text.replace("\n", "").isprintable()
 
 

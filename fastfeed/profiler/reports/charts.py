@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from fastfeed.printable import printable
 from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult, TimeBreakdown
@@ -20,8 +21,8 @@ STARVED_LINE = 0.05  # a step above it is starved
 
 
 def escaped(text: str) -> str:
-    """Escaped for HTML, including quoted attributes."""
-    return escape(text, quote=True)
+    """Escaped for HTML, including quoted attributes, line by line without control characters."""
+    return escape("\n".join(printable(line, None) for line in text.split("\n")), quote=True)
 
 
 def swatch(color: str) -> str:

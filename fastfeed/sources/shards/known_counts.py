@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fastfeed.printable import printable
+from fastfeed.sources.describe import NOTE
 from fastfeed.sources.shards.index import Index, Section
 from fastfeed.storage.byte_range import is_local
 from fastfeed.system.descriptors import open_regular
@@ -92,4 +94,4 @@ def tell(who: str, uris: Sequence[str], notes: Sequence[Sequence[str]]) -> None:
     line = f"{who}: {cut[0][0]}: {cut[0][1]}{more}"
     if line not in _told:
         _told.add(line)
-        _log.warning("%s", line)
+        _log.warning("%s", printable(line, NOTE))

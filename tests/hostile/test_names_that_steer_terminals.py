@@ -1,0 +1,88 @@
+"""Names, notes and answers of servers with escape sequences: none reaches a log, a warning, a page or a text."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.photos import jpeg
+from helpers.shards import samples, tar_of
+
+import fastfeed as ff
+from fastfeed.decode.pillow_warnings import named, tell_current
+from fastfeed.live.prometheus import _escaped as label
+from fastfeed.preprocess.record import BadSample
+from fastfeed.profiler.reports.charts import escaped
+from fastfeed.proof.sentences import shown
+from fastfeed.sources.shards.known_counts import tell
+from fastfeed.storage.clients import explain
+from fastfeed.storage.health import Health
+
+BAD = "bad\x1b]0;owned\x07\x1b[2J\n2026 forged line\u202e\udcff"
+
+
+def plain(text: str) -> bool:
+    return bool(text) and all(line.isprintable() for line in text.split("\n")) and "\n2026" not in text
+
+
+def test_a_feed_and_its_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "ok.jpg").write_bytes(jpeg(1, (24, 24)))
+    (tmp_path / "a" / f"{BAD}.jpg").write_bytes(b"nothing")
+    (tmp_path / "a" / f"{BAD}.doc").write_bytes(b"nothing")
+    source = ff.ImageFolder(tmp_path)
+    feed = ff.Feed(source, [ff.Resize((8, 8))], batch=2, shuffle=False, threads=1)
+    with caplog.at_level(logging.DEBUG, "fastfeed"):
+        for _ in feed:
+            pass
+    assert len(feed.stats().bad) == 1 and caplog.messages
+    for text in (*caplog.messages, str(source), repr(source), str(feed), str(feed.stats()), str(feed.stats().bad[0])):
+        assert plain(text), text
+
+
+def test_shards_and_their_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "cache"))
+    members = [*samples(range(2)), (f"{BAD[:-1]}.jpg".replace("\n", "n"), jpeg(1)), ("x.cls", b"\x1b[2J")]
+    (tmp_path / "a.tar").write_bytes(tar_of(members))
+    source = ff.TarShards(tmp_path / "a.tar")
+    assert plain(str(source)) and plain(repr(source))
+
+
+def test_the_log_of_shards_that_are_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    tell("TarShards", [BAD], [[f"the archive is cut off at 5{BAD}"]])
+    assert all(map(plain, caplog.messages))
+
+
+def test_what_pillow_says(caplog: pytest.LogCaptureFixture) -> None:
+    with named(lambda: BAD):
+        tell_current(UserWarning(f"Corrupt{BAD}"))
+    assert caplog.messages and all(map(plain, caplog.messages))
+
+
+def test_states(tmp_path: Path) -> None:
+    feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        feed.restore(feed.state() | {"on_bad": BAD})
+    assert caught and all(plain(str(warning.message)) for warning in caught)
+
+
+def test_servers(caplog: pytest.LogCaptureFixture) -> None:
+    assert plain(explain(OSError(BAD)).unread.detail)
+    assert plain(Health(f"http://{BAD}")._name)
+
+
+@pytest.mark.parametrize("function", [shown, escaped, label], ids=lambda function: function.__module__)
+def test_pages_and_reports(function) -> None:
+    assert plain(function(BAD)) or (function is escaped and function(BAD).split("\n")[1].isprintable())
+
+
+def test_bad_samples_of_jobs() -> None:
+    record = BadSample(0, BAD, "corrupt", BAD)
+    assert plain(str(record))
+    assert json.loads(json.dumps(BAD)) == BAD and io.StringIO(str(record)).read() == str(record)

@@ -50,7 +50,6 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "CoarseDropout": "ff.RandomErasing(p)",
     "RandomCutout": "ff.RandomErasing(p)",
     "DataLoader": _LOADER,
-    "Dataset": "a source, such as ff.ImageFolder(root) or ff.Table(...)",
     "IterableDataset": "a source, such as ff.TarShards(...)",
     "DatasetFolder": "ff.ImageFolder(root)",
     "ImageFolderDataset": "ff.ImageFolder(root)",

@@ -29,9 +29,9 @@ closers: list[Callable[[], bool]] = []  # close files that are held open and not
 
 MAX_BYTES = 1 << 30  # of one file; a photograph is far below
 
-_PROBED = 64  # files that are looked at one after another, to see how long it takes
+_PROBED = 8  # files that are looked at one after another, to see how long it takes
 _SLOW_S = 50e-6  # for each, from which on threads are worth their cost: a network's disk takes 1 ms
-_AT_ONCE, _GROUP = 32, 32  # threads; files that one of them takes in a row
+_AT_ONCE, _GROUP = 32, 32  # threads; files that one of them takes in a row, at most
 
 
 def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
@@ -41,7 +41,8 @@ def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
     remaining = paths[_PROBED:]
     if not remaining or perf_counter() - started < _PROBED * _SLOW_S:
         return results + list(map(look, remaining))
-    groups = [remaining[i : i + _GROUP] for i in range(0, len(remaining), _GROUP)]
+    size = min(_GROUP, -(-len(remaining) // _AT_ONCE))
+    groups = [remaining[i : i + size] for i in range(0, len(remaining), size)]
     with ThreadPoolExecutor(min(_AT_ONCE, len(groups)), thread_name_prefix="fastfeed-stat") as pool:
         for part in pool.map(lambda group: list(map(look, group)), groups):
             results += part

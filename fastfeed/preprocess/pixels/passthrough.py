@@ -6,9 +6,8 @@ import io
 from collections.abc import Callable
 
 import numpy as np
-from PIL import PngImagePlugin
+from PIL import JpegImagePlugin, PngImagePlugin
 
-from fastfeed.decode.pillow import OPEN
 from fastfeed.preprocess.pixels.image_info import ImageInfo
 
 __all__ = ["can_pass_through", "decodes_alike"]
@@ -40,7 +39,7 @@ def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
     """
     height, width = pixels.shape[:2]
     try:
-        image = OPEN["JPEG"](io.BytesIO(blob), "")
+        image = JpegImagePlugin.JpegImageFile(io.BytesIO(blob), "")  # as other programs open it
         if image.mode != "RGB" or image.size != (width, height):
             return False
         return all(

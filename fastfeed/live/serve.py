@@ -17,8 +17,9 @@ from fastfeed.live.prometheus import CONTENT_TYPE, metrics
 from fastfeed.live.watch import View
 from fastfeed.live.web import PAGE
 
-__all__ = ["Server", "parse_address"]
+__all__ = ["CONNECTIONS", "Server", "parse_address"]
 
+CONNECTIONS = 32  # at once; a browser has a few, Prometheus one
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 
 
@@ -103,6 +104,28 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, *args: Any) -> None:
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; a connection above the limit is closed at once."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and let another connection in."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that leaves before its answer is no error; the terminal shows the screen."""

@@ -5,6 +5,7 @@ import re
 import socket
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 from helpers.fake_nvml import FakeNvml
@@ -14,7 +15,7 @@ from helpers.profiler.browser import browser, found
 from fastfeed.errors import ConfigError
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.prometheus import metrics
-from fastfeed.live.serve import Server, parse_address
+from fastfeed.live.serve import CONNECTIONS, Server, parse_address
 from fastfeed.live.watch import Watch
 
 SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)+)\} (\S+)')
@@ -134,6 +135,23 @@ def test_a_request_that_is_none_is_refused_and_prints_nothing(server, capfd, req
         answer = b"".join(iter(lambda: client.recv(4096), b""))
     assert re.search(rb" [45]\d\d |Error code: 4", answer)
     assert capfd.readouterr().err == ""
+
+
+def test_connections_above_the_limit_are_closed_at_once(server, monkeypatch):
+    """Those that say nothing hold a thread each; once they are gone, others are answered."""
+    opened = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(CONNECTIONS)]
+    for client in opened:
+        client.sendall(b"GET / HTTP/1.1\r\n")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        with suppress(OSError):  # closed before it could ask
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert client.recv(4096) == b""
+    for client in opened:
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4096):
+            pass
+        client.close()
+    assert get(server.url + "/metrics")
 
 
 def test_a_browser_that_leaves_before_its_answer_prints_nothing(server, view, monkeypatch, capfd):

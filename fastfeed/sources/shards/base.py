@@ -76,7 +76,7 @@ class ShardedSource(ABC):
         self._extra_columns: ExtraColumns | None = None
         if names:
             columns_index = build(
-                who, files, f"{kind} columns {','.join(names)}", self._scan_columns, own, None, progress
+                who, files, f"{kind} columns 2 {','.join(names)}", self._scan_columns, own, None, progress
             )
             self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head, self._largest)
             self._check_columns(self._extra_columns.missing(), files[0], own)

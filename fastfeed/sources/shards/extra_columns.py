@@ -14,7 +14,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.sources.shards.index import Index, ShardScan
+from fastfeed.sources.shards.index import NOWHERE, Index, ShardScan
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead, Shards, split_at
@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
-_NONE, _UNREADABLE = -1, -2  # instead of an offset: the sample has no such value, or what holds it is damaged
+# instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind all shards is
+_NONE, _UNREADABLE = NOWHERE - 1, NOWHERE
 _BYTES = ":bytes"  # after the name of a column whose bytes are not text
 
 

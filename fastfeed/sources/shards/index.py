@@ -26,7 +26,7 @@ from fastfeed.storage.shard_files import budget
 from fastfeed.storage.storage import Stat
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["Index", "Section", "ShardScan", "is_index", "load", "save", "sections"]
+__all__ = ["NOWHERE", "Index", "Section", "ShardScan", "is_index", "load", "save", "sections"]
 
 _FAMILY = b"fastfeed index "
 _MAGIC = _FAMILY + b"1\n"
@@ -39,7 +39,7 @@ _COLUMNS = (
     ("ends", np.uint32),  # of each name, in the names of its shard; like the names, it stays in the file
 )
 _READ = 4 << 20  # bytes
-_NOWHERE = 1 << 62  # an offset that no shard has
+NOWHERE = 1 << 62  # an offset that no shard has
 
 
 @dataclass(slots=True)
@@ -276,7 +276,7 @@ def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], names: int) -> 
         first += shard["samples"]
         if len(own) and (int(own.min()) < -1 or (shard["worded"] and int(own.max()) >= len(header["texts"]))):
             return False
-    offsets[(offsets < 0) | (offsets > _NOWHERE)] = _NOWHERE
+    offsets[(offsets < 0) | (offsets > NOWHERE)] = NOWHERE
     return sum(shard["names"] for shard in header["shards"]) == names
 
 

@@ -72,6 +72,7 @@ class MachineReport:
     vips: str | None = None  # pyvips
     cuda: tuple[int, int] | None = None  # newest CUDA that the driver runs
     package_manager: str | None = None  # that could install what the kernel is compiled with
+    cache: tuple[str, int, int] | None = None  # folder of indexes and tables, its bytes, and how many it may have
     advice: tuple[Advice, ...] = ()
     next: str | None = None  # a command to try; None: something has to be fixed first
 
@@ -143,6 +144,7 @@ def collect(
         world=world,
         world_error=world_error,
         package_manager=next(filter(which, PACKAGES), None),
+        cache=_cache(),
         **find_gpus(nvml),
     )
     return with_advice(report)
@@ -226,6 +228,9 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
     if report.open_files:
         soft, hard = (f"{limit}" if limit >= 0 else "no limit" for limit in report.open_files)
         machine.append(("open files", soft if soft == hard else f"{soft} (can be raised to {hard})"))
+    if report.cache and report.cache[1]:
+        folder, size, limit = report.cache
+        machine.append(("cache", f"{size / 1e9:.1f} of {limit / 1e9:g} GB of indexes and tables in {folder}"))
     machine += [(f"GPU {i}", f"{gpu.name}, {_gib(gpu.memory)}") for i, gpu in enumerate(report.gpus)]
     machine += [("GPU", report.no_gpu)] if report.no_gpu else []
     if report.driver and report.cuda:
@@ -247,6 +252,16 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Frameworks", [*report.frameworks.items()] or [("none", "fastfeed feeds NumPy arrays without one")]),
         ("Ranks", world),
     ]
+
+
+def _cache() -> tuple[str, int, int] | None:
+    from fastfeed.sources.cache_folder import cache_folder, cache_limit, cache_size
+
+    try:
+        folder = cache_folder()
+        return str(folder), cache_size(folder), cache_limit()
+    except ConfigError:  # a source says so
+        return None
 
 
 def _versions(names: tuple[str, ...], version: Callable[[str], str | None]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from helpers.shards import shard_folder
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.live_folder import writable_folder
 from fastfeed.sources import TarShards
-from fastfeed.sources.shards.build_index import cache_folder
+from fastfeed.sources.cache_folder import cache_folder
 from fastfeed.system.folders import private_folder
 from fastfeed.system.processes import user
 

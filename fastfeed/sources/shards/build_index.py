@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -17,15 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, SourceError, StorageError
+from fastfeed.sources.cache_folder import cache_folder, trim_cache
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.sources.shards.known_counts import add_missing
 from fastfeed.storage.local_file import open_to_read, raise_exhausted
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 from fastfeed.system.descriptors import pread
-from fastfeed.system.folders import private_folder
 from fastfeed.system.locks import lock
-from fastfeed.system.processes import user
 
 __all__ = ["ForwardReader", "build", "build_lock", "cache_folder", "read_shard"]
 
@@ -141,6 +139,7 @@ def _save_sections(index_files: Sequence[_IndexFile], kind: str, parts: dict[int
     for index_file in index_files:
         try:
             save(index_file.path, kind, [replace(parts[i], uri=index_file.keys[i][0]) for i in sorted(parts)])
+            trim_cache(cache_folder(), index_file.path)
             return trouble
         except OSError as error:
             trouble = trouble or f"{index_file.path}: {error.strerror or error}"
@@ -282,21 +281,3 @@ def _key(uri: str, path: Path) -> str:
     """A shard's name in the index: one in the shards' folder stays valid when that is moved."""
     folder = path.parent.parent if path.parent.name == _INDEX_FOLDER else path.parent
     return os.path.relpath(uri, folder) if is_local(uri) and uri.startswith(f"{folder}/") else uri
-
-
-def cache_folder() -> Path:
-    """FASTFEED_CACHE, or fastfeed in the user's cache folder. ConfigError where others may write to it."""
-    own = os.environ.get("FASTFEED_CACHE")
-    if own:
-        return Path(own)
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastfeed"
-    except RuntimeError:  # a user without a home, as in some containers
-        folder = os.path.join(tempfile.gettempdir(), f"fastfeed-{user()}")
-    try:
-        return Path(private_folder(folder))
-    except OSError as error:
-        raise ConfigError(
-            f"this user has no home folder, and the folder for temporary files cannot hold the cache: {error}; "
-            "set FASTFEED_CACHE to a folder of yours"
-        ) from error

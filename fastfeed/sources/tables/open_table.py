@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.cache_folder import cache_folder, trim_cache
 from fastfeed.sources.class_names import class_numbers, nfc
-from fastfeed.sources.shards.build_index import cache_folder
 from fastfeed.sources.shards.labels import LabelKind, missing_classes
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
 from fastfeed.sources.tables.columns import ColumnArrays, ColumnParser, LabelColumn, PathColumn, RowLocator
@@ -217,6 +217,7 @@ def _save_cached(opened: OpenedTable, arrays: ColumnArrays, requested: Requested
     }  # fmt: skip
     try:
         save(path, header, arrays)
+        trim_cache(path.parent.parent, path)
         mapped = load(path)
         if mapped is not None:
             return replace(opened, arrays=mapped[1], cache_path=path)

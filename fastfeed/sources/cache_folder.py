@@ -1,0 +1,73 @@
+"""The folder for indexes of shards and columns of tables: where it lies, what it holds, and how much it may."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from fastfeed.errors import ConfigError
+from fastfeed.storage.byte_sizes import in_bytes
+from fastfeed.system.folders import private_folder
+from fastfeed.system.processes import user
+
+__all__ = ["cache_folder", "cache_limit", "cache_size", "trim_cache"]
+
+_KINDS = {"index": ".ffindex", "tables": ".ffarrays"}  # suffixes by folder; nothing else is counted or removed
+
+
+def cache_folder() -> Path:
+    """FASTFEED_CACHE, or fastfeed in the user's cache folder. ConfigError where others may write to it."""
+    own = os.environ.get("FASTFEED_CACHE")
+    if own:
+        return Path(own)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastfeed"
+    except RuntimeError:  # a user without a home, as in some containers
+        folder = os.path.join(tempfile.gettempdir(), f"fastfeed-{user()}")
+    try:
+        return Path(private_folder(folder))
+    except OSError as error:
+        raise ConfigError(
+            f"this user has no home folder, and the folder for temporary files cannot hold the cache: {error}; "
+            "set FASTFEED_CACHE to a folder of yours"
+        ) from error
+
+
+def cache_limit() -> int:
+    """Bytes that it may hold: FASTFEED_CACHE_LIMIT, such as "5GB"; 20 GB without. ConfigError."""
+    return in_bytes(os.environ.get("FASTFEED_CACHE_LIMIT") or "20GB", "FASTFEED_CACHE_LIMIT")
+
+
+def cache_size(folder: Path) -> int:
+    """Bytes of indexes and tables in it."""
+    return sum(size for _, size, _ in _files(folder))
+
+
+def trim_cache(folder: Path, kept: Path) -> None:
+    """Remove what was used longest ago while there is more than the limit; `kept` stays, whatever its size.
+
+    Processes that have a removed file open can still read it; others build it again.
+    """
+    files, limit = sorted(_files(folder)), cache_limit()
+    total = sum(size for _, size, _ in files)
+    for _, size, path in files:
+        if total <= limit:
+            return
+        if path != kept:
+            with suppress(OSError):
+                path.unlink()
+                total -= size
+
+
+def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """When each was used, its bytes, and its path."""
+    for kind, suffix in _KINDS.items():
+        with suppress(OSError), os.scandir(folder / kind) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    if entry.name.endswith(suffix) and entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        yield max(status.st_atime, status.st_mtime), status.st_size, Path(entry.path)

@@ -13,6 +13,7 @@
     ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
     ├── TraceError        (ValueError)     a trace cannot be read, or holds nothing to analyze
     ├── ProofError        (RuntimeError)   a proof cannot be made, or something is refused while one is
+    ├── DeviceError       (RuntimeError)   a GPU, its driver or its decoder has failed, whichever sample it was given
     └── DeviceMemory      (MemoryError)    a device has no room for a batch; says what to lower
 
 Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the local one".
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigError",
+    "DeviceError",
     "DeviceMemory",
     "FastfeedError",
     "FeedClosed",
@@ -226,6 +228,15 @@ class ProofError(FastfeedError, RuntimeError):
 
     Example:
         >>> issubclass(ff.errors.ProofError, RuntimeError)
+        True
+    """
+
+
+class DeviceError(FastfeedError, RuntimeError):
+    """A GPU, its driver or its decoder has failed, whichever sample it was given; the run ends.
+
+    Example:
+        >>> issubclass(ff.errors.DeviceError, RuntimeError)
         True
     """
 

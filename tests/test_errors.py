@@ -19,6 +19,7 @@ FAMILY = {
     "SampleError": (errors.FastfeedError, RuntimeError),
     "TooManyFailures": (errors.FastfeedError, RuntimeError),
     "FeedClosed": (errors.FastfeedError, RuntimeError),
+    "DeviceError": (errors.FastfeedError, RuntimeError),
     "DeviceMemory": (errors.FastfeedError, MemoryError),
     "TraceError": (errors.FastfeedError, ValueError),
     "ProofError": (errors.FastfeedError, RuntimeError),

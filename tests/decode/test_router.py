@@ -246,5 +246,5 @@ def test_malformed_files(data):
     # Pillow shows what libjpeg repaired: bad Huffman codes, segments that end early, restarts out of step. The kernel
     # does not take a repaired picture for a good one
     assert len(lost) <= 15 and all(not name.startswith(("mei", "exifs")) for name in lost)
-    # an empty JFIF segment: Pillow stumbles over the density that it lacks
-    assert gained == ["12m__jpeg_jfif-bogus-empty-jfif-segment.jpg"]
+    # an empty JFIF segment: Pillow 12 stumbles over the density that it lacks
+    assert set(gained) <= {"12m__jpeg_jfif-bogus-empty-jfif-segment.jpg"}

@@ -258,7 +258,10 @@ def test_a_function_that_fails_on_one_sample_costs_that_sample(place, batch):
 def test_a_crash_with_one_sample_costs_that_sample(place):
     report = job(place, "dies", batch=1)
     assert report.complete
-    assert {Path(bad.uri).name: bad.reason for bad in report.bad} == {"3.png": "worker_crash", "broken.png": "corrupt"}
+    assert {Path(bad.uri).name: bad.reason for bad in report.bad} == {
+        "3.png": "worker_crash",
+        "broken.png": "truncated",
+    }
     assert report.tally.samples == 10
 
 

@@ -33,7 +33,7 @@ from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.decode.pillow_warnings import probe_named
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.proven import runs_on_gpu
@@ -195,10 +195,10 @@ class DaliBackend:
         self._by_engine(work, [row for row, _ in refused])
         errors = [error for row, error in refused if error is not None and work.results[row] is None]
         if len(errors) == len(rows) >= _ALL:  # DALI is at fault, and the CPU must not take over silently
-            raise errors[0]
+            raise DeviceError(f"DALI: {errors[0]}") from errors[0]
         good = sum(work.results[row] is None for row, _ in refused)
         if not errors and good == len(rows) >= _STATUS and not work.stop.is_set():
-            raise RuntimeError(refused_all("nvImageCodec" if self._graph.decoded else "DALI", good))
+            raise DeviceError(refused_all("nvImageCodec" if self._graph.decoded else "DALI", good))
         return seconds
 
     def _run_halving(self, work: _RenderCall, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:

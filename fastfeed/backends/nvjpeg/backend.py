@@ -15,9 +15,9 @@ import importlib
 import logging
 import queue
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from fastfeed.backends.nvjpeg.windows import WindowKernel
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
 from fastfeed.decode.executor import Executor, Samples
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
@@ -107,11 +107,9 @@ class NvjpegBackend:
             bad = self._fill(call, skip, lane)
             self.synchronize()  # buffers may be overwritten once they are released
             return bad
-        except BaseException as error:
+        except BaseException:
             with suppress(Exception):  # of a GPU that is lost: the first error says more
                 self.synchronize()
-            if isinstance(error, RuntimeError):
-                self._memory.check_room(error)  # nvJPEG's own words for it
             raise
         finally:
             self._lanes.put(lane)
@@ -138,7 +136,8 @@ class NvjpegBackend:
 
     def _fill(self, call: Call, skip: np.ndarray, lane: Lane) -> dict[int, Bad]:
         share = self.share.value
-        layouts, asked = lane.plan(call, skip, share)
+        with self._engine_errors():
+            layouts, asked = lane.plan(call, skip, share)
         rows = np.flatnonzero(layouts["bytes"])
         if asked >= _ALL and not len(rows):
             self._warn_refused(asked)
@@ -162,14 +161,24 @@ class NvjpegBackend:
             host, found, _ = self._by_cpu(call, again)
             self._store(call, again, host, found)
             if len(refused) == len(rows) >= _ALL and not found and not call.stop.is_set():
-                raise RuntimeError(refused_all("nvJPEG", len(rows)))
+                raise DeviceError(refused_all("nvJPEG", len(rows)))
             bad |= found
         return bad
+
+    @contextmanager
+    def _engine_errors(self) -> Iterator[None]:
+        """Errors of the engine or the driver inside become errors of the device: no sample is at fault."""
+        try:
+            yield
+        except RuntimeError as error:
+            self._memory.check_room(error)  # nvJPEG's own words for it
+            raise DeviceError(str(error)) from error
 
     def _by_gpu(self, call: Call, rows: np.ndarray, layouts: np.ndarray, lane: Lane) -> tuple[np.ndarray, float]:
         """Fill these rows; returns those that the engine refused after all, and the seconds it took."""
         started = time.perf_counter()
-        refused = lane.fill(call, rows, layouts)
+        with self._engine_errors():
+            refused = lane.fill(call, rows, layouts)
         self.decoded += len(rows) - len(refused)
         return refused, time.perf_counter() - started
 

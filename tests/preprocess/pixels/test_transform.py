@@ -259,6 +259,6 @@ def test_facts_can_be_counted() -> None:
     from fastfeed.preprocess.record import Counts
 
     tally = Counts()
-    tally.add(processed(saved_as(PIXELS, "JPEG"), Scaling(120, enlarge=True)))
+    tally.add(Counts.of(processed(saved_as(PIXELS, "JPEG"), Scaling(120, enlarge=True))))
     assert tally.samples == tally.enlarged == 1 and tally.sizes == {"120x180": 1}
     assert math.isclose(float(next(iter(tally.megapixels))), 2.0**-8)

@@ -98,7 +98,7 @@ def test_shards_of_several_folders_and_of_the_same_names(tmp_path, scans, cache)
     """Also of the same size and time: as some tools set all files to one date."""
     for name, ids in (("a", (0, 5)), ("b", (7, 8)), ("c", (9, 10))):
         path = shard_folder(tmp_path / name, (2,)) / "s-000.tar"
-        path.write_bytes(tar_of([(f"{i:06d}.{kind}", b"%02d" % i) for i in ids for kind in ("jpg", "cls")]))
+        path.write_bytes(tar_of([(f"{i:06d}.{kind}", b"%d" % i) for i in ids for kind in ("jpg", "cls")]))
         os.utime(path, ns=(1, 1))
     one = TarShards([tmp_path / "a" / "s-000.tar", tmp_path / "b" / "s-000.tar"])
     two = TarShards([tmp_path / "c" / "s-000.tar", tmp_path / "b" / "s-000.tar"])

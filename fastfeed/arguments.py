@@ -142,7 +142,8 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is os.PathLike or origin is os.PathLike:
         return hasattr(value, "__fspath__")
     if origin in _ITERATED:
-        return isinstance(value, Iterable)  # a single text is up to the function: some take it, others say more
+        is_list_of_texts = str in typing.get_args(kind) and origin is not tuple
+        return isinstance(value, Iterable) and not (is_list_of_texts and isinstance(value, str))
     if origin in (dict, Mapping, MutableMapping):
         return isinstance(value, Mapping)
     if origin is Callable:

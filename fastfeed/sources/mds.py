@@ -77,10 +77,10 @@ class MDSShards(ShardedSource):
         index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
             that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
         progress (bool | None): Show how far indexing is. Default: None, on a terminal.
-        allow_path (Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which an `index.json` may name
-            shards, as in Table: it may be from elsewhere. Default: ().
-        allow_host (Sequence[str]): As in Table. Default: ().
-        allow_scheme (Sequence[str]): As in Table. Default: ().
+        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which
+            an `index.json` may name shards, as in Table: it may be from elsewhere. Default: ().
+        allow_host (str | Sequence[str]): As in Table. Default: ().
+        allow_scheme (str | Sequence[str]): As in Table. Default: ().
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -106,9 +106,9 @@ class MDSShards(ShardedSource):
         cache: str | os.PathLike[str] | Cache | None = None,
         index: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
-        allow_path: Sequence[str | os.PathLike[str]] = (),
-        allow_host: Sequence[str] = (),
-        allow_scheme: Sequence[str] = (),
+        allow_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        allow_host: str | Sequence[str] = (),
+        allow_scheme: str | Sequence[str] = (),
     ) -> None:
         for option, name in (("image", image), ("label", image if label is None else label)):
             if not isinstance(name, str) or not name:

@@ -125,7 +125,7 @@ class Objects:
         *,
         most: int | None = None,
         frame: Literal["displayed", "stored"] = "displayed",
-        allow_path: str | Sequence[str] = (),
+        allow_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> Objects:
@@ -143,8 +143,8 @@ class Objects:
             most (int | None): Room for boxes per image in a batch. Default: None, the largest number of any sample.
             frame (str): As for `Objects`; with "stored", `width` and `height` of the file are those without EXIF
                 orientation. Default: "displayed".
-            allow_path (str | Sequence[str]): Other folders that `file_name`s, and links among the images, may lead to;
-                as in `Table`. Default: ().
+            allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders that `file_name`s, and
+                links among the images, may lead to; as in `Table`. Default: ().
             storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
                 Storage that several sources share. Default: None.
             cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is

@@ -77,10 +77,11 @@ class Table:
             Storage that several sources share. Default: None.
         cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
             Default: None, nothing is kept.
-        allow_path (Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which paths may lead. Default:
-            ().
-        allow_host (Sequence[str]): Hosts, or `host:port`, that are private, loopback, or of other schemes. Default: ().
-        allow_scheme (Sequence[str]): Such as "http", "s3". Default: ().
+        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which
+            paths may lead. Default: ().
+        allow_host (str | Sequence[str]): Hosts, or `host:port`, that are private, loopback, or of other schemes.
+            Default: ().
+        allow_scheme (str | Sequence[str]): Such as "http", "s3". Default: ().
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -110,9 +111,9 @@ class Table:
         memory: int | str = "512MB",
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
-        allow_path: Sequence[str | os.PathLike[str]] = (),
-        allow_host: Sequence[str] = (),
-        allow_scheme: Sequence[str] = (),
+        allow_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        allow_host: str | Sequence[str] = (),
+        allow_scheme: str | Sequence[str] = (),
     ) -> None:
         if isinstance(columns, str):
             raise ConfigError(f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]")

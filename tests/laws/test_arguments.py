@@ -34,8 +34,8 @@ WRONG: dict[str, list[Any]] = {  # by annotation; an object is wrong wherever th
     "float": ["0.5", True, None],
     "str": [7, True, None],
     "str | None": [7, True],
-    "Sequence[str]": [7],
-    "Sequence[str] | None": [7],
+    "Sequence[str]": [7, "jpg"],
+    "Sequence[str] | None": [7, "jpg"],
 }
 ALONGSIDE = {"Plan.make": {"samples": 8, "batch": 2}}  # without which it has another complaint
 OPEN = ("Any", "ndarray", "Source", "Shuffle", "Paths", "TypeVar", "T]", "DecodeBy")  # checked by the function itself

@@ -145,7 +145,10 @@ def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
     if damaged:
         raise OSError(f"the checksum of {damaged.decode('ascii')} is wrong")
     kept += [chunk for chunk in chunks[pixels:] if chunk[0] in (b"IDAT", b"IEND")]
-    return blob[:_FIRST] + b"".join(blob[begin - 8 : end + 4] for _, begin, end in kept)
+    if len(kept) == len(chunks) and chunks[-1][2] + 4 == len(blob):
+        return blob
+    view = memoryview(blob)
+    return b"".join([view[:_FIRST], *(view[begin - 8 : end + 4] for _, begin, end in kept)])
 
 
 def _key(blob: bytes, chunks: list[Chunk]) -> tuple[int, ...] | None:

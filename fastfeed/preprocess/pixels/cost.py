@@ -43,6 +43,8 @@ def cost(
     shrink = 1 if info.linear or full_decode else shrink
     if info.path == "kernel":
         held = info.held_bytes[_SHRINKS.index(shrink)]
+        if info.format == "PNG":
+            held += blob_bytes  # its header is read from a copy of the chunks that decide pixels
         return int(_SMALL + 3 * out + converts + held)
     shrink = shrink if info.format == "JPEG" else 1
     _, last = rows_read(top / shrink, height / shrink, info.stored[0] // shrink, rows, FILTER_NAMES[filter])

@@ -82,7 +82,7 @@ def _own_error(function: Any, args: Any, kwargs: Any) -> None:
         made = function(*args, **kwargs)
     except FastfeedError:
         raise
-    except Exception:
+    except Exception:  # any, of a wrong argument: ours says more
         return
     made = args[0] if function.__name__ == "__init__" else made
     getattr(made, "close", lambda: None)()  # a feed has threads

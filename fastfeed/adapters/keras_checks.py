@@ -1,4 +1,4 @@
-"""What Keras would silently do wrong with a feed, found in the frames of its `fit`: mended, refused or warned of."""
+"""Checks of `fit`, `evaluate` and `predict` for what Keras would silently do wrong with a feed."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
         def on_train_begin(self, logs: Any = None) -> None:
             fitted = fitted_feed() if feed is None else None
             if fitted is not None and fitted is not self._fitted:
-                self._watch, self._fitted = StepWatch(fitted, warn, every), fitted
+                self._watch = StepWatch(fitted, warn, every)
+                self._fitted = fitted
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._batch = -1

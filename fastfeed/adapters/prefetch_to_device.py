@@ -93,7 +93,8 @@ class _Loops:
     """Begins a new iteration of the items with each loop; `next` begins one, which a loop then continues."""
 
     def __init__(self, items: Iterable[Any], begin: Callable[[], Any]) -> None:
-        self._items, self._begin = items, begin
+        self._items = items
+        self._begin = begin
         self._begun: Any = None  # by `next`
 
     def __iter__(self) -> Iterator[Any]:

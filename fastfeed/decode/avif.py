@@ -69,7 +69,7 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
 
 
 def primary_properties(blob: bytes) -> list[Property]:
-    """What an AVIF's container says of its primary image, in order (ISO/IEC 23008-12, 9.3)."""
+    """Properties of an AVIF's primary image, in the order of its container (ISO/IEC 23008-12, 9.3)."""
     meta = next(((begin + 4, end) for kind, begin, end in _boxes(blob, 0, len(blob)) if kind == b"meta"), (0, 0))
     primary, properties, associations = 0, list[Property](), list[bytes]()
     for kind, begin, end in _boxes(blob, *meta):

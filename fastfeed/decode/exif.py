@@ -40,7 +40,7 @@ def exif_orientation(block: bytes) -> int:
 
 
 def is_plain_exif(blocks: list[bytes]) -> bool:
-    """Whether all readers take the same orientation from a JPEG's blocks. Several crash nvImageCodec 0.9."""
+    """True if all readers take the same orientation from a JPEG's EXIF. Several blocks crash nvImageCodec 0.9."""
     entry = _entry(blocks[0]) if blocks else None
     return len(blocks) < 2 and (entry is None or entry[:2] == (_SHORT, 1))
 

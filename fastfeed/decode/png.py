@@ -84,7 +84,7 @@ def png_names(blob: bytes) -> set[bytes]:
 
 
 def png_intact(blob: bytes) -> bool:
-    """Whether the checksums of a PNG's pixel data hold. Pillow skips them and can decode damage to a black image."""
+    """True if the checksums of a PNG's pixel data hold. Pillow skips them and can decode damage to a black image."""
     return all(_sound(blob, chunk) for chunk in _chunks(blob) if chunk[0] == b"IDAT")
 
 
@@ -174,7 +174,7 @@ def _low_bytes(essential: bytes) -> np.ndarray:
 
 
 def _metadata(blob: bytes, chunks: list[Chunk]) -> dict[str, Any]:
-    """What is used of chunks that are no part of the pixels; the first of each kind counts."""
+    """Entries of `info` from chunks that are no part of the pixels; the first of each kind counts."""
     info: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     for name, begin, end in chunks:

@@ -210,7 +210,7 @@ class _Layout:
         return count * _BYTES.get(kind, 1)
 
     def lies_inside(self, entry: _Entry) -> bool:
-        """Whether its values lie in the file."""
+        """True if all of its values are inside the file."""
         return entry.start + self._size(entry.kind, entry.length) <= len(self._blob)
 
     def numbers(self, entry: _Entry) -> tuple[int, ...]:

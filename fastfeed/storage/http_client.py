@@ -24,7 +24,7 @@ def new_session(connector: aiohttp.TCPConnector, limit: int, **more: Any) -> aio
             if self._body is None:
                 try:
                     self._body = await _body(self, limit)
-                except BaseException:
+                except BaseException:  # also a cancellation: the connection is not reused; raised again
                     self.close()
                     raise
             return await super().read()

@@ -30,7 +30,7 @@ class BatchIterator(Generic[T]):
     def __init__(
         self,
         stream: BatchStream,
-        ids: Callable[[Any, tuple[int, int]], np.ndarray],  # of a batch as the stream yields it, at (epoch, step)
+        placed: bool,  # the stream yields (ids, what a place function made of the batch), else batches
         plan: Plan,
         meter: Meter,
         timeline: Timeline,
@@ -39,7 +39,8 @@ class BatchIterator(Generic[T]):
         step: int,
     ) -> None:
         self._stream, self._plan, self._status = stream, plan, status
-        self._ids, self._lockstep = ids, Lockstep(plan)
+        self._placed = placed
+        self._lockstep = Lockstep(plan)
         self.position = (epoch, step)  # of the next batch
         self._meter, self._timeline, self._number = meter, timeline, 0
         self._lock = threading.Lock()  # of `__next__`
@@ -58,7 +59,8 @@ class BatchIterator(Generic[T]):
         self._status.requested(requested, ready, leads)
         try:
             batch = next(self._stream)
-            self._lockstep.delivered(self.position, self._ids(batch, self.position))
+            ids, batch = batch if self._placed else (batch.ids, batch)
+            self._lockstep.delivered(self.position, ids)
         except BaseException as error:  # Ctrl-C too: whatever ended it, no batch is waited for now; raised again
             failed = isinstance(error, Exception) and not isinstance(error, (StopIteration, FeedClosed))
             if leads:
@@ -85,21 +87,9 @@ class BatchIterator(Generic[T]):
         self._stream.close()
 
 
-class _PlacedIds:
-    """The sample ids of batches that a place function turns into something else, until they are delivered."""
-
-    def __init__(self, place: PlaceFunction | None) -> None:
-        self._place, self._waiting = place, dict[tuple[int, int], np.ndarray]()
-
-    def placed(self, batch: Batch) -> Any:
-        """Place a batch."""
-        assert self._place is not None
-        self._waiting[batch.epoch, batch.step] = batch.ids
-        return self._place(batch)
-
-    def take(self, batch: Any, position: tuple[int, int]) -> np.ndarray:
-        """The ids of the batch that is delivered now."""
-        return batch.ids if self._place is None else self._waiting.pop(position)
+def _with_ids(place: PlaceFunction) -> Callable[[Batch], tuple[np.ndarray, Any]]:
+    """A place function whose results come with the ids of their samples."""
+    return lambda batch: (batch.ids, place(batch))
 
 
 class Cursor:
@@ -137,9 +127,9 @@ class Cursor:
                 f"this feed has {self._plan.steps} steps per epoch"
             )
         check_process_groups(self._plan.world)
-        ids = _PlacedIds(place)
-        stream = self._producer.start(epoch, start, epochs, None if place is None else ids.placed, raw)
-        return BatchIterator(stream, ids.take, self._plan, self._meter, self._timeline, self._status, epoch, start)
+        placed = place is not None
+        stream = self._producer.start(epoch, start, epochs, _with_ids(place) if placed else None, raw)
+        return BatchIterator(stream, placed, self._plan, self._meter, self._timeline, self._status, epoch, start)
 
     def iterate(self, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
         """The rest of this epoch, or the next epoch where the last iteration was left inside one.

@@ -37,15 +37,15 @@ RECIPE = [
 ops = [op for _, op, _ in RECIPE]
 
 
-def bytes_of(batch_size: int) -> dict[int, int]:
-    """id -> checksum of what the trainer gets."""
-    with ff.Feed(source, ops, batch=batch_size, seed=7, tail="pad") as feed:
-        return {
-            int(id): zlib.crc32(image.tobytes())
-            for batch in feed
-            for id, image, weight in zip(batch.ids, batch.images, batch.weights, strict=True)
-            if weight
-        }
+def bytes_of(ranks: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """(step, row of the global batch) -> sample id, and checksum of what its trainer gets."""
+    rows = {}
+    for rank in range(ranks):
+        with ff.Feed(source, ops, global_batch=16, seed=7, tail="pad", world=ff.World(rank, ranks)) as feed:
+            for batch in feed:
+                for row, (id, image) in enumerate(zip(batch.ids, batch.images, strict=True), rank * len(batch)):
+                    rows[batch.step, row] = int(id), zlib.crc32(image.tobytes())
+    return rows
 
 
 for there, here, differs in RECIPE:
@@ -61,4 +61,4 @@ print(f"images {batch.images.shape} {batch.images.dtype}, labels {batch.labels.s
 print(f"{count / (time.monotonic() - began):.0f} images/s")
 feed.close()
 # there, the order of batches decides which random numbers a photograph gets
-print("batches of 16 and of 5 give every photograph the same bytes:", bytes_of(16) == bytes_of(5))
+print("one rank and four give every photograph the same bytes:", bytes_of(1) == bytes_of(4))

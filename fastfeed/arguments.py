@@ -143,7 +143,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return hasattr(value, "__fspath__")
     if origin in _ITERATED:
         is_list_of_texts = str in typing.get_args(kind) and origin is not tuple
-        return isinstance(value, Iterable) and not (is_list_of_texts and isinstance(value, str))
+        can_be_iterated = isinstance(value, Iterable) or hasattr(type(value), "__getitem__")
+        return can_be_iterated and not (is_list_of_texts and isinstance(value, str))
     if origin in (dict, Mapping, MutableMapping):
         return isinstance(value, Mapping)
     if origin is Callable:

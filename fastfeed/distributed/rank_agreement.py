@@ -1,4 +1,4 @@
-"""Whether the framework that trains and a feed agree on which rank this process is. Imports no framework."""
+"""Check that the framework that trains and a feed agree on this process's rank. Imports no framework."""
 
 from __future__ import annotations
 

@@ -61,7 +61,8 @@ class BatchBuilder:
         native: bool = False,  # and holds them for the backend
     ) -> None:
         self.source, self.plan, self._visits = source, plan, StepVisits(plan)
-        self._optionals, self._weigh = Optionals(source), weigh
+        self._optionals = Optionals(source)
+        self._weigh = weigh
         self.branches = list(branches)
         self.quarantine, self.timeline = quarantine, timeline
         self._executor, self.sizes = executor, sizes

@@ -190,7 +190,9 @@ class Cursor:
 
     def advance(self, epoch: int, step: int) -> None:
         """As `seek`, not counted as a move by the user."""
-        self.position, self._inside_epoch, self._owner = (epoch, step), False, None
+        self.position = (epoch, step)
+        self._inside_epoch = False
+        self._owner = None
 
     def close(self) -> None:
         """Stop the batch iterator."""

@@ -216,7 +216,7 @@ class Loader:
                 batch.columns[id] = entry
 
     def _column_entries(self, ids: list[int]) -> list[Any]:
-        """Of each sample, its columns by name, or the first failure among them."""
+        """The columns of each sample by name, or the first failure among them."""
         rows = self._optionals.column_values(ids) or []
         return [next((value for value in row.values() if isinstance(value, Failure)), row) for row in rows]
 

@@ -23,7 +23,7 @@ Position = tuple[int, int]  # epoch, step
 
 
 class Lockstep:
-    """Where one iteration stands, and those that were at the same step at its last batch."""
+    """Position of one iteration, and the iterations that were at the same step at its last batch."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

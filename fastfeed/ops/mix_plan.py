@@ -14,7 +14,7 @@ AS_IS, BLEND, PASTE, MOSAIC = range(4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixPlan:
-    """How n samples are mixed. A sample's group is itself (member 0), then its partners."""
+    """Mixing of n samples. A sample's group is itself (member 0), then its partners."""
 
     # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four members
     how: np.ndarray

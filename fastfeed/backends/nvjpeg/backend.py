@@ -107,7 +107,7 @@ class NvjpegBackend:
             bad = self._fill(call, skip, lane)
             self.synchronize()  # buffers may be overwritten once they are released
             return bad
-        except BaseException:
+        except BaseException:  # also Ctrl-C: buffers are released only when the GPU is done with them; raised again
             with suppress(Exception):  # of a GPU that is lost: the first error says more
                 self.synchronize()
             raise

@@ -1,4 +1,6 @@
 // Python bindings of random numbers, permutations and windows.
+#include <algorithm>
+
 #include "bindings.h"
 #include "draws.h"
 #include "window_steps.h"
@@ -7,7 +9,8 @@ namespace fastfeed {
 namespace {
 
 using Ids = nb::ndarray<const int64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
-using Keys = nb::ndarray<const uint64_t, nb::shape<kRounds>, nb::c_contig, nb::device::cpu>;
+using Keys = nb::ndarray<const uint64_t, nb::shape<kRounds, -1>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const uint64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 using Drawn = nb::ndarray<double, nb::shape<-1, -1>, nb::c_contig, nb::device::cpu>;
 using Permuted = nb::ndarray<int64_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 
@@ -21,12 +24,33 @@ void draw(uint64_t seed, uint32_t epoch, Ids ids, uint32_t slot, Drawn out) {
   fill();
 }
 
-void permute_all(Ids values, uint64_t size, uint64_t a, uint64_t b, Keys keys, bool inverse, Permuted out) {
-  same_length(values.shape(0), out.shape(0), "out", "value");
-  if (!a || !b || a > (uint64_t(1) << 32) || b > (uint64_t(1) << 32) || !size || size > a * b)
-    throw std::invalid_argument("sides must be in [1, 2**32], and their product at least the size");
-  if (!permute(values.data(), values.shape(0), size, a, b, keys.data(), inverse, out.data()))
-    throw std::out_of_range("a value is not in [0, size)");
+PerValue per_value(const uint64_t* numbers, size_t count, size_t values) {
+  if (count != 1) same_length(values, count, "an argument", "value");
+  return {numbers, size_t(count != 1)};
+}
+
+void permute_all(Ids values, Numbers size, Numbers a, Numbers b, Keys keys, bool inverse, Permuted out) {
+  const size_t n = values.shape(0);
+  same_length(n, out.shape(0), "out", "value");
+  const auto numbers = [n](const Numbers& of) { return per_value(of.data(), of.shape(0), n); };
+  Permutation permutation{numbers(size), numbers(a), numbers(b), {}};
+  for (int i = 0; i < kRounds; ++i) {
+    const size_t count = keys.shape(1);
+    permutation.keys[i] = per_value(keys.data() + i * count, count, n);
+  }
+  constexpr uint64_t kLongest = uint64_t(1) << 32;
+  for (size_t i = 0; i < std::max({size.shape(0), a.shape(0), b.shape(0)}); ++i) {
+    const uint64_t most = permutation.size[i], sides[2] = {permutation.a[i], permutation.b[i]};
+    if (!sides[0] || !sides[1] || sides[0] > kLongest || sides[1] > kLongest || !most || most > sides[0] * sides[1])
+      throw std::invalid_argument("sides must be in [1, 2**32], and their product at least the size");
+  }
+  const auto fill = [&] {
+    if (!permute(values.data(), n, permutation, inverse, out.data()))
+      throw std::out_of_range("a value is not in [0, size)");
+  };
+  if (n <= kFew) return fill();
+  const GilRelease release;
+  fill();
 }
 
 using Given = nb::ndarray<const double, nb::shape<-1, -1>, nb::c_contig, nb::device::cpu>;

@@ -31,12 +31,14 @@ inline uint64_t mixed(uint64_t x) {
   return x ^ x >> 31;
 }
 
-inline uint64_t network(uint64_t value, uint64_t a, uint64_t b, const uint64_t* keys, bool inverse) {
+// One pass of a value, under the permutation of its row.
+inline uint64_t network(uint64_t value, size_t row, const Permutation& p, bool inverse) {
+  const uint64_t a = p.a[row], b = p.b[row];
   uint64_t side[2] = {value / b, value % b};  // in [0, a), in [0, b)
   const uint64_t modulus[2] = {a, b};
   for (int k = 0; k < kRounds; ++k) {
     const int i = inverse ? kRounds - 1 - k : k, target = i % 2;
-    uint64_t x = mixed(side[1 - target] * kGolden + keys[i]) % modulus[target];
+    uint64_t x = mixed(side[1 - target] * kGolden + p.keys[i][row]) % modulus[target];
     if (inverse) x = modulus[target] - x;
     side[target] += x;
     if (side[target] >= modulus[target]) side[target] -= modulus[target];
@@ -57,12 +59,12 @@ void uniform(uint64_t seed, uint32_t epoch, const int64_t* ids, size_t n, uint32
   }
 }
 
-bool permute(const int64_t* values, size_t n, uint64_t size, uint64_t a, uint64_t b, const uint64_t* keys, bool inverse,
-             int64_t* out) {
+bool permute(const int64_t* values, size_t n, const Permutation& permutation, bool inverse, int64_t* out) {
   for (size_t i = 0; i < n; ++i) {
+    const uint64_t size = permutation.size[i];
     uint64_t value = uint64_t(values[i]);
     if (value >= size) return false;
-    do value = network(value, a, b, keys, inverse);
+    do value = network(value, i, permutation, inverse);
     while (value >= size);
     out[i] = int64_t(value);
   }

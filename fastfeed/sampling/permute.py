@@ -38,14 +38,16 @@ def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = F
     values = np.asarray(values, np.int64)
     if not values.size:
         return values.copy()
-    sides, keys = _sides(n), _round_keys(key)
+    sides = _sides(n)
+    keys = _round_keys(key)
     native = kernel()
-    if native is not None and not isinstance(n, np.ndarray) and keys.shape[1] == 1:
-        flat = np.ascontiguousarray(values.reshape(-1))
-        permuted = np.empty_like(flat)
-        native.permute(flat, int(n), int(sides[0]), int(sides[1]), keys.reshape(-1), inverse, permuted)
-        return permuted.reshape(values.shape)
-    return _permute(values, n, sides, keys, inverse)
+    if native is None:
+        return _permute(values, n, sides, keys, inverse)
+    flat = np.ascontiguousarray(values.reshape(-1))
+    permuted = np.empty_like(flat)
+    numbers = [np.asarray(number, np.uint64).reshape(-1) for number in (n, *sides)]
+    native.permute(flat, *numbers, np.ascontiguousarray(keys), inverse, permuted)
+    return permuted.reshape(values.shape)
 
 
 def _permute(

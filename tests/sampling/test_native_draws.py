@@ -38,9 +38,29 @@ def test_permute_keeps_the_shape():
     assert np.array_equal(permute(values, 12, (1,)).reshape(-1), permute(values.reshape(-1), 12, (1,)))
 
 
+@pytest.mark.parametrize("inverse", [False, True])
+def test_permute_each_value_in_its_own(inverse):
+    numbers = np.random.default_rng(0)
+    sizes = np.r_[1, 2, 3, 2**40 - 7, numbers.integers(1, 1000, 500)]
+    values = numbers.integers(0, sizes)
+    parts = numbers.integers(0, 2**62, len(values))
+    for n, key in ((sizes, (3, parts)), (sizes, (3, 1)), (2**40, (parts, 1))):
+        expected = _permute(values, n, _sides(n), _round_keys(key), inverse)
+        assert np.array_equal(permute(values, n, key, inverse), expected)
+
+
 def test_values_outside_are_refused():
-    out, keys = np.empty(1, np.int64), np.zeros(8, np.uint64)
+    out = np.empty(2, np.int64)
+    keys = np.zeros((8, 1), np.uint64)
+
+    def ask(values, *numbers):
+        kernel().permute(np.array(values), *np.array(numbers, np.uint64), keys, False, out)
+
     with pytest.raises(IndexError, match="not in"):
-        kernel().permute(np.array([5]), 5, 3, 2, keys, False, out)
+        ask([4, 5], [5], [3], [2])
+    with pytest.raises(IndexError, match="not in"):
+        ask([4, 4], [5, 4], [3, 3], [2, 2])
     with pytest.raises(ValueError, match="sides"):
-        kernel().permute(np.array([1]), 7, 3, 2, keys, False, out)
+        ask([1, 1], [6, 7], [3, 3], [2, 2])
+    with pytest.raises(ValueError, match="one entry per value"):
+        ask([1, 1], [6, 6, 6], [3, 3, 3], [2, 2, 2])

@@ -1,7 +1,7 @@
 """The passes through parts of a mixture that are read in Blocks: those of all parts are looked up at once.
 
-Of every part one pass is laid out; the units of all of them stand end to end in one array, so that a batch costs a few
-look-ups however many parts there are. A part that is asked for another pass is laid out again.
+Of every part one pass is laid out, so that a batch costs a few look-ups however many parts there are: units of unequal
+sizes stand end to end in one array, equal ones are computed. A part that is asked for another pass is laid out again.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ class PartPasses:
         self._window, self._lanes, self._width = (np.ones(count, np.int64) for _ in range(3))
         for i, order in blocks:
             self._window[i], self._lanes[i], self._width[i] = order.window, order.lanes, proportions.minimum(i, batch)
-        self._listed = np.array([order is not None and order.units is not None for _, order in parts])
-        units = [order.count(size) if order is not None and order.units is not None else 0 for size, order in parts]
-        self._units = np.array(units, np.int64)
+        self._units = np.array([_listed_units(size, order) for size, order in parts], np.int64)
+        self._listed = self._units > 0
         self._units_before = np.cumsum(self._units) - self._units
         samples = np.where(self._listed, self._sizes, 0)
         self._samples_before = np.cumsum(samples) - samples
@@ -157,12 +156,13 @@ class PartPasses:
             size, order = self._parts[i]
             assert order is not None
             key = self._seed, PART + i, number
-            if order.units is None:
-                assert order.block is not None
-                units = equal_units(size, order.block, key)
+            unit = order.block if order.units is None else order.units.size
+            if unit is not None:
+                units = equal_units(size, unit, key)
                 self._equal[:, i] = units.size, units.count, units.missing, units.short
                 continue
-            layout = order.units.shuffled(key)
+            assert order.units is not None
+            layout = order.units.listed(key)
             own = slice(int(self._units_before[i]), int(self._units_before[i] + self._units[i]))
             self._edges[own] = layout.edges[:-1] + self._samples_before[i]
             self._firsts[own] = layout.firsts
@@ -190,3 +190,9 @@ class PartPasses:
 
         begin = first(passes * size, 0)
         return begin, np.maximum(first((passes + 1) * size + 1, self._batch) - begin, 0)
+
+
+def _listed_units(size: int, order: Blocks | None) -> int:
+    """How many units a part of this length has, unless they are equal and so need no list: 0."""
+    is_listed = order is not None and order.units is not None and order.units.size is None
+    return order.count(size) if is_listed else 0  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.permute import permute
 
-__all__ = ["EqualUnits", "ShuffledUnits", "Units", "bounds_of", "equal_units", "lane_of", "windows"]
+__all__ = ["EqualUnits", "ListedUnits", "ShuffledUnits", "Units", "bounds_of", "equal_units", "lane_of", "windows"]
 
 _CACHED = 4  # permutations: prefetching crosses from one epoch to the next
 
@@ -71,7 +71,7 @@ def equal_units(samples: int, size: int, key: tuple[int, ...]) -> EqualUnits:
 
 
 @dataclass(frozen=True, slots=True)
-class _ListedUnits:
+class ListedUnits:
     """Units of any size. Takes 16 bytes per unit."""
 
     edges: np.ndarray  # first offset of each unit of the sequence, and the number of offsets
@@ -90,26 +90,39 @@ class _ListedUnits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """The units of a source, of any sizes; caches their permutations for the last epochs."""
+    """The units of a source; caches their permutations for the last epochs, unless they are all of one size."""
 
     bounds: np.ndarray  # first id of each, and the number of samples: int64, strictly ascending
-    recent: dict[tuple[int, ...], _ListedUnits] = field(default_factory=dict, repr=False)
+    size: int | None = field(init=False)  # samples of each; the last may have fewer. None: of any sizes
+    recent: dict[tuple[int, ...], ListedUnits] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        size = int(self.bounds[1])
+        missing = (len(self.bounds) - 1) * size - int(self.bounds[-1])
+        is_equal = 0 <= missing < size and bool((np.diff(self.bounds[:-1]) == size).all())
+        object.__setattr__(self, "size", size if is_equal else None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Units, (self.bounds,)
 
-    def shuffled(self, key: tuple[int, ...]) -> _ListedUnits:
+    def shuffled(self, key: tuple[int, ...]) -> ShuffledUnits:
         """In the permutation of this key."""
+        if self.size is not None:
+            return equal_units(int(self.bounds[-1]), self.size, key)
         layout = self.recent.get(key)
         if layout is None:
-            count = len(self.bounds) - 1
-            units = permute(np.arange(count), count, (*key, 1))
-            sizes = np.diff(self.bounds)[units]
-            layout = _ListedUnits(np.concatenate([[0], np.cumsum(sizes)]), self.bounds[units])
+            layout = self.listed(key)
             for old in list(self.recent)[: 1 - _CACHED]:
                 self.recent.pop(old, None)
             self.recent[key] = layout
         return layout
+
+    def listed(self, key: tuple[int, ...]) -> ListedUnits:
+        """In the permutation of this key, one by one."""
+        count = len(self.bounds) - 1
+        units = permute(np.arange(count), count, (*key, 1))
+        sizes = np.diff(self.bounds)[units]
+        return ListedUnits(np.concatenate([[0], np.cumsum(sizes)]), self.bounds[units])
 
 
 def bounds_of(source: Any) -> np.ndarray:

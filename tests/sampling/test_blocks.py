@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import Blocks
 from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.shard_layout import Units
 
 
 @given(st.data(), st.integers(1, 2000), st.integers(0, 2**64 - 1), st.integers(0, 100), st.integers(1, 2500))
@@ -164,6 +165,37 @@ def test_equal_shards_are_blocks():
     for epoch in range(6):  # more than layouts are kept, and back again
         np.testing.assert_array_equal(served(plan, epoch).ids, served(same, epoch).ids)
     np.testing.assert_array_equal(served(plan, 0).ids, served(same, 0).ids)
+
+
+@pytest.mark.parametrize("bounds", [[0, 10, 20, 30, 40], [0, 10, 20, 30, 33], [0, 7], [0, 1, 2]], ids=str)
+def test_equal_shards_are_computed_as_if_listed(bounds):
+    units = Units(np.array(bounds))
+    assert units.size == bounds[1]
+    offsets = np.arange(bounds[-1])
+    for key in ((7, 0), (7, 1)):
+        computed = units.shuffled(key)
+        listed = units.listed(key)
+        for of in ("units", "ids"):
+            np.testing.assert_array_equal(getattr(computed, of)(offsets), getattr(listed, of)(offsets))
+        numbers = np.arange(-2, len(bounds) + 2)
+        np.testing.assert_array_equal(computed.starts(numbers), listed.starts(numbers))
+
+
+@pytest.mark.parametrize("bounds", [[0, 10, 20, 31], [0, 10, 19, 29], [0, 9, 19, 29]], ids=str)
+def test_unequal_shards_are_listed(bounds):
+    assert Units(np.array(bounds)).size is None
+
+
+def test_a_million_equal_shards_are_not_listed():
+    plan = Plan(10**7, 256, shuffle=Blocks().over(np.arange(0, 10**7 + 1, 10)))
+    plan.ids(0, 0)  # arrays that NumPy allocates once
+    tracemalloc.start()
+    try:
+        plan.ids(1, 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_bound_blocks_print_as_written_and_pickle():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.plans import Rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind
+from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind, shard_layout
 from fastfeed.sampling.part_passes import PartPasses
+from fastfeed.sampling.permute import permute
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.proportions import proportions_of
 
@@ -66,6 +69,29 @@ def test_positions_far_apart_are_those_of_a_walk(within):
             visit = fresh.at(epoch, np.array([position]))
             assert (visit.ids[0], visit.occurrences[0]) == (whole.ids[position], whole.occurrences[position])
         np.testing.assert_array_equal(plan().at(epoch, some).ids, whole.ids[some])
+
+
+def test_parts_of_equal_and_unequal_shards(monkeypatch):
+    """In a mixture of both, and nothing of equal ones is permuted but the samples of a batch."""
+    equal = np.arange(0, 100_001, 10)
+    uneven = np.array([0, 9, 25, 31, 50, 57, 70])
+    source = Rows(100_070, bounds=np.append(equal, 100_000 + uneven[1:]))
+    within = Blocks(window=2, lanes=3)
+    order = MixtureOrder((MixturePart(0, 100_000, 1, within), MixturePart(100_000, 70, 1, within)), 400).bind(source)
+    permuted = []
+
+    def counted(values: np.ndarray, *how, **inverse) -> np.ndarray:
+        permuted.append(len(values))
+        return permute(values, *how, **inverse)
+
+    monkeypatch.setattr(shard_layout, "permute", counted)
+    computed = Plan(len(source), 16, seed=3, shuffle=order).at(0, np.arange(400))
+    assert max(permuted) == 400 // 2
+    units = order.parts[0].order.units  # type: ignore
+    object.__setattr__(units, "size", None)
+    listed = Plan(len(source), 16, seed=3, shuffle=replace(order)).at(0, np.arange(400))
+    assert max(permuted) == 10_000
+    np.testing.assert_array_equal(computed.ids, listed.ids)
 
 
 def test_bounds_are_read_once_however_many_parts():

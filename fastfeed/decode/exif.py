@@ -8,7 +8,7 @@ formats never count.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastfeed.decode.sniff import riff_chunks
@@ -23,13 +23,18 @@ _SHORT = 3
 _BYTES = {1: 1, _SHORT: 2, 4: 4}  # of the types BYTE, SHORT and LONG
 
 
-def stored_orientation(blob: bytes, format: str, exif: bytes = b"") -> int:
+def stored_orientation(blob: bytes, format: str, info: Mapping[Any, Any]) -> int:
     """1..8, as EXIF counts them; 1 where the file says nothing or nonsense.
 
-    exif: of a PNG, as its plugin has read it; of an AVIF, EXIF in which its plugin has put the container's turn.
+    Args:
+        blob: the file.
+        format: of `sniff`.
+        info: of the opened image. A PNG's plugin has read "exif", an AVIF's the "orientation" of the container.
     """
-    if format in ("AVIF", "PNG"):
-        return exif_orientation(exif)
+    if format == "AVIF":
+        return int(info["orientation"])
+    if format == "PNG":
+        return exif_orientation(info.get("exif", b""))
     return exif_orientation(_EXIF[format](blob)) if format in _EXIF else 1
 
 

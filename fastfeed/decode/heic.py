@@ -11,6 +11,7 @@ from typing import Any
 
 from PIL import ImageFile
 
+from fastfeed.decode.container import UNSPECIFIED, Container, Signal, signal_in
 from fastfeed.errors import MissingExtra
 
 __all__ = ["HeicFile", "installed"]
@@ -22,7 +23,10 @@ _MAX_BOXES = 1000  # of a file; photographs have three
 
 
 class HeicFile(ImageFile.ImageFile):
-    """The primary image of a HEIC file. libheif turns it upright; EXIF's orientation says the same once more."""
+    """The primary image of a HEIC file. libheif turns it upright; EXIF's orientation says the same once more.
+
+    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`.
+    """
 
     format = "HEIC"
     format_description = "HEIC photograph"
@@ -38,6 +42,8 @@ class HeicFile(ImageFile.ImageFile):
             raise OSError("unsupported or damaged: libheif cannot open the primary image")
         self._size, self._mode = picture.size, picture.mode
         self.info = {key: picture.info[key] for key in ("bit_depth", "exif", "icc_profile") if picture.info.get(key)}
+        if "icc_profile" not in self.info:
+            self.info["signal"] = (*_signal(Container(blob)), True)  # libheif applies matrix and range
         self._picture = picture
 
     def load(self) -> Any:
@@ -73,6 +79,12 @@ def _library() -> Any:
         except ModuleNotFoundError:
             continue
     raise MissingExtra.of("HEIC", "pi-heif", "heic")
+
+
+def _signal(container: Container) -> Signal:
+    """Colors by numbers of the primary image; where it leaves them open, of a grid's first tile, as in libheif."""
+    signal = signal_in(container.properties())
+    return signal_in(container.tile_properties()) if signal == UNSPECIFIED else signal
 
 
 def _ends_early(blob: bytes) -> bool:

@@ -146,7 +146,7 @@ class PillowEngine:
         try:
             image = unwarned(lambda: OPEN[format](io.BytesIO(blob), ""))
             height, width = image.height, image.width
-            orientation = stored_orientation(blob, format, image.info.get("exif", b""))
+            orientation = stored_orientation(blob, format, image.info)
         except Exception as error:  # as in decode
             return as_bad(error, blob, format)
         if height < 1 or width < 1:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["TURNS", "Picture", "boxed", "exif", "heic", "icc", "ispe", "picture", "turns"]
+__all__ = ["TURNS", "Picture", "boxed", "container", "exif", "heic", "icc", "ispe", "picture", "turns"]
 
 _BLOCK = 32
 _BEFORE_PCM, _AFTER_PCM = b"\x86\x80", b"\xfe\x80"  # part_mode 1, pcm_flag 1; end_of_slice_segment_flag 1
@@ -215,10 +215,15 @@ def heic(
     if metadata:
         items.append((b"Exif", metadata, []))
         references.append((b"cdsc", len(items), [shown]))
-    return _container(items, references, shown, brands, hidden=len(pictures) if grid else 0)
+    return container(items, references, shown, brands, hidden=len(pictures) if grid else 0)
 
 
-def _container(
+def _essential(box: bytes) -> int:
+    """The bit of a property without which the picture must not be shown."""
+    return 0x80 if box[4:8] in (b"clap", b"irot", b"imir") else 0
+
+
+def container(
     items: Sequence[tuple[bytes, bytes, list[bytes]]],
     references: Sequence[tuple[bytes, int, list[int]]],
     primary: int,
@@ -227,7 +232,8 @@ def _container(
 ) -> bytes:
     every = list(dict.fromkeys(one for *_, properties in items for one in properties))
     associations = [
-        struct.pack(">HB", number, len(properties)) + bytes(every.index(one) + 1 for one in properties)
+        struct.pack(">HB", number, len(properties))
+        + bytes(every.index(one) + 1 | _essential(one) for one in properties)
         for number, (*_, properties) in enumerate(items, 1)
         if properties
     ]
@@ -239,8 +245,8 @@ def _container(
     fixed = boxed(b"hdlr", b"\0\0\0\0pict" + bytes(13), 0) + boxed(b"pitm", struct.pack(">H", primary), 0)
     fixed += boxed(b"iinf", struct.pack(">H", len(items)) + entries, 0)
     fixed += boxed(b"iref", joined, 0) if joined else b""
-    uses = struct.pack(">I", len(associations)) + b"".join(associations)
-    fixed += boxed(b"iprp", boxed(b"ipco", b"".join(every)) + boxed(b"ipma", uses, 0))
+    associated = struct.pack(">I", len(associations)) + b"".join(associations)
+    fixed += boxed(b"iprp", boxed(b"ipco", b"".join(every)) + boxed(b"ipma", associated, 0))
     head = boxed(b"ftyp", brands[0] + bytes(4) + b"".join(brands[1:]))
     iloc_bytes = 8 + 4 + 2 + 2 + 14 * len(items)
     at = len(head) + 12 + len(fixed) + iloc_bytes + 8

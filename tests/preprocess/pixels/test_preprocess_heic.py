@@ -33,7 +33,7 @@ def test_upright_once(orientation):
     shown = TURNED[orientation](PIXELS)
     info_of(
         blob, format="HEIC", orientation=1, height=shown.shape[0], width=shown.shape[1], mode="RGB", path="pillow",
-        icc="none",
+        icc="sRGB",
     )  # fmt: skip
     assert np.array_equal(decoded(blob), shown)
     box = (3.5, 2.25, 30.0, 33.5)

@@ -1,0 +1,125 @@
+"""Reads the colors that an AV1 stream names in its sequence header (AV1 bitstream specification, 5.5)."""
+
+from __future__ import annotations
+
+from fastfeed.decode.container import UNSPECIFIED, Signal
+
+__all__ = ["MOST_BYTES", "av1_signal"]
+
+MOST_BYTES = 4096  # of a stream, in which its sequence header begins: as far as libavif looks for it
+_MOST_HEAD, _MOST_HEADER = 10, 512  # bytes of a unit's head, and of a sequence header up to its colors
+_SEQUENCE_HEADER = 1  # a type of unit
+_SELECTED = 2  # of seq_force_screen_content_tools: every frame says
+
+
+def av1_signal(stream: bytes) -> Signal:
+    """Return color primaries and transfer of the first sequence header; `UNSPECIFIED` if it names none or is damaged.
+
+    Args:
+        stream: the first `MOST_BYTES` of a temporal unit.
+    """
+    try:
+        return _color_config(_sequence_header(stream))
+    except EOFError:
+        return UNSPECIFIED
+
+
+class _Bits:
+    """Bits of some bytes, the highest first; EOFError behind the last."""
+
+    def __init__(self, data: bytes) -> None:
+        self._value = int.from_bytes(data, "big")
+        self._size = 8 * len(data)
+        self.at = 0
+
+    def read(self, count: int) -> int:
+        self.at += count
+        if self.at > self._size:
+            raise EOFError
+        return self._value >> (self._size - self.at) & ((1 << count) - 1)
+
+    def read_leb128(self) -> int:
+        value = 0
+        for k in range(8):
+            byte = self.read(8)
+            value |= (byte & 127) << 7 * k
+            if byte < 128:
+                break
+        return value
+
+    def skip_uvlc(self) -> None:
+        zeros = 0
+        while not self.read(1):
+            zeros += 1
+        self.read(zeros if zeros < 32 else 0)
+
+
+def _sequence_header(stream: bytes) -> _Bits:
+    """The content of the first sequence header (5.3)."""
+    at = 0
+    while True:
+        head = _Bits(stream[at : at + _MOST_HEAD])
+        is_forbidden, kind, is_extended, is_sized, _ = (head.read(count) for count in (1, 4, 1, 1, 1))
+        head.read(8 * is_extended)
+        size = head.read_leb128() if is_sized else len(stream)
+        at += head.at // 8
+        if is_forbidden:
+            raise EOFError
+        if kind == _SEQUENCE_HEADER:
+            return _Bits(stream[at : at + min(size, _MOST_HEADER)])
+        at += size
+
+
+def _color_config(bits: _Bits) -> Signal:
+    """Primaries and transfer, after all that comes before them (5.5.1, 5.5.2)."""
+    profile, _, is_reduced = bits.read(3), bits.read(1), bits.read(1)
+    if is_reduced:
+        bits.read(5)
+    else:
+        _skip_operating_points(bits)
+    width_bits, height_bits = bits.read(4) + 1, bits.read(4) + 1
+    bits.read(width_bits + height_bits)
+    if not is_reduced and bits.read(1):  # frame_id_numbers_present_flag
+        bits.read(7)
+    bits.read(3)  # superblocks, intra filters
+    if not is_reduced:
+        _skip_tools(bits)
+    bits.read(3)  # superres, cdef, restoration
+    is_deep = bits.read(1)
+    if profile == 2 and is_deep:
+        bits.read(1)  # twelve_bit
+    if profile != 1:
+        bits.read(1)  # mono_chrome
+    return (bits.read(8), bits.read(8)) if bits.read(1) else UNSPECIFIED
+
+
+def _skip_operating_points(bits: _Bits) -> None:
+    delay_bits = 0
+    if bits.read(1):  # timing_info_present_flag
+        bits.read(64)
+        if bits.read(1):  # equal_picture_interval
+            bits.skip_uvlc()
+        if bits.read(1):  # decoder_model_info_present_flag
+            delay_bits = bits.read(5) + 1
+            bits.read(42)
+    has_delay = bits.read(1)
+    for _ in range(bits.read(5) + 1):
+        bits.read(12)
+        if bits.read(5) > 7:  # seq_level_idx: levels with two tiers
+            bits.read(1)
+        if delay_bits and bits.read(1):
+            bits.read(2 * delay_bits + 1)
+        if has_delay and bits.read(1):
+            bits.read(4)
+
+
+def _skip_tools(bits: _Bits) -> None:
+    bits.read(4)  # compound prediction, warped motion, dual filter
+    has_order = bits.read(1)
+    if has_order:
+        bits.read(2)
+    chosen = _SELECTED if bits.read(1) else bits.read(1)
+    if chosen and not bits.read(1):  # seq_choose_integer_mv
+        bits.read(1)
+    if has_order:
+        bits.read(3)

@@ -1,0 +1,209 @@
+"""Colors that AVIF and HEIC files name by numbers: in the container, in the coded picture, on the tiles of a grid."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import heics
+from helpers.avifs import Coded, avif, coded, nclx, saved
+from helpers.engines import by_pillow
+from helpers.heics import boxed, heic, picture
+from helpers.jpegs import textured
+from helpers.preprocess import icc
+from helpers.preprocess.rasters import decoded, info_of
+from PIL import AvifImagePlugin, Image, features
+
+from fastfeed.decode import Bad
+from fastfeed.decode.av1 import MOST_BYTES, av1_signal
+from fastfeed.decode.container import Container
+from fastfeed.decode.heic import installed
+from fastfeed.preprocess.pixels.image_info import image_info
+
+has_avif = pytest.mark.skipif(
+    not (features.check("avif") and AvifImagePlugin._avif.encoder_codec_available("aom")),
+    reason="Pillow without libaom",
+)
+has_heic = pytest.mark.skipif(installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'")
+
+PHOTO = textured(64, 128)
+PQ, HLG, P3, SRGB, BT709 = (9, 16), (9, 18), (12, 13), (1, 13), (1, 1)
+NAMES = {PQ: "BT.2020 PQ", HLG: "BT.2020 HLG", P3: "Display P3", SRGB: "sRGB", BT709: "BT.709", None: "none"}
+GRID = (1, 2, 64, 128)
+PROFILE = heics.icc(icc.rgb_profile("Adobe RGB"))
+
+
+def tiles(signal: tuple[int, int] | None = None) -> list[Coded]:
+    return [coded(np.ascontiguousarray(PHOTO[:, left : left + 64]), signal) for left in (0, 64)]
+
+
+@has_avif
+@pytest.mark.parametrize("signal", NAMES, ids=str)
+def test_numbers_in_the_coded_picture_count_as_those_of_the_container(signal: Any) -> None:
+    alone = avif([coded(PHOTO, signal)])
+    info = info_of(alone, icc=NAMES[signal], converts=signal not in (SRGB, None))
+    same = avif([coded(PHOTO, signal)], more=[nclx(*(signal or (2, 2)))])
+    assert info == image_info(same)
+    assert np.array_equal(decoded(alone), decoded(same))
+    assert np.array_equal(by_pillow(alone), decoded(alone)) != info.converts
+
+
+@has_avif
+@pytest.mark.parametrize("sampling", ["4:4:4", "4:2:2", "4:0:0"])
+def test_numbers_are_found_in_every_profile(sampling: str) -> None:
+    info_of(avif([coded(PHOTO, PQ, subsampling=sampling)]), icc="BT.2020 PQ")
+
+
+PLACES = {  # signal of the coded picture, properties of the image, those of its tiles -> name
+    "the container's numbers before the stream's": (PQ, [nclx(*P3)], [], "Display P3"),
+    "a container that leaves colors open": (PQ, [nclx(2, 2)], [], "BT.2020 PQ"),
+    "a profile before all numbers": (PQ, [nclx(*P3), PROFILE], [], "Adobe RGB"),
+    "the first tile's stream": (HLG, [], [], "BT.2020 HLG"),
+    "a tile's stream before its properties, as in libavif": (SRGB, [], [nclx(*PQ)], "sRGB"),
+    "a tile's profile alone": (None, [], [PROFILE], "Adobe RGB"),
+    "a tile's numbers alone": (None, [], [nclx(*PQ)], "BT.2020 PQ"),
+    "numbers that H.273 reserves": (None, [nclx(3, 77)], [], "CICP 3/77"),
+    "none": (None, [], [], "none"),
+}
+
+
+@has_avif
+@pytest.mark.parametrize("place", PLACES)
+def test_the_order_of_places(place: str) -> None:
+    signal, more, on_tiles, name = PLACES[place]
+    blob = avif(tiles(signal), grid=GRID, more=more, on_tiles=on_tiles)
+    info_of(blob, icc=name, height=64, width=128)
+
+
+CLAP = boxed(b"clap", b"".join(v.to_bytes(4, "big") for v in (100, 1, 40, 1, 0, 1, 0, 1)))
+
+
+@has_avif
+@pytest.mark.parametrize("change", [[CLAP], heics.turns(6), heics.turns(2)], ids=["clap", "irot", "imir"])
+def test_tiles_are_not_turned_or_cut_one_by_one(change: list[bytes]) -> None:
+    """As in libavif; the whole image is."""
+    whole = by_pillow(avif(tiles(), grid=GRID))
+    assert isinstance(whole, np.ndarray) and whole.shape == (64, 128, 3)
+    assert np.array_equal(by_pillow(avif(tiles(), grid=GRID, on_tiles=change)), whole)
+    changed = by_pillow(avif(tiles(), grid=GRID, more=change))
+    want = {b"clap": whole[12:52, 14:114], b"irot": np.rot90(whole, -1), b"imir": whole[:, ::-1]}
+    assert np.array_equal(changed, want[change[0][4:8]])
+
+
+@has_avif
+def test_numbers_in_an_image_sequence() -> None:
+    """Those of its track count, as in libavif: of the description of its samples, or of the first of them."""
+    more = {"save_all": True, "append_images": [Image.fromarray(PHOTO[::-1])]}
+    blob = saved(PHOTO, codec="aom", advanced={"transfer-characteristics": "hlg"}, **more)
+    image, track = (match.start() + 8 for match in re.finditer(b"colrnclx", blob))
+    assert image < blob.index(b"moov") < track
+
+    def changed(at: int, numbers: bytes) -> bytes:
+        return blob[:at] + numbers + blob[at + len(numbers) :]
+
+    other_matrix = b"\0\x09"
+    assert np.array_equal(by_pillow(changed(image + 4, other_matrix)), by_pillow(blob))
+    assert not np.array_equal(by_pillow(changed(track + 4, other_matrix)), by_pillow(blob))
+    info_of(changed(image, b"\0\x0c"), icc="sRGB")
+    info_of(changed(track, b"\0\x0c"), icc="Display P3")
+    info_of(blob.replace(b"colrnclx", b"freenclx"), icc="BT.709 HLG")
+
+
+def bits(text: str) -> bytes:
+    """A sequence header in its unit, from bits."""
+    text = text.replace(" ", "")
+    content = int(text.ljust(-len(text) % 8 + len(text), "0"), 2).to_bytes(-(-len(text) // 8), "big")
+    return b"\x12\0\x0a" + bytes([len(content)]) + content
+
+
+# AV1 specification, 5.5.1: before the colors, of a header that is not reduced
+MODEL = "1" + "0" * 64 + "1" + "00101" + "1" + "00011" + "0" * 32 + "0" * 10  # timing, every 5th tick, 4 bits of delay
+POINTS = "1" + "00001" + "0" * 12 + "01000 1" + "1" + "0" * 9 + "1" + "0000" + "0" * 12 + "00100" + "0" + "0"
+SIZE = "0101 0101" + "111111" + "111111" + "1" + "0" * 7
+TOOLS = "000" + "0000" + "1" + "00" + "0 1 0 1" + "000" + "000"
+COLORS = "00001001 00010000 00001001"
+HEADERS = {
+    "models and two points": "000 0 0" + MODEL + POINTS + SIZE + TOOLS + "0 0 1" + COLORS,
+    "12 bits": "010 0 0" + "0 0 00000" + "0" * 12 + "00111" + SIZE + TOOLS + "1 1 0 1" + COLORS,
+    "no order, no tools for screens": "001 0 0" + "0 0 00000" + "0" * 12 + "00000" + "0101 0101" + "1" * 12 + "0"
+    + "000" + "0000" + "0" + "0 0" + "000" + "0 1" + COLORS,
+    "reduced": "000 1 1 00000" + "0101 0101" + "1" * 12 + "000" + "000" + "0 0 1" + COLORS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_every_kind_of_sequence_header(name: str) -> None:
+    unit = bits(HEADERS[name])
+    assert av1_signal(unit) == PQ
+    assert av1_signal(b"\x12\0" + b"\x2a\x81\0\x07" + unit) == PQ, "behind other units, with longer sizes"
+    assert av1_signal(b"\x0c\x40" + unit[4:]) == PQ, "with an extension, without a size"
+    without = HEADERS[name].removesuffix("1" + COLORS) + "0"
+    assert av1_signal(bits(without + "0" * 8)) == (2, 2)
+    for end in range(len(unit)):
+        assert av1_signal(unit[:end]) in ((2, 2), PQ)
+
+
+@has_avif
+def test_damaged_streams_name_no_colors() -> None:
+    stream = coded(PHOTO, PQ).stream[:60]
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        damaged = bytearray(stream)
+        damaged[int(rng.integers(20))] = int(rng.integers(256))
+        av1_signal(bytes(damaged))
+    assert av1_signal(b"") == av1_signal(bytes(MOST_BYTES)) == av1_signal(b"\xff" * MOST_BYTES) == (2, 2)
+
+
+@pytest.mark.parametrize("is_inside", [False, True], ids=["in the file", "in idat"])
+@pytest.mark.parametrize("wide", [2, 4], ids=["version 1", "version 2"])
+def test_coded_data_in_parts(wide: int, is_inside: bool) -> None:
+    """ISO/IEC 14496-12, 8.11.3: extents count from the beginning of the file, or of `idat`."""
+    data = bytes(range(100))
+
+    def file(begin: int) -> bytes:
+        item = (
+            (1).to_bytes(wide, "big") + bytes([0, is_inside]) + b"\0\0\0\2" + struct.pack(">4I", begin, 7, begin + 7, 0)
+        )
+        iloc = boxed(b"iloc", b"\x44\0" + (1).to_bytes(wide, "big") + item, wide // 2)
+        meta = boxed(b"pitm", b"\0\1", 0) + iloc + boxed(b"idat", data)
+        return boxed(b"meta", meta, 0)
+
+    blob = file(0 if is_inside else len(file(0)) - len(data))
+    assert Container(blob).coded(40) == data[:40]
+    assert Container(blob).coded(1000) == data
+
+
+def heic_with(signal: tuple[int, int]) -> heics.Picture:
+    result = picture(PHOTO)
+    result.properties[2] = nclx(*signal, 0)
+    return result
+
+
+@has_heic
+@pytest.mark.parametrize("signal", [PQ, HLG, P3, BT709, SRGB], ids=str)
+def test_numbers_of_a_heic(signal: tuple[int, int]) -> None:
+    blob = heic([heic_with(signal)])
+    info = info_of(blob, icc=NAMES[signal])
+    assert np.array_equal(by_pillow(blob), PHOTO), "a feed shows the file's levels"
+    assert np.array_equal(decoded(blob), PHOTO) != info.converts
+    info_of(heic([heic_with(signal)], more=[PROFILE]), icc="Adobe RGB")
+    half = heic_with(signal)
+    half.properties[1:2] = [heics.ispe(64, 128)]
+    info_of(heic([half, half], grid=(2, 1, 128, 128)), icc=NAMES[signal])
+
+
+@has_heic
+def test_a_heic_of_open_or_unknown_colors() -> None:
+    info_of(heic([heic_with((2, 2))]), icc="none")
+    bad = image_info(heic([heic_with((3, 77))]))
+    assert isinstance(bad, Bad) and "NCLX" in bad.detail, "libheif refuses it by name"
+
+
+def test_pillow_without_libavif_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AvifImagePlugin, "SUPPORTED", False)
+    bad = by_pillow(boxed(b"ftyp", b"avif\0\0\0\0") + bytes(io.DEFAULT_BUFFER_SIZE))
+    assert isinstance(bad, Bad) and bad.reason == "unsupported_format" and "AVIF" in bad.detail

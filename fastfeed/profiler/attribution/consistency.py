@@ -45,7 +45,7 @@ def consistency_metrics(trace: Trace, host: Host, attribution: Attribution, judg
         metrics["longest_op_overlap"] = measure(inside) / max(int(length.max()), 1)
     metrics["shared_launches"] = _shared_launches(trace, attribution)
     slices = attribution.slices
-    held = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
+    held = np.isin(slices.cause, (Cause.DEPENDENCY, Cause.GPU_SHARED)) & (slices.name < 0)
     held_spans = union(spans(slices.start[held], slices.end[held]))
     metrics["contradicted_ms"] = measure(intersect(intersect(held_spans, attribution.waits), judged.spans)) / 1e6
     lost, checked = lost_launches(trace, host.launch, distinct(ops.process[rows]), judged.spans)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from fastfeed.profiler.attribution.classify import Activity
@@ -9,7 +11,7 @@ from fastfeed.profiler.attribution.dependencies import producers
 from fastfeed.profiler.attribution.gaps import Gaps
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans
-from fastfeed.profiler.attribution.launches import LOADS_NS
+from fastfeed.profiler.attribution.launches import LOADS_NS, is_call_of
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import overlap, spans
@@ -19,6 +21,8 @@ __all__ = ["launch_call_causes", "queue_causes"]
 
 _MAX_LATENCY_NS = 100_000  # no launch takes longer than this to reach the device
 _MIN_QUEUE_NS = 10_000  # a shorter queue is always latency
+_HOLDS_STREAM = re.compile(r"launchhostfunc|streamaddcallback|stream(waitvalue|batchmem)|waitexternalsemaphore", re.I)
+_GRAPH = re.compile(r"graphlaunch", re.I)  # its nodes may wait for each other, and for the host
 
 
 def launch_call_causes(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> list[AttributedSpans]:
@@ -53,8 +57,9 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     """Why a launched op had not started: the usual latency, or an order between streams or devices.
 
     A queue that is longer than usual is a dependency if the op was launched before the gap (so the launch was not
-    late) or if its stream was waiting for an event. Work of another device that ended in the meantime is the cause
-    whatever is usual: if every step waits for it, that wait is the usual length.
+    late) or if its stream was waiting for an event. Where no stream can be waiting, the GPU was not available to this
+    process. Work of another device that ended in the meantime is the cause whatever is usual: if every step waits for
+    it, that wait is the usual length.
     """
     rows = np.flatnonzero(gaps.end > gaps.call_end)
     if not len(rows):
@@ -75,6 +80,11 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     peers = peers[ops.kind[op[peers]] == Kind.COMM]
     if len(peers):
         cause[peers[np.isin(ops.process[op[peers]], _multi_device_processes(trace))]] = Cause.PEER
+    alone = np.flatnonzero((cause == Cause.DEPENDENCY) & (producer < 0))
+    alone = alone[_cannot_wait(trace, op[alone], call[alone])]
+    cause[alone] = Cause.GPU_SHARED
+    loads = host.is_first_use[op[alone]] & (length[alone] > _MAX_LATENCY_NS)
+    cause[alone[loads & (ops.kind[op[alone]] == Kind.COMPUTE)]] = Cause.MODULE_LOAD
     known_rows = np.flatnonzero(producer >= 0)
     ended = ops.end[producer[known_rows]]
     inside = (ended >= span[known_rows, 0]) & (ended <= span[known_rows, 1])
@@ -83,6 +93,25 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     name = np.full(len(rows), -1, np.int32)
     name[known_rows] = ops.name[producer[known_rows]]
     return [AttributedSpans(span, cause, calls.thread[call].astype(np.int32, copy=False), name)]
+
+
+def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
+    """Which of these ops wait for no other stream, host function or graph node, by what is recorded: bool, shape (n,).
+
+    That is so in a process with one stream, and with several on one device if waits for events are recorded, and none
+    of this stream is.
+    """
+    ops, waits, calls = trace.ops, trace.waits, trace.calls
+    process_of = np.array([*(thread.process for thread in trace.threads), -1])[calls.thread]
+    streams = np.unique(np.column_stack([ops.process, ops.device, ops.stream]), axis=0)
+    with_several = streams[:-1, 0][streams[1:, 0] == streams[:-1, 0]]
+    unseen = np.setdiff1d(with_several, waits.process)
+    held = process_of[is_call_of(trace, _HOLDS_STREAM)]
+    may_wait = np.isin(ops.process[op], np.concatenate([unseen, held, _multi_device_processes(trace)]))
+    told = np.unique(np.column_stack([waits.process, waits.stream]), axis=0)
+    for process, stream in told.tolist():
+        may_wait |= (ops.process[op] == process) & ((ops.stream[op] == stream) | (stream < 0))
+    return ~(may_wait | is_call_of(trace, _GRAPH)[call])
 
 
 def _multi_device_processes(trace: Trace) -> np.ndarray:

@@ -30,9 +30,10 @@ class Cause(IntEnum):
     LATENCY = 16
     DEPENDENCY = 17
     PEER = 18
-    PROFILER = 19
-    HOST_UNKNOWN = 20
-    NO_LAUNCH = 21
+    GPU_SHARED = 19
+    PROFILER = 20
+    HOST_UNKNOWN = 21
+    NO_LAUNCH = 22
 
 
 class CauseInfo(NamedTuple):
@@ -50,10 +51,12 @@ FAMILIES = {
     "sync": "the host waits for the GPU",
     "alloc": "allocating device memory",
     "checkpoint": "checkpoints, evaluation, logging",
-    "compile": "compiling and loading code",
+    "compile": "compiling",
+    "module_load": "loading kernels and set-up",
     "comm": "communication between ranks",
     "contention": "too few cores",
     "dependency": "order between streams",
+    "shared": "a GPU shared with another process, or held by its driver",
     "profiler": "the profiler itself",
     "unknown": "not recorded",
 }
@@ -74,7 +77,7 @@ CAUSES = {
     Cause.MODULE_LOAD: CauseInfo(
         "module_load",
         "set-up and loading",
-        "compile",
+        "module_load",
         "#ab4aba",
         "The driver sets up a context, or loads a kernel at its first use.",
     ),
@@ -109,6 +112,13 @@ CAUSES = {
     ),
     Cause.PEER: CauseInfo(
         "peer", "waiting for another device", "dependency", "#0d74ce", "Blocked by work on another device."
+    ),
+    Cause.GPU_SHARED: CauseInfo(
+        "gpu_shared",
+        "GPU not available",
+        "shared",
+        "#5b8def",
+        "Launched, and no stream to wait for: another process has the GPU, or the driver holds the work back.",
     ),
     Cause.PROFILER: CauseInfo(
         "profiler", "profiler overhead", "profiler", "#6f6e77", "The profiler flushes or allocates."

@@ -94,11 +94,14 @@ def _gap_metrics(trace: Trace, device: int, attribution: Attribution, judged: Pe
     if _shares_process(trace, device):  # work of another device may hold it back in ways that are not recorded
         unexplained[:] = False
     held_back = spans(slices.start[unexplained], slices.end[unexplained])
+    shared = (slices.cause == Cause.GPU_SHARED) & (slices.end - slices.start > _MAX_HELD_NS)
+    unavailable = spans(slices.start[shared], slices.end[shared])
     return {
         "late_share": float(overlap(gaps.late, judged.spans).sum()) / idle,
         "call_share": float(overlap(gaps.in_call, judged.spans).sum()) / idle,
         "queued_share": float(overlap(gaps.queued, judged.spans).sum()) / idle,
         "held_share": float(overlap(held_back, judged.spans).sum()) / idle,
+        "unavailable_share": float(overlap(unavailable, judged.spans).sum()) / idle,
     }
 
 

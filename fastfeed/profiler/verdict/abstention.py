@@ -98,9 +98,9 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
             f"Only {device.launches:,} of {device.ops:,} device operations have a recorded launch; "
             f"{percent(unlaunched / idle, 0)} of the idle time ends in the others."
         )
-    elif metrics.get("held_share", 0.0) > 0.2 and judged.causes.get(Cause.DEPENDENCY, 0) > STARVED * window:
+    elif (held := _held_share(device)) > 0.2 and held * idle > STARVED * window:
         reasons.append(
-            f"For {percent(metrics['held_share'], 0)} of the idle time work was already launched, and "
+            f"For {percent(held, 0)} of the idle time work was already launched, and "
             "nothing recorded explains why it had not started: device operations are missing from the trace."
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + unlaunched
@@ -110,6 +110,16 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
             f"that is {percent(unknown / window)} of the window and could be input."
         )
     return reasons
+
+
+def _held_share(device: DeviceResult) -> float:
+    """Return the share of the idle time in which launched work did not start, and operations may be missing.
+
+    Where every launch has its operation, and every operation its launch, the GPU was not available instead.
+    """
+    metrics = device.metrics
+    is_complete = device.launches == device.ops and not metrics.get("lost_launches")
+    return metrics.get("held_share", 0.0) + (0.0 if is_complete else metrics.get("unavailable_share", 0.0))
 
 
 def _lost_share(device: DeviceResult) -> float:

@@ -117,6 +117,16 @@ def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
     )
 
 
+def _module_load(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
+    """The driver loads a kernel when it is first used, unless told to load all of them at the start."""
+    share = percent(spent / max(device.judged.budget.window, 1))
+    evidence = f"The GPU idled {duration(spent)}, {share} of the time, while contexts were set up or kernels loaded."
+    warm = "run every code path once as a warm-up, and exclude the first steps from the measurement"
+    if any(name.startswith("hip") for name in device.names):
+        return f"Kernels are loaded at their first use: {warm}.", evidence
+    return f"Load kernels at the start, not at their first use: CUDA_MODULE_LOADING=EAGER; or {warm}.", evidence
+
+
 def _fixed_advice(
     evidence: str, change: str = "", what: str = ""
 ) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
@@ -172,9 +182,7 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
         "The GPU idled {lost}, {share} of the time, while the training thread saved, evaluated or logged.",
         what="checkpoint",
     ),
-    "compile": _fixed_advice(
-        "The GPU idled {lost}, {share} of the time, while code was compiled or loaded.", what="compile"
-    ),
+    "compile": _fixed_advice("The GPU idled {lost}, {share} of the time, while code was compiled.", what="compile"),
     "contention": _fixed_advice(
         "The launching thread was ready to run but had no core for {lost}, {share} of the time.",
         "Leave a core for the training thread: fewer workers, OMP_NUM_THREADS=1 in workers, ranks pinned to their own "
@@ -184,6 +192,14 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
         "Work was launched and had not started for {lost}, {share} of the time.",
         "Check which streams wait for which: launched work was waiting for other work; the host was not late.",
     ),
+    "shared": _fixed_advice(
+        "Launched work had not started for {lost}, {share} of the time, although the GPU ran nothing else of this "
+        "program and no stream waits for another.",
+        "See who else uses this GPU (nvidia-smi, nvidia-smi pmon; under MPS the share of this process, under "
+        "Kubernetes time-slicing) and give training a GPU to itself; if no other process does, the driver holds the "
+        "work back (a display, Windows' WDDM).",
+    ),
+    "module_load": _module_load,
     "profiler": _fixed_advice(
         "The profiler itself was running for {lost}, {share} of the time.",
         "Record less (nsys -t cuda,nvtx, no stacks): part of the idle time is profiler overhead.",

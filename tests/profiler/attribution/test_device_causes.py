@@ -71,7 +71,51 @@ def test_a_few_microseconds_are_latency_and_more_is_held():
     builder = launched()
     builder.op(20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US))  # launched in time, 8 us late: nothing to see
     builder.op(21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US))  # 60 us: held back, the reason is not recorded
-    assert causes(builder) == {Cause.LATENCY: 8 * US, Cause.DEPENDENCY: 60 * US}
+    assert causes(builder) == {Cause.LATENCY: 8 * US, Cause.GPU_SHARED: 60 * US}
+
+
+def _held(**more: object) -> TraceBuilder:
+    """Work that was launched 0.5 ms before the GPU became idle, and starts 2 ms after."""
+    builder = launched()
+    builder.op(22 * MS, 23 * MS, (19 * MS + 500 * US, 19 * MS + 510 * US), **more)  # type: ignore[arg-type]
+    return builder
+
+
+def test_one_stream_cannot_wait_for_another():
+    assert causes(_held()) == {Cause.GPU_SHARED: 2 * MS}
+
+
+def test_the_first_of_its_kind_is_loaded():
+    assert causes(_held(name="never before")) == {Cause.MODULE_LOAD: 2 * MS}
+
+
+@pytest.mark.parametrize("api", ["cudaLaunchHostFunc", "cudaStreamAddCallback", "cuStreamWaitValue32"])
+def test_one_stream_can_wait_for_the_host(api: str):
+    builder = _held()
+    builder.call(19 * MS, 19 * MS + 5 * US, api)
+    assert causes(builder) == {Cause.DEPENDENCY: 2 * MS}
+
+
+def test_nodes_of_a_graph_can_wait():
+    assert causes(_held(api="cudaGraphLaunch", kind=Kind.GRAPH)) == {Cause.DEPENDENCY: 2 * MS}
+
+
+def test_of_several_streams_one_may_wait_without_a_record_of_it():
+    assert causes(_held(stream=8)) == {Cause.DEPENDENCY: 2 * MS}
+
+
+@pytest.mark.parametrize(("stream", "cause"), [(7, Cause.GPU_SHARED), (8, Cause.DEPENDENCY), (-1, Cause.DEPENDENCY)])
+def test_the_stream_that_was_told_to_wait_waits(stream: int, cause: Cause):
+    builder = _held(stream=8)
+    wait = builder.call(19 * MS, 19 * MS + 5 * US, "cudaStreamWaitEvent")
+    builder.add(Waits, corr=wait, process=0, stream=stream, on_stream=-1, on_corr=-1)
+    assert causes(builder) == {cause: 2 * MS}
+
+
+def test_a_process_with_two_devices_may_wait_for_the_other():
+    builder = _held()
+    builder.op(0, MS, (-9 * US, -5 * US), device=1)
+    assert causes(builder, devices=2) == {Cause.DEPENDENCY: 2 * MS}
 
 
 def _waits_for_device_1(delay: int) -> TraceBuilder:

@@ -233,3 +233,30 @@ def test_no_device_in_a_damaged_file_is_no_matter_of_the_program():
     judged = verdict(damaged(none))
     assert judged.reasons[0].endswith("in the part of the file that could be read (the file ends early).")
     assert judged.change.startswith("Copy the file again")
+
+
+def _shared_gpu() -> TraceBuilder:
+    """Steps of eight kernels that are launched at once; another process has the GPU for a third of the time."""
+    builder = TraceBuilder()
+    for n in range(24):
+        at = n * STEP
+        builder.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        for kernel in range(10):
+            begin = at + kernel * 10 * MS
+            builder.op(begin + 3 * MS, begin + 10 * MS, (at + kernel * 1_000, at + kernel * 1_000 + 500))
+    return builder
+
+
+def test_a_gpu_that_is_shared_is_not_available():
+    judged = verdict(_shared_gpu().trace())
+    assert (judged.word, judged.bound) == ("not_starved", "shared")
+    assert "shared with another process" in judged.headline
+    assert "nvidia-smi" in judged.change
+
+
+def test_where_operations_are_missing_nothing_is_known_of_a_shared_gpu():
+    builder = _shared_gpu()
+    builder.op(12 * STEP + 2_000, 12 * STEP + 3_000)  # its launch is not recorded
+    judged = verdict(builder.trace())
+    assert judged.word == "abstained"
+    assert "operations are missing" in judged.reasons[0]

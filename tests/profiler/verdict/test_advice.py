@@ -196,3 +196,13 @@ def test_what_to_do_about_a_late_rank_is_no_guess(culprit: str, cause: Cause | N
         charges=(Charge(culprit, cause, 90 * MS),),
     )
     assert of(late, "comm").change.startswith(words)
+
+
+def test_kernels_that_load_lazily_are_not_compiled():
+    change = of(with_causes(MODULE_LOAD=100), "module_load").change
+    assert "CUDA_MODULE_LOADING=EAGER" in change and "compile" not in change
+
+
+def test_hip_has_no_variable_that_loads_eagerly():
+    change = of(replace(with_causes(MODULE_LOAD=100), names=("hipModuleLoad",)), "module_load").change
+    assert "CUDA" not in change and "warm-up" in change

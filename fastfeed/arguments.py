@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.familiar import option_hint
+from fastfeed.printable import printable
 
 __all__ = ["UnknownOption", "checked", "checked_early"]
 
@@ -121,7 +122,7 @@ def _problem(
         kind = parameters[option]
         if not _fits(value, kind):
             flag = kind is bool or bool in typing.get_args(kind)
-            return ConfigError(f"{name}: {option} must be {_words(kind)}, got {value!r:.200}"), flag
+            return ConfigError(f"{name}: {option} must be {_words(kind)}, got {printable(repr(value))}"), flag
     return None
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
 
-__all__ = ["LIMIT", "printable", "printable_message"]
+__all__ = ["LIMIT", "printable", "printable_message", "warn"]
 
 LIMIT = 200  # characters of one value in a message
 _TAIL = 40  # of them from the end: a path ends in the file's name
@@ -45,6 +46,17 @@ def printable_message(text: str) -> str:
             text = quotes.sub(lambda found: found[0][0] + printable(found[1]) + found[0][0], text)
         text = _LONG_WORD.sub(lambda word: printable(word[0]), text)
     return text if text.isprintable() else "\n".join(map(_escaped, text.split("\n")))
+
+
+def warn(text: str, category: type[Warning] = RuntimeWarning, *, stacklevel: int) -> None:
+    """Issue a warning as one printable line: it may quote paths and files from elsewhere.
+
+    Args:
+        text (str): Of the warning.
+        category (type[Warning]): Its class. Default: RuntimeWarning.
+        stacklevel (int): As of `warnings.warn`, counted from the caller of this function, which is 1.
+    """
+    warnings.warn(printable(text, None), category, stacklevel=stacklevel + 1)
 
 
 def _escaped(text: str) -> str:

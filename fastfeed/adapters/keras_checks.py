@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
+from fastfeed.printable import warn
 
 __all__ = ["check_fitted", "check_whole", "fitted_feed", "follow_fit", "refuse_ignored", "refuse_same_feed"]
 
@@ -84,10 +84,9 @@ def check_whole(feed: Feed) -> None:
     left_out = plan.length - plan.steps * plan.global_batch
     if name in ("evaluate", "predict") and steps is None and left_out > 0 and feed not in _warned:
         _warned.add(feed)
-        warnings.warn(
+        warn(
             f"{name} leaves out {left_out:,} of {plan.length:,} samples: the feed drops an incomplete last batch; "
             f"create one with {whole}",
-            RuntimeWarning,
             stacklevel=2,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from fastfeed.feed.live_status import LiveStatus
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import State
+from fastfeed.printable import warn
 from fastfeed.system.clocks import steady_ns
 
 __all__ = ["GPUStarved", "StepWatch"]
@@ -166,7 +166,7 @@ class StepWatch:
         trained_ns = reading.wait - since.wait + reading.consumer - since.consumer  # not while it validated
         if trained_ns >= _STARVED_S * 1e9:
             self._warned = True
-            warnings.warn(self._text(rates(since, reading)), GPUStarved, stacklevel=4)
+            warn(self._text(rates(since, reading)), GPUStarved, stacklevel=4)
 
     def _text(self, window: Rates) -> str:
         threads = self._status.page().identity.get("threads") or 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.ops.convert import Convert
+from fastfeed.printable import warn
 from fastfeed.proven import gpu_note, runs_on_gpu
 
 __all__ = ["DEFAULT_LOAD", "GpuMemory", "find_cupy", "refused_all", "says_full"]
@@ -69,7 +69,8 @@ class GpuMemory:
                 f"GPU {device} has no room to start on it ({reason}); make room there. {_HOLDERS}"
             ) from error
         if free < _SCARCE * total:
-            warnings.warn(f"GPU {device} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free. {_HOLDERS}", stacklevel=6)
+            text = f"GPU {device} has {free / 1e9:.1f} of {total / 1e9:.1f} GB free. {_HOLDERS}"
+            warn(text, UserWarning, stacklevel=6)
 
     @contextmanager
     def device_context(self) -> Iterator[None]:

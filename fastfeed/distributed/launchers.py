@@ -17,6 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
 
 __all__ = ["LAUNCHERS", "Environ", "Found", "tasks_per_node"]
 
@@ -92,7 +93,7 @@ def tf_config(environ: Environ) -> Found | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             'TF_CONFIG must be like {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}, '
-            f"with the task in the cluster, got {environ['TF_CONFIG'][:200]!r}; correct it or unset TF_CONFIG"
+            f"with the task in the cluster, got {printable(repr(environ['TF_CONFIG']))}; correct it or unset TF_CONFIG"
         ) from error
     tasks = [(name, i, _host(at)) for name in TRAINING_TASKS for i, at in sorted(cluster.get(name, {}).items())]
     local = [(name, i) for name, i, address in tasks if address == host]

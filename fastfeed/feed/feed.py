@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -31,7 +30,7 @@ from fastfeed.feed.quarantine import Quarantine
 from fastfeed.feed.stats import FeedStats, Meter
 from fastfeed.ops.base import Op
 from fastfeed.ops.program.compile import fuse
-from fastfeed.printable import printable
+from fastfeed.printable import printable, warn
 from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.misuse import check_workers
@@ -259,7 +258,7 @@ class Feed(ForAdapters, ForTrainers):
         if other := changes(state, own):
             if strict == "ops":
                 raise StateError(f"cannot restore: {other}; create the feed as it was, or call restore(state)")
-            warnings.warn(f"restored at the saved position, but {printable(other, 1000)}", RuntimeWarning, stacklevel=3)
+            warn(f"restored at the saved position, but {printable(other, 1000)}", stacklevel=3)
         self.seek(*position)
 
     def stats(self) -> FeedStats:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import TRANSIENT, Failure, FaultPolicy, too_many
+from fastfeed.printable import printable, warn
 from fastfeed.system.descriptors import open_regular
 from fastfeed.system.locks import lock
 
@@ -237,9 +237,8 @@ class _QuarantineFile:
         except (OSError, ConfigError) as error:
             if not self._warned:
                 self._warned = True
-                warnings.warn(
+                warn(
                     f"cannot write the quarantine list: {error}; bad samples are kept in memory (feed.stats().bad)",
-                    RuntimeWarning,
                     stacklevel=2,
                 )
 
@@ -273,7 +272,8 @@ class _QuarantineFile:
                     if not line.endswith(b"\n") and (line.startswith(_START) or _START.startswith(line)):
                         break
                     raise ConfigError(
-                        f"{self._path} is not a quarantine file: cannot read line {line[:60]!r}; pass another path"
+                        f"{self._path} is not a quarantine file: cannot read line {printable(repr(line), 80)}; "
+                        "pass another path"
                     ) from None
             self._read_to += len(line)
         return entries

@@ -7,6 +7,7 @@ import sys
 from typing import Any, NoReturn
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
 
 __all__ = ["TrainerInput", "check_workers"]
 
@@ -20,7 +21,7 @@ class TrainerInput:
         """A DataLoader asks for samples by index."""
         raise ConfigError(
             f"{type(self).__name__} yields whole batches in its own order and has no samples by index, got "
-            f"[{index!r:.40}]; iterate it without a DataLoader: for images, labels in feed.to_torch()"
+            f"[{printable(repr(index), 80)}]; iterate it without a DataLoader: for images, labels in feed.to_torch()"
         )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:

@@ -26,7 +26,6 @@ import secrets
 import stat
 import threading
 import time
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -36,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import warn
 from fastfeed.runtime.progress import Progress
 from fastfeed.system.clocks import steady_ns
 from fastfeed.system.descriptors import APPEND, open_file
@@ -269,7 +269,7 @@ class _TimelineFile:
         except OSError as error:  # a full disk must not end the run
             if not self._warned:
                 self._warned = True
-                warnings.warn(f"spans are missing from the timeline: {error}", RuntimeWarning, stacklevel=2)
+                warn(f"spans are missing from the timeline: {error}", stacklevel=2)
 
     def _rotate(self) -> None:
         """Continue in a new file where this one is full; another feed or rank may have begun it already."""

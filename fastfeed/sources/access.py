@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
 from fastfeed.storage.storage import is_local
 
 __all__ = ["REFUSED", "Access", "Allow", "Refusal", "advice", "allow_of", "allowed_values", "is_public"]
@@ -222,7 +223,7 @@ def _host_of(uri: str) -> tuple[str, int, str]:
         return "", 0, "its address has a user name"
     match = _HOST.fullmatch(authority)
     if not match:
-        return "", 0, f"its address has no valid host: {authority[:60]!r}"
+        return "", 0, f"its address has no valid host: {printable(repr(authority), 80)}"
     return match[1].lower().rstrip("."), int(match[2] or _PORTS.get(_scheme(uri), 0)), ""
 
 

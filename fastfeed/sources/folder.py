@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.printable import printable
+from fastfeed.printable import printable, warn
 from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.describe import with_notes
@@ -144,13 +143,13 @@ class ImageFolder:
             if isinstance(tree, LocalTree):
                 linked = tree.has_links
         if links := self._left_out.links():
-            warnings.warn(f"ImageFolder: {self.root}: {'; '.join(links)}", stacklevel=3)
+            warn(f"ImageFolder: {self.root}: {'; '.join(links)}", UserWarning, stacklevel=3)
         self.classes: tuple[str, ...] = ()
         self._labels = np.full(len(rows), -1, np.int32)
         if labeled:
             rows, self._labels = self._label(rows, folders, min_per_class)
         if classes is None and (order := order_text(self.classes)):
-            warnings.warn(f"ImageFolder: {self.root}: {order}", stacklevel=3)
+            warn(f"ImageFolder: {self.root}: {order}", UserWarning, stacklevel=3)
         if not len(rows):
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
         self._paths = rows.paths

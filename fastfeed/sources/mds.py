@@ -15,6 +15,7 @@ import numpy as np
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.access import allow_of
 from fastfeed.sources.shards.base import Paths, ShardedSource
@@ -190,7 +191,7 @@ class MDSShards(ShardedSource):
                 return value or None
             value = int(value) if isinstance(value, float) and value.is_integer() else value
             if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
-                raise ValueError(f"got {value!r:.60}, must be an integer or a string")
+                raise ValueError(f"got {printable(repr(value), 80)}, must be an integer or a string")
             return value if value >= 0 else None
         except (ValueError, RecursionError) as error:
             notes.append(f"no label in sample {k}: {error}")

@@ -11,6 +11,7 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.access import allowed_values
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
@@ -334,7 +335,8 @@ def _sizes(sizes: Sequence[Any], samples: int, known: np.ndarray | None) -> np.n
         array = np.empty(0)
     if array.shape != (samples, 2) or (array <= 0).any():
         raise ConfigError(
-            f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got {sizes!r:.200}"
+            f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got "
+            f"{printable(repr(sizes))}"
         )
     if known is not None and (array != known).any():
         i = int((array != known).any(axis=1).argmax())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import warn
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -102,10 +102,9 @@ class TFRecords(ShardedSource):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
                 raise ConfigError(f"TFRecords: {option} must be the name of a feature, got {name!r}")
         if google_crc32c.implementation != "c":
-            warnings.warn(
+            warn(
                 "google-crc32c has no compiled part here, so that checking a record takes milliseconds; "
                 "pip install --force-reinstall google-crc32c",
-                RuntimeWarning,
                 stacklevel=3,
             )
         self._image = image.encode()

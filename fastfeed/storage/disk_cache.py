@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import time
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import warn
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.chunk_files import mark_ns_of, prefix_of
 from fastfeed.storage.disk_quota import Quota
@@ -286,7 +286,7 @@ class Cache:
 
     def _warn_once(self, what: str, counter: str) -> None:
         if self._quota.count_failure(counter):
-            warnings.warn(f"the cache {self.folder} {what}; continuing without it", RuntimeWarning, stacklevel=3)
+            warn(f"the cache {self.folder} {what}; continuing without it", stacklevel=3)
 
 
 def _empty_range(uri: str, start: int, stop: int, size: int) -> bytes:

@@ -72,6 +72,15 @@ def test_states(tmp_path: Path) -> None:
     assert caught and all(plain(str(warning.message)) for warning in caught)
 
 
+def test_warnings_quote_the_callers_own_paths(tmp_path: Path) -> None:
+    for name in ("1", "2", "10"):
+        (tmp_path / BAD / name).mkdir(parents=True)
+        (tmp_path / BAD / name / "a.jpg").write_bytes(jpeg(1, (8, 8)))
+    with pytest.warns(UserWarning, match="sorted as texts") as caught:
+        ff.ImageFolder(tmp_path / BAD)
+    assert [(plain(str(warning.message)), warning.filename) for warning in caught] == [(True, __file__)]
+
+
 def test_servers(caplog: pytest.LogCaptureFixture) -> None:
     assert plain(explain(OSError(BAD)).unread.detail)
     assert plain(Health(f"http://{BAD}")._name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -132,3 +133,21 @@ def _of_source(make):
             assert len(str(failure)) < LONGEST and str(failure).isprintable()
     for note in notes_of(source):
         assert len(note) < LONGEST, note[:500]
+
+
+# a value cut in an f-string, which says neither that nor how long it is; a warning that is not made printable
+OWN_WAYS = re.compile(r":(?:[<>^]\d*)?\.\d+\}|\{[^{}]*\[:\d{2,}\](?:![rsa])?\}|warnings\.warn\(")
+
+
+def test_own_ways_are_seen():
+    for line in ('f"{a!r:.60}"', 'f"{a:>8.60}"', 'f"{a[:60]!r}"', 'f"{a.b(c)[:60]}"', "warnings.warn(a)"):
+        assert OWN_WAYS.search(line), line
+    assert not OWN_WAYS.search('f"{a:.2f} {a!r:>10} {a:.0%} {a[0]} {a[:8].hex()} {printable(a, 80)}"; b[:60]')
+
+
+def test_values_are_cut_and_warnings_issued_by_one_module():
+    package = Path(ff.__file__).parent
+    texts = {path: path.read_text("utf-8") for path in package.rglob("*.py") if path != package / "printable.py"}
+    assert len(texts) > 300
+    found = [f"{path.name}: {own[0]}" for path, text in texts.items() for own in OWN_WAYS.finditer(text)]
+    assert not found, f"use fastfeed.printable: {found}"

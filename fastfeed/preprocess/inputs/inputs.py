@@ -27,6 +27,7 @@ from fastfeed.preprocess.inputs.renumbered import columns_of
 from fastfeed.preprocess.layout import CURRENT, JOB
 from fastfeed.preprocess.plan import PLAN, plan_files
 from fastfeed.preprocess.recipe import digest
+from fastfeed.printable import printable
 from fastfeed.sources.base import Optionals, Source, notes_of
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.shards.extra_columns import column_names
@@ -136,7 +137,7 @@ class Input:
         if isinstance(text, (bool, int, float)):  # a column in which all captions are numbers
             text = json.dumps(text)
         if text is not None and not isinstance(text, str):
-            detail = f"{self.caption}: a caption must be a string, got {text!r:.60}"
+            detail = f"{self.caption}: a caption must be a string, got {printable(repr(text), 80)}"
             return Failure(i, self.source.uri(i), "read", "corrupt", detail)
         if text:
             note["text"] = text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open
 from fastfeed.preprocess.layout import CURRENT, EARLIER, Layout, record_name
 from fastfeed.preprocess.plan import PLAN, JobPlan, plan_files
 from fastfeed.preprocess.writers import SUFFIXES
+from fastfeed.printable import warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.storage.byte_range import ByteRange, is_local
@@ -155,8 +155,10 @@ def _records(root: str, layout: Layout, shards: list[Any], storage: Storage) -> 
         contents = [None if isinstance(x, Unread) else x for x in storage.read([ByteRange(name) for name in names])]
     missing = contents.count(None)
     if missing:
-        warnings.warn(
-            f"{root}: {missing} of {len(names)} shards are not there yet: the job is not complete", stacklevel=4
+        warn(
+            f"{root}: {missing} of {len(names)} shards are not there yet: the job is not complete",
+            UserWarning,
+            stacklevel=4,
         )
     try:
         return [None if content is None else json.loads(content) for content in contents]

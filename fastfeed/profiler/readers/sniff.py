@@ -8,6 +8,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from fastfeed.printable import printable
+
 __all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_own_tracks", "is_xprof_result"]
 
 XPROF_RESULT = "is a result that xprof computed, not a recording; pass the .xplane.pb of the same run"
@@ -91,7 +93,7 @@ def describe_unknown(path: Path, head: bytes) -> str:
     )
     if unprintable <= len(text) * 0.02:
         line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-        return f"is text that is not a trace, it begins with {line[:60]!r}; {_HINT}"
+        return f"is text that is not a trace, it begins with {printable(repr(line), 80)}; {_HINT}"
     return (
         f"is not a recognized trace, it begins with {head[:8].hex(' ')}; pass an export of Nsight "
         "Systems or nvprof, a Chrome trace, an .xplane.pb, or fastfeed's timeline"

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from fastfeed.printable import printable
 from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.intervals import spans
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
@@ -59,7 +60,8 @@ def recurring_rounds(trace: Trace, device: int, process: int, edges: np.ndarray,
             and not _inside_marks(launched[rows[at]], marks)
             and not _among_layers(launched[rows[at]], layers)
         ):
-            return _rounds(ops.start[rows[at]], f"the recurring kernel {trace.name(int(names[candidate]))[:60]}")
+            name = printable(trace.name(int(names[candidate])), 80)
+            return _rounds(ops.start[rows[at]], f"the recurring kernel {name}")
     return None
 
 

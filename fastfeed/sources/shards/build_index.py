@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, SourceError, StorageError
+from fastfeed.printable import warn
 from fastfeed.sources.cache_folder import cache_folder, trim_cache
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.sources.shards.known_counts import add_missing
@@ -94,7 +94,7 @@ def build(
     if trouble and (index_path is not None or index is None):
         instead = "it is in the cache folder" if index is not None else "each start will scan the shards"
         text = f"{who}: cannot save the index at {trouble}; {instead}"
-        warnings.warn(text, RuntimeWarning, stacklevel=5)  # where the source is created
+        warn(text, stacklevel=5)  # where the source is created
     return index if index is not None else Index.of(kind, [parts[i] for i in range(len(files))])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS
+from fastfeed.printable import printable
 from fastfeed.sources.access import Allow
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -133,13 +134,14 @@ def _parse_idx(text: bytes) -> list[Member]:
     if version == "v1.1":
         raise _Mismatch("v1.1 lists no names, wds2idx of today does")
     if version != "v1.2" or not lines or count != str(len(lines)):
-        raise _Mismatch(f"must be a complete index of version v1.2, got {first[:80]!r} and {len(lines)} lines")
+        got = f"{printable(repr(first), 80)} and {len(lines)} lines"
+        raise _Mismatch(f"must be a complete index of version v1.2, got {got}")
     entries: list[Member] = []
     for line in lines:
         words = line.split(" ")
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4], strict=False):
             if len(words) % 4 or not (offset.isascii() and offset.isdigit() and size.isascii() and size.isdigit()):
-                raise _Mismatch(f"{line[:80]!r} is not extension, offset, size, name")
+                raise _Mismatch(f"{printable(repr(line), 80)} is not extension, offset, size, name")
             if "\\" in name:
                 raise _Mismatch(f"{name} is an escaped name")
             entries.append(Member(strip_dot_slash(name), int(offset), int(size)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.errors import SourceError
+from fastfeed.printable import printable
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import ValueLocation
 from fastfeed.storage.byte_range import ByteRange, Stat, is_local
@@ -77,13 +78,14 @@ def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
         sizes = [size or 0 for size in config["column_sizes"]]
         layout = ColumnLayout(tuple(config["column_names"]), tuple(config["column_encodings"]), tuple(sizes))
         if not all(isinstance(text, str) for text in (*layout.names, *layout.encodings)):
-            raise ValueError(f"names and encodings must be strings, got {layout.names!r:.60}, {layout.encodings!r:.60}")
+            names, encodings = printable(repr(layout.names)), printable(repr(layout.encodings))
+            raise ValueError(f"names and encodings must be strings, got {names}, {encodings}")
         if not len(layout.names) == len(layout.encodings) == len(sizes) or not all(
             isinstance(size, int) and size >= 0 for size in sizes
         ):
             raise ValueError(
                 f"each column must have one encoding and a size of 0 or more, got {len(layout.names)} names, "
-                f"{len(layout.encodings)} encodings, sizes {sizes!r:.60}"
+                f"{len(layout.encodings)} encodings, sizes {printable(repr(sizes))}"
             )
         return offsets, layout
     except (ValueError, KeyError, TypeError, RecursionError) as error:

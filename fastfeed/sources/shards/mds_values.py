@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.printable import printable
+
 __all__ = ["IMAGES", "LABELS", "VALUES", "image_file", "is_image", "is_label", "is_value", "value_of"]
 
 _INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
@@ -73,7 +75,7 @@ def image_file(encoding: str, data: bytes) -> bytes:
     width, height, count = struct.unpack_from("<III", data)
     mode, pixels = data[12 : 12 + count].decode("ascii", "backslashreplace"), data[12 + count :]
     if count > 8 or mode not in _PIL_MODES:
-        raise ValueError(f"an image of Pillow's mode {mode:.8}; {', '.join(_PIL_MODES)} can be read")
+        raise ValueError(f"an image of Pillow's mode {printable(mode, 80)}; {', '.join(_PIL_MODES)} can be read")
     row = -(-width // 8) if mode == "1" else width * _PIL_MODES[mode]
     if not row * height or row * height != len(pixels):
         raise ValueError(f"{len(pixels)} bytes for {width} x {height} pixels of Pillow's mode {mode}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import warn
 from fastfeed.sources.cache_folder import cache_folder, trim_cache
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.labels import LabelKind, missing_classes
@@ -222,10 +222,9 @@ def _save_cached(opened: OpenedTable, arrays: ColumnArrays, requested: Requested
         if mapped is not None:
             return replace(opened, arrays=mapped[1], cache_path=path)
     except OSError as error:
-        warnings.warn(
+        warn(
             f"cannot keep a table at {path}: {error.strerror}; set FASTFEED_CACHE to a folder that can be written, "
             "or the table takes memory and is read again each time",
-            RuntimeWarning,
             stacklevel=2,
         )
     return replace(opened, arrays=joined(arrays))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as NotYet
@@ -16,6 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fastfeed.faults import TRANSIENT
+from fastfeed.printable import warn
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images, metadata
 from fastfeed.storage.pending import Pending
@@ -216,12 +216,11 @@ class RowGroups:
         if not at_once:
             needed = touched(1, self.expected, rows) * each
             more = f"memory={needed} to Table, or make batch or prefetch smaller: {self.expected} images are under way"
-        warnings.warn(
+        warn(
             f"Table: {_mb(self._read)} of row groups were read for {_mb(self._used)} of images: there are "
             f"{len(self.bounds) - 1} row groups of about {_mb(each)}, and {_mb(self.memory)} are kept; pass "
             f"shuffle=Blocks(window={window}, lanes={max(at_once, 1) // window}) to the feed, "
             f"{'or' if at_once else 'and'} {more}",
-            RuntimeWarning,
             stacklevel=2,
         )
 

@@ -14,12 +14,9 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.resolver import DefaultResolver
 
 from fastfeed.sources.access import REFUSED, Access, Refusal, is_public
-from fastfeed.storage.http_client import new_session
+from fastfeed.storage.http_client import Connector, new_session, withhold_headers
 
 __all__ = ["GuardedClient"]
-
-# what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key, Private-Token ...
-_PLAIN_HEADERS = frozenset({"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +27,15 @@ class GuardedClient:
     limit: int  # bytes of a body whose length the server does not say
 
     async def __call__(self, loop: Any = None, **more: Any) -> aiohttp.ClientSession:
-        """A session without aiohttp's own limit of 100 connections."""
+        """The session."""
         return new_session(_Connector(self.access), self.limit, **more)
 
 
-class _Connector(aiohttp.TCPConnector):
+class _Connector(Connector):
     """Checks the address of every request, of redirects too, and what hosts resolve to."""
 
     def __init__(self, access: Access) -> None:
-        super().__init__(limit=0, resolver=_Resolver(access))
+        super().__init__(resolver=_Resolver(access))
         self._fastfeed_access = access
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
@@ -46,8 +43,7 @@ class _Connector(aiohttp.TCPConnector):
         if refusal is not None:
             raise _error(str(req.url), refusal)
         if not self._fastfeed_access.names(req.url.host or "", req.url.port or 0):
-            for name in [name for name in req.headers if name.lower() not in _PLAIN_HEADERS]:
-                del req.headers[name]
+            withhold_headers(req)
         return await super().connect(req, traces, timeout)
 
 

@@ -77,12 +77,10 @@ def max_body(options: dict[str, Any]) -> int:
 
 
 async def _http_client(limit: int, loop: Any = None, **more: Any) -> Any:
-    """aiohttp's session, without its own limit of 100 connections."""
-    import aiohttp
+    """aiohttp's session."""
+    from fastfeed.storage.http_client import Connector, new_session  # loads aiohttp
 
-    from fastfeed.storage.http_client import new_session  # loads aiohttp
-
-    return new_session(aiohttp.TCPConnector(limit=0), limit, **more)
+    return new_session(Connector(), limit, **more)
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:

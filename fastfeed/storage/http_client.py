@@ -1,22 +1,58 @@
-"""The HTTP client's session: bodies that a server does not announce are read up to a limit."""
+"""The HTTP client's session: limits bodies that a server does not announce, and says which host gets which headers."""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
 
 from fastfeed.storage.local_file import MAX_BYTES
 
-__all__ = ["new_session"]
+__all__ = ["Connector", "new_session", "withhold_headers"]
+
+# what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key, Private-Token ...
+_PLAIN_HEADERS = frozenset({"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"})
+
+_origin: ContextVar[object] = ContextVar("origin", default=None)  # of this task's request, before any redirect
 
 
 class BodyTooLarge(ValueError):
     """A body is larger than the limit. A ValueError: another request would not help."""
 
 
-def new_session(connector: aiohttp.TCPConnector, limit: int, **more: Any) -> aiohttp.ClientSession:
+class Connector(aiohttp.TCPConnector):
+    """Connections without aiohttp's own limit of 100; a redirect to another scheme, host or port gets no headers of
+    the caller's.
+
+    Args:
+        **more (Any): As of aiohttp's connector.
+    """
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(limit=0, **more)
+
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
+        """As aiohttp does, for the first request and for every redirect."""
+        if req.url.origin() != _origin.get():
+            withhold_headers(req)
+        return await super().connect(req, traces, timeout)
+
+
+def withhold_headers(request: Any) -> None:
+    """Remove all headers but those without which no request is understood."""
+    for name in [name for name in request.headers if name.lower() not in _PLAIN_HEADERS]:
+        del request.headers[name]
+
+
+async def _note_origin(session: Any, context: Any, params: aiohttp.TraceRequestStartParams) -> None:
+    _origin.set(params.url.origin())
+
+
+def new_session(connector: Connector, limit: int, **more: Any) -> aiohttp.ClientSession:
     """A session whose responses have up to MAX_BYTES, and `limit` where it is not announced how many they have."""
+    trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(_note_origin)
 
     class Response(aiohttp.ClientResponse):
         async def read(self) -> bytes:
@@ -29,7 +65,9 @@ def new_session(connector: aiohttp.TCPConnector, limit: int, **more: Any) -> aio
                     raise
             return await super().read()
 
-    return aiohttp.ClientSession(**{"connector": connector, "response_class": Response, **more})
+    traces = [trace, *more.pop("trace_configs", ())]
+    own: dict[str, Any] = {"connector": connector, "response_class": Response}
+    return aiohttp.ClientSession(**own | more, trace_configs=traces)
 
 
 async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -15,6 +15,7 @@ class Web:
 
     def __init__(self, files: Mapping[str, bytes], url: str) -> None:
         self.files, self.url = dict(files), url
+        self.redirects: dict[str, str] = {}  # addresses by path
         self.asked: Counter[str] = Counter()  # "GET /a.jpg" -> how often
         self.parts: set[tuple[str, int, int]] = set()  # (path, start, stop) of ranges asked for
         self.headers: list[dict[str, str]] = []  # of each request, names in lower case
@@ -50,12 +51,16 @@ class _Request(BaseHTTPRequestHandler):
         status, range_ = 200 if content is not None else 404, self.headers.get("Range", "")
         data = content if content is not None else b"nothing here"
         self.close_connection = True
+        if self.path in web.redirects:
+            status, data = 302, b""
         if content is not None and range_.startswith("bytes="):
             first, _, last = range_.removeprefix("bytes=").partition("-")
             start, stop = int(first), int(last) + 1 if last else len(content)
             status, data = 206, content[start:stop]
             web.parts.add((self.path, start, stop))
         self.send_response(status)
+        if self.path in web.redirects:
+            self.send_header("Location", web.redirects[self.path])
         if status == 206:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content or b'')}")
         if content is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.lakes import DATA, QUICK
 from helpers.sites import Site, served
+from helpers.web import web
 
 from fastfeed.storage.retry import RetryPolicy, Unread
 from fastfeed.storage.storage import ByteRange, Stat, Storage
@@ -89,3 +90,22 @@ def test_no_server_listens(store):
     unread = store.read([ByteRange(f"{site.url}/a.bin")])[0]
     assert unread.reason == "io_error"
     assert "Cannot connect to host 127.0.0.1" in unread.detail
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        {"headers": {"Authorization": "s", "X-Api-Key": "s", "Cookie": "a=s"}},
+        {"client_kwargs": {"headers": {"X-Api-Key": "s"}, "cookies": {"a": "s"}}},
+    ],
+)
+def test_headers_do_not_follow_a_redirect_to_another_origin(secrets):
+    names = {"authorization", "x-api-key", "cookie"}
+    with web({"/a.bin": DATA}) as here, web({"/a.bin": DATA}) as there:
+        here.redirects = {"/away": f"{there.url}/a.bin", "/back": "/a.bin"}
+        store = Storage(secrets, policy=QUICK)
+        for path in ("away", "back", "away"):
+            assert store.read([ByteRange(f"{here.url}/{path}", 5, 9)]) == [DATA[5:9]]
+        assert len(here.headers) == 4 and all(names & {*sent} for sent in here.headers)
+        assert len(there.headers) == 2 and not any(names & {*sent} for sent in there.headers)
+        assert all(sent["range"] == "bytes=5-8" for sent in there.headers)

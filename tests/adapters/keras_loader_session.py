@@ -1,8 +1,10 @@
-"""Run by test_watch_loaders.py: data of other kinds under Keras, with known sleeps, and what is said of its waiting.
+"""Run by test_watch_loaders.py, once per backend: data of several kinds under Keras, with known sleeps.
 
-Arguments: backend, kind of data, seconds to make a batch, seconds of a step. Whatever else the machine does makes steps
-and batches longer, so both are timed in the steps that count: batches by what makes them, steps by a callback. What a
-callback cannot see is where between two of its calls a batch was there: that is said as a range.
+The backend is the argument; a line of stdin names a kind of data, a line of stdout has what is said of its waiting.
+
+Whatever else the machine does makes steps and batches longer, so both are timed in the steps that count: batches by
+what makes them, steps by a callback. What a callback cannot see is where between two of its calls a batch was there:
+that is said as a range.
 """
 
 import json
@@ -16,10 +18,13 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import keras
 import numpy as np
+from keras.src import backend
 
 import fastfeed as ff
 
-BACKEND, KIND, MAKE_S, STEP_S = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+BACKEND = sys.argv[1]
+MAKE_S = 0.8  # to make a batch
+STEP_S = 0.3
 QUICK, STEPS = 6, 18  # batches before the first that takes long to make; all
 FIRST, LAST = 10, 17  # steps between whose beginnings is measured: all batches take long, and queues are empty
 begun, made = {}, {}  # when a batch was begun and when it was there, by number
@@ -68,12 +73,13 @@ class Clock(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self):
+    def __init__(self, watched):
         super().__init__()
+        self.watched = watched
         self.begins, self.slept, self.ends, self.counted = {}, {}, {}, {}
 
     def on_train_batch_begin(self, batch, logs=None):
-        counters = watched.live.page().counters
+        counters = self.watched.live.page().counters
         self.counted[batch] = (counters["wait_ns"], counters["consumer_ns"])
         self.begins[batch] = time.perf_counter()
         time.sleep(STEP_S)
@@ -88,32 +94,58 @@ class Logs(keras.callbacks.Callback):
         self.last = dict(logs or {})
 
 
-KINDS = {"pydataset": lambda: Dataset(), "tfdata": tfdata, "generator": lambda: map(batch, range(STEPS + 2))}
-keras.utils.set_random_seed(1)
-layers = [keras.layers.Flatten(), keras.layers.Dense(1)]
-model = keras.Sequential(layers)
-model.compile("sgd", "mse", jit_compile=False)
-watched = feed() if KIND == "feed" else ff.watched((x for x in KINDS[KIND]()) if KIND == "generator" else KINDS[KIND]())
-data, clock, logs = watched.to_keras(), Clock(), Logs()
-model.fit(data, epochs=1, steps_per_epoch=STEPS if KIND == "generator" else None, verbose=0,
-          callbacks=[ff.Watch(data, every=5), clock, logs])  # fmt: skip
-
-steps, longest, shortest = LAST - FIRST, 0.0, 0.0
-for step in range(FIRST, LAST):
-    if BACKEND == "torch":  # takes the batch before the next step begins, the others within their training function
-        taken, asked, end = step + 1, clock.ends[step], clock.begins[step + 1]
-    else:
-        taken, asked, end = step, clock.slept[step], clock.ends[step]
-    longest += end - asked
-    shortest += max(0.0, made[taken] - asked)
-seconds = clock.begins[LAST] - clock.begins[FIRST]
-wait, consumer = (clock.counted[LAST][n] - clock.counted[FIRST][n] for n in range(2))
-numbers = range(FIRST + 1, LAST)
-result = {
-    "wait": wait / (wait + consumer),
-    "made": float(np.mean([made[k] - begun[k] for k in numbers])),  # p, from begin to end, or from end to end
-    "apart": float(np.mean([made[k] - made[k - 1] for k in numbers])),
-    "step": [(seconds - longest) / steps, (seconds - shortest) / steps],  # c, at least and at most
-    "logs": logs.last,
+KINDS = {
+    "feed": feed,
+    "tfdata": tfdata,
+    "pydataset": Dataset,
+    "generator": lambda: (batch(index) for index in range(STEPS + 2)),
 }
-print(json.dumps(result))
+
+
+def measure(kind):
+    begun.clear()
+    made.clear()
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    loader = KINDS[kind]()
+    watched = loader if kind == "feed" else ff.watched(loader)
+    data, clock, logs = watched.to_keras(), Clock(watched), Logs()
+    watch = ff.Watch(data, every=5)
+    limit = STEPS if kind == "generator" else None
+    history = model.fit(data, epochs=1, steps_per_epoch=limit, verbose=0, callbacks=[watch, clock, logs])
+    watched.close()
+    callbacks = keras.callbacks.CallbackList([watch], model=model)
+    return waiting(clock) | {
+        "logs": logs.last,
+        "history": history.history,
+        "async": bool(getattr(callbacks, "_async_train", True)),
+        "may_be_async": bool(getattr(backend, "IS_THREAD_SAFE", True)),
+    }
+
+
+def waiting(clock):
+    steps, longest, shortest = LAST - FIRST, 0.0, 0.0
+    for step in range(FIRST, LAST):
+        if BACKEND == "torch":  # takes the batch before the next step begins, the others within their training function
+            taken, asked, end = step + 1, clock.ends[step], clock.begins[step + 1]
+        else:
+            taken, asked, end = step, clock.slept[step], clock.ends[step]
+        longest += end - asked
+        shortest += max(0.0, made[taken] - asked)
+    seconds = clock.begins[LAST] - clock.begins[FIRST]
+    wait, consumer = (clock.counted[LAST][n] - clock.counted[FIRST][n] for n in range(2))
+    numbers = range(FIRST + 1, LAST)
+    gaps = sum(clock.begins[step + 1] - clock.ends[step] for step in range(FIRST, LAST))
+    return {
+        "wait": wait / (wait + consumer),
+        "gaps": gaps / seconds,  # what a callback believes that times the gap between batches
+        "rate": 4 * steps / seconds,
+        "made": float(np.mean([made[k] - begun[k] for k in numbers])),  # p, from begin to end, or from end to end
+        "apart": float(np.mean([made[k] - made[k - 1] for k in numbers])),
+        "step": [(seconds - longest) / steps, (seconds - shortest) / steps],  # c, at least and at most
+    }
+
+
+for line in sys.stdin:
+    print(json.dumps(measure(line.strip())), flush=True)

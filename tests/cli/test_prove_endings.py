@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers.needs import needs
-from helpers.prove_command import FASTFEED, LONG, clean, run, trainer
+from helpers.prove_command import FASTFEED, LONG, clean, refused, run, trainer
 
 from fastfeed.system.processes import process_exists, process_state
 
@@ -143,15 +143,15 @@ def test_a_variable_that_is_empty_is_not_set(prove):
 
 
 @pytest.mark.parametrize("value", ["nan", "0.1", "soon"])
-def test_seconds_must_be_seconds(prove, value):
-    done = prove("raise SystemExit('it ran')", "--seconds", value, code=2)
-    assert "--seconds" in done.stderr and "Traceback" not in done.stderr and "it ran" not in done.stderr
+def test_seconds_must_be_seconds(value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "--seconds" in refused("--seconds", value)
 
 
 @pytest.mark.parametrize("ranks", ["0", "-1", "1,,2", "", "2000", "9" * 5000, "1.5"])
-def test_numbers_of_ranks(prove, ranks):
-    done = prove("raise SystemExit('it ran')", f"--ranks={ranks}", code=2)
-    assert "--ranks must be numbers of processes such as 1,2,4,8" in done.stderr and "it ran" not in done.stderr
+def test_numbers_of_ranks(ranks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "--ranks must be numbers of processes such as 1,2,4,8" in refused(f"--ranks={ranks}")
 
 
 def test_a_table_keeps_what_was_measured_before_an_error(prove):

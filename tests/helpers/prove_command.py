@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+from helpers.commands import fastfeed
+
 FASTFEED = [
     sys.executable,
     "-c",
@@ -55,3 +57,10 @@ def run(folder, command, *options, code=0, **more):
     )
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return done
+
+
+def refused(*options):
+    """The reason for which `fastfeed prove` does not even start a command, in this process and folder."""
+    code, text = fastfeed("prove", "--seconds", "1", *options, "--", sys.executable, "-c", "open('ran', 'w')")
+    assert code == 2 and not os.path.exists("ran")
+    return text

@@ -85,7 +85,10 @@ def analyze(
     ]
     ranks = analyze_ranks(rank_devices)
     absent = _absent_ranks(traces, results)
-    devices = tuple(_with_ranks(result, blame, absent) for result, blame in zip(results, ranks.blames, strict=True))
+    devices = tuple(
+        replace(_with_ranks(result, blame, absent), late_rank=late)
+        for result, blame, late in zip(results, ranks.blames, ranks.late, strict=True)
+    )
     feeds = feed_results(traces)
     origins = tuple(trace.origin for trace in traces)
     notes = tuple(dict.fromkeys((*_collect_notes(origins), *ranks.notes)))

@@ -22,6 +22,7 @@ __all__ = [
     "FeedResult",
     "Gap",
     "InputWait",
+    "LateRank",
     "Period",
     "RankResult",
     "Remedy",
@@ -158,6 +159,18 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class LateRank:
+    """The rank that the others wait for longest inside collectives."""
+
+    label: str  # of its device
+    cause: Cause | None  # of most of its lateness; None: busy, or its reason is not recorded
+    waited_ns: int  # by all others, for it
+    share: float  # of all waiting of ranks for one another
+    changes: bool  # no rank is late in most steps
+    kernels: float | None = None  # times as long as the median rank's kernels its own take; None: not comparable
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceResult:
     label: str  # e.g. "rank 0, GPU 0 (NVIDIA A100)"
     trace: int  # index into Result.origins
@@ -186,6 +199,7 @@ class DeviceResult:
     per_step: Mapping[str, Spread] = field(default_factory=dict)  # "step", "idle", busy classes, causes by key
     copies: Share = Share(0.0)  # of copies to the device that no other work hides, and of staging, in `judged`
     framework: str = ""  # of the program: pytorch, jax, tensorflow; "" unknown
+    late_rank: LateRank | None = None  # that others wait for, as this device sees it; None: not known
 
     @property
     def judged(self) -> Period:
@@ -202,6 +216,7 @@ class RankResult:
     collectives: int  # matched
     waited_ns: int  # inside collectives for others
     blamed_ns: int  # that others waited for it
+    kernels: float | None = None  # times as long as the median rank's its kernels take; None: not comparable
 
 
 @dataclass(frozen=True, slots=True)

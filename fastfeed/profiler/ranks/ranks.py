@@ -10,10 +10,11 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, RankResult, Slices
+from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, LateRank, RankResult, Slices
 from fastfeed.profiler.model.trace import Kind, Trace
 from fastfeed.profiler.ranks.clock_sync import WALL_NS, Clock, align_clocks, estimate_offset, format_seconds
 from fastfeed.profiler.ranks.collectives import MatchedCollectives, find_channels, match_collectives
+from fastfeed.profiler.ranks.late_rank import compute_rows, kernel_ratios, late_ranks
 from fastfeed.profiler.ranks.peer_waits import NO_CAUSE, BlamedWaits, PeerWaits, blame_waits, find_waits
 
 __all__ = ["NO_CAUSE", "Blame", "RankAnalysis", "RankDevice", "analyze_ranks", "estimate_waits"]
@@ -58,6 +59,7 @@ class RankAnalysis:
     blames: tuple[Blame, ...]  # one per member
     clocks: tuple[Clock, ...]  # one per member
     notes: tuple[str, ...]
+    late: tuple[LateRank | None, ...]  # one per member
 
 
 def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
@@ -93,11 +95,18 @@ def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
             "the shortest of its kind, because no other rank's trace contains the same collectives"
         )
     counts = [sum(len(item.start[0]) for item in matched if index in item.members) for index in range(len(members))]
-    ranks = tuple(
-        RankResult(member.label, clock.offset_ns, count, blame.comm_wait, ns)
-        for member, clock, count, blame, ns in zip(members, member_clocks, counts, blames, blamed_ns, strict=True)
+    kernels = kernel_ratios(
+        [(member.trace, compute_rows(member.trace, member.device, member.judged)) for member in members]
     )
-    return RankAnalysis(ranks if matched else (), tuple(blames), member_clocks, tuple(notes))
+    ranks = tuple(
+        RankResult(member.label, clock.offset_ns, count, blame.comm_wait, ns, ratio)
+        for member, clock, count, blame, ns, ratio in zip(
+            members, member_clocks, counts, blames, blamed_ns, kernels, strict=True
+        )
+    )
+    labels = [member.label for member in members]
+    late = late_ranks([blame.charges for blame in blames], dict(zip(labels, kernels, strict=True)))
+    return RankAnalysis(ranks if matched else (), tuple(blames), member_clocks, tuple(notes), late)
 
 
 def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) -> Blame:

@@ -19,6 +19,7 @@ from fastfeed.profiler.model.result import (
     DeviceResult,
     FeedResult,
     Gap,
+    LateRank,
     Period,
     RankResult,
     Remedy,
@@ -137,8 +138,20 @@ def _device(device: DeviceResult) -> dict[str, Any]:
              "ns": int(charge.ns)}
             for charge in device.charges
         ],
+        "late_rank": None if device.late_rank is None else _late_rank(device.late_rank),
         "facts": {str(key): _number(value) for key, value in device.metrics.items()},
     }  # fmt: skip
+
+
+def _late_rank(late: LateRank) -> dict[str, Any]:
+    return {
+        "label": _text(late.label),
+        "cause": None if late.cause is None else CAUSES[late.cause].key,
+        "waited_ns": int(late.waited_ns),
+        "share": _number(late.share),
+        "changes": bool(late.changes),
+        "kernels": _number(late.kernels),
+    }
 
 
 def _period(period: Period) -> dict[str, Any]:
@@ -183,6 +196,7 @@ def _rank(rank: RankResult) -> dict[str, Any]:
         "collectives": int(rank.collectives),
         "waited_ns": int(rank.waited_ns),
         "blamed_ns": int(rank.blamed_ns),
+        "kernels": _number(rank.kernels),
     }
 
 

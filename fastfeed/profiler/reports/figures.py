@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import CAUSES, Cause
-from fastfeed.profiler.model.format import multiple
+from fastfeed.profiler.model.format import duration, multiple
 from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
 from fastfeed.profiler.verdict.verdict import focus
 
@@ -18,6 +18,7 @@ __all__ = [
     "StepShares",
     "by_need",
     "cause_rows",
+    "computing",
     "gain",
     "judged_share",
     "offsets",
@@ -118,6 +119,11 @@ def top_cause(device: DeviceResult) -> str:
     """Title of the largest cause; "" if the device is never idle."""
     rows = cause_rows(device)
     return CAUSES[rows[0].cause].title if rows else ""
+
+
+def computing(device: DeviceResult) -> str:
+    """The time in which kernels run, of a step; of all of the judged time without steps."""
+    return duration(device.judged.budget.compute / max(steps_judged(device), 1))
 
 
 def step_shares(device: DeviceResult) -> StepShares:

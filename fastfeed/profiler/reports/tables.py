@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastfeed.profiler.model.causes import CAUSES
-from fastfeed.profiler.model.format import duration, interval, one_line, percent, plural
+from fastfeed.profiler.model.format import duration, interval, multiple, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
@@ -77,6 +77,7 @@ def devices(all_devices: list[DeviceResult]) -> str:
             escaped(percent(device.share.value)),
             escaped(percent(budget.idle / budget.window if budget.window else 0.0)),
             stacked_bar(budget, small=True),
+            escaped(figures.computing(device)),
             escaped(figures.top_cause(device)),
             escaped(duration(device.comm_wait)),
             _blame(device),
@@ -88,6 +89,7 @@ def devices(all_devices: list[DeviceResult]) -> str:
         "#input",
         "#idle",
         "time",
+        "#computing",
         "mostly idle for",
         "#waits for peers",
         "for",
@@ -120,12 +122,13 @@ def ranks(all_ranks: Sequence[RankResult]) -> str:
             escaped(one_line(rank.label, 120)),
             escaped(duration(rank.waited_ns)),
             escaped(duration(rank.blamed_ns)),
+            multiple(rank.kernels) if rank.kernels is not None else "–",
             f"{rank.collectives:,}",
             escaped(duration(rank.offset_ns)),
         ]
         for rank in sorted(all_ranks, key=lambda rank: -rank.blamed_ns)[:MAX_ROWS]
     ]
-    head = ("~Rank", "#waited for others", "#others waited for it", "#collectives", "#clock offset")
+    head = ("~Rank", "#waited for others", "#others waited for it", "#kernels take", "#collectives", "#clock offset")
     return f"<section><h2>Ranks, inside collectives</h2>{table(head, rows)}</section>"
 
 

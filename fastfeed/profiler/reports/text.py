@@ -15,6 +15,7 @@ from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, 
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
+from fastfeed.profiler.verdict.late_rank import late_rank_sentence
 
 __all__ = ["render"]
 
@@ -185,10 +186,11 @@ def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
 
 def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:
     """One row per device, most starved first."""
-    name = max(12, sheet.room - 47)
+    name = max(12, sheet.room - 56)
     lines = [
         Text.assemble(
-            sheet.label("Devices"), (f"{'':{name}} {'input':>7} {'idle':>7} {'for peers':>10}  largest cause", "dim")
+            sheet.label("Devices"),
+            (f"{'':{name}} {'input':>7} {'idle':>7} {'compute':>8} {'for peers':>10}  largest cause", "dim"),
         )
     ]
     shown = devices if len(devices) == detail.ranks + 1 else devices[: detail.ranks]
@@ -197,7 +199,8 @@ def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[
         idle = budget.idle / budget.window if budget.window else 0.0
         text = (
             f"{layout.fitted(one_line(device.label), name)} {percent(device.share.value):>7} {percent(idle):>7} "
-            f"{duration(device.comm_wait):>10}  {layout.fitted(figures.top_cause(device), 18)}"
+            f"{figures.computing(device):>8} {duration(device.comm_wait):>10}  "
+            f"{layout.fitted(figures.top_cause(device), 18)}"
         )
         lines.append(Text.assemble(sheet.label(""), text))
     rest = devices[len(shown) :]
@@ -209,17 +212,8 @@ def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[
 
 def _blamed_rank(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
     """The rank that made the others wait inside collectives, and why it was late."""
-    total: dict[tuple[str, str], int] = {}
-    for device in devices:
-        for charge in device.charges:
-            why = CAUSES[charge.cause].title if charge.cause is not None else "unknown reason"
-            total[charge.culprit, why] = total.get((charge.culprit, why), 0) + charge.ns
-    if not total:
-        return []
-    (who, why), ns = max(total.items(), key=lambda item: item[1])
-    return sheet.labeled(
-        "", f"others waited {duration(ns)} inside collectives for {one_line(who, 60)}, which was late: {why}"
-    )
+    late = devices[0].late_rank
+    return [] if late is None else sheet.labeled("", late_rank_sentence(late))
 
 
 def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
-from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.model.result import ABSENT_RANKS, DeviceResult, FeedResult, Remedy
 from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
+from fastfeed.profiler.verdict.late_rank import late_rank_advice
 
 __all__ = ["family_costs", "remedies"]
 
@@ -148,27 +149,20 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
             f"The GPU idled {duration(on_host)} while the host waited for other ranks.",
         )
     if waited * 2 > exposed and device.charges:
-        worst = max(device.charges, key=lambda charge: charge.ns)
-        return (
-            _change_of_late_rank(worst),
-            f"{duration(waited)} of {duration(exposed)} in collectives is waiting for a late rank.",
-        )
+        lost = f"{duration(waited)} of {duration(exposed)} in collectives is waiting for "
+        absent = sum(charge.ns for charge in device.charges if charge.culprit == ABSENT_RANKS)
+        if device.late_rank is None or absent * 2 > waited:
+            return "Analyze the traces of all ranks together: these cannot tell which rank is late, and why.", (
+                f"{lost}ranks that are not in this analysis."
+            )
+        change, evidence = late_rank_advice(device.late_rank)
+        return change, lost + evidence
     return (
         "Overlap the gradient all-reduce with the backward pass (fewer, larger buckets), or check the links between "
         "GPUs.",
         f"{duration(exposed)} in collectives that no computation overlaps"
         + (f", {duration(waited)} of it waiting for others." if waited else "."),
     )
-
-
-def _change_of_late_rank(charge: Charge) -> str:
-    if charge.culprit == ABSENT_RANKS:
-        return "Analyze the traces of all ranks together: these cannot tell which rank is late, and why."
-    if charge.cause is None:
-        return (
-            f"Find out why {charge.culprit} is late: nothing recorded explains it. Compare its steps with the others'."
-        )
-    return f"Make {charge.culprit} as fast as the others: it is late because of {CAUSES[charge.cause].title}."
 
 
 _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]] = {

@@ -19,6 +19,7 @@ from fastfeed.profiler.verdict.abstention import (
 )
 from fastfeed.profiler.verdict.advice import family_costs, remedies
 from fastfeed.profiler.verdict.input_advice import feed_advice
+from fastfeed.profiler.verdict.late_rank import late_rank_name
 
 __all__ = ["focus", "judge", "starved_word"]
 
@@ -149,7 +150,7 @@ def _headline(
     share, judged = device.share, device.judged
     idle = judged.budget.idle / max(judged.budget.window, 1)
     where = device.label if count > 1 else "The GPU"
-    limit = "the GPU itself is the bottleneck" if bound == "gpu" else f"the largest loss: {FAMILIES[bound]}"
+    limit = "the GPU itself is the bottleneck" if bound == "gpu" else f"the largest loss: {_loss(bound, device)}"
     largest = next((remedy for remedy in advice if remedy.family == bound), None)
     # the sentence is about input: what costs more is named, too
     more = f"; {limit} ({percent(largest.share)})" if largest and largest.family not in ("input", "h2d") else ""
@@ -171,6 +172,14 @@ def _headline(
     mostly = ", mostly for copies from pageable memory" if staged else ""
     waits = f"it waits for input {percent(share.value)} of the time{mostly}"
     return f"{where} is {much}: {waits} (idle {percent(idle)}){more}."
+
+
+def _loss(bound: str, device: DeviceResult) -> str:
+    """Words for the family that costs most; of communication, the rank that is waited for."""
+    waited = sum(charge.ns for charge in device.charges)
+    if bound == "comm" and device.late_rank is not None and waited * 2 > device.judged.budget.comm:
+        return f"waiting for {late_rank_name(device.late_rank)} in collectives"
+    return FAMILIES[bound]
 
 
 def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]:

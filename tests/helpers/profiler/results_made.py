@@ -27,6 +27,7 @@ from fastfeed.profiler.model.result import (
     Verdict,
 )  # fmt: skip
 from fastfeed.profiler.model.trace import Origin
+from fastfeed.profiler.ranks.late_rank import late_ranks
 
 BUSY = ("compute", "comm", "h2d", "other", "overhead")
 US, MS = 1_000, 1_000_000
@@ -210,6 +211,8 @@ def many(count: int = 8) -> Result:
         label = f"rank {rank}, GPU {rank} (NVIDIA H100 80GB HBM3)"
         made = device(label, seed=rank, index=rank, rank=rank, wait=(22 if late else 2) * MS, charges=charges)
         devices.append(made)
+    seen = late_ranks([made.charges for made in devices], {})
+    devices = [replace(made, late_rank=late) for made, late in zip(devices, seen, strict=True)]
     ranks = tuple(RankResult(f"rank {r}", r * 1_700, 960, 0 if r == 3 else 210 * MS, 210 * MS * (count - 1) * (r == 3))
                   for r in range(count))  # fmt: skip
     return result(*devices, ranks=ranks, feeds=(feed(),))

@@ -199,6 +199,6 @@ def test_few_collectives_are_no_ground_for_an_estimate() -> None:
 def test_no_communication_says_nothing() -> None:
     run = members(talks(2), late_loader, recorded=lambda rank, number: False)
     analysis = analyze_ranks(run)
-    assert analysis == RankAnalysis((), analysis.blames, analysis.clocks, ())
+    assert analysis == RankAnalysis((), analysis.blames, analysis.clocks, (), (None, None))
     assert [blame.comm_wait for blame in analysis.blames] == [0, 0]
     assert analyze_ranks([]).blames == ()

@@ -9,6 +9,7 @@ from helpers.profiler.results_made import device
 
 from fastfeed.profiler.model.causes import FAMILIES, Cause
 from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.ranks.late_rank import late_ranks
 from fastfeed.profiler.verdict.advice import remedies
 
 MS = 1_000_000
@@ -194,6 +195,7 @@ def test_what_to_do_about_a_late_rank_is_no_guess(culprit: str, cause: Cause | N
         result,
         steady=replace(result.judged, budget=budget, causes={Cause.PYTHON: 50 * MS}),
         charges=(Charge(culprit, cause, 90 * MS),),
+        late_rank=late_ranks([(Charge(culprit, cause, 90 * MS),)], {})[0],
     )
     assert of(late, "comm").change.startswith(words)
 

@@ -2,8 +2,8 @@
 
 base             the contract: probe headers, then decode windows
 executor         the native threads of a feed; native calls the kernel file by file
-pillow           everything that the kernel declines; jpeg, png, tiff, heic, avif open its files, pillow_globals helps,
-                 pillow_warnings names the file of a warning
+pillow           everything that the kernel declines; jpeg, png, tiff, gif, jpeg2000, heic, avif open its files,
+                 pillow_globals helps, pillow_warnings names the file of a warning
 container, av1   what the container of an AVIF or HEIC says, and an AV1 stream of its colors
 router           between the two; gpu decodes with nvImageCodec; pixels takes arrays
 multi_crop, padding, masks, sniff    several windows, borders, masks, file formats

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["UNSPECIFIED", "Container", "Property", "Signal", "profile_in", "signal_in"]
+__all__ = ["UNSPECIFIED", "Container", "Property", "Signal", "boxes", "profile_in", "signal_in"]
 
 Property = tuple[bytes, bytes]  # kind and content of a box
 Span = tuple[int, int]  # of the file: start and end
@@ -77,7 +77,7 @@ class Container:
         return _child(self._blob, self._meta, *path)
 
     def _boxes(self, span: Span) -> list[Property]:
-        return [(kind, self._blob[begin:end]) for kind, begin, end in _boxes(self._blob, *span)]
+        return [(kind, self._blob[begin:end]) for kind, begin, end in boxes(self._blob, *span)]
 
     def _item_properties(self, item: int) -> list[Property]:
         properties = self._boxes(self._find(b"iprp", b"ipco"))
@@ -89,7 +89,7 @@ class Container:
         """Yield number, kind, and the byte of the file at which the kind stands, of each item."""
         begin, end = self._find(b"iinf")
         entries = begin + (8 if self._number(begin, 1) else 6)
-        for kind, at, _ in _boxes(self._blob, entries, end):
+        for kind, at, _ in boxes(self._blob, entries, end):
             version = self._number(at, 1)
             if kind == b"infe" and version >= 2:
                 size = 4 if version > 2 else 2
@@ -100,7 +100,7 @@ class Container:
         """Yield an item and those that it refers to."""
         begin, end = self._find(b"iref")
         size = 4 if self._number(begin, 1) else 2
-        for name, at, stop in _boxes(self._blob, begin + 4, end):
+        for name, at, stop in boxes(self._blob, begin + 4, end):
             if name == kind:
                 yield self._number(at, size), [self._number(to, size) for to in range(at + size + 2, stop, size)]
 
@@ -143,14 +143,14 @@ class Container:
     def _first_track(self) -> Span | None:
         """The sample tables of the first track that is no alpha."""
         movie = _child(self._blob, (0, len(self._blob)), b"moov")
-        for kind, begin, end in _boxes(self._blob, *movie):
+        for kind, begin, end in boxes(self._blob, *movie):
             if kind == b"trak" and not any(_child(self._blob, (begin, end), b"tref", b"auxl")):
                 return _child(self._blob, (begin, end), *_TRACK)
         return None
 
     def _track_properties(self, table: Span) -> list[Property]:
         begin, end = _child(self._blob, table, b"stsd")
-        _, entry, stop = next(_boxes(self._blob, begin + 8, end), (b"", 0, 0))
+        _, entry, stop = next(boxes(self._blob, begin + 8, end), (b"", 0, 0))
         return self._boxes((entry + _SAMPLE_ENTRY, stop))
 
     def _first_sample(self, table: Span) -> int:
@@ -178,11 +178,11 @@ def profile_in(properties: list[Property]) -> bytes:
 def _child(blob: bytes, span: Span, *path: bytes) -> Span:
     """The content of the first box of each kind, one in the other; (0, 0): it is missing."""
     for wanted in path:
-        span = next(((begin, end) for kind, begin, end in _boxes(blob, *span) if kind == wanted), (0, 0))
+        span = next(((begin, end) for kind, begin, end in boxes(blob, *span) if kind == wanted), (0, 0))
     return span
 
 
-def _boxes(blob: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+def boxes(blob: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
     """Yield the boxes that lie in a range: kind, start and end of the content (ISO/IEC 14496-12, 4.2)."""
     while at + 8 <= end:
         size, kind, head = int.from_bytes(blob[at : at + 4], "big"), blob[at + 4 : at + 8], 8

@@ -15,21 +15,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from PIL import (
-    BmpImagePlugin,
-    GifImagePlugin,
-    Image,
-    ImageFile,
-    Jpeg2KImagePlugin,
-    PpmImagePlugin,
-    WebPImagePlugin,
-)
+from PIL import BmpImagePlugin, Image, ImageFile, PpmImagePlugin, WebPImagePlugin
 
 from fastfeed.decode.avif import AvifFile
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
 from fastfeed.decode.exif import stored_orientation
+from fastfeed.decode.gif import GifFile
 from fastfeed.decode.heic import HeicFile
 from fastfeed.decode.jpeg import JpegFile
+from fastfeed.decode.jpeg2000 import Jpeg2000File
 from fastfeed.decode.memory_limit import DECODING, MemoryLimit, give_back
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
@@ -47,10 +41,10 @@ OPEN: dict[str, Any] = {
     "JPEG": JpegFile,
     "PNG": PngFile,
     "WEBP": WebPImagePlugin.WebPImageFile,
-    "GIF": GifImagePlugin.GifImageFile,
+    "GIF": GifFile,
     "BMP": BmpImagePlugin.BmpImageFile,
     "TIFF": TiffFile,
-    "JPEG2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
+    "JPEG2000": Jpeg2000File,
     "AVIF": AvifFile,
     "PPM": PpmImagePlugin.PpmImageFile,
     "HEIC": HeicFile,

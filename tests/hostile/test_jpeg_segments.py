@@ -10,11 +10,8 @@ import pytest
 from helpers.engines import by_pillow, native, routed
 from helpers.jpegs import NO_KERNEL, textured
 from helpers.jpegs import native as kernel
+from helpers.preprocess.rasters import preprocessed
 from PIL import Image
-
-from fastfeed.decode import Bad
-from fastfeed.preprocess.pixels.decode import Rasterizer
-from fastfeed.preprocess.pixels.image_info import image_info
 
 HEADS = [
     b"", b"JFIF\0", b"JFIF\0\1\1", b"Exif\0\0", b"Exif\0\0II*\0", b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
@@ -22,14 +19,6 @@ HEADS = [
     b"MPF\0", b"MPF\0II*\0\x08\0\0\0\1\0", b"Photoshop 3.0\0", b"Photoshop 3.0\0008BIM\x03\xed\0\0\0\0\0\xff",
 ]  # fmt: skip
 MARKERS = [0xE0, 0xE1, 0xE2, 0xED, 0xFE]  # not Adobe's, which says what the colors are
-
-
-def preprocessed(blob: bytes) -> np.ndarray | Bad:
-    info = image_info(blob)
-    if isinstance(info, Bad):
-        return info
-    size = info.height, info.width
-    return Rasterizer().pixels(blob, info, (0, 0, *size), size)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])

@@ -11,24 +11,15 @@ import pytest
 from helpers import jpegs
 from helpers.engines import MATTE, by_pillow, native, routed
 from helpers.pngs import SIGNATURE, chunk, chunks, png
-from helpers.preprocess.rasters import without_kernel
+from helpers.preprocess.rasters import preprocessed, without_kernel
 
 from fastfeed.decode import Bad
-from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
 RNG = np.random.default_rng(0)
 PHOTO = jpegs.textured(23, 37)
 KINDS = [(1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (3, 8), (3, 16)]  # channels, bits
 READERS = {"routed": routed, "pillow": by_pillow}
-
-
-def preprocessed(blob: bytes) -> np.ndarray | Bad:
-    info = image_info(blob)
-    if isinstance(info, Bad):
-        return info
-    size = info.height, info.width
-    return Rasterizer(MATTE).pixels(blob, info, (0, 0, *size), size)
 
 
 @pytest.mark.parametrize("interlaced", [False, True], ids=["rows", "interlaced"])

@@ -8,13 +8,11 @@ import cv2
 import numpy as np
 import pytest
 from helpers.engines import MATTE, by_pillow, routed
-from helpers.preprocess.rasters import without_kernel
+from helpers.preprocess.rasters import preprocessed, without_kernel
 from helpers.tiffs import any_tiff
 from PIL import Image
 
 from fastfeed.decode import Bad
-from fastfeed.preprocess.pixels.decode import Rasterizer
-from fastfeed.preprocess.pixels.image_info import image_info
 
 RNG = np.random.default_rng(1)
 SIZE = 9, 13
@@ -22,14 +20,6 @@ WHITE_IS_ZERO, BLACK_IS_ZERO, RGB, PALETTE, MASK, CMYK, YCBCR, LAB = 0, 1, 2, 3,
 CHANNELS = {RGB: 3, CMYK: 4, YCBCR: 3, LAB: 3}
 BITS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 24, 32, 64)
 PACKED = [(1, 1), (5, 1), (5, 2), (8, 2), (32773, 1)]  # compression, predictor
-
-
-def preprocessed(blob: bytes) -> np.ndarray | Bad:
-    info = image_info(blob)
-    if isinstance(info, Bad):
-        return info
-    size = info.height, info.width
-    return Rasterizer(MATTE).pixels(blob, info, (0, 0, *size), size)
 
 
 def shown(samples: np.ndarray, bits: int, photometric: int, colors: np.ndarray) -> np.ndarray:

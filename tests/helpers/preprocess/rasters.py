@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastfeed.decode import Bad
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
+from helpers.engines import MATTE
 
 TURNED = {  # stored pixels -> as displayed, by EXIF orientation (CIPA DC-008, 4.6.4.A)
     1: lambda a: a,
@@ -39,6 +41,15 @@ def saved(image: Image.Image | np.ndarray, format: str, orientation: int = 1, **
 def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("decode", "image_info", "strips", "transform"):
         monkeypatch.setattr(f"fastfeed.preprocess.pixels.{module}.is_built", lambda: False)
+
+
+def preprocessed(blob: bytes, matte: tuple[int, int, int] = MATTE) -> np.ndarray | Bad:
+    """All pixels as preprocess has them, or why there are none."""
+    info = image_info(blob)
+    if isinstance(info, Bad):
+        return info
+    size = info.height, info.width
+    return Rasterizer(matte).pixels(blob, info, (0, 0, *size), size)
 
 
 def info_of(blob: bytes, **want: Any) -> ImageInfo:

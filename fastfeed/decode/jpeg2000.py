@@ -1,0 +1,92 @@
+"""Opens JPEG 2000 for Pillow with the boxes that decide pixels alone, and reads what they name colors by.
+
+Pillow fails on a damaged resolution, a short profile, and large boxes before the picture. It shows colors of kinds that
+it does not know as if they were RGB.
+"""
+
+from __future__ import annotations
+
+import io
+
+from PIL import Jpeg2KImagePlugin
+
+from fastfeed.decode.container import boxes
+
+__all__ = ["Jpeg2000File"]
+
+_SIGNATURE_BYTES = 12
+_HEADER = (b"ihdr", b"bpcc", b"pclr", b"cmap", b"cdef")  # boxes within `jp2h` that decide pixels, next to `colr`
+_NUMBERED, _PROFILED = (
+    (b"\1",),
+    (b"\2", b"\3"),
+)  # methods of a `colr` box; readers skip others (ISO/IEC 15444-2, M.11.7.3.1)
+_CMYK, _SRGB, _GRAY = 12, 16, 17
+_NUMBERS = {_SRGB: (1, 13, True), _GRAY: (1, 13, True), 18: (1, 13, True)}  # 18: sYCC, of which Pillow makes sRGB
+_WITHOUT_SIGNAL = (0, 15, _CMYK)  # the first two are black and white
+_SPACES = {b"RGB ": _SRGB, b"GRAY": _GRAY, b"CMYK": _CMYK}
+_OTHER_SPACES = (b"XYZ ", b"Lab ", b"Luv ", b"YCbr", b"Yxy ", b"HSV ", b"HLS ", b"CMY ")  # ICC.1, table 19
+
+
+class Jpeg2000File(Jpeg2KImagePlugin.Jpeg2KImageFile):
+    """The picture of a JPEG 2000 file.
+
+    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`, if
+    that describes the colors.
+    """
+
+    def _open(self) -> None:
+        assert self.fp is not None
+        blob = self.fp.read()
+        colors: dict[str, object] = {}
+        if blob[4:8] == b"jP  ":
+            blob, colors = _essential(blob)
+        self.fp = io.BytesIO(blob)
+        super()._open()
+        self.info |= colors
+
+
+def _essential(blob: bytes) -> tuple[bytes, dict[str, object]]:
+    """A file of the boxes that decide pixels (ISO/IEC 15444-1, annex I), and its colors."""
+    at, kept, colors = _SIGNATURE_BYTES, [blob[:_SIGNATURE_BYTES]], dict[str, object]()
+    for kind, begin, end in boxes(blob, at, len(blob)):
+        if kind == b"jp2h":
+            header, colors = _header(blob[begin:end])
+            kept.append(_box(kind, header))
+        elif kind in (b"ftyp", b"jp2c"):
+            kept.append(blob[at:end])
+        at = end
+    kept.append(blob[at:])  # a box that is cut off
+    return b"".join(kept), colors
+
+
+def _header(content: bytes) -> tuple[bytes, dict[str, object]]:
+    kept, colors, at = b"", dict[str, object](), 0
+    has_colors = False
+    for kind, begin, end in boxes(content, 0, len(content)):
+        at = end
+        if kind in _HEADER:
+            kept += _box(kind, content[begin:end])
+        elif kind == b"colr" and not has_colors and content[begin:end][:1] in _NUMBERED + _PROFILED:
+            has_colors = True
+            number, colors = _colors(content[begin : begin + 1], content[begin + 3 : end])
+            kept += _box(kind, b"\1\0\0" + number.to_bytes(4, "big"))
+    return kept + content[at:], colors
+
+
+def _colors(method: bytes, content: bytes) -> tuple[int, dict[str, object]]:
+    """The number of the color space to decode (EnumCS), and what names its colors."""
+    if method in _PROFILED:
+        space = content[16:20]
+        if space in _OTHER_SPACES:
+            raise OSError(f"unsupported: a profile of {space.decode('ascii').strip()} colors")
+        return _SPACES.get(space, _SRGB), {"icc_profile": content}
+    number = int.from_bytes(content[:4], "big")
+    if number in _NUMBERS:
+        return number, {"signal": _NUMBERS[number]}
+    if number not in _WITHOUT_SIGNAL:
+        raise OSError(f"unsupported: colors of kind {number} (EnumCS of ISO/IEC 15444)")
+    return number, {}
+
+
+def _box(kind: bytes, content: bytes) -> bytes:
+    return (8 + len(content)).to_bytes(4, "big") + kind + content

@@ -19,6 +19,7 @@ from conftest import environment
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import Arrays, Table
+from fastfeed.sources.tables import read_files
 from fastfeed.sources.tables.parquet_pages import pages_of
 
 ZEROS = bytes(40 << 20)  # 40 MB, in 2 KB of a file
@@ -116,6 +117,22 @@ def test_usual_tables_are_counted_right(tmp_path: Path, dictionary: bool, versio
             assert pages.values == column.num_values
             assert 0 < column.total_uncompressed_size - pages.unpacked < 0.01 * len(chunk) + 500
     assert len(Table(path, image="path", columns=["n"], memory="1MB")) == len(texts)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_lines_without_an_end(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of a line is in memory than `memory` and a block."""
+    monkeypatch.setattr(read_files, "_BLOCK", 1000)
+    row = "a.jpg" if kind == "csv" else '{"image": "a.jpg"}'
+    start = f"image\n{row}\n" if kind == "csv" else f"{row}\n{row}\n"
+    path = tmp_path / f"t.{kind}"
+    path.write_text(start + row + " " * 50_000)
+    with open(path, "r+b") as file:
+        file.truncate(1 << 40)  # a hole, which takes no room on the disk
+    with pytest.raises(SourceError, match="a line has more than 100,000 bytes; if it is a row, pass memory='1GB'"):
+        Table(path, image="image", memory="100kB")
+    path.write_text(start + row + " " * 50_000 + "\n" + row)
+    assert len(Table(path, image="image", memory="60kB")) == 3 + (kind == "jsonl")
 
 
 @pytest.mark.parametrize("shape", [(5, 28, 28), (50_000, 28, 28), (1 << 31, 1 << 31, 1 << 31)], ids=str)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -29,7 +30,7 @@ _FORMATS = {
     ".parquet": "Parquet",
 }  # fmt: skip
 MEMORY = 512_000_000  # bytes, where a caller has no limit to give
-_BLOCK = 16 << 20  # bytes of a remote table that is read line by line, in one request
+_BLOCK = 16 << 20  # bytes of a table that is read line by line, at once, and in one request
 _AHEAD = 4  # such requests at once
 _FILES = 16  # Parquet files opened at once
 
@@ -135,7 +136,8 @@ def read_files(
 ) -> Generator[TableFile, None, None]:
     """Each file in turn. `other_columns` names columns, and whether to read their texts as Codes.
 
-    `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files, if that is more.
+    `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files, if that is more;
+    and that a line of other formats may have, if it is more than 16 MiB.
     """
     if _format(files[0][0]) == "Parquet":
         yield from _read_parquet(files, image, other_columns, label, storage, memory)
@@ -143,7 +145,7 @@ def read_files(
     for uri, stat in files:
         own = partition_columns(uri)
         requested = {name: coded for name, coded in {image: False, **other_columns}.items() if name not in own}
-        lines = _lines(uri, stat, storage)
+        lines = _lines(_blocks(uri, stat, storage), uri, memory)
         if _format(uri) == "CSV":
             parts = read_csv(lines, uri, requested, "\t" if _suffix(uri) == ".tsv" else ",")
         else:
@@ -159,26 +161,42 @@ def _rows(chunk: Mapping[str, ColumnPart]) -> int:
     return len(next(iter(chunk.values())))
 
 
-def _lines(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
+def _lines(blocks: Iterable[bytes], uri: str, limit: int) -> Iterator[bytes]:
+    """Lines with their ends. SourceError for one of more than `limit` bytes, as far as it is not in one block."""
+    pieces: list[bytes] = []  # of a line whose end is in a later block
+    size = 0  # of them
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield from io.BytesIO(b"".join([*pieces, block[:end]]))  # no Python code runs per line
+            pieces, size = [], 0
+        pieces.append(block[end:])
+        size += len(block) - end
+        if size > limit:
+            raise SourceError(
+                f"Table: {uri}: a line has more than {limit:,} bytes; if it is a row, pass "
+                f"memory='{-(-2 * size // 10**9)}GB', or more"
+            )
+    yield from io.BytesIO(b"".join(pieces))
+
+
+def _blocks(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
     if is_local(uri):
         try:
             with open(open_regular(uri), "rb") as file:
-                yield from file
+                yield from iter(partial(file.read, _BLOCK), b"")
         except OSError as error:
             raise SourceError(f"Table: cannot read {uri}: {error.strerror}") from error
         return
     if stat.size <= _BLOCK:  # also where the size is not known
-        yield from io.BytesIO(_require_data(uri, storage.read([ByteRange(uri)])[0]))
+        yield _require_data(uri, storage.read([ByteRange(uri)])[0])
         return
     spans = deque(ByteRange(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK))
-    pending, remainder = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))])), b""
+    pending = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))]))
     while pending:
-        lines = (remainder + _require_data(uri, pending.popleft().result())).split(b"\n")
+        block = _require_data(uri, pending.popleft().result())
         pending += storage.fetch([spans.popleft()]) if spans else []
-        remainder = lines.pop()
-        yield from (line + b"\n" for line in lines)
-    if remainder:
-        yield remainder
+        yield block
 
 
 def _require_data(uri: str, data: bytes | Unread) -> bytes:

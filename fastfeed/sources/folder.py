@@ -271,7 +271,7 @@ class ImageFolder:
     def _fetch(self, i: int) -> Pending:
         uri, size = self.uri(i), self._size(i)
         if size > MAX_BYTES:
-            return Completed(self._look(i, Unread("bomb", f"{size} bytes, the limit is {MAX_BYTES}")))
+            return Completed(self._look(i, Unread("bomb", f"{size:,} bytes, the limit is {MAX_BYTES:,}")))
         version = "" if self._versions is None else self._versions[i]
         span = ByteRange(uri, stat=Stat(size, version) if version and size >= 0 else None)
         return MappedRead(self._storage.fetch([span])[0], lambda data: self._look(i, data))

@@ -29,6 +29,7 @@ from fastfeed.sources.base import (
 )
 from fastfeed.sources.describe import with_notes
 from fastfeed.sources.shards.base import cache_of
+from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.pending import Pending
@@ -126,6 +127,7 @@ class Objects:
         *,
         most: int | None = None,
         frame: Literal["displayed", "stored"] = "displayed",
+        memory: int | str = "4GB",
         allow_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
@@ -144,6 +146,8 @@ class Objects:
             most (int | None): Room for boxes per image in a batch. Default: None, the largest number of any sample.
             frame (str): As for `Objects`; with "stored", `width` and `height` of the file are those without EXIF
                 orientation. Default: "displayed".
+            memory (int | str): The most that the JSON file may take while it is read, bytes or a string such as "8GB":
+                its own bytes, and ten times those of all but its segmentations. Default: "4GB".
             allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders that `file_name`s, and
                 links among the images, may lead to; as in `Table`. Default: ().
             storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
@@ -164,7 +168,8 @@ class Objects:
         """
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
         storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        source, lists, names, notes = read_coco(images, os.fspath(annotations), storage, allowed)
+        limit = in_bytes(memory, "Objects.coco: memory")
+        source, lists, names, notes = read_coco(images, os.fspath(annotations), storage, limit, allowed)
         objects = cls.__new__(cls)
         objects._set(source, lists, None, names, most, frame)
         objects._notes = notes

@@ -80,8 +80,9 @@ def raise_exhausted(error: OSError, what: str) -> None:
     raise exhausted from error
 
 
-def read_file(path: str | bytes, within: Within | None = None) -> bytes | Unread:
-    """The file's bytes; Unread for an empty file as well, and "not_allowed" for one that does not lie `within`."""
+def read_file(path: str | bytes, within: Within | None = None, limit: int = MAX_BYTES) -> bytes | Unread:
+    """The file's bytes, up to `limit`; Unread for an empty file as well, and "not_allowed" for one that does not lie
+    `within`."""
     try:
         # a named pipe called photo.jpg must not stop the thread for ever
         fd = open_to_read(path, partial(open_file, wait=False))
@@ -89,8 +90,8 @@ def read_file(path: str | bytes, within: Within | None = None) -> bytes | Unread
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 return Unread("not_image", "not a regular file")
-            if status.st_size > MAX_BYTES:
-                return Unread("bomb", f"{status.st_size} bytes, the limit is {MAX_BYTES}")
+            if status.st_size > limit:
+                return Unread("bomb", f"{status.st_size:,} bytes, the limit is {limit:,}")
             if within is not None and not within.holds(fd, path):
                 return Unread("not_allowed", "a link that leads out of its folder")
             blob = file.readall()

@@ -23,22 +23,27 @@ from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.local_file import read_file
+from fastfeed.storage.local_file import read_file, size_of
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import MappedRead
-from fastfeed.storage.storage import ByteRange, Storage, is_local
+from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
 
 __all__ = ["ListedFiles", "read_coco"]
 
 _KEY = b'"segmentation"'
+_OBJECTS = 10  # times its bytes that JSON takes as Python objects, about
 
 
 def read_coco(
-    images: str | os.PathLike[str] | Source, annotations: str, storage: Storage, allow_path: Sequence[str] = ()
+    images: str | os.PathLike[str] | Source,
+    annotations: str,
+    storage: Storage,
+    memory: int,  # bytes that the annotations may take meanwhile
+    allow_path: Sequence[str] = (),
 ) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
     """Images, their boxes, the names of categories by label, and notes on what is left out."""
-    listed = _CocoFile(annotations, _parsed(annotations, storage))
+    listed = _CocoFile(annotations, _parsed(annotations, storage, memory))
     if isinstance(images, (str, os.PathLike)):
         source: Source = ListedFiles(os.fspath(images).removeprefix("file://"), listed.names, storage, allow_path)
         order = np.arange(len(listed.names), dtype=np.int64)
@@ -47,12 +52,32 @@ def read_coco(
     return source, listed.lists(order, source), listed.classes, listed.notes
 
 
-def _parsed(uri: str, storage: Storage) -> dict[str, Any]:
-    local = is_local(uri.removeprefix("file://"))
-    data = read_file(uri.removeprefix("file://")) if local else storage.read([ByteRange(uri)])[0]
+def _read(uri: str, storage: Storage, memory: int) -> bytes:
+    path = uri.removeprefix("file://")
+    stat: Stat | Unread
+    stat = Stat(size_of(path), "") if is_local(path) else storage.stat([uri])[0]
+    data: bytes | Unread
+    if isinstance(stat, Unread):
+        data = stat
+    else:
+        _check_memory(uri, stat.size, memory)
+        data = read_file(path, limit=memory) if is_local(path) else storage.read([ByteRange(uri, stat=stat)])[0]
     if isinstance(data, Unread):
         raise SourceError(f"Objects.coco: cannot read {printable(uri)}: {data.reason} {data.detail}".rstrip())
-    data = _bare(data)  # lets go of what was read
+    return data
+
+
+def _check_memory(uri: str, needed: int, memory: int) -> None:
+    if needed > memory:
+        raise SourceError(
+            f"Objects.coco: {uri} takes {needed:,} bytes of memory, the limit is {memory:,}; if you trust it, pass "
+            f"memory='{-(-needed // 10**9)}GB'"
+        )
+
+
+def _parsed(uri: str, storage: Storage, memory: int) -> dict[str, Any]:
+    data = _bare(_read(uri, storage, memory))
+    _check_memory(uri, _OBJECTS * len(data), memory)
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:

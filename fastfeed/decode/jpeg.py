@@ -1,4 +1,4 @@
-"""Opens JPEGs for Pillow, which fails on some segments that are no part of the pixels."""
+"""Opens JPEGs for Pillow, which fails on some segments that are no part of the pixels, and shows damaged data."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from typing import Any
 from PIL import JpegImagePlugin
 
 from fastfeed.decode.pillow_globals import with_globals
+from fastfeed.runtime.kernel import is_built, kernel
 
-__all__ = ["JpegFile"]
+__all__ = ["JpegFile", "check_jpeg"]
 
 _ICC_HEAD = 14  # bytes of a profile's segment before its content
+_FAILURES = {1: "truncated: the file ends before the image does", 2: "damaged pixel data"}  # by status of the kernel
+
+
+def check_jpeg(blob: bytes) -> None:
+    """Raise OSError if libjpeg warns of damage, which Pillow ignores. Without the kernel nothing is checked."""
+    failure = _FAILURES.get(kernel().check_jpeg(blob)) if is_built() else None
+    if failure:
+        raise OSError(failure)
 
 
 def _read_application_data(image: Any, marker: int) -> None:
@@ -28,7 +37,7 @@ def _read_application_data(image: Any, marker: int) -> None:
 
 
 class JpegFile(JpegImagePlugin.JpegImageFile):
-    """The first image of a JPEG."""
+    """The first image of a JPEG. If it has four components, it is left to Pillow, and checked before it is loaded."""
 
     _open = with_globals(
         JpegImagePlugin.JpegImageFile._open,
@@ -37,3 +46,10 @@ class JpegFile(JpegImagePlugin.JpegImageFile):
             for number, (name, what, read) in JpegImagePlugin.MARKER.items()
         },
     )
+
+    def load(self) -> Any:
+        if self.tile and self.mode == "CMYK":
+            assert self.fp is not None
+            self.fp.seek(0)
+            check_jpeg(self.fp.read())
+        return super().load()

@@ -18,6 +18,7 @@
 #include "bindings.h"
 #include "instruction_sets.h"
 #include "kernel.h"
+#include "libjpeg.h"
 #include "pool.h"
 #include "tables.h"
 
@@ -67,6 +68,14 @@ std::array<size_t, 4> held_by_denominator(const nb::object& blob) {
     eighth[i] = header.sampling[i] >> 4 == header.most_across() && (header.sampling[i] & 15) == header.most_down() ? 8 : 4;
   const size_t least = header.format == Format::jpeg ? held_bytes(header, eighth) : 0;
   return {held_bytes(header, 1), held_bytes(header, 2), held_bytes(header, 4), std::max(held_bytes(header, 8), least)};
+}
+
+int check_jpeg(const nb::object& blob) {
+  nb::list one;
+  one.append(blob);
+  const Blobs blobs(one);
+  const GilRelease release;
+  return int(libjpeg_reader(libjpeg_huffman_reason().empty())->check(blobs.data(0), blobs.bytes(0)));
 }
 
 using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
@@ -269,6 +278,8 @@ NB_MODULE(_native, m) {
   m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));
   m.def("held_bytes", &held_by_denominator, nb::arg("blob"),
         "Bytes that decoding a file keeps at once, shrunk by 1, 2, 4 and 8; zeros where the kernel does not decode it.");
+  m.def("check_jpeg", &check_jpeg, nb::arg("blob"),
+        "Status of a JPEG of any number of components, all of whose coded data are read.");
   m.def("look_up", &look_up_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert());
   m.def("convert", &convert_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert(),
         nb::arg("planar"));

@@ -109,6 +109,24 @@ class LibjpegReader final : public JpegReader {
     return result;
   }
 
+  Status check(const uint8_t* data, size_t size) override {
+    if (broken_) return Status::bomb;
+    begin(data, size);
+    if (!setjmp(errors_.jump)) {
+      jpeg_read_header(&info_, TRUE);
+      info_.out_color_space = info_.jpeg_color_space;
+      info_.scale_num = 1;
+      info_.scale_denom = DCTSIZE;  // fewest pixels
+      info_.do_block_smoothing = FALSE;
+      jpeg_start_decompress(&info_);
+      rows_.resize(size_t(info_.output_width) * size_t(info_.output_components));
+      JSAMPROW row = rows_.data();
+      while (info_.output_scanline < info_.output_height && jpeg_read_scanlines(&info_, &row, 1)) {
+      }
+    }
+    return finish();
+  }
+
   Status finish() override {
     if (errors_.status == Status::ok && errors_.damaged) errors_.status = Status::corrupt;
     // a progressive file has been read to its end; of another, what lies below the region has not been looked at
@@ -132,16 +150,20 @@ class LibjpegReader final : public JpegReader {
   }
 
  private:
-  // `planes`: components one by one.
-  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Denominators* planes,
-              bool plain) {
-    if (broken_) return Status::bomb;
+  void begin(const uint8_t* data, size_t size) {
     release();
     errors_.status = Status::ok;
     errors_.damaged = errors_.gave_up = false;
     errors_.progressive = nullptr;
     errors_.stop = stop;
     source_.open(data, size);
+  }
+
+  // `planes`: components one by one.
+  Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Denominators* planes,
+              bool plain) {
+    if (broken_) return Status::bomb;
+    begin(data, size);
     if (setjmp(errors_.jump)) return errors_.status;
     jpeg_read_header(&info_, TRUE);
     if (info_.num_components != 1 && info_.num_components != 3) return errors_.status = Status::unsupported_format;

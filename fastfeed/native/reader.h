@@ -62,6 +62,8 @@ class JpegReader : public RowReader {
                               int left, int width, bool plain) = 0;
   // The next rows of samples of each component, from the left edge on; as rows().
   virtual std::array<Rows, 3> planes() = 0;
+  // Whether all of a file is sound, of any number of components: its coded data are read to their end, no pixels are kept.
+  virtual Status check(const uint8_t* data, size_t size) = 0;
 };
 
 // The reader on libjpeg-turbo. Keeps its memory between images; one thread at a time. Without `huffman` it leaves Huffman

@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import jpegs
+from helpers.engines import by_pillow, routed
 from helpers.jpegs import NEVER, NO_KERNEL, decode, encoded, shown, textured
+from helpers.preprocess import icc
+from helpers.preprocess.rasters import info_of, preprocessed
+from PIL import Image
 
 import fastfeed as ff
+from fastfeed.decode import Bad
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=NO_KERNEL)
 
@@ -81,6 +86,42 @@ def test_no_turned_bit_moves_blocks_unnoticed(way: str) -> None:
         refused += isinstance(got, str)
         assert isinstance(got, str) or np.array_equal(got, shown(bytes(blob)))
     assert refused > 5
+
+
+INKS = {"CMYK": 0, "YCCK": 2}  # Adobe's transform
+
+
+def inks(kind: str, **options: Any) -> bytes:
+    image = Image.fromarray(np.dstack([PIXELS, PIXELS[..., 0]]), "CMYK")
+    blob = encoded(image, restart_marker_blocks=4, **options)
+    at = blob.index(b"Adobe") + 11
+    return blob[:at] + bytes([INKS[kind]]) + blob[at + 1 :]
+
+
+@pytest.mark.parametrize("kind", INKS)
+@pytest.mark.parametrize("way", [{}, {"progressive": True}, {"subsampling": 2}], ids=str)
+@pytest.mark.parametrize("read", [routed, by_pillow, preprocessed])
+def test_four_inks_are_checked_before_pillow_decodes_them(kind: str, way: dict[str, Any], read: Any) -> None:
+    blob = inks(kind, **way)
+    stands = markers(blob)
+    want = read(blob)
+    assert isinstance(want, np.ndarray) and want.shape == (*SIZE, 3)
+    padded = blob[:-2] + EXTRA + blob[-2:]
+    assert np.array_equal(read(padded), want), "bytes before the end are harmless"
+    for at in (stands[0], stands[-1]):
+        bad = read(blob[:at] + EXTRA + blob[at:])
+        assert isinstance(bad, Bad) and (bad.reason, bad.detail) == ("corrupt", "damaged pixel data")
+    half = read(blob[: len(blob) // 2])
+    assert isinstance(half, Bad) and half.reason == "truncated"
+
+
+def test_profiles_of_linear_light_are_checked_before_pillow_decodes_them() -> None:
+    blob = encoded(PIXELS, restart_marker_blocks=4, icc_profile=icc.rgb_profile("linear"))
+    info_of(blob, path="pillow", linear=True)
+    at = markers(blob)[2]
+    bad = preprocessed(blob[:at] + EXTRA + blob[at:])
+    assert isinstance(preprocessed(blob), np.ndarray)
+    assert isinstance(bad, Bad) and bad.reason == "corrupt"
 
 
 def test_a_feed_replaces_such_a_file(tmp_path: Path) -> None:

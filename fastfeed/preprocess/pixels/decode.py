@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import DECLINED, Bad, Header, Request, dct_denominator
+from fastfeed.decode.jpeg import check_jpeg
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box
 from fastfeed.decode.pillow import OPEN, PillowEngine, as_bad
@@ -136,6 +137,8 @@ class Rasterizer:
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))
         size = displayed_size(orientation, size)
         shrink, profile = 1, opened_profile(image)
+        if header.format == "JPEG" and profile.linear:  # which the kernel would have decoded
+            check_jpeg(blob)
         if header.format == "JPEG" and not profile.linear and not self._full:
             shrink = dct_denominator((height, width), size, self._filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))

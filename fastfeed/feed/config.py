@@ -28,7 +28,7 @@ from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
 from fastfeed.sources.base import Holding, Source
 
-__all__ = ["FeedConfig", "check_fit", "check_source", "timeline_path"]
+__all__ = ["FeedConfig", "check_fit", "timeline_path"]
 
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
@@ -96,15 +96,6 @@ class FeedConfig:
         if module.whole_batches:  # a GPU converts where it decodes
             return builder, builder
         return builder, builder.with_branches(branches([program.raw() for program in programs]))
-
-
-def check_source(source: Any) -> None:
-    """Raise ConfigError unless `source` is a source."""
-    if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
-        got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
-        raise ConfigError(
-            f"source must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
-        )
 
 
 def check_fit(program: Program, plan: Plan, source: Source) -> None:

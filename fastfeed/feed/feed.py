@@ -16,7 +16,7 @@ from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, ProofError, StateError
 from fastfeed.faults import FaultPolicy, Outage, fault_policies
-from fastfeed.feed.config import FeedConfig, check_fit, check_source, timeline_path
+from fastfeed.feed.config import FeedConfig, check_fit, timeline_path
 from fastfeed.feed.explain import decoding_text, feed_text
 from fastfeed.feed.for_adapters import ForAdapters
 from fastfeed.feed.for_trainers import ForTrainers
@@ -37,7 +37,7 @@ from fastfeed.runtime.misuse import check_workers
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling import Shuffle, Weighted, bind
 from fastfeed.sampling.plan import Plan
-from fastfeed.sources.base import Source, says_where
+from fastfeed.sources.base import Source, check_source, says_where
 from fastfeed.storage.fingerprint import difference
 
 __all__ = ["Feed"]
@@ -124,7 +124,7 @@ class Feed(ForAdapters, ForTrainers):
         side_process: bool = False,
         name: str = "",
     ) -> None:
-        check_source(source)
+        check_source(source, "source")
         check_workers(explicit_world=world is not None)
         world = world if world is not None else World.detect()
         if not isinstance(world, World):

@@ -25,6 +25,7 @@ __all__ = [
     "Sharded",
     "Source",
     "addresses_of",
+    "check_source",
     "notes_of",
     "says_where",
 ]
@@ -75,6 +76,15 @@ class Source(Protocol):
     def fingerprint(self) -> str:
         """Changes when the content changes, so that a saved position is not restored over other data."""
         ...
+
+
+def check_source(source: Any, name: str) -> None:
+    """Raise ConfigError, which calls it `name`, unless `source` is a source."""
+    if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
+        got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
+        raise ConfigError(
+            f"{name} must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
+        )
 
 
 @runtime_checkable

@@ -20,6 +20,7 @@ from fastfeed.sources.base import (
     Sharded,
     Source,
     addresses_of,
+    check_source,
     notes_of,
     says_where,
 )
@@ -62,6 +63,8 @@ class Mixture:
         by_name = dict(sources) if isinstance(sources, Mapping) else {str(i): s for i, s in enumerate(sources)}
         if not by_name:
             raise ConfigError("Mixture needs at least one source, got none")
+        for name, source in by_name.items():
+            check_source(source, f"Mixture: source {name!r}")
         self.sources, self.names, self.length = tuple(by_name.values()), tuple(by_name), length
         self.shares = self._shares(weights)
         self.spec = self.sources[0].spec

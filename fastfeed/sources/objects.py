@@ -25,6 +25,7 @@ from fastfeed.sources.base import (
     Sharded,
     Source,
     addresses_of,
+    check_source,
     notes_of,
 )
 from fastfeed.sources.describe import with_notes
@@ -92,6 +93,7 @@ class Objects:
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
+        check_source(source, "Objects: source")
         if format not in FORMATS:
             raise ConfigError(f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}")
         if isinstance(classes, str):

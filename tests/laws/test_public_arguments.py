@@ -37,8 +37,12 @@ WRONG: dict[str, list[Any]] = {  # by annotation; an object is wrong wherever th
     "Sequence[str]": [7, "jpg"],
     "Sequence[str] | None": [7, "jpg"],
 }
-ALONGSIDE = {"Plan.make": {"samples": 8, "batch": 2}}  # without which it has another complaint
-OPEN = ("Any", "ndarray", "Source", "Shuffle", "Paths", "TypeVar", "T]", "DecodeBy")  # checked by the function itself
+IMAGES = ff.Arrays(np.zeros((4, 4, 4, 3), np.uint8))
+ALONGSIDE = {  # without which it has another complaint
+    "Plan.make": {"samples": 8, "batch": 2},
+    "Feed": {"source": IMAGES, "ops": [], "batch": 2},
+}
+OPEN = ("Any", "ndarray", "| Source", "Shuffle", "Paths", "TypeVar", "T]", "DecodeBy")  # checked by the function itself
 
 
 def described(kind: str, parameter: inspect.Parameter) -> bool:
@@ -66,6 +70,23 @@ def test_a_mistyped_argument_is_refused(call, name, wrong):
     with pytest.raises(ConfigError) as raised:
         call(**{**ALONGSIDE.get(call.__qualname__, {}), name: wrong})
     assert name in str(raised.value) or "must be" in str(raised.value)
+
+
+@pytest.mark.parametrize("wrong", [5, None, ff.Arrays, [IMAGES]], ids=str)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda wrong: ff.Feed(wrong, [], batch=2),
+        lambda wrong: ff.Mixture([IMAGES, wrong]),
+        lambda wrong: ff.Mixture({"a": wrong}),
+        lambda wrong: ff.Objects(wrong, boxes=[[]] * 4),
+        lambda wrong: ff.Objects.coco(wrong, "no file"),
+    ],
+    ids=["Feed", "Mixture", "named", "Objects", "coco"],
+)
+def test_what_is_no_source_is_refused(call, wrong):
+    with pytest.raises(ConfigError, match=r"(source|images).* must be a .*ImageFolder.*, got"):
+        call(wrong)
 
 
 def test_the_laws_cover_what_is_public():

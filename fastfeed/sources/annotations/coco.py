@@ -43,12 +43,13 @@ def read_coco(
     allow_path: Sequence[str] = (),
 ) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
     """Images, their boxes, the names of categories by label, and notes on what is left out."""
+    paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)  # may fail: before the file is read
     listed = _CocoFile(annotations, _parsed(annotations, storage, memory))
     if isinstance(images, (str, os.PathLike)):
         source: Source = ListedFiles(os.fspath(images).removeprefix("file://"), listed.names, storage, allow_path)
         order = np.arange(len(listed.names), dtype=np.int64)
     else:
-        source, order = images, _matched(images, listed)
+        source, order = images, _matched(images, paths, listed)
     return source, listed.lists(order, source), listed.classes, listed.notes
 
 
@@ -184,22 +185,26 @@ class _CocoFile:
 _SHOWN = ("id", "image_id", "category_id", "bbox")
 
 
-def _matched(source: Source, listed: _CocoFile) -> np.ndarray:
-    """Which image of the file each sample is: int64 (len(source),)."""
+def _paths_of(source: Any) -> list[str]:
     paths = getattr(source, "paths", None)
     if not isinstance(paths, StringColumn):
         raise ConfigError(
             f"Objects.coco: images must be a folder, an ImageFolder or a Table of paths, got {source!r}; "
             "for other sources pass boxes and labels to Objects"
         )
+    return paths.tolist()
+
+
+def _matched(source: Source, paths: Sequence[str], listed: _CocoFile) -> np.ndarray:
+    """Which image of the file each sample is: int64 (len(source),)."""
     row = {name: i for i, name in enumerate(listed.names)}
-    rows = np.array([row.get(path, -1) for path in paths.tolist()], np.int64)
+    rows = np.array([row.get(path, -1) for path in paths], np.int64)
     if (rows < 0).any() or len(np.unique(rows)) < len(listed.names) or len(rows) > len(listed.names):
         unknown = np.flatnonzero(rows < 0)
         if len(unknown):
             problem = f"{len(unknown)} of {len(rows)} samples are not in it, such as {source.uri(int(unknown[0]))}"
         else:
-            lost = sorted(set(listed.names) - set(paths.tolist()))
+            lost = sorted(set(listed.names) - set(paths))
             problem = f"{len(lost)} of its images are not in the source, such as {lost[0]}" if lost else "a file twice"
         raise SourceError(
             f"Objects.coco: {listed.uri} and the images must name the same files: {problem}; pass the folder that "

@@ -42,18 +42,6 @@ def weights(folder: Path, size: int) -> None:
         at_work.same(json.loads((folder / f"weights-{rank}.json").read_text()), wanted)
 
 
-def test_weights_are_those_of_one_process(tmp_path):
-    for code, _, err in at_work.ended(torchrun(tmp_path, 2)):
-        assert code == 0, err[-4000:]
-    weights(tmp_path, 2)
-    batches = {divmod(i, STEPS): ids for i, ids in enumerate(at_work.order(global_batch=BATCH))}
-    ranks = seen(tmp_path)
-    assert len(ranks) == 2 * len(batches)
-    assert {at: sorted(batches[at]) for at in batches} == {
-        at: sorted(label for there, labels in ranks if there == at for label in labels) for at in batches
-    }
-
-
 @pytest.mark.parametrize(
     ("launch", "attempts"),
     [(torchrun, [(2, 1, (0, 5)), (1, 0, (1, 3)), (2, None, None)]), (by_hand, [(2, 1, (0, 5)), (1, None, None)])],

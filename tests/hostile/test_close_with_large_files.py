@@ -1,4 +1,4 @@
-"""close() while native threads are at files of 96 megapixels, or wait for memory to be free for one."""
+"""close() while native threads are at files of 64 megapixels, or wait for memory to be free for one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = {
 def photographs(folder: Path, kind: str) -> Path:
     """One file under many names."""
     extension, options = KINDS[kind]
-    picture = Image.fromarray(np.tile(textured(1000, 1000), (8, 12, 1)))
+    picture = Image.fromarray(np.tile(textured(1000, 1000), (8, 8, 1)))
     (folder / "a").mkdir(parents=True)
     first = folder / "a" / f"0.{extension}"
     picture.save(first, **options)

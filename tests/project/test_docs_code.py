@@ -177,8 +177,14 @@ def without_nvme(name: str, place: Path) -> Path:
     return page
 
 
+NIGHTLY = "docs/guides/imagenet.md"  # trains the model of README.md in another way
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "number", "framework"), PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "number", "framework"),
+    [pytest.param(*program, marks=[pytest.mark.nightly] * (program[0] == NIGHTLY)) for program in PROGRAMS],
+)
 def test_a_program_runs(name: str, number: int, framework: str, tmp_path: Path) -> None:
     require(framework)
     photographs(name, tmp_path)

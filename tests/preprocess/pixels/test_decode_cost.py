@@ -38,7 +38,7 @@ print(json.dumps([found.path, pixels.shape, (peak - before) * 1024, cost(found, 
 """
 
 
-def picture(side: int = 4_800) -> Image.Image:
+def picture(side: int = 3_840) -> Image.Image:
     return Image.fromarray(np.tile(jpegs.textured(480, 480), (side // 480, side // 480, 1)))
 
 
@@ -78,7 +78,7 @@ FILES = {  # path, and the file
     "TIFF": ("kernel", lambda: rasters.saved(picture(), "TIFF")),
     "TIFF of one strip": (
         "kernel",
-        lambda: rasters.saved(picture(), "TIFF", compression="tiff_lzw", tiffinfo={278: 4_800}),
+        lambda: rasters.saved(picture(), "TIFF", compression="tiff_lzw", tiffinfo={278: 3_840}),
     ),
     "TIFF of a palette": ("pillow", lambda: rasters.saved(picture(2_400).quantize(), "TIFF")),
     "interlaced PNG": ("pillow", interlaced),

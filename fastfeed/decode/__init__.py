@@ -4,7 +4,7 @@ base             the contract: probe headers, then decode windows
 executor         the native threads of a feed; native calls the kernel file by file
 pillow           everything that the kernel declines; jpeg, png, tiff, gif, jpeg2000, heic, avif open its files,
                  pillow_globals helps, pillow_warnings names the file of a warning
-container, av1   what the container of an AVIF or HEIC says, and an AV1 stream of its colors
+container        what an AVIF or HEIC says around its picture; av1, hevc: the colors that the picture names, by bits
 router           between the two; gpu decodes with nvImageCodec; pixels takes arrays
 multi_crop, padding, masks, sniff    several windows, borders, masks, file formats
 exif, orientation    what a file says of how it is turned, and where a window lies then

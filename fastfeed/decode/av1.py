@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fastfeed.decode.bits import Bits
 from fastfeed.decode.container import UNSPECIFIED, Signal
 
 __all__ = ["MOST_BYTES", "av1_signal"]
@@ -24,53 +25,34 @@ def av1_signal(stream: bytes) -> Signal:
         return UNSPECIFIED
 
 
-class _Bits:
-    """Bits of some bytes, the highest first; EOFError behind the last."""
-
-    def __init__(self, data: bytes) -> None:
-        self._value = int.from_bytes(data, "big")
-        self._size = 8 * len(data)
-        self.at = 0
-
-    def read(self, count: int) -> int:
-        self.at += count
-        if self.at > self._size:
-            raise EOFError
-        return self._value >> (self._size - self.at) & ((1 << count) - 1)
-
-    def read_leb128(self) -> int:
-        value = 0
-        for k in range(8):
-            byte = self.read(8)
-            value |= (byte & 127) << 7 * k
-            if byte < 128:
-                break
-        return value
-
-    def skip_uvlc(self) -> None:
-        zeros = 0
-        while not self.read(1):
-            zeros += 1
-        self.read(zeros if zeros < 32 else 0)
+def _leb128(bits: Bits) -> int:
+    """A number in bytes, the lowest first (4.10.5)."""
+    value = 0
+    for k in range(8):
+        byte = bits.read(8)
+        value |= (byte & 127) << 7 * k
+        if byte < 128:
+            break
+    return value
 
 
-def _sequence_header(stream: bytes) -> _Bits:
+def _sequence_header(stream: bytes) -> Bits:
     """The content of the first sequence header (5.3)."""
     at = 0
     while True:
-        head = _Bits(stream[at : at + _MOST_HEAD])
+        head = Bits(stream[at : at + _MOST_HEAD])
         is_forbidden, kind, is_extended, is_sized, _ = (head.read(count) for count in (1, 4, 1, 1, 1))
         head.read(8 * is_extended)
-        size = head.read_leb128() if is_sized else len(stream)
+        size = _leb128(head) if is_sized else len(stream)
         at += head.at // 8
         if is_forbidden:
             raise EOFError
         if kind == _SEQUENCE_HEADER:
-            return _Bits(stream[at : at + min(size, _MOST_HEADER)])
+            return Bits(stream[at : at + min(size, _MOST_HEADER)])
         at += size
 
 
-def _color_config(bits: _Bits) -> Signal:
+def _color_config(bits: Bits) -> Signal:
     """Primaries and transfer, after all that comes before them (5.5.1, 5.5.2)."""
     profile, _, is_reduced = bits.read(3), bits.read(1), bits.read(1)
     if is_reduced:
@@ -93,12 +75,12 @@ def _color_config(bits: _Bits) -> Signal:
     return (bits.read(8), bits.read(8)) if bits.read(1) else UNSPECIFIED
 
 
-def _skip_operating_points(bits: _Bits) -> None:
+def _skip_operating_points(bits: Bits) -> None:
     delay_bits = 0
     if bits.read(1):  # timing_info_present_flag
         bits.read(64)
         if bits.read(1):  # equal_picture_interval
-            bits.skip_uvlc()
+            bits.read_exp_golomb()
         if bits.read(1):  # decoder_model_info_present_flag
             delay_bits = bits.read(5) + 1
             bits.read(42)
@@ -113,7 +95,7 @@ def _skip_operating_points(bits: _Bits) -> None:
             bits.read(4)
 
 
-def _skip_tools(bits: _Bits) -> None:
+def _skip_tools(bits: Bits) -> None:
     bits.read(4)  # compound prediction, warped motion, dual filter
     has_order = bits.read(1)
     if has_order:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib
 import struct
+from itertools import chain
 from typing import Any
 
 from PIL import ImageFile
 
 from fastfeed.decode.container import UNSPECIFIED, Container, Signal, signal_in
+from fastfeed.decode.hevc import hevc_signal
 from fastfeed.errors import MissingExtra
 
 __all__ = ["HeicFile", "installed"]
@@ -82,9 +84,11 @@ def _library() -> Any:
 
 
 def _signal(container: Container) -> Signal:
-    """Colors by numbers of the primary image; where it leaves them open, of a grid's first tile, as in libheif."""
-    signal = signal_in(container.properties())
-    return signal_in(container.tile_properties()) if signal == UNSPECIFIED else signal
+    """Colors by numbers: of the primary image, of a grid's first tile, as in libheif, and of that one's stream."""
+    tile = container.tile_properties()
+    streams = (hevc_signal(content) for kind, content in tile if kind == b"hvcC")
+    signals = chain(map(signal_in, (container.properties(), tile)), streams)
+    return next((signal for signal in signals if signal != UNSPECIFIED), UNSPECIFIED)
 
 
 def _ends_early(blob: bytes) -> bool:

@@ -88,11 +88,16 @@ class Picture:
 
 
 def picture(
-    samples: np.ndarray, depth: int = 8, chroma: int | None = None, claims: tuple[int, int] | None = None
+    samples: np.ndarray,
+    depth: int = 8,
+    chroma: int | None = None,
+    claims: tuple[int, int] | None = None,
+    signal: tuple[int, int] | None = None,
 ) -> Picture:
     """Of RGB (height, width, 3) as 4:4:4, of Y, Cb and Cr where chroma is 1, or of gray (height, width). All are exact.
 
     claims: (height, width) of the coded picture, where they are to differ from the samples'.
+    signal: primaries and transfer that the stream names, in its video usability information.
     """
     chroma = chroma if chroma is not None else (0 if samples.ndim == 2 else 3)
     count, down, across = _PLANAR[chroma]
@@ -105,7 +110,11 @@ def picture(
     sps.ue(0, (columns * _BLOCK - width) // unit_x, 0, (rows * _BLOCK - height) // unit_y)
     sps.ue(depth - 8, depth - 8, 0).flags("1").ue(0, 0, 0)
     sps.ue(2, 0, 0, 3, 0, 0).flags("0 0 0 1").u(4, depth - 1).u(4, depth - 1).ue(2, 0).flags("1")
-    sps.ue(0).flags("0 0 0 0 0")
+    sps.ue(0).flags("0 0 0")
+    if signal is None:
+        sps.flags("0 0")
+    else:
+        sps.flags("1 0 0 1 101 1 1").u(8, signal[0]).u(8, signal[1]).u(8, 0).flags("0 000 0 0 0 0")
     vps = _profile(_Bits().u(4, 0).flags("11").u(6, 0).u(3, 0).u(1, 1).u(16, 0xFFFF)).flags("1").ue(0, 0, 0)
     vps.u(6, 0).ue(0).flags("0 0")
     pps = _Bits().ue(0, 0).flags("0 0 000 0 0").ue(0, 0, 0).flags("0 0 0").ue(0, 0).flags("0 0 0 0 0 0 0 1 0 1 0 0")

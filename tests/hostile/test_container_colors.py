@@ -22,6 +22,7 @@ from fastfeed.decode import Bad
 from fastfeed.decode.av1 import MOST_BYTES, av1_signal
 from fastfeed.decode.container import Container
 from fastfeed.decode.heic import installed
+from fastfeed.decode.hevc import hevc_signal
 from fastfeed.preprocess.pixels.image_info import image_info
 
 has_avif = pytest.mark.skipif(
@@ -194,6 +195,53 @@ def test_numbers_of_a_heic(signal: tuple[int, int]) -> None:
     half = heic_with(signal)
     half.properties[1:2] = [heics.ispe(64, 128)]
     info_of(heic([half, half], grid=(2, 1, 128, 128)), icc=NAMES[signal])
+
+
+@has_heic
+@pytest.mark.parametrize("signal", [PQ, P3, SRGB], ids=str)
+def test_numbers_in_the_stream_of_a_heic(signal: tuple[int, int]) -> None:
+    coded_alone = picture(PHOTO, signal=signal)
+    del coded_alone.properties[2]
+    info = info_of(heic([coded_alone]), icc=NAMES[signal])
+    assert np.array_equal(by_pillow(heic([coded_alone])), PHOTO)
+    assert np.array_equal(decoded(heic([coded_alone])), decoded(heic([heic_with(signal)])))
+    info_of(heic([coded_alone, coded_alone], grid=(2, 1, 128, 128)), icc=NAMES[signal])
+    info_of(heic([coded_alone], more=[nclx(*HLG, 0)]), icc="BT.2020 HLG")
+    assert info.converts == (signal != SRGB)
+
+
+def ue(*values: int) -> str:
+    return "".join("0" * ((value + 1).bit_length() - 1) + f"{value + 1:b}" for value in values)
+
+
+# ITU-T H.265, 7.3.2.2: before the usability information, in the order of the standard
+LISTS = ("0" + ue(0)) * 6 + ("1" + ue(*[1] * 64)) * 6 + ("1" + ue(*[2] * 65)) * 8
+REFERENCES = "".join(("0" if k else "") + ue(1, 2) + (ue(0) + "1") * 3 for k in range(2))
+USABILITY = "1" + "1 11111111" + "0" * 32 + "1 0" + "1 101 0 1" + "00001001 00010000 00001001"
+PARAMETERS = {
+    "plain": "0000 000 1" + "0" * 96 + ue(0, 1, 320, 240) + "0" + ue(0, 0, 4) + "1" + ue(4, 2, 4) + ue(*[0] * 6)
+    + "0" + "00" + "0" + ue(0) + "0" + "00",
+    "layers, lists, windows, PCM, references": "0000 010 1" + "0" * 96 + "11 01" + "00" * 6 + "0" * 96 + "0" * 8
+    + ue(0, 3) + "0" + ue(320, 240) + "1" + ue(1, 2, 3, 4) + ue(0, 0, 4) + "1" + ue(4, 2, 4) * 3 + ue(*[0] * 6)
+    + "1 1" + LISTS + "00" + "1" + "0" * 8 + ue(0, 0) + "1" + ue(2) + REFERENCES + "1" + ue(2) + "0" * 18 + "00",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_every_kind_of_sequence_parameters(name: str) -> None:
+    text = (PARAMETERS[name] + USABILITY).replace(" ", "")
+    content = int(text.ljust(-len(text) % 8 + len(text), "1"), 2).to_bytes(-(-len(text) // 8), "big")
+    unit = b"\x42\1" + content.replace(b"\0\0", b"\0\0\3")
+    other = b"\x20\0\1\0\2\x40\1"
+    box = bytes(22) + b"\2" + other + b"\x21\0\1" + len(unit).to_bytes(2, "big") + unit
+    assert hevc_signal(box) == PQ
+    for end in range(0, len(box), 9):
+        assert hevc_signal(box[:end]) in ((2, 2), PQ)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        damaged = bytearray(box)
+        damaged[int(rng.integers(len(box)))] = int(rng.integers(256))
+        hevc_signal(bytes(damaged))
 
 
 @has_heic

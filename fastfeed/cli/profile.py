@@ -29,12 +29,13 @@ class Tool(str, enum.Enum):
     auto = "auto"
     nsys = "nsys"
     nvprof = "nvprof"
+    torch = "torch"
+    jax = "jax"
+    tensorflow = "tensorflow"
 
 
 def profile(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.")],
-    delay: Annotated[int, typer.Option(min=0, metavar="S", help="Seconds to wait before recording.")] = 0,
-    duration: Annotated[int, typer.Option(min=0, metavar="S", help="Seconds to record. 0: all.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Folder to record to. Default: a new fastfeed-profile."),
@@ -42,12 +43,32 @@ def profile(
     html: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
     fail_on: FailOn = None,
     steps: Steps = None,
+    stop_after: Annotated[
+        bool, typer.Option("--stop-after", help="End the command when the steps are recorded. Not with nsys.")
+    ] = False,
+    skip_steps: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Training steps before recording begins. Not with nsys.", rich_help_panel=MORE
+        ),
+    ] = 10,
+    record_steps: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Training steps to record. Not with nsys.", rich_help_panel=MORE),
+    ] = 30,
+    delay: Annotated[
+        int, typer.Option(min=0, metavar="S", help="Seconds to wait before recording.", rich_help_panel=MORE)
+    ] = 0,
+    duration: Annotated[
+        int, typer.Option(min=0, metavar="S", help="Seconds to record. 0: all.", rich_help_panel=MORE)
+    ] = 0,
     tool: Annotated[
         Tool,
         typer.Option(
             "--with",
             metavar="TOOL",
-            help="Recorder: nsys, nvprof, or auto: nsys if it is installed, otherwise only the timelines of feeds.",
+            help="Recorder: nsys, nvprof, torch, jax, tensorflow, or auto: nsys if it is installed, otherwise the "
+            "profiler of the framework that trains.",
             rich_help_panel=MORE,
         ),
     ] = Tool.auto,
@@ -62,12 +83,12 @@ def profile(
 ) -> None:
     """Run a command, and explain why its GPU was idle.
 
-    Records the command with Nsight Systems or nvprof, at low overhead.
+    Records with Nsight Systems (nsys) if it is installed, else 30 steps with the profiler of PyTorch, JAX, TensorFlow.
 
     Examples:
-        fastfeed profile -- python train.py                           # all of it
-        fastfeed profile --delay 60 --duration 30 -- python train.py  # 30 s
-        fastfeed profile -- torchrun --nproc-per-node 8 train.py      # all ranks
+        fastfeed profile -- python train.py                       # as it is
+        fastfeed profile --stop-after -- python train.py          # only 40 steps
+        fastfeed profile -- torchrun --nproc-per-node 8 train.py  # all ranks
 
     Returns the command's exit code or, if that is 0, that of --fail-on. The report goes to standard error. If nsys
     hangs for two minutes after the command has ended, it is killed, and the exit code is 137 if the command's own is
@@ -94,7 +115,16 @@ def profile(
     with _nsys_variable(nsys):
         recording = runner.record(
             runner.Settings(
-                tuple(command), folder, tool.value, delay, duration, nsys.absolute() if nsys else None, force
+                tuple(command),
+                folder,
+                tool.value,
+                delay,
+                duration,
+                nsys.absolute() if nsys else None,
+                force,
+                skip_steps,
+                record_steps,
+                stop_after,
             )
         )
         for note in recording.notes:
@@ -115,7 +145,8 @@ def _report(
 
     files = [*recording.traces, *recording.timelines]
     if not files:
-        say("fastfeed: there is nothing to analyze: no GPU work was recorded, and the command used no fastfeed.Feed")
+        if not recording.notes:  # which say why
+            say("fastfeed: there is nothing to analyze: nothing was recorded, and the command used no fastfeed.Feed")
         return ABSTAINED if limits else 0
     try:
         result = trace_io.analyze_files(files, input_range, steps, again)

@@ -6,6 +6,7 @@ session   ->  choose nsys, nvprof or neither; start the ranks; gather what they 
 launchers ->  where a rank's program begins in the command of torchrun, mpirun, srun
 rank      ->  what such a launcher starts instead: records its rank
 recorder  ->  one command under one profiler
+injection ->  the recorder that the command's own Python loads, from injected/: without nsys, and marks for nsys
 capture   ->  command lines of the profilers
 child     ->  the command in the foreground: signals, exit code
 """

@@ -24,7 +24,8 @@ fi
 if ( : <&7 >&8 2>&9 ) 2>/dev/null; then how=direct; exec <&7 >&8 2>&9 7<&- 8>&- 9>&-; else how=piped; fi
 echo $$ $how >"$FASTFEED_PID" || exit 125
 if [ -n "$FASTFEED_TMPDIR" ]; then TMPDIR=$FASTFEED_TMPDIR; export TMPDIR; else unset TMPDIR; fi
-unset FASTFEED_PID FASTFEED_TMPDIR FASTFEED_OUT FASTFEED_ERR
+if [ -n "$FASTFEED_PYTHON" ]; then PYTHONPATH=$FASTFEED_PYTHON${PYTHONPATH:+:$PYTHONPATH}; export PYTHONPATH; fi
+unset FASTFEED_PID FASTFEED_TMPDIR FASTFEED_OUT FASTFEED_ERR FASTFEED_PYTHON
 exec "$@"
 """
 _EMPTY = ("Processing [", "usage:", "Try 'nsys", "Importer error status", "Unable to retrieve the importer", "Generat")

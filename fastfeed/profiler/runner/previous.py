@@ -11,7 +11,7 @@ from fastfeed.errors import ConfigError
 __all__ = ["check_previous", "remove_previous"]
 
 _OURS = re.compile(
-    r"(trace|rank(?P<rank>\d+)|pid\d+)(\.\d+)?\.(qdstrm|nsys-rep|qdrep|sqlite|nvprof|notes)"
+    r"(trace|rank(?P<rank>\d+)|pid\d+)(\.\d+)?\.(qdstrm|nsys-rep|qdrep|sqlite|nvprof|notes|torch\.json\.gz|xplane\.pb)"
     r"|timeline(\.rank(?P<feed>\d+))?\.jsonl|report\.html"
 )
 _PAGE = b"<title>Why is this GPU idle"

@@ -18,14 +18,15 @@ from functools import partial
 from pathlib import Path
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.runner import capture
+from fastfeed.profiler.runner import capture, injection
 from fastfeed.profiler.runner.child import Foreground
 from fastfeed.profiler.runner.processes import descendants, parents, processor_time, runs
 from fastfeed.profiler.runner.settings import Settings
 
-__all__ = ["SUFFIXES", "RunResult", "recordings", "under_nsys", "under_nvprof", "without_profiler"]
+__all__ = ["SUFFIXES", "RunResult", "recordings", "under_framework", "under_nsys", "under_nvprof", "without_profiler"]
 
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
+FRAMEWORK_SUFFIXES = (".torch.json.gz", ".xplane.pb")
 _FIRST = 7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
 _AGENTS_S = 3.0  # they take a tenth of it
 START_S = 60.0  # for nsys to begin the command; it takes less than one
@@ -47,6 +48,14 @@ def without_profiler(settings: Settings, environ: Mapping[str, str]) -> RunResul
         return RunResult(front.run(settings.command, environ))
 
 
+def under_framework(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
+    """Run the command, whose own Python records its training steps with its framework's profiler."""
+    with injection.injected(settings, settings.tool, name) as recorder:
+        with Foreground() as front:
+            code = front.run(settings.command, recorder.environment(environ))
+        return RunResult(code, recorder.notes(code))
+
+
 def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
     """Run the command under nsys, into `name`.nsys-rep of the folder, or .qdstrm where nsys has no importer.
 
@@ -54,11 +63,11 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
     """
     assert settings.nsys is not None
     output, options = settings.out / name, capture.options_of(settings.nsys)
-    with _scratch() as scratch:
+    with _scratch() as scratch, injection.injected(settings, "nvtx", name) as marks:
         log = scratch / "nsys.log"
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
         pipes = {"FASTFEED_OUT": _pipe(1), "FASTFEED_ERR": _pipe(2)}
-        env |= {"FASTFEED_TMPDIR": environ.get("TMPDIR", ""), **pipes}
+        env |= {"FASTFEED_TMPDIR": environ.get("TMPDIR", ""), **pipes, **marks.variables()}
         env.setdefault("PYTHONUNBUFFERED", "1")  # where nsys keeps the streams to itself they are pipes
         command = capture.nsys_command(
             settings.nsys, options, output, settings.command, settings.delay, settings.duration
@@ -76,7 +85,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
             )
         if not recordings(settings.out, name) and not _recover(scratch, output):
             return RunResult(code, (monitor.why_ended or _no_recording(settings, log),))
-    return RunResult(code)
+        return RunResult(code, marks.notes(code))
 
 
 def under_nvprof(settings: Settings, name: str, environ: Mapping[str, str], nvprof: Path) -> RunResult:
@@ -91,7 +100,7 @@ def under_nvprof(settings: Settings, name: str, environ: Mapping[str, str], nvpr
 
 def recordings(out: Path, name: str) -> list[Path]:
     """What a profiler wrote under this name, the best form of each."""
-    for suffix in (".nsys-rep", ".qdrep", ".qdstrm"):
+    for suffix in (".nsys-rep", ".qdrep", ".qdstrm", *FRAMEWORK_SUFFIXES):
         if (out / f"{name}{suffix}").exists():
             return [out / f"{name}{suffix}"]
     return sorted(out.glob(f"{name}.*.nvprof"))

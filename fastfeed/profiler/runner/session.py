@@ -16,6 +16,7 @@ from pathlib import Path
 from fastfeed.errors import ConfigError, TraceError
 from fastfeed.profiler.runner import recorder, surroundings
 from fastfeed.profiler.runner.child import hold_streams
+from fastfeed.profiler.runner.injection import FRAMEWORKS
 from fastfeed.profiler.runner.launchers import Launch, detect_launcher, interpreter
 from fastfeed.profiler.runner.previous import check_previous, remove_previous
 from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, prepare_folder, rank_of
@@ -38,17 +39,18 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
         notes.append(f"{TIMELINE} is {env[TIMELINE]} in this run, not {environ[TIMELINE]}")
     if launch and launch.by != "whole":
         code = _ranks(settings, launch, env)
-        stems = [path.name.split(".")[0] for kind in ("rank", "pid") for path in settings.out.glob(f"{kind}*.*")]
-        names = sorted({name for name in stems if name.lstrip("rankpid").isdigit()}, key=_number)
+        names = _ranks_in(settings.out)
         if not names:
             notes.append(f"no rank was recorded: {launch.name} ended before it started one")
     else:
-        if launch:
+        if launch and tool == "nsys":
             notes.append(f"all processes that {launch.name} starts here are in one recording")
         names = ["trace" if rank is None or launch else f"rank{rank}"]
         result = record_rank(replace(settings, tool=tool), names[0], env)
         code = result.code
         notes += result.notes
+        if rank is None and tool in ("auto", *FRAMEWORKS):  # the command may have started ranks itself
+            names += _ranks_in(settings.out)
     for name in names:
         notes += _notes_of(settings.out / f"{name}.notes")
     traces = [path for name in names for path in _import_recordings(settings, name, notes)]
@@ -63,6 +65,8 @@ def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> re
     try:
         if settings.tool == "nsys":
             return recorder.under_nsys(settings, name, environ)
+        if settings.tool in ("auto", *FRAMEWORKS):
+            return recorder.under_framework(settings, name, environ)
         if settings.tool == "nvprof":
             nvprof = surroundings.nvprof(environ)
             if nvprof is None:
@@ -84,13 +88,14 @@ def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) ->
         return settings, ""
     if settings.tool == "nvprof":
         return settings, _nvprof(environ)
+    if settings.tool in FRAMEWORKS:
+        return settings, settings.tool
     nsys = settings.nsys or nsight.find()
-    if nsys is None:
-        text = f"nsys was not found: {surroundings.system()}"
-        if settings.tool == "nsys":
-            raise ConfigError(text)
-        notes.append(f"{text}. Recording only feed timelines")
-        return settings, ""
+    if nsys is None and settings.tool == "nsys":
+        raise ConfigError(f"nsys was not found: {surroundings.system()}; or record with --with auto, without nsys")
+    is_chosen = settings.tool == "nsys" or settings.nsys is not None
+    if nsys is None or not (is_chosen or surroundings.has_gpu()):
+        return settings, settings.tool  # the profiler of the framework that trains
     if not os.access(nsys, os.X_OK) or nsys.is_dir():
         raise ConfigError(f"--nsys must name the program nsys of Nsight Systems, got {nsys}")
     return replace(settings, nsys=nsys.absolute(), tool="nsys"), "nsys"
@@ -146,6 +151,12 @@ def _import_recordings(settings: Settings, name: str, notes: list[str]) -> list[
         else:
             recordings.append(path)
     return recordings
+
+
+def _ranks_in(out: Path) -> list[str]:
+    """Names of the recorded ranks, in their order."""
+    stems = [path.name.split(".")[0] for kind in ("rank", "pid") for path in out.glob(f"{kind}*.*")]
+    return sorted({name for name in stems if name.lstrip("rankpid").isdigit()}, key=_number)
 
 
 def _notes_of(path: Path) -> list[str]:

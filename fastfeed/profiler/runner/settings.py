@@ -22,11 +22,14 @@ _RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
 class Settings:
     command: tuple[str, ...]
     out: Path  # absolute: the command may change its folder
-    tool: str = "auto"  # auto, nsys, nvprof
+    tool: str = "auto"  # auto, nsys, nvprof, torch, jax, tensorflow
     delay: int = 0  # seconds before recording begins
     duration: int = 0  # seconds of recording; 0: to the end
     nsys: Path | None = None
     force: bool = False  # replace files in `out` that have our names and that others wrote
+    skip_steps: int = 10  # of training, before a framework's profiler records
+    record_steps: int = 30  # of training, that it records
+    stop_after: bool = False  # end the command when they are recorded
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), default=str)
@@ -44,7 +47,7 @@ class Recording:
     """What a run of the command left behind."""
 
     code: int  # the command's, as a shell has it
-    tool: str  # nsys, nvprof; "" where there are only timelines
+    tool: str  # as of Settings; "" where there are only timelines
     traces: tuple[Path, ...] = ()  # of GPU work, one per rank
     timelines: tuple[Path, ...] = ()  # of feeds
     notes: tuple[str, ...] = ()  # sentences for the user

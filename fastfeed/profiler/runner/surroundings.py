@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from glob import glob
 from pathlib import Path
 
-__all__ = ["INSTALL", "active_profiler", "capabilities", "nvprof", "system"]
+__all__ = ["INSTALL", "active_profiler", "capabilities", "has_gpu", "nvprof", "system"]
 
 INSTALL = {  # distribution -> what gives it Nsight Systems
     "debian": "enable non-free, then: apt-get install nsight-systems",
@@ -50,6 +50,11 @@ def nvprof(environ: Mapping[str, str] = os.environ) -> Path | None:
     homes = [f"{environ[name]}/bin/nvprof" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
     candidates = [path for pattern in (*homes, *_NVPROF) for path in sorted(glob(pattern)) if os.access(path, os.X_OK)]
     return Path(on_path or candidates[0]) if on_path or candidates else None
+
+
+def has_gpu(devices: Path = Path("/dev")) -> bool:
+    """True where NVIDIA's driver, or that of WSL, has made its devices."""
+    return any((devices / name).exists() for name in ("nvidiactl", "dxg", "nvhost-ctrl-gpu"))
 
 
 def capabilities() -> dict[str, float]:

@@ -1,0 +1,36 @@
+"""Recorder inside the recorded program: counts training steps, and runs the framework's profiler over some of them.
+
+It runs in the program's own Python, where fastfeed need not be installed: it imports the standard library alone, and no
+framework before the program does. Python 3.9 or later.
+
+plan          ->  what to record, from the environment; messages to `fastfeed profile`
+after_import  ->  functions called when the program has imported a module
+window        ->  which steps are recorded, and by which recorder
+torch_hooks, jax_hooks, tensorflow_hooks, keras_hooks  ->  ends of training steps
+recorders     ->  torch.profiler, jax.profiler, TensorFlow's profiler
+nvtx          ->  ranges of steps and of loaders for Nsight Systems
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["begin"]
+
+
+def begin() -> None:
+    """Wait for the program to import a framework, and record its steps."""
+    from fastfeed_recorder import after_import, jax_hooks, keras_hooks, tensorflow_hooks, torch_hooks
+    from fastfeed_recorder.plan import VARIABLE, Log, Plan
+    from fastfeed_recorder.window import Window
+
+    if not os.environ.get(VARIABLE):
+        return
+    plan = Plan.from_environment()
+    log = Log(plan.log)
+    log.write("python")
+    window = Window(plan, log)
+    callbacks = {}
+    for hooks in (torch_hooks, jax_hooks, tensorflow_hooks, keras_hooks):
+        callbacks.update(hooks.callbacks(window))
+    after_import.install(callbacks, window.failed)

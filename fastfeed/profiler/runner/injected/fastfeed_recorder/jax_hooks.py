@@ -1,0 +1,84 @@
+"""Steps of JAX: calls of the compiled function that takes what it returned before, as a state of training is."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+__all__ = ["callbacks"]
+
+_LOOKS = 20  # calls of a function in which its arguments are compared with what it returned
+_MANY = 50  # calls of a function that takes nothing of what it returned: it is counted if no better one is
+
+
+def callbacks(window: Any) -> dict[str, Any]:
+    """What to call after the import of which module."""
+    return {"jax": lambda module: _count_calls(module, window)}
+
+
+def _count_calls(jax: Any, window: Any) -> None:
+    window.imported("jax")
+    for name in ("jit", "pmap"):
+        setattr(jax, name, _counting(getattr(jax, name), jax, window))
+
+
+def _counting(transform: Any, jax: Any, window: Any) -> Any:
+    """`jax.jit` whose functions are counted."""
+
+    @functools.wraps(transform)
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        compiled = transform(*args, **kwargs)
+        if hasattr(compiled, "lower"):
+            return _counted(compiled, jax, window)
+        return lambda function: _counted(compiled(function), jax, window)  # jit(static_argnums=0)
+
+    return transformed
+
+
+def _counted(compiled: Any, jax: Any, window: Any) -> Any:
+    feedback = _Feedback(jax)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if window.closed:
+            return compiled(*args, **kwargs)
+        feedback.before(args, kwargs)
+        result = compiled(*args, **kwargs)
+        feedback.after(result)
+        if feedback.is_step:
+            window.step_ended(call, "jax", priority=1)
+        elif feedback.calls >= _MANY:
+            window.step_ended(call, "jax", priority=0)
+        return result
+
+    functools.update_wrapper(call, compiled)
+    for name in dir(compiled):
+        if not name.startswith("__"):
+            setattr(call, name, getattr(compiled, name))
+    return call
+
+
+class _Feedback:
+    """Whether a function is given again what it returned."""
+
+    def __init__(self, jax: Any) -> None:
+        self._jax = jax
+        self._returned: list[Any] = []  # weak references: no array lives longer than without
+        self.calls = 0
+        self.is_step = False
+
+    def before(self, args: Any, kwargs: Any) -> None:
+        if not self._returned:
+            return
+        returned = {id(reference()) for reference in self._returned} - {id(None)}
+        self.is_step = any(id(leaf) in returned for leaf in self._jax.tree_util.tree_leaves((args, kwargs)))
+        self._returned = []
+
+    def after(self, result: Any) -> None:
+        if self.is_step or self.calls >= _MANY:
+            return
+        leaves = self._jax.tree_util.tree_leaves(result) if self.calls < _LOOKS else []
+        if any(isinstance(leaf, self._jax.core.Tracer) for leaf in leaves):  # called inside of another function
+            return
+        self.calls += 1
+        self._returned = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, self._jax.Array)]

@@ -1,0 +1,63 @@
+"""What to record, as `fastfeed profile` wrote it into the environment, and messages back to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+__all__ = ["VARIABLE", "Log", "Plan"]
+
+VARIABLE = "FASTFEED_RECORD"
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID")
+
+
+class Plan:
+    """The fields of the JSON object in the environment variable."""
+
+    def __init__(self, fields: dict) -> None:
+        self.out: str = fields["out"]  # folder of the traces
+        self.log: str = fields["log"]  # file of the messages
+        self.claims: str = fields["claims"]  # folder: the first process to step under a name records
+        self.name: str = fields["name"]  # of the trace: "trace", "rank3"
+        self.recorder: str = fields["recorder"]  # auto, torch, jax, tensorflow, nvtx
+        self.skip: int = fields["skip"]  # steps before recording
+        self.steps: int = fields["steps"]  # recorded steps; 0: all
+        self.start_s: float = fields["start_s"]  # on time.monotonic(): not before this
+        self.duration_s: float = fields["duration_s"]  # 0: no limit
+        self.stop_after: bool = fields["stop_after"]  # end the program when the steps are recorded
+        self.folder: str = fields["folder"]  # on PYTHONPATH
+
+    @classmethod
+    def from_environment(cls) -> Plan:
+        return cls(json.loads(os.environ[VARIABLE]))
+
+    def named(self, rank: int | None) -> str:
+        """The name of this process's trace."""
+        if rank is None:
+            rank = next((int(os.environ[name]) for name in _RANKS if os.environ.get(name, "").isdigit()), None)
+        return self.name if rank is None or self.name != "trace" else f"rank{rank}"
+
+    def restore_environment(self) -> None:
+        """Leave out the recorder from the environment of processes that the program starts from now on."""
+        os.environ.pop(VARIABLE, None)
+        folders = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+        others = [folder for folder in folders if folder != self.folder]
+        if others:
+            os.environ["PYTHONPATH"] = os.pathsep.join(others)
+
+
+class Log:
+    """A file with one JSON object per line, which all processes of the program append to."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, event: str, **values: object) -> None:
+        line = json.dumps({"event": event, "pid": os.getpid(), **values}) + "\n"
+        with contextlib.suppress(OSError):  # the recording has ended, and its scratch folder is gone
+            number = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+            try:
+                os.write(number, line.encode())
+            finally:
+                os.close(number)

@@ -1,0 +1,72 @@
+"""Steps of TensorFlow's and Keras's own loops: calls of a `tf.function` that applies gradients, or applying them."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+from fastfeed_recorder.keras_hooks import backend
+
+__all__ = ["callbacks"]
+
+_FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
+
+
+class _Calls:
+    """The functions that run now, outermost first, and those that were seen to apply gradients."""
+
+    def __init__(self) -> None:
+        self.active: list[Any] = []
+        self.training: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def callbacks(window: Any) -> dict[str, Any]:
+    """What to call after the import of which module."""
+    calls = _Calls()
+    return {
+        "tensorflow": lambda _: window.imported("tensorflow"),
+        _FUNCTIONS: lambda module: _count_functions(module.Function, window, calls),
+        "keras.src.optimizers.base_optimizer": lambda module: _count_updates(
+            module.BaseOptimizer, "apply", window, calls
+        ),
+        "tf_keras.src.optimizers.optimizer": lambda module: _count_updates(
+            module.Optimizer, "apply_gradients", window, calls
+        ),
+    }
+
+
+def _count_functions(function: Any, window: Any, calls: _Calls) -> None:
+    call = function.__call__
+
+    @functools.wraps(call)
+    def call_and_count(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if window.closed:
+            return call(self, *args, **kwargs)
+        calls.active.append(self)
+        try:
+            result = call(self, *args, **kwargs)
+        finally:
+            calls.active.remove(self)
+        if not calls.active and self in calls.training:
+            window.step_ended(self, "tensorflow")
+        return result
+
+    function.__call__ = call_and_count
+
+
+def _count_updates(optimizer: Any, name: str, window: Any, calls: _Calls) -> None:
+    apply = getattr(optimizer, name)
+
+    @functools.wraps(apply)
+    def apply_and_count(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = apply(self, *args, **kwargs)
+        if window.closed:
+            return result
+        if calls.active:
+            calls.training.add(calls.active[0])
+        elif backend() != "jax":  # there it is traced, and its function counted
+            window.step_ended(self, backend())
+        return result
+
+    setattr(optimizer, name, apply_and_count)

@@ -1,0 +1,194 @@
+"""The recorded steps: counts the training steps of the program, starts and stops a recorder between two of them."""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import contextlib
+import os
+import resource
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+from fastfeed_recorder import recorders
+from fastfeed_recorder.plan import Log, Plan
+
+__all__ = ["Window"]
+
+_SILENT = 50  # steps of others, after which the source that was counted has ended
+_MIN_STEPS = 5  # recorded before one of the limits below ends the recording
+_MAX_S = 30.0  # of recording
+_MAX_GROWTH = 1 << 30  # bytes of memory since the recording began
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
+
+
+class Window:
+    """The recorded part of this process's training."""
+
+    def __init__(self, plan: Plan, log: Log) -> None:
+        self.plan = plan
+        self._log = log
+        self._source: Any = None  # a weak reference to what ends the counted steps
+        self._priority = -1
+        self._others = 0  # steps of other sources since the last of the counted
+        self._count = 0  # steps that have ended
+        self._first = 0  # the first recorded step
+        self._recorder: Any = None
+        self._thread = 0
+        self._pid = os.getpid()
+        self._began_s = 0.0
+        self._memory = 0
+        self._frameworks: list[str] = []
+        self._closed = False
+        os.register_at_fork(after_in_child=self._forked)
+        atexit.register(self._exit)
+
+    @property
+    def closed(self) -> bool:
+        """True when no more steps are counted."""
+        return self._closed
+
+    def imported(self, framework: str) -> None:
+        """Note that the program uses a framework."""
+        self._frameworks.append(framework)
+        self._log.write("framework", name=framework)
+
+    def step_ended(self, source: Any, framework: str, priority: int = 1) -> None:
+        """Count the end of a training step.
+
+        Args:
+            source: What ended it: an optimizer, a compiled function. One of them is counted, the others are ignored.
+            framework: "torch", "jax" or "tensorflow".
+            priority: Sources of a higher one replace those of a lower one before recording has begun.
+        """
+        if self._closed or not self._is_counted(source, priority):
+            return
+        self._count += 1
+        try:
+            is_complete = self._advance(framework)
+        except Exception as error:
+            self.failed(error)
+            return
+        if is_complete and self.plan.stop_after:
+            self._end_program()
+
+    def step_back(self, reason: str) -> None:
+        """Stop recording because the program is about to profile itself; what is recorded is kept."""
+        if self._recorder is not None and not self._closed:
+            self._log.write("note", text=reason)
+            self._stop()
+
+    def failed(self, error: Exception) -> None:
+        """Give up recording. The program runs on."""
+        self._closed = True
+        self._recorder = None
+        self._log.write("failed", text=(str(error) or type(error).__name__).splitlines()[0])
+
+    def _is_counted(self, source: Any, priority: int) -> bool:
+        if self._recorder is not None and threading.get_ident() != self._thread:
+            return False
+        counted = self._source() if self._source is not None else None
+        if counted is source:
+            self._others = 0
+            return True
+        self._others += 1
+        is_better = priority > self._priority and self._recorder is None
+        if counted is not None and not is_better and self._others <= _SILENT:
+            return False
+        if is_better:
+            self._count = 0
+        self._source = weakref.ref(source)
+        self._priority = max(priority, self._priority)
+        self._others = 0
+        return True
+
+    def _advance(self, framework: str) -> bool:
+        """Start, mark or stop. True when the last step has been recorded."""
+        if self._recorder is None:
+            if self._count >= self.plan.skip and time.monotonic() >= self.plan.start_s:
+                self._start(framework)
+            return False
+        if self._is_full(self._count - self._first):
+            self._stop()
+            return True
+        self._recorder.mark(self._count)
+        return False
+
+    def _is_full(self, recorded: int) -> bool:
+        plan = self.plan
+        if not plan.steps:
+            return False
+        seconds = time.monotonic() - self._began_s
+        if recorded >= plan.steps or (plan.duration_s and seconds > plan.duration_s):
+            return True
+        return recorded >= _MIN_STEPS and (seconds > _MAX_S or _peak_memory() - self._memory > _MAX_GROWTH)
+
+    def _start(self, framework: str) -> None:
+        self.plan.restore_environment()
+        recorder, rank = recorders.choose(self.plan.recorder, framework, self)
+        name = self.plan.named(rank)
+        if recorder is None:
+            self._closed = True
+            self._log.write("unsuitable", framework=framework)
+            return
+        try:
+            os.mkdir(os.path.join(self.plan.claims, name))
+        except OSError:  # another process of this rank records, or the run has ended
+            self._closed = True
+            return
+        self._log.write("begin", framework=framework, name=name)
+        self._name = name
+        self._memory = _peak_memory()
+        self._began_s = time.monotonic()
+        self._thread = threading.get_ident()
+        self._first = self._count
+        recorder.start()
+        self._recorder = recorder
+        atexit.register(self._exit)  # again: before the framework's own, which were registered meanwhile
+        recorder.mark(self._count)
+
+    def _stop(self) -> None:
+        recorder = self._recorder
+        self._recorder = None
+        self._closed = True
+        path = os.path.join(self.plan.out, self._name + recorder.suffix)
+        if recorder.stop(path):
+            self._log.write("trace", path=path, name=self._name, steps=self._count - self._first)
+
+    def _end_program(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise SystemExit(0)
+        _thread.interrupt_main()
+
+    def _exit(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        if self._recorder is not None and not self._closed:
+            with contextlib.suppress(KeyboardInterrupt):
+                try:
+                    self._stop()
+                except Exception as error:
+                    self.failed(error)
+        if self._frameworks:
+            self._log.write("exit", steps=self._count)
+        self._frameworks = []
+
+    def _forked(self) -> None:
+        """In a child: loaders' workers are left alone; a child of a process that does not train may train itself."""
+        if self._recorder is not None:
+            with contextlib.suppress(Exception):
+                self._recorder.forked()
+        if self._count:
+            self._closed = True
+            self._recorder = None
+        self._pid = os.getpid()
+        if self._closed:
+            self._frameworks = []
+
+
+def _peak_memory() -> int:
+    """Bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT

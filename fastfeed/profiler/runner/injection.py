@@ -1,0 +1,135 @@
+"""The recorder that the command's own Python loads: put on PYTHONPATH, and asked afterwards what it did."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastfeed.profiler.runner import surroundings
+from fastfeed.profiler.runner.settings import Settings
+
+__all__ = ["FOLDER", "FRAMEWORKS", "Injection", "injected"]
+
+FOLDER = Path(__file__).with_name("injected")
+FRAMEWORKS = ("torch", "jax", "tensorflow")
+_VARIABLE = "FASTFEED_RECORD"
+_NAMES = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow", "keras": "Keras"}
+
+
+class Injection:
+    """The environment of a command that records itself, and its messages."""
+
+    def __init__(self, settings: Settings, recorder: str, name: str, scratch: Path) -> None:
+        self._settings = settings
+        self._recorder = recorder  # auto, torch, jax, tensorflow; nvtx: ranges for nsys
+        self._name = name
+        self._log = scratch / "log"
+        self._claims = scratch / "claims"
+        self._log.touch()
+        self._claims.mkdir()
+
+    def plan(self) -> str:
+        """What to record, as the injected code reads it from FASTFEED_RECORD."""
+        settings = self._settings
+        is_whole = self._recorder == "nvtx"
+        fields = {
+            "folder": str(FOLDER),
+            "out": str(settings.out),
+            "log": str(self._log),
+            "claims": str(self._claims),
+            "name": self._name,
+            "recorder": self._recorder,
+            "skip": 0 if is_whole else settings.skip_steps,
+            "steps": 0 if is_whole else settings.record_steps,
+            "start_s": 0.0 if is_whole else time.monotonic() + settings.delay,
+            "duration_s": 0.0 if is_whole else settings.duration,
+            "stop_after": settings.stop_after,
+        }
+        return json.dumps(fields)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of the command."""
+        path = environ.get("PYTHONPATH")
+        folders = f"{FOLDER}{os.pathsep}{path}" if path else str(FOLDER)
+        return {**environ, _VARIABLE: self.plan(), "PYTHONPATH": folders}
+
+    def variables(self) -> dict[str, str]:
+        """The same for a command under nsys, which may put folders of its own on PYTHONPATH: ours come before."""
+        return {_VARIABLE: self.plan(), "FASTFEED_PYTHON": str(FOLDER)}
+
+    def notes(self, code: int) -> tuple[str, ...]:
+        """Sentences for the user: why there is no recording, or why it is shorter than wanted."""
+        messages = self._messages()
+        texts = [str(message["text"]) for message in messages if message["event"] == "note"]
+        failure = "steps and loaders are not marked" if self._recorder == "nvtx" else "the recording failed"
+        texts += [f"{failure}: {message['text']}" for message in messages if message["event"] == "failed"]
+        is_recorded = any(message["event"] == "trace" for message in messages)
+        if not texts and not is_recorded and self._recorder != "nvtx":
+            texts.append(f"no training step was recorded: {self._why_nothing(messages, code)}")
+        return tuple(dict.fromkeys(texts))
+
+    def _messages(self) -> list[dict[str, Any]]:
+        messages = []
+        for line in self._log.read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError):  # torn by the end of its process
+                messages.append(json.loads(line))
+        return messages
+
+    def _why_nothing(self, messages: Sequence[Mapping[str, Any]], code: int) -> str:
+        by_event: dict[str, list[Mapping[str, Any]]] = {}
+        for message in messages:
+            by_event.setdefault(message["event"], []).append(message)
+        if "python" not in by_event:
+            return (
+                "the command runs no Python that reads PYTHONPATH; to record programs of other"
+                f" languages, {surroundings.system()}"
+            )
+        frameworks = list(dict.fromkeys(_NAMES[message["name"]] for message in by_event.get("framework", ())))
+        if not frameworks:
+            return "the command imports neither PyTorch, JAX, TensorFlow nor Keras"
+        if "unsuitable" in by_event:
+            framework = by_event["unsuitable"][0]["framework"]
+            return (
+                f"the command trains with {_NAMES[framework]}, got --with {self._recorder};"
+                f" use --with {framework} or --with auto"
+            )
+        if "begin" in by_event:
+            return f"{_how_ended(code)} while its steps were recorded"
+        if "exit" not in by_event:
+            return f"{_how_ended(code)} before its training steps were recorded"
+        steps = max(message["steps"] for message in by_event["exit"])
+        if steps:
+            return (
+                f"the command took {steps} training steps, and the first"
+                f" {self._settings.skip_steps} are skipped; lower --skip-steps"
+            )
+        return f"the command imports {' and '.join(frameworks)} and takes no training step"
+
+
+@contextlib.contextmanager
+def injected(settings: Settings, recorder: str, name: str) -> Iterator[Injection]:
+    """The recorder of one rank.
+
+    Args:
+        settings: What to record.
+        recorder: "torch", "jax", "tensorflow"; "auto", the one that trains; "nvtx", ranges for nsys.
+        name: Of the trace.
+    """
+    with tempfile.TemporaryDirectory(prefix="fastfeed-", ignore_cleanup_errors=True) as scratch:
+        yield Injection(settings, recorder, name, Path(scratch))
+
+
+def _how_ended(code: int) -> str:
+    if code <= 128:
+        return "the command ended without its exit handlers"
+    try:
+        return f"the command was ended by {signal.Signals(code - 128).name}"
+    except ValueError:
+        return f"the command ended with code {code}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.device_causes import launch_call_causes, queue_causes
+from fastfeed.profiler.attribution.drains import with_drains
 from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans, host_causes, in_time_order
@@ -59,7 +60,7 @@ def attribute_device(trace: Trace, device: int, host: Host) -> Attribution:
     parts += host_causes(host, gaps.late[is_known], thread[is_known], trace.ops.process[gaps.op[is_known]], overhead)
     parts += launch_call_causes(trace, gaps, host, covered)
     parts += queue_causes(trace, gaps, host)
-    joined = in_time_order(parts)
+    joined = with_drains(host, gaps, rows, in_time_order(parts))
     start, end = joined.span[:, 0], joined.span[:, 1]
     is_new = np.concatenate([[False], start[1:] != end[:-1]])  # slices of one gap touch, and gaps do not
     slices = Slices(

@@ -116,9 +116,14 @@ class Host:
     def innermost_name(self, thread: int, activity: int, at: np.ndarray) -> np.ndarray:
         """The name of the innermost range of this activity that covers each instant: int32, -1 none."""
         rows = self.rows(thread, activity)
-        names = np.full(len(at), -1, np.int32)
+        row = self.innermost_row(rows, at)
+        return np.where(row >= 0, self.name[row], -1).astype(np.int32)
+
+    def innermost_row(self, rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Which of these rows, in order of start, is the innermost that covers each instant: int64, -1 none."""
+        result = np.full(len(at), -1, np.int64)
         if not len(rows):
-            return names
+            return result
         candidate = np.searchsorted(self.start[rows], at, side="right") - 1
         remaining = np.flatnonzero(candidate >= 0)
         for _ in range(16):  # skips ranges that have already ended; deeper nesting is not worth the search
@@ -126,11 +131,11 @@ class Host:
                 break
             row = rows[candidate[remaining]]
             covers = self.end[row] > at[remaining]
-            names[remaining[covers]] = self.name[row[covers]]
+            result[remaining[covers]] = row[covers]
             remaining = remaining[~covers]
             candidate[remaining] -= 1
             remaining = remaining[candidate[remaining] >= 0]
-        return names
+        return result
 
     def tf_data_waits(self, thread: int) -> np.ndarray:
         """When any thread of the same process was in the op that fetches a batch from tf.data."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
-from fastfeed.profiler.model.format import duration, percent, plural
+from fastfeed.profiler.model.format import duration, one_line, percent, plural
+from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.result import ABSENT_RANKS, DeviceResult, FeedResult, Remedy
 from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
@@ -102,13 +105,28 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
 def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     metrics = device.metrics
     if metrics.get("sync_calls"):
+        inside = duration(metrics.get("sync_idle_ms", 0) * 1e6)
         evidence = (
-            f"The host synchronizes {_frequency(metrics, 'sync')}; of {duration(metrics.get('sync_ms', 0) * 1e6)} in "
-            f"these calls the GPU was idle for {duration(metrics.get('sync_idle_ms', 0) * 1e6)}."
+            f"The host synchronizes {_frequency(metrics, 'sync')}{_sync_site(device)}: the GPU idled "
+            f"{duration(spent)}, {inside} of it inside these calls and the rest until the host was ahead again."
         )
     else:  # seen only as a Python function, e.g. block_until_ready
         evidence = f"The GPU idled {duration(spent)} while the host waited for its results."
+    if device.steady is not None and metrics.get("steps"):
+        left = device.steady.budget.window - spent
+        evidence += f" Without them a step would take about {duration(left / metrics['steps'])} (estimate)."
     return change_in(device.framework, "sync"), evidence
+
+
+def _sync_site(device: DeviceResult) -> str:
+    """Words for the call site that costs most; "" if it is not recorded."""
+    slices = device.slices
+    rows = np.flatnonzero((slices.cause == Cause.SYNC) & (slices.name >= 0))
+    if not len(rows):
+        return ""
+    names, inverse = np.unique(slices.name[rows], return_inverse=True)
+    spent = np.bincount(inverse, overlap(spans(slices.start[rows], slices.end[rows]), device.judged.spans))
+    return f", most of it in {one_line(device.names[names[spent.argmax()]], 60)}"
 
 
 def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:

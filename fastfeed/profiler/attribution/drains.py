@@ -1,0 +1,144 @@
+"""Idle time that synchronizing causes after it has returned: the queue is drained, and the host must get ahead again.
+
+The same recording is played again without the time that the host spent in synchronizing calls. Without them, every
+launch comes earlier by the time in such calls before it, and an operation starts when it is launched and the one before
+it has ended:
+
+    start[j] = max(launch[j] - synchronized(launch[j]), end[j - 1])
+    end[j] = start[j] + busy[j]
+
+where `busy[j]` is what operation j adds to the time in which the device is busy. Idle time that is left in the replay
+is not synchronization's: the host would be as late without it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from fastfeed.profiler.attribution.classify import Activity
+from fastfeed.profiler.attribution.gaps import Gaps
+from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.attribution.host_causes import AttributedSpans
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.intervals import union
+
+__all__ = ["with_drains"]
+
+_CATCHING_UP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.PYTHON, Cause.LATENCY)
+_LONGEST_NS = 500_000  # what the host does for longer, in one piece, is a cause of its own
+_MIN_SHARE = 0.05  # of the time from the first operation to the last: less is harmless, and stays with what is done
+_OPERATOR = re.compile(r"^\w+::(?!_)")  # aten::item, not the aten::_local_scalar_dense inside of it
+_OWN_FRAME = re.compile(
+    r"^(?!\S*(site-packages|lib/python)|(torch|jax|jaxlib|tensorflow|keras|numpy)/)\S+\.py\(\d+\): "
+)
+
+
+def with_drains(host: Host, gaps: Gaps, rows: np.ndarray, causes: AttributedSpans) -> AttributedSpans:
+    """Charge synchronization with the idle time that would not be there without it.
+
+    Args:
+        host: The host's activity.
+        gaps: Idle gaps of the device.
+        rows: The device's operations in Trace.ops, by start: int64, shape (n,).
+        causes: All idle time, in order of time.
+
+    Returns:
+        The same idle time; slices may be split. Those of synchronization are named by their call site.
+    """
+    threads = _driving_threads(host, rows)
+    synchronized = union(*(host.spans_of(thread, Activity.SYNC) for thread in threads))
+    if not len(synchronized) or not len(gaps.start):
+        return causes
+    length = causes.span[:, 1] - causes.span[:, 0]
+    gap = np.searchsorted(gaps.start, causes.span[:, 0], side="right") - 1
+    catching_up = [*_CATCHING_UP]
+    if any(len(host.rows(thread, Activity.INPUT)) for thread in threads):
+        catching_up.append(Cause.HOST_UNKNOWN)  # where waits for input are recorded, it is not one of them
+    avoidable = _avoidable(host, gaps, rows, synchronized)
+    is_sync = causes.cause == Cause.SYNC
+    np.subtract.at(avoidable, gap[is_sync], length[is_sync])
+    catches_up = np.isin(causes.cause, catching_up) & (length < _LONGEST_NS)
+    reach = np.cumsum(np.where(catches_up, length, 0))
+    first = np.searchsorted(gap, np.arange(len(gaps.start)))
+    before = reach - np.where(catches_up, length, 0)
+    charged = np.clip(avoidable[gap] - (before - before[np.minimum(first[gap], len(gap) - 1)]), 0, length)
+    charged[~catches_up] = 0
+    first_op, last_op = host.trace.ops.start[rows[0]], host.trace.ops.end[rows].max()
+    if charged.sum() < _MIN_SHARE * (last_op - first_op):
+        charged[:] = 0
+    return _named(host, _split(causes, charged))
+
+
+def _driving_threads(host: Host, rows: np.ndarray) -> set[int]:
+    """The main thread of each process, and the thread that launches most of these operations."""
+    trace = host.trace
+    launch = host.launch[rows]
+    callers = trace.calls.thread[launch[launch >= 0]]
+    callers = callers[callers >= 0]
+    busiest = {int(np.argmax(np.bincount(callers)))} if len(callers) else set()
+    main = {host.main_thread(int(process)) for process in distinct(trace.ops.process[rows])}
+    return (busiest | main) - {-1}
+
+
+def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarray) -> np.ndarray:
+    """How much of each gap is not in the replay: int64 nanoseconds, shape (gaps,)."""
+    ops, calls = host.trace.ops, host.trace.calls
+    start, end = ops.start[rows], ops.end[rows]
+    reach = np.maximum.accumulate(end)
+    busy = np.diff(reach, prepend=start[0]) - np.maximum(start - np.concatenate([start[:1], reach[:-1]]), 0)
+    launch = host.launch[rows]
+    ready = np.where(launch >= 0, calls.end[launch], start) if len(calls.end) else start
+    ready = np.minimum(ready, start)
+    ends_gap = np.searchsorted(start, gaps.end)
+    ready[ends_gap] = start[ends_gap]  # its latency, and what else kept it from starting, stay as they are
+    ready = ready - _measure_before(synchronized, ready)
+    idle = np.maximum.accumulate(ready - np.concatenate([[0], np.cumsum(busy)[:-1]]))
+    until = idle[ends_gap] - idle[0]
+    return np.maximum(gaps.end - gaps.start - np.diff(until, prepend=0), 0)
+
+
+def _measure_before(covered: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Nanoseconds of a set of spans before each instant: int64."""
+    total = np.concatenate([[0], np.cumsum(covered[:, 1] - covered[:, 0])])
+    row = np.searchsorted(covered[:, 0], at, side="right") - 1
+    inside = np.minimum(at, covered[row, 1]) - covered[row, 0]
+    return np.where(row >= 0, total[row] + inside, 0)
+
+
+def _split(causes: AttributedSpans, charged: np.ndarray) -> AttributedSpans:
+    """Give the first so many nanoseconds of each slice to synchronization."""
+    middle = causes.span[:, 0] + charged
+    span = np.stack([causes.span[:, 0], middle, middle, causes.span[:, 1]], axis=1).reshape(-1, 2)
+    cause = np.stack([np.full(len(middle), Cause.SYNC, np.uint8), causes.cause], axis=1).ravel()
+    kept = span[:, 1] > span[:, 0]
+    return AttributedSpans(span[kept], cause[kept], causes.thread.repeat(2)[kept], causes.name.repeat(2)[kept])
+
+
+def _named(host: Host, causes: AttributedSpans) -> AttributedSpans:
+    """Name slices of synchronization by the call site of the thread's latest synchronizing call."""
+    name = causes.name.copy()
+    is_sync = causes.cause == Cause.SYNC
+    for thread in distinct(causes.thread[is_sync]):
+        calls = host.rows(int(thread), Activity.SYNC)
+        rows = np.flatnonzero(is_sync & (causes.thread == thread))
+        latest = np.searchsorted(host.start[calls], causes.span[rows, 0], side="right") - 1
+        rows = rows[latest >= 0]
+        used, inverse = np.unique(latest[latest >= 0], return_inverse=True)
+        site = _call_sites(host, int(thread), host.start[calls[used]])
+        name[rows] = np.where(site >= 0, site, host.name[calls[used]])[inverse]
+    return AttributedSpans(causes.span, causes.cause, causes.thread, name)
+
+
+def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
+    """The innermost frame of the program on a thread at each instant, else the innermost operator: int32, -1 none."""
+    sites = np.full(len(at), -1, np.int32)
+    for activity, pattern in ((Activity.FRAMEWORK, _OPERATOR), (Activity.PYTHON, _OWN_FRAME)):
+        rows = host.rows(thread, activity)
+        names = distinct(host.name[rows])
+        matching = names[[pattern.search(host.trace.name(int(name))) is not None for name in names]]
+        row = host.innermost_row(rows[np.isin(host.name[rows], matching)], at)
+        sites[row >= 0] = host.name[row[row >= 0]]
+    return sites

@@ -21,6 +21,8 @@ ARGS ?=
 TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate, Lightning and Transformers
 WORKERS ?= 2 # processes that tests are spread over, by file
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
+# tests start hundreds of processes, each of which would compile the package again
+unexport PYTHONDONTWRITEBYTECODE
 JPEGLIB ?= /usr/include/jpeglib.h
 HIGHWAY ?= /usr/include/hwy/highway.h
 WEBPLIB ?= /usr/include/webp/decode.h # optional: without it Pillow decodes WebP

@@ -71,6 +71,7 @@ def run(program: str, **environ: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_the_nets_in_jax_are_what_they_are_called():
     told = json.loads(run(JAX))
     for name, weights in WEIGHTS.items():
@@ -85,7 +86,9 @@ def test_convolution_and_normalization_are_pytorchs():
     assert float(run(PADDED)) < 1e-4
 
 
-@pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=needs("torch"))])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("jax", marks=pytest.mark.nightly), pytest.param("torch", marks=needs("torch"))]
+)
 def test_vit_in_keras_has_the_weights_of_vit_and_trains(backend):
     program = (
         "import numpy as np\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastfeed.sources.access import Access
-from fastfeed.storage.clients import max_body
+from fastfeed.storage.body_limit import max_body
 from fastfeed.storage.storage import Storage
 
 __all__ = ["guarded"]

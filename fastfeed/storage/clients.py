@@ -12,10 +12,10 @@ from fsspec.core import url_to_fs
 
 from fastfeed.errors import ConfigError, FastfeedError, MissingExtra, SourceError
 from fastfeed.printable import printable
-from fastfeed.storage.byte_sizes import in_bytes
+from fastfeed.storage.body_limit import BodyTooLarge, max_body
 from fastfeed.storage.retry import Diagnosis, Unread
 
-__all__ = ["connect", "explain", "max_body", "parse_uri", "settings"]
+__all__ = ["connect", "explain", "parse_uri", "settings"]
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 # by the name of the exception: the clients' packages may not be installed
@@ -48,16 +48,16 @@ _ADVICE = (
 
 def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str, Any]:
     """fsspec's options with defaults for many small reads; the user's options win."""
-    if protocol not in ("http", "https"):
-        options = {name: value for name, value in options.items() if name not in ("get_client", "max_body")}
+    limit = max_body(options)
+    own_names = ("max_body",) if protocol in ("http", "https") else ("get_client", "max_body")
+    options = {name: value for name, value in options.items() if name not in own_names}
     if protocol in ("gs", "gcs"):
-        return {"use_listings_cache": False, **options}
+        session = {**_limited_responses(limit), **options.get("session_kwargs", {})}
+        return {"use_listings_cache": False, **options, "session_kwargs": session}
     if protocol in ("http", "https"):
         # compressed in transit, objects would not have the size that was listed
         headers = {"Accept-Encoding": "identity"} | options.get("headers", {})
-        client = partial(_http_client, max_body(options))
-        options = {name: value for name, value in options.items() if name != "max_body"}
-        return {"get_client": client, **options, "headers": headers}
+        return {"get_client": partial(_http_client, limit), **options, "headers": headers}
     if protocol not in ("s3", "s3a"):
         return dict(options)
     config = {
@@ -71,16 +71,20 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
     return own | options | {"config_kwargs": config | options.get("config_kwargs", {})}
 
 
-def max_body(options: dict[str, Any]) -> int:
-    """Bytes of a body whose length the server does not say, or that it compresses. ConfigError."""
-    return in_bytes(options.get("max_body", "256MB"), "storage: max_body")
-
-
 async def _http_client(limit: int, loop: Any = None, **more: Any) -> Any:
     """aiohttp's session."""
     from fastfeed.storage.http_client import Connector, new_session  # loads aiohttp
 
     return new_session(Connector(), limit, **more)
+
+
+def _limited_responses(limit: int) -> dict[str, Any]:
+    """Of aiohttp's session, which gcsfs makes; nothing where neither is installed, which is an error later."""
+    try:
+        from fastfeed.storage.http_client import limited_response  # loads aiohttp
+    except ImportError:
+        return {}
+    return {"response_class": limited_response(limit)}
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
@@ -137,7 +141,7 @@ def explain(error: Exception) -> Diagnosis:
         return Diagnosis(Unread("denied", f"permission denied: {text or name}"), False)
     if name in _REDIRECTS:
         return Diagnosis(Unread("io_error", f"the server redirects to where it cannot be read: {text or name}"), False)
-    if name == "BodyTooLarge":
+    if isinstance(error, BodyTooLarge):
         return Diagnosis(Unread("bomb", text), False)
     if status == 412:
         return Diagnosis(Unread("changed", "the object has been replaced since it was listed"), False)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fastfeed.storage.body_limit import max_announced
 from fastfeed.storage.clients import connect, parse_uri
 from fastfeed.storage.health import Health
 from fastfeed.storage.retry import Latencies
@@ -22,6 +23,7 @@ class Endpoint:
     system: Any
     s3: S3Reader | None  # reads, where it is S3
     health: Health
+    max_body: int  # bytes of an object whose size is not known before it is read
     reads: Latencies = field(default_factory=Latencies)
     stats: Latencies = field(default_factory=Latencies)
     calls: Latencies = field(default_factory=Latencies)
@@ -47,7 +49,7 @@ class Endpoints:
                 if system not in self._systems:
                     client = connect(uri, self._options, self._in_flight)
                     reader = S3Reader(client) if is_s3(client) else None
-                    self._systems[system] = Endpoint(client, reader, Health(key))
+                    self._systems[system] = Endpoint(client, reader, Health(key), max_announced(self._options))
                 # hosts of the web share a client, not their health
                 health = Health(key, cached=self._cached)
                 endpoint = self._endpoints[key] = replace(self._systems[system], health=health)

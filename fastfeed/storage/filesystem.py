@@ -13,10 +13,13 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
+from fastfeed.storage.body_limit import check_announced
 from fastfeed.storage.byte_range import ByteRange
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.s3 import S3Reader
 from fastfeed.system.forks import after_fork
+
+_LIMITED = frozenset({"http", "https", "gs", "gcs"})  # whose clients have limits, see `clients.settings`
 
 __all__ = ["DaemonThreads", "call", "list_files", "read_range"]
 
@@ -86,8 +89,11 @@ async def list_files(system: Any, path: str, verb: str = "find") -> dict[str, di
     return await call(system, verb, path, detail=True, **({"on_error": "raise"} if walks else {}))
 
 
-async def read_range(system: Any, s3: S3Reader | None, path: str, span: ByteRange) -> bytes | Unread:
-    """One request for a byte range: all of it, an error, or Unread where retries are useless."""
+async def read_range(system: Any, s3: S3Reader | None, path: str, span: ByteRange, limit: int) -> bytes | Unread:
+    """One request for a byte range: all of it, an error, or Unread where retries are useless.
+
+    BodyTooLarge for a whole object of more than `limit` bytes whose size was not known.
+    """
     stat, start, stop = span.stat, span.start, span.stop
     if start and stop is None:  # without an end, nothing would show that a server without ranges sent all
         stop = (await call(system, "info", path)).get("size")
@@ -101,8 +107,11 @@ async def read_range(system: Any, s3: S3Reader | None, path: str, span: ByteRang
         ends = {}  # a whole read shows that the object grew
     else:
         ends = {"start": start, "end": stop}
+    most = limit if stop is None and stat is None else None
+    if most is not None and s3 is None and not _LIMITED.intersection(_protocols(system)):
+        check_announced((await call(system, "info", path)).get("size"), most)
     if s3 is not None:
-        data = await s3.read(path, stat.version if stat is not None else "", **ends)
+        data = await s3.read(path, stat.version if stat is not None else "", **ends, limit=most)
     else:
         data = await call(system, "cat_file", path, **ends)
     if stop is None or len(data) == stop - start:
@@ -117,6 +126,10 @@ async def read_range(system: Any, s3: S3Reader | None, path: str, span: ByteRang
     if len(data) == size:  # all of it, from a web server that knows no ranges
         return data[start:stop]
     raise OSError(f"got {len(data)} of {stop - start} bytes at {start}")
+
+
+def _protocols(system: Any) -> tuple[str, ...]:
+    return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
 
 
 def _is_async(system: Any) -> bool:

@@ -7,18 +7,15 @@ from typing import Any
 
 import aiohttp
 
+from fastfeed.storage.body_limit import BodyTooLarge, check_announced
 from fastfeed.storage.local_file import MAX_BYTES
 
-__all__ = ["Connector", "new_session", "withhold_headers"]
+__all__ = ["Connector", "limited_response", "new_session", "withhold_headers"]
 
 # what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key, Private-Token ...
 _PLAIN_HEADERS = frozenset({"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"})
 
 _origin: ContextVar[object] = ContextVar("origin", default=None)  # of this task's request, before any redirect
-
-
-class BodyTooLarge(ValueError):
-    """A body is larger than the limit. A ValueError: another request would not help."""
 
 
 class Connector(aiohttp.TCPConnector):
@@ -50,9 +47,17 @@ async def _note_origin(session: Any, context: Any, params: aiohttp.TraceRequestS
 
 
 def new_session(connector: Connector, limit: int, **more: Any) -> aiohttp.ClientSession:
-    """A session whose responses have up to MAX_BYTES, and `limit` where it is not announced how many they have."""
+    """A session whose responses are limited."""
     trace = aiohttp.TraceConfig()
     trace.on_request_start.append(_note_origin)
+    traces = [trace, *more.pop("trace_configs", ())]
+    own: dict[str, Any] = {"connector": connector, "response_class": limited_response(limit)}
+    return aiohttp.ClientSession(**own | more, trace_configs=traces)
+
+
+def limited_response(limit: int) -> type[aiohttp.ClientResponse]:
+    """Responses that have up to `limit` bytes where it is not announced how many they have, else up to MAX_BYTES or
+    `limit`, whichever is more."""
 
     class Response(aiohttp.ClientResponse):
         async def read(self) -> bytes:
@@ -65,26 +70,20 @@ def new_session(connector: Connector, limit: int, **more: Any) -> aiohttp.Client
                     raise
             return await super().read()
 
-    traces = [trace, *more.pop("trace_configs", ())]
-    own: dict[str, Any] = {"connector": connector, "response_class": Response}
-    return aiohttp.ClientSession(**own | more, trace_configs=traces)
+    return Response
 
 
 async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     # one that is compressed in transit says how long it is before it is unpacked
     is_packed = response.headers.get("Content-Encoding", "identity") not in ("", "identity")
     announced = None if is_packed else response.content_length
-    most = limit if announced is None else MAX_BYTES
-    if announced is not None and announced > most:
-        raise BodyTooLarge(f"a body of {announced:,} bytes, the limit is {most:,}")
+    most = limit if announced is None else max(limit, MAX_BYTES)
+    check_announced(announced, most)
     pieces, size = [], 0
     async for piece in response.content.iter_any():
         pieces.append(piece)
         size += len(piece)
         if size > most:
             what = "a compressed body" if is_packed else "a body of a length that the server does not say"
-            raise BodyTooLarge(
-                f"{what} has more than {most:,} bytes; if you trust the server, pass storage={{'max_body': ...}} "
-                "(--storage-option max_body=...)"
-            )
+            raise BodyTooLarge(f"{what} has more than {most:,} bytes")
     return b"".join(pieces)

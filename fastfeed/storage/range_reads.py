@@ -59,7 +59,7 @@ class RangeReads:
     async def _get(self, endpoint: Endpoint, path: str, span: ByteRange) -> bytes | Unread:
         size = 0 if span.stop is None else span.stop - span.start
         async with self._limiter.permit() as permit:
-            request = partial(read_range, endpoint.system, endpoint.s3, path, span)
+            request = partial(read_range, endpoint.system, endpoint.s3, path, span, endpoint.max_body)
             latencies = endpoint.reads if size else None  # where the size is not known, none can be said to lag
             return _checked(
                 span, await retry(request, size, explain, self._policy, latencies, permit.pause, endpoint.health)
@@ -68,9 +68,8 @@ class RangeReads:
     async def _fetch_chunk(self, span: ByteRange, chunk: Chunk) -> bytes | Unread:
         """Fetch a chunk and cache it while holding the permit: a slow disk slows the network down."""
         endpoint, path = self._endpoints.at(span.uri)
-        request = partial(
-            read_range, endpoint.system, endpoint.s3, path, replace(span, start=chunk.start, stop=chunk.stop)
-        )
+        part = replace(span, start=chunk.start, stop=chunk.stop)
+        request = partial(read_range, endpoint.system, endpoint.s3, path, part, endpoint.max_body)
         async with self._limiter.permit() as permit:
             size = chunk.stop - chunk.start
             data = await retry(request, size, explain, self._policy, endpoint.reads, permit.pause, endpoint.health)

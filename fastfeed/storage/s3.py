@@ -13,6 +13,8 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from fastfeed.storage.body_limit import check_announced
+
 try:
     obstore: Any = importlib.import_module("obstore")
     importlib.import_module("obstore.store")
@@ -57,7 +59,9 @@ class S3Reader:
         self._system = system
         self._stores: dict[str, Any] = {}  # obstore's view of each bucket; None: s3fs reads it
 
-    async def read(self, path: str, etag: str = "", start: int = 0, end: int | None = None) -> bytes:
+    async def read(
+        self, path: str, etag: str = "", start: int = 0, end: int | None = None, limit: int | None = None
+    ) -> bytes:
         """Read bytes [start, end) of an object.
 
         Args:
@@ -65,30 +69,34 @@ class S3Reader:
             etag: The object must still have it; raises an error with status 412 otherwise.
             start: First byte.
             end: One past the last byte; None reads to the end, from byte 0.
+            limit: Most bytes that are read; None: any number. Of more, BodyTooLarge.
         """
         bucket, key, _ = self._system.split_path(path)
         if bucket not in self._stores:
             self._stores[bucket] = await self._store(bucket)
         store = self._stores[bucket] if os.getpid() == _PROCESS else None
         if store is None:
-            return await self._read_by_s3fs(bucket, key, etag, start, end)
+            return await self._read_by_s3fs(bucket, key, etag, start, end, limit)
         try:
-            return await _read_by_obstore(store, key, etag, start, end)
+            return await _read_by_obstore(store, key, etag, start, end, limit)
         except obstore.exceptions.BaseError as error:
             readable = _S3Error(error)
             if readable.status not in _REFUSED and "non-partial response" not in str(readable):
                 raise readable from error
-        data = await self._read_by_s3fs(bucket, key, etag, start, end)  # finds its way, or says what is wrong
+        data = await self._read_by_s3fs(bucket, key, etag, start, end, limit)  # finds its way, or says what is wrong
         self._stores[bucket] = None
         return data
 
-    async def _read_by_s3fs(self, bucket: str, key: str, etag: str, start: int, end: int | None) -> bytes:
+    async def _read_by_s3fs(
+        self, bucket: str, key: str, etag: str, start: int, end: int | None, limit: int | None
+    ) -> bytes:
         options = {"IfMatch": f'"{etag}"'} if etag else {}
         if end is not None:
             options["Range"] = f"bytes={start}-{end - 1}"
         system = self._system
         reply = await system._call_s3("get_object", Bucket=bucket, Key=key, **options, **system.req_kw)
         async with reply["Body"] as body:
+            check_announced(reply.get("ContentLength"), limit)
             return await body.read()
 
     async def _store(self, bucket: str) -> Any:
@@ -126,11 +134,12 @@ class S3Reader:
         )
 
 
-async def _read_by_obstore(store: Any, key: str, etag: str, start: int, end: int | None) -> bytes:
+async def _read_by_obstore(store: Any, key: str, etag: str, start: int, end: int | None, limit: int | None) -> bytes:
     options: dict[str, Any] = {"if_match": f'"{etag}"'} if etag else {}
     if end is not None:
         options["range"] = (start, end)
     reply = await obstore.get_async(store, key, options=options)
+    check_announced(reply.meta["size"], limit)
     return bytes(await reply.bytes_async())
 
 

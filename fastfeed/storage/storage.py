@@ -49,8 +49,9 @@ class Storage:
 
     Args:
         options (dict[str, Any] | None): Passed to fsspec's client: key, secret, endpoint_url, anon, token...
-            `max_body`, of the web: bytes of a body whose length the server does not say, or that it compresses, by
-            default "256MB". Default: None, what the client finds itself (environment, profiles, machine roles).
+            `max_body`: bytes of a body whose length the server does not say, or that it compresses, by default "256MB";
+            of an object whose size was not known before, at least 1 GiB. Default: None, what the client finds itself
+            (environment, profiles, machine roles).
         cache (Cache | None): Keeps what was read on a local disk. Default: None, nothing is kept.
         in_flight (int): Requests that run at once, plus hedged requests for those that lag. At least 1. Default: 64.
         policy (RetryPolicy | None): How long and how often a read is tried. Default: None, `RetryPolicy()`, a minute.

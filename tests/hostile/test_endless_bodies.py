@@ -1,4 +1,4 @@
-"""Web servers that send more than they announced: a limit ends it, and it is said how to lift that."""
+"""Servers that send more than they announced, or than fits: a limit ends it, and it is said how to lift that."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import gzip
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
+import fsspec
 import pytest
 
 from fastfeed.sources import Storage
+from fastfeed.storage import body_limit
+from fastfeed.storage import s3 as s3_module
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange
 
@@ -80,6 +84,28 @@ def test_a_body_that_is_announced_too_large(server: str) -> None:
 
 def test_a_larger_limit(server: str) -> None:
     assert read(server + "/gzip", max_body="4MB") == BODY
+
+
+@pytest.mark.parametrize("client", ["obstore", "s3fs", "memory"])
+def test_objects_whose_size_is_not_known_before(client: str, request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_limit, "MAX_BYTES", 1 << 20)
+    if client == "memory":
+        uri, options = "memory://endless/a.bin", {}
+        fsspec.filesystem("memory").pipe("/endless/a.bin", BODY)
+    else:
+        pytest.importorskip(client)
+        pytest.importorskip("s3fs")
+        if client == "s3fs":
+            monkeypatch.setattr(s3_module, "obstore", None)
+        s3 = request.getfixturevalue("s3")
+        s3.put("bucket/a.bin", BODY)
+        uri, options = "s3://bucket/a.bin", s3.options
+    bad = read(uri, **options, max_body="1MB")
+    assert isinstance(bad, Unread) and bad.reason == "bomb"
+    assert "a body of 3,145,728 bytes, the limit is 1,048,576" in bad.detail and "max_body" in bad.detail
+    assert read(uri, **options, max_body="4MB") == BODY
+    part = ByteRange(uri, 0, len(BODY))
+    assert Storage({**options, "max_body": "1MB"}).read([part]) == [BODY]
 
 
 @pytest.mark.parametrize("where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://127.0.0.1/x"])

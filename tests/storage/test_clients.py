@@ -128,7 +128,10 @@ def test_what_the_user_sets_comes_first():
         "Accept-Encoding": "identity",
         "Authorization": "x",
     }
-    assert settings("gs", {"token": "anon"}, 1) == {"use_listings_cache": False, "token": "anon"}
+    google = settings("gs", {"token": "anon", "session_kwargs": {"trust_env": True}}, 1)
+    session = google.pop("session_kwargs")
+    assert google == {"use_listings_cache": False, "token": "anon"}
+    assert session["trust_env"] and issubclass(session["response_class"], pytest.importorskip("aiohttp").ClientResponse)
     assert settings("memory", {"a": 1}, 1) == {"a": 1}
 
 

@@ -8,7 +8,8 @@ from fastfeed.decode.container import UNSPECIFIED, Signal
 __all__ = ["MOST_BYTES", "av1_signal"]
 
 MOST_BYTES = 4096  # of a stream, in which its sequence header begins: as far as libavif looks for it
-_MOST_HEAD, _MOST_HEADER = 10, 512  # bytes of a unit's head, and of a sequence header up to its colors
+_MOST_HEAD = 10  # bytes of a unit's head
+_MOST_HEADER = 512  # bytes of a sequence header up to its colors
 _SEQUENCE_HEADER = 1  # a type of unit
 _SELECTED = 2  # of seq_force_screen_content_tools: every frame says
 
@@ -41,8 +42,11 @@ def _sequence_header(stream: bytes) -> Bits:
     at = 0
     while True:
         head = Bits(stream[at : at + _MOST_HEAD])
-        is_forbidden, kind, is_extended, is_sized, _ = (head.read(count) for count in (1, 4, 1, 1, 1))
-        head.read(8 * is_extended)
+        is_forbidden = head.read(1)
+        kind = head.read(4)
+        is_extended = head.read(1)
+        is_sized = head.read(1)
+        head.read(1 + 8 * is_extended)
         size = _leb128(head) if is_sized else len(stream)
         at += head.at // 8
         if is_forbidden:
@@ -54,13 +58,15 @@ def _sequence_header(stream: bytes) -> Bits:
 
 def _color_config(bits: Bits) -> Signal:
     """Primaries and transfer, after all that comes before them (5.5.1, 5.5.2)."""
-    profile, _, is_reduced = bits.read(3), bits.read(1), bits.read(1)
+    profile = bits.read(3)
+    bits.read(1)  # still_picture
+    is_reduced = bits.read(1)
     if is_reduced:
         bits.read(5)
     else:
         _skip_operating_points(bits)
-    width_bits, height_bits = bits.read(4) + 1, bits.read(4) + 1
-    bits.read(width_bits + height_bits)
+    size_bits = bits.read(4) + bits.read(4) + 2
+    bits.read(size_bits)
     if not is_reduced and bits.read(1):  # frame_id_numbers_present_flag
         bits.read(7)
     bits.read(3)  # superblocks, intra filters

@@ -33,7 +33,8 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
             raise OSError("unsupported: Pillow was built without AVIF")
         assert self.fp is not None
         container = Container(self.fp.read())
-        codec, threads = AvifImagePlugin.DECODE_CODEC_CHOICE, AvifImagePlugin.DEFAULT_MAX_THREADS or 1
+        codec = AvifImagePlugin.DECODE_CODEC_CHOICE
+        threads = AvifImagePlugin.DEFAULT_MAX_THREADS or 1  # Pillow's default is a thread per core
         self._decoder = AvifImagePlugin._avif.AvifDecoder(container.without_metadata(), codec, threads)
         self._size, self.n_frames, self._mode, icc, _, turn, _ = self._decoder.get_info()
         self.is_animated = self.n_frames > 1

@@ -27,7 +27,9 @@ class Container:
     def __init__(self, blob: bytes) -> None:
         self._blob = blob
         begin, end = _child(blob, (0, len(blob)), b"meta")
-        self._meta = min(begin + 4, end), end
+        self._spans: dict[bytes, Span] = {}  # of the boxes of `meta`, the first of each kind
+        for kind, first, last in boxes(blob, begin + 4, end):
+            self._spans.setdefault(kind, (first, last))
         at, _ = self._find(b"pitm")
         self._primary = self._number(at + 4, 4 if self._number(at, 1) else 2)
         self._sequence = self._first_track() if blob[8:12] == b"avis" else None
@@ -73,15 +75,16 @@ class Container:
     def _number(self, at: int, size: int) -> int:
         return int.from_bytes(self._blob[at : at + size], "big")
 
-    def _find(self, *path: bytes) -> Span:
-        return _child(self._blob, self._meta, *path)
+    def _find(self, kind: bytes) -> Span:
+        return self._spans.get(kind, (0, 0))
 
     def _boxes(self, span: Span) -> list[Property]:
         return [(kind, self._blob[begin:end]) for kind, begin, end in boxes(self._blob, *span)]
 
     def _item_properties(self, item: int) -> list[Property]:
-        properties = self._boxes(self._find(b"iprp", b"ipco"))
-        uses = [content for kind, content in self._boxes(self._find(b"iprp")) if kind == b"ipma"]
+        span = self._find(b"iprp")
+        properties = self._boxes(_child(self._blob, span, b"ipco"))
+        uses = [content for kind, content in self._boxes(span) if kind == b"ipma"]
         numbers = (number for box in uses for owner, number in _associated(box) if owner == item)
         return [properties[number - 1] for number in numbers if 0 < number <= len(properties)]
 
@@ -106,7 +109,7 @@ class Container:
 
     def _data(self, item: int, most: int) -> bytes:
         idat = self._find(b"idat")
-        result = b""
+        result = bytearray()
         for is_inside, offset, length in self._extents(item):
             begin, end = idat if is_inside else (0, len(self._blob))
             begin += offset
@@ -114,14 +117,16 @@ class Container:
             result += self._blob[begin : min(end, begin + most - len(result))]
             if len(result) >= most:
                 break
-        return result
+        return bytes(result)
 
     def _extents(self, item: int) -> Iterator[tuple[bool, int, int]]:
         """Yield the parts of an item's data from `iloc`: True if in `idat`, offset, length (0: to the end)."""
         at, end = self._find(b"iloc")
-        version, sizes = self._number(at, 1), self._number(at + 4, 2)
-        offset_size, length_size, base_size, index_size = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
-        index_size = index_size if version else 0
+        version = self._number(at, 1)
+        offset_size = self._number(at + 4, 1) >> 4
+        length_size = self._number(at + 4, 1) & 15
+        base_size = self._number(at + 5, 1) >> 4
+        index_size = self._number(at + 5, 1) & 15 if version else 0
         number_size = 4 if version > 1 else 2
         at += 6 + number_size
         while at < end:
@@ -185,22 +190,25 @@ def _child(blob: bytes, span: Span, *path: bytes) -> Span:
 def boxes(blob: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
     """Yield the boxes that lie in a range: kind, start and end of the content (ISO/IEC 14496-12, 4.2)."""
     while at + 8 <= end:
-        size, kind, head = int.from_bytes(blob[at : at + 4], "big"), blob[at + 4 : at + 8], 8
+        head = 8
+        size = int.from_bytes(blob[at : at + 4], "big") or end - at
         if size == 1:
-            size, head = int.from_bytes(blob[at + 8 : at + 16], "big"), 16
-        size = size or end - at
+            head = 16
+            size = int.from_bytes(blob[at + 8 : at + 16], "big")
         if size < head or size > end - at:
             return
-        yield kind, at + head, at + size
+        yield blob[at + 4 : at + 8], at + head, at + size
         at += size
 
 
 def _associated(box: bytes) -> Iterator[tuple[int, int]]:
     """Yield item and number of property from an `ipma` box."""
-    item_bytes, number_bytes = 4 if box[:1] > b"\0" else 2, 1 + (int.from_bytes(box[3:4], "big") & 1)
+    item_bytes = 4 if box[:1] > b"\0" else 2
+    number_bytes = 1 + (int.from_bytes(box[3:4], "big") & 1)
     at = 8
     while at + item_bytes < len(box):
-        item, count = int.from_bytes(box[at : at + item_bytes], "big"), box[at + item_bytes]
+        item = int.from_bytes(box[at : at + item_bytes], "big")
+        count = box[at + item_bytes]
         at += item_bytes + 1
         for first in range(at, at + count * number_bytes, number_bytes):
             number = int.from_bytes(box[first : first + number_bytes], "big")

@@ -10,8 +10,10 @@ __all__ = ["hevc_signal"]
 _ARRAYS = 22  # byte of an `hvcC` box at which the count of its arrays stands (ISO/IEC 14496-15, 8.3.3.1)
 _SEQUENCE = 33  # a type of unit: sequence parameters
 _MOST_BYTES = 4096  # of sequence parameters
-_PROFILE_BITS, _LEVEL_BITS = 88, 8
-_SEPARATE_PLANES, _OWN_RATIO = 3, 255
+_PROFILE_BITS = 88
+_LEVEL_BITS = 8
+_FULL_CHROMA = 3  # a chroma format
+_OWN_RATIO = 255  # an aspect ratio
 
 
 def hevc_signal(configuration: bytes) -> Signal:
@@ -53,7 +55,7 @@ def _skip_to_usability(bits: Bits) -> None:
     bits.read(1 + _PROFILE_BITS + _LEVEL_BITS)
     _skip_layers(bits, layers)
     bits.read_exp_golomb()
-    if bits.read_exp_golomb() == _SEPARATE_PLANES:
+    if bits.read_exp_golomb() == _FULL_CHROMA:
         bits.read(1)
     _skip_numbers(bits, 2)  # width, height
     if bits.read(1):  # conformance_window_flag

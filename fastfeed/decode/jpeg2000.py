@@ -16,11 +16,11 @@ __all__ = ["Jpeg2000File"]
 
 _SIGNATURE_BYTES = 12
 _HEADER = (b"ihdr", b"bpcc", b"pclr", b"cmap", b"cdef")  # boxes within `jp2h` that decide pixels, next to `colr`
-_NUMBERED, _PROFILED = (
-    (b"\1",),
-    (b"\2", b"\3"),
-)  # methods of a `colr` box; readers skip others (ISO/IEC 15444-2, M.11.7.3.1)
-_CMYK, _SRGB, _GRAY = 12, 16, 17
+_PROFILED = (b"\2", b"\3")  # methods of a `colr` box
+_METHODS = (b"\1", *_PROFILED)  # readers skip boxes of others
+_CMYK = 12
+_SRGB = 16
+_GRAY = 17
 _NUMBERS = {_SRGB: (1, 13, True), _GRAY: (1, 13, True), 18: (1, 13, True)}  # 18: sYCC, of which Pillow makes sRGB
 _WITHOUT_SIGNAL = (0, 15, _CMYK)  # the first two are black and white
 _SPACES = {b"RGB ": _SRGB, b"GRAY": _GRAY, b"CMYK": _CMYK}
@@ -47,7 +47,9 @@ class Jpeg2000File(Jpeg2KImagePlugin.Jpeg2KImageFile):
 
 def _essential(blob: bytes) -> tuple[bytes, dict[str, object]]:
     """A file of the boxes that decide pixels (ISO/IEC 15444-1, annex I), and its colors."""
-    at, kept, colors = _SIGNATURE_BYTES, [blob[:_SIGNATURE_BYTES]], dict[str, object]()
+    at = _SIGNATURE_BYTES
+    kept = [blob[:at]]
+    colors: dict[str, object] = {}
     for kind, begin, end in boxes(blob, at, len(blob)):
         if kind == b"jp2h":
             header, colors = _header(blob[begin:end])
@@ -60,17 +62,20 @@ def _essential(blob: bytes) -> tuple[bytes, dict[str, object]]:
 
 
 def _header(content: bytes) -> tuple[bytes, dict[str, object]]:
-    kept, colors, at = b"", dict[str, object](), 0
+    at = 0
+    kept = []
+    colors: dict[str, object] = {}
     has_colors = False
     for kind, begin, end in boxes(content, 0, len(content)):
         at = end
         if kind in _HEADER:
-            kept += _box(kind, content[begin:end])
-        elif kind == b"colr" and not has_colors and content[begin:end][:1] in _NUMBERED + _PROFILED:
+            kept.append(_box(kind, content[begin:end]))
+        elif kind == b"colr" and not has_colors and content[begin:end][:1] in _METHODS:
             has_colors = True
             number, colors = _colors(content[begin : begin + 1], content[begin + 3 : end])
-            kept += _box(kind, b"\1\0\0" + number.to_bytes(4, "big"))
-    return kept + content[at:], colors
+            kept.append(_box(kind, b"\1\0\0" + number.to_bytes(4, "big")))
+    kept.append(content[at:])
+    return b"".join(kept), colors
 
 
 def _colors(method: bytes, content: bytes) -> tuple[int, dict[str, object]]:

@@ -11,7 +11,8 @@ from pathlib import Path
 __all__ = ["install"]
 
 _MODULES = {
-    "__init__": "from torch import autograd, cuda, optim, profiler",
+    "__init__": "from torch import autograd, compiler, cuda, optim, profiler",
+    "compiler": "def is_compiling(): return False",
     "cuda": "def is_initialized(): return False",
     "optim/__init__": "from torch.optim.optimizer import Optimizer",
     "optim/optimizer": """

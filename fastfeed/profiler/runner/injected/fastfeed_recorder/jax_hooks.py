@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import operator
+import types
 import weakref
 from typing import Any
 
@@ -30,32 +32,43 @@ def _counting(transform: Any, jax: Any, window: Any) -> Any:
     def transformed(*args: Any, **kwargs: Any) -> Any:
         compiled = transform(*args, **kwargs)
         if hasattr(compiled, "lower"):
-            return _counted(compiled, jax, window)
-        return lambda function: _counted(compiled(function), jax, window)  # jit(static_argnums=0)
+            return _Counted(compiled, jax, window)
+        return lambda function: _Counted(compiled(function), jax, window)  # jit(static_argnums=0)
 
     return transformed
 
 
-def _counted(compiled: Any, jax: Any, window: Any) -> Any:
-    feedback = _Feedback(jax)
+class _Counted:
+    # A compiled function in all but its calls. No dictionary: JAX copies that of a function which it compiles.
+    __slots__ = ("__weakref__", "_compiled", "_feedback", "_window")
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def __init__(self, compiled: Any, jax: Any, window: Any) -> None:
+        self._compiled = compiled
+        self._feedback = _Feedback(jax)
+        self._window = window
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        window = self._window
         if window.closed:
-            return compiled(*args, **kwargs)
+            return self._compiled(*args, **kwargs)
+        feedback = self._feedback
         feedback.before(args, kwargs)
-        result = compiled(*args, **kwargs)
+        result = self._compiled(*args, **kwargs)
         feedback.after(result)
         if feedback.is_step:
-            window.step_ended(call, "jax", priority=1)
+            window.step_ended(self, "jax", priority=1)
         elif feedback.calls >= _MANY:
-            window.step_ended(call, "jax", priority=0)
+            window.step_ended(self, "jax", priority=0)
         return result
 
-    functools.update_wrapper(call, compiled)
-    for name in dir(compiled):
-        if not name.startswith("__"):
-            setattr(call, name, getattr(compiled, name))
-    return call
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiled, name)
+
+    def __reduce__(self) -> Any:
+        return operator.getitem, ([self._compiled], 0)  # pickled and copied as the function itself
 
 
 class _Feedback:

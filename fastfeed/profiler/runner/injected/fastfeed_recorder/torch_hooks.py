@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from fastfeed_recorder import nvtx
@@ -21,12 +22,16 @@ def callbacks(window: Any) -> dict[str, Any]:
 def _count_steps(module: Any, window: Any) -> None:
     window.imported("torch")
 
+    torch = sys.modules["torch"]
+
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():  # a compiled step does not call hooks; they must not be compiled into it
+            return
         if not window.closed:
             window.step_ended(optimizer, "torch")
 
     if not hasattr(module, "register_optimizer_step_post_hook"):
-        raise RuntimeError("PyTorch 2.0 or later is needed to count the steps of its optimizers")
+        raise RuntimeError("PyTorch 2.1 or later is needed to count the steps of its optimizers")
     module.register_optimizer_step_post_hook(step_ended)
 
 

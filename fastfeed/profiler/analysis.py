@@ -19,6 +19,7 @@ from fastfeed.profiler.model.trace import Origin, Trace
 from fastfeed.profiler.ranks.ranks import Blame, RankDevice, analyze_ranks
 from fastfeed.profiler.steps.device import device_result, labels, main_process
 from fastfeed.profiler.steps.input_share import STARVING, share_of
+from fastfeed.profiler.steps.recorded import recorded_edges
 from fastfeed.profiler.steps.steps import find_steps
 from fastfeed.profiler.verdict.feed_timelines import feed_results
 from fastfeed.profiler.verdict.host_only import host_waits
@@ -114,11 +115,14 @@ def _collect_notes(origins: Sequence[Origin]) -> list[str]:
 def _devices(index: int, trace: Trace, input_range: str) -> list[_DeviceAnalysis]:
     host = Host(trace, input_range)
     active = distinct(trace.ops.device[trace.ops.end > trace.ops.start])
-    return [
-        _DeviceAnalysis(index, int(device), host, attribute_device(trace, int(device), host))
-        for device in active
-        if device >= 0
-    ]
+    return [_attributed(index, trace, int(device), host) for device in active if device >= 0]
+
+
+def _attributed(index: int, trace: Trace, device: int, host: Host) -> _DeviceAnalysis:
+    process = main_process(trace, np.flatnonzero(trace.ops.device == device))
+    waits = host.spans_of(host.main_thread(process), Activity.INPUT)
+    edges = recorded_edges(trace, device, process, host.launch, waits)
+    return _DeviceAnalysis(index, device, host, attribute_device(trace, device, host, edges))
 
 
 def _result(trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int | None) -> DeviceResult:

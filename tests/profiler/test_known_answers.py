@@ -41,8 +41,8 @@ def test_resnet_without_workers_is_starved(analyzed):
     result = analyzed("kineto/tb_resnet50_nw0_span1.pt.trace.json.gz")
     device = only(result)
     assert result.verdict.word == "severe"
-    assert device.steps.steady.tolist() == [False] + [True] * 5, "the recording of the GPU begins inside the first"
-    assert percent(device.judged, Cause.INPUT) == pytest.approx(32.6, abs=0.3)
+    assert device.steps.steady.all(), "the first one from its mark, with its wait"
+    assert percent(device.judged, Cause.INPUT) == pytest.approx(33.6, abs=0.3)
     assert result.verdict.bound == "input"
     assert "num_workers=" in result.verdict.change
     assert all("DataLoader" in gap.inside for gap in device.worst)
@@ -61,21 +61,23 @@ def test_resnet_with_workers_is_not(analyzed):
 def test_detector_that_resizes_on_the_host_is_severely_starved(analyzed):
     result = analyzed("kineto/tracelens_mi300_owlv2.json.gz")
     assert result.verdict.word == "severe"
-    assert percent(only(result).judged, Cause.INPUT) == pytest.approx(62, abs=0.5)
-    assert percent(only(result).whole, Cause.INPUT) == pytest.approx(62, abs=0.5)
+    assert percent(only(result).judged, Cause.INPUT) == pytest.approx(64.2, abs=0.1)
+    assert percent(only(result).whole, Cause.INPUT) == pytest.approx(64.2, abs=0.1)
 
 
 def test_imagenet_with_slow_workers_and_a_cold_start(analyzed):
     result = analyzed("kineto/lotus_v100_imagenet_b128_gpu1.json.xz")
     device = only(result)
     assert result.verdict.word == "severe"
-    assert percent(device.whole, Cause.INPUT) == pytest.approx(70.6, abs=0.1)
-    assert percent(device.whole, Cause.ALLOC) == pytest.approx(7.7, abs=0.1)
+    assert percent(device.whole, Cause.INPUT) == pytest.approx(73.9, abs=0.1)
+    assert percent(device.whole, Cause.ALLOC) == pytest.approx(6.4, abs=0.1)
     assert device.cold is not None and device.cold.steps == 2
     named = {Cause.ALLOC, Cause.MODULE_LOAD}
-    assert sum(device.cold.causes[cause] for cause in named) > 0.9 * device.cold.idle, "its causes are told apart"
+    loader = device.cold.causes[Cause.INPUT]  # its workers start
+    assert loader == pytest.approx(1_727_000_000, rel=0.01)
+    assert sum(device.cold.causes[cause] for cause in named) > 0.85 * (device.cold.idle - loader)
     assert not named & {cause for cause, ns in device.judged.causes.items() if ns > device.judged.budget.idle // 100}
-    assert any("70.6 %" in sentence for sentence in result.verdict.evidence), "the whole recording is told, too"
+    assert any("73.9 %" in sentence for sentence in result.verdict.evidence), "the whole recording is told, too"
 
 
 def test_ddp_that_launches_too_slowly_is_not_short_of_input(analyzed):
@@ -83,7 +85,7 @@ def test_ddp_that_launches_too_slowly_is_not_short_of_input(analyzed):
     assert result.verdict.word == "not_starved"
     assert percent(only(result).whole, Cause.INPUT) == 0
     assert result.verdict.bound == "launch"
-    assert only(result).whole.budget.idle / only(result).whole.budget.window == pytest.approx(0.762, abs=0.001)
+    assert only(result).whole.budget.idle / only(result).whole.budget.window == pytest.approx(0.764, abs=0.001)
 
 
 def test_a_sampled_trace_carries_no_verdict(analyzed):

@@ -13,7 +13,7 @@ from fastfeed.profiler.attribution.drains import with_drains
 from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans, host_causes, in_time_order
-from fastfeed.profiler.attribution.time_breakdown import break_down, busy_sets
+from fastfeed.profiler.attribution.time_breakdown import break_down, busy_sets, op_edges
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import empty, intersect, measure, overlap, spans, subtract, union
@@ -31,7 +31,7 @@ class Attribution:
 
     busy: Mapping[str, np.ndarray]  # disjoint sets, see time_breakdown.BUSY
     covered: np.ndarray  # set: all of these
-    edges: np.ndarray  # [start of the first op, end of the last]
+    edges: np.ndarray  # [beginning, end] of the recording of the device
     gaps: Gaps
     slices: Slices
     waits: np.ndarray  # set: the launching or main threads waited for input
@@ -40,13 +40,14 @@ class Attribution:
     launch: np.ndarray  # int64, the launch call of each row; -1 unknown
 
 
-def attribute_device(trace: Trace, device: int, host: Host) -> Attribution:
-    """Give every idle nanosecond of a device one cause.
+def attribute_device(trace: Trace, device: int, host: Host, edges: np.ndarray | None = None) -> Attribution:
+    """Give every idle nanosecond of a device one cause, between two edges or from its first op to its last.
 
     The slices are disjoint and sum to the idle time: asserted, because the whole report depends on it.
     """
     launch = host.launch
-    busy, edges = busy_sets(trace, device)
+    edges = op_edges(trace, device) if edges is None else edges
+    busy = busy_sets(trace, device, edges)
     covered = union(*busy.values())
     gaps = find_gaps(trace, device, busy, edges, launch)
     rows = np.flatnonzero(trace.ops.device == device)

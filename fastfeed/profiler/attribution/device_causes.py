@@ -21,6 +21,7 @@ __all__ = ["launch_call_causes", "queue_causes"]
 
 _MAX_LATENCY_NS = 100_000  # no launch takes longer than this to reach the device
 _MIN_QUEUE_NS = 10_000  # a shorter queue is always latency
+_MIN_USUAL = 3  # gaps; fewer do not show which latency is usual
 _HOLDS_STREAM = re.compile(r"launchhostfunc|streamaddcallback|stream(waitvalue|batchmem)|waitexternalsemaphore", re.I)
 _GRAPH = re.compile(r"graphlaunch", re.I)  # its nodes may wait for each other, and for the host
 
@@ -68,7 +69,7 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     span, op, call = spans(gaps.call_end[rows], gaps.end[rows]), gaps.op[rows], gaps.call[rows]
     length = span[:, 1] - span[:, 0]
     in_gap = calls.start[call] > gaps.start[rows]
-    usual = max(_MIN_QUEUE_NS, int(np.percentile(length[in_gap], 90)) if in_gap.any() else 0)
+    usual = max(_MIN_QUEUE_NS, int(np.percentile(length[in_gap], 90)) if in_gap.sum() >= _MIN_USUAL else 0)
     is_longer = length > usual
     needs_producer = is_longer | (length > _MAX_LATENCY_NS)
     producer = np.full(len(rows), -1, np.int64)

@@ -84,7 +84,7 @@ def _driving_threads(host: Host, rows: np.ndarray) -> set[int]:
 
 
 def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarray) -> np.ndarray:
-    """How much of each gap is not in the replay: int64 nanoseconds, shape (gaps,)."""
+    """How much of each gap between two operations is not in the replay: int64 nanoseconds, shape (gaps,)."""
     ops, calls = host.trace.ops, host.trace.calls
     start, end = ops.start[rows], ops.end[rows]
     reach = np.maximum.accumulate(end)
@@ -92,12 +92,15 @@ def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarra
     launch = host.launch[rows]
     ready = np.where(launch >= 0, calls.end[launch], start) if len(calls.end) else start
     ready = np.minimum(ready, start)
-    ends_gap = np.searchsorted(start, gaps.end)
+    between = np.flatnonzero((gaps.start >= start[0]) & (gaps.end <= start[-1]))
+    ends_gap = np.searchsorted(start, gaps.end[between])
     ready[ends_gap] = start[ends_gap]  # its latency, and what else kept it from starting, stay as they are
     ready = ready - _measure_before(synchronized, ready)
     idle = np.maximum.accumulate(ready - np.concatenate([[0], np.cumsum(busy)[:-1]]))
     until = idle[ends_gap] - idle[0]
-    return np.maximum(gaps.end - gaps.start - np.diff(until, prepend=0), 0)
+    avoidable = np.zeros(len(gaps.start), np.int64)
+    avoidable[between] = np.maximum((gaps.end - gaps.start)[between] - np.diff(until, prepend=0), 0)
+    return avoidable
 
 
 def _measure_before(covered: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -38,7 +38,9 @@ class Gaps:
 
 
 def find_gaps(trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: np.ndarray, launch: np.ndarray) -> Gaps:
-    """The gaps between a device's first and last op. `launch` is from `launch_calls`.
+    """The gaps of a device between two edges: its first op and its last, or those of the steps around them.
+
+    `launch` is from `launch_calls`. What follows the last op is late as a whole, on the thread that launched that op.
 
     A gap that ends in profiler overhead still waits for the next op, so it is late on that op's launch.
     """
@@ -60,6 +62,7 @@ def find_gaps(trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: 
     known = call >= 0
     call_start = np.where(known, calls.start[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
     call_return = np.where(known, calls.end[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
-    late_end = np.clip(call_start, idle[:, 0], idle[:, 1])
+    is_last = ops.start[op] < idle[:, 1]  # no op follows
+    late_end = np.where(is_last, idle[:, 1], np.clip(call_start, idle[:, 0], idle[:, 1]))
     call_end = np.maximum(np.clip(call_return, idle[:, 0], idle[:, 1]), late_end)
     return Gaps(idle[:, 0], idle[:, 1], op, call, late_end, call_end)

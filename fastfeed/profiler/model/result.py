@@ -51,7 +51,7 @@ class TimeBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A fraction of the window, with what is known about its spread. None: too few steps to say.
+    """A fraction of the window, with what is known about its spread. None: fewer than three whole steps.
 
     Steps that are all alike have no interval: it would say nothing about another recording.
     """
@@ -176,9 +176,9 @@ class DeviceResult:
     trace: int  # index into Result.origins
     device: int  # index into Trace.devices
     rank: int | None
-    first: int  # start of its first op
-    last: int  # end of its last op
-    whole: Period  # first op to last op
+    first: int  # its recording begins: its first op, or the marked step with it
+    last: int  # its recording ends: its last op, or the marked step with it
+    whole: Period  # first to last
     steady: Period | None  # the steady steps; None where there are too few
     cold: Cold | None
     steps: Steps

@@ -185,7 +185,7 @@ def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Ste
         start=start,
         end=end,
         causes=dict(sorted(sums.items(), key=lambda item: -item[1])),
-        next_op=trace.name(int(ops.name[gaps.op[gap]])),
+        next_op=trace.name(int(ops.name[gaps.op[gap]])) if ops.start[gaps.op[gap]] >= end else "",
         thread=_thread_label(trace, thread) if thread >= 0 else "",
         inside="" if inside in steps.labels else inside,  # a step of the host, which may be ahead of the device's
         step=steps.labels[int(step[0])] if len(step) else "",

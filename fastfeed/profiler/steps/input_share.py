@@ -23,6 +23,8 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
     window = max(judged.budget.window, 1)
     value = measure(covered) / window
     windows = steps.spans[steps.steady]
+    if 0 < len(windows) < MIN_STEPS and measure(judged.spans) <= measure(union(windows)):
+        return Share(value)
     if len(windows) < MIN_STEPS:
         first, last = map(int, (judged.spans[0, 0], judged.spans[-1, 1])) if len(judged.spans) else (0, 0)
         edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])

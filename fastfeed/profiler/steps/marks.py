@@ -14,9 +14,19 @@ from fastfeed.profiler.model.substrings import with_any
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.steps.numbers import missing_after
 
-__all__ = ["MIN_STEPS", "Rounds", "in_process", "marked_steps", "optimizer_steps", "wait_steps"]
+__all__ = [
+    "MIN_STEPS",
+    "TOLERANCE",
+    "Rounds",
+    "in_process",
+    "is_open_ended",
+    "marked_steps",
+    "optimizer_steps",
+    "wait_steps",
+]
 
 MIN_STEPS = 3  # marks; fewer do not establish a period
+TOLERANCE = 0.2  # of the median: the deviation allowed for a usual step
 
 _STEP = (
     r"ProfilerStep|(run[\W_]?)?train(ing)?[\W_]?(step|batch|iteration|iter)|(global|one)[\W_]?step|step|iteration|iter"
@@ -32,7 +42,9 @@ _BREAKS = 0.05  # of the pauses, or one: more are part of the training, such as 
 _WAITING = 0.5  # of a pause: it is a wait for the batch
 _BETWEEN = 0.05  # of a period between steps: with more, the annotation covers only part of a step
 _DOUBLE = 1.5  # periods from one step to the next, if numbers are missing in between: the mark of a step was lost
-_EXACT = 0.001  # of a period: with more between steps, the end of the last one is not known exactly
+_EXACT, _EXACT_NS = 0.001, 120_000  # of a period, or ns: with more between steps, the last may end after its mark
+_CONTIGUOUS = re.compile(r"^ProfilerStep#")  # one begins where the other ends: only the profiler works in between
+_SHORT = 0.95  # of the shortest usual step
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +119,12 @@ def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | N
     if len(rows) > 1:
         distance, pause = np.diff(start), start[1:] - end[:-1]
         period = np.median(distance)
-        is_exact = bool(np.median(pause) <= _EXACT * period)
+        is_contiguous = bool(_CONTIGUOUS.search(labels[0]))
+        is_exact = is_contiguous or bool(np.median(pause) <= max(_EXACT * period, _EXACT_NS))
         is_apart[:-1] = _is_break(start[1:] - pause, start[1:], period, waits)
         is_apart[:-1] |= (missing_after(labels)[:-1] > 0) & (distance > _DOUBLE * period)
         end[:-1] = np.where(is_apart[:-1], np.minimum(end[:-1], start[1:]), start[1:])
-        if len(rows) > MIN_STEPS and np.median(pause) > _BETWEEN * period:
+        if len(rows) > MIN_STEPS and np.median(pause) > _BETWEEN * period and not is_contiguous:
             rows, start, end, labels, is_apart = rows[:-1], start[:-1], end[:-1], labels[:-1], is_apart[:-1]
             return Rounds(spans(start, end), labels, _source(source, labels), is_open=is_apart)
     is_open = is_apart & (not is_exact)
@@ -129,6 +142,21 @@ def _is_break(start: np.ndarray, end: np.ndarray, period: float, waits: np.ndarr
     if waits is not None and is_long.any():
         is_long[is_long] = overlap(spans(start[is_long], end[is_long]), waits) < _WAITING * pause[is_long]
     return is_long if is_long.sum() <= max(1, _BREAKS * len(pause)) else np.zeros(len(pause), bool)
+
+
+def is_open_ended(trace: Trace, step_spans: np.ndarray) -> bool:
+    """May the recording have ended inside the last step? Readers close ranges that are open then with the last event.
+
+    A step that is about as long as the shortest of the usual ones counts as whole.
+    """
+    length, end = step_spans[:, 1] - step_spans[:, 0], step_spans[-1, 1]
+    ends = np.concatenate([trace.ranges.end, trace.calls.end, trace.ops.end])
+    closed_together = ends.max(initial=0) <= end and (ends == end).sum() > 1
+    if not closed_together or len(length) < 2:
+        return False
+    others, typical = length[:-1], np.median(length[:-1])
+    usual = others[np.abs(others - typical) <= TOLERANCE * typical]
+    return bool(length[-1] < _SHORT * (usual if len(usual) else others).min())
 
 
 def optimizer_steps(trace: Trace, process: int, waits: np.ndarray | None) -> Rounds | None:

@@ -7,17 +7,15 @@ import numpy as np
 from fastfeed.profiler.model.intervals import spans
 from fastfeed.profiler.model.result import Steps
 from fastfeed.profiler.model.trace import Kind, Trace
-from fastfeed.profiler.steps.marks import Rounds, marked_steps, optimizer_steps, wait_steps
+from fastfeed.profiler.steps.marks import TOLERANCE, Rounds, is_open_ended, marked_steps, optimizer_steps, wait_steps
 from fastfeed.profiler.steps.numbers import missing_after
 from fastfeed.profiler.steps.recurrences import recurring_rounds
 
 __all__ = ["find_steps", "no_steps"]
 
-_STEADY_TOLERANCE = 0.2  # of the median: the deviation allowed for a steady step
 # of a step: it is whole if the recording of the device misses less; its beginning, unlike its end, waits for input
 _NEGLIGIBLE_BEGINNING, _NEGLIGIBLE_END = 0.001, 0.005
 _MAX_HOLE = 10  # steps that numbers skip: with more, the recording was paused, and nothing is missing
-_SHORT = 0.95  # of the shortest usual step
 
 
 def find_steps(
@@ -27,7 +25,7 @@ def find_steps(
 
     In this order: ranges of whole steps, optimizer steps, waits for input (`waits`: a set of spans of the main
     thread), and then a guess, operations that recur on the device.
-    `edges` is the device's first start and last end; a step that reaches outside is cut and never steady.
+    `edges` is from `recorded_edges`; a step that reaches outside is cut and never steady.
     `launch` is from `launch_calls`: if the host runs ahead of the device by more than a step, steps are measured on
     the device.
     """
@@ -42,7 +40,7 @@ def find_steps(
     if not is_guess:
         rounds = _on_device(trace, device, launch, rounds)
     step_spans = rounds.spans
-    whole = _whole(step_spans, edges, rounds.has_end and not _may_be_open(trace, step_spans))
+    whole = _whole(step_spans, edges, rounds.has_end and not is_open_ended(trace, step_spans))
     if rounds.is_open is not None:
         whole &= ~rounds.is_open
     missing = missing_after(rounds.labels)
@@ -113,26 +111,11 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
     return Rounds(spans(first_start, end), labels, rounds.source, has_end=False, is_open=is_apart)
 
 
-def _may_be_open(trace: Trace, step_spans: np.ndarray) -> bool:
-    """May the recording have ended inside the last step? Readers close ranges that are open then with the last event.
-
-    A step that is about as long as the shortest of the usual ones counts as whole.
-    """
-    length, end = step_spans[:, 1] - step_spans[:, 0], step_spans[-1, 1]
-    ends = np.concatenate([trace.ranges.end, trace.calls.end, trace.ops.end])
-    closed_together = ends.max(initial=0) <= end and (ends == end).sum() > 1
-    if not closed_together or len(length) < 2:
-        return False
-    others, typical = length[:-1], np.median(length[:-1])
-    usual = others[np.abs(others - typical) <= _STEADY_TOLERANCE * typical]
-    return bool(length[-1] < _SHORT * (usual if len(usual) else others).min())
-
-
 def _whole(step_spans: np.ndarray, edges: np.ndarray, has_end: bool) -> np.ndarray:
     """Which steps the recording of the device covers: bool, shape (n,).
 
-    A device is recorded from its first op to its last. What a step waited for before its first op is lost if that is
-    the first op of all, and the rest of the step would pass for a step that waits less.
+    What a step waited for before the recording begins is lost, and the rest of the step would pass for a step that
+    waits less.
     """
     length = step_spans[:, 1] - step_spans[:, 0]
     whole = step_spans[:, 0] >= edges[0] - _NEGLIGIBLE_BEGINNING * length
@@ -148,7 +131,7 @@ def _steady(step_spans: np.ndarray, whole: np.ndarray) -> np.ndarray:
         return steady
     length = step_spans[:, 1] - step_spans[:, 0]
     typical = np.median(length[whole])
-    is_near = whole & (np.abs(length - typical) <= _STEADY_TOLERANCE * typical)
+    is_near = whole & (np.abs(length - typical) <= TOLERANCE * typical)
     runs = is_near[:-2] & is_near[1:-1] & is_near[2:] if len(is_near) >= 3 else np.zeros(0, bool)
     first = int(np.argmax(runs)) if runs.any() else 0
     if 2 * whole[first:].sum() >= whole.sum():  # otherwise steps are irregular, and three alike are chance

@@ -8,13 +8,14 @@ from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
 from fastfeed.profiler.attribution.launches import launch_calls
-from fastfeed.profiler.attribution.time_breakdown import busy_sets
+from fastfeed.profiler.attribution.time_breakdown import busy_sets, op_edges
 from fastfeed.profiler.model.trace import Overheads
 
 
 def gaps(builder: TraceBuilder) -> Gaps:
     trace = builder.trace()
-    return find_gaps(trace, 0, *busy_sets(trace, 0), launch_calls(trace))
+    edges = op_edges(trace, 0)
+    return find_gaps(trace, 0, busy_sets(trace, 0, edges), edges, launch_calls(trace))
 
 
 def parts(result: Gaps, row: int = 0) -> tuple[int, int, int, int]:

@@ -243,7 +243,7 @@ def test_a_real_pair(data: Path) -> None:
     comparison = compare(*(analyze([read(path)]) for path in paths))
     (change,) = comparison.devices
     assert comparison.outcome == "better"
-    assert change.input.before == pytest.approx(0.326, abs=0.003)
+    assert change.input.before == pytest.approx(0.339, abs=0.003)
     assert change.input.after < 0.01
     assert (change.input.direction, change.step.direction) == ("less", "less")
     assert by_key(change.causes)["cause:input"] is change.causes[0]

@@ -10,6 +10,7 @@ import pytest
 from helpers.profiler.simulator.cases import ALL, LATE_RANK
 from helpers.profiler.simulator.events import MS, US
 from helpers.profiler.simulator.judged import Judged, judged, read_back, run_of, unmarked
+from helpers.profiler.simulator.truth import known_time
 
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.merge.merge import merge
@@ -90,7 +91,7 @@ def test_clock_offsets(name: str, dialect: str) -> None:
     run = judged(name, dialect)
     skews = [host.skew_ns for host in run.run.hosts]
     starts = [device.first for device in run.result.devices]
-    true = [min(op.start for op in run.run.ops if op.gpu == gpu) for gpu in range(len(starts))]
+    true = [known_time(gpu, run.run.ops, run.run.ranges)[0] for gpu in range(len(starts))]
     for rank, skew, start, at in zip(run.result.ranks, skews, starts, true, strict=True):
         # a trace's clock may begin anywhere: offsets are between the clocks of the traces
         expected = (start - at) - (starts[0] - true[0])

@@ -33,7 +33,7 @@ def test_the_last_step_counts_only_if_its_end_is_known(steps: int, lacks: float,
     """A mark around the computation alone leaves the end of the last step open; where no step is whole there is no
     verdict.
     """
-    result = analyze([even_steps(steps, share, lacks=lacks, tail=tail)])
+    result = analyze([even_steps(steps, share, lacks=lacks, tail=tail, mark="train {}")])
     if result.verdict.word == "abstained":
         assert steps == 2 or (steps == 3 and lacks > 0.99)
         assert result.verdict.reasons[0].startswith(f"None of the {steps} steps is whole: ")

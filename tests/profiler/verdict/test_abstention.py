@@ -192,18 +192,26 @@ def test_a_copy_is_an_operation_too():
     assert verdict(builder.trace()).word == "abstained"
 
 
-@pytest.mark.parametrize("mark", ["ProfilerStep#{}", ""])
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.8])
-def test_a_single_step_behind_a_wait_has_no_verdict(share: float, mark: str):
-    """Of a recording with schedule(active=1), the GPU's part begins where the wait ends: it looks busy."""
-    judged = verdict(even_steps(1, share, mark=mark))
+def test_a_single_unmarked_step_behind_a_wait_has_no_verdict(share: float):
+    """The GPU's part of the recording begins where the wait ends: it looks busy."""
+    judged = verdict(even_steps(1, share, mark=""))
     assert judged.word == "abstained"
     assert f"begins after {share * 100:.1f} ms of waiting for input" in judged.reasons[0]
     assert f"input costs {share:.1%}".replace("%", " %") in judged.reasons[0]
 
 
+@pytest.mark.parametrize(("share", "word"), [(0.1, "starved"), (0.3, "severe"), (0.8, "severe")])
+def test_a_single_marked_step_is_judged_with_its_wait(share: float, word: str):
+    """As PyTorch's profiler records it with schedule(active=1)."""
+    judged = verdict(even_steps(1, share))
+    assert (judged.word, judged.confidence) == (word, "weak")
+    assert judged.share.value == pytest.approx(share, abs=1e-4)
+    assert judged.share.low is None, "one step says nothing about the spread over steps"
+
+
 def test_a_single_step_without_a_wait_is_judged():
-    assert verdict(even_steps(1, 0.001)).word == "not_starved"
+    assert verdict(even_steps(1, 0.001)).word == "starved_of_copies", "a tenth of the step"
 
 
 def test_three_unmarked_steps_of_which_the_first_lacks_its_wait():

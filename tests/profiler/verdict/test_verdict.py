@@ -153,7 +153,7 @@ def test_no_device_no_verdict():
 
 @pytest.mark.parametrize(("steps", "says"), [(2, "Only 2 complete steps"), (3, "Only 3 complete steps"), (5, "")])
 def test_few_steps_are_said(steps: int, says: str):
-    builder = run(1 + steps, wait=10 * MS)  # the recording of the device begins inside the first
+    builder = run(steps, wait=10 * MS)
     verdict = judged(builder).verdict
     notes = [sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence]
     assert len(notes) == bool(says)

@@ -17,6 +17,7 @@ from fastfeed.profiler.readers import read
 from helpers.profiler.simulator.cases import ALL
 from helpers.profiler.simulator.confusion import Confusion, confusion
 from helpers.profiler.simulator.events import Idle, Run
+from helpers.profiler.simulator.truth import known_time
 from helpers.profiler.simulator.write import write
 
 __all__ = ["Judged", "judged", "read_back", "run_of", "traces_of", "unmarked"]
@@ -34,12 +35,12 @@ class Judged:
             yield gpu, device, [one for one in self.run.idle if one.gpu == gpu]
 
     def window(self, gpu: int) -> int:
-        """Nanoseconds from the first op to the last one's end."""
-        ops = [op for op in self.run.ops if op.gpu == gpu]
-        return max(op.end for op in ops) - min(op.start for op in ops)
+        """Nanoseconds of the time in which all is known of this GPU."""
+        begin, end = known_time(gpu, self.run.ops, self.run.ranges)
+        return end - begin
 
     def confusion(self, gpu: int, device: DeviceResult, truth: Sequence[Idle]) -> Confusion:
-        shift = device.first - min(op.start for op in self.run.ops if op.gpu == gpu)
+        shift = device.first - known_time(gpu, self.run.ops, self.run.ranges)[0]
         return confusion(truth, device.slices, shift)
 
     def true_causes(self, gpu: int) -> Counter[Cause]:

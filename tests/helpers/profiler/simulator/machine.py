@@ -157,7 +157,7 @@ class Host:
         """One op through one call, which blocks while the queue of the device is full."""
         with self.call(api) as corr:
             self._place(stream.gpu)
-            if self.lazy_ns and name not in self.loaded:
+            if self.lazy_ns and name not in self.loaded and kind is not Kind.H2D:  # copies have no kernel
                 self.spend(self.lazy_ns, Cause.MODULE_LOAD)
             self.loaded.add(name)
             self.spend(takes, Cause.LAUNCH)

@@ -240,7 +240,7 @@ def cold_start(seed: int) -> Run:
         trainer.before = before
         trainer.after = lambda step: item(host)
 
-    return one_gpu(seed, lambda batch: 60 * MS if batch == 0 else 2 * MS, change=change)
+    return one_gpu(seed, lambda batch: 20 * MS if batch == 0 else 2 * MS, change=change)
 
 
 SCENARIOS: dict[str, Scenario] = {

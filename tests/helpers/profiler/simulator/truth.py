@@ -7,23 +7,36 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from fastfeed.profiler.model.causes import Cause
-from helpers.profiler.simulator.events import Idle, Op, Proxy
+from fastfeed.profiler.model.trace import RangeKind
+from helpers.profiler.simulator.events import Idle, Op, Proxy, Range
 from helpers.profiler.simulator.machine import Host
 
-__all__ = ["idle_times", "late_peers"]
+__all__ = ["idle_times", "known_time", "late_peers"]
+
+
+def known_time(gpu: int, ops: Sequence[Op], ranges: Sequence[Range]) -> tuple[int, int]:
+    """From the first mark of the host that uses this device first, to its last mark; at least from op to op."""
+    own = [op for op in ops if op.gpu == gpu]
+    first = min(own, key=lambda op: op.start)
+    marks = [one for one in ranges if one.kind is RangeKind.STEP and one.host == first.host]
+    begin = min([first.start, *(one.start for one in marks)])
+    return begin, max(one.end for one in (*own, *marks))
 
 
 def idle_times(hosts: Sequence[Host]) -> Iterator[Idle]:
-    """Every idle nanosecond from the first op of a device to its last, in spans of one cause."""
+    """Every idle nanosecond of the known time of each device, in spans of one cause."""
     for gpu in sorted({gpu for host in hosts for gpu in host.gpus}):
         ops = sorted((op for host in hosts for op in host.ops if op.gpu == gpu), key=lambda op: op.start)
-        done = ops[0].end
+        done, until = known_time(gpu, ops, [one for host in hosts for one in host.ranges])
         for op in ops:
             if op.start > done:
                 host = next(host for host in hosts if host.index == op.host)  # the one that comes to the rescue
                 waiting = [one for one in host.ops if one.gpu == gpu and one.submitted < op.start <= one.start]
                 yield from _one_gap(done, op.start, gpu, host, waiting)
             done = max(done, op.end)
+        if until > done:
+            host = next(host for host in hosts if host.index == ops[-1].host)
+            yield from _one_gap(done, until, gpu, host, [])
 
 
 def late_peers(collectives: Sequence[Sequence[tuple[int, Op]]]) -> Iterator[Proxy]:

@@ -26,6 +26,7 @@ WORDS = ("preprocess", "photos", "shards", "--size", "24", "-w", "1", "--dedupe"
 KILLED_AFTER_S = 0.8, 2.6  # a start: as in the report of a survey that 201 of them did not get through
 STARTS = 201
 FIRST_S = 1.5  # until the first photographs are surveyed, on the machine of that report; a slower one gets more time
+LOOK_S = 0.05  # between looks at all processes of the machine, each of which costs milliseconds
 TICKS = os.sysconf("SC_CLK_TCK")
 
 pytestmark = [
@@ -76,7 +77,7 @@ def test_a_survey_gets_through(tmp_path: Path) -> None:
     process, first = start(tmp_path), math.nan
     while process.poll() is None and not count_surveyed(target):
         first = processor_time(process.pid)
-        time.sleep(0.01)
+        time.sleep(LOOK_S)
     kill(process)
     seen, order = [count_surveyed(target)], tmp_path / "shards" / "__job" / "order.npy"
     assert 0 < seen[0] < PHOTOS, "progress is saved within a piece"
@@ -85,7 +86,7 @@ def test_a_survey_gets_through(tmp_path: Path) -> None:
         while process.poll() is None and processor_time(process.pid) < after and not order.exists():
             if len(seen) == 1 and count_surveyed(target) > seen[0]:  # a fast machine would get through at once
                 break
-            time.sleep(0.01)
+            time.sleep(LOOK_S)
         kill(process)
         seen.append(count_surveyed(target))
     assert order.exists(), f"photographs surveyed after {len(seen)} starts: {seen[-1]}"

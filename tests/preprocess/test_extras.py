@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers.needs import needs
 from helpers.preprocess.mosaic_streaming import streaming
+from helpers.small_jobs import InlineEngine
 from PIL import Image
 
 import fastfeed as ff
@@ -91,7 +92,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def job(place, function, format="webdataset", batch=4, dst="shards", workers=1, **scaling):
+def job(place, function, format="webdataset", batch=4, dst="shards", **engine):
+    """In this process, or with the engine or workers given."""
     image = Encoding("raw") if format == "raw" else Encoding("png")
     scaling = Scaling(24, mode="cover", enlarge=True) if format == "raw" else Scaling(24)
     recipe = Recipe(
@@ -100,7 +102,7 @@ def job(place, function, format="webdataset", batch=4, dst="shards", workers=1, 
         packing=Packing(format, samples=8),
         metadata=Metadata(extras=f"extra_functions:{function}", extras_batch=batch),
     )
-    return run("photos", dst, recipe, workers=workers)
+    return run("photos", dst, recipe, **engine or {"engine": InlineEngine()})
 
 
 SOURCES = {
@@ -256,7 +258,7 @@ def test_a_function_that_fails_on_one_sample_costs_that_sample(place, batch):
 
 
 def test_a_crash_with_one_sample_costs_that_sample(place):
-    report = job(place, "dies", batch=1)
+    report = job(place, "dies", batch=1, workers=1)
     assert report.complete
     assert {Path(bad.uri).name: bad.reason for bad in report.bad} == {
         "3.png": "worker_crash",
@@ -267,10 +269,10 @@ def test_a_crash_with_one_sample_costs_that_sample(place):
 
 def test_a_crash_with_several_ends_the_job_which_can_be_resumed(place):
     with pytest.raises(FastfeedError, match="3 times"):
-        job(place, "dies", batch=4)
+        job(place, "dies", batch=4, workers=1)
     function = Path("extra_functions.py")
     function.write_text(function.read_text().replace("b/3.png", "none"))
-    report = job(place, "dies", batch=4)
+    report = job(place, "dies", batch=4, workers=1)
     assert report.complete and report.tally.samples == 11
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from helpers.photos import jpeg
 from helpers.preprocess.outcomes import photographs, tree
+from helpers.small_jobs import InlineEngine
 from PIL import Image
 
 import fastfeed as ff
@@ -23,30 +24,25 @@ from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Rec
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.record import REASONS
 from fastfeed.preprocess.task import Task
-from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerLimits
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 
 
 class Here:
-    """An engine of the user's own: one process, pieces last first, and a note of which were done."""
+    """An engine of the user's own: this process, pieces last first, and a note of which were done."""
 
     def __init__(self, fail_after: int = 1000) -> None:
         self.done: list[int] = []
         self._left = fail_after
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        leader = Supervisor(task, WorkerLimits())
-        try:
-            for piece in reversed(pieces):
-                if not self._left:
-                    yield Outcome(piece, error=TargetError("no space left on device", errno.ENOSPC))
-                    return
-                self._left -= 1
-                self.done.append(piece)
-                yield leader.run_piece(piece)
-        finally:
-            leader.close()
+        for piece in reversed(pieces):
+            if not self._left:
+                yield Outcome(piece, error=TargetError("no space left on device", errno.ENOSPC))
+                return
+            self._left -= 1
+            self.done.append(piece)
+            yield from InlineEngine().run(task, [piece])
 
 
 @pytest.fixture(scope="module")
@@ -175,9 +171,8 @@ def test_limits_are_reasons(source: Path, tmp_path: Path) -> None:
     own = photographs(tmp_path / "own", 8)
     (own / "class0" / "tiny.jpg").write_bytes(jpeg(1, (20, 30)))
     (own / "class1" / "long.jpg").write_bytes(jpeg(2, (60, 400)))
-    report = run(
-        str(own), tmp_path / "shards", Recipe(Scaling(48), limits=Limits(min_side=40, max_aspect=3)), workers=1
-    )
+    recipe = Recipe(Scaling(48), limits=Limits(min_side=40, max_aspect=3))
+    report = run(str(own), tmp_path / "shards", recipe, engine=InlineEngine())
     assert report.reasons == {"too_small": 1, "aspect": 1} and report.tally.samples == 8
 
 
@@ -186,7 +181,7 @@ def test_duplicates_and_a_split(source: Path, tmp_path: Path) -> None:
     for k in range(5):
         os.link(own / "class0" / f"photo{2 * k:03d}.jpg", own / "class0" / f"twin{k}.jpg")
     recipe = Recipe(Scaling(48), packing=Packing(samples=16), choice=Choice(val=0.3, dedupe="exact", shuffle=1))
-    report = run(str(own), tmp_path / "shards", recipe, workers=1)
+    report = run(str(own), tmp_path / "shards", recipe, engine=InlineEngine())
     assert report.left_out == {"duplicate_exact": 5} and report.tally.samples == 40
     train, val = (ff.TarShards(str(tmp_path / "shards" / part)) for part in ("train", "val"))
     assert len(train) + len(val) == 40 and 4 <= len(val) <= 20
@@ -208,14 +203,14 @@ def test_a_split_keeps_what_looks_alike_on_one_side(tmp_path: Path) -> None:
         twin = Image.open(own / "class0" / f"photo{k:03d}.jpg").resize((100, 75))
         twin.save(own / "class1" / f"twin{k:03d}.jpg", quality=85)
     recipe = Recipe(Scaling(48), packing=Packing(samples=64), choice=Choice(val=0.4))
-    run(str(own), tmp_path / "looks", recipe, workers=1)
+    run(str(own), tmp_path / "looks", recipe, engine=InlineEngine())
     sides = {
         side: {Path(json.loads(meta)["uri"]).stem[-3:] for meta in metas(tmp_path / "looks" / side)}
         for side in ("train", "val")
     }
     assert sides["train"] and sides["val"] and not sides["train"] & sides["val"]
     by_names = replace(recipe, choice=Choice(val=0.4, split_by="names"))
-    run(str(own), tmp_path / "names", by_names, workers=1)
+    run(str(own), tmp_path / "names", by_names, engine=InlineEngine())
     assert not (tmp_path / "names" / "__job" / "survey").exists()
 
 

@@ -69,7 +69,7 @@ RUNS = [
     ),
     Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),
     Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
-    Run("horovod/after.py", ("torch",), PHOTOS),
+    Run("horovod/after.py", ("torch",), (*PHOTOS, "--epochs", "7")),
     Run("horovod/after.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
     Run(
         "lightning_example.py",
@@ -79,8 +79,13 @@ RUNS = [
     ),
     Run("accelerate_example.py", ("torch", "accelerate"), nightly=True),
     Run("transformers_example.py", ("torch", "transformers"), says=("'feed_wait': ", "% of the time for batches")),
-    Run("grain_watched.py", ("jax", "grain"), PHOTOS, says=("% of the time, got ",)),
-    Run("tfdata_watched.py", ("keras", "tensorflow"), PHOTOS, says=("plain: the logs have accuracy, loss\n",)),
+    Run("grain_watched.py", ("jax", "grain"), (*PHOTOS, "--epochs", "15"), says=("% of the time, got ",)),
+    Run(
+        "tfdata_watched.py",
+        ("keras", "tensorflow"),
+        (*PHOTOS, "--epochs", "7"),
+        says=("plain: the logs have accuracy, loss\n",),
+    ),
 ]
 
 

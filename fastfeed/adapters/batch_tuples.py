@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,16 +12,9 @@ from fastfeed.errors import ConfigError
 from fastfeed.feed.annotations import annotator
 from fastfeed.feed.feed import Feed
 from fastfeed.runtime.batch import Batch
+from fastfeed.sampling.plan import Plan
 
 __all__ = ["BatchTuples", "image_specs", "label_spec", "target_specs"]
-
-
-_log = logging.getLogger("fastfeed")
-
-_EMPTY = (
-    "the last batch of an epoch has %d of %d samples, so it is empty on some ranks, and the mean of its losses is NaN; "
-    'on_bad="mask" keeps batches of one size on all ranks and gives weights, 0 for padding'
-)
 
 
 def image_specs(feed: Feed) -> list[tuple[tuple[int, ...], str]]:
@@ -52,8 +44,8 @@ class BatchTuples:
     (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on. Images of several sizes of
     views are a tuple of arrays.
 
-    Padding is cut off where nothing weighs it: trainers divide a batch's loss by its length, not by the weights.
-    Whether there are weights does not depend on the number of ranks.
+    Padding is cut off where nothing weighs it: trainers divide a batch's loss by its length, not by the weights. No
+    batch is ever empty. Whether there are weights does not depend on the number of ranks.
     Holds no reference to the feed, so that the feed's threads end when its last user releases it.
     """
 
@@ -76,16 +68,15 @@ class BatchTuples:
         loose = plan.tail == "pad" and plan.length % plan.global_batch != 0 and not padded
         loose = loose and (plan.world.size == 1 or not weighted)
         last = plan.steps - 1
-        real = min(max(plan.length - plan.first(last), 0), plan.batch)
+        real = int(plan.weights(last).sum())
         names, sizes = tuple(target_specs(feed)), len(image_specs(feed))
         if factors is not None and names != ("",):
             raise ConfigError(
                 f"class_weight is by the label of an image, and this feed gives {', '.join(names)} of objects; "
                 "leave it out, and weigh classes in the loss"
             )
-        left = plan.length % plan.global_batch
-        if loose and plan.world.main and left <= plan.global_batch - plan.batch:
-            _log.warning(_EMPTY, left, plan.global_batch)
+        if loose:
+            _check_share(plan)
         return cls(weighted, last if loose and real < plan.batch else -1, real, loose, factors, names, sizes)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
@@ -102,6 +93,17 @@ class BatchTuples:
         if self.names != ("",):
             rest = [dict(zip(self.names, rest, strict=False)), *rest[len(self.names) :]]
         return images if self.sizes > 1 else images[0], *rest
+
+
+def _check_share(plan: Plan) -> None:
+    """Refuse, on all ranks alike, a last batch that would be empty on some: the mean of its losses is NaN."""
+    left, size = plan.length % plan.global_batch, plan.world.size
+    if left < size:
+        raise ConfigError(
+            f'tail="pad" leaves {left} of {plan.length} samples to the last batch of {size} ranks, which would be '
+            'empty on some, and the mean of its losses NaN; use tail="drop", another batch size, or on_bad="mask", '
+            "which gives every rank a full batch and weights, 0 for padding"
+        )
 
 
 def _target(batch: Batch, name: str) -> np.ndarray:

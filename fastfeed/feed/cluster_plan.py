@@ -76,6 +76,7 @@ def simulate(
     if ranks_per_node < 1:
         raise ConfigError(f"ranks_per_node must be >= 1, got {ranks_per_node}")
     alone = replace(plan, world=World())
+    ranks = [replace(plan, world=World(rank, size)) for rank in range(size)]
     edges = plan.global_batch * np.arange(size + 1) // size
     rank_of = np.repeat(np.arange(size), np.diff(edges))
     bounds = source.bounds if isinstance(source, Sharded) else np.array([0, len(source)])
@@ -99,7 +100,7 @@ def simulate(
     kinds = 0 if groups is None else int(groups.max()) + 1
     mix = np.zeros((kinds, columns), np.int64)
     for i, step in enumerate(steps.tolist()):
-        ids = alone.ids(epoch, step)
+        ids = alone.ids(epoch, step) if step < plan.steps - 1 else _together(ranks, epoch, step)
         unit = np.searchsorted(bounds, ids, side="right") - 1
         if groups is not None:
             mix[:, column_of[i]] += np.bincount(groups[ids], minlength=kinds)
@@ -135,3 +136,8 @@ def simulate(
         step_bytes=step_bytes,
         mix=mix,
     )
+
+
+def _together(ranks: list[Plan], epoch: int, step: int) -> np.ndarray:
+    """The ids of all ranks, one after the other; of an incomplete last batch each rank has its share, and padding."""
+    return np.concatenate([rank.ids(epoch, step) for rank in ranks])

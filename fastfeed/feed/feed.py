@@ -63,8 +63,8 @@ class Feed(ForAdapters, ForTrainers):
         world (World | None): Rank and world size. Default: None, what the launcher's environment says.
         shuffle (str | bool | Order): "full" or True, "none" or False (the source's order), or an order such as
             `Blocks()`. Default: "full".
-        tail (str): An incomplete last batch: "drop" leaves it out, "pad" fills it with samples of weight 0. Default:
-            "drop".
+        tail (str): An incomplete last batch: "drop" leaves it out, "pad" divides its samples evenly among the ranks and
+            fills it with others of weight 0. Default: "drop".
         threads (int | None): Threads of this rank, at least 1. Default: None, the cores this process may use, shared
             with the node's other ranks.
         prefetch (int): Batches to prepare ahead of the one in use, >= 0. Default: 2.

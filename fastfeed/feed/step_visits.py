@@ -25,10 +25,9 @@ class StepVisits:
         block = self._block
         if block[:2] != (epoch, number):
             plan, first = self._plan, number * _STEPS
-            steps = np.arange(first, min(first + _STEPS, plan.steps))
-            own = np.arange(plan.bounds[0], plan.bounds[1])
-            visits = plan.at(epoch, (steps[:, None] * plan.global_batch + own).reshape(-1))
-            shape = len(steps), plan.batch
+            firsts = np.array([plan.first(other) for other in range(first, min(first + _STEPS, plan.steps))])
+            visits = plan.at(epoch, (firsts[:, None] + np.arange(plan.batch)).reshape(-1))
+            shape = len(firsts), plan.batch
             block = epoch, number, Visits(visits.ids.reshape(shape), visits.occurrences.reshape(shape))
             self._block = block
         ids, occurrences = block[2]

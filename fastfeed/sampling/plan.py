@@ -3,7 +3,8 @@
 An epoch has `length` positions, and its order maps each to a sample. Orders are computed, never stored, so a billion
 samples cost no memory, and starting at step one million costs as much as starting at step zero.
 Global step s owns positions [s*G, (s+1)*G) and rank r owns its r-th slice of them: the same global batches at every
-world size. For ops that mix neighbors, the rows of every global batch are shuffled before it is cut into slices.
+world size. Of an incomplete last batch each rank has its share, and padding after it. For ops that mix neighbors, the
+rows of every global batch are shuffled before it is cut into slices.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Plan:
         world (World): Rank and number of ranks. Default: World(), a single rank.
         shuffle (str | Order): "full", "none" or an order such as `Blocks()`. Default: "full".
         tail (str): What happens to samples that do not fill a global batch: "drop" leaves them out of this epoch, "pad"
-            fills the batch with others of weight 0. Default: "drop".
+            divides them evenly among the ranks and fills the batch of each with others of weight 0. Default: "drop".
         mixed (bool): Shuffle the rows of every global batch, whatever the order: neighbors, which MixUp, CutMix and
             Mosaic combine, are then any two of its samples. A feed with such an op sets it. Default: False.
 
@@ -143,8 +144,7 @@ class Plan:
     @property
     def bounds(self) -> tuple[int, int]:
         """This rank's slice [first, last) of every global batch; slices differ by one when ranks do not divide it."""
-        rank, size = self.world.rank, self.world.size
-        return self.global_batch * rank // size, self.global_batch * (rank + 1) // size
+        return self._share(self.global_batch)
 
     @property
     def batch(self) -> int:
@@ -174,7 +174,8 @@ class Plan:
         Returns:
             Ids and occurrences, int64 (batch,) each.
         """
-        return self.at(epoch, self._positions(step))
+        first = self.first(step)
+        return self.at(epoch, np.arange(first, first + self.batch, dtype=np.int64))
 
     def at(self, epoch: int, positions: np.ndarray) -> Visits:
         """Samples at positions of an epoch; wraps around at the end.
@@ -206,13 +207,13 @@ class Plan:
         Returns:
             float32 (batch,). All ones unless tail is "pad".
         """
-        first = self.first(step)
+        first, last = self._own(step)
         weights = np.ones(self.batch, np.float32)
-        weights[max(self.length - first, 0) :] = 0
+        weights[last - first :] = 0
         return weights
 
     def first(self, step: int) -> int:
-        """The position in an epoch of this rank's first sample of a step, counted over all ranks.
+        """The position in an epoch of this rank's first sample of a step, counted over all ranks; others follow.
 
         Args:
             step (int): Within the epoch, in [0, steps).
@@ -223,10 +224,27 @@ class Plan:
         Raises:
             ConfigError: If `step` is out of range.
         """
+        return self._own(step)[0]
+
+    def _own(self, step: int) -> tuple[int, int]:
+        """The positions [first, last) of a step on this rank that are not padding."""
         steps = self.steps
         if not 0 <= step < steps:
             raise ConfigError(f"step must be in [0, {steps}), got {step}")
-        return int(step) * self.global_batch + self.bounds[0]
+        begin = int(step) * self.global_batch
+        first, last = self._share(min(self.length - begin, self.global_batch))
+        return begin + first, begin + last
+
+    def _share(self, count: int) -> tuple[int, int]:
+        """This rank's slice [first, last) of so many samples of a step: as many as other ranks have, or one more."""
+        size = self.world.size
+        each, rest = divmod(count, size)
+
+        def edge(rank: int) -> int:
+            earlier = rank if each < self.global_batch // size else self.global_batch * rank // size - each * rank
+            return each * rank + min(earlier, rest)  # of these, one more, as the batch has room for
+
+        return edge(self.world.rank), edge(self.world.rank + 1)
 
     def _shuffled_rows(self, epoch: int, positions: np.ndarray, length: int) -> np.ndarray:
         """The positions in the order whose samples are at these; each stays in its step, and padding in its rows."""
@@ -238,10 +256,6 @@ class Plan:
             here = np.flatnonzero((steps == step) & (rows < real))
             shuffled[here] = first + permute(rows[here], real, (self.seed, _ROWS, epoch, step))
         return shuffled
-
-    def _positions(self, step: int) -> np.ndarray:
-        first = self.first(step)
-        return np.arange(first, first + self.batch, dtype=np.int64)
 
     def state(self, epoch: int, step: int, fingerprint: str) -> dict[str, Any]:
         """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at any world size.

@@ -6,6 +6,7 @@ import pytest
 import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples, label_spec
 from fastfeed.adapters.keras_epochs import Epochs
+from fastfeed.errors import ConfigError
 
 IMAGES, LABELS = np.zeros((20, 6, 4, 3), np.uint8), np.arange(20) % 5 - 1  # -1: without a label
 FACTORS = np.array([1, 4, 1, 0.5], np.float32)
@@ -59,7 +60,7 @@ def test_padding_of_soft_labels_is_cut_off():
         assert [tuples(batch)[1].shape for batch in data.batches(0)] == [(8, 4), (8, 4), (4, 4)]
 
 
-@pytest.mark.parametrize("samples", [44, 48, 33])
+@pytest.mark.parametrize("samples", [44, 48, 56])
 @pytest.mark.parametrize("options", [{}, {"on_bad": "mask"}], ids=str)
 @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
 def test_the_number_of_items_does_not_depend_on_the_number_of_ranks(samples, options, how):
@@ -76,6 +77,7 @@ def test_the_number_of_items_does_not_depend_on_the_number_of_ranks(samples, opt
                     images, labels, *weights = tuples(batch)
                     arities.add(len(weights))
                     shapes.add(len(images))
+                    assert len(images) > 0
                     counted = weights[0] > 0 if weights else slice(None)
                     seen += labels[counted].tolist()
         assert sorted(seen) == list(range(samples))
@@ -84,9 +86,18 @@ def test_the_number_of_items_does_not_depend_on_the_number_of_ranks(samples, opt
     assert len(arities) == 1
 
 
-def test_an_empty_batch_of_a_rank_is_said(caplog):
-    source = ff.Arrays(np.zeros((34, 4, 4, 3), np.uint8), np.arange(34))
-    with ff.Feed(source, [], batch=8, shuffle=False, tail="pad", world=ff.World(0, 2)) as data:
-        BatchTuples.of(data)
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("the last batch of an epoch has 2 of 16 samples, so it is empty on some ranks")
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_an_empty_batch_of_a_rank_is_refused_on_all(rank):
+    """Where fewer samples are left than there are ranks."""
+    world = ff.World(rank, 3)
+    with ff.Feed(ff.Arrays(IMAGES, LABELS), [], batch=3, tail="pad", world=world) as data:
+        with pytest.raises(ConfigError) as error:
+            BatchTuples.of(data)
+        assert str(error.value) == (
+            'tail="pad" leaves 2 of 20 samples to the last batch of 3 ranks, which would be empty on some, and the '
+            'mean of its losses NaN; use tail="drop", another batch size, or on_bad="mask", which gives every rank a '
+            "full batch and weights, 0 for padding"
+        )
+    for options in ({"on_bad": "mask"}, {"tail": "drop"}, {"batch": 4}):
+        with feed([], world=world, **{"batch": 3, "tail": "pad", **options}) as data:
+            assert all(len(BatchTuples.of(data)(batch)[0]) for batch in data.batches(0))

@@ -132,7 +132,7 @@ def test_a_feeds_weights_come_too_and_its_position_is_the_trainers():
         assert next(walk).weights.tolist() == [1.0] * 8
         state = feed.state()
         assert (state["epoch"], state["step"]) == (0, 1)
-        assert next(walk).weights.tolist() == [1.0] * 2 + [0.0] * 6
+        assert next(walk).weights.tolist() == [1.0] * 5 + [0.0] * 3
     with ff.Feed(ff.Arrays(images), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2)) as feed:
         feed.restore(state)
         assert [batch.step for batch in ff.prefetch_to_device(feed, "cpu")] == [1]

@@ -25,9 +25,16 @@ result["same"] = all(
 padded = ff.Feed(ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False)
 result["padded"] = [len(y) for _, y in padded.to_tfdata()]
 result["mapped"] = len(list(padded.to_tfdata().map(lambda x, y: (tf.cast(x, tf.float32), y)).take(2)))
-ranks = ff.Feed(ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2))
-result["empty"] = [len(y) for _, y in ranks.to_tfdata()]
-ranks.close()
+result["shares"] = []
+for rank, size in [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]:
+    world = ff.World(rank, size, rank, size)
+    with ff.Feed(ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False, world=world) as ranks:
+        result["shares"].append([y.numpy().tolist() for _, y in ranks.to_tfdata()])
+with ff.Feed(ff.Arrays(images, labels), [], batch=7, tail="pad", world=ff.World(1, 3, 1, 3)) as ranks:
+    try:
+        ranks.to_tfdata()
+    except ff.errors.ConfigError as error:
+        result["refused"] = str(error)
 ranks = ff.Feed(
     ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2), on_bad="mask"
 )
@@ -87,8 +94,13 @@ def test_a_dataset_walks_the_feed():
         "masks": "TensorSpec(shape=(4, 8, 6), dtype=tf.uint8, name=None)",
     }
     assert result["padded"] == [8, 8, 6]
-    assert result["empty"] == [8, 0]
-    assert result["weights"] == [[1.0] * 8, [0.0] * 8]  # rank 1 of 2 has only padding in the last step
+    one, *two, a, b, c = result["shares"]
+    assert [list(map(len, rank)) for rank in two] == [[8, 3], [8, 3]]
+    assert [list(map(len, rank)) for rank in (a, b, c)] == [[8], [7], [7]]
+    for shares in ([one], two, [a, b, c]):
+        assert sorted(label for rank in shares for batch in rank for label in batch) == list(range(22))
+    assert result["refused"].startswith('tail="pad" leaves 1 of 22 samples to the last batch of 3 ranks')
+    assert result["weights"] == [[1.0] * 8, [1.0] * 3 + [0.0] * 5]
     assert result["restored"] == 2
     assert result["held_by_a_dataset"] == 5
     assert result["collected"]

@@ -122,11 +122,30 @@ def test_state_dict_is_the_trainers_position_and_survives_deepcopy():
 def test_weights_come_third_where_they_may_differ():
     second = ff.World(1, 2, 1, 2)
     with feed(tail="pad", world=second, shuffle=False, on_bad="mask") as data:
-        assert [weights.sum().item() for _, _, weights in data.to_torch("cpu")] == [8.0, 8.0, 4.0]
+        assert [weights.sum().item() for _, _, weights in data.to_torch("cpu")] == [8.0, 8.0, 6.0]
     with feed(tail="pad", world=second, shuffle=False) as data:
-        assert [len(labels) for _, labels in data.to_torch("cpu")] == [8, 8, 4]
+        assert [len(labels) for _, labels in data.to_torch("cpu")] == [8, 8, 6]
     with feed(tail="pad", shuffle=False) as data:
         assert [len(labels) for _, labels in data.to_torch("cpu")] == [8, 8, 8, 8, 8, 4]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_share_an_incomplete_last_batch(size):
+    """So that no rank's mean loss is that of nothing, and each sample comes once."""
+    seen = []
+    for rank in range(size):
+        with feed(tail="pad", batch=6, world=ff.World(rank, size, rank, size)) as data:
+            for images, labels in data.to_torch("cpu"):
+                loss = torch.nn.functional.mse_loss(images.mean((1, 2, 3)), labels.float())
+                assert loss.isfinite()
+                seen += labels.tolist()
+    assert sorted(seen) == list(range(44))
+
+
+def test_a_last_batch_of_fewer_samples_than_ranks_is_refused():
+    with feed(tail="pad", batch=14, world=ff.World(0, 3, 0, 3)) as data:
+        with pytest.raises(ConfigError, match="leaves 2 of 44 samples to the last batch of 3 ranks"):
+            data.to_torch("cpu")
 
 
 def test_two_iterations_at_once_are_refused():

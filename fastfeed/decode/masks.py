@@ -36,6 +36,8 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
         if not png_intact(content):
             return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
         return unwarned(lambda: np.asarray(image)).astype(np.uint8, copy=False)
+    except MemoryError:  # says nothing about this mask
+        raise
     except Exception as error:  # decoders may raise anything for malicious bytes
         bad = as_bad(error, content, "PNG")
         return Bad(bad.reason, f"its mask: {bad.detail}")

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.kernel import is_built
 from fastfeed.system.forks import after_fork
 
-__all__ = ["DECODING", "DEFAULT_BYTES", "MemoryLimit", "check_memory", "give_back", "limit_decoding"]
+__all__ = [
+    "DECODING",
+    "DEFAULT_BYTES",
+    "MemoryLimit",
+    "Oversized",
+    "check_memory",
+    "give_back",
+    "limit_decoding",
+    "with_memory",
+]
 
 DEFAULT_BYTES = 2 << 30  # of a process, half of it for the kernel and half for Pillow
+_LEAST = 64 << 20  # bytes without which a system has no more memory, however small an image is
+T = TypeVar("T")
 
 
 class MemoryLimit:
@@ -57,6 +70,30 @@ def limit_decoding(bytes: int) -> None:
     if is_built():
         native: Any = importlib.import_module("fastfeed._native")
         native.limit_held_bytes(bytes // 2)
+
+
+class Oversized(Exception):
+    """A file asks for more memory than its size explains."""
+
+
+def with_memory(call: Callable[[], T], need: Callable[[], int]) -> T:
+    """Call it, and once more after a lack of memory that has passed, as other threads give theirs back.
+
+    Args:
+        call: what may raise MemoryError.
+        need: computes the bytes that it may ask for.
+
+    Raises:
+        MemoryError: the system does not have so many bytes.
+        Oversized: it does, and they are not enough.
+    """
+    with suppress(MemoryError):
+        return call()
+    np.empty(max(need(), _LEAST), np.uint8)
+    try:
+        return call()
+    except MemoryError as error:
+        raise Oversized(f"{error}" or "more memory than an image of its size takes") from error
 
 
 def give_back() -> None:

@@ -20,12 +20,14 @@ from fastfeed.runtime.kernel import is_built, kernel
 
 __all__ = ["Markers", "NativeEngine", "bad_of", "held_bytes", "is_built", "markers", "orientation"]
 
-_STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")  # as native/header.h
+# as native/header.h
+_STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled", "oom")
 _DETAIL = {
     "truncated": "the file ends before the image does",
     "corrupt": "libjpeg met damaged data",
     "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB, or a file that is left to Pillow",
     "bomb": "more pixels, pixels per byte or scans than allowed",
+    "oom": "the system has no more memory",
 }
 _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
 _NEVER_SHRUNK = 1e9  # in place of ENLARGE: no window is that much larger than its target

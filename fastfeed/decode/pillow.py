@@ -24,7 +24,7 @@ from fastfeed.decode.gif import GifFile
 from fastfeed.decode.heic import HeicFile
 from fastfeed.decode.jpeg import JpegFile
 from fastfeed.decode.jpeg2000 import Jpeg2000File
-from fastfeed.decode.memory_limit import DECODING, MemoryLimit, give_back
+from fastfeed.decode.memory_limit import DECODING, MemoryLimit, Oversized, give_back, with_memory
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
 from fastfeed.decode.pixels import flipped, resampled
@@ -59,6 +59,7 @@ after_fork(lambda: globals().update(_FILTERS=threading.Lock()))  # the thread th
 T = TypeVar("T")
 
 _BOMB_WORDS = "security limit exceeded"  # of libheif: a picture that is larger than its header says
+_NO_MEMORY = "out of memory"
 _UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
 _TRUNCATED_WORDS = (
     "truncated",
@@ -120,8 +121,9 @@ class PillowEngine:
                 if header.format == "PNG" and not png_intact(blob):
                     raise OSError("a checksum of the pixel data is wrong")
                 box, flip = tuple(windows.boxes[i].tolist()), windows.flips[i]
+                decode = partial(unwarned, partial(self._decode, header, blob, box, flip, request.filter, out[i]))
                 with named(header.name):
-                    unwarned(partial(self._decode, header, blob, box, flip, request.filter, out[i]))
+                    with_memory(decode, partial(_needed, header, blob))
             except (
                 Exception
             ) as error:  # decoders may raise anything for malicious bytes: ValueError, KeyError, struct.error...
@@ -138,7 +140,8 @@ class PillowEngine:
         if format not in OPEN:
             return Bad("unsupported_format", format)
         try:
-            image = unwarned(lambda: OPEN[format](io.BytesIO(blob), ""))
+            opening = partial(unwarned, lambda: OPEN[format](io.BytesIO(blob), ""))
+            image = with_memory(opening, lambda: len(blob))
             height, width = image.height, image.width
             orientation = stored_orientation(blob, format, image.info)
         except Exception as error:  # as in decode
@@ -170,7 +173,7 @@ class PillowEngine:
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
         need = _bytes(image, header)
         with self._memory.reserve(need):
-            image.load()
+            _load(image)
             box = (top / shrink, left / shrink, height / shrink, width / shrink)
             image, box = _cropped(image, box)
             image = _plain(image, self._op.matte)
@@ -192,6 +195,19 @@ def _bytes(image: Any, header: Header) -> int:
         times = 3 if image.info["bit_depth"] > 8 else max(times, 2)
     need = 5 * max(image.width * image.height, getattr(image, "coded_pixels", 0)) * times
     return need + 6 * header.width * header.height if "progressive" in image.info else need
+
+
+def _needed(header: Header, blob: Any) -> int:
+    return _bytes(header.handle.look(blob), header)
+
+
+def _load(image: Any) -> None:
+    try:
+        image.load()
+    except OSError as error:
+        if _NO_MEMORY in str(error):  # a decoder's error code, in words
+            raise MemoryError(str(error)) from error
+        raise
 
 
 def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, float, float, float]]:
@@ -242,7 +258,9 @@ def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
     text = f"{error}".strip()
     text = text if isinstance(error, OSError) or " " in text else f"{type(error).__name__} {text}"
     low = text.lower()
-    if isinstance(error, (Image.DecompressionBombError, MemoryError)) or _BOMB_WORDS in low:
+    if isinstance(error, MemoryError):
+        return Bad("oom", f"{error}" or "the system has no more memory")
+    if isinstance(error, (Image.DecompressionBombError, Oversized)) or _BOMB_WORDS in low:
         return Bad("bomb", text)
     if isinstance(error, (Unsupported, ImportError)) or any(words in low for words in _UNSUPPORTED_WORDS):
         return Bad("unsupported_format", text)

@@ -151,7 +151,7 @@ class Recoder:
             (bad,) = self._pillow.decode(request, out, stop)
             return bad or self._written(out[0])
         except MemoryError:
-            return Bad("bomb", f"no memory for {width}x{height} pixels")
+            return Bad("oom", f"no memory for {width}x{height} pixels")
 
     def _written(self, pixels: np.ndarray) -> bytes:
         file = io.BytesIO()

@@ -126,8 +126,14 @@ class Loader:
         return partial(self._source.uri, int(ids[row]))
 
     def failure(self, id: Any, bad: Bad) -> Failure:
-        """As the quarantine lists it; raises what a user's function raised where the policy says so."""
+        """As the quarantine lists it; raises what is no sample's fault, and where the policy says so, what a user's
+        function raised."""
         uri = self._source.uri(int(id))
+        if bad.reason == "oom":
+            raise MemoryError(
+                f"decoding sample {int(id)}, {uri}: {bad.detail}; no sample is listed as bad for it: lower "
+                "Feed(memory=...), batch or threads, or leave large images out with Decode(max_pixels=...)"
+            )
         if not isinstance(bad, FunctionFailed):
             return Failure(int(id), uri, "decode", bad.reason, bad.detail)
         if self._quarantine.policy.on_error == "raise":

@@ -126,7 +126,7 @@ int render(Executor& executor, const Program& program, const SampleList& list, F
       const Sample& sample = list.samples[k];
       code[k] = int8_t(run_sample(program, values, k, sample, target.row(k), program.out_bytes(), worker, spent));
     } catch (const std::bad_alloc&) {
-      code[k] = int8_t(Status::bomb);
+      code[k] = int8_t(Status::no_memory);
     }
   });
 }

@@ -7,8 +7,9 @@
 
 namespace fastfeed {
 
-// Results per sample; the names are those of fastfeed.faults.REASONS.
-enum class Status : int8_t { ok, truncated, corrupt, unsupported_format, bomb, not_image, cancelled };
+// Results per sample; the names are those of fastfeed.faults.REASONS, but for `no_memory`, which is no sample's fault:
+// all that is allocated follows from dimensions that `admit` has accepted.
+enum class Status : int8_t { ok, truncated, corrupt, unsupported_format, bomb, not_image, cancelled, no_memory };
 
 enum class Icc : uint8_t { none, srgb, other };
 

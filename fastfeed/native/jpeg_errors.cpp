@@ -106,6 +106,8 @@ void watch_restarts(j_decompress_ptr info, JpegErrors& errors) {
         errors.status = Status::truncated;
         break;
       case JERR_OUT_OF_MEMORY:
+        errors.status = Status::no_memory;
+        break;
       case JERR_IMAGE_TOO_BIG:
         errors.status = Status::bomb;
         break;
@@ -117,7 +119,7 @@ void watch_restarts(j_decompress_ptr info, JpegErrors& errors) {
 }
 
 [[noreturn]] void out_of_memory(j_common_ptr info) {
-  errors_of(info).status = Status::bomb;
+  errors_of(info).status = Status::no_memory;
   fail(info);
 }
 

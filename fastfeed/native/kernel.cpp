@@ -85,7 +85,7 @@ Status Worker::checked(const uint8_t* data, size_t size, const Window& window, c
   } catch (const std::bad_alloc&) {
     for (const auto& reader : readers_)
       if (reader) reader->release();
-    return Status::bomb;
+    return Status::no_memory;
   }
 }
 
@@ -129,7 +129,7 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
         const int64_t begun = clock_ns();
         const bool written = writer_.write(what..., coding);
         encode_ns += clock_ns() - begun;
-        return written ? Status::ok : Status::bomb;
+        return written ? Status::ok : Status::no_memory;
       };
       if (in_planes(header)) {
         const auto scale = [&](bool plain) {

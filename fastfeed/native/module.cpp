@@ -191,7 +191,7 @@ nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Size
       try {
         if (status == Status::ok) files[i] = worker.file().take();
       } catch (const std::bad_alloc&) {
-        return Status::bomb;
+        return Status::no_memory;
       }
       return status;
     });

@@ -110,7 +110,7 @@ class LibjpegReader final : public JpegReader {
   }
 
   Status check(const uint8_t* data, size_t size) override {
-    if (broken_) return Status::bomb;
+    if (broken_) return Status::no_memory;
     begin(data, size);
     if (!setjmp(errors_.jump)) {
       jpeg_read_header(&info_, TRUE);
@@ -162,7 +162,7 @@ class LibjpegReader final : public JpegReader {
   // `planes`: components one by one.
   Status open(const uint8_t* data, size_t size, const Header& header, const Region& region, const Denominators* planes,
               bool plain) {
-    if (broken_) return Status::bomb;
+    if (broken_) return Status::no_memory;
     begin(data, size);
     if (setjmp(errors_.jump)) return errors_.status;
     jpeg_read_header(&info_, TRUE);

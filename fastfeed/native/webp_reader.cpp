@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "webp.h"
@@ -117,7 +118,7 @@ class WebpReader final : public RowReader {
     data_ = data, size_ = size, fed_ = 0;
     piece_ = std::max(kPiece, size / 64);
     decoder_ = WebPIDecode(nullptr, 0, &config_);
-    if (!decoder_) return Status::bomb;
+    if (!decoder_) return Status::no_memory;
     rgb_.resize(size_t(kRows) * size_t(columns()) * 3);
     return Status::ok;
   }
@@ -164,6 +165,7 @@ class WebpReader final : public RowReader {
       if (fed_ == size_ || is_set(stop)) return false;
       fed_ = std::min(fed_ + piece_, size_);
       const VP8StatusCode status = WebPIUpdate(decoder_, data_, fed_);
+      if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
       if (status != VP8_STATUS_OK && status != VP8_STATUS_SUSPENDED) return false;
       if (status == VP8_STATUS_OK) fed_ = size_;
     }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
 
-from fastfeed.errors import FeedClosed
+from fastfeed.errors import ConfigError, FeedClosed
 
 __all__ = ["CancelToken", "LockedIterator", "ParallelJob", "Prefetcher", "Stop", "ThreadPool"]
 
@@ -55,7 +55,14 @@ class ThreadPool:
                     daemon=True,
                 )
                 self._threads.append(thread)  # before start: Ctrl-C in between must not leave a thread running
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:  # were it counted, jobs would wait for it without end
+                    self._threads.remove(thread)
+                    raise ConfigError(
+                        f"the system starts no more threads than {len(self._threads)} of {self.size}; lower threads, "
+                        "or raise the process's limits (ulimit -u, ulimit -v)"
+                    ) from error
         self._tasks.put(task)
 
     def close(self) -> None:

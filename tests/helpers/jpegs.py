@@ -14,7 +14,7 @@ from fastfeed.decode.native import is_built
 
 FILTERS = ("bilinear", "bicubic", "lanczos", "box")
 NO_KERNEL = "fastfeed._native is not built: it needs a C++ compiler and libjpeg-turbo's headers: make test"
-STATUS = (None, "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled")
+STATUS = (None, "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled", "oom")
 NEVER = 1e9  # enlarge: no window is that much larger than its target, so nothing is shrunk in the DCT domain
 native: Any = importlib.import_module("fastfeed._native") if is_built() else None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastfeed.errors import FeedClosed
+from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool, _end
 
 LONG = 20  # seconds; a wait that gets this far has failed
@@ -273,3 +273,16 @@ def test_stuck_threads_are_waited_for_together():
 
     _end(queue.SimpleQueue(), [Stuck() for _ in range(8)], threading.Event(), threading.Lock(), clock=lambda: now)
     assert now == 105
+
+
+def test_a_thread_that_cannot_start_is_not_waited_for(pool: ThreadPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ended = threading.Event()
+    with monkeypatch.context() as lack:
+        lack.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(ConfigError, match=r"^the system starts no more threads than 0 of 2; lower threads"):
+            pool.submit(ended.set)
+    pool.submit(ended.set)
+    wait(ended)

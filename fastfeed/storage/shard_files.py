@@ -8,8 +8,8 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -168,12 +168,11 @@ class Shards:
                     self._files.move_to_end(shard)
                     file.used = next(_uses)
         missing = [k for k, shard in enumerate(shards) if shard >= 0 and files[k] is None]
-        if opens and missing and _make_room(len(missing)):
-            for k in missing:
-                shard = shards[k]
-                if files[k] is None:
+        if opens and missing:
+            with _room(len(missing)) as is_room:
+                for k in missing if is_room else ():
                     with suppress(OSError):  # `pieces` says why
-                        files[k] = self._file(shard)
+                        files[k] = self._open(shards[k])
         return files
 
     def _file(self, shard: int) -> OpenFile:
@@ -185,7 +184,10 @@ class Shards:
                 self._files.move_to_end(shard)
                 file.used = next(_uses)
                 return file
-        _make_room(1)
+        with _room(1):
+            return self._open(shard)
+
+    def _open(self, shard: int) -> OpenFile:
         file = OpenFile(self.uris[shard])
         file.used = next(_uses)
         with self._lock:
@@ -213,12 +215,23 @@ def budget() -> int:
     return _MOST if soft < 0 else max(_LEAST, min(_MOST, soft // 2))  # below 0: no limit
 
 
-def _make_room(count: int) -> bool:
-    """Close the shards whose last use is longest ago, of all sources; False if so many more cannot stay open."""
+@contextmanager
+def _room(count: int) -> Iterator[bool]:
+    """Room for opening so many more; False if they cannot stay open. Other threads count them until the block ends.
+
+    Closes the shards whose last use is longest ago, of all sources.
+    """
     most = budget()
-    if open_count() + count > most:
-        _close(open_count() + count - most * 7 // 8)  # some more, so that not every file that opens closes another
-    return open_count() + count <= most
+    with _Process.lock:
+        _Process.opening += count
+    try:
+        wanted = open_count() + _Process.opening
+        if wanted > most:
+            _close(wanted - most * 7 // 8)  # some more, so that not every file that opens closes another
+        yield open_count() + _Process.opening <= most
+    finally:
+        with _Process.lock:
+            _Process.opening -= count
 
 
 def _close(count: int | None = None) -> bool:
@@ -231,14 +244,16 @@ def _close(count: int | None = None) -> bool:
 
 
 class _Process:
-    """All that hold files open, and the lock for that."""
+    """All that hold files open, how many files are being opened, and the lock for both."""
 
+    opening: ClassVar[int] = 0
     holders: ClassVar[weakref.WeakSet[Shards]] = weakref.WeakSet()
     lock = threading.Lock()
 
 
 def _after_fork() -> None:
     _Process.lock = threading.Lock()  # a thread of the parent may have held it
+    _Process.opening = 0
 
 
 _uses = itertools.count()

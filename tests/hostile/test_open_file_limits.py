@@ -81,6 +81,34 @@ def test_all_sources_share_one_budget(tmp_path: Path, limit: Callable[[int], Non
             assert lazy_bytes.open_count() - before <= 32
 
 
+def test_files_that_another_thread_is_opening_count(
+    tmp_path: Path, limit: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads that find room for 30 files of 32 do not both open theirs."""
+    limit(64)
+    record_folder(tmp_path, (1,) * 30)
+    first, second = (ff.TFRecords(f"{tmp_path}/*.tfrecord") for _ in range(2))
+    before = lazy_bytes.open_count()
+    is_opening, is_released = threading.Event(), threading.Event()
+
+    def slow(path: str) -> lazy_bytes.OpenFile:
+        is_opening.set()
+        assert is_released.wait(20)
+        return lazy_bytes.OpenFile(path)
+
+    monkeypatch.setattr(shard_files, "OpenFile", slow)
+    opened: list[Any] = []
+    thread = threading.Thread(target=lambda: opened.append(first.addresses(np.arange(30))))
+    thread.start()
+    assert is_opening.wait(20)
+    left = second.addresses(np.arange(30))
+    is_released.set()
+    thread.join()
+    assert left is not None and (left.handles == -1).all()
+    assert (opened[0].handles >= 0).all()
+    assert lazy_bytes.open_count() - before == 30
+
+
 def test_a_file_in_use_stays_open(tmp_path: Path, limit: Callable[[int], None]) -> None:
     limit(64)
     source = ff.TarShards(shard_folder(tmp_path / "a", (1,) * 12))

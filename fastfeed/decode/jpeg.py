@@ -15,13 +15,16 @@ __all__ = ["JpegFile", "check_jpeg"]
 
 _ICC_HEAD = 14  # bytes of a profile's segment before its content
 _FAILURES = {1: "truncated: the file ends before the image does", 2: "damaged pixel data"}  # by status of the kernel
+_NO_MEMORY = 7  # another one
 
 
 def check_jpeg(blob: bytes) -> None:
     """Raise OSError if libjpeg warns of damage, which Pillow ignores. Without the kernel nothing is checked."""
-    failure = _FAILURES.get(kernel().check_jpeg(blob)) if is_built() else None
-    if failure:
-        raise OSError(failure)
+    status = kernel().check_jpeg(blob) if is_built() else 0
+    if status == _NO_MEMORY:
+        raise MemoryError("the system has no more memory")
+    if status in _FAILURES:
+        raise OSError(_FAILURES[status])
 
 
 def _read_application_data(image: Any, marker: int) -> None:

@@ -18,6 +18,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.decode import Bad, PillowEngine, Recoder, Request, pillow
+from fastfeed.decode.jpeg import check_jpeg
 from fastfeed.decode.memory_limit import Oversized, with_memory
 from fastfeed.ops.program.compile import Windows
 
@@ -126,6 +127,13 @@ def test_the_kernel_says_so() -> None:
     with little_memory():
         assert decode_one(HUNGRY["native"], (0, 0, 16_000, 16_000), (8, 8)) == "oom"
         assert not isinstance(decode_one(SMALL, (0, 0, 40, 60), (8, 8)), str)
+
+
+@LINUX
+@KERNEL
+def test_a_check_for_damage_says_so() -> None:
+    with little_memory(), pytest.raises(MemoryError):
+        check_jpeg(HUNGRY["native"])
 
 
 @LINUX

@@ -22,7 +22,7 @@ from fastfeed.profiler.steps.input_share import STARVING, share_of
 from fastfeed.profiler.steps.recorded import recorded_edges
 from fastfeed.profiler.steps.steps import find_steps
 from fastfeed.profiler.verdict.feed_timelines import feed_results
-from fastfeed.profiler.verdict.host_only import host_waits
+from fastfeed.profiler.verdict.host_only import host_waits, launch_count
 from fastfeed.profiler.verdict.verdict import judge
 
 __all__ = ["analyze"]
@@ -94,7 +94,9 @@ def analyze(
     origins = tuple(trace.origin for trace in traces)
     notes = tuple(dict.fromkeys((*_collect_notes(origins), *ranks.notes)))
     waits = () if devices else host_waits(traces, input_range)
-    return Result(origins, judge(devices, feeds, origins, again, waits), devices, ranks.ranks, feeds, notes)
+    launches = 0 if devices else launch_count(traces)
+    verdict = judge(devices, feeds, origins, again, waits, launches)
+    return Result(origins, verdict, devices, ranks.ranks, feeds, notes)
 
 
 def _absent_ranks(traces: Sequence[Trace], results: Sequence[DeviceResult]) -> int:

@@ -11,10 +11,10 @@ from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.trace import Trace
 
-__all__ = ["lost_launches"]
+__all__ = ["STARTS_WORK", "lost_launches"]
 
 # calls that start a kernel, a copy or a graph; memsets often have no operation: the driver may leave them out
-_STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)
+STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)
 _CAPTURE = re.compile(r"stream(begin|end)capture", re.I)  # what is launched in between becomes part of a graph
 _SYNC = re.compile(r"(device|ctx|stream)synchronize", re.I)
 _PENDING = 99  # percentile of the time from a launch to its start: what waits longer will not start any more
@@ -27,7 +27,7 @@ def lost_launches(trace: Trace, launch: np.ndarray, processes: np.ndarray, windo
     counts if a later one by the same call of the same thread was run, and if it had as much time to run as others took.
     """
     calls = trace.calls
-    is_start = is_call_of(trace, _STARTS_WORK)
+    is_start = is_call_of(trace, STARTS_WORK)
     has_op = np.zeros(len(calls.start), bool)
     known = np.flatnonzero(launch >= 0)
     has_op[launch[known]] = True

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from fastfeed.printable import printable
+from fastfeed.profiler.readers.protobuf import LEN, PAD, DamagedMessage, fields
 
 __all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_own_tracks", "is_xprof_result"]
 
@@ -33,6 +34,12 @@ _MAGIC = {
     b"PK\x03\x04": "is a zip inside of another archive; unpack it and pass the trace in it",
     b"PK\x05\x06": "is a zip of no file",
 }
+_AMD = "which is not read; record the program with PyTorch's or JAX's own profiler, on the same GPU"
+_ROCPROF_TABLE = re.compile(  # the first line of a CSV file of rocprofv3
+    rb'\s*"?(Kind|Domain|Direction)"?,.*"?Start_Timestamp"?,"?End_Timestamp"?'
+)
+_ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-[\w-]+"')
+_PERFETTO_FIELDS = {8, 10, 11, 13, 33, 35, 36, 41, 42, 50, 58, 59, 60, 79, 89}  # of a TracePacket, not of an XPlane
 _XPROF_RESULTS = re.compile(
     r"\.(input_pipeline|overview_page|kernel_stats|tensorflow_stats|framework_op_stats|memory_profile|op_profile|pod_viewer"
     r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)", re.I,
@@ -60,9 +67,30 @@ def describe_known(head: bytes) -> str:
         return (
             "holds the tracks that fastfeed wrote with --perfetto, not a recording; pass the trace they were made from"
         )
+    if _ROCPROF_TABLE.match(head) or _ROCPROF_JSON.match(head):
+        return f"is output of rocprofv3, {_AMD}"
+    if _is_perfetto(head):
+        return (
+            "is a binary trace of Perfetto (of rocprofv3, perhaps), which is not read; record with the profiler of "
+            "PyTorch, JAX or TensorFlow, or with Nsight Systems"
+        )
     if not head.strip(b"\x00"):
         return "begins with nothing but zeros: it was never written, or its disk was full; record again"
     return ""
+
+
+def _is_perfetto(head: bytes) -> bool:
+    """Is this a sequence of packets of Perfetto? Its first bytes are those of an XSpace as well."""
+    data = head + bytes(PAD)
+    numbers = set()
+    try:
+        packet = next(fields(data, 0, len(head)), None)
+        if packet is None or (packet.number, packet.wire) != (1, LEN):
+            return False
+        numbers = {field.number for field in fields(data, packet.value, packet.stop)}
+    except DamagedMessage:
+        return False
+    return bool(numbers & _PERFETTO_FIELDS)
 
 
 def is_own_tracks(head: bytes) -> bool:
@@ -109,6 +137,8 @@ def _database(path: Path) -> str:
     except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
         again = "wait for its writer" if "locked" in str(error) else "copy it again, or export it again"
         return f"is an SQLite database that cannot be read: {error}; {again}"
+    if any(str(row[0]).startswith("rocpd_") for row in rows):
+        return f"is a database of rocprofv3 (rocpd), {_AMD}"
     if not rows:
         return "is an SQLite database without tables: the export did not end; export it again"
     named = ", ".join(str(row[0]) for row in rows)

@@ -69,14 +69,14 @@ _CHANGES = {
         "": "Keep shapes fixed and warm the compile cache; exclude the first steps from the measurement.",
     },
     "unknown": {
-        "pytorch": "Record the host as well: PyTorch's profiler with CPU activity, or nsys -t cuda,nvtx,osrt with NVTX "
-        "ranges.",
+        "pytorch": "Record the host as well: PyTorch's profiler with CPU activity and with_stack=True, or nsys -t "
+        "cuda,nvtx,osrt with NVTX ranges.",
         "jax": "Record the host as well: jax.profiler.ProfileOptions with host_tracer_level=2 and "
         "python_tracer_level=1.",
         "tensorflow": "Record the host as well: tf.profiler.experimental.ProfilerOptions(host_tracer_level=3, "
         "python_tracer_level=1).",
         "": "Record the host as well: nsys -t cuda,nvtx,osrt with NVTX ranges, or PyTorch's profiler with CPU "
-        "activity.",
+        "activity and with_stack=True.",
     },
 }
 

@@ -1,4 +1,4 @@
-"""How long the host waited for input, in a recording without device activity."""
+"""What a recording without device activity holds: waits for input, and launches of work that is not in it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.attribution.launches import is_call_of
+from fastfeed.profiler.attribution.lost_work import STARTS_WORK
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.intervals import measure
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
-__all__ = ["host_waits"]
+__all__ = ["host_waits", "launch_count"]
+
+
+def launch_count(traces: Sequence[Trace]) -> int:
+    """The launches of kernels, copies and graphs in these traces."""
+    return sum(int(is_call_of(trace, STARTS_WORK).sum()) for trace in traces)
 
 
 def host_waits(traces: Sequence[Trace], input_range: str = "") -> tuple[str, ...]:

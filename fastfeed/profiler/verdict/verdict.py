@@ -20,6 +20,7 @@ from fastfeed.profiler.verdict.abstention import (
 from fastfeed.profiler.verdict.advice import family_costs, remedies
 from fastfeed.profiler.verdict.input_advice import feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
+from fastfeed.profiler.verdict.recording import how_to_record
 
 __all__ = ["focus", "judge", "starved_word"]
 
@@ -27,10 +28,6 @@ _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itse
 _BUSY = 0.80  # of the window in kernels and copies that are no batches: many small losses are not a bottleneck
 _STARVED = ("starved", "severe")
 _NO_CHANGE = ("unknown", "profiler")  # families of time that no change to the program wins
-_HOW_TO_RECORD = (
-    "Record some 30 steps after the first 10, host side included: fastfeed profile -- python train.py; "
-    "or PyTorch's profiler with CPU and CUDA activities."
-)
 
 
 def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
@@ -78,14 +75,16 @@ def judge(
     origins: Sequence[Origin],
     again: str = "",
     waits: Sequence[str] = (),
+    launches: int = 0,
 ) -> Verdict:
     """The verdict over all devices.
 
-    `again` is the command to measure again; `waits` are sentences about the host if no device was active.
+    `again` is the command to measure again; `waits` are sentences about the host if no device was active, and
+    `launches` how often it launched work for one.
     """
     again = again or "fastfeed profile -- <the same command>"
     if not devices:
-        return _no_device(feeds, origins, again, waits)
+        return _no_device(feeds, origins, again, waits, launches)
     device = focus(devices)
     origin = origins[device.trace]
     advice = remedies(device, feeds)
@@ -106,16 +105,26 @@ def judge(
         change=_change(verdict_word, advice, bound),
         command=again,
         reasons=reasons,
-        record=_HOW_TO_RECORD if reasons else "",
+        record=how_to_record(device, origin) if reasons else "",
         remedies=advice,
     )
 
 
-def _no_device(feeds: Sequence[FeedResult], origins: Sequence[Origin], again: str, waits: Sequence[str]) -> Verdict:
+def _no_device(
+    feeds: Sequence[FeedResult], origins: Sequence[Origin], again: str, waits: Sequence[str], launches: int
+) -> Verdict:
     feeds = sorted(feeds, key=lambda feed: -feed.waited_ns)  # the first is most likely the one of training
     headline = "The recording has no device activity."
     reason = "No kernel, copy or memset was recorded."
     change = "Record on a machine with a GPU, with the CUDA activity of the process that trains."
+    if launches:
+        reason = (
+            f"Only the host's side was recorded: {plural(launches, 'launch')} of kernels and copies, and none of them."
+        )
+        change = (
+            "Record the GPU as well: ProfilerActivity.CUDA, no second profiler at the same time (nsys, DCGM), and "
+            "permission to trace the GPU; let it finish (torch.cuda.synchronize()) before the profiler stops."
+        )
     if damaged := next((origin.incomplete for origin in origins if origin.incomplete), ""):
         reason = f"No kernel, copy or memset is in the part of the file that could be read ({damaged})."
         change = "Copy the file again, or record again and let the profiler finish writing."
@@ -140,7 +149,7 @@ def _no_device(feeds: Sequence[FeedResult], origins: Sequence[Origin], again: st
         change=change,
         command=again,
         reasons=(reason,),
-        record=_HOW_TO_RECORD,
+        record=how_to_record(),
     )
 
 

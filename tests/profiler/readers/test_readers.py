@@ -38,7 +38,20 @@ def tarred() -> bytes:
     return held.getvalue()
 
 
+def packets(*fields: bytes) -> bytes:
+    """A binary trace of Perfetto of one packet, and another."""
+    packet = b"".join(fields)
+    return b"\n" + bytes([len(packet)]) + packet + b"\n\x02\x50\x01"
+
+
+KERNELS = b'"Kind","Agent_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+
 FOREIGN = {
+    "11_kernel_trace.csv": (KERNELS, "output of rocprofv3.*record the program with PyTorch's or JAX's own profiler"),
+    "11_hip_api_trace.csv": (KERNELS.replace(b"Kind", b"Domain").replace(b'"', b""), "output of rocprofv3"),
+    "11_results.json": (b'{\n "rocprofiler-sdk-tool": [{"metadata": {}}]}', "output of rocprofv3"),
+    "11_results.pftrace": (packets(b"\x12\x02\x0a\x00", b"\x50\x01"), "binary trace of Perfetto.*record with"),
+    "chrome.perfetto-trace": (packets(b"\x40\x05", b"\xe2\x03\x00"), "binary trace of Perfetto"),
     "picture.json": (b"\x89PNG\r\n\x1a\n" + bytes(99), "is a PNG picture, not a trace; pass the profiler's trace"),
     "train": (b"\x7fELF\x02\x01\x01", "is a program or library"),
     "kernels.ncu-rep": (b"NVR\x00" + bytes(80), "a report of Nsight Compute.*record the run with Nsight Systems"),
@@ -81,6 +94,10 @@ def test_other_databases(tmp_path: Path) -> None:
         database.execute("CREATE TABLE users (id INTEGER)")
         with pytest.raises(TraceError, match=r"neither of Nsight Systems nor of nvprof \(tables users\)"):
             readers.read(path)
+    with closing(sqlite3.connect(tmp_path / "amd.db")) as database:
+        database.execute("CREATE TABLE rocpd_kernel_dispatch_0 (id INTEGER)")
+    with pytest.raises(TraceError, match=r"a database of rocprofv3 \(rocpd\), .*; record"):
+        readers.read(tmp_path / "amd.db")
     with closing(sqlite3.connect(tmp_path / "new.sqlite")) as database:
         database.execute("PRAGMA user_version = 3")
     with pytest.raises(TraceError, match="without tables: the export did not end"):

@@ -8,7 +8,7 @@ from helpers.profiler.xplanes import field_of, varint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.profiler.readers.xplane.protobuf import (
+from fastfeed.profiler.readers.protobuf import (
     FIXED64,
     LEN,
     PAD,

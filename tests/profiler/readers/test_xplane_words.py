@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastfeed.profiler.model.thresholds import SEVERE, STARVED, word
-from fastfeed.profiler.readers.xplane.protobuf import FIXED64, LEN, PAD, Field, double, fields, text
+from fastfeed.profiler.readers.protobuf import FIXED64, LEN, PAD, Field, double, fields, text
 
 # fields of InputPipelineAnalysisResult and of what is packed in it, as xprof's input_pipeline.proto has them
 INPUT_PERCENT, STEPS, RECOMMENDATION = 3, 4, 7

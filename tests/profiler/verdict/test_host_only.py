@@ -27,3 +27,15 @@ def test_without_waits_nothing_is_said(kind: RangeKind):
     builder = TraceBuilder()
     builder.range(0, 1_000_000, "aten::linear", kind)
     assert analyze([builder.trace()]).verdict.evidence == ()
+
+
+def test_launches_without_their_work_are_the_hosts_side_alone():
+    builder = TraceBuilder()
+    for at in range(5):
+        builder.call(at * 1_000, at * 1_000 + 500, "cudaLaunchKernel" if at else "cudaMemcpyAsync")
+    builder.call(9_000, 9_500, "cudaStreamSynchronize")
+    verdict = analyze([builder.trace()]).verdict
+    assert verdict.reasons == (
+        "Only the host's side was recorded: 5 launches of kernels and copies, and none of them.",
+    )
+    assert verdict.change.startswith("Record the GPU as well: ProfilerActivity.CUDA")

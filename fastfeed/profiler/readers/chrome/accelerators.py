@@ -17,7 +17,7 @@ _CATEGORIES = (  # how those of its device begin
 _PROCESSES = (
     (re.compile(r"^(Ascend Hardware|CANN)\b"), f"is a trace of NPUs of Huawei Ascend, {_ONLY_GPUS}"),
     (
-        re.compile(r"^/job:\S*/device:\S+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"),
+        re.compile(r"^/job:\S*/(device:)?\w+:\d+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"),
         "is a timeline of TensorFlow 1 (timeline.Timeline), which has neither streams nor launches; record with"
         " tf.profiler.experimental and pass the .xplane.pb",
     ),

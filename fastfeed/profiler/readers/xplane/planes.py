@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastfeed.profiler.readers.xplane.protobuf import (
+from fastfeed.profiler.readers.protobuf import (
     FIXED64,
     LEN,
     Content,

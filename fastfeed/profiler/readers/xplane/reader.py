@@ -26,10 +26,10 @@ from fastfeed.profiler.model.trace import (
     table,
 )
 from fastfeed.profiler.readers.decompress import open_stream
+from fastfeed.profiler.readers.protobuf import LEN, PAD, Content, DamagedMessage, fields, text
 from fastfeed.profiler.readers.xplane.device import CopyDetails, DeviceWork, with_launch_details, work_of
 from fastfeed.profiler.readers.xplane.host import HostActivity, ThreadTable, device_steps, host_of, is_host
 from fastfeed.profiler.readers.xplane.planes import Plane, plane_of
-from fastfeed.profiler.readers.xplane.protobuf import LEN, PAD, Content, DamagedMessage, fields, text
 
 __all__ = ["knows", "read"]
 

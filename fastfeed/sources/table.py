@@ -57,7 +57,8 @@ class Table:
             or .parquet: a file, a pattern, a folder, or a list of these, local or remote. Folders called `name=value`
             below a folder are columns.
         image (str): Column of paths, URLs, data URIs or images in base64; relative paths begin at `root`. In Parquet,
-            also of the images' bytes, or a struct of `bytes` and `path`; `a.b` is a field of a struct, in every column.
+            also of the images' bytes, or a struct of `bytes` and `path`, which is read where there are no bytes;
+            `a.b` is a field of a struct, in every column.
         label (str | None): Column of names of classes, texts or integers. Default: None, no labels.
         weight (str | None): Column of weights >= 0 in the loss. Default: None, all are 1.
         box (str | Sequence[str] | None): Column of lists [x, y, width, height], or four columns: the part of the
@@ -137,19 +138,21 @@ class Table:
         self._where = RowLocator(uris, opened.rows)
         self.classes, self._labels = label_classes(opened, self._requested_classes, self._where)
         self._groups: RowGroups | None = None
+        roots = [self._root or folder_of(uri) for uri in uris]
+        access = Access.of(uris, roots, *self._allow)
         if opened.leaf is None:
             paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
-            roots = [self._root or folder_of(uri) for uri in uris]
             remote = opened.urls or not all(map(is_local, roots))
-            access = Access.of(uris, roots, *self._allow)
             self._images: Images = ImageFiles(
                 paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote, access
             )
         else:
             from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
+            from fastfeed.sources.tables.row_group_paths import RowGroupPaths
 
             shards = Shards(uris, [stat for _, stat in opened.files], self._storage)
-            self._images = self._groups = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory)
+            named = RowGroupPaths(shards, roots, self._storage, access, self._memory)
+            self._images = self._groups = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory, named)
 
     def __getstate__(self) -> dict[str, Any]:
         opened = (

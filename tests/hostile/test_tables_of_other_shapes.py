@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import pickle
 from urllib.parse import quote_from_bytes
 
 import numpy as np
@@ -119,10 +120,34 @@ def test_structs_with_a_path_and_no_bytes_at_all(tmp_path):
     assert source.read([0, 1, 2]) == PHOTOS
 
 
-def test_structs_with_one_image_hold_images(tmp_path):
-    rows = [*_paths(tmp_path)[:2], {"bytes": PHOTOS[2], "path": "2.jpg"}]
-    source = _parquet(tmp_path, pa.array(rows, HF))
-    assert source.read([2]) == [PHOTOS[2]] and source.read([0])[0].reason == "not_found"
+@pytest.mark.parametrize("groups", [1, 2, 3])
+@pytest.mark.parametrize("where", ["local", "remote"])
+def test_structs_with_bytes_in_some_rows_and_paths_in_others(tmp_path, groups, where):
+    rows = _paths(tmp_path)
+    rows[0] = {"bytes": PHOTOS[0], "path": "nothing.jpg"}
+    source = _parquet(tmp_path, pa.array(rows, HF), row_group_size=groups)
+    if where == "remote":
+        source = ff.Table(remote(tmp_path) + "/t.parquet", image="image", label="label")
+    assert source.read([2, 0, 1]) == [PHOTOS[2], *PHOTOS[:2]]
+    assert source.uri(1).endswith("/t.parquet#1")
+    assert pickle.loads(pickle.dumps(source)).read([1]) == [PHOTOS[1]]
+    assert _served(source) == []
+
+
+def test_paths_among_bytes_keep_to_the_rules(tmp_path):
+    (tmp_path / "inside").mkdir()
+    _paths(tmp_path)
+    other = [{"bytes": None, "path": path} for path in ("../0.jpg", "lost.jpg", None, "")]
+    rows = pa.array([{"bytes": PHOTOS[0], "path": "0.jpg"}, *other], HF)
+    pq.write_table(pa.table({"image": rows}), tmp_path / "inside" / "t.parquet", row_group_size=2)
+    _, outside, lost, *missing = ff.Table(tmp_path / "inside" / "t.parquet", image="image").read(range(5))
+    assert outside.reason == "not_allowed" and "allow_path" in outside.detail
+    assert (lost.reason, lost.detail) == ("not_found", "lost.jpg")
+    assert [(bad.reason, bad.detail) for bad in missing] == [("not_found", f"row {row}: no image") for row in (3, 4)]
+    small = ff.Table(tmp_path / "inside" / "t.parquet", image="image", memory=100)
+    assert small.read([1])[0].reason == "bomb"
+    allowed = ff.Table(tmp_path / "inside" / "t.parquet", image="image", allow_path=tmp_path)
+    assert allowed.read([1]) == [PHOTOS[0]]
 
 
 def test_paths_of_a_struct_are_not_allowed_elsewhere(tmp_path):
@@ -130,6 +155,18 @@ def test_paths_of_a_struct_are_not_allowed_elsewhere(tmp_path):
     rows = [{"bytes": None, "path": f"../{row['path']}"} for row in _paths(tmp_path)]
     with pytest.raises(ff.errors.ConfigError, match=r"no row of .* is allowed"):
         _parquet(tmp_path / "inside", pa.array(rows, HF))
+
+
+@pytest.mark.parametrize(
+    ("paths", "reason"),
+    [(pa.array([b"\xff", b"\xff"]).cast(pa.string(), safe=False), "corrupt"), (pa.array([7, 7]), "not_found")],
+    ids=["not UTF-8", "numbers"],
+)
+def test_paths_among_bytes_that_are_none(tmp_path, paths, reason):
+    rows = pa.StructArray.from_arrays([pa.array([PHOTOS[0], None]), paths], ["bytes", "path"])
+    pq.write_table(pa.table({"image": rows}), tmp_path / "t.parquet")
+    good, bad = ff.Table(tmp_path / "t.parquet", image="image").read(range(2))
+    assert good == PHOTOS[0] and bad.reason == reason
 
 
 SHAPES = {

@@ -56,6 +56,10 @@ class ImageFiles:
         self._guarded: Storage | None = None  # for addresses on the web
         self._paths, self._repeated, self._where, self._roots, self._storage = paths, repeated, where, roots, storage
 
+    def path(self, i: int) -> str:
+        """As the table has it; "" where there is none."""
+        return self._paths[i]
+
     def uri(self, i: int) -> str:
         """Path or URL; with its row where others have the same. The row alone where the table holds the image."""
         uri = self._resolve(i)

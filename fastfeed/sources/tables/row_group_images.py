@@ -8,6 +8,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as NotYet
+from functools import partial
 from time import monotonic
 from typing import Any
 from weakref import WeakValueDictionary
@@ -18,9 +19,10 @@ from fastfeed.faults import TRANSIENT
 from fastfeed.printable import warn
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images, metadata
+from fastfeed.sources.tables.row_group_paths import RowGroupPaths
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import Completed, Shards
 
 __all__ = ["RowGroups"]
 
@@ -36,9 +38,15 @@ class RowGroups:
     """
 
     def __init__(
-        self, arrays: dict[str, np.ndarray], leaf: str, where: RowLocator, shards: Shards, memory: int
+        self,
+        arrays: dict[str, np.ndarray],
+        leaf: str,
+        where: RowLocator,
+        shards: Shards,
+        memory: int,
+        paths: RowGroupPaths,
     ) -> None:
-        self.remote, self.memory = shards.remote, memory
+        self.remote, self.memory, self._paths = shards.remote, memory, paths
         self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
         self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
         self._largest = int(arrays["unit_unpacked"].max())  # bytes
@@ -51,6 +59,7 @@ class RowGroups:
         self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()  # held by those who wait for them
         self._requested = Counter[int]()  # by unit: images that were requested and not taken
         self._footers: OrderedDict[int, Any] = OrderedDict()
+        self._paths.forget()
         self._cached_bytes, self._read, self._used, self._advised = (
             0,
             0,
@@ -93,9 +102,17 @@ class RowGroups:
             return column
         image_bytes = column[i - int(self.bounds[unit])].as_py()
         if image_bytes is None:
-            return Unread("not_found", f"row {self._where.row(i)}: no image")
+            image.named = image.named or self._named(i, unit)
+            return image.named.result(timeout)
         self._note(0, len(image_bytes))
         return image_bytes or Unread("empty")
+
+    def _named(self, i: int, unit: int) -> Pending:
+        """The file of a row without bytes, or that there is none."""
+        file, *_ = self._location(unit)
+        group, row = int(self._arrays["unit_group"][unit]), i - int(self.bounds[unit])
+        named = self._paths.fetch(file, partial(self._tail, file), group, self._leaf, row)
+        return named or Completed(Unread("not_found", f"row {self._where.row(i)}: no image"))
 
     def _unit(self, i: int) -> int:
         if self._pid != os.getpid():  # a thread of the parent may have held the lock
@@ -162,14 +179,17 @@ class RowGroups:
         with self._lock:
             footer = self._footers.get(file)
         if footer is None:
-            ends = self._arrays["footer_ends"]
-            start, stop = int(ends[file - 1]) if file else 0, int(ends[file])
-            footer = metadata(self._arrays["footers"][start:stop].tobytes())
+            footer = metadata(self._tail(file))
             with self._lock:
                 self._footers[file] = footer
                 while len(self._footers) > _FOOTERS:
                     self._footers.popitem(last=False)
         return footer
+
+    def _tail(self, file: int) -> bytes:
+        ends = self._arrays["footer_ends"]
+        start, stop = int(ends[file - 1]) if file else 0, int(ends[file])
+        return self._arrays["footers"][start:stop].tobytes()
 
     def _keep(self, unit: int, column: Any) -> None:
         size = 0 if isinstance(column, Unread) else column.nbytes
@@ -271,6 +291,7 @@ class _Image:
     def __init__(self, groups: RowGroups, i: int) -> None:
         self._groups, self._i = groups, i
         self.coming: _Coming | None = None
+        self.named: Pending | None = None  # a file, where the row has no bytes
         self.held: tuple[Counter[int], int] | None = None  # requests by unit, and its own
 
     def done(self) -> bool:

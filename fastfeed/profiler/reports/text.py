@@ -265,7 +265,8 @@ def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
         lines += sheet.labeled("" if lines else "Because", one_line(reason, 400), lines=max(2, detail.wrap))
     if verdict.record:
         lines += sheet.labeled("Record", one_line(verdict.record, 400), lines=max(2, detail.wrap))
-    for index, sentence in enumerate(verdict.evidence[: detail.evidence]):
+    is_all = not (result.devices or result.feeds)  # nothing but the waits of the host is known
+    for index, sentence in enumerate(verdict.evidence[: detail.evidence + 2 * is_all]):
         lines += sheet.labeled("" if index else "Evidence", one_line(sentence, 400))
     if verdict.change:
         gain = figures.gain(result)

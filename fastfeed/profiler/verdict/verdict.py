@@ -149,7 +149,7 @@ def _no_device(
         change=change,
         command=again,
         reasons=(reason,),
-        record=how_to_record(),
+        record=how_to_record() if launches else "",  # without a GPU at work the change says all
     )
 
 

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 from helpers.profiler import results_made
+from helpers.profiler.handmade import TraceBuilder
 from helpers.profiler.results_made import EVERY
 from rich.cells import cell_len
 from rich.console import Console
 
+from fastfeed.profiler import analysis
 from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.format import interval
 from fastfeed.profiler.model.result import Result, Share
+from fastfeed.profiler.model.trace import RangeKind
 from fastfeed.profiler.reports.page import page
 from fastfeed.profiler.reports.text import DEFAULT_LINES, render
 
@@ -96,6 +99,15 @@ def test_without_a_device_the_feed_is_reported() -> None:
     text = " ".join(printed(results_made.feed_only(), 80, 24).split())
     assert "train: 64 batches in 9.00 s" in text and "waited 70.0 %" in text and "most work: decode" in text
     assert "GPU time" not in text
+
+
+def test_without_a_device_the_waits_of_the_host_are_reported() -> None:
+    builder = TraceBuilder()
+    for at in range(0, 10_000, 1_000):
+        builder.range(at, at + 1_000, f"ProfilerStep#{at}", RangeKind.STEP)
+        builder.range(at, at + 300, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", RangeKind.NVTX)
+    text = " ".join(printed(analysis.analyze([builder.trace()]), 80, 24).split())
+    assert "Evidence The host waited for input 30.0 % of the time of 10 marked steps" in text
 
 
 def test_many_ranks_have_a_row_each_and_the_rest_a_summary() -> None:

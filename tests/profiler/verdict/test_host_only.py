@@ -17,8 +17,21 @@ def test_a_recording_of_the_host_alone_says_how_long_it_waited():
     verdict = analyze([builder.trace()]).verdict
     assert verdict.word == "abstained"
     assert verdict.evidence == (
-        "The host waited for input 30.0 % of the recorded time: 10 waits, 3.00 ms. Only a recording with a GPU can "
-        "tell whether that delays training.",
+        "The host waited for input 30.0 % of the time of 10 marked steps: 10 waits, 3.00 ms. Only a recording with a "
+        "GPU can tell whether that delays training.",
+    )
+
+
+def test_a_thread_that_is_parked_for_an_unknown_reason_is_named():
+    builder = TraceBuilder()
+    for at in range(1_000_000, 6_000_000, 1_000_000):
+        builder.range(at, at + 1_000_000, f"ProfilerStep#{at}", RangeKind.STEP)
+        builder.range(at, at + 400_000, "queue.py(154): get", RangeKind.PYTHON)
+        builder.range(at + 100_000, at + 300_000, "threading.py(295): wait", RangeKind.PYTHON)
+    builder.range(0, 900_000, "queue.py(154): get", RangeKind.PYTHON)  # before the first step
+    assert analyze([builder.trace()]).verdict.evidence == (
+        "The thread that trains was parked 40.0 % of the time of 5 marked steps, most of it in queue.py(154): get. "
+        "Only a recording with a GPU can tell whether that delays training.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -91,11 +92,18 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("examples")
+    """Made once for all workers of pytest-xdist; next to them is room for what examples write."""
+    run = tmp_path_factory.getbasetemp()
+    made = (run.parent if "PYTEST_XDIST_WORKER" in os.environ else run) / "example-photos"
     code = "import made, sys; from pathlib import Path; made.make(Path(sys.argv[1]))"
     environ = environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)]))
-    subprocess.run([sys.executable, "-c", code, str(folder / "photos")], env=environ, check=True, timeout=LIMIT_S)
-    return folder / "photos"
+    with made.with_name("example-photos.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.is_dir():
+            subprocess.run([sys.executable, "-c", code, str(made)], env=environ, check=True, timeout=LIMIT_S)
+    photos = tmp_path_factory.mktemp("examples") / "photos"
+    photos.symlink_to(made)
+    return photos
 
 
 def output(run: Run, photos: Path, *more: str) -> str:

@@ -9,30 +9,32 @@ from pathlib import Path
 
 import pytest
 
-FRAMEWORKS = {  # packages, and how many proofs: Keras takes longer
-    "keras-tensorflow": (("keras", "tensorflow"), 20),
-    "keras-jax": (("keras", "jax"), 20),
-    "keras-torch": (("keras", "torch"), 20),
-    "torch": (("torch",), 70),
-    "jax": (("jax",), 70),
+FRAMEWORKS = {  # packages, and how many proofs in CI and of all: Keras takes longer
+    "keras-tensorflow": (("keras", "tensorflow"), 4, 20),
+    "keras-jax": (("keras", "jax"), 4, 20),
+    "keras-torch": (("keras", "torch"), 4, 20),
+    "torch": (("torch",), 14, 70),
+    "jax": (("jax",), 14, 70),
 }
 SCRIPT = Path(__file__).with_name("scripted_session.py")
 
 
 @pytest.mark.slow
-def test_the_truth_is_in_nine_of_ten_intervals():
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_the_truth_is_in_nine_of_ten_intervals(every: bool):
     """200 proofs of unchanged trainers; every one ends its trainer, and nothing is saved. Of intervals of 95 %, 180 of
-    200 or more hold the truth in 998 of 1,000 such series, and 45 of 50 or more in 96 of 100."""
+    200 or more hold the truth in 998 of 1,000 such series, and 34 of 40 or more in 986."""
     held, total, first = Counter(), 0, 0
-    for name, (packages, proofs) in FRAMEWORKS.items():
+    for name, (packages, some, proofs) in FRAMEWORKS.items():
         if all(map(importlib.util.find_spec, packages)):
-            command = [sys.executable, "-W", "ignore", str(SCRIPT), name, str(first), str(proofs)]
+            count = proofs if every else some
+            command = [sys.executable, "-W", "ignore", str(SCRIPT), name, str(first), str(count)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
             assert done.returncode == 0, (name, done.stderr[-3000:])
             held.update(json.loads(done.stdout.splitlines()[-1]))
-            total += proofs
+            total += count
         first += proofs
     if not held:
         pytest.skip("Keras, JAX and PyTorch missing: make test TORCH=torch==2.13.0 brings all that tests use")
-    assert min(held.values()) >= 0.9 * total, held
+    assert min(held.values()) >= (0.9 if every else 0.85) * total, held
     assert sum(held.values()) >= 0.93 * total * len(held), held

@@ -7,7 +7,7 @@
 Imports nothing else of fastfeed except its errors. From files to a report:
 
     model/        the values: `trace` (ops, calls, ranges), `causes`, `intervals`, `result`
-    readers/      trace files of every format -> `Trace`; merge/ adds fastfeed's own timeline
+    readers/      trace files of every format -> `Trace`; merge/ joins files of one process
     attribution/  one device: its idle gaps, what the host was doing, one cause per nanosecond
     ranks/        several devices: matching collectives, clock offsets, which rank the others waited for
     steps/        steady training steps, and the share of them lost to input

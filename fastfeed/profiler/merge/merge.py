@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.profiler.merge.align import align, nearest
+from fastfeed.profiler.merge.cycles import join_cycles
 from fastfeed.profiler.model.intervals import spans
 from fastfeed.profiler.model.trace import Calls, Process, RangeKind, Ranges, Table, Thread, Trace, table
 
@@ -30,12 +31,12 @@ class _ProcessMap:
 
 
 def combine(traces: Sequence[Trace]) -> list[Trace]:
-    """Merges timelines into GPU traces, and nvprof's printed calls with its printed ops.
+    """Merges timelines into GPU traces, cycles of one process, and nvprof's printed calls with its printed ops.
 
     Timelines are left as they are where there is no GPU trace.
     """
     timelines = [trace for trace in traces if trace.origin.dialect == "timeline"]
-    gpu_traces = _join_nvprof([trace for trace in traces if trace.origin.dialect != "timeline"])
+    gpu_traces = _join_nvprof(join_cycles([trace for trace in traces if trace.origin.dialect != "timeline"]))
     if not gpu_traces:
         return timelines
     for timeline in timelines:

@@ -17,7 +17,6 @@ _MAX_FILES = 2_000  # files in a folder
 _MAX_DEPTH = 6  # of nested folders; plugins/profile/<run>/ is 3
 _TIMELINE = "timeline"  # may accompany every other dialect
 _PREFERRED = ("nsys", "nvprof", "xplane", "chrome", "nvprof_text", "nsys_report")  # among files of one recording
-_TIMESTAMP = re.compile(r"\.(\d{13,19})(?=\.|$)")  # PyTorch's tensorboard_trace_handler: worker.<time>.pt.trace.json
 _SUFFIXES = re.compile(
     r"(\.(gz|xz|zst|bz2|zip|json|trace|pt|xplane|pb|sqlite3?|db|nsys-rep|qdrep|qdstrm|nvprof|nvvp|csv|txt|log))+$", re.I
 )
@@ -106,13 +105,3 @@ def _check_one_recording(folder: Path, dialects: dict[Path, str]) -> None:
     if len(runs) > 1:
         named = ", ".join(run.name for run in list(runs)[:4])
         raise TraceError(f"{folder} holds {len(runs)} runs: {named}; pass one of them, such as {max(runs)}")
-    workers: dict[str, list[Path]] = defaultdict(list)
-    for path in dialects:
-        if _TIMESTAMP.search(path.name):
-            workers[_TIMESTAMP.sub("", str(path.relative_to(folder)))].append(path)
-    for recordings in workers.values():
-        if len(recordings) > 1:
-            named = ", ".join(path.name for path in sorted(recordings)[:3])
-            raise TraceError(
-                f"{folder} holds {len(recordings)} recordings of one worker: {named}; pass one of each worker"
-            )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastfeed.profiler.model.intervals import spans
@@ -44,9 +46,15 @@ def find_steps(
     if rounds.is_open is not None:
         whole &= ~rounds.is_open
     missing = missing_after(rounds.labels)
+    missing[_before_pauses(step_spans, trace.metadata.get("pauses", ()))] = 0
     clipped = np.where(whole[:, None], np.clip(step_spans, *edges), step_spans)
     steady, lost = _steady(clipped, whole), int(missing[missing <= _MAX_HOLE].sum())
     return Steps(clipped, rounds.labels, rounds.source, steady, is_guess, whole, lost, unrecorded)
+
+
+def _before_pauses(step_spans: np.ndarray, pauses: Sequence[int]) -> np.ndarray:
+    """The last step before each time at which recording went on after a pause: int64; its successors were left out."""
+    return np.unique(np.maximum(np.searchsorted(step_spans[:, 0], np.array(pauses, np.int64)) - 1, 0))
 
 
 def no_steps() -> Steps:

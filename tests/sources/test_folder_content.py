@@ -42,7 +42,7 @@ def test_a_file_larger_than_any_photograph(tmp_path):
     with (tmp_path / "a/1.jpg").open("wb") as file:
         file.truncate((1 << 30) + 1)  # a hole: takes no room on the disk
     bad = ImageFolder(tmp_path).read([0])[0]
-    assert (bad.reason, bad.detail) == ("bomb", f"{(1 << 30) + 1} bytes, the limit is {1 << 30}")
+    assert (bad.reason, bad.detail) == ("bomb", f"{(1 << 30) + 1:,} bytes, the limit is {1 << 30:,}")
 
 
 def refused(*_: object) -> None:

@@ -203,7 +203,7 @@ def test_an_object_larger_than_any_photograph_is_not_read(tmp_path):
     root = uploaded(tree(tmp_path / "photos", "a/0.jpg", "a/1.jpg"), "watched")
     (tmp_path / "l.csv").write_text(f"path,class,size\na/0.jpg,a,{(1 << 30) + 1}\na/1.jpg,a,7\n")
     bad, good = ImageFolder(root, listing=tmp_path / "l.csv").read([0, 1])
-    assert (bad.reason, bad.detail) == ("bomb", f"{(1 << 30) + 1} bytes, the limit is {1 << 30}")
+    assert (bad.reason, bad.detail) == ("bomb", f"{(1 << 30) + 1:,} bytes, the limit is {1 << 30:,}")
     assert (good, asked("cat")) == (b"a/1.jpg", 1)
 
 

@@ -94,8 +94,8 @@ class Injection:
         frameworks = list(dict.fromkeys(_NAMES[message["name"]] for message in by_event.get("framework", ())))
         if not frameworks:
             return "the command imports neither PyTorch, JAX, TensorFlow nor Keras"
-        if "unsuitable" in by_event:
-            framework = by_event["unsuitable"][0]["framework"]
+        if "unwanted" in by_event and "begin" not in by_event:
+            framework = by_event["unwanted"][0]["framework"]
             return (
                 f"the command trains with {_NAMES[framework]}, got --with {self._recorder};"
                 f" use --with {framework} or --with auto"
@@ -105,6 +105,8 @@ class Injection:
         if "exit" not in by_event:
             return f"{_how_ended(code)} before its training steps were recorded"
         steps = max(message["steps"] for message in by_event["exit"])
+        if steps >= self._settings.skip_steps:
+            return f"the command ended within --delay {self._settings.delay}; lower it"
         if steps:
             return (
                 f"the command took {steps} training steps, and the first"

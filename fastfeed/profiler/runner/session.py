@@ -49,7 +49,7 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
         result = record_rank(replace(settings, tool=tool), names[0], env)
         code = result.code
         notes += result.notes
-        if rank is None and tool in ("auto", *FRAMEWORKS):  # the command may have started ranks itself
+        if names == ["trace"] and tool in ("auto", *FRAMEWORKS):  # the command may have started ranks itself
             names += _ranks_in(settings.out)
     for name in names:
         notes += _notes_of(settings.out / f"{name}.notes")

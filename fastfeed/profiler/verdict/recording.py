@@ -13,8 +13,8 @@ _GENERAL = (
     "or PyTorch's profiler with CPU and CUDA activities."
 )
 _FRAMES = {  # by dialect: recordings that lack what Python did
-    "nsys": "Record what Python does as well: fastfeed profile -- python train.py; or nsys profile -t cuda,nvtx,osrt "
-    "--pytorch=functions-trace --python-backtrace=cuda; or NVTX ranges around loading.",
+    "nsys": "Record what Python does as well: fastfeed profile --with torch -- python train.py; or nsys profile "
+    "-t cuda,nvtx,osrt --pytorch=functions-trace --python-backtrace=cuda; or NVTX ranges around loading.",
     "chrome": "Record Python's frames as well: torch.profiler.profile(activities=[CPU, CUDA], with_stack=True), "
     "some 30 steps after the first 10; or fastfeed profile -- python train.py.",
     "xplane": "Record Python's frames as well: python_tracer_level=1, host_tracer_level=2 in its options.",

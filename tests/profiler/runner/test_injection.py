@@ -93,6 +93,16 @@ def test_ctrl_c_leaves_what_was_recorded(here: Path):
     assert '"code": 130' in err and "trace.torch.json.gz" in err
 
 
+def test_a_long_recording_ends_after_five_steps(run: Run):
+    limit = "sys.modules['fastfeed_recorder.window']._MAX_S = -1.0"
+    assert marks(run(f"{limit}\ntrain(100)").traces[0]) == steps(10, 15)
+
+
+def test_says_that_the_command_ended_before_the_recording_began(run: Run):
+    done = run("train(100)", delay=60)
+    assert done.notes == ("no training step was recorded: the command ended within --delay 60; lower it",)
+
+
 def test_stop_after_ends_the_program(run: Run):
     done = run("train(100); print('not reached'); sys.exit(9)", skip_steps=1, record_steps=2, stop_after=True)
     assert (done.code, marks(done.traces[0])) == (0, steps(1, 3))

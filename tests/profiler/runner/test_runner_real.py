@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, environment
+from helpers.profiler import fake_torch
 from helpers.profiler.process_tree import process_tree
 from helpers.profiler.signalled import when_ready
 
@@ -89,6 +90,22 @@ def test_the_recording_is_exported(run: Run, nsys: Path, tmp_path: Path, monkeyp
         monkeypatch.setenv("NSYS", str(nsys))
         with pytest.raises(TraceError, match="has no CUDA activity"):
             readers.read(done.traces[0])
+
+
+def test_steps_and_waits_for_the_loader_are_marked(
+    run: Run, nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path / "site")))
+    code = (
+        "import torch; from torch.utils.data import DataLoader; optimizer = torch.optim.Optimizer()\n"
+        "for batch in DataLoader(range(5)): optimizer.step()"
+    )
+    done = run(sys.executable, "-c", code)
+    assert (done.code, done.notes) == (0, ())
+    with closing(sqlite3.connect(nsight.export(done.traces[0], tmp_path, nsys))) as made:
+        names = [name for (name,) in made.execute("SELECT text FROM NVTX_EVENTS WHERE end > start ORDER BY start")]
+    waits = ["enumerate(DataLoader)#_BaseDataLoaderIter.__next__"]
+    assert names == waits + [name for step in range(1, 6) for name in (f"ProfilerStep#{step}", *waits)]
 
 
 def test_the_command_outlives_the_recording(run: Run):

@@ -17,14 +17,12 @@ _OWN = "the program profiles itself with {}, which ended the recording; fastfeed
 
 
 def choose(wanted: str, framework: str, window: Any) -> tuple[Any, int | None]:
-    """The recorder of a framework, None where another one is wanted, and this process's rank, None if unknown."""
+    """The recorder of a framework, and this process's rank, None if unknown."""
     from fastfeed_recorder.nvtx import NvtxRecorder
 
     rank = _RANKS[framework]()
     if wanted == "nvtx":
         return NvtxRecorder(), rank
-    if wanted not in ("auto", framework):
-        return None, rank
     return _RECORDERS[framework](window), rank
 
 

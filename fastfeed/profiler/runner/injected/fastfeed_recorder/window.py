@@ -42,6 +42,7 @@ class Window:
         self._began_s = 0.0
         self._memory = 0
         self._frameworks: list[str] = []
+        self._unwanted: set[str] = set()
         self._closed = False
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self._exit)
@@ -64,7 +65,7 @@ class Window:
             framework: "torch", "jax" or "tensorflow".
             priority: Sources of a higher one replace those of a lower one before recording has begun.
         """
-        if self._closed or not self._is_counted(source, priority):
+        if self._closed or not self._is_wanted(framework) or not self._is_counted(source, priority):
             return
         self._count += 1
         try:
@@ -86,6 +87,14 @@ class Window:
         self._closed = True
         self._recorder = None
         self._log.write("failed", text=(str(error) or type(error).__name__).splitlines()[0])
+
+    def _is_wanted(self, framework: str) -> bool:
+        if self.plan.recorder in ("auto", "nvtx", framework):
+            return True
+        if framework not in self._unwanted:
+            self._unwanted.add(framework)
+            self._log.write("unwanted", framework=framework)
+        return False
 
     def _is_counted(self, source: Any, priority: int) -> bool:
         if self._recorder is not None and threading.get_ident() != self._thread:
@@ -130,10 +139,6 @@ class Window:
         self.plan.restore_environment()
         recorder, rank = recorders.choose(self.plan.recorder, framework, self)
         name = self.plan.named(rank)
-        if recorder is None:
-            self._closed = True
-            self._log.write("unsuitable", framework=framework)
-            return
         try:
             os.mkdir(os.path.join(self.plan.claims, name))
         except OSError:  # another process of this rank records, or the run has ended

@@ -42,6 +42,10 @@ def analyze(
             rich_help_panel=MORE,
         ),
     ] = None,
+    as_markdown: Annotated[
+        bool,
+        typer.Option("--markdown", help="Print a short report in Markdown, for a pull request.", rich_help_panel=MORE),
+    ] = False,
     force: Force = False,
 ) -> None:
     """Explain why the GPU was idle, from an existing trace.
@@ -54,8 +58,10 @@ def analyze(
         fastfeed analyze --each sweep/                    # many runs, one table
         fastfeed analyze run1/ --fail-on 'input>5%'       # for CI: exit code 3
     """
-    from fastfeed.profiler.reports import document, text
+    from fastfeed.profiler.reports import document, markdown, text
 
+    if as_markdown and (as_json or each):
+        raise ConfigError("--markdown prints one run as Markdown; leave out --json and --each")
     limits = trace_io.parse_limits(fail_on)
     if each:
         if html or perfetto:
@@ -73,6 +79,8 @@ def analyze(
     with streams.report() as console:
         if as_json:
             trace_io.show_json(document.as_dict(result))
+        elif as_markdown:
+            typer.echo(markdown.as_markdown(result), nl=False)
         else:
             text.render(result, console)
     for line in report_files.save(result, html, perfetto):

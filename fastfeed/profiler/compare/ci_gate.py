@@ -45,11 +45,13 @@ def parse(text: str) -> Gate:
 def share(device: DeviceResult, key: str) -> float:
     """The fraction of the judged time lost to this key: `input` as in the verdict, a family as in its remedy.
 
-    If a family and a cause share a name, it means the family.
+    If a family and a cause share a name, it means the family. To `input` belong copies from pageable memory: what
+    the driver takes to stage them, as in the verdict, and what no work hides of them on the device.
     """
-    if key == "input":
-        return device.share.value
     period = device.judged
+    if key == "input":
+        staged = period.budget.h2d * device.metrics.get("h2d_pageable", 0.0)
+        return device.share.value + staged / max(period.budget.window, 1)
     if key == IDLE:
         lost = period.budget.idle
     elif key in FAMILIES:

@@ -51,7 +51,7 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
     processes: dict[Process, int] = {}
     threads: dict[Thread, int] = {}
     devices: dict[Device, int] = {}
-    parts: dict[str, list[Table]] = {name: [] for name in _TABLES}
+    parts: dict[str, list[Any]] = {name: [] for name in _TABLES}
     corr = 0
     for trace in cycles:
         name = _numbers([names[text] for text in trace.names])

@@ -46,6 +46,14 @@ def test_shares_of_causes_sum_to_idle():
     assert share(device, "input") == device.share.value
 
 
+def test_copies_from_pageable_memory_are_input_in_the_driver_and_on_the_device():
+    device = judged("pageable_copy", "chrome").result.devices[0]
+    assert device.copies.value > device.share.value + 0.05
+    assert share(device, "input") == pytest.approx(device.copies.value, abs=0.01)
+    pinned = replace(device, metrics={**device.metrics, "h2d_pageable": 0.0})
+    assert share(pinned, "input") == device.share.value
+
+
 def test_trips_on_the_worst_device():
     result = judged("slow_loader", "nsys").result
     value = result.devices[0].share.value

@@ -1,0 +1,93 @@
+"""A compact report in Markdown, for a comment on a pull request: the headline, a table, and the change to make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent, plural
+from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.reports import figures
+
+__all__ = ["as_markdown"]
+
+_MAX_DEVICES = 16  # rows
+_MAX_CAUSES = 5  # rows
+_MEANS_SOMETHING = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+
+def as_markdown(result: Result) -> str:
+    """The headline, the devices, the largest causes of idle time and the recommended change, as Markdown of GitHub.
+
+    Args:
+        result (Result): What `analyze` returned.
+
+    Returns:
+        Lines that end with a newline. Names from the trace are escaped, so that they neither format nor mention.
+    """
+    verdict = result.verdict
+    devices = figures.by_need(result)
+    word = WORDS.get(verdict.word, verdict.word)
+    parts = [f"**{_escaped(word)}** {_escaped(verdict.headline)}"]
+    if devices:
+        parts += [_devices(devices), _causes(devices[0])]
+    parts += [f"**Because** {_escaped(reason)}" for reason in verdict.reasons[:2]]
+    if verdict.record:
+        parts.append(f"**Record** {_escaped(verdict.record)}")
+    elif verdict.change:
+        gain = figures.gain(result)
+        parts.append(f"**Change** {_escaped(verdict.change)}" + (f" ({gain})" if gain else ""))
+    parts += [f"**But** {_escaped(sentence)}" for sentence in verdict.against[:2]]
+    parts.append(f"<sub>{_escaped(' · '.join(_details(result, devices)))}</sub>")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _details(result: Result, devices: Sequence[DeviceResult]) -> list[str]:
+    details = [result.verdict.confidence] if result.verdict.confidence else []
+    share = figures.judged_share(result)
+    if ends := interval(share.low, share.high):
+        details.append(f"95 % interval {ends}")
+    if devices and (count := figures.steps_judged(devices[0])):
+        details.append(plural(count, "steady step"))
+    return [*details, "fastfeed analyze"]
+
+
+def _devices(devices: Sequence[DeviceResult]) -> str:
+    rows = []
+    for device in devices[:_MAX_DEVICES]:
+        step = figures.step_ns(device)
+        rows.append([
+            _escaped(device.label, 80),
+            percent(device.share.value),
+            percent(figures.share_of_window(device.judged, device.judged.budget.idle)),
+            figures.computing(device),
+            "–" if step is None else duration(step),
+            _escaped(figures.top_cause(device)),
+        ])  # fmt: skip
+    more = len(devices) - _MAX_DEVICES
+    note = f"\n\n{plural(more, 'more device')} in the JSON document." if more > 0 else ""
+    return _table(("device", "#input", "#idle", "#compute", "#step", "idle mostly for"), rows) + note
+
+
+def _causes(device: DeviceResult) -> str:
+    rows = [
+        [
+            _escaped(CAUSES[row.cause].title),
+            percent(row.share),
+            "–" if row.ns_per_step is None else duration(row.ns_per_step),
+        ]
+        for row in figures.cause_rows(device)[:_MAX_CAUSES]
+    ]
+    return _table(("idle for", "#of time", "#per step"), rows) if rows else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; the titles of columns of numbers begin with #."""
+    lines = [[title.lstrip("#") for title in head], ["---:" if title[0] == "#" else "---" for title in head], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str, limit: int = 400) -> str:
+    """A text as one line in which nothing is Markdown, HTML or a mention."""
+    return _MEANS_SOMETHING.sub(r"\\\1", one_line(text, limit)).replace("@", "&#64;")

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution, attribute_device, spans_with_cause
-from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import union
@@ -122,14 +121,14 @@ def _devices(index: int, trace: Trace, input_range: str) -> list[_DeviceAnalysis
 
 def _attributed(index: int, trace: Trace, device: int, host: Host) -> _DeviceAnalysis:
     process = main_process(trace, np.flatnonzero(trace.ops.device == device))
-    waits = host.spans_of(host.main_thread(process), Activity.INPUT)
+    waits = host.input_spans(host.main_thread(process))
     edges = recorded_edges(trace, device, process, host.launch, waits)
     return _DeviceAnalysis(index, device, host, attribute_device(trace, device, host, edges))
 
 
 def _result(trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int | None) -> DeviceResult:
     process, host = main_process(trace, analysis.attribution.rows), analysis.host
-    waits = host.spans_of(host.main_thread(process), Activity.INPUT)
+    waits = host.input_spans(host.main_thread(process))
     steps = find_steps(trace, analysis.device, process, analysis.attribution.edges, host.launch, waits)
     min_steps = MIN_STEPS
     if last_steps is not None:  # a request for two steps is enough for a verdict

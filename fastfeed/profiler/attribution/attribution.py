@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.device_causes import launch_call_causes, queue_causes
 from fastfeed.profiler.attribution.drains import with_drains
 from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans, host_causes, in_time_order
 from fastfeed.profiler.attribution.time_breakdown import break_down, busy_sets, op_edges
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import empty, intersect, measure, overlap, spans, subtract, union
 from fastfeed.profiler.model.result import InputWait, Period, Slices
@@ -86,12 +85,12 @@ def _waits(trace: Trace, host: Host, processes: np.ndarray, launch: np.ndarray) 
     callers = distinct(trace.calls.thread[launch[launch >= 0]]) if len(trace.calls.thread) else np.empty(0, np.int32)
     main_threads = [host.main_thread(int(process)) for process in processes]
     threads = {*map(int, callers), *main_threads} - {-1}
-    return union(*(union(host.spans_of(thread, Activity.INPUT), host.tf_data_waits(thread)) for thread in threads))
+    return union(*(union(host.input_spans(thread), host.tf_data_waits(thread)) for thread in threads))
 
 
 def _ramp(trace: Trace, slices: Slices, rows: np.ndarray, launch: np.ndarray) -> np.ndarray:
     """Idle launch time from the end of an input wait until the host is as far ahead of the device as usual."""
-    waited = slices.end[slices.cause == Cause.INPUT]
+    waited = slices.end[np.isin(slices.cause, INPUT_CAUSES)]
     is_known = launch >= 0
     if not len(waited) or not is_known.any():
         return empty()

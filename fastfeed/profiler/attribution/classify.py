@@ -13,7 +13,7 @@ from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.substrings import with_any
 from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Trace
 
-__all__ = ["Activity", "call_activities", "range_activities"]
+__all__ = ["INPUT_ACTIVITIES", "Activity", "call_activities", "range_activities"]
 
 
 class Activity(IntEnum):
@@ -27,17 +27,24 @@ class Activity(IntEnum):
     COPY = 5
     SYNC = 6
     HOST_COMM = 7
-    LAUNCH = 8
-    GC = 9
-    GIL = 10
-    FRAMEWORK = 11
-    PYTHON = 12
-    WAITING = 13  # parked until another thread has work for it: that thread decides
-    NOTHING = 14  # irrelevant to lateness
+    INPUT_WORK = 8  # this one and the next three: long stretches of code without a launch, see host_code/kinds
+    ENVIRONMENT = 9
+    IO = 10
+    HOST_CODE = 11
+    LAUNCH = 12
+    GC = 13
+    GIL = 14
+    FRAMEWORK = 15
+    PYTHON = 16
+    WAITING = 17  # parked until another thread has work for it: that thread decides
+    NOTHING = 18  # irrelevant to lateness
 
     @property
     def cause(self) -> Cause:
         return Cause.MODULE_LOAD if self is Activity.LOAD else Cause[self.name]
+
+
+INPUT_ACTIVITIES = (Activity.INPUT, Activity.INPUT_WORK)
 
 
 def _pattern(*patterns: str) -> re.Pattern[str]:
@@ -106,7 +113,7 @@ _COMPILE = _pattern(
 )
 _SYNC = _pattern(r"block_until_ready|api\.py(\(\d+\))?: try_to_block$|BlockHostUntil(Done|Ready)")
 _HOST_COMM = _pattern(
-    r"gloo::?|MPI_(Barrier|Allreduce|Bcast|Wait|Recv|Allgather)|c10d::(barrier|store)|TCPStore|ncclCommInit",
+    r"gloo::?|MPI_[A-Z]|c10d::(barrier|store)|TCPStore|ncclCommInit",
     rf"(dist\S*|distributed_c10d)\.py{_FRAME}(barrier|all_gather_object|broadcast_object_list)|init_process_group",
     r"horovod\S*broadcast",
 )

@@ -6,9 +6,23 @@ import re
 
 import numpy as np
 
-from fastfeed.profiler.attribution.classify import Activity, call_activities, range_activities
+from fastfeed.profiler.attribution.classify import (
+    INPUT_ACTIVITIES,
+    Activity,
+    call_activities,
+    range_activities,
+)
+from fastfeed.profiler.attribution.host_code.frames import Frames
+from fastfeed.profiler.attribution.host_code.kinds import (
+    PINS,
+    CodeSpans,
+    ThreadCode,
+    classify_code,
+    process_launches,
+)
 from fastfeed.profiler.attribution.launches import LOADS_NS, calls_by_id, is_first_use, is_long_call, launch_calls
-from fastfeed.profiler.model.intervals import empty, spans, union
+from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.intervals import empty, overlap, spans, union
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
 __all__ = ["Host"]
@@ -32,18 +46,22 @@ class Host:
         self.is_long_call = is_long_call(trace)
         self.is_first_use = is_first_use(trace)
         self.call_activity = self._classify_calls()
-        self.start = np.concatenate([ranges.start, calls.start, sched.start])
-        self.end = np.concatenate([ranges.end, calls.end, sched.end])
-        self.name = np.concatenate([ranges.name, calls.name, np.full(len(sched.start), -1, np.int32)])
-        self.thread = np.concatenate([ranges.thread, calls.thread, sched.thread])
-        self.activity = np.concatenate(
-            [self.range_activity, self.call_activity, np.full(len(sched.start), _CONTENTION, np.uint8)]
-        )
+        self._main_threads: dict[int, int] = {}
+        self.frames: dict[int, Frames] = {}  # of the threads that launch, and of main threads
+        self.code = self._classify_code()
+        self._pinning_is_input()
+        unready = np.full(len(sched.start), _CONTENTION, np.uint8)
+        nameless = np.full(len(sched.start), -1, np.int32)
+        code = self.code
+        self.start = np.concatenate([ranges.start, calls.start, sched.start, code.start])
+        self.end = np.concatenate([ranges.end, calls.end, sched.end, code.end])
+        self.name = np.concatenate([ranges.name, calls.name, nameless, code.name])
+        self.thread = np.concatenate([ranges.thread, calls.thread, sched.thread, code.thread])
+        self.activity = np.concatenate([self.range_activity, self.call_activity, unready, code.activity])
         order = np.lexsort((self.start, self.activity, self.thread))
         self._order = order
         self._key = self.thread[order].astype(np.int64) * (_CONTENTION + 1) + self.activity[order]
         self._sets: dict[tuple[int, int], np.ndarray] = {}
-        self._main_threads: dict[int, int] = {}
         self._tf_data_waits: dict[int, np.ndarray] = {}
         self._wait_calls: tuple[np.ndarray, np.ndarray] | None = None
         self._device_work: dict[int, np.ndarray] = {}
@@ -58,6 +76,30 @@ class Host:
         # attribute and occupancy queries load a kernel once; after that they are part of launching
         activity[(activity == Activity.LOAD) & (calls.end - calls.start < _QUERY_NS)] = Activity.LAUNCH
         return activity
+
+    def _classify_code(self) -> CodeSpans:
+        """Long stretches of code without a launch, on the threads that could have launched."""
+        parts = [CodeSpans.none()]
+        for process in distinct(self.trace.ops.process).tolist():
+            launches = process_launches(self.trace, process, self.launch)
+            main_thread = self.main_thread(process)
+            for thread in sorted({*distinct(launches.thread).tolist(), main_thread} - {-1}):
+                code = ThreadCode.of(self.trace, thread, launches, self.range_activity)
+                self.frames[thread] = code.frames
+                parts.append(classify_code(code))
+        return CodeSpans.joined(parts)
+
+    def _pinning_is_input(self) -> None:
+        """Host memory that is pinned while a batch is prepared is no device allocation."""
+        calls, code = self.trace.calls, self.code
+        rows = np.flatnonzero(self.call_activity == Activity.ALLOC)
+        rows = rows[[bool(PINS.search(self.trace.name(int(name)))) for name in calls.name[rows]]] if len(rows) else rows
+        for thread in distinct(calls.thread[rows]).tolist():
+            own = rows[calls.thread[rows] == thread]
+            prepares = np.flatnonzero((code.thread == thread) & np.isin(code.activity, INPUT_ACTIVITIES))
+            at_work = union(spans(code.start[prepares], code.end[prepares]))
+            is_input = overlap(spans(calls.start[own], calls.start[own] + 1), at_work) > 0
+            self.call_activity[own[is_input]] = Activity.NOTHING
 
     def rows(self, thread: int, activity: int) -> np.ndarray:
         """Indexes into `start`, `end`, `name` of one thread's spans of this activity, by start."""
@@ -77,6 +119,10 @@ class Host:
                 union(spans(self.start[rows], self.end[rows])) if len(rows) else empty()
             )
         return result
+
+    def input_spans(self, thread: int) -> np.ndarray:
+        """When a thread waited for input, or prepared it itself."""
+        return union(*(self.spans_of(thread, activity) for activity in INPUT_ACTIVITIES))
 
     def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:
         """Per row of Trace.waits, indexes into Trace.calls of the wait and of its event's recording; -1 unknown."""
@@ -161,9 +207,11 @@ class Host:
             return -1
         ranges = trace.ranges
         in_process = np.isin(ranges.thread, threads)
+        launching = distinct(trace.calls.thread[self.launch[self.launch >= 0]])
         for evidence in (
             ranges.kind == RangeKind.STEP,
             self.range_activity == Activity.INPUT,
+            (ranges.kind == RangeKind.PYTHON) & np.isin(ranges.thread, launching),
             np.isin(self.range_activity, (Activity.PYTHON, Activity.FRAMEWORK, Activity.CHECKPOINT)),
         ):
             rows = np.flatnonzero(in_process & evidence)

@@ -24,11 +24,21 @@ _BEFORE_WAITING = (
     Activity.COPY,
     Activity.SYNC,
     Activity.HOST_COMM,
+    Activity.INPUT_WORK,
+    Activity.ENVIRONMENT,
+    Activity.IO,
 )
 # What another thread does that a synchronizing thread waits for. Not for input: that is read ahead all the time.
 _FEEDING = (Activity.COMPILE, Activity.LOAD, Activity.ALLOC, Activity.COPY, Activity.LAUNCH, Activity.FRAMEWORK)
 _RETURN_NS = 1_000_000  # from the end of the work to the return of the call that waited for it, at most
-_AFTER_WAITING = (Activity.LAUNCH, Activity.GC, Activity.GIL, Activity.FRAMEWORK, Activity.PYTHON)
+_AFTER_WAITING = (
+    Activity.LAUNCH,
+    Activity.GC,
+    Activity.GIL,
+    Activity.HOST_CODE,
+    Activity.FRAMEWORK,
+    Activity.PYTHON,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,35 +5,42 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["CAUSES", "FAMILIES", "Cause", "CauseInfo", "cause_of"]
+__all__ = ["CAUSES", "FAMILIES", "INPUT_CAUSES", "Cause", "CauseInfo", "cause_of"]
 
 
 class Cause(IntEnum):
     """In the order of reports. The values are not stable; the keys in CAUSES are."""
 
     INPUT = 0
-    H2D_STAGING = 1
-    CHECKPOINT = 2
-    COMPILE = 3
-    MODULE_LOAD = 4
-    ALLOC = 5
-    COPY = 6
-    SYNC = 7
-    HOST_COMM = 8
-    LAUNCH = 9
-    FRAMEWORK = 10
-    GC = 11
-    GIL = 12
-    PYTHON = 13
-    CONTENTION = 14
-    QUEUE_FULL = 15
-    LATENCY = 16
-    DEPENDENCY = 17
-    PEER = 18
-    GPU_SHARED = 19
-    PROFILER = 20
-    HOST_UNKNOWN = 21
-    NO_LAUNCH = 22
+    INPUT_WORK = 1
+    H2D_STAGING = 2
+    CHECKPOINT = 3
+    COMPILE = 4
+    MODULE_LOAD = 5
+    ALLOC = 6
+    COPY = 7
+    SYNC = 8
+    HOST_COMM = 9
+    ENVIRONMENT = 10
+    IO = 11
+    HOST_CODE = 12
+    LAUNCH = 13
+    FRAMEWORK = 14
+    GC = 15
+    GIL = 16
+    PYTHON = 17
+    CONTENTION = 18
+    QUEUE_FULL = 19
+    LATENCY = 20
+    DEPENDENCY = 21
+    PEER = 22
+    GPU_SHARED = 23
+    PROFILER = 24
+    HOST_UNKNOWN = 25
+    NO_LAUNCH = 26
+
+
+INPUT_CAUSES = (Cause.INPUT, Cause.INPUT_WORK)
 
 
 class CauseInfo(NamedTuple):
@@ -48,6 +55,8 @@ FAMILIES = {
     "input": "waiting for input",
     "h2d": "slow copies to the GPU",
     "launch": "the host launches too slowly",
+    "code": "host code that launches nothing",
+    "environment": "environment steps",
     "sync": "the host waits for the GPU",
     "alloc": "allocating device memory",
     "checkpoint": "checkpoints, evaluation, logging",
@@ -63,6 +72,13 @@ FAMILIES = {
 
 CAUSES = {
     Cause.INPUT: CauseInfo("input", "input wait", "input", "#e5484d", "The training thread waits for the next batch."),
+    Cause.INPUT_WORK: CauseInfo(
+        "input_in_thread",
+        "input in training thread",
+        "input",
+        "#c62a6b",
+        "The training thread prepares the batch itself: it decodes, transforms, collates or pins.",
+    ),
     Cause.H2D_STAGING: CauseInfo(
         "h2d_staging", "pageable copy", "h2d", "#f0610e", "The driver stages a copy from pageable host memory."
     ),
@@ -88,6 +104,13 @@ CAUSES = {
     ),
     Cause.HOST_COMM: CauseInfo(
         "host_comm", "host communication", "comm", "#3e63dd", "A barrier, a store or a CPU collective."
+    ),
+    Cause.ENVIRONMENT: CauseInfo(
+        "environment", "environment step", "environment", "#29a383", "The training thread steps a simulator."
+    ),
+    Cause.IO: CauseInfo("io", "file or network I/O", "code", "#5b8def", "The training thread reads, writes or sends."),
+    Cause.HOST_CODE: CauseInfo(
+        "host_code", "other host code", "code", "#b08d3c", "Code that launches nothing, and may prepare the batch."
     ),
     Cause.LAUNCH: CauseInfo("launch", "launch calls", "launch", "#d6409f", "The host is inside a launch call."),
     Cause.FRAMEWORK: CauseInfo(

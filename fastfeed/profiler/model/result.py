@@ -20,6 +20,7 @@ __all__ = [
     "Cold",
     "DeviceResult",
     "FeedResult",
+    "FunctionTime",
     "Gap",
     "InputWait",
     "LateRank",
@@ -146,6 +147,22 @@ class Gap:
     last_op: str = ""  # what ended when it began
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionTime:
+    """A function that the host was in while the device was idle for a millisecond or more, with one cause."""
+
+    function: str  # preprocess
+    file: str  # as recorded; "" where it is not Python code
+    line: int  # where it was entered or resumed; 0 unknown
+    inside: str  # the innermost frame for most of the time; "" if that is the function itself
+    cause: Cause
+    ns: int  # idle time in the judged period
+    gaps: int  # idle gaps in which it was
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.file.rsplit('/', 1)[-1]}:{self.line})" if self.file else self.function
+
+
 ABSENT_RANKS = "ranks that are not in this analysis"  # in place of a device's label
 
 
@@ -198,6 +215,7 @@ class DeviceResult:
     names: tuple[str, ...] = ()  # Trace.names, for Slices.name
     per_step: Mapping[str, Spread] = field(default_factory=dict)  # "step", "idle", busy classes, causes by key
     copies: Share = Share(0.0)  # of copies to the device that no other work hides, and of staging, in `judged`
+    functions: tuple[FunctionTime, ...] = ()  # idle time by function, in `judged`; longest first
     framework: str = ""  # of the program: pytorch, jax, tensorflow; "" unknown
     late_rank: LateRank | None = None  # that others wait for, as this device sees it; None: not known
 

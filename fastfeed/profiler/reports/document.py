@@ -18,6 +18,7 @@ from fastfeed.profiler.model.result import (
     Cold,
     DeviceResult,
     FeedResult,
+    FunctionTime,
     Gap,
     LateRank,
     Period,
@@ -129,6 +130,7 @@ def _device(device: DeviceResult) -> dict[str, Any]:
                 )
             ],
         },
+        "functions": [_function(time, device) for time in device.functions],
         "worst": [_gap(gap) for gap in device.worst],
         "ops": int(device.ops),
         "launches": int(device.launches),
@@ -174,6 +176,20 @@ def _period(period: Period) -> dict[str, Any]:
 
 def _cold(cold: Cold) -> dict[str, Any]:
     return {"steps": int(cold.steps), "cut": int(cold.cut), "idle_ns": int(cold.idle), "causes": _causes(cold.causes)}
+
+
+def _function(time: FunctionTime, device: DeviceResult) -> dict[str, Any]:
+    steps = figures.steps_judged(device)
+    return {
+        "function": _text(time.function),
+        "file": _text(time.file),
+        "line": time.line or None,
+        "inside": _text(time.inside),
+        "cause": CAUSES[time.cause].key,
+        "ns": int(time.ns),
+        "ns_per_step": int(time.ns / steps) if steps else None,
+        "gaps": int(time.gaps),
+    }
 
 
 def _gap(gap: Gap) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.profiler.model import intervals
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import CAUSES, INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, multiple
 from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
 from fastfeed.profiler.verdict.verdict import focus
@@ -133,7 +133,7 @@ def step_shares(device: DeviceResult) -> StepShares:
         return StepShares(np.empty(0), np.empty(0))
     length = np.maximum(spans[:, 1] - spans[:, 0], 1)
     idle = intervals.spans(device.slices.start, device.slices.end)
-    is_input = device.slices.cause == Cause.INPUT
+    is_input = np.isin(device.slices.cause, INPUT_CAUSES)
     waited = intervals.overlap(spans, idle[is_input]) / length
     return StepShares(waited, intervals.overlap(spans, idle[~is_input]) / length)
 

@@ -117,7 +117,7 @@ def _causes(device: DeviceResult) -> str:
     return (
         f"<h3>Why it is idle</h3>{idle_bar(rows)}"
         f'<table class="causes"><thead><tr>{columns}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-        f"{_input(device)}"
+        f"{tables.functions(device)}{_input(device)}"
     )
 
 

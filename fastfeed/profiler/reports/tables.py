@@ -10,7 +10,7 @@ from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult,
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 
-__all__ = ["cold", "devices", "feeds", "per_step", "ranks", "recording", "table"]
+__all__ = ["cold", "devices", "feeds", "functions", "per_step", "ranks", "recording", "table"]
 
 MAX_ROWS = 128  # rows
 _MIN_STEP_SHARE = 0.001  # of a step: smaller causes share a row
@@ -65,6 +65,25 @@ def per_step(device: DeviceResult) -> str:
         rows.append([escaped(plural(len(rest), "smaller cause")), escaped(duration(sum(rest))), "", "", ""])
     head = ("Per step", "#mean", "#median", "#95th percentile", "#share, 95 % interval")
     return table(head, rows) if rows else ""
+
+
+def functions(device: DeviceResult) -> str:
+    """The functions that the host was in while the device was idle for long; "" without any."""
+    steps = figures.steps_judged(device)
+    rows = [
+        [
+            f"<b>{escaped(one_line(str(time), 120))}</b>",
+            escaped(one_line(time.inside, 120)),
+            f"{swatch(CAUSES[time.cause].color)}{escaped(CAUSES[time.cause].title)}",
+            escaped(percent(time.ns / max(device.judged.budget.window, 1))),
+            escaped(duration(time.ns / (steps or 1))),
+            f"{time.gaps:,}",
+        ]
+        for time in device.functions
+    ]
+    head = ("~Function", "~mostly in", "~kind", "#of the time", "#per step" if steps else "#in all", "#gaps")
+    about = "What the late thread was in, for gaps of a millisecond or more."
+    return f'<h3>In which functions</h3><p class="soft">{about}</p>{table(head, rows, stacked=True)}' if rows else ""
 
 
 def devices(all_devices: list[DeviceResult]) -> str:

@@ -34,6 +34,7 @@ class Detail(NamedTuple):
     """How many rows or lines each part of the report gets."""
 
     causes: int
+    functions: int
     worst: int  # gaps
     gaps: int  # lines for each gap
     wrap: int  # lines of a sentence
@@ -44,12 +45,12 @@ class Detail(NamedTuple):
     spaced: bool
 
 
-LEAN = Detail(causes=3, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, spaced=False)
+LEAN = Detail(causes=3, functions=1, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, spaced=False)
 # applied in this order while there is room
 ENRICHMENTS: tuple[dict[str, int], ...] = (
-    {"against": 1}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1}, {"ranks": 5}, {"evidence": 1},
-    {"gaps": 2}, {"ranks": 8}, {"spaced": True}, {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3},
-    {"notes": 3}, {"ranks": 10},
+    {"against": 1}, {"functions": 3}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1},
+    {"ranks": 5}, {"evidence": 1}, {"gaps": 2}, {"ranks": 8}, {"spaced": True}, {"causes": 8},
+    {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3}, {"functions": 6}, {"ranks": 10},
 )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def render(result: Result, console: Console) -> None:
     detail = LEAN
     lines = _lines(result, Sheet(console, width, detail.wrap), detail)
     if len(lines) > room:
-        detail = LEAN._replace(worst=0, causes=1)
+        detail = LEAN._replace(worst=0, functions=0, causes=1)
         lines = _lines(result, Sheet(console, width, detail.wrap), detail)
     for more in ENRICHMENTS:
         richer = detail._replace(**more)
@@ -78,6 +79,7 @@ def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     parts: list[list[Text]] = []
     if devices:
         parts += [[*_budget(devices[0], sheet), *_causes(devices[0], sheet, detail), *_input(devices[0], sheet)]]
+        parts += [_functions(devices[0], sheet, detail)]
         if len(devices) > 1:
             parts += [_devices(devices, sheet, detail)]
         parts += [_gaps(result, devices[0], sheet, detail)]
@@ -182,6 +184,19 @@ def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
     if sheet.lines > 1:
         text += f"; {plural(wait.waits, 'wait')}, longest {duration(wait.longest)}"
     return sheet.labeled("Input wait", text)
+
+
+def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
+    """The functions that the host was in while the GPU was idle for long, and the kind of each."""
+    steps = figures.steps_judged(device) or 1
+    lines: list[Text] = []
+    for time in device.functions[: detail.functions]:
+        share = percent(time.ns / max(device.judged.budget.window, 1))
+        text = f"{share}, {duration(time.ns / steps)}{' per step' if steps > 1 else ''}: {one_line(str(time), 60)}"
+        inside = f", in {one_line(time.inside, 40)}" if time.inside else ""
+        text += f"{inside}: {CAUSES[time.cause].title}"
+        lines += sheet.labeled("" if lines else "Functions", text, lines=min(2, detail.wrap))
+    return lines
 
 
 def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:

@@ -11,10 +11,11 @@ from fastfeed.profiler.attribution.attribution import Attribution, spans_with_ca
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.consistency import consistency_metrics
 from fastfeed.profiler.attribution.host import Host
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.attribution.host_code.functions import function_times
+from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.frameworks import framework_of
-from fastfeed.profiler.model.intervals import clip, measure, overlap, spans, subtract, union
+from fastfeed.profiler.model.intervals import clip, intersect, measure, overlap, spans, subtract, union
 from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.steps.input_share import STARVING, share_of
@@ -74,6 +75,7 @@ def device_result(
             **device_metrics(trace, host, attribution, steps, judged),
             **_gap_metrics(trace, device, attribution, judged),
             **consistency_metrics(trace, host, attribution, judged),
+            "assumed_input_ms": measure(intersect(_assumed_input(host, attribution), judged.spans)) / 1e6,
         },
         threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
@@ -82,7 +84,15 @@ def device_result(
             steps, judged, attribution.busy["h2d"], spans_with_cause(attribution.slices, Cause.H2D_STAGING)
         ),
         framework=framework_of(trace.names),
+        functions=function_times(trace, host.frames, attribution.slices, attribution.gaps.late, judged.spans),
     )
+
+
+def _assumed_input(host: Host, attribution: Attribution) -> np.ndarray:
+    """Idle time that counts as input only because of its place in the step."""
+    code = host.code
+    assumed = union(spans(code.start[code.assumed], code.end[code.assumed]))
+    return intersect(spans_with_cause(attribution.slices, *INPUT_CAUSES), assumed)
 
 
 def _gap_metrics(trace: Trace, device: int, attribution: Attribution, judged: Period) -> dict[str, float]:
@@ -155,8 +165,8 @@ def _worst_gaps(trace: Trace, host: Host, attribution: Attribution, steps: Steps
         return ()
     inside = overlap(gaps_spans := spans(gaps.start, gaps.end), judged.spans)
     weight = inside
-    if judged.causes.get(Cause.INPUT, 0) * 5 > judged.budget.idle:
-        is_input = slices.cause == Cause.INPUT
+    if sum(judged.causes.get(cause, 0) for cause in INPUT_CAUSES) * 5 > judged.budget.idle:
+        is_input = np.isin(slices.cause, INPUT_CAUSES)
         by_input = np.zeros(len(gaps.start), np.int64)
         np.add.at(by_input, slices.gap[is_input], (slices.end - slices.start)[is_input])
         weight = np.where(inside > 0, by_input, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.intervals import intersect, measure, overlap, union
 from fastfeed.profiler.model.result import Period, Share, Steps
 from fastfeed.profiler.model.statistics import MIN_STEPS, share
@@ -12,7 +12,7 @@ from fastfeed.profiler.model.thresholds import STARVED
 
 __all__ = ["STARVING", "share_of"]
 
-STARVING = (Cause.INPUT, Cause.H2D_STAGING)  # what counts as waiting for input
+STARVING = (*INPUT_CAUSES, Cause.H2D_STAGING)  # what counts as waiting for input
 
 _PARTS = 20  # equal parts of the window that stand in for steps if there are none
 

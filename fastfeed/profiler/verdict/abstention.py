@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.intervals import clip, intersect, measure
 from fastfeed.profiler.model.result import DeviceResult
@@ -21,6 +21,7 @@ _MAX_SHARED = 0.2  # of the operations: a launch call starts one, except for gra
 _MAX_MISSING = 0.05  # of the steps, and of idle time that ends in operations without a launch
 _SOME_LOST, _MANY_LOST = 0.02, 0.1  # of the launches have no operation: a doubt, and no verdict
 _MIN_LOST = 3  # launches: fewer are chance
+_MAX_ASSUMED = 0.5  # of the cost of input: with more, a verdict is less certain
 _NEGLIGIBLE = 0.001  # of the window
 _LONG_OP = 0.5  # of the window
 _MAX_OVERLAP = 0.01  # of an operation, with others of its own stream: clocks are that exact
@@ -103,6 +104,13 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
             f"For {percent(held, 0)} of the idle time work was already launched, and "
             "nothing recorded explains why it had not started: device operations are missing from the trace."
         )
+    unplaced = judged.causes.get(Cause.HOST_CODE, 0) + judged.causes.get(Cause.IO, 0)
+    if _could_starve(device, unplaced / window):
+        reasons.append(
+            f"For {percent(unplaced / window)} of the time the GPU was idle while the host ran code that launches "
+            f"nothing and may prepare batches{_mostly_in(device)}: nothing in the recording tells. If it does, "
+            "analyze with --input-range and its name."
+        )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + unlaunched
     if unknown > 0.2 * idle and not _has_recorded_waits(device) and _could_starve(device, unknown / window):
         reasons.append(
@@ -120,6 +128,18 @@ def _held_share(device: DeviceResult) -> float:
     metrics = device.metrics
     is_complete = device.launches == device.ops and not metrics.get("lost_launches")
     return metrics.get("held_share", 0.0) + (0.0 if is_complete else metrics.get("unavailable_share", 0.0))
+
+
+def _mostly_in(device: DeviceResult) -> str:
+    """Name the function that most of the unplaced code belongs to."""
+    unplaced = (time for time in device.functions if time.cause in (Cause.HOST_CODE, Cause.IO))
+    return next((f", mostly in {time}" for time in unplaced), "")
+
+
+def _assumed_share(device: DeviceResult) -> float:
+    """Return the share of the cost of input that only its place in the step says is input."""
+    assumed = device.metrics.get("assumed_input_ms", 0.0) * 1e6
+    return assumed / max(device.share.value * device.judged.budget.window, 1)
 
 
 def _lost_share(device: DeviceResult) -> float:
@@ -192,7 +212,8 @@ def _missing_steps(device: DeviceResult) -> tuple[int, int]:
 
 def confidence(device: DeviceResult, origin: Origin) -> str:
     """Confirmed, likely or weak: by the number of steps, one level less for a recording with holes, one where device
-    operations were lost, and one where it may be starved by ranks that are not in it.
+    operations were lost, one where it may be starved by ranks that are not in it, and one where most of the input is
+    assumed.
 
     Guessed steps confirm nothing.
     """
@@ -204,6 +225,8 @@ def confidence(device: DeviceResult, origin: Origin) -> str:
     if _lost_share(device) >= _SOME_LOST:
         level -= 1
     if _starved_by_others(device):
+        level -= 1
+    if device.share.value >= STARVED and _assumed_share(device) > _MAX_ASSUMED:
         level -= 1
     return _LEVELS[max(level, 0)]
 
@@ -238,6 +261,11 @@ def doubts(device: DeviceResult, origin: Origin) -> list[str]:
             f"{percent(judged.budget.comm / judged.budget.window)} of the window is in collectives, and the traces of "
             f"{device.metrics['absent_ranks']:.0f} other ranks are missing: if one of them was late because of its "
             "input, so is this one. Pass the traces of all ranks together."
+        )
+    if device.share.value >= STARVED and _assumed_share(device) > _MAX_ASSUMED:
+        prepares = next((time for time in device.functions if CAUSES[time.cause].family == "input"), "this code")
+        sentences.append(
+            f"That {prepares} prepares batches is concluded from its place: once per step, before the first launch."
         )
     longest = device.metrics.get("longest_op_share", 0.0)
     if longest > _LONG_OP:

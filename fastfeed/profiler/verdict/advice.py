@@ -9,12 +9,13 @@ import numpy as np
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.intervals import overlap, spans
-from fastfeed.profiler.model.result import ABSENT_RANKS, DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.model.result import ABSENT_RANKS, DeviceResult, FeedResult, FunctionTime, Remedy
+from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
 from fastfeed.profiler.verdict.late_rank import late_rank_advice
 
-__all__ = ["family_costs", "remedies"]
+__all__ = ["cost_of", "family_costs", "main_function", "remedies"]
 
 _MIN_SHARE = 0.005  # of the window: a smaller cost is not reported
 _MIN_PAGEABLE = 0.1  # of the copied bytes: less pageable memory does not matter
@@ -44,6 +45,7 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
         if spent < _MIN_SHARE * window:
             continue
         change, evidence = _ADVICE[family](device, spent, feeds)
+        evidence += _names_function(device, family)
         if device.steps.guessed:
             change, evidence = _of_guesses(family, change, evidence)
         result.append(
@@ -60,6 +62,26 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
             )
         )
     return tuple(result)
+
+
+def main_function(device: DeviceResult, family: str) -> FunctionTime | None:
+    """The function of a program that costs most of a family's idle time; None where none takes half of it."""
+    of_family = [time for time in device.functions if CAUSES[time.cause].family == family and time.file]
+    spent = sum(ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == family)
+    worst = max(of_family, key=lambda time: time.ns, default=None)
+    return worst if worst is not None and worst.ns * 2 >= spent else None
+
+
+def cost_of(device: DeviceResult, time: FunctionTime) -> str:
+    """`preprocess (images.py:40), 60 ms of every step`, or the sum if no steps are judged."""
+    steps = device.metrics.get("steps") if device.steady else None
+    cost = f"{duration(time.ns / steps)} of every step" if steps else duration(time.ns)
+    return f"{time}, {cost}"
+
+
+def _names_function(device: DeviceResult, family: str) -> str:
+    time = main_function(device, family)
+    return f" Most of it in {cost_of(device, time)}." if time is not None else ""
 
 
 def _of_guesses(family: str, change: str, evidence: str) -> tuple[str, str]:
@@ -99,7 +121,22 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
             if lead > 0
             else "; launches are not ahead of the GPU"
         )
-    return f"{change_in(device.framework, 'launch')} More loader workers will not help.", f"{evidence}."
+    slow = main_function(device, "launch")
+    if slow is not None:
+        return f"Make {slow} faster, or call it less often: the GPU waits for it with nothing launched.", f"{evidence}."
+    change = change_in(device.framework, "launch")
+    if family_costs(device)["input"] < STARVED * device.judged.budget.window:
+        change += " More loader workers will not help."
+    return change, f"{evidence}."
+
+
+def _code(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
+    function = main_function(device, "code")
+    name = f"{function}" if function is not None else "this code"
+    return (
+        f"Move {name} out of the training loop or to another thread; if it prepares batches, to the loader's workers.",
+        f"The GPU idled {duration(spent)} while the host ran code that launches nothing.",
+    )
 
 
 def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
@@ -187,6 +224,11 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
     "input": input_advice,
     "h2d": _h2d,
     "launch": _launch,
+    "code": _code,
+    "environment": _fixed_advice(
+        "The GPU idled {lost}, {share} of the time, while the training thread stepped an environment.",
+        "Step several environments at once, in other processes (gymnasium.vector.AsyncVectorEnv), as the GPU trains.",
+    ),
     "sync": _sync,
     "alloc": _alloc,
     "comm": _comm,

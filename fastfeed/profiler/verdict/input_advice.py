@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult
 from fastfeed.profiler.steps.input_share import STARVING
@@ -25,7 +25,7 @@ def proxy_input(device: DeviceResult) -> int:
 def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     """The change, and the evidence for it. `spent` is the cost of input in the judged window, nanoseconds."""
     metrics, waits = device.metrics, device.judged.input
-    culprits = [charge for charge in device.charges if charge.cause is Cause.INPUT]
+    culprits = [charge for charge in device.charges if charge.cause in INPUT_CAUSES]
     if culprits and proxy_input(device) * 2 > spent:
         worst = max(culprits, key=lambda charge: charge.ns)
         return (
@@ -39,6 +39,14 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
     feed = max(feeds, key=lambda feed: feed.waited_ns, default=None)
     if feed is not None and feed.busiest and feed.waited_ns * 2 >= spent:  # otherwise the wait is for another loader
         return feed_advice(feed), evidence
+    causes = device.judged.causes
+    if causes.get(Cause.INPUT_WORK, 0) > causes.get(Cause.INPUT, 0):
+        work = next((f"{time}" for time in device.functions if time.cause is Cause.INPUT_WORK), "preparing batches")
+        return (
+            f"Move {work} out of the training thread: to the loader's workers, a prefetching thread, or a fastfeed "
+            "feed, which works ahead on native threads.",
+            f"{evidence} The training thread prepares batches itself for {duration(causes[Cause.INPUT_WORK])}.",
+        )
     faster = f"Make batches {_speedup_needed(device.judged.budget.window, spent)} as fast"
     if metrics.get("single_process"):
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastfeed.profiler.model.causes import FAMILIES, Cause
+from fastfeed.profiler.model.causes import FAMILIES, INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, interval, percent, plural
 from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.model.thresholds import STARVED, word
@@ -17,7 +17,7 @@ from fastfeed.profiler.verdict.abstention import (
     confidence,
     doubts,
 )
-from fastfeed.profiler.verdict.advice import family_costs, remedies
+from fastfeed.profiler.verdict.advice import cost_of, family_costs, main_function, remedies
 from fastfeed.profiler.verdict.input_advice import feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
 from fastfeed.profiler.verdict.recording import how_to_record
@@ -163,6 +163,11 @@ def _headline(
     largest = next((remedy for remedy in advice if remedy.family == bound), None)
     # the sentence is about input: what costs more is named, too
     more = f"; {limit} ({percent(largest.share)})" if largest and largest.family not in ("input", "h2d") else ""
+    named = main_function(device, bound)
+    subject = f", mostly in {cost_of(device, named)}" if named is not None else ""
+    if named is not None and bound != "input":
+        limit = f"{limit} ({percent(largest.share)}){subject}" if largest else limit
+        more = f"{more}{subject}" if more else ""
     if verdict_word == "abstained":
         return f"No verdict. {reasons[0]}"
     if verdict_word == "borderline":
@@ -177,8 +182,9 @@ def _headline(
             f"of the time, with nothing to compute meanwhile{more}."
         )
     much = "severely starved" if verdict_word == "severe" else "starved"
-    staged = judged.causes.get(Cause.H2D_STAGING, 0) > judged.causes.get(Cause.INPUT, 0)
+    staged = judged.causes.get(Cause.H2D_STAGING, 0) > sum(judged.causes.get(cause, 0) for cause in INPUT_CAUSES)
     mostly = ", mostly for copies from pageable memory" if staged else ""
+    mostly = mostly or (subject if bound == "input" else "")
     waits = f"it waits for input {percent(share.value)} of the time{mostly}"
     return f"{where} is {much}: {waits} (idle {percent(idle)}){more}."
 

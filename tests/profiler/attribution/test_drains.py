@@ -85,7 +85,7 @@ def test_without_synchronizing_nothing_changes():
 
 def test_one_long_activity_is_a_cause_of_its_own():
     judged = device(program(20, 2 * MS, [MS] * 4)).whole
-    assert judged.causes[Cause.PYTHON] == 19 * 2 * MS
+    assert judged.causes[Cause.HOST_CODE] == 19 * 2 * MS
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -23,7 +23,7 @@ def steps(numbers: range | list[int] = range(24), busy: int = 90 * MS) -> TraceB
     for place, number in enumerate(numbers):
         at, start = place * STEP, place * STEP + STEP - busy
         builder.range(at, at + STEP, f"ProfilerStep#{number}", RangeKind.STEP)
-        builder.range(at, start, "train.py(3): step")
+        builder.range(at, start + 1, "aten::convolution", RangeKind.OP)
         builder.op(start, at + STEP, (start, start))
     return builder
 

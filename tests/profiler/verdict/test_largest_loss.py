@@ -13,7 +13,7 @@ MS = 1_000_000
 STEP = 100 * MS
 
 
-def run(wait: int = 0, python: int = 0, unknown: int = 0, copy: int = 0, hidden: int = 0, steps: int = 24) -> Verdict:
+def run(wait: int = 0, operator: int = 0, unknown: int = 0, copy: int = 0, hidden: int = 0, steps: int = 24) -> Verdict:
     """Steps of 100 ms, parts in milliseconds; a kernel fills the rest, and hides the last `hidden` of the copy."""
     builder = TraceBuilder()
     for n in range(steps):
@@ -21,8 +21,9 @@ def run(wait: int = 0, python: int = 0, unknown: int = 0, copy: int = 0, hidden:
         builder.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         builder.range(at, at + wait * MS, "DataLoader.__next__", RangeKind.NVTX)
         begin = at + (wait + unknown) * MS
-        builder.range(begin, begin + python * MS, "train.py(3): step")
-        begin += python * MS
+        builder.range(begin, begin + operator * MS + 1, "aten::convolution", RangeKind.OP)
+        builder.op(begin, begin + 1, (begin, begin))
+        begin += operator * MS
         if copy:
             builder.op(
                 begin, begin + copy * MS, (begin, begin), api="cudaMemcpyAsync", kind=Kind.H2D, bytes=50 * MS,
@@ -34,7 +35,7 @@ def run(wait: int = 0, python: int = 0, unknown: int = 0, copy: int = 0, hidden:
 
 
 def test_input_that_costs_a_sixth_of_another_loss_is_not_the_change():
-    verdict = run(wait=8, python=50)
+    verdict = run(wait=8, operator=50)
     assert (verdict.word, verdict.bound) == ("starved", "launch")
     assert "it waits for input" in verdict.headline
     assert "the largest loss: the host launches too slowly (" in verdict.headline
@@ -43,7 +44,7 @@ def test_input_that_costs_a_sixth_of_another_loss_is_not_the_change():
 
 
 def test_where_input_costs_most_nothing_else_is_named():
-    verdict = run(wait=30, python=10)
+    verdict = run(wait=30, operator=10)
     assert "largest loss" not in verdict.headline
     assert verdict.change.startswith("Make batches")
 
@@ -69,7 +70,7 @@ def test_copies_that_nothing_hides_starve_a_device_of_copies(copy: int, word: st
 
 
 def test_copies_that_are_exposed_because_the_host_is_slow_are_told_with_it():
-    verdict = run(copy=18, python=50)
+    verdict = run(copy=18, operator=50)
     assert (verdict.word, verdict.bound) == ("not_starved", "launch")
     assert any("lost to copies to the GPU" in sentence for sentence in verdict.evidence)
 

@@ -19,7 +19,7 @@ STEP = 100 * MS
 def run(
     steps: int = 24, wait: int = 0, staged: int = 0, other: int = 0, loader: str = "DataLoader.__next__"
 ) -> TraceBuilder:
-    """Steps of 100 ms: so many for a batch, in the call of a pageable copy, in Python; the rest is one kernel."""
+    """Steps of 100 ms: so many for a batch, in the call of a pageable copy, in an operator; the rest is one kernel."""
     builder = TraceBuilder()
     for n in range(steps):
         at = n * STEP
@@ -31,7 +31,7 @@ def run(
             end = begin + staged
             builder.op(end - MS, end, (begin, end), api="cudaMemcpyAsync", kind=Kind.H2D, pageable=1, bytes=50 * MS)
         begin += staged
-        builder.range(begin, begin + other, "train.py(3): step")
+        builder.range(begin, begin + other + 1, "aten::convolution", RangeKind.OP)
         builder.op(begin + other, at + STEP, (begin + other, begin + other))
     return builder
 
@@ -84,7 +84,7 @@ def test_a_busy_device_is_its_own_limit():
 
 
 def test_many_small_causes_are_no_busy_device():
-    """9 ms of Python, 8 of allocating, 8 of synchronizing: none costs a tenth, and a quarter is lost."""
+    """9 ms in an operator, 8 of allocating, 8 of synchronizing: none costs a tenth, and a quarter is lost."""
     builder = run(other=25 * MS)
     for n in range(24):
         at = n * STEP

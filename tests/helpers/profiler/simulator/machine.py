@@ -49,6 +49,7 @@ class Host:
     seed: int
     rank: int = 0
     skew_ns: int = 0
+    is_python_recorded: bool = True
     lazy_ns: int = 0  # what the first use of each kernel costs; 0 where the run is warm
     now: int = 0
     ops: list[Op] = field(default_factory=list)
@@ -122,7 +123,8 @@ class Host:
         start, thread = self.now, self.pid + self._thread
         with self.doing(self._cause if cause is None else cause):
             yield
-        self.ranges.append(Range(start, self.now, self.index, thread, name, kind))
+        if kind is not RangeKind.PYTHON or self.is_python_recorded:
+            self.ranges.append(Range(start, self.now, self.index, thread, name, kind))
 
     def preempted(self, ns: int) -> None:
         """The operating system gives the core to somebody else."""

@@ -1,0 +1,112 @@
+"""The functions that the host was in while a device was idle for long, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fastfeed.profiler.attribution.host_code.frames import Frames, self_time
+from fastfeed.profiler.attribution.host_code.kinds import LONG_NS
+from fastfeed.profiler.attribution.host_code.names import Function, parse
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.columns import numbered
+from fastfeed.profiler.model.intervals import intersect, spans, union
+from fastfeed.profiler.model.result import FunctionTime, Slices
+from fastfeed.profiler.model.trace import Trace
+
+__all__ = ["function_times"]
+
+_MIN_SHARE = 0.005  # of the judged time
+_MOST = 20  # functions
+
+
+def function_times(
+    trace: Trace, frames: Mapping[int, Frames], slices: Slices, late: np.ndarray, judged: np.ndarray
+) -> tuple[FunctionTime, ...]:
+    """Idle time by function, the longest first; at most twenty.
+
+    Args:
+        trace: The recording.
+        frames: By thread.
+        slices: The idle time of the device.
+        late: Spans in which the device was idle and nothing was launched, shape (n, 2); gaps of a millisecond or more
+            count.
+        judged: The set of spans that the verdict is about.
+    """
+    long = union(late[late[:, 1] - late[:, 0] >= LONG_NS])
+    window = intersect(judged, long)
+    sums: dict[tuple[str, str, Cause], _Sum] = {}
+    for thread, of_thread in frames.items():
+        rows = np.flatnonzero(slices.thread == thread)
+        for key, count in _pieces(trace, of_thread, slices, rows, window).items():
+            sums.setdefault(key, _Sum()).add(count)
+    least = _MIN_SHARE * max(int((judged[:, 1] - judged[:, 0]).sum()), 1)
+    result = [total.time(cause) for (_, _, cause), total in sums.items() if total.ns >= least]
+    return tuple(sorted(result, key=lambda time: -time.ns)[:_MOST])
+
+
+class _Sum:
+    """Time of one function with one cause, by the names of its outermost and its innermost frame."""
+
+    def __init__(self) -> None:
+        self.by_names: dict[tuple[str, str], int] = {}
+        self.gaps: set[int] = set()
+
+    @property
+    def ns(self) -> int:
+        return sum(self.by_names.values())
+
+    def add(self, other: _Sum) -> None:
+        for names, ns in other.by_names.items():
+            self.by_names[names] = self.by_names.get(names, 0) + ns
+        self.gaps |= other.gaps
+
+    def time(self, cause: Cause) -> FunctionTime:
+        name, inner = max(self.by_names, key=lambda names: self.by_names[names])
+        function = parse(name)
+        inside = "" if inner == name else str(parse(inner))
+        return FunctionTime(function.name, function.file, function.line, inside, cause, self.ns, len(self.gaps))
+
+
+def _pieces(
+    trace: Trace, frames: Frames, slices: Slices, rows: np.ndarray, window: np.ndarray
+) -> dict[tuple[str, str, Cause], _Sum]:
+    """Sums over the slices of one thread within a window, by file and name of the function and by cause."""
+    inner, owner = self_time(frames)
+    idle = intersect(spans(slices.start[rows], slices.end[rows]), window)
+    pieces = intersect(idle, inner)
+    if not len(pieces):
+        return {}
+    owner = owner[np.searchsorted(inner[:, 0], pieces[:, 0], side="right") - 1]
+    rows = rows[np.searchsorted(slices.start[rows], pieces[:, 0], side="right") - 1]
+    shown = _shown(trace, frames)[owner]
+    names = len(trace.names)
+    key = (frames.name[shown].astype(np.int64) * names + frames.name[owner]) * len(Cause) + slices.cause[rows]
+    used, number = numbered(key)
+    length = np.zeros(len(used), np.int64)
+    np.add.at(length, number, pieces[:, 1] - pieces[:, 0])
+    sums: dict[tuple[str, str, Cause], _Sum] = {}
+    for at, code in enumerate(used.tolist()):
+        pair, cause = divmod(code, len(Cause))
+        outer, leaf = (trace.names[name] for name in divmod(pair, names))
+        function = parse(outer)
+        total = sums.setdefault((function.file, function.name, Cause(cause)), _Sum())
+        total.by_names[outer, leaf] = total.by_names.get((outer, leaf), 0) + int(length[at])
+        total.gaps |= set(slices.gap[rows[number == at]].tolist())
+    return sums
+
+
+def _shown(trace: Trace, frames: Frames) -> np.ndarray:
+    """The frame that reports name for each: int64, shape (n,).
+
+    The outermost function of the user's that launches nothing, else the outermost of anybody's that launches nothing,
+    else the innermost function of the user's.
+    """
+    used, number = numbered(frames.name)
+    functions: list[Function] = [parse(trace.names[name]) for name in used]
+    is_users = np.array([function.is_users for function in functions], bool)[number]
+    quiet = frames.quiet
+    own = np.arange(len(frames.start))
+    candidates = (frames.outermost_of(quiet & is_users), frames.outer, frames.innermost_of(is_users), own)
+    return np.select([candidate >= 0 for candidate in candidates], candidates)

@@ -1,0 +1,332 @@
+"""What a thread does while nothing is launched for a millisecond or more: input, logging, an environment, or unknown.
+
+No list of loaders decides this. Evidence is the protocol of iterators, a call that blocks at the innermost frame, a
+copy of the batch to the device right afterwards, and the place in the step: once per step, before its first launch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from fastfeed.profiler.attribution.classify import INPUT_ACTIVITIES, Activity
+from fastfeed.profiler.attribution.host_code.frames import Frames, nest, self_time
+from fastfeed.profiler.attribution.host_code.names import Sign, parse, signs
+from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.intervals import complement, intersect, overlap, spans, subtract, union
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
+
+__all__ = ["LONG_NS", "PINS", "CodeSpans", "ThreadCode", "classify_code", "process_launches"]
+
+LONG_NS = 1_000_000  # without a launch: shorter pauses are launching, unless they are input beyond doubt
+_SHORT_NS = 100_000
+_MOST = 0.5  # of a stretch of code, or of the steps
+_MIN_BATCH = 65_536  # bytes of a copy to the device: less is an index or a loss weight
+_FRAMES = (RangeKind.NVTX, RangeKind.OP, RangeKind.PYTHON, RangeKind.FEED)
+PINS = re.compile("hostalloc|mallochost|hostregister", re.IGNORECASE)
+_KNOWN = (  # by the names of ranges
+    Activity.INPUT,
+    Activity.CHECKPOINT,
+    Activity.COMPILE,
+    Activity.SYNC,
+    Activity.HOST_COMM,
+    Activity.GC,
+    Activity.GIL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSpans:
+    """Stretches of code with their kind. Columns of length n."""
+
+    start: np.ndarray  # int64
+    end: np.ndarray  # int64
+    name: np.ndarray  # int32, index into Trace.names: the function
+    thread: np.ndarray  # int32
+    activity: np.ndarray  # uint8, an Activity
+    assumed: np.ndarray  # bool: only the place in the step says that it is input
+
+    @classmethod
+    def none(cls) -> CodeSpans:
+        """No stretch."""
+        time = np.empty(0, np.int64)
+        index = np.empty(0, np.int32)
+        return cls(time, time, index, index, np.empty(0, np.uint8), np.empty(0, bool))
+
+    @classmethod
+    def joined(cls, parts: Sequence[CodeSpans]) -> CodeSpans:
+        """All of these, one after the other."""
+        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """What one process launched."""
+
+    work: np.ndarray  # int64 (n,), when work other than copies to the device was launched, sorted
+    thread: np.ndarray  # int32 (n,), by which thread
+    batches: np.ndarray  # int64, when copies to the device of a batch's size were launched, sorted
+    still: np.ndarray  # set of spans without a launch of work, 100 us or longer
+    has_copies: bool
+
+
+def process_launches(trace: Trace, process: int, launch: np.ndarray) -> Launches:
+    """The launches of one process; `launch` is from `launch_calls`."""
+    ops = trace.ops
+    calls = trace.calls
+    rows = np.flatnonzero((ops.process == process) & (launch >= 0))
+    is_copy = ops.kind[rows] == Kind.H2D
+    work = distinct(launch[rows[~is_copy]])
+    work = work[np.argsort(calls.start[work], kind="stable")]
+    copies = rows[is_copy & ((ops.bytes[rows] < 0) | (ops.bytes[rows] >= _MIN_BATCH))]
+    edges = [column for table in (trace.ranges, calls) for column in (table.start, table.end) if len(column)]
+    first = min((int(column.min()) for column in edges), default=0)
+    last = max((int(column.max()) for column in edges), default=0)
+    still = complement(union(spans(calls.start[work], calls.end[work])), first, last)
+    still = still[still[:, 1] - still[:, 0] >= _SHORT_NS]
+    batches = np.sort(calls.start[launch[copies]])
+    return Launches(calls.start[work], calls.thread[work], batches, still, bool(is_copy.any()))
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCode:
+    """One thread of a recording, and what is known of it by names."""
+
+    trace: Trace
+    thread: int  # index into Trace.threads
+    launches: Launches  # of its process
+    range_activity: np.ndarray  # uint8, an Activity per row of Trace.ranges
+    frames: Frames
+
+    @classmethod
+    def of(cls, trace: Trace, thread: int, launches: Launches, range_activity: np.ndarray) -> ThreadCode:
+        """The thread with its frames; marks of steps are none."""
+        ranges = trace.ranges
+        rows = np.flatnonzero((ranges.thread == thread) & np.isin(ranges.kind, _FRAMES))
+        rows = rows[range_activity[rows] != Activity.NOTHING]
+        own = launches.work[launches.thread == thread]
+        long = launches.still[launches.still[:, 1] - launches.still[:, 0] >= LONG_NS]
+        frames = nest(ranges.start[rows], ranges.end[rows], ranges.name[rows], own, launches.work, long)
+        return cls(trace, thread, launches, range_activity, frames)
+
+    def spans_of(self, *activities: Activity) -> np.ndarray:
+        """When the thread was in ranges of these activities, by their names: a set of spans."""
+        ranges = self.trace.ranges
+        rows = np.flatnonzero(ranges.thread == self.thread)
+        rows = rows[np.isin(self.range_activity[rows], activities)]
+        return union(spans(ranges.start[rows], ranges.end[rows]))
+
+
+def classify_code(code: ThreadCode) -> CodeSpans:
+    """The stretches of a thread's code without a launch, and what each is.
+
+    A stretch is a millisecond or longer; shorter ones count if they are input beyond doubt. What a range's name says,
+    and calls of the API, are not code.
+    """
+    known = _known(code)
+    start, end, name = _stretches(code, known)
+    pieces = subtract(spans(start, end), known)
+    length = overlap(spans(start, end), pieces)
+    chosen = length >= _SHORT_NS
+    if not chosen.any():
+        return CodeSpans.none()
+    start, end, name, length = (column[chosen] for column in (start, end, name, length))
+    span = spans(start, end)
+    activity, assumed = _kinds(code, span, name, pieces, length)
+    pieces = intersect(pieces, span)
+    at = np.searchsorted(start, pieces[:, 0], side="right") - 1
+    thread = np.full(len(pieces), code.thread, np.int32)
+    result = CodeSpans(pieces[:, 0], pieces[:, 1], name[at], thread, activity[at], assumed[at])
+    return _with_blocked(result, code)
+
+
+def _known(code: ThreadCode) -> np.ndarray:
+    """When a thread was in a call of the API, or in a range whose name says enough."""
+    calls = code.trace.calls
+    called = np.flatnonzero(calls.thread == code.thread)
+    pins = [name for name in distinct(calls.name[called]).tolist() if PINS.search(code.trace.name(name))]
+    called = called[~np.isin(calls.name[called], pins)]
+    return union(code.spans_of(*_KNOWN), spans(calls.start[called], calls.end[called]))
+
+
+def _kinds(
+    code: ThreadCode, span: np.ndarray, name: np.ndarray, pieces: np.ndarray, length: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The activity of each stretch, and whether it is input only by its place.
+
+    Args:
+        code: The thread.
+        span: The stretches, shape (n, 2).
+        name: The function of each, shape (n,).
+        pieces: A set of spans: what of the stretches is code.
+        length: Nanoseconds of pieces in each, shape (n,).
+    """
+    trace = code.trace
+    says = _signs(code, span, pieces, length)
+    place = _places(code, name, span)
+    is_op = np.isin(name, trace.ranges.name[trace.ranges.kind == RangeKind.OP])
+    evident = says[Sign.ITERATES] | says[Sign.DECODES] | says[Sign.BLOCKS]
+    evident &= ~place.inside
+    certain = evident | says[Sign.ITERATES] | says[Sign.DECODES] | place.feeds
+    certain |= says[Sign.PREPARES] & ~place.inside & ~place.last
+    is_input = certain | place.first
+    kinds = {
+        Activity.NOTHING: says[Sign.PROFILES],
+        Activity.GC: says[Sign.COLLECTS],
+        Activity.CHECKPOINT: says[Sign.RECORDS] & ~says[Sign.ITERATES],
+        Activity.ENVIRONMENT: says[Sign.SIMULATES],
+        Activity.INPUT: is_input & says[Sign.BLOCKS],
+        Activity.INPUT_WORK: is_input,
+        Activity.IO: says[Sign.TRANSFERS],
+        # a framework's operator; and a batch is copied to the device afterwards, where anything is
+        Activity.FRAMEWORK: is_op | (place.inside & code.launches.has_copies),
+    }
+    activity = np.select(list(kinds.values()), list(kinds), Activity.HOST_CODE).astype(np.uint8)
+    activity[activity == Activity.FRAMEWORK] = Activity.NOTHING  # the ranges themselves say so
+    is_long = length >= LONG_NS
+    is_input &= np.isin(activity, INPUT_ACTIVITIES)
+    often = np.isin(name, name[is_long & is_input])  # as long as that at other times
+    activity[~is_long & ~(is_input & (evident | often))] = Activity.NOTHING
+    return activity, is_input & ~certain
+
+
+def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Start, end and function of what runs without a launch: outermost quiet frames, and code between them."""
+    frames = code.frames
+    chosen = np.flatnonzero((frames.outer == np.arange(len(frames.outer))) & (frames.end - frames.start >= _SHORT_NS))
+    in_calls = union(frames.span[chosen])
+    inside, owner = self_time(frames)
+    caller = frames.innermost_of(~frames.quiet)[owner]
+    used, number = numbered(frames.name)
+    is_python = np.array([bool(parse(code.trace.names[at]).file) for at in used], bool)[number]
+    is_own = (caller >= 0) & is_python[caller]  # an operator that launches is the framework's
+    inside = inside[is_own]
+    caller = caller[is_own]
+    own = subtract(intersect(code.launches.still, union(inside)), union(in_calls, known))
+    own = own[own[:, 1] - own[:, 0] >= _SHORT_NS]
+    callers = frames.name[caller[np.searchsorted(inside[:, 0], own[:, 0], side="right") - 1]]
+    name = np.concatenate([frames.name[chosen], callers])
+    start = np.concatenate([frames.start[chosen], own[:, 0]])
+    end = np.concatenate([frames.end[chosen], own[:, 1]])
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order], name[order]
+
+
+def _signs(code: ThreadCode, span: np.ndarray, pieces: np.ndarray, length: np.ndarray) -> Mapping[Sign, np.ndarray]:
+    """Do frames with each sign cover most of a stretch? bool, shape (n,)."""
+    frames = code.frames
+    quiet = np.flatnonzero(frames.quiet)
+    used, number = numbered(frames.name[quiet])
+    table = signs([code.trace.names[name] for name in used])
+    result = {}
+    for sign in Sign:
+        covered = frames.span[quiet[table[number, sign]]]
+        if sign is Sign.BLOCKS:
+            covered = union(covered, code.spans_of(Activity.WAITING))
+        result[sign] = overlap(span, intersect(union(covered), pieces)) >= _MOST * length
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where in a step stretches are. Columns of bool, shape (n,); all False where no steps are marked."""
+
+    first: np.ndarray  # before the first launch of a step, in most steps, which have no known loader
+    inside: np.ndarray  # between two launches of one step
+    last: np.ndarray  # after the last launch of a step
+    feeds: np.ndarray  # a batch is copied to the device during it, or before anything else happens
+
+
+def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
+    start = span[:, 0]
+    end = span[:, 1]
+    work = code.launches.work
+    following = np.searchsorted(work, end)
+    feeds = _feeds(code, span)
+    nothing = np.zeros(len(start), bool)
+    marks = _marks(code)
+    if not len(marks):
+        return _Places(nothing, nothing, nothing, feeds)
+    middle = (start + end) // 2
+    step = np.searchsorted(marks[:, 0], middle, side="right") - 1
+    in_mark = (step >= 0) & (middle < marks[np.maximum(step, 0), 1])
+    bounds = np.searchsorted(work, marks)
+    opened = bounds[np.maximum(step, 0), 0]
+    closed = bounds[np.maximum(step, 0), 1]
+    began = np.searchsorted(work, start) > opened
+    continues = following < closed
+    is_final = np.concatenate([following[1:] != following[:-1], [True]])  # none follows before the next launch
+    is_between = ~in_mark & is_final & (following < len(work))
+    is_first = (in_mark & ~began & continues) | is_between
+    of_step = np.where(in_mark, step, step + 1)
+    busy_steps = int((bounds[:, 1] > bounds[:, 0]).sum())
+    is_first &= _recurs(code.trace, name, of_step, is_first, busy_steps)
+    is_first &= not _has_loader(code, marks)
+    return _Places(is_first, in_mark & began & continues, in_mark & began & ~continues, feeds)
+
+
+def _feeds(code: ThreadCode, span: np.ndarray) -> np.ndarray:
+    """Is a batch copied to the device during a stretch, or after it and before any other function? bool, shape (n,)."""
+    launches = code.launches
+    frames = code.frames
+    never = np.iinfo(np.int64).max
+    end = span[:, 1]
+    copied = np.append(launches.batches, never)[np.searchsorted(launches.batches, span[:, 0])]
+    launched = np.append(launches.work, never)[np.searchsorted(launches.work, end)]
+    others = union(frames.span[frames.outer == np.arange(len(frames.outer))], code.spans_of(Activity.INPUT))
+    is_long = others[:, 1] - others[:, 0] >= LONG_NS
+    until = np.where(is_long, others[:, 0], others[:, 1])  # a short function may be the one that copies
+    following = np.searchsorted(others[:, 0], end)
+    return copied < np.minimum(launched, np.append(until, never)[following])
+
+
+def _marks(code: ThreadCode) -> np.ndarray:
+    """The marked steps of a thread's process, in order: int64, shape (n, 2)."""
+    trace = code.trace
+    ranges = trace.ranges
+    process = trace.threads[code.thread].process
+    process_of = np.array([*(other.process for other in trace.threads), process])
+    rows = np.flatnonzero((ranges.kind == RangeKind.STEP) & (process_of[ranges.thread] == process))
+    rows = rows[np.argsort(ranges.start[rows], kind="stable")]
+    return spans(ranges.start[rows], ranges.end[rows])
+
+
+def _has_loader(code: ThreadCode, marks: np.ndarray) -> bool:
+    """Does a known loader deliver the batches of most steps, so that what precedes the first launch is no batch?"""
+    steps = np.unique(np.searchsorted(marks[:, 0], code.spans_of(Activity.INPUT)[:, 1], side="right"))
+    return len(steps) >= _MOST * len(marks)
+
+
+def _recurs(trace: Trace, name: np.ndarray, step: np.ndarray, chosen: np.ndarray, steps: int) -> np.ndarray:
+    """Is the function of each stretch in most steps, of those chosen? bool, shape (n,)."""
+    used, number = numbered(name)
+    labels: dict[tuple[str, str], int] = {}
+    label = np.array([labels.setdefault(parse(trace.names[at])[:2], len(labels)) for at in used])[number]
+    pairs = np.unique(np.column_stack([label[chosen], step[chosen]]), axis=0)
+    count = np.bincount(pairs[:, 0], minlength=len(labels))
+    return count[label] >= _MOST * steps
+
+
+def _with_blocked(stretches: CodeSpans, code: ThreadCode) -> CodeSpans:
+    """Adds the calls that block inside work on a batch: these parts of it wait for input."""
+    at_work = stretches.activity == Activity.INPUT_WORK
+    if not at_work.any():
+        return stretches
+    frames = code.frames
+    rows = np.flatnonzero(frames.quiet)
+    used, number = numbered(frames.name[rows])
+    rows = rows[signs([code.trace.names[name] for name in used])[number, Sign.BLOCKS]]
+    inside = intersect(union(frames.span[rows]), union(spans(stretches.start[at_work], stretches.end[at_work])))
+    at = np.searchsorted(stretches.start, inside[:, 0], side="right") - 1
+    more = CodeSpans(
+        start=inside[:, 0],
+        end=inside[:, 1],
+        name=stretches.name[at],
+        thread=stretches.thread[at],
+        activity=np.full(len(inside), Activity.INPUT, np.uint8),
+        assumed=stretches.assumed[at],
+    )
+    return CodeSpans.joined([stretches, more])

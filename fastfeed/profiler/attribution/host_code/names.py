@@ -1,0 +1,120 @@
+"""Names of functions, as PyTorch's and JAX's profilers write them: where they are from, and what they are signs of."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Function", "Sign", "parse", "signs"]
+
+
+class Sign(IntEnum):
+    """What a function's name says of the code that it runs."""
+
+    ITERATES = 0  # the protocol of iterators
+    BLOCKS = 1  # waits for another thread, another process, or the clock
+    DECODES = 2  # libraries that decode and transform samples
+    PREPARES = 3  # words that people use for it; they say little about a function in the middle of a step
+    RECORDS = 4  # logging, metrics, saving
+    SIMULATES = 5  # an environment of reinforcement learning
+    TRANSFERS = 6  # reads or writes files and sockets
+    COLLECTS = 7  # the garbage collector
+    PROFILES = 8  # the profiler itself
+
+
+class Function(NamedTuple):
+    """A function by its name in a recording."""
+
+    name: str  # preprocess
+    file: str  # as recorded, train/images.py; "" for a function that is not written in Python
+    line: int  # where it was entered or resumed; 0 unknown
+    is_users: bool  # not of the standard library, of a framework, or installed
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.file.rsplit('/', 1)[-1]}:{self.line})" if self.file else self.name
+
+
+_FRAMEWORKS = frozenset(
+    (
+        "torch", "torchvision", "torchaudio", "jax", "jaxlib", "flax", "optax", "haiku", "equinox", "orbax",
+        "tensorflow", "keras", "tf_keras", "lightning", "pytorch_lightning", "accelerate", "transformers", "diffusers",
+        "deepspeed", "numpy", "scipy", "PIL", "cv2", "pandas", "pyarrow", "fsspec",
+    )
+)  # fmt: skip
+_LIBRARY = re.compile(r"(site|dist)-packages/|lib/python3|^<frozen|^<string>")
+_FRAME = re.compile(r"^(?P<file>[^<>]*\.pyx?|<[^<>]*>)\((?P<line>\d+)\): (?P<name>.+)$")
+_METHOD = re.compile(r"^<built-in (?:function (?P<function>[\w.]+)|method (?P<method>\w+) of (?P<owner>[\w.]+).*)>?$")
+
+_SIGNS: tuple[tuple[Sign, str], ...] = (
+    (Sign.ITERATES, r"\): (__a?next__|__a?iter__|__getitems?__|a?next|get_next)$|<built-in function a?next>"),
+    (Sign.ITERATES, r"^builtins a?next$"),
+    (
+        Sign.BLOCKS,
+        r"(acquire|join|wait|get|put) of _?(thread|queue)\b|^_?thread \w*acquire|built-in function sleep|^time sleep$",
+    ),
+    (Sign.BLOCKS, r"threading\.py\(\d+\): (wait|join|acquire|_wait\w*)$|queue\.py\(\d+\): get$|selectors\.py"),
+    (Sign.BLOCKS, r"concurrent/futures/\S*\): (result|wait|as_completed)$|asyncio/\S*\): (run\w*|_run_once)$"),
+    (
+        Sign.BLOCKS,
+        r"multiprocessing/(queues|connection|pool|synchronize|managers)\.py\(\d+\): (get|poll|wait|next|_?recv\w*)$",
+    ),
+    (Sign.BLOCKS, r"method (poll|select|recv\w*|accept|kqueue) of |built-in function (select|wait\w*|_?poll)>"),
+    (Sign.DECODES, r"(^|/)(PIL|cv2|torchvision/(transforms|io|datasets)|albumentations|imageio|skimage|turbojpeg)/"),
+    (Sign.DECODES, r"(^|/)(av|decord|librosa|torchaudio|soundfile|tokenizers|sentencepiece|tiktoken|nltk|spacy)/"),
+    (Sign.DECODES, r"ImagingCore|ImagingDecoder|imdecode|imread|^cv2\b|Tokenizer object|\bpin_memory\b|\bcollate"),
+    (
+        Sign.PREPARES,
+        r"\): (\w*_)?(data|batch|load|fetch|sampl|collat|augment|transform|preproc|prepare|tokeni[sz]|decod|prefetch|"
+        r"read|crop|resiz|feed|image|frames?|generat|input|iter)",
+    ),
+    (Sign.RECORDS, r"(^|/)(logging|wandb|mlflow|tensorboard\w*|comet_ml|neptune|aim|torchmetrics|matplotlib|tqdm)/"),
+    (Sign.RECORDS, r"built-in function print>|^builtins print$|json/|pickle\.py\(\d+\): dump|sklearn/metrics/"),
+    (
+        Sign.RECORDS,
+        r"\): _*((\w+_)?(log|logs|logger|logging|metrics?|checkpoints?|save|saves|saved|report|plot|summary|eval|"
+        r"evaluate|evaluation|validate|validation)(_\w+)?)$",
+    ),
+    (Sign.SIMULATES, r"(^|/)(gym|gymnasium|pettingzoo|envpool|dm_env|dm_control|ale_py|mujoco|pufferlib)/"),
+    (Sign.SIMULATES, r"(^|[/_])(vec_)?(env|envs|environments?|simulators?)\w*(/\S*)?\.py\(\d+\): (step\w*|reset\w*)$"),
+    (Sign.SIMULATES, r"\): (env|environment|vec_env|simulator)_step$"),
+    (
+        Sign.TRANSFERS,
+        r"method (read\w*|write|flush|send\w*|connect|seek) of |built-in function (open|read|p?read|fsync)>",
+    ),
+    (Sign.TRANSFERS, r"^(io|_io|posix|socket) \w+$|(^|/)(http|ssl|urllib3?|botocore|requests|shutil)(/|\.py)"),
+    (Sign.COLLECTS, r"built-in function collect>|^gc collect$|^gc\b|garbage[ _]?collect"),
+    (Sign.PROFILES, r"torch/(autograd/)?profiler\b|torch/profiler/|jax/_src/profiler|^profiler\.py\("),
+)
+_PATTERNS = [
+    (sign, re.compile("|".join(pattern for other, pattern in _SIGNS if other is sign), re.IGNORECASE)) for sign in Sign
+]
+
+
+@lru_cache(maxsize=65_536)
+def parse(name: str) -> Function:
+    """The function of a frame's name; of other ranges the name as it is."""
+    match = _FRAME.match(name)
+    if match:
+        file = match["file"]
+        top = re.split(r"[/\\.]", file.lstrip("./"), maxsplit=1)[0]
+        is_library = top in sys.stdlib_module_names or top in _FRAMEWORKS or _LIBRARY.search(file) is not None
+        return Function(match["name"], file, int(match["line"]), not is_library)
+    match = _METHOD.match(name)
+    if match:
+        return Function(match["function"] or f"{match['owner']}.{match['method']}", "", 0, False)
+    return Function(name, "", 0, False)
+
+
+def signs(names: Sequence[str]) -> np.ndarray:
+    """Which signs each name has: bool, shape (len(names), len(Sign))."""
+    table = np.zeros((len(names), len(Sign)), bool)
+    for at, name in enumerate(names):
+        for sign, pattern in _PATTERNS:
+            table[at, sign] = pattern.search(name) is not None
+    return table

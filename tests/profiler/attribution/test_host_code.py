@@ -1,0 +1,252 @@
+"""What a thread does while it launches nothing: frames that nest, and the kind of each stretch of code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.profiler.handmade import TraceBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.attribution.host_code.frames import nest, self_time
+from fastfeed.profiler.attribution.host_code.names import parse
+from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.intervals import empty
+from fastfeed.profiler.model.result import DeviceResult, Result
+from fastfeed.profiler.model.trace import Kind, RangeKind
+from fastfeed.profiler.reports.document import as_dict
+
+MS = 1_000_000
+STEP = 20 * MS
+LOCK = "<built-in method acquire of _thread.lock object at 0x7f04c93a23c0>"
+STEPS = 8
+
+Frames = list[tuple[str, float, float]]  # name, start and end in ms after the step's
+
+
+def run(
+    frames: Frames,
+    *,
+    kind: RangeKind = RangeKind.PYTHON,
+    marked: bool = True,
+    copies: bool = False,
+    at: float = 0.0,
+    every: int = 1,
+    tail: float = 0.0,
+    threads: int = 2,
+) -> Result:
+    """Steps of 20 ms that launch for 10 ms, from 10 ms on or around the frames; frames are `at` ms into the step.
+
+    `copies`: a batch is copied before the first kernel. `tail` ms at the end of a step are outside of its mark.
+    """
+    builder = TraceBuilder()
+    builder.range(0, STEPS * STEP, "zork.py(7): loop")
+    for n in range(STEPS):
+        begin = n * STEP
+        if marked:
+            builder.range(begin, begin + STEP - round(tail * MS), f"ProfilerStep#{n}", RangeKind.STEP)
+        for name, start, end in frames if n % every == 0 else []:
+            builder.range(begin + round((at + start) * MS), begin + round((at + end) * MS), name, kind)
+        ready = begin + 10 * MS
+        if copies:
+            builder.op(ready - 5, ready, (ready - 10, ready - 5), kind=Kind.H2D, bytes=50 * MS, name="Memcpy HtoD")
+        for kernel in range(10):
+            start = ready + kernel * MS
+            if at and at - 1 <= start / MS % 20 < at + 9:  # the device has nothing to do meanwhile
+                continue
+            builder.op(start, start + MS, (start, start + 5))
+        if at:
+            builder.op(begin, begin + 2 * MS, (begin, begin + 5))
+    return analyze([builder.trace(threads=threads)])
+
+
+def largest(result: Result) -> Cause:
+    (device,) = result.devices
+    return max(device.judged.causes, key=lambda cause: device.judged.causes[cause])
+
+
+def only(result: Result) -> DeviceResult:
+    (device,) = result.devices
+    return device
+
+
+@pytest.mark.parametrize(
+    ("frames", "cause"),
+    [
+        ([("a.py(1): zork", 0, 9), ("queue.py(154): get", 0.1, 9), (LOCK, 0.2, 9)], Cause.INPUT),
+        ([("queue.py(154): get", 0, 9), (LOCK, 0.2, 9)], Cause.INPUT),
+        ([("a.py(1): zork", 0, 9), ("multiprocessing/connection.py(379): _recv", 0.1, 9)], Cause.INPUT),
+        ([("concurrent/futures/_base.py(428): result", 0, 9)], Cause.INPUT),
+        ([("a.py(1): zork", 0, 9), ("time sleep", 0.1, 9)], Cause.INPUT),
+        ([("a/b.py(3): __next__", 0, 9), ("a/c.py(4): zork", 0.1, 9)], Cause.INPUT_WORK),
+        ([("a.py(1): zork", 0, 9), ("PIL/Image.py(2332): resize", 0.1, 8)], Cause.INPUT_WORK),
+        ([("a.py(1): collate", 0, 9)], Cause.INPUT_WORK),
+        ([("a.py(1): zork", 0, 9)], Cause.INPUT_WORK),
+        ([], Cause.INPUT_WORK),
+        ([("a.py(1): log_metrics", 0, 9)], Cause.CHECKPOINT),
+        ([("a.py(1): zork", 0, 9), ("wandb/sdk/run.py(3): log", 0.1, 9)], Cause.CHECKPOINT),
+        ([("a.py(1): rollout", 0, 9), ("gymnasium/core.py(9): step", 0.1, 9)], Cause.ENVIRONMENT),
+        ([("my/envs/maze.py(1): step", 0, 9)], Cause.ENVIRONMENT),
+        ([("<built-in function collect>", 0, 9)], Cause.GC),
+    ],
+)
+def test_code_before_the_first_launch_of_each_step(frames: Frames, cause: Cause):
+    result = run(frames)
+    assert largest(result) is cause
+    assert only(result).judged.causes[cause] == pytest.approx(0.45 * only(result).judged.budget.window, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("frames", "cause"),
+    [
+        ([("a.py(1): zork", 0, 6)], Cause.HOST_CODE),
+        ([("a.py(1): crop", 0, 6)], Cause.HOST_CODE),
+        ([(LOCK, 0, 6)], Cause.HOST_CODE),
+        ([("a.py(1): zork", 0, 6), ("<built-in method write of _io.FileIO object>", 0, 6)], Cause.IO),
+        ([("a.py(1): __next__", 0, 6)], Cause.INPUT_WORK),
+        ([("cv2/a.py(1): zork", 0, 6)], Cause.INPUT_WORK),
+    ],
+)
+def test_code_between_the_launches_of_one_step(frames: Frames, cause: Cause):
+    assert largest(run(frames, at=3)) is cause
+
+
+def test_where_batches_are_copied_code_without_a_copy_is_no_batch():
+    causes = only(run([("a.py(1): zork", 11, 17)], copies=True, at=0.1)).judged.causes
+    assert Cause.HOST_CODE not in causes
+
+
+def test_a_copy_of_the_batch_right_afterwards_is_evidence():
+    result = run([("a.py(1): zork", 0, 9.9)], marked=False, copies=True)
+    assert largest(result) is Cause.INPUT_WORK
+    assert not any("concluded from its place" in sentence for sentence in result.verdict.against)
+
+
+def test_without_any_evidence_there_is_no_verdict_and_the_function_is_named():
+    result = run([("a.py(17): zork", 0, 9.9)], marked=False)
+    assert result.verdict.word == "abstained"
+    assert "mostly in zork (a.py:17)" in result.verdict.reasons[0]
+    assert "--input-range" in result.verdict.reasons[0]
+
+
+def test_what_is_done_in_a_few_steps_only_is_not_taken_for_the_batch():
+    assert Cause.HOST_CODE in only(run([("a.py(1): zork", 0, 9.9)], every=4)).whole.causes
+
+
+def test_code_after_the_last_launch_of_a_marked_step_is_not_taken_for_the_batch():
+    builder = TraceBuilder()
+    for n in range(STEPS):
+        begin = n * STEP
+        builder.range(begin, begin + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.op(begin, begin + 10 * MS, (begin, begin + 5))
+        builder.range(begin + 10 * MS, begin + STEP - 100, "a.py(1): zork")
+    assert largest(analyze([builder.trace()])) is Cause.HOST_CODE
+
+
+def test_a_place_in_the_step_alone_makes_a_verdict_less_certain():
+    by_place = run([("a.py(1): zork", 0, 9.9)]).verdict
+    by_name = run([("a.py(1): collate", 0, 9.9)]).verdict
+    assert (by_place.word, by_place.confidence) == ("severe", "weak")
+    assert (by_name.word, by_name.confidence) == ("severe", "likely")
+    assert any("zork (a.py:1) prepares batches is concluded from its place" in line for line in by_place.against)
+
+
+def test_what_blocks_inside_work_on_a_batch_is_a_wait():
+    causes = only(run([("a.py(1): collate", 0, 9), (LOCK, 1, 4)])).judged.causes
+    assert causes[Cause.INPUT] / causes[Cause.INPUT_WORK] == pytest.approx(3 / 7, rel=0.1)
+
+
+def test_memory_that_is_pinned_for_a_batch_is_no_device_allocation():
+    builder = TraceBuilder()
+    for n in range(STEPS):
+        begin = n * STEP
+        builder.range(begin, begin + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.range(begin, begin + 9 * MS, "aten::pin_memory", RangeKind.OP)
+        builder.call(begin, begin + 4 * MS, "cudaHostAlloc")
+        builder.op(begin + 9 * MS, begin + STEP, (begin + 9 * MS, begin + 9 * MS + 5))
+    causes = only(analyze([builder.trace()])).judged.causes
+    assert Cause.ALLOC not in causes
+    assert causes[Cause.INPUT_WORK] == pytest.approx(9 * MS * (STEPS - 1), rel=0.2)
+
+
+def test_functions_are_the_outermost_of_the_users_and_the_innermost_of_all():
+    frames = [
+        ("torch/utils/outer.py(1): run", 0, 9.9),
+        ("train.py(40): preprocess", 0.1, 9.8),
+        ("PIL/Image.py(2332): resize", 0.2, 9.7),
+        ("<built-in method resize of ImagingCore object at 0x7f123f126d30>", 0.3, 9.6),
+    ]
+    result = run(frames)
+    time = only(result).functions[0]
+    assert (time.function, time.file, time.line) == ("preprocess", "train.py", 40)
+    assert time.inside == "ImagingCore.resize"
+    assert time.cause is Cause.INPUT_WORK
+    assert "mostly in preprocess (train.py:40), " in result.verdict.headline
+    assert result.verdict.change.startswith("Move preprocess (train.py:40) out of the training thread")
+    document = as_dict(result)["devices"][0]["functions"][0]
+    assert document == {
+        "function": "preprocess", "file": "train.py", "line": 40, "inside": "ImagingCore.resize",
+        "cause": "input_in_thread", "ns": time.ns, "ns_per_step": time.ns // STEPS, "gaps": STEPS,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_users"),
+    [
+        ("graft.py(64): k_threadqueue", "k_threadqueue (graft.py:64)", True),
+        ("/home/me/run/train.py(3): main", "main (train.py:3)", True),
+        ("queue.py(154): get", "get (queue.py:154)", False),
+        ("torch/nn/modules/module.py(1779): _call_impl", "_call_impl (module.py:1779)", False),
+        ("/venv/lib/python3.12/site-packages/zork/a.py(2): f", "f (a.py:2)", False),
+        ("<frozen importlib._bootstrap>(1002): _find", "_find (<frozen importlib._bootstrap>:1002)", False),
+        (LOCK, "_thread.lock.acquire", False),
+        ("<built-in function sleep>", "sleep", False),
+        ("aten::pin_memory", "aten::pin_memory", False),
+    ],
+)
+def test_names_of_functions(name: str, text: str, is_users: bool):
+    function = parse(name)
+    assert str(function) == text
+    assert function.is_users == is_users
+
+
+TREES = st.recursive(
+    st.integers(20_000, 90_000), lambda inner: st.lists(inner, min_size=1, max_size=4), max_leaves=24
+)  # lengths of leaves; a list is a frame around others
+
+
+def _flatten(tree: int | list, start: int, around: int, rows: list[tuple[int, int, int]]) -> int:
+    """Appends (start, end, index of the frame around it); returns the end."""
+    at = len(rows)
+    rows.append((start, 0, around))
+    end = start + 1_000
+    for child in tree if isinstance(tree, list) else ():
+        end = _flatten(child, end, at, rows) + 500
+    end += 20_000 if isinstance(tree, list) else tree
+    rows[at] = (start, end, around)
+    return end
+
+
+@given(st.lists(TREES, min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_frames_nest_as_they_were_called(trees: list, random):
+    rows: list[tuple[int, int, int]] = []
+    at = 0
+    for tree in trees:
+        at = _flatten(tree, at, -1, rows) + 100
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    start, end, _ = np.array(rows)[order].T
+    none = np.empty(0, np.int64)
+    frames = nest(start, end, np.array(order, np.int32), none, none, empty())
+    assert frames.name.tolist() == list(range(len(rows)))
+    assert frames.parent.tolist() == [around for _, _, around in rows]
+    assert (frames.parent[frames.outer] == -1).all()
+    inside, owner = self_time(frames)
+    assert (inside[1:, 0] >= inside[:-1, 1]).all()
+    own = np.bincount(owner, (inside[:, 1] - inside[:, 0]).astype(float), len(rows))
+    children = np.zeros(len(rows))
+    for first, last, around in rows:
+        if around >= 0:
+            children[around] += last - first
+    assert own.tolist() == [last - first - taken for (first, last, _), taken in zip(rows, children, strict=True)]

@@ -1,0 +1,77 @@
+"""Loaders whose names say nothing: what they cost, in random runs whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from helpers.profiler.simulator.events import Run
+from helpers.profiler.simulator.to_trace import as_traces
+from helpers.profiler.simulator.unknown_loaders import KINDS, run_of_unknown
+
+from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.model.causes import CAUSES, INPUT_CAUSES
+from fastfeed.profiler.model.result import Result
+
+POINT = 0.01
+STARVING = 0.06  # of the window: enough to call it starved whatever the interval
+
+
+def true_input(run: Run) -> float:
+    """The share of the recording in which the device waited for input or its preparation."""
+    window = max(op.end for op in run.ops) - min(op.start for op in run.ops)
+    return sum(idle.end - idle.start for idle in run.idle if idle.cause in INPUT_CAUSES) / window
+
+
+def reported_input(result: Result) -> float:
+    (device,) = result.devices
+    whole = device.whole
+    return sum(whole.causes.get(cause, 0) for cause in INPUT_CAUSES) / whole.budget.window
+
+
+def assert_consistent(result: Result) -> None:
+    """No advice that loading cannot be the problem next to a function that waits for a batch, and exact sums."""
+    (device,) = result.devices
+    assert sum(device.judged.causes.values()) == device.judged.budget.idle
+    assert sum(time.ns for time in device.functions) <= device.judged.budget.idle
+    input_ns = sum(time.ns for time in device.functions if CAUSES[time.cause].family == "input")
+    if input_ns > STARVING * device.judged.budget.window:
+        assert result.verdict.word != "not_starved"
+        assert "workers will not help" not in result.verdict.change
+
+
+def runs(seeds: range, has_frames: bool) -> Iterator[tuple[str, Run, Result]]:
+    for seed in seeds:
+        kind, run = run_of_unknown(seed, has_frames=has_frames)
+        yield f"{seed}: {kind}", run, analyze(as_traces(run))
+
+
+def check(seeds: range) -> None:
+    wrong = []
+    kinds = set()
+    for about, run, result in runs(seeds, has_frames=True):
+        assert_consistent(result)
+        kinds.add(about.split(": ")[1])
+        true, reported = true_input(run), reported_input(result)
+        if abs(true - reported) > 2 * POINT:
+            wrong.append((about, true, reported))
+        if true > STARVING and result.verdict.word == "not_starved":
+            wrong.append((about, result.verdict.headline))
+    assert not wrong
+    assert kinds == set(KINDS)
+
+
+def test_the_cost_of_unknown_loaders() -> None:
+    check(range(40))
+
+
+@pytest.mark.nightly
+def test_the_cost_of_unknown_loaders_in_more_runs() -> None:
+    check(range(40, 340))
+
+
+def test_without_frames_there_is_no_verdict_where_it_could_be_input() -> None:
+    for about, run, result in runs(range(12), has_frames=False):
+        assert_consistent(result)
+        if true_input(run) > STARVING:
+            assert result.verdict.word == "abstained", about

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -92,17 +91,14 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once for all workers of pytest-xdist; next to them is room for what examples write."""
+    """Made once for all workers of pytest-xdist, as examples do; next to them is room for what examples write."""
     run = tmp_path_factory.getbasetemp()
-    made = (run.parent if "PYTEST_XDIST_WORKER" in os.environ else run) / "example-photos"
-    code = "import made, sys; from pathlib import Path; made.make(Path(sys.argv[1]))"
+    run = run.parent if "PYTEST_XDIST_WORKER" in os.environ else run
     environ = environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)]))
-    with made.with_name("example-photos.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.is_dir():
-            subprocess.run([sys.executable, "-c", code, str(made)], env=environ, check=True, timeout=LIMIT_S)
+    make = [sys.executable, "-c", "import made; made.photographs(None)"]
+    subprocess.run(make, cwd=run, env=environ, check=True, timeout=LIMIT_S)
     photos = tmp_path_factory.mktemp("examples") / "photos"
-    photos.symlink_to(made)
+    photos.symlink_to(run / ".fastfeed-demo" / "example-photos")
     return photos
 
 

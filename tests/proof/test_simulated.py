@@ -43,7 +43,7 @@ def test_the_truth_is_in_most_intervals():
     assert min(held(40).values()) >= 34
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_truth_is_in_95_of_100_intervals():
     """The standard error of such a share of 1,000 is 0.007, and 0.003 of all 5,000."""
     counts = held(1000)
@@ -51,8 +51,14 @@ def test_the_truth_is_in_95_of_100_intervals():
     assert sum(counts.values()) >= 4725, counts
 
 
+CI = ("a period of 8 s", "bursts of 3 s")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("load", [load for load in LOADS if load != "nothing"])
+@pytest.mark.parametrize(
+    "load",
+    [pytest.param(load, marks=[pytest.mark.nightly] * (load not in CI)) for load in LOADS if load != "nothing"],
+)
 def test_the_truth_is_in_the_intervals_on_a_machine_that_does_something_else(load):
     """Orders of modes with a system fail here; what comes in bursts is not normal, so fewer than 95 of 100 hold it."""
     counts = held(200, load)

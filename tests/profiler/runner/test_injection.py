@@ -98,6 +98,22 @@ def test_a_long_recording_ends_after_five_steps(run: Run):
     assert marks(run(f"{limit}\ntrain(100)").traces[0]) == steps(10, 15)
 
 
+@pytest.mark.parametrize(
+    ("calls", "notes"), [(1000, ()), (100, ("a step calls so many functions that they are not recorded",))]
+)
+def test_functions_that_a_step_calls_bound_the_recording(run: Run, calls: int, notes: tuple[str, ...]):
+    code = f"""
+        sys.modules['fastfeed_recorder.calls']._MAX_CALLS = {calls}
+        for _ in range(100):
+            list(map(lambda number: number, range(100)))
+            optimizer.step()
+        sys.exit(sys.getprofile() is not None)
+    """
+    done = run(code)
+    assert (done.code, done.notes) == (0, notes)
+    assert len(marks(done.traces[0])) == (30 if notes else 9)
+
+
 def test_says_that_the_command_ended_before_the_recording_began(run: Run):
     done = run("train(100)", delay=60)
     assert done.notes == ("no training step was recorded: the command ended within --delay 60; lower it",)

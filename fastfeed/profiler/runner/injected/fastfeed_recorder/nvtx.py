@@ -116,7 +116,7 @@ class NvtxRecorder:
     def __init__(self) -> None:
         self._range = 0
 
-    def start(self) -> None:
+    def start(self, has_functions: bool) -> None:
         """Load the library."""
         load()
 

@@ -35,7 +35,7 @@ class _TorchRecorder:
         self._window = window
         self._mark: Any = None
 
-    def start(self) -> None:
+    def start(self, has_functions: bool) -> None:
         import torch
         import torch.autograd.profiler as autograd_profiler
         from torch.profiler import ProfilerActivity, profile
@@ -47,7 +47,7 @@ class _TorchRecorder:
             activities.append(ProfilerActivity.CUDA)
         elif hasattr(torch, "xpu") and torch.xpu.is_initialized():
             activities.append(ProfilerActivity.XPU)
-        self._profile = profile(activities=activities, with_stack=sys.getprofile() is None)
+        self._profile = profile(activities=activities, with_stack=has_functions and sys.getprofile() is None)
         with _silent_kineto():
             self._profile.start()
         self._guard = _Guard(
@@ -105,9 +105,9 @@ class _XplaneRecorder:
         self._window = window
         self._mark: Any = None
 
-    def start(self) -> None:
+    def start(self, has_functions: bool) -> None:
         self._folder = tempfile.mkdtemp(prefix="fastfeed-")
-        self.begin(self._folder)
+        self.begin(self._folder, int(has_functions))
         self._guard = _Guard(self.entrances(), lambda: self._window.step_back(_OWN.format(self.label)))
 
     def mark(self, step: int) -> None:
@@ -130,7 +130,7 @@ class _XplaneRecorder:
     def forked(self) -> None:
         """In a child: nothing, its threads do not record."""
 
-    def begin(self, folder: str) -> None:
+    def begin(self, folder: str, python_level: int) -> None:
         raise NotImplementedError
 
     def end(self) -> None:
@@ -151,10 +151,15 @@ class _XplaneRecorder:
 class _JaxRecorder(_XplaneRecorder):
     label = "jax.profiler"
 
-    def begin(self, folder: str) -> None:
+    def begin(self, folder: str, python_level: int) -> None:
         import jax
 
-        jax.profiler.start_trace(folder)
+        if not hasattr(jax.profiler, "ProfileOptions"):  # before 0.5 or so: with functions
+            jax.profiler.start_trace(folder)
+            return
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = python_level
+        jax.profiler.start_trace(folder, profiler_options=options)
 
     def end(self) -> None:
         import jax
@@ -176,10 +181,10 @@ class _JaxRecorder(_XplaneRecorder):
 class _TensorFlowRecorder(_XplaneRecorder):
     label = "TensorFlow's profiler"
 
-    def begin(self, folder: str) -> None:
+    def begin(self, folder: str, python_level: int) -> None:
         import tensorflow as tf
 
-        options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=1)  # 2.21 takes it, and records none
+        options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=python_level)  # 2.21 records none
         tf.profiler.experimental.start(folder, options=options)
 
     def end(self) -> None:

@@ -6,14 +6,13 @@ import _thread
 import atexit
 import contextlib
 import os
-import resource
-import sys
 import threading
 import time
 import weakref
 from typing import Any
 
 from fastfeed_recorder import recorders
+from fastfeed_recorder.calls import CallCount
 from fastfeed_recorder.plan import Log, Plan
 
 __all__ = ["Window"]
@@ -21,8 +20,6 @@ __all__ = ["Window"]
 _SILENT = 50  # steps of others, after which the source that was counted has ended
 _MIN_STEPS = 5  # recorded before one of the limits below ends the recording
 _MAX_S = 30.0  # of recording
-_MAX_GROWTH = 1 << 30  # bytes of memory since the recording began
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes
 
 
 class Window:
@@ -40,7 +37,8 @@ class Window:
         self._thread = 0
         self._pid = os.getpid()
         self._began_s = 0.0
-        self._memory = 0
+        self._calls = CallCount()
+        self._steps = plan.steps
         self._frameworks: list[str] = []
         self._unwanted: set[str] = set()
         self._closed = False
@@ -116,9 +114,12 @@ class Window:
 
     def _advance(self, framework: str) -> bool:
         """Start, mark or stop. True when the last step has been recorded."""
+        self._calls.end()
         if self._recorder is None:
             if self._count >= self.plan.skip and time.monotonic() >= self.plan.start_s:
                 self._start(framework)
+            elif self._count == self.plan.skip - 1:
+                self._calls.begin()
             return False
         if self._is_full(self._count - self._first):
             self._stop()
@@ -131,9 +132,9 @@ class Window:
         if not plan.steps:
             return False
         seconds = time.monotonic() - self._began_s
-        if recorded >= plan.steps or (plan.duration_s and seconds > plan.duration_s):
+        if recorded >= self._steps or (plan.duration_s and seconds > plan.duration_s):
             return True
-        return recorded >= _MIN_STEPS and (seconds > _MAX_S or _peak_memory() - self._memory > _MAX_GROWTH)
+        return recorded >= _MIN_STEPS and seconds > _MAX_S
 
     def _start(self, framework: str) -> None:
         self.plan.restore_environment()
@@ -146,11 +147,13 @@ class Window:
             return
         self._log.write("begin", framework=framework, name=name)
         self._name = name
-        self._memory = _peak_memory()
         self._began_s = time.monotonic()
         self._thread = threading.get_ident()
         self._first = self._count
-        recorder.start()
+        self._steps, has_functions = self._calls.steps(self.plan.steps, _MIN_STEPS)
+        if not has_functions:
+            self._log.write("note", text="a step calls so many functions that they are not recorded")
+        recorder.start(has_functions)
         self._recorder = recorder
         atexit.register(self._exit)  # again: before the framework's own, which were registered meanwhile
         recorder.mark(self._count)
@@ -183,6 +186,7 @@ class Window:
 
     def _forked(self) -> None:
         """In a child: loaders' workers are left alone; a child of a process that does not train may train itself."""
+        self._calls.end()
         if self._recorder is not None:
             with contextlib.suppress(Exception):
                 self._recorder.forked()
@@ -192,8 +196,3 @@ class Window:
         self._pid = os.getpid()
         if self._closed:
             self._frameworks = []
-
-
-def _peak_memory() -> int:
-    """Bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT

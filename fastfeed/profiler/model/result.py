@@ -22,6 +22,7 @@ __all__ = [
     "FeedResult",
     "FunctionTime",
     "Gap",
+    "InputStage",
     "InputWait",
     "LateRank",
     "Period",
@@ -75,6 +76,16 @@ class InputWait:
     ramp: int  # idle launch time right after an exposed wait: the queue fills up again; not part of `exposed`
     waits: int  # how many
     longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputStage:
+    """The slowest stage of a tf.data pipeline while the trainer waited for it."""
+
+    name: str  # ParallelMapV2
+    path: str  # from the root: Root::Prefetch::ParallelMapV2
+    self_ns: int  # in which it was at work itself, within the waits of the judged time
+    share: float  # of these waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +228,7 @@ class DeviceResult:
     copies: Share = Share(0.0)  # of copies to the device that no other work hides, and of staging, in `judged`
     functions: tuple[FunctionTime, ...] = ()  # idle time by function, in `judged`; longest first
     framework: str = ""  # of the program: pytorch, jax, tensorflow; "" unknown
+    stage: InputStage | None = None  # of tf.data; None: no such events, or none is slow
     late_rank: LateRank | None = None  # that others wait for, as this device sees it; None: not known
 
     @property

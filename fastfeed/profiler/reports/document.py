@@ -20,6 +20,7 @@ from fastfeed.profiler.model.result import (
     FeedResult,
     FunctionTime,
     Gap,
+    InputStage,
     LateRank,
     Period,
     RankResult,
@@ -140,9 +141,19 @@ def _device(device: DeviceResult) -> dict[str, Any]:
              "ns": int(charge.ns)}
             for charge in device.charges
         ],
+        "stage": None if device.stage is None else _stage(device.stage),
         "late_rank": None if device.late_rank is None else _late_rank(device.late_rank),
         "facts": {str(key): _number(value) for key, value in device.metrics.items()},
     }  # fmt: skip
+
+
+def _stage(stage: InputStage) -> dict[str, Any]:
+    return {
+        "name": _text(stage.name),
+        "path": _text(stage.path),
+        "self_ns": int(stage.self_ns),
+        "share": _number(stage.share),
+    }
 
 
 def _late_rank(late: LateRank) -> dict[str, Any]:

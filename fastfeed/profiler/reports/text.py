@@ -183,7 +183,11 @@ def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
     )
     if sheet.lines > 1:
         text += f"; {plural(wait.waits, 'wait')}, longest {duration(wait.longest)}"
-    return sheet.labeled("Input wait", text)
+    lines = sheet.labeled("Input wait", text)
+    if (stage := device.stage) is not None:
+        slowest = f"slowest stage of tf.data: {one_line(stage.name, 40)}, {percent(stage.share, 0)} of these waits"
+        lines += sheet.labeled("", slowest)
+    return lines
 
 
 def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:

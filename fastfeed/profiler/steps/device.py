@@ -21,6 +21,7 @@ from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.steps.input_share import STARVING, share_of
 from fastfeed.profiler.steps.metrics import device_metrics
 from fastfeed.profiler.steps.step_stats import step_spreads
+from fastfeed.profiler.steps.tf_data import slowest_stage
 
 __all__ = ["device_result", "labels", "main_process"]
 
@@ -84,6 +85,7 @@ def device_result(
             steps, judged, attribution.busy["h2d"], spans_with_cause(attribution.slices, Cause.H2D_STAGING)
         ),
         framework=framework_of(trace.names),
+        stage=slowest_stage(trace, intersect(attribution.waits, judged.spans)),
         functions=function_times(trace, host.frames, attribution.slices, attribution.gaps.late, judged.spans),
     )
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
-from fastfeed.profiler.model.format import duration, percent, plural
+from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult
 from fastfeed.profiler.steps.input_share import STARVING
 from fastfeed.profiler.verdict.framework_changes import change_in
+from fastfeed.profiler.verdict.tf_data_advice import stage_advice
 
 __all__ = ["feed_advice", "input_advice", "proxy_input"]
 
@@ -46,6 +47,11 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
             f"Move {work} out of the training thread: to the loader's workers, a prefetching thread, or a fastfeed "
             "feed, which works ahead on native threads.",
             f"{evidence} The training thread prepares batches itself for {duration(causes[Cause.INPUT_WORK])}.",
+        )
+    if (stage := device.stage) is not None:
+        return (
+            f"The slowest stage of tf.data is {one_line(stage.name, 60)}: {stage_advice(stage.name)}.",
+            f"{evidence} {one_line(stage.path, 120)} is at work itself for {percent(stage.share, 0)} of the waits.",
         )
     faster = f"Make batches {_speedup_needed(device.judged.budget.window, spent)} as fast"
     if metrics.get("single_process"):

@@ -18,6 +18,7 @@ from fastfeed.profiler.model.trace import Origin, Trace
 from fastfeed.profiler.ranks.ranks import Blame, RankDevice, analyze_ranks
 from fastfeed.profiler.steps.device import device_result, labels, main_process
 from fastfeed.profiler.steps.input_share import STARVING, share_of
+from fastfeed.profiler.steps.phases import find_phases, training_steps
 from fastfeed.profiler.steps.recorded import recorded_edges
 from fastfeed.profiler.steps.steps import find_steps
 from fastfeed.profiler.verdict.feed_timelines import feed_results
@@ -130,13 +131,15 @@ def _result(trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int
     process, host = main_process(trace, analysis.attribution.rows), analysis.host
     waits = host.input_spans(host.main_thread(process))
     steps = find_steps(trace, analysis.device, process, analysis.attribution.edges, host.launch, waits)
+    phases = find_phases(trace, host, analysis.attribution, process)
+    steps = training_steps(steps, phases)
     min_steps = MIN_STEPS
     if last_steps is not None:  # a request for two steps is enough for a verdict
         min_steps = min(MIN_STEPS, last_steps)
         last = np.flatnonzero(steps.steady)[-last_steps:]
         steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), last))
     return device_result(
-        trace, analysis.trace, analysis.device, analysis.host, analysis.attribution, steps, label, min_steps
+        trace, analysis.trace, analysis.device, analysis.host, analysis.attribution, steps, label, min_steps, phases
     )
 
 

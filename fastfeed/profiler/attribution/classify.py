@@ -80,7 +80,7 @@ _RANGE = (
 _INPUT = _pattern(
     r"DataLoader\S*__next__",
     r"DataPipe\)?#",
-    rf"dataloader\.py{_FRAME}(__next__|_next_data|_get_data|_try_get_data)",
+    rf"dataloader\.py{_FRAME}(__next__|_next_data|_get_data|_try_get_data|_get_iterator|_reset)",
     r"dataloader_next\b|\]\.(val|test|predict)_next$",  # PyTorch Lightning
     rf"IteratorGetNext|Iterator::GetNext|OptionalGetValue|iterator_ops\.py{_FRAME}(__next__|_next_internal)",
     rf"nvidia/dali/\S*{_FRAME}(__next__|next|_get_outputs|share_outputs)\b",

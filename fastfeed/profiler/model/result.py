@@ -26,6 +26,7 @@ __all__ = [
     "InputWait",
     "LateRank",
     "Period",
+    "Phase",
     "RankResult",
     "Remedy",
     "Result",
@@ -108,6 +109,15 @@ class Period:
     budget: TimeBreakdown
     causes: Mapping[Cause, int]  # ns; sum is budget.idle; causes without time are left out
     input: InputWait
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of the run that is no steady training."""
+
+    kind: str  # epoch_start, validation, checkpoint, warm_up
+    count: int  # how many times
+    period: Period
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +238,7 @@ class DeviceResult:
     copies: Share = Share(0.0)  # of copies to the device that no other work hides, and of staging, in `judged`
     functions: tuple[FunctionTime, ...] = ()  # idle time by function, in `judged`; longest first
     framework: str = ""  # of the program: pytorch, jax, tensorflow; "" unknown
+    phases: tuple[Phase, ...] = ()  # in order of time
     stage: InputStage | None = None  # of tf.data; None: no such events, or none is slow
     late_rank: LateRank | None = None  # that others wait for, as this device sees it; None: not known
 

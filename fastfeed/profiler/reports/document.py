@@ -31,6 +31,7 @@ from fastfeed.profiler.model.result import (
 )
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.reports import figures
+from fastfeed.profiler.verdict.phase_advice import phase_change
 
 __all__ = ["SCHEMA", "as_dict"]
 
@@ -112,6 +113,12 @@ def _device(device: DeviceResult) -> dict[str, Any]:
         "whole": _period(device.whole),
         "steady": _period(device.steady) if device.steady is not None else None,
         "cold": _cold(device.cold) if device.cold is not None else None,
+        "phases": [
+            {"kind": phase.kind, "count": int(phase.count), "change": phase_change(device, phase),
+             "share": _number(figures.share_of_window(device.whole, phase.period.budget.window)),
+             **_period(phase.period)}
+            for phase in device.phases
+        ],
         "steps": {
             "found_by": device.steps.found_by,
             "guessed": bool(device.steps.guessed),

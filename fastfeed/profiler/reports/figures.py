@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +11,13 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import CAUSES, INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, multiple
 from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
+from fastfeed.profiler.verdict.phase_advice import PHASES, phase_change
 from fastfeed.profiler.verdict.verdict import focus
 
 __all__ = [
     "PARTS",
     "CauseRow",
+    "PhaseRow",
     "StepShares",
     "by_need",
     "cause_rows",
@@ -22,6 +25,7 @@ __all__ = [
     "gain",
     "judged_share",
     "offsets",
+    "phase_rows",
     "share_of_window",
     "step_ns",
     "step_shares",
@@ -29,6 +33,7 @@ __all__ = [
     "top_cause",
 ]
 
+_MIN_PHASE = 0.005  # of the recording: a shorter phase is in the JSON document alone
 PARTS = {
     "compute": "compute",
     "comm": "communication",
@@ -47,6 +52,18 @@ class CauseRow:
     ns: int
     share: float  # of the period
     ns_per_step: float | None  # None without steps
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """One part of the run that is no steady training."""
+
+    title: str  # with how many times, e.g. "3 starts of epochs"
+    share: float  # of the recording
+    idle: float  # of the phase
+    ns: int
+    causes: Mapping[Cause, int]
+    change: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,22 @@ def cause_rows(device: DeviceResult, period: Period | None = None) -> list[Cause
         if ns > 0
     ]
     return sorted(rows, key=lambda row: (-row.ns, row.cause))
+
+
+def phase_rows(device: DeviceResult) -> list[PhaseRow]:
+    """Parts of the run other than steady training that take half a percent of the recording or more, largest first."""
+    rows = [
+        PhaseRow(
+            f"{phase.count:,} × {PHASES[phase.kind]}" if phase.count > 1 else PHASES[phase.kind],
+            share_of_window(device.whole, phase.period.budget.window),
+            share_of_window(phase.period, phase.period.budget.idle),
+            phase.period.budget.window,
+            phase.period.causes,
+            phase_change(device, phase),
+        )
+        for phase in device.phases
+    ]
+    return sorted((row for row in rows if row.share >= _MIN_PHASE), key=lambda row: -row.share)
 
 
 def gain(result: Result) -> str:

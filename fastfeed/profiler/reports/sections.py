@@ -21,7 +21,7 @@ def body(result: Result) -> str:
     if devices:
         parts += [_time(devices[0], len(devices)), tables.devices(devices) if len(devices) > 1 else ""]
         parts += [_timelines(devices), _worst(result, devices[0])]
-        parts += [charts.steps(devices[0]), tables.per_step(devices[0]), _remedies(result)]
+        parts += [tables.phases(devices[0]), charts.steps(devices[0]), tables.per_step(devices[0]), _remedies(result)]
     parts += [_certainty(result), tables.ranks(result.ranks), tables.feeds(result.feeds)]
     if devices:
         parts += [tables.cold(devices[0])]

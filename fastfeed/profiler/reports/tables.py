@@ -1,16 +1,16 @@
-"""The page's tables: devices, ranks, feeds, cold start, recording."""
+"""The page's tables: devices, ranks, feeds, phases, cold start, recording."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.format import duration, interval, multiple, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 
-__all__ = ["cold", "devices", "feeds", "functions", "per_step", "ranks", "recording", "table"]
+__all__ = ["cold", "devices", "feeds", "functions", "per_step", "phases", "ranks", "recording", "table"]
 
 MAX_ROWS = 128  # rows
 _MIN_STEP_SHARE = 0.001  # of a step: smaller causes share a row
@@ -169,6 +169,29 @@ def feeds(all_feeds: Sequence[FeedResult]) -> str:
         ])  # fmt: skip
     head = ("~Feed", "#rank", "#batches", "#time", "#trainer waited", "#threads", "~stages, all threads together")
     return f"<section><h2>Feeds</h2>{table(head, rows, stacked=True)}</section>"
+
+
+def phases(device: DeviceResult) -> str:
+    """Parts of the run other than steady training, with what to change about each."""
+    lines = [
+        [
+            escaped(row.title),
+            escaped(percent(row.share)),
+            escaped(duration(row.ns)),
+            escaped(percent(row.idle)),
+            f'{escaped(row.change)}<br><span class="soft">{escaped(_largest_causes(row.causes))}</span>',
+        ]
+        for row in figures.phase_rows(device)
+    ]
+    if not lines:
+        return ""
+    head = ("Part", "#of the recording", "#time", "#idle of that", "~Change")
+    return f"<section><h2>The run</h2>{table(head, lines, stacked=True)}</section>"
+
+
+def _largest_causes(causes: Mapping[Cause, int]) -> str:
+    largest = sorted(causes.items(), key=lambda item: -item[1])[:3]
+    return ", ".join(f"{CAUSES[cause].title} {duration(ns)}" for cause, ns in largest if ns > 0)
 
 
 def cold(device: DeviceResult) -> str:

@@ -42,15 +42,18 @@ class Detail(NamedTuple):
     against: int
     notes: int
     ranks: int
+    phases: int
     spaced: bool
 
 
-LEAN = Detail(causes=3, functions=1, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, spaced=False)
+LEAN = Detail(
+    causes=3, functions=1, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, phases=0, spaced=False
+)
 # applied in this order while there is room
 ENRICHMENTS: tuple[dict[str, int], ...] = (
-    {"against": 1}, {"functions": 3}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5}, {"notes": 1},
-    {"ranks": 5}, {"evidence": 1}, {"gaps": 2}, {"ranks": 8}, {"spaced": True}, {"causes": 8},
-    {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3}, {"functions": 6}, {"ranks": 10},
+    {"against": 1}, {"functions": 3}, {"phases": 1}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5},
+    {"notes": 1}, {"ranks": 5}, {"evidence": 1}, {"gaps": 2}, {"phases": 4}, {"ranks": 8}, {"spaced": True},
+    {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3}, {"functions": 6}, {"ranks": 10},
 )  # fmt: skip
 
 
@@ -82,7 +85,7 @@ def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
         parts += [_functions(devices[0], sheet, detail)]
         if len(devices) > 1:
             parts += [_devices(devices, sheet, detail)]
-        parts += [_gaps(result, devices[0], sheet, detail)]
+        parts += [_phases(devices[0], sheet, detail), _gaps(result, devices[0], sheet, detail)]
     parts += [_feeds(result, sheet, detail), _action(result, sheet, detail), _caveats(result, sheet, detail)]
     for part in parts:
         if part and detail.spaced:
@@ -242,6 +245,15 @@ def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) ->
         text = f"{duration(gap.end - gap.start)} at {duration(gap.start - begin)}: "
         text += _explained(gap) if detail.gaps > 1 else _briefly(gap)
         lines += sheet.labeled("" if lines else "Worst gaps", text, lines=detail.gaps)
+    return lines
+
+
+def _phases(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
+    """Parts of the run that are no steady training, those that take most of its time."""
+    lines: list[Text] = []
+    for row in figures.phase_rows(device)[: detail.phases]:
+        text = f"{row.title}, {percent(row.share)} of the recording, idle {percent(row.idle)} of that. {row.change}"
+        lines += sheet.labeled("" if lines else "The run", text, lines=max(2, detail.wrap))
     return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slic
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.steps.input_share import STARVING, share_of
 from fastfeed.profiler.steps.metrics import device_metrics
+from fastfeed.profiler.steps.phases import epoch_metrics, summarize_phases
 from fastfeed.profiler.steps.step_stats import step_spreads
 from fastfeed.profiler.steps.tf_data import slowest_stage
 
@@ -40,6 +41,7 @@ def device_result(
     steps: Steps,
     label: str,
     min_steps: int,
+    phases: Mapping[str, np.ndarray],
 ) -> DeviceResult:
     """Everything about one device except what other ranks cost it.
 
@@ -54,6 +56,7 @@ def device_result(
     judged = steady or whole
     main = main_process(trace, attribution.rows)
     rank = trace.processes[main].rank if main >= 0 else None
+    cold = _cold_start(attribution, steps, steady, first) if steady else None
     return DeviceResult(
         label=label,
         trace=index,
@@ -63,7 +66,7 @@ def device_result(
         last=last,
         whole=whole,
         steady=steady,
-        cold=_cold_start(attribution, steps, steady, first) if steady else None,
+        cold=cold,
         steps=steps,
         share=share_of(steps, judged, spans_with_cause(attribution.slices, *STARVING)),
         slices=attribution.slices,
@@ -77,6 +80,7 @@ def device_result(
             **_gap_metrics(trace, device, attribution, judged),
             **consistency_metrics(trace, host, attribution, judged),
             "assumed_input_ms": measure(intersect(_assumed_input(host, attribution), judged.spans)) / 1e6,
+            **epoch_metrics(attribution, phases, judged),
         },
         threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
@@ -87,6 +91,7 @@ def device_result(
         framework=framework_of(trace.names),
         stage=slowest_stage(trace, intersect(attribution.waits, judged.spans)),
         functions=function_times(trace, host.frames, attribution.slices, attribution.gaps.late, judged.spans),
+        phases=summarize_phases(attribution, phases, cold),
     )
 
 
@@ -171,7 +176,7 @@ def _worst_gaps(trace: Trace, host: Host, attribution: Attribution, steps: Steps
         is_input = np.isin(slices.cause, INPUT_CAUSES)
         by_input = np.zeros(len(gaps.start), np.int64)
         np.add.at(by_input, slices.gap[is_input], (slices.end - slices.start)[is_input])
-        weight = np.where(inside > 0, by_input, 0)
+        weight = np.minimum(inside, by_input)
     least = np.partition(weight, -_WORST_GAPS)[-_WORST_GAPS] if len(weight) > _WORST_GAPS else 0
     longest = np.flatnonzero(weight >= least)
     chosen = longest[np.argsort(-weight[longest], kind="stable")][:_WORST_GAPS]

@@ -10,11 +10,13 @@ from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult
 from fastfeed.profiler.steps.input_share import STARVING
 from fastfeed.profiler.verdict.framework_changes import change_in
+from fastfeed.profiler.verdict.phase_advice import epoch_change
 from fastfeed.profiler.verdict.tf_data_advice import stage_advice
 
 __all__ = ["feed_advice", "input_advice", "proxy_input"]
 
 _MAX_WORKER_PERIOD = 24  # steps: loaders rarely have more workers; a rarer wait comes once per epoch
+_NEARLY_ALL = 0.8  # of the waiting is at starts of epochs
 _USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
 
 
@@ -61,6 +63,8 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
         )
     pytorch = "single_process" in metrics  # its loader, whichever framework trains
     loader = "" if device.framework == "pytorch" else device.framework
+    if metrics.get("epoch_waits", 0) >= _NEARLY_ALL:
+        return epoch_change(device), evidence
     every = metrics.get("wait_every", 0)
     if every > _MAX_WORKER_PERIOD:
         keep = (
@@ -90,7 +94,10 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
 def _pattern(metrics: Mapping[str, float]) -> str:
     """Describes which steps wait."""
     text = ""
-    if metrics.get("wait_every"):
+    at_epochs = metrics.get("epoch_waits", 0)
+    if at_epochs >= _NEARLY_ALL:
+        text += f" {percent(at_epochs, 0)} of the waiting is at starts of epochs."
+    elif metrics.get("wait_every"):
         text += f" A long one every {metrics['wait_every']:.0f} steps."
     elif metrics.get("wait_rare"):
         worst = duration(metrics["wait_ms_worst"] * 1e6)

@@ -19,7 +19,7 @@ from helpers.profiler.simulator.loader import NEXT
 from helpers.profiler.simulator.scenarios import item, one_gpu
 from helpers.profiler.simulator.training import BATCH_BYTES, COMPUTE, COPY, H2D, Model, Trainer
 
-__all__ = ["FRAMEWORKS", "RandomRun", "random_run"]
+__all__ = ["FRAMEWORKS", "RandomRun", "random_run", "recording"]
 
 FRAMEWORKS = ("pytorch", "lightning", "tensorflow", "jax", "fastfeed")
 _WAIT_OF = {
@@ -80,7 +80,7 @@ def random_run(seed: int) -> RandomRun:
         rounds = [replace(marks[0], start=at, end=to) for at, to in pairwise(ends) if at >= whole[0].start]
         shares += _true_shares(run, late, [one for one in rounds if one.end <= end], skips)
     marked = replace(named, ranges=tuple(one for one in named.ranges if _role(one) not in drops))
-    recorded = _record(marked, begin, end, closes_open=rng.random() < 0.5)
+    recorded = recording(marked, begin, end, closes_open=rng.random() < 0.5)
     worked = [op for op in run.ops if op.gpu == late and op.submitted >= marks[cold].start]
     busy = max(op.end for op in worked) - min(op.start for op in worked)
     host = marks[-1].end - marks[cold].start
@@ -161,7 +161,7 @@ def _named(ranges: tuple[Range, ...], framework: str) -> Iterator[Range]:
             yield one
 
 
-def _record(run: Run, begin: int, end: int, *, closes_open: bool) -> Run:
+def recording(run: Run, begin: int, end: int, *, closes_open: bool = False) -> Run:
     """What a recording from `begin` to `end` has. Some close ranges that are open at the end, others drop them."""
     calls = tuple(one for one in run.calls if one.start >= begin and one.end <= end)
     launched = {(one.host, one.corr) for one in calls}

@@ -15,6 +15,7 @@ from conftest import environment
 from helpers.profiler import fake_torch
 from helpers.profiler.signalled import when_ready
 
+from fastfeed.profiler.attribution.host_code.names import parse
 from fastfeed.profiler.runner import Recording, Settings, record
 
 Run = Callable[..., Recording]
@@ -185,6 +186,12 @@ def test_the_environments_own_sitecustomize_is_imported(run: Run, here: Path, ca
     """
     run(code)
     assert capfd.readouterr().out == f"own\n{here}/site/sitecustomize.py []\n"
+
+
+def test_recordings_do_not_take_the_recorder_for_a_function_of_the_program(run: Run, capfd: pytest.CaptureFixture[str]):
+    run("print(sys.modules['fastfeed_recorder.window'].Window._advance.__code__.co_filename)")
+    file = capfd.readouterr().out.strip()
+    assert file == "<frozen-fastfeed>" and not parse(f"{file}(3): mark").is_users
 
 
 def test_processes_that_are_started_later_are_left_alone(run: Run, here: Path, capfd: pytest.CaptureFixture[str]):

@@ -2,10 +2,29 @@
 
 import os
 import sys
+from importlib.machinery import FileFinder, SourceFileLoader
+from types import CodeType
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_LABEL = "<frozen-fastfeed>"  # in recordings: not a function of the program's
+
+
+class _Loader(SourceFileLoader):
+    """Modules whose functions have the label in place of a file."""
+
+    def get_code(self, fullname):
+        return _labeled(super().get_code(fullname))
+
+
+def _labeled(code):
+    constants = [_labeled(value) if isinstance(value, CodeType) else value for value in code.co_consts]
+    return code.replace(co_filename=_LABEL, co_consts=tuple(constants))
 
 
 def _start_recorder() -> None:
     try:
+        for folder in (_FOLDER, os.path.join(_FOLDER, "fastfeed_recorder")):
+            sys.path_importer_cache[folder] = FileFinder(folder, (_Loader, [".py"]))
         import fastfeed_recorder
 
         fastfeed_recorder.begin()
@@ -14,8 +33,7 @@ def _start_recorder() -> None:
 
 
 def _import_own() -> None:
-    folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != folder]
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _FOLDER]
     injected = sys.modules.pop("sitecustomize")
     try:
         import sitecustomize  # noqa: F401  # the next one on the path

@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_name("scripted_session.py")
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_truth_is_in_nine_of_ten_intervals(every: bool):
     """200 proofs of unchanged trainers; every one ends its trainer, and nothing is saved. Of intervals of 95 %, 180 of
-    200 or more hold the truth in 998 of 1,000 such series, and 34 of 40 or more in 986."""
+    200 or more hold the truth in 998 of 1,000 such series, and 32 of 40 or more in nearly all."""
     held, total, first = Counter(), 0, 0
     for name, (packages, some, proofs) in FRAMEWORKS.items():
         if all(map(importlib.util.find_spec, packages)):
@@ -36,5 +36,6 @@ def test_the_truth_is_in_nine_of_ten_intervals(every: bool):
         first += proofs
     if not held:
         pytest.skip("Keras, JAX and PyTorch missing: make test TORCH=torch==2.13.0 brings all that tests use")
-    assert min(held.values()) >= (0.9 if every else 0.85) * total, held
-    assert sum(held.values()) >= 0.93 * total * len(held), held
+    least, mean = (0.9, 0.93) if every else (0.8, 0.9)
+    assert min(held.values()) >= least * total, held
+    assert sum(held.values()) >= mean * total * len(held), held

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
-from fastfeed.profiler.model.intervals import clip, intersect, measure
+from fastfeed.profiler.model.intervals import clip, intersect, measure, union
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Origin
@@ -23,6 +23,7 @@ _SOME_LOST, _MANY_LOST = 0.02, 0.1  # of the launches have no operation: a doubt
 _MIN_LOST = 3  # launches: fewer are chance
 _MAX_ASSUMED = 0.5  # of the cost of input: with more, a verdict is less certain
 _NEGLIGIBLE = 0.001  # of the window
+_MIN_RECORDED = 0.5  # of the time of marked steps, if none of them is whole
 _LONG_OP = 0.5  # of the window
 _MAX_OVERLAP = 0.01  # of an operation, with others of its own stream: clocks are that exact
 
@@ -73,6 +74,11 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
         reasons.append(
             f"One device operation covers {percent(longest, 0)} of the window, and others of its own stream run inside "
             "of it, which no stream does: its record is damaged."
+        )
+    if not reasons and device.share.value < STARVED and (recorded := _recorded_part(device)) < _MIN_RECORDED:
+        reasons.append(
+            f"No whole step was recorded, and only {percent(recorded, 0)} of the time of the marked steps is in the "
+            "GPU's part of the recording: the rest could be input."
         )
     return tuple(reasons)
 
@@ -203,6 +209,15 @@ def _opening_wait(device: DeviceResult) -> int:
     others = intersect(device.waits, device.judged.spans)
     length = min(int(before[-1, 1]), device.first) - int(before[-1, 0])
     return min(length, int((others[:, 1] - others[:, 0]).max())) if len(others) else length
+
+
+def _recorded_part(device: DeviceResult) -> float:
+    """Return the share of the marked time for which the device was recorded; 1 where whole steps are judged."""
+    steps = device.steps
+    if device.steady is not None or steps.guessed or not len(steps.labels):
+        return 1.0
+    marked = union(steps.spans)
+    return measure(clip(marked, device.first, device.last)) / max(measure(marked), 1)
 
 
 def _missing_steps(device: DeviceResult) -> tuple[int, int]:

@@ -210,6 +210,20 @@ def test_a_single_marked_step_is_judged_with_its_wait(share: float, word: str):
     assert judged.share.low is None, "one step says nothing about the spread over steps"
 
 
+@pytest.mark.parametrize(("lacks", "word"), [(0.6, "abstained"), (0.3, "starved_of_copies")])
+def test_a_marked_step_of_which_the_gpu_lacks_most_has_no_verdict(lacks: float, word: str):
+    """The work before it was launched earlier, and the GPU looks busy in what is left of the step."""
+    builder = TraceBuilder()
+    builder.range(0, 100 * MS, "ProfilerStep#6", RangeKind.STEP)
+    builder.op(int(lacks * 100 * MS), 80 * MS, kind=Kind.H2D)
+    builder.op(80 * MS, 100 * MS, (1 * MS, 1 * MS + 5))
+    judged = verdict(builder.trace())
+    assert judged.word == word
+    if word == "abstained":
+        assert judged.reasons[0].startswith("No whole step was recorded, and only 40 % of the time of the marked steps")
+        assert judged.record
+
+
 def test_a_single_step_without_a_wait_is_judged():
     assert verdict(even_steps(1, 0.001)).word == "starved_of_copies", "a tenth of the step"
 

@@ -27,17 +27,18 @@ class Activity(IntEnum):
     COPY = 5
     SYNC = 6
     HOST_COMM = 7
-    INPUT_WORK = 8  # this one and the next three: long stretches of code without a launch, see host_code/kinds
+    INPUT_WORK = 8  # this one and the next four: long stretches of code without a launch, see host_code/kinds
     ENVIRONMENT = 9
     IO = 10
-    HOST_CODE = 11
-    LAUNCH = 12
-    GC = 13
-    GIL = 14
-    FRAMEWORK = 15
-    PYTHON = 16
-    WAITING = 17  # parked until another thread has work for it: that thread decides
-    NOTHING = 18  # irrelevant to lateness
+    PROFILER = 11
+    HOST_CODE = 12
+    LAUNCH = 13
+    GC = 14
+    GIL = 15
+    FRAMEWORK = 16
+    PYTHON = 17
+    WAITING = 18  # parked until another thread has work for it: that thread decides
+    NOTHING = 19  # irrelevant to lateness
 
     @property
     def cause(self) -> Cause:

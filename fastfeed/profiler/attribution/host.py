@@ -48,6 +48,7 @@ class Host:
         self.call_activity = self._classify_calls()
         self._main_threads: dict[int, int] = {}
         self.frames: dict[int, Frames] = {}  # of the threads that launch, and of main threads
+        self.working: list[int] = []  # threads that launch more than copies to the device
         self.code = self._classify_code()
         self._pinning_is_input()
         unready = np.full(len(sched.start), _CONTENTION, np.uint8)
@@ -83,7 +84,9 @@ class Host:
         for process in distinct(self.trace.ops.process).tolist():
             launches = process_launches(self.trace, process, self.launch)
             main_thread = self.main_thread(process)
-            for thread in sorted({*distinct(launches.thread).tolist(), main_thread} - {-1}):
+            working = distinct(launches.thread).tolist()
+            self.working += working
+            for thread in sorted({*working, main_thread} - {-1}):
                 code = ThreadCode.of(self.trace, thread, launches, self.range_activity)
                 self.frames[thread] = code.frames
                 parts.append(classify_code(code))

@@ -35,6 +35,7 @@ _AFTER_WAITING = (
     Activity.LAUNCH,
     Activity.GC,
     Activity.GIL,
+    Activity.PROFILER,
     Activity.HOST_CODE,
     Activity.FRAMEWORK,
     Activity.PYTHON,
@@ -87,6 +88,9 @@ def host_causes(
     processes, inverse = numbered(process)
     main = np.array([host.main_thread(int(number)) for number in processes], np.int64)[inverse]
     thread = np.where(thread >= 0, thread, main)
+    # a thread that only copies batches to the device works ahead: the GPU waits for what the main thread waits for
+    feeds = ~np.isin(thread, host.working) & np.isin(main, host.working)
+    thread, main = np.where(feeds, main, thread), np.where(feeds, thread, main)
     many = len(host.trace.threads) + 1
     pairs = (thread + 1) * many + main + 1
     nonempty = np.flatnonzero(late[:, 1] > late[:, 0])

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from helpers.profiler.simulator.events import Run
 from helpers.profiler.simulator.to_trace import as_traces
 from helpers.profiler.simulator.unknown_loaders import KINDS, run_of_unknown
 
 from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.attribution.attribution import spans_with_cause
 from fastfeed.profiler.model.causes import CAUSES, INPUT_CAUSES
+from fastfeed.profiler.model.intervals import clip, intersect, measure, union
 from fastfeed.profiler.model.result import Result
 
 POINT = 0.01
 STARVING = 0.06  # of the window: enough to call it starved whatever the interval
 
 
-def true_input(run: Run) -> float:
-    """The share of the recording in which the device waited for input or its preparation."""
-    window = max(op.end for op in run.ops) - min(op.start for op in run.ops)
-    return sum(idle.end - idle.start for idle in run.idle if idle.cause in INPUT_CAUSES) / window
+def input_shares(run: Run, result: Result) -> tuple[float, float]:
+    """The share of the judged time that the device waited for input or its preparation: the true one, the reported one.
 
-
-def reported_input(result: Result) -> float:
+    From its first operation on: the truth does not tell of the time before.
+    """
     (device,) = result.devices
-    whole = device.whole
-    return sum(whole.causes.get(cause, 0) for cause in INPUT_CAUSES) / whole.budget.window
+    first = min(op.start for op in run.ops)
+    judged = clip(device.judged.spans, first, device.last)
+    waits = [(idle.start, idle.end) for idle in run.idle if idle.cause in INPUT_CAUSES]
+    true = union(np.array(waits, np.int64).reshape(-1, 2))
+    reported = spans_with_cause(device.slices, *INPUT_CAUSES)
+    share, said = (measure(intersect(lost, judged)) / measure(judged) for lost in (true, reported))
+    return share, said
 
 
 def assert_consistent(result: Result) -> None:
@@ -52,7 +58,7 @@ def check(seeds: range) -> None:
     for about, run, result in runs(seeds, has_frames=True):
         assert_consistent(result)
         kinds.add(about.split(": ")[1])
-        true, reported = true_input(run), reported_input(result)
+        true, reported = input_shares(run, result)
         if abs(true - reported) > 2 * POINT:
             wrong.append((about, true, reported))
         if true > STARVING and result.verdict.word == "not_starved":
@@ -73,5 +79,5 @@ def test_the_cost_of_unknown_loaders_in_more_runs() -> None:
 def test_without_frames_there_is_no_verdict_where_it_could_be_input() -> None:
     for about, run, result in runs(range(12), has_frames=False):
         assert_consistent(result)
-        if true_input(run) > STARVING:
+        if input_shares(run, result)[0] > STARVING:
             assert result.verdict.word == "abstained", about

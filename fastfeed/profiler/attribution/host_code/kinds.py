@@ -174,7 +174,7 @@ def _kinds(
     certain |= says[Sign.PREPARES] & ~place.inside & ~place.last
     is_input = certain | place.first
     kinds = {
-        Activity.NOTHING: says[Sign.PROFILES],
+        Activity.PROFILER: says[Sign.PROFILES],
         Activity.GC: says[Sign.COLLECTS],
         Activity.CHECKPOINT: says[Sign.RECORDS] & ~says[Sign.ITERATES],
         Activity.ENVIRONMENT: says[Sign.SIMULATES],

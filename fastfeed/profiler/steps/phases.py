@@ -21,7 +21,7 @@ __all__ = ["epoch_metrics", "find_phases", "summarize_phases", "training_steps"]
 
 _FRAME = r"(\(\d+\))?: "  # between file and function in PyTorch's Python frames
 _CREATION = re.compile(  # an iterator of a loader, or its workers, come to life
-    rf"dataloader\.py{_FRAME}_get_iterator$|grain/\S*{_FRAME}__iter__$|popen_(fork|spawn_\w+){_FRAME}_launch$"
+    rf"dataloader\.py{_FRAME}(_get_iterator|_reset)$|grain/\S*{_FRAME}__iter__$|popen_(fork|spawn_\w+){_FRAME}_launch$"
 )
 _EVALUATION = re.compile(
     r"^(?!\S*\.py\(\d+\): )([\w\[\].]*[\W_])?(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)"

@@ -22,7 +22,9 @@ def epoch_change(device: DeviceResult) -> str:
     single = device.metrics.get("single_process")
     if single:
         return "Load batches in workers that stay: DataLoader(num_workers=4, persistent_workers=True)."
-    if single is not None:  # PyTorch's loader, with workers
+    names = [name for name in device.names if "dataloader.py(" in name]
+    stays = any(name.endswith("_reset") for name in names) and not any("_get_iterator" in name for name in names)
+    if single is not None and not stays:  # PyTorch's loader, whose workers are not known to stay
         return (
             "persistent_workers=True: the workers stay, and load the next epoch's batches as soon as one is asked for."
         )

@@ -209,7 +209,8 @@ def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]
     if device.steady is not None:
         whole = sum(device.whole.causes.get(cause, 0) for cause in STARVING) / max(device.whole.budget.window, 1)
         if abs(whole - device.share.value) > 0.01:
-            sentences.append(f"Over the whole recording, including its start, input costs {percent(whole)}.")
+            more = "its start and validation" if any(one.kind == "validation" for one in device.phases) else "its start"
+            sentences.append(f"Over the whole recording, including {more}, input costs {percent(whole)}.")
     return tuple(sentences)
 
 

@@ -114,6 +114,7 @@ def test_waits_of_validation_are_not_charged_to_training(is_named: bool):
     (device,) = result.devices
     validation = phases_of(result)["validation"]
     assert validation.count == 5
+    assert any("including its start and validation, input costs" in one for one in result.verdict.evidence)
     assert validation.period.causes[Cause.INPUT] > 0.95 * 5 * 4 * 0.85 * 9 * MS
     assert device.steps.steady.sum() == 34, "without the first one, which waits for the loader to start"
     assert device.share.value < 0.02
@@ -142,6 +143,15 @@ def test_waits_at_the_starts_of_epochs_are_told():
     assert device.metrics["epoch_waits"] > 0.9
     assert result.verdict.change.startswith("persistent_workers=True")
     assert any("of the waiting is at starts of epochs." in sentence for sentence in result.verdict.evidence)
+
+
+def test_workers_that_stay_are_not_told_to():
+    """The iterator is reset, and not created again."""
+    run = one_gpu(0, steps=48, change=restarts, epoch=8, startup=30 * MS)
+    names = {one.name for one in run.ranges if "_get_iterator" in one.name}
+    reset = "torch/utils/data/dataloader.py(1233): _reset"
+    run = replace(run, ranges=tuple(replace(one, name=reset) if one.name in names else one for one in run.ranges))
+    assert "start the next epoch's batches before this one ends" in result_of(run).verdict.change
 
 
 @pytest.mark.parametrize("cost", (2 * MS, 11 * MS))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from helpers.profiler.one_story import assert_one_story
 from rich.console import Console
 
 from fastfeed.cli import sweep
@@ -99,6 +100,12 @@ def test_what_is_said_of_a_real_trace(analyzed: tuple[str, Result | TraceError])
     assert said(result) == tuple(cells)
     verdict = result.verdict
     assert why == verdict.bound if verdict.word != "abstained" else why in verdict.reasons[0]
+
+
+def test_a_report_does_not_contradict_itself(analyzed: tuple[str, Result | TraceError]):
+    _, result = analyzed
+    if not isinstance(result, TraceError):
+        assert_one_story(result)
 
 
 def test_a_line_of_many_runs_has_the_figures_of_the_report(analyzed: tuple[str, Result | TraceError]):

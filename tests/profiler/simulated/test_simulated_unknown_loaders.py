@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from helpers.profiler.one_story import assert_one_story
 from helpers.profiler.simulator.events import Run
 from helpers.profiler.simulator.to_trace import as_traces
 from helpers.profiler.simulator.unknown_loaders import KINDS, run_of_unknown
 
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.attribution.attribution import spans_with_cause
-from fastfeed.profiler.model.causes import CAUSES, INPUT_CAUSES
+from fastfeed.profiler.model.causes import INPUT_CAUSES
 from fastfeed.profiler.model.intervals import clip, intersect, measure, union
 from fastfeed.profiler.model.result import Result
 
@@ -35,17 +36,6 @@ def input_shares(run: Run, result: Result) -> tuple[float, float]:
     return share, said
 
 
-def assert_consistent(result: Result) -> None:
-    """No advice that loading cannot be the problem next to a function that waits for a batch, and exact sums."""
-    (device,) = result.devices
-    assert sum(device.judged.causes.values()) == device.judged.budget.idle
-    assert sum(time.ns for time in device.functions) <= device.judged.budget.idle
-    input_ns = sum(time.ns for time in device.functions if CAUSES[time.cause].family == "input")
-    if input_ns > STARVING * device.judged.budget.window:
-        assert result.verdict.word != "not_starved"
-        assert "workers will not help" not in result.verdict.change
-
-
 def runs(seeds: range, has_frames: bool) -> Iterator[tuple[str, Run, Result]]:
     for seed in seeds:
         kind, run = run_of_unknown(seed, has_frames=has_frames)
@@ -56,7 +46,7 @@ def check(seeds: range) -> None:
     wrong = []
     kinds = set()
     for about, run, result in runs(seeds, has_frames=True):
-        assert_consistent(result)
+        assert_one_story(result)
         kinds.add(about.split(": ")[1])
         true, reported = input_shares(run, result)
         if abs(true - reported) > 2 * POINT:
@@ -78,6 +68,6 @@ def test_the_cost_of_unknown_loaders_in_more_runs() -> None:
 
 def test_without_frames_there_is_no_verdict_where_it_could_be_input() -> None:
     for about, run, result in runs(range(12), has_frames=False):
-        assert_consistent(result)
+        assert_one_story(result)
         if input_shares(run, result)[0] > STARVING:
             assert result.verdict.word == "abstained", about

@@ -19,6 +19,8 @@ from fastfeed.live.document import document
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.screen import screen
 from fastfeed.live.serve import Server, parse_address
+from fastfeed.live.stacks.text import sampled_screen
+from fastfeed.live.stacks.watch import watch_stacks
 from fastfeed.live.watch import Watch
 from fastfeed.runtime.live_folder import folders
 
@@ -26,6 +28,7 @@ __all__ = ["watch"]
 
 Address = tuple[str, int]  # host and port
 _ONCE_S = 2.0  # how long `--once` looks
+_SAMPLED_S = 5  # how long a process without a feed is sampled
 
 
 def watch(
@@ -37,6 +40,10 @@ def watch(
     every: Annotated[
         float, typer.Option("--every", min=0.2, max=86_400, metavar="S", help="Seconds between updates, 0.2 or more.")
     ] = 1.0,
+    seconds: Annotated[
+        int | None,
+        typer.Option("--seconds", min=1, max=86_400, metavar="S", help="Sample PID's stack for S seconds."),
+    ] = None,
     prometheus: Annotated[
         str | None, typer.Option("--prometheus", metavar=":PORT", help="Serve metrics for Prometheus; :9400: loopback.")
     ] = None,
@@ -46,11 +53,12 @@ def watch(
 ) -> None:
     """Show which running trainers wait for input, and why.
 
-    Looks at the feeds of running processes, says what would help, and never disturbs a trainer.
+    Looks at the feeds of running processes, says what would help, and never disturbs a trainer. Of a PID without a
+    feed, py-spy samples the stack.
 
     Examples:
         fastfeed watch                             # all feeds of this machine
-        fastfeed watch 4711                        # those of one process
+        fastfeed watch 4711                        # those of one process, or samples of its stack
         fastfeed watch --once --json               # one sample, for a script
         fastfeed watch --web 127.0.0.1:8080        # a page for the browser, too
     """
@@ -59,14 +67,19 @@ def watch(
     if math.isnan(every):
         raise ConfigError("--every must be a number of seconds, 0.2 or more, got nan")
     pid, places = _target(target)
+    if seconds is not None and (pid is None or prometheus or web):
+        raise ConfigError("--seconds samples one process and ends; pass its PID, and no --prometheus or --web")
     wanted = [(option, text) for option, text in (("--prometheus", prometheus), ("--web", web)) if text]
     addresses = [(option, parse_address(text, option)) for option, text in wanted]
     gpus, servers = Gpus(), cast(dict[Address, Server], {})
     looks = Watch(places, pid, gpus)
     try:
         with report() as console:
+            if pid is not None and (seconds is not None or not (wanted or looks.look().rows)):
+                _print_sampled(pid, seconds or _SAMPLED_S, gpus, console, as_json)
+                return
             if once:
-                _print_once(looks, console, pid, as_json)
+                _print_once(looks, console, as_json)
                 return
             notes = _serve(addresses, servers, is_needed=not (as_json or console.is_terminal))
             for note in notes:
@@ -95,16 +108,22 @@ def _serve(addresses: list[tuple[str, Address]], servers: dict[Address, Server],
     return notes
 
 
-def _print_once(looks: Watch, console: Console, pid: int | None, as_json: bool) -> None:
+def _print_once(looks: Watch, console: Console, as_json: bool) -> None:
     looks.look()
     looks.rest(_ONCE_S)
     view = looks.look()
-    if pid is not None and not view.rows:
-        raise ConfigError(_nothing(pid))
     if as_json:
         print(json.dumps(document(view), indent=2))
     else:
         console.print(screen(view, console.width, _is_ascii(console)))
+
+
+def _print_sampled(pid: int, seconds: int, gpus: Gpus, console: Console, as_json: bool) -> None:
+    process = watch_stacks(pid, seconds, gpus)
+    if as_json:
+        print(json.dumps(process.as_dict(), indent=2))
+    else:
+        console.print(sampled_screen(process))
 
 
 def _go_on(

@@ -9,4 +9,5 @@ From shared memory to a sentence:
     nvml, cpu   the GPU (GPM or older calls) and the CPU of a process, from outside
     watch       all of these once a second -> `Row` per feed
     screen, document, prometheus, web    rows for a terminal, as JSON, as metrics, in a browser
+    stacks/     trainers without a feed: samples of their stacks
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from fastfeed.live.states import Hysteresis, Judgment, State, judge
 from fastfeed.runtime.live_page import read_page
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["LONG_S", "SHORT_S", "Row", "View", "Watch", "is_of"]
+__all__ = ["LONG_S", "SHORT_S", "Row", "View", "Watch", "gpu_of", "is_of", "variables", "visible_gpus"]
 
 SHORT_S, LONG_S = 10.0, 60.0  # windows
 _ORDER = [State.STALLED, State.SEVERE, State.STARVED, State.TIGHT, State.GPU_IDLE, State.UNKNOWN, State.FED]
@@ -123,8 +123,8 @@ class Watch:
         short, long = _since(feed.readings, SHORT_S), _since(feed.readings, LONG_S)
         window = None if short is None else rates(short[0], reading)
         if feed.visible is None:
-            feed.visible = () if elsewhere else _visible(self._root, pids[0])
-        gpu = _gpu_of(page.identity.get("local_rank", 0), pids, feed.visible, gpus)
+            feed.visible = () if elsewhere else visible_gpus(variables(self._root, pids[0]))
+        gpu = gpu_of(page.identity.get("local_rank", 0), pids, feed.visible, gpus)
         feed.gpu = None if gpu is None else (gpu.index, gpu.instance)
         use = CpuUse() if short is None else cpu_use(short[1], cpu)
         sm = None if gpu is None else gpu.sm
@@ -163,21 +163,22 @@ def _since(readings: deque[tuple[Reading, CpuReading]], seconds: float) -> tuple
     return chosen
 
 
-def _visible(root: Path, pid: int) -> tuple[int, ...]:
-    """GPUs by number that a process may use; empty where all of them, or that cannot be read."""
+def variables(root: Path, pid: int) -> dict[str, str]:
+    """The environment that a process was started with; empty where it cannot be read."""
     try:
-        variables = (root / f"proc/{pid}/environ").read_bytes().split(b"\0")
+        entries = (root / f"proc/{pid}/environ").read_bytes().decode("ascii", "replace").split("\0")
     except OSError:
-        return ()
-    for variable in variables:
-        name, _, value = variable.partition(b"=")
-        if name == b"CUDA_VISIBLE_DEVICES":
-            numbers = value.decode("ascii", "replace").split(",")
-            return tuple(int(number) for number in numbers if number.strip().isdigit())
-    return ()
+        return {}
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
-def _gpu_of(local_rank: int, pids: Sequence[int], visible: Sequence[int], gpus: Sequence[GpuUse]) -> GpuUse | None:
+def visible_gpus(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """GPUs by number that a process with these variables may use; empty where all of them, or unknown."""
+    numbers = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return tuple(int(number) for number in numbers if number.strip().isdigit())
+
+
+def gpu_of(local_rank: int, pids: Sequence[int], visible: Sequence[int], gpus: Sequence[GpuUse]) -> GpuUse | None:
     """The GPU on which a process computes; else that of its rank, unless instances make it unclear."""
     for gpu in gpus:
         if set(pids) & set(gpu.pids):

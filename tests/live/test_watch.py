@@ -383,7 +383,7 @@ def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
     ("arguments", "message"),
     [
         (["999999999", "--once"], "there is no process 999999999"),
-        (["1", "--once"], "process 1 has no feed"),
+        (["--seconds", "3"], "--seconds samples one process"),
         (["/nowhere/at/all", "--once"], "PID or FOLDER must be"),
         (["--every", "nan"], "--every"),
     ],

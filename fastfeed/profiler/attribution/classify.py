@@ -13,7 +13,7 @@ from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.substrings import with_any
 from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Trace
 
-__all__ = ["INPUT_ACTIVITIES", "Activity", "call_activities", "range_activities"]
+__all__ = ["INPUT_ACTIVITIES", "Activity", "call_activities", "frame_activity", "range_activities"]
 
 
 class Activity(IntEnum):
@@ -195,6 +195,11 @@ def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
         kind = RangeKind(int(used[at] % kinds))
         table[used[at]] = _classify_range(texts[number[at]], kind, user_pattern)
     return table[key]
+
+
+def frame_activity(name: str) -> Activity:
+    """The activity that the name of a Python frame shows, `dataloader.py(521): __next__`; else PYTHON."""
+    return _classify_range(name, RangeKind.PYTHON, None)
 
 
 def _classify_range(name: str, kind: RangeKind, user_pattern: re.Pattern[str] | None) -> Activity:

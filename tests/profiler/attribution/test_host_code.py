@@ -215,6 +215,7 @@ def test_functions_are_the_outermost_of_the_users_and_the_innermost_of_all():
     [
         ("graft.py(64): k_threadqueue", "k_threadqueue (graft.py:64)", True),
         ("/home/me/run/train.py(3): main", "main (train.py:3)", True),
+        ("/code/test/main.py(3): main", "main (main.py:3)", True),  # folders named as modules are
         ("queue.py(154): get", "get (queue.py:154)", False),
         ("torch/nn/modules/module.py(1779): _call_impl", "_call_impl (module.py:1779)", False),
         ("/venv/lib/python3.12/site-packages/zork/a.py(2): f", "f (a.py:2)", False),

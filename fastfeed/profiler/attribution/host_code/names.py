@@ -108,7 +108,7 @@ def parse(name: str) -> Function:
     match = _FRAME.match(name)
     if match:
         file = match["file"]
-        top = re.split(r"[/\\.]", file.lstrip("./"), maxsplit=1)[0]
+        top = re.split(r"[/\\.]", file.removeprefix("./"), maxsplit=1)[0]
         is_library = top in sys.stdlib_module_names or top in _FRAMEWORKS or _LIBRARY.search(file) is not None
         return Function(match["name"], file, int(match["line"]), not is_library)
     match = _METHOD.match(name)

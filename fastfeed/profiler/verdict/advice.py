@@ -144,14 +144,14 @@ def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     if metrics.get("sync_calls"):
         inside = duration(metrics.get("sync_idle_ms", 0) * 1e6)
         evidence = (
-            f"The host synchronizes {_frequency(metrics, 'sync')}{_sync_site(device)}: the GPU idled "
-            f"{duration(spent)}, {inside} of it inside these calls and the rest until the host was ahead again."
+            f"The host synchronizes {_frequency(metrics, 'sync')}{_sync_site(device)}: {duration(spent)} idle, "
+            f"{inside} of it inside these calls, the rest until the host was ahead again."
         )
     else:  # seen only as a Python function, e.g. block_until_ready
         evidence = f"The GPU idled {duration(spent)} while the host waited for its results."
     if device.steady is not None and metrics.get("steps"):
         left = device.steady.budget.window - spent
-        evidence += f" Without them a step would take about {duration(left / metrics['steps'])} (estimate)."
+        evidence = f"{evidence[:-1]}; a step without them takes about {duration(left / metrics['steps'])} (estimate)."
     return change_in(device.framework, "sync"), evidence
 
 
@@ -249,9 +249,8 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
     "shared": _fixed_advice(
         "Launched work had not started for {lost}, {share} of the time, although the GPU ran nothing else of this "
         "program and no stream waits for another.",
-        "See who else uses this GPU (nvidia-smi, nvidia-smi pmon; under MPS the share of this process, under "
-        "Kubernetes time-slicing) and give training a GPU to itself; if no other process does, the driver holds the "
-        "work back (a display, Windows' WDDM).",
+        "See who else uses this GPU (nvidia-smi pmon; also MPS, time-slicing) and give training one to itself. If no "
+        "other process does, its driver holds work back (a display, WDDM).",
     ),
     "module_load": _module_load,
     "profiler": _fixed_advice(

@@ -118,11 +118,11 @@ def test_what_is_not_recorded_counts_only_where_waits_for_input_are():
 def test_the_call_site_is_named_and_counted_per_step(site: str, name: str):
     result = analyze([program(40, 100 * US, [80 * US] * 4, steps=True, site=site).trace()])
     remedy = next(remedy for remedy in result.verdict.remedies if remedy.family == "sync")
-    assert f"The host synchronizes 1.0 times per step, most of it in {name}: the GPU idled" in remedy.evidence
+    assert f"The host synchronizes 1.0 times per step, most of it in {name}: " in remedy.evidence
     (judged,) = result.devices
     assert judged.steady is not None
     step = (judged.steady.budget.window - judged.steady.causes[Cause.SYNC]) / judged.metrics["steps"] / US
-    assert f"Without them a step would take about {step:.0f} µs (estimate)." in remedy.evidence
+    assert f"; a step without them takes about {step:.0f} µs (estimate)." in remedy.evidence
 
 
 def test_a_call_without_frames_and_operators_is_named_itself():

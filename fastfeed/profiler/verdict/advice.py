@@ -244,7 +244,8 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
     ),
     "dependency": _fixed_advice(
         "Work was launched and had not started for {lost}, {share} of the time.",
-        "Check which streams wait for which: launched work was waiting for other work; the host was not late.",
+        "Check which streams wait for which: launched work was waiting, and the host was not late. If no stream waits, "
+        "another process has the GPU (nvidia-smi pmon).",
     ),
     "shared": _fixed_advice(
         "Launched work had not started for {lost}, {share} of the time, although the GPU ran nothing else of this "

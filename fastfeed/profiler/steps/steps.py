@@ -17,6 +17,8 @@ __all__ = ["find_steps", "no_steps"]
 
 # of a step: it is whole if the recording of the device misses less; its beginning, unlike its end, waits for input
 _NEGLIGIBLE_BEGINNING, _NEGLIGIBLE_END = 0.001, 0.005
+_BUSY_BEGINNING = 0.05  # of a step: an operation that began before the recording ends in it, and nothing waits
+_MOST_LAUNCHES = 0.95  # of the launches are recorded, once the first one is
 _MAX_HOLE = 10  # steps that numbers skip: with more, the recording was paused, and nothing is missing
 
 
@@ -42,7 +44,8 @@ def find_steps(
     if not is_guess:
         rounds = _on_device(trace, device, launch, rounds)
     step_spans = rounds.spans
-    whole = _whole(step_spans, edges, rounds.has_end and not is_open_ended(trace, step_spans))
+    beginning = _BUSY_BEGINNING if _begins_at_work(trace, device, launch) else _NEGLIGIBLE_BEGINNING
+    whole = _whole(step_spans, edges, beginning, rounds.has_end and not is_open_ended(trace, step_spans))
     if rounds.is_open is not None:
         whole &= ~rounds.is_open
     missing = missing_after(rounds.labels)
@@ -119,14 +122,22 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
     return Rounds(spans(first_start, end), labels, rounds.source, has_end=False, is_open=is_apart)
 
 
-def _whole(step_spans: np.ndarray, edges: np.ndarray, has_end: bool) -> np.ndarray:
+def _begins_at_work(trace: Trace, device: int, launch: np.ndarray) -> bool:
+    """Was the first operation launched before the recording began, so that the device had work until then?"""
+    rows = np.flatnonzero(trace.ops.device == device)
+    is_known = launch[rows[np.argsort(trace.ops.start[rows], kind="stable")]] >= 0
+    first = int(np.argmax(is_known))
+    return first > 0 and bool(is_known[first:].mean() >= _MOST_LAUNCHES)
+
+
+def _whole(step_spans: np.ndarray, edges: np.ndarray, beginning: float, has_end: bool) -> np.ndarray:
     """Which steps the recording of the device covers: bool, shape (n,).
 
     What a step waited for before the recording begins is lost, and the rest of the step would pass for a step that
-    waits less.
+    waits less: it may lack the fraction `beginning`.
     """
     length = step_spans[:, 1] - step_spans[:, 0]
-    whole = step_spans[:, 0] >= edges[0] - _NEGLIGIBLE_BEGINNING * length
+    whole = step_spans[:, 0] >= edges[0] - beginning * length
     whole &= step_spans[:, 1] <= edges[1] + _NEGLIGIBLE_END * length
     whole[-1] &= has_end
     return whole

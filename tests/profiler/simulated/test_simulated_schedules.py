@@ -98,6 +98,24 @@ def test_a_few_marked_steps_are_all_used(active: int, cost: int, seed: int):
     assert result.verdict.confidence in ("weak", "")
 
 
+@pytest.mark.parametrize("active", (1, 2, 3))
+@pytest.mark.parametrize("cost", (5 * MS, 14 * MS))
+def test_work_of_the_step_before_is_no_gap_in_the_recording(active: int, cost: int):
+    """Nothing synchronizes: the GPU still works when the first step begins, for launches before the recording."""
+    run = one_gpu(0, lambda batch: cost, steps=10 + active, workers=1, depth=2)
+    marks = [one for one in run.ranges if one.kind is RangeKind.STEP][8 : 8 + active]
+    begin, end = marks[0].start, marks[-1].end
+    known = recording(run, begin, end)
+    launched = {call.corr for call in known.calls}
+    ops = tuple(op for op in run.ops if op.start >= begin and (op.corr in launched or op.submitted < begin))
+    ranges = tuple(one for one in known.ranges if "train_step" not in one.name)
+    result = result_of(replace(known, ops=ops, ranges=ranges))
+    (device,) = result.devices
+    assert begin < device.first < begin + 0.05 * (marks[0].end - begin)
+    assert device.steps.steady.sum() == active
+    assert device.share.value == pytest.approx(true_share(run, begin, end), abs=0.02)
+
+
 @pytest.mark.parametrize("is_named", (True, False))
 def test_waits_of_validation_are_not_charged_to_training(is_named: bool):
     run = one_gpu(0, steps=40, change=validates)

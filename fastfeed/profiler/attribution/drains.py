@@ -21,6 +21,7 @@ from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.gaps import Gaps
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans
+from fastfeed.profiler.attribution.host_code.names import parse
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import union
@@ -31,9 +32,6 @@ _CATCHING_UP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.PYTHON, Cause.LATENCY)
 _LONGEST_NS = 500_000  # what the host does for longer, in one piece, is a cause of its own
 _MIN_SHARE = 0.05  # of the time from the first operation to the last: less is harmless, and stays with what is done
 _OPERATOR = re.compile(r"^\w+::(?!_)")  # aten::item, not the aten::_local_scalar_dense inside of it
-_OWN_FRAME = re.compile(
-    r"^(?!\S*(site-packages|lib/python)|(torch|jax|jaxlib|tensorflow|keras|numpy)/)\S+\.py\(\d+\): "
-)
 
 
 def with_drains(host: Host, gaps: Gaps, rows: np.ndarray, causes: AttributedSpans) -> AttributedSpans:
@@ -138,10 +136,14 @@ def _named(host: Host, causes: AttributedSpans) -> AttributedSpans:
 def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
     """The innermost frame of the program on a thread at each instant, else the innermost operator: int32, -1 none."""
     sites = np.full(len(at), -1, np.int32)
-    for activity, pattern in ((Activity.FRAMEWORK, _OPERATOR), (Activity.PYTHON, _OWN_FRAME)):
+    for activity, is_site in ((Activity.FRAMEWORK, _OPERATOR.search), (Activity.PYTHON, _is_users)):
         rows = host.rows(thread, activity)
         names = distinct(host.name[rows])
-        matching = names[[pattern.search(host.trace.name(int(name))) is not None for name in names]]
+        matching = names[[bool(is_site(host.trace.name(int(name)))) for name in names]]
         row = host.innermost_row(rows[np.isin(host.name[rows], matching)], at)
         sites[row >= 0] = host.name[row[row >= 0]]
     return sites
+
+
+def _is_users(name: str) -> bool:
+    return parse(name).is_users

@@ -14,6 +14,7 @@ __all__ = ["as_markdown"]
 
 _MAX_DEVICES = 16  # rows
 _MAX_CAUSES = 5  # rows
+_MAX_FUNCTIONS = 3  # rows
 _MEANS_SOMETHING = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
@@ -31,7 +32,7 @@ def as_markdown(result: Result) -> str:
     word = WORDS.get(verdict.word, verdict.word)
     parts = [f"**{_escaped(word)}** {_escaped(verdict.headline)}"]
     if devices:
-        parts += [_devices(devices), _causes(devices[0])]
+        parts += [_devices(devices), _causes(devices[0]), _functions(devices[0])]
     parts += [f"**Because** {_escaped(reason)}" for reason in verdict.reasons[:2]]
     if verdict.record:
         parts.append(f"**Record** {_escaped(verdict.record)}")
@@ -80,6 +81,20 @@ def _causes(device: DeviceResult) -> str:
         for row in figures.cause_rows(device)[:_MAX_CAUSES]
     ]
     return _table(("idle for", "#of time", "#per step"), rows) if rows else ""
+
+
+def _functions(device: DeviceResult) -> str:
+    steps = figures.steps_judged(device)
+    rows = [
+        [
+            _escaped(str(time), 80),
+            _escaped(CAUSES[time.cause].title),
+            percent(figures.share_of_window(device.judged, time.ns)),
+            duration(time.ns / steps) if steps else "–",
+        ]
+        for time in device.functions[:_MAX_FUNCTIONS]
+    ]
+    return _table(("idle in function", "kind", "#of time", "#per step"), rows) if rows else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

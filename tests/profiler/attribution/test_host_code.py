@@ -78,6 +78,8 @@ def only(result: Result) -> DeviceResult:
         ([("queue.py(154): get", 0, 9), (LOCK, 0.2, 9)], Cause.INPUT),
         ([("a.py(1): zork", 0, 9), ("multiprocessing/connection.py(379): _recv", 0.1, 9)], Cause.INPUT),
         ([("concurrent/futures/_base.py(428): result", 0, 9)], Cause.INPUT),
+        ([("a.py(1): zork", 0, 9), ("<unknown> acquire", 0.1, 9)], Cause.INPUT),
+        ([("a.py(1): zork", 0, 9), ("connection.py(379): _recv", 0.1, 9)], Cause.INPUT),
         ([("a.py(1): zork", 0, 9), ("time sleep", 0.1, 9)], Cause.INPUT),
         ([("a/b.py(3): __next__", 0, 9), ("a/c.py(4): zork", 0.1, 9)], Cause.INPUT_WORK),
         ([("a.py(1): zork", 0, 9), ("PIL/Image.py(2332): resize", 0.1, 8)], Cause.INPUT_WORK),

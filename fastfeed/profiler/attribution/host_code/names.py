@@ -59,10 +59,12 @@ _SIGNS: tuple[tuple[Sign, str], ...] = (
         r"(acquire|join|wait|get|put) of _?(thread|queue)\b|^_?thread \w*acquire|built-in function sleep|^time sleep$",
     ),
     (Sign.BLOCKS, r"threading\.py\(\d+\): (wait|join|acquire|_wait\w*)$|queue\.py\(\d+\): get$|selectors\.py"),
+    (Sign.BLOCKS, r"^<unknown> (acquire|wait|recv\w*|poll|select)$"),  # a method that is not Python, in an XPlane
     (Sign.BLOCKS, r"concurrent/futures/\S*\): (result|wait|as_completed)$|asyncio/\S*\): (run\w*|_run_once)$"),
     (
         Sign.BLOCKS,
-        r"multiprocessing/(queues|connection|pool|synchronize|managers)\.py\(\d+\): (get|poll|wait|next|_?recv\w*)$",
+        r"(multiprocessing/|^)(queues|connection|pool|synchronize|managers)\.py\(\d+\): "
+        r"(get|poll|wait|next|_?recv\w*)$",
     ),
     (Sign.BLOCKS, r"method (poll|select|recv\w*|accept|kqueue) of |built-in function (select|wait\w*|_?poll)>"),
     (Sign.DECODES, r"(^|/)(PIL|cv2|torchvision/(transforms|io|datasets)|albumentations|imageio|skimage|turbojpeg)/"),

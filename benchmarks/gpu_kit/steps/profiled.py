@@ -1,4 +1,4 @@
-"""The verdict on a fed run that starves and on one that does not, by PyTorch's profiler and by nsys where it is."""
+"""The verdict on a fed run that starves and on one that does not, by PyTorch's profiler and by `fastfeed profile`."""
 
 from __future__ import annotations
 
@@ -46,10 +46,12 @@ def run(context: Any) -> None:
             add_device(trace)
         _judge(context, name, name, figures | _analyzed(trace), wrong)
         trace.unlink(missing_ok=True)
-    if shutil.which("nsys") and not context.stand_in:
+    recorders = [] if context.stand_in else ["torch", *(["nsys"] if shutil.which("nsys") else [])]
+    for recorder in recorders:
         for name in RUNS:
-            if not context.skips(f"fastfeed profile, {name}, under nsys", 30):
-                _judge(context, f"{name}, fastfeed profile", name, _under_nsys(context, name), wrong)
+            if not context.skips(f"fastfeed profile --with {recorder}, {name}", 30):
+                title = f"{name}, fastfeed profile --with {recorder}"
+                _judge(context, title, name, _under(context, name, recorder), wrong)
     if wrong:
         raise Wrong(wrong, context.figures)
 
@@ -130,12 +132,14 @@ def _analyzed(trace: Path) -> dict[str, Any]:
     return {"verdict": verdict["word"], "confidence": verdict.get("confidence"), "headline": verdict["headline"]}
 
 
-def _under_nsys(context: Any, name: str) -> dict[str, Any]:
+def _under(context: Any, name: str, recorder: str) -> dict[str, Any]:
     """The command itself around a run of the same kind: what it cost, and its verdict."""
     sets = {name: str(folder) for name, folder in context.setting().sets.items()}
     out = context.work / "profiled"
     shutil.rmtree(out, ignore_errors=True)
-    command = [*CLI, "profile", "--out", str(out), "--no-html", "--", sys.executable, "-c", PROGRAM]
+    window = ["--skip-steps", str(WARM), "--record-steps", str(STEPS[name] - 1)]
+    command = [*CLI, "profile", "--with", recorder, *window, "--out", str(out), "--no-html"]
+    command += ["--", sys.executable, "-c", PROGRAM]
     start = time.perf_counter()
     limit = max(30.0, context.left())
     try:
@@ -144,7 +148,7 @@ def _under_nsys(context: Any, name: str) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         return {"headline": f"it took longer than {limit:.0f} s"}
-    figures = {"recorder": "nsys", "rc": done.returncode, "seconds": round(time.perf_counter() - start, 1)}
+    figures = {"recorder": recorder, "rc": done.returncode, "seconds": round(time.perf_counter() - start, 1)}
     found = _analyzed(out) if done.returncode == 0 else {"headline": done.stderr.strip()[-300:]}
     shutil.rmtree(out, ignore_errors=True)
     return figures | found

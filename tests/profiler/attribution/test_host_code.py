@@ -165,6 +165,40 @@ def test_the_profilers_own_steps_are_not_the_programs():
     assert largest(run([("torch/profiler/profiler.py(1150): step", 0, 9)])) is Cause.PROFILER
 
 
+@pytest.mark.parametrize(
+    ("inner", "cause"),
+    [([LOCK], Cause.INPUT), (["PIL/Image.py(2332): resize"], Cause.INPUT_WORK), ([], Cause.INPUT_WORK)],
+)
+def test_a_function_that_delivers_batches_does_so_wherever_a_step_calls_it(inner: list[str], cause: Cause):
+    builder = TraceBuilder()
+    for at in range(0, STEPS * STEP, STEP // 2):  # two batches per step
+        for name in ("a.py(1): zork", *inner):
+            builder.range(at, at + 6 * MS, name)
+        builder.op(at + 6 * MS, at + STEP // 2, (at + 6 * MS, at + 6 * MS + 5))
+    for begin in range(0, STEPS * STEP, STEP):
+        builder.range(begin, begin + STEP, f"ProfilerStep#{begin // STEP}", RangeKind.STEP)
+    result = analyze([builder.trace()])
+    causes = only(result).whole.causes
+    assert Cause.HOST_CODE not in causes
+    assert causes[cause] == pytest.approx(2 * STEPS * 6 * MS, rel=0.01)
+    assert result.verdict.confidence == ("likely" if inner else "weak")
+
+
+@pytest.mark.parametrize("other", ["<built-in method write of _io.FileIO object>", "a.py(9): zork"])
+def test_a_function_is_of_the_kind_that_most_of_its_time_is(other: str):
+    builder = TraceBuilder()
+    for n in range(STEPS):
+        begin = n * STEP
+        builder.range(begin, begin + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        builder.op(begin, begin + 10 * MS, (begin, begin + 5))
+        builder.range(begin + 10 * MS, begin + STEP - 100, "a.py(1): after")
+        builder.range(begin + 10 * MS, begin + STEP - 200, other if n % 3 == 0 else "json/encoder.py(183): encode")
+    causes = only(analyze([builder.trace()])).judged.causes
+    assert Cause.HOST_CODE not in causes
+    assert Cause.IO not in causes
+    assert causes[Cause.CHECKPOINT] > 0.4 * STEPS * STEP
+
+
 def test_a_place_in_the_step_alone_makes_a_verdict_less_certain():
     by_place = run([("a.py(1): zork", 0, 9.9)]).verdict
     by_name = run([("a.py(1): collate", 0, 9.9)]).verdict

@@ -38,6 +38,9 @@ _KNOWN = (  # by the names of ranges
 )
 
 
+_USUAL = (Activity.INPUT, Activity.INPUT_WORK, Activity.CHECKPOINT, Activity.ENVIRONMENT)  # kinds of functions
+
+
 @dataclass(frozen=True, slots=True)
 class CodeSpans:
     """Stretches of code with their kind. Columns of length n."""
@@ -186,11 +189,40 @@ def _kinds(
     }
     activity = np.select(list(kinds.values()), list(kinds), Activity.HOST_CODE).astype(np.uint8)
     activity[activity == Activity.FRAMEWORK] = Activity.NOTHING  # the ranges themselves say so
+    told = _take_usual_kinds(code, span, name, length, activity)
+    certain |= told & np.isin(name, name[certain])
     is_long = length >= LONG_NS
-    is_input &= np.isin(activity, INPUT_ACTIVITIES)
+    is_input = np.isin(activity, INPUT_ACTIVITIES)
     often = np.isin(name, name[is_long & is_input])  # as long as that at other times
     activity[~is_long & ~(is_input & (evident | often))] = Activity.NOTHING
     return activity, is_input & ~certain
+
+
+def _take_usual_kinds(
+    code: ThreadCode, span: np.ndarray, name: np.ndarray, length: np.ndarray, activity: np.ndarray
+) -> np.ndarray:
+    """Writes into `activity`, where nothing else tells, the kind of a function in most steps, or for most of its time.
+
+    Returns which stretches got one: bool, shape (n,). Functions that also launch have no kind.
+    """
+    frames = code.frames
+    told = np.zeros(len(name), bool)
+    calls = np.isin(name, frames.name[frames.quiet]) & ~np.isin(name, frames.name[~frames.quiet])
+    untold = calls & np.isin(activity, (Activity.HOST_CODE, Activity.IO))
+    if not untold.any():
+        return told
+    marks = _marks(code)
+    step = np.searchsorted(marks[:, 0], (span[:, 0] + span[:, 1]) // 2, side="right")
+    total = np.bincount(name, length)
+    for kind in _USUAL:
+        of_kind = calls & (activity == kind)
+        is_usual = (np.bincount(name, length * of_kind) >= _MOST * total)[name]
+        if len(marks):
+            is_usual |= _recurs(code.trace, name, step, of_kind, len(marks))
+        chosen = untold & ~told & is_usual
+        activity[chosen] = kind
+        told |= chosen
+    return told
 
 
 def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

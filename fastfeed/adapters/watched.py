@@ -118,7 +118,7 @@ class Watched(Generic[T]):
                 live.paused(clock(), failed=isinstance(error, Exception))
                 raise
             now, step = clock(), step + 1
-            meter.record_delivery(requested, now, _samples(batch))
+            meter.record_delivery(requested, now, count_samples(batch))
             live.delivered(now, (epoch, step))
             yield batch
 
@@ -184,7 +184,7 @@ def _length(data: Any) -> int | None:
         return None
 
 
-def _samples(batch: Any) -> int:
+def count_samples(batch: Any) -> int:
     """The first axis of the first array in a batch; 1 if there is none."""
     for _ in range(8):  # nested so deep at most
         shape = getattr(batch, "shape", None)

@@ -58,7 +58,7 @@ def watch(
 
     Examples:
         fastfeed watch                             # all feeds of this machine
-        fastfeed watch 4711                        # one process: its feeds, else stack
+        fastfeed watch 4711                        # one process: feeds, or its stack
         fastfeed watch --once --json               # one sample, for a script
         fastfeed watch --web 127.0.0.1:8080        # a page for the browser, too
     """

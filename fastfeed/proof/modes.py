@@ -6,7 +6,7 @@ import enum
 import random
 from collections.abc import Sequence
 
-__all__ = ["PARTS", "Mode", "order"]
+__all__ = ["FEED_MODES", "LOADER_MODES", "PARTS", "Mode", "order"]
 
 
 class Mode(str, enum.Enum):
@@ -17,13 +17,17 @@ class Mode(str, enum.Enum):
     BUSY = "busy"  # as CACHED, while the feed makes a batch per step that is not waited for and thrown away
     WARM = "warm"  # from the feed; its files are in the page cache
     COLD = "cold"  # from the feed; its files are not in the page cache
+    REAL = "real"  # from a loader that is no feed
 
 
+FEED_MODES = (Mode.RESIDENT, Mode.CACHED, Mode.BUSY, Mode.WARM, Mode.COLD)
+LOADER_MODES = (Mode.RESIDENT, Mode.CACHED, Mode.REAL)
 PARTS: dict[str, tuple[Mode, Mode]] = {  # part of a step -> it is the second mode's step minus the first's
     "copy": (Mode.RESIDENT, Mode.CACHED),
     "contention": (Mode.CACHED, Mode.BUSY),
     "preparation": (Mode.BUSY, Mode.WARM),
     "fetch": (Mode.WARM, Mode.COLD),
+    "loading": (Mode.CACHED, Mode.REAL),
 }
 
 

@@ -14,7 +14,14 @@ from fastfeed.proof.statistics import Estimate
 __all__ = ["TITLE", "page"]
 
 TITLE = "Is it the input"
-_COLORS = {"step": "#2f9e5f", "copy": "#3b82c4", "contention": "#9b59b6", "preparation": "#e0a030", "fetch": "#d64545"}
+_COLORS = {
+    "step": "#2f9e5f",
+    "copy": "#3b82c4",
+    "contention": "#9b59b6",
+    "preparation": "#e0a030",
+    "fetch": "#d64545",
+    "loading": "#e0a030",
+}
 _PAGE = Template("""<!doctype html>
 <html lang="en">
 <head>
@@ -59,10 +66,11 @@ def _text(text: object) -> str:
 
 def _head(proof: Proof) -> str:
     feed = proof.feed
+    is_feed = proof.slowest != "real"
     facts = [
-        f"{feed['source']}, {feed['samples']:,} samples",
+        f"{feed['source']}, {feed['samples']:,} samples" if is_feed else feed["source"],
         f"batch {feed['batch']}",
-        f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} batches ahead",
+        *([f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} batches ahead"] * is_feed),
         f"{proof.rounds} rounds of blocks of {proof.block_steps} steps",
     ]
     if feed["name"]:

@@ -10,6 +10,7 @@ from fastfeed.arguments import checked
 from fastfeed.distributed.cores import cores_for
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.feed.feed import Feed
+from fastfeed.proof.loaders import measure_loader
 from fastfeed.proof.result import Proof
 from fastfeed.proof.session import Session, Settings
 
@@ -29,17 +30,20 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
         step (Callable[[Any], Any]): Called with what iterating `feed` gives, one batch at a time. It need not wait for
             the device: PyTorch, JAX and TensorFlow are waited for at the ends of blocks. Other frameworks must be
             waited for in it.
-        feed (Any): A Feed, or what `feed.to_torch()` or `feed.to_jax()` returned.
+        feed (Any): A Feed, or what `feed.to_torch()` or `feed.to_jax()` returned; or any other loader that gives
+            batches: a torch DataLoader, a tf.data.Dataset, a generator. Of such a loader three kinds are measured: a
+            batch on the device, finished batches from host memory, and real ones.
         seconds (float): How long to measure, at least a second. Slow steps may take longer: four rounds of blocks of
             five steps are the least. Default: 60.
-        cold (bool): Measure real batches without the page cache, too: their files are dropped from it. Default: True.
+        cold (bool): Measure real batches without the page cache, too: their files are dropped from it. A
+            loader that is no Feed is left as it is. Default: True.
 
     Returns:
         The parts of a step, with 95 % intervals. `print(proof)` shows them.
 
     Raises:
         ConfigError: If an argument is wrong.
-        ProofError: If another proof of this feed is under way.
+        ProofError: If another proof of this feed is under way, or a loader ends too early.
 
     Example:
         >>> feed = ff.Feed(ff.Arrays(np.zeros((64, 8, 8, 3), np.uint8)), [ff.ToFloat()], batch=8)
@@ -50,9 +54,9 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
     held = next(
         (h for h in (feed, getattr(feed, "feed", None), getattr(feed, "_fastfeed", None)) if isinstance(h, Feed)), None
     )
-    if held is None or not hasattr(feed, "__iter__"):
+    if not hasattr(feed, "__iter__"):
         raise ConfigError(
-            f"feed must be a Feed, feed.to_torch() or feed.to_jax(), got {type(feed).__name__}; for Keras: "
+            f"feed must be a Feed, feed.to_torch(), feed.to_jax() or a loader, got {type(feed).__name__}; for Keras: "
             "fastfeed prove -- python train.py"
         )
     if not callable(step):
@@ -61,6 +65,8 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
         raise ConfigError(f"seconds must be a number >= 1, got {seconds!r}")
     if not isinstance(cold, bool):
         raise ConfigError(f"cold must be True or False, got {cold!r}")
+    if held is None:
+        return Proof.of(measure_loader(step, feed, float(seconds)))
     if held.is_proving:
         raise ProofError("this feed is being proved already, by `fastfeed prove` or another ff.prove(); do one of them")
     held.proof = session = Session(held, Settings(float(seconds), cold), synchronize)

@@ -17,6 +17,7 @@ from fastfeed.proof.whatif import Measured, WhatIf, what_if
 __all__ = ["SCHEMA", "Proof"]
 
 SCHEMA = 1
+_REAL = (Mode.COLD, Mode.WARM, Mode.REAL)  # the first of these that was measured counts
 _FEW = 2  # rounds; with fewer there is no interval
 
 
@@ -25,8 +26,10 @@ class Proof:
     """What `ff.prove` and `fastfeed prove` have measured. Times are per step, in nanoseconds, with 95 % intervals.
 
     Args:
-        steps (dict[str, Estimate]): Step time by kind of input: "resident", "cached", "busy", "warm", "cold".
-        parts (dict[str, Estimate]): "copy", "contention", "preparation", "fetch"; they add up to `input` exactly.
+        steps (dict[str, Estimate]): Step time by kind of input: "resident", "cached", "busy", "warm", "cold"; of a
+            loader that is no Feed "resident", "cached", "real".
+        parts (dict[str, Estimate]): "copy", "contention", "preparation", "fetch", or "copy" and "loading"; they add
+            up to `input` exactly.
         input (Estimate): Step time with real input minus that with a resident batch: what an infinitely fast feed
             would save.
         feed (dict[str, Any]): The feed that was measured: name, source, batch, threads, prefetch, side_process,
@@ -79,9 +82,9 @@ class Proof:
             raise ProofError(_too_short(record))
         by_mode = {Mode(name): [b for b in record.blocks if b.mode == name] for name in record.modes}
         means = {mode: [b.ns / b.steps for b in blocks] for mode, blocks in by_mode.items()}
-        real = Mode.COLD if Mode.COLD in means else Mode.WARM
+        real = next(mode for mode in _REAL if mode in means)
         images = {mode: sum(b.steps for b in blocks) * record.feed["batch"] for mode, blocks in by_mode.items()}
-        stage_ms = {mode: _stages(by_mode[mode], images[mode]) for mode in (Mode.WARM, real)}
+        stage_ms = {mode: _stages(by_mode[mode], images[mode]) for mode in _REAL if mode in means}
         ns = {mode: float(mean(blocks).ns) for mode, blocks in means.items()}
         spent = sum(b.ns for b in by_mode[real])
         found, measured = parts(means), None
@@ -117,13 +120,13 @@ class Proof:
 
     @property
     def real(self) -> Estimate:
-        """Step time with real input: cold where that was measured, else warm."""
+        """Step time with real input: cold where that was measured, else warm; of a loader that is no Feed, real."""
         return self.steps[self.slowest]
 
     @property
     def slowest(self) -> str:
-        """The kind of real input that `real` is of: "cold" where that was measured, else "warm"."""
-        return "cold" if "cold" in self.steps else "warm"
+        """The kind of real input that `real` is of: "cold" where that was measured, else "warm", or "real"."""
+        return next(mode.value for mode in _REAL if mode.value in self.steps)
 
     @property
     def input_share(self) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from fastfeed.errors import ProofError
 from fastfeed.feed.for_adapters import PROVE
 from fastfeed.proof import launch
-from fastfeed.proof.modes import Mode
+from fastfeed.proof.modes import FEED_MODES, Mode
 from fastfeed.proof.record import Record
 from fastfeed.proof.result import Proof
 from fastfeed.proof.sentences import shown, steps_text
@@ -30,7 +30,7 @@ class Job:
     seconds: float = 60.0
     cold: bool = True
     feed: str | None = None  # name of the feed; None: the first that is iterated
-    modes: tuple[Mode, ...] = tuple(Mode)
+    modes: tuple[Mode, ...] = FEED_MODES
 
     def as_dict(self) -> dict[str, object]:
         """For the trainer's process."""

@@ -32,6 +32,7 @@ PARTS = {
     "contention": "the feed's threads take CPU time from the trainer",
     "preparation": "waiting for batches whose files are in the page cache",
     "fetch": "waiting for storage",
+    "loading": "waiting for the loader, and its use of the trainer's cores",
 }
 MODES = {
     "resident": "one batch, on the device",
@@ -39,6 +40,7 @@ MODES = {
     "busy": "the same, while the feed decodes in parallel",
     "warm": "real batches, files in the page cache",
     "cold": "real batches, files not in the page cache",
+    "real": "real batches",
 }
 _TOO_MANY = 100  # times as long
 _STARVED, _SEVERE = 0.05, 0.20  # the marks of the profiler and of `fastfeed watch`

@@ -19,7 +19,7 @@ from fastfeed.proof.batches import Batches
 from fastfeed.proof.design import Design, choose, least_block, shortened
 from fastfeed.proof.first_steps import FirstSteps
 from fastfeed.proof.inputs import Inputs
-from fastfeed.proof.modes import Mode, order
+from fastfeed.proof.modes import FEED_MODES, Mode, order
 from fastfeed.proof.page_cache import FilePages
 from fastfeed.proof.record import Block, Record
 
@@ -36,7 +36,7 @@ class Settings:
 
     seconds: float = 60.0
     cold: bool = True
-    modes: tuple[Mode, ...] = tuple(Mode)
+    modes: tuple[Mode, ...] = FEED_MODES
 
 
 @dataclass(frozen=True, slots=True)

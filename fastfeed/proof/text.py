@@ -115,8 +115,8 @@ def _how(proof: Proof) -> str:
     own = "" if proof.own_wait is None else f"; the feed's own count of waiting: {percent(proof.own_wait)}"
     name = shown(feed["name"] or feed["source"])
     rank = f", rank {feed['rank']} of {feed['world']}" if feed["world"] > 1 else ""
-    threads = f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}"
+    ahead = f", {feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} ahead"
     return (
-        f"{name}{rank}, batch {feed['batch']}, {threads}, {feed['prefetch']} ahead; {proof.rounds} rounds of blocks of "
-        f"{proof.block_steps} steps, intervals over rounds{own}"
+        f"{name}{rank}, batch {feed['batch']}{'' if proof.slowest == 'real' else ahead}; {proof.rounds} rounds of "
+        f"blocks of {proof.block_steps} steps, intervals over rounds{own}"
     )

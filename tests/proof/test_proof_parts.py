@@ -11,7 +11,7 @@ from rich.console import Console
 from fastfeed.errors import ProofError
 from fastfeed.proof import sentences
 from fastfeed.proof.design import Design, choose, least_block, shortened
-from fastfeed.proof.modes import PARTS, Mode, order
+from fastfeed.proof.modes import FEED_MODES, PARTS, Mode, order
 from fastfeed.proof.ranks import RankCount, Scaling
 from fastfeed.proof.record import Block, Record
 from fastfeed.proof.result import Proof
@@ -43,7 +43,7 @@ STARVED = {"resident": 10.0, "cached": 10.5, "busy": 12.0, "warm": 28.0}
 
 def test_the_order_of_modes_is_drawn_for_each_round():
     """Every order as likely as any other, by another draw in each round and proof, the same on all ranks."""
-    modes = list(Mode)
+    modes = list(FEED_MODES)
     rounds = [order(modes, turn, seed) for turn in range(20) for seed in range(300)]
     assert all(sorted(turn) == sorted(modes) for turn in rounds)
     assert len({tuple(turn) for turn in rounds}) == math.factorial(5)

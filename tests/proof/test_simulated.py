@@ -231,7 +231,7 @@ def test_wrong_arguments():
     script = Script(FED)
     with scripted_feed(script) as feed:
         with pytest.raises(ConfigError, match="feed must be a Feed"):
-            ff.prove(print, [1, 2])
+            ff.prove(print, 12)
         with pytest.raises(ConfigError, match="step must be a function"):
             ff.prove(3, feed)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="cold must be True or False, got 'no'"):

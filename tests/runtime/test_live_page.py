@@ -52,7 +52,7 @@ def test_no_reading_is_torn(writer):
     assert len(read_whole(path, 20_000)) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_million_readings_and_none_is_torn(writer):
     path, _ = writer
     assert len(read_whole(path, 1_000_000)) > 1000

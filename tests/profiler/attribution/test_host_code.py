@@ -120,10 +120,13 @@ def test_where_batches_are_copied_code_without_a_copy_is_no_batch():
     assert Cause.HOST_CODE not in causes
 
 
-def test_a_copy_of_the_batch_right_afterwards_is_evidence():
-    result = run([("a.py(1): zork", 0, 9.9)], marked=False, copies=True)
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_copy_of_the_batch_right_afterwards_is_evidence(marked: bool):
+    result = run([("a.py(1): zork", 0, 9.9)], marked=marked, copies=True)
     assert largest(result) is Cause.INPUT_WORK
-    assert not any("concluded from its place" in sentence for sentence in result.verdict.against)
+    # where no mark says that it is of the same step, it may be the end of the step before
+    assert any("concluded from its place" in sentence for sentence in result.verdict.against) != marked
+    assert result.verdict.confidence == ("likely" if marked else "weak")
 
 
 def test_without_any_evidence_there_is_no_verdict_and_the_function_is_named():

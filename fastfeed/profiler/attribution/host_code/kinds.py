@@ -175,7 +175,7 @@ def _kinds(
     evident &= ~place.inside
     certain = evident | says[Sign.ITERATES] | says[Sign.DECODES] | place.feeds
     certain |= says[Sign.PREPARES] & ~place.inside & ~place.last
-    is_input = certain | place.first
+    is_input = certain | place.first | place.precedes
     kinds = {
         Activity.PROFILER: says[Sign.PROFILES],
         Activity.GC: says[Sign.COLLECTS],
@@ -184,13 +184,13 @@ def _kinds(
         Activity.INPUT: is_input & says[Sign.BLOCKS],
         Activity.INPUT_WORK: is_input,
         Activity.IO: says[Sign.TRANSFERS],
-        # a framework's operator; and a batch is copied to the device afterwards, where anything is
-        Activity.FRAMEWORK: is_op | (place.inside & code.launches.has_copies),
+        Activity.NOTHING: is_op,  # the ranges themselves say so
+        Activity.FRAMEWORK: place.inside & code.launches.has_copies,  # a batch is copied afterwards, where anything is
     }
     activity = np.select(list(kinds.values()), list(kinds), Activity.HOST_CODE).astype(np.uint8)
-    activity[activity == Activity.FRAMEWORK] = Activity.NOTHING  # the ranges themselves say so
     told = _take_usual_kinds(code, span, name, length, activity)
     certain |= told & np.isin(name, name[certain])
+    activity[activity == Activity.FRAMEWORK] = Activity.NOTHING
     is_long = length >= LONG_NS
     is_input = np.isin(activity, INPUT_ACTIVITIES)
     often = np.isin(name, name[is_long & is_input])  # as long as that at other times
@@ -208,7 +208,7 @@ def _take_usual_kinds(
     frames = code.frames
     told = np.zeros(len(name), bool)
     calls = np.isin(name, frames.name[frames.quiet]) & ~np.isin(name, frames.name[~frames.quiet])
-    untold = calls & np.isin(activity, (Activity.HOST_CODE, Activity.IO))
+    untold = calls & np.isin(activity, (Activity.HOST_CODE, Activity.IO, Activity.FRAMEWORK))
     if not untold.any():
         return told
     marks = _marks(code)
@@ -269,7 +269,8 @@ class _Places:
     first: np.ndarray  # before the first launch of a step, in most steps, which have no known loader
     inside: np.ndarray  # between two launches of one step
     last: np.ndarray  # after the last launch of a step
-    feeds: np.ndarray  # a batch is copied to the device during it, or before anything else happens
+    feeds: np.ndarray  # a batch is copied to the device during it, or in the same step before anything else happens
+    precedes: np.ndarray  # a batch is copied next, but maybe the step before ended with it
 
 
 def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
@@ -277,11 +278,11 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
     end = span[:, 1]
     work = code.launches.work
     following = np.searchsorted(work, end)
-    feeds = _feeds(code, span)
+    during, precedes = _copies(code, span)
     nothing = np.zeros(len(start), bool)
     marks = _marks(code)
     if not len(marks):
-        return _Places(nothing, nothing, nothing, feeds)
+        return _Places(nothing, nothing, nothing, during, precedes)
     middle = (start + end) // 2
     step = np.searchsorted(marks[:, 0], middle, side="right") - 1
     in_mark = (step >= 0) & (middle < marks[np.maximum(step, 0), 1])
@@ -297,11 +298,13 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
     busy_steps = int((bounds[:, 1] > bounds[:, 0]).sum())
     is_first &= _recurs(code.trace, name, of_step, is_first, busy_steps)
     is_first &= not _has_loader(code, marks)
-    return _Places(is_first, in_mark & began & continues, in_mark & began & ~continues, feeds)
+    is_last = in_mark & began & ~continues
+    feeds = during | (precedes & in_mark & ~is_last)
+    return _Places(is_first, in_mark & began & continues, is_last, feeds, precedes)
 
 
-def _feeds(code: ThreadCode, span: np.ndarray) -> np.ndarray:
-    """Is a batch copied to the device during a stretch, or after it and before any other function? bool, shape (n,)."""
+def _copies(code: ThreadCode, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Is a batch copied to the device during a stretch; or after it, before any other function? bool, shape (n,)."""
     launches = code.launches
     frames = code.frames
     never = np.iinfo(np.int64).max
@@ -312,7 +315,8 @@ def _feeds(code: ThreadCode, span: np.ndarray) -> np.ndarray:
     is_long = others[:, 1] - others[:, 0] >= LONG_NS
     until = np.where(is_long, others[:, 0], others[:, 1])  # a short function may be the one that copies
     following = np.searchsorted(others[:, 0], end)
-    return copied < np.minimum(launched, np.append(until, never)[following])
+    is_during = copied < end
+    return is_during, ~is_during & (copied < np.minimum(launched, np.append(until, never)[following]))
 
 
 def _marks(code: ThreadCode) -> np.ndarray:

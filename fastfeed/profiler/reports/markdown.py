@@ -32,7 +32,7 @@ def as_markdown(result: Result) -> str:
     word = WORDS.get(verdict.word, verdict.word)
     parts = [f"**{_escaped(word)}** {_escaped(verdict.headline)}"]
     if devices:
-        parts += [_devices(devices), _causes(devices[0]), _functions(devices[0])]
+        parts += [_devices(devices), _causes(devices[0]), _functions(devices[0]), _phases(devices[0])]
     parts += [f"**Because** {_escaped(reason)}" for reason in verdict.reasons[:2]]
     if verdict.record:
         parts.append(f"**Record** {_escaped(verdict.record)}")
@@ -95,6 +95,14 @@ def _functions(device: DeviceResult) -> str:
         for time in device.functions[:_MAX_FUNCTIONS]
     ]
     return _table(("idle in function", "kind", "#of time", "#per step"), rows) if rows else ""
+
+
+def _phases(device: DeviceResult) -> str:
+    rows = [
+        [_escaped(row.title), percent(row.share), percent(row.idle), _escaped(row.change)]
+        for row in figures.phase_rows(device)
+    ]
+    return _table(("part of the run", "#of the recording", "#idle of that", "change"), rows) if rows else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -20,7 +20,7 @@ from fastfeed.profiler.model.format import percent
 from fastfeed.profiler.model.intervals import measure
 from fastfeed.profiler.model.result import Phase, Result
 from fastfeed.profiler.model.trace import RangeKind
-from fastfeed.profiler.reports import document, page, text
+from fastfeed.profiler.reports import document, markdown, page, text
 
 FRAME = "torch/utils/data/dataloader.py(701): __next__"
 
@@ -151,6 +151,7 @@ def test_waits_at_the_starts_of_epochs_are_told():
     row = f"{percent(phases_of(result)['epoch_start'].period.budget.window / result.devices[0].whole.budget.window)}"
     assert f"The run 5 × start of an epoch, {row} of the recording, idle" in screen(result)
     assert "<h2>The run</h2>" in page.page(result)
+    assert f"| 5 × start of an epoch | {row} |" in markdown.as_markdown(result)
     (phase,) = [one for one in document.as_dict(result)["devices"][0]["phases"] if one["kind"] == "epoch_start"]
     assert (phase["count"], phase["change"]) == (5, result.verdict.change)
     assert sum(phase["causes"].values()) == phase["budget"]["idle"]

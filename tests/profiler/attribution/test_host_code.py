@@ -215,6 +215,20 @@ def test_what_blocks_inside_work_on_a_batch_is_a_wait():
     assert causes[Cause.INPUT] / causes[Cause.INPUT_WORK] == pytest.approx(3 / 7, rel=0.1)
 
 
+def test_the_second_batch_of_a_step_is_waited_for_where_the_first_is():
+    builder = TraceBuilder()
+    for n in range(STEPS):
+        begin = n * STEP
+        builder.range(begin, begin + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
+        for at, line in ((0, 5), (10, 9)):
+            ready = begin + (at + 6) * MS
+            builder.range(begin + at * MS, ready, f"a.py({line}): zork")
+            builder.range(begin + at * MS, ready, LOCK)
+            builder.op(ready, ready + 4 * MS, (ready, ready + 5))
+    causes = only(analyze([builder.trace()])).judged.causes
+    assert causes[Cause.INPUT] == pytest.approx(12 * MS * STEPS, rel=0.01)
+
+
 def test_memory_that_is_pinned_for_a_batch_is_no_device_allocation():
     builder = TraceBuilder()
     for n in range(STEPS):

@@ -112,11 +112,13 @@ def _indented(sheet: Sheet, text: str, columns: int) -> Iterator[str]:
 
 def _how(proof: Proof) -> str:
     feed = proof.feed
-    own = "" if proof.own_wait is None else f"; the feed's own count of waiting: {percent(proof.own_wait)}"
+    is_feed = proof.slowest != "real"
+    whose = "the feed's" if is_feed else "the loop's"
+    own = "" if proof.own_wait is None else f"; {whose} own count of waiting: {percent(proof.own_wait)}"
     name = shown(feed["name"] or feed["source"])
     rank = f", rank {feed['rank']} of {feed['world']}" if feed["world"] > 1 else ""
     ahead = f", {feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} ahead"
     return (
-        f"{name}{rank}, batch {feed['batch']}{'' if proof.slowest == 'real' else ahead}; {proof.rounds} rounds of "
+        f"{name}{rank}, batch {feed['batch']}{ahead * is_feed}; {proof.rounds} rounds of "
         f"blocks of {proof.block_steps} steps, intervals over rounds{own}"
     )

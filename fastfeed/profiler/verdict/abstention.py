@@ -280,8 +280,8 @@ def doubts(device: DeviceResult, origin: Origin) -> list[str]:
     if device.share.value >= STARVED and _assumed_share(device) > _MAX_ASSUMED:
         prepares = next((time for time in device.functions if CAUSES[time.cause].family == "input"), "this code")
         sentences.append(
-            f"That {prepares} prepares batches is concluded from its place: once per step, before the first launch "
-            "or the copy of a batch."
+            f"That {prepares} prepares batches is concluded from its place: before the first launch of a step or the "
+            "copy of a batch, or any wait where no steps are marked."
         )
     longest = device.metrics.get("longest_op_share", 0.0)
     if longest > _LONG_OP:

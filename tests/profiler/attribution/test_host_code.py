@@ -140,14 +140,42 @@ def test_what_is_done_in_a_few_steps_only_is_not_taken_for_the_batch():
     assert Cause.HOST_CODE in only(run([("a.py(1): zork", 0, 9.9)], every=4)).whole.causes
 
 
-def test_code_after_the_last_launch_of_a_marked_step_is_not_taken_for_the_batch():
+PUT = "queue.py(122): put"
+
+
+@pytest.mark.parametrize(
+    ("frames", "cause"),
+    [
+        (["a.py(1): zork"], Cause.HOST_CODE),
+        (["a.py(1): zork", LOCK], Cause.HOST_CODE),
+        (["a.py(1): zork", "time sleep"], Cause.HOST_CODE),
+        (["a.py(1): zork", PUT, LOCK], Cause.HOST_CODE),
+        (["a.py(1): zork", "concurrent/futures/_base.py(428): result", LOCK], Cause.HOST_CODE),
+        (["a.py(1): zork", "queue.py(154): get", LOCK], Cause.INPUT),
+        (["a.py(1): prefetch", LOCK], Cause.INPUT),
+        (["a.py(1): zork", "b.py(1): __next__", LOCK], Cause.INPUT),
+    ],
+)
+def test_code_after_the_last_launch_of_a_marked_step(frames: list[str], cause: Cause):
     builder = TraceBuilder()
     for n in range(STEPS):
         begin = n * STEP
         builder.range(begin, begin + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         builder.op(begin, begin + 10 * MS, (begin, begin + 5))
-        builder.range(begin + 10 * MS, begin + STEP - 100, "a.py(1): zork")
-    assert largest(analyze([builder.trace()])) is Cause.HOST_CODE
+        for depth, name in enumerate(frames):
+            builder.range(begin + 10 * MS + depth, begin + STEP - 100 - depth, name)
+    assert largest(analyze([builder.trace()])) is cause
+
+
+@pytest.mark.parametrize(("inner", "confidence"), [("queue.py(154): get", "likely"), ("time sleep", "weak")])
+def test_without_marks_a_wait_may_be_for_something_else_than_a_batch(inner: str, confidence: str):
+    result = run([("a.py(1): zork", 0, 9.9), (inner, 0.1, 9.8), (LOCK, 0.2, 9.7)], marked=False)
+    assert result.verdict.word == "severe"
+    assert result.verdict.confidence == confidence
+
+
+def test_what_puts_into_a_full_queue_waits_for_no_batch():
+    assert largest(run([("a.py(1): zork", 0, 9.9), (PUT, 0.1, 9.8), (LOCK, 0.2, 9.7)])) is Cause.HOST_CODE
 
 
 def test_a_thread_that_copies_batches_waits_for_what_the_training_thread_waits_for():

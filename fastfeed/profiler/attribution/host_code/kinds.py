@@ -171,11 +171,13 @@ def _kinds(
     says = _signs(code, span, pieces, length)
     place = _places(code, name, span)
     is_op = np.isin(name, trace.ranges.name[trace.ranges.kind == RangeKind.OP])
-    evident = says[Sign.ITERATES] | says[Sign.DECODES] | says[Sign.BLOCKS]
-    evident &= ~place.inside
-    certain = evident | says[Sign.ITERATES] | says[Sign.DECODES] | place.feeds
+    receives = says[Sign.BLOCKS] & (says[Sign.RECEIVES] | says[Sign.PREPARES]) & ~place.inside
+    waits = says[Sign.BLOCKS] & ~place.inside & ~place.last
+    prepares = says[Sign.ITERATES] | says[Sign.DECODES]
+    evident = waits | receives | (prepares & ~place.inside)
+    certain = prepares | receives | place.feeds | (waits & place.marked)
     certain |= says[Sign.PREPARES] & ~place.inside & ~place.last
-    is_input = certain | place.first | place.precedes
+    is_input = (certain | waits | place.first | place.precedes) & ~says[Sign.SENDS]
     kinds = {
         Activity.PROFILER: says[Sign.PROFILES],
         Activity.GC: says[Sign.COLLECTS],
@@ -264,8 +266,9 @@ def _signs(code: ThreadCode, span: np.ndarray, pieces: np.ndarray, length: np.nd
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where in a step stretches are. Columns of bool, shape (n,); all False where no steps are marked."""
+    """Where in a step stretches are. Columns of bool, shape (n,)."""
 
+    marked: np.ndarray  # steps are: the next three are False where they are not
     first: np.ndarray  # before the first launch of a step, in most steps, which have no known loader
     inside: np.ndarray  # between two launches of one step
     last: np.ndarray  # after the last launch of a step
@@ -282,7 +285,7 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
     nothing = np.zeros(len(start), bool)
     marks = _marks(code)
     if not len(marks):
-        return _Places(nothing, nothing, nothing, during, precedes)
+        return _Places(nothing, nothing, nothing, nothing, during, precedes)
     middle = (start + end) // 2
     step = np.searchsorted(marks[:, 0], middle, side="right") - 1
     in_mark = (step >= 0) & (middle < marks[np.maximum(step, 0), 1])
@@ -300,7 +303,7 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
     is_first &= not _has_loader(code, marks)
     is_last = in_mark & began & ~continues
     feeds = during | (precedes & in_mark & ~is_last)
-    return _Places(is_first, in_mark & began & continues, is_last, feeds, precedes)
+    return _Places(~nothing, is_first, in_mark & began & continues, is_last, feeds, precedes)
 
 
 def _copies(code: ThreadCode, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,6 +26,8 @@ class Sign(IntEnum):
     TRANSFERS = 6  # reads or writes files and sockets
     COLLECTS = 7  # the garbage collector
     PROFILES = 8  # the profiler itself
+    RECEIVES = 9  # takes from a queue or a pipe
+    SENDS = 10  # puts into a queue or a pipe
 
 
 class Function(NamedTuple):
@@ -97,6 +99,9 @@ _SIGNS: tuple[tuple[Sign, str], ...] = (
     ),
     (Sign.TRANSFERS, r"^(io|_io|posix|socket) \w+$|(^|/)(http|ssl|urllib3?|botocore|requests|shutil)(/|\.py)"),
     (Sign.COLLECTS, r"built-in function collect>|^gc collect$|^gc\b|garbage[ _]?collect"),
+    (Sign.RECEIVES, r"(^|/)(queues?|connection|pool|managers)\.py\(\d+\): (get|next|_?recv\w*)$"),
+    (Sign.RECEIVES, r"method (get|recv\w*) of |^<unknown> (get|recv\w*)$|^_?queue \w* ?get$"),
+    (Sign.SENDS, r"(^|/)(queues?|connection)\.py\(\d+\): (put|_?send\w*)$|method (put|send\w*) of "),
     (Sign.PROFILES, r"torch/(autograd/)?profiler\b|torch/profiler/|jax/_src/profiler|^profiler\.py\("),
 )
 _PATTERNS = [

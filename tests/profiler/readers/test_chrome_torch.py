@@ -50,4 +50,6 @@ def test_host_ranges(recorded: Path) -> None:
 
 def test_says_how_long_the_host_waited(recorded: Path) -> None:
     result = analyze([read(recorded)])
-    assert any("6 waits" in sentence for sentence in result.verdict.evidence)
+    assert any("7 waits" in sentence for sentence in result.verdict.evidence), (
+        "six batches, and the start of the loader"
+    )

@@ -15,10 +15,15 @@ from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
 from fastfeed.profiler.verdict.late_rank import late_rank_advice
 
-__all__ = ["cost_of", "family_costs", "main_function", "remedies"]
+__all__ = ["cost_of", "family_costs", "interpreter_cause", "main_function", "remedies"]
 
 _MIN_SHARE = 0.005  # of the window: a smaller cost is not reported
 _MIN_PAGEABLE = 0.1  # of the copied bytes: less pageable memory does not matter
+_INTERPRETER = {
+    Cause.GC: "Collect garbage less often: gc.freeze() after set-up, gc.disable() in the loop, gc.collect() every few "
+    "hundred steps.",
+    Cause.GIL: "Move other Python threads to processes: the training thread waits for the interpreter's lock.",
+}
 
 
 def family_costs(device: DeviceResult) -> dict[str, int]:
@@ -72,6 +77,13 @@ def main_function(device: DeviceResult, family: str) -> FunctionTime | None:
     return worst if worst is not None and worst.ns * 2 >= spent else None
 
 
+def interpreter_cause(device: DeviceResult, family: str) -> Cause | None:
+    """Garbage collection or the interpreter's lock, if it takes half of a family's idle time or more; else None."""
+    causes = {cause: ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == family}
+    spent = sum(causes.values())
+    return next((cause for cause in _INTERPRETER if spent and causes.get(cause, 0) * 2 >= spent), None)
+
+
 def cost_of(device: DeviceResult, time: FunctionTime) -> str:
     """`preprocess (images.py:40), 60 ms of every step`, or the sum if no steps are judged."""
     steps = device.metrics.get("steps") if device.steady else None
@@ -121,6 +133,9 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
             if lead > 0
             else "; launches are not ahead of the GPU"
         )
+    cause = interpreter_cause(device, "launch")
+    if cause is not None:
+        return _INTERPRETER[cause], f"{evidence}."
     slow = main_function(device, "launch")
     if slow is not None:
         return f"Make {slow} faster, or call it less often: the GPU waits for it with nothing launched.", f"{evidence}."

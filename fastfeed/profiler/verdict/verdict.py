@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastfeed.profiler.model.causes import FAMILIES, INPUT_CAUSES, Cause
+from fastfeed.profiler.model.causes import CAUSES, FAMILIES, INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, interval, percent, plural
 from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.model.thresholds import STARVED, word
@@ -17,7 +17,7 @@ from fastfeed.profiler.verdict.abstention import (
     confidence,
     doubts,
 )
-from fastfeed.profiler.verdict.advice import cost_of, family_costs, main_function, remedies
+from fastfeed.profiler.verdict.advice import cost_of, family_costs, interpreter_cause, main_function, remedies
 from fastfeed.profiler.verdict.input_advice import feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
 from fastfeed.profiler.verdict.recording import how_to_record
@@ -194,7 +194,8 @@ def _loss(bound: str, device: DeviceResult) -> str:
     waited = sum(charge.ns for charge in device.charges)
     if bound == "comm" and device.late_rank is not None and waited * 2 > device.judged.budget.comm:
         return f"waiting for {late_rank_name(device.late_rank)} in collectives"
-    return FAMILIES[bound]
+    cause = interpreter_cause(device, bound)
+    return FAMILIES[bound] if cause is None else CAUSES[cause].title
 
 
 def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]:

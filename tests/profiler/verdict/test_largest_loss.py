@@ -107,3 +107,19 @@ def test_a_device_that_computes_and_copies_its_results_is_busy():
         builder.op(at + 75 * MS, at + STEP, (at + MS, at + MS), kind=Kind.D2H, api="cudaMemcpyAsync", name="copy")
     verdict = analyze([builder.trace()]).verdict
     assert (verdict.word, verdict.bound) == ("not_starved", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "change"),
+    [(RangeKind.GC, "garbage collection", "Collect garbage"), (RangeKind.GIL, "interpreter lock", "Move other")],
+)
+def test_what_the_interpreter_spends_has_a_name_and_a_change_of_its_own(kind: RangeKind, title: str, change: str):
+    builder = TraceBuilder()
+    for at in range(0, 24 * STEP, STEP):
+        builder.range(at, at + STEP, f"ProfilerStep#{at // STEP}", RangeKind.STEP)
+        builder.op(at, at + STEP // 4, (at, at + 5))
+        builder.range(at + STEP // 4, at + STEP // 2, "zork", kind)
+        builder.op(at + STEP // 2, at + STEP, (at + STEP // 2, at + STEP // 2 + 5))
+    verdict = analyze([builder.trace()]).verdict
+    assert f"the largest loss: {title}" in verdict.headline
+    assert verdict.change.startswith(change)

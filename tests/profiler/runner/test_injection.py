@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import environment
@@ -44,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(here: Path) -> Run:
     """Record Python code that has the stand-in for PyTorch."""
 
-    def run(code: str, tool: str = "auto", environ: dict[str, str] | None = None, **settings: int) -> Recording:
+    def run(code: str, tool: str = "auto", environ: dict[str, str] | None = None, **settings: Any) -> Recording:
         command = (sys.executable, "-c", textwrap.dedent(TRAIN) + textwrap.dedent(code))
         environ = environment(PYTHONPATH=str(here / "site"), **environ or {})
         recording = record(Settings(command, here / "out", tool, **settings), environ)
@@ -165,6 +166,15 @@ def test_a_recorder_that_fails_leaves_the_program_alone(run: Run, capfd: pytest.
     assert (done.code, done.traces) == (0, ())
     assert done.notes == ("the recording failed: no room for a buffer",)
     assert capfd.readouterr() == ("trained\n", "")
+
+
+def test_a_trace_that_cannot_be_written_leaves_no_part(run: Run, here: Path):
+    done = run(
+        "def fail(self, path): open(path, 'w'); raise OSError('disk full')\n"
+        "torch.profiler.profile.export_chrome_trace = fail; train(50)"
+    )
+    assert (done.code, done.notes) == (0, ("the recording failed: disk full",))
+    assert not list((here / "out").iterdir())
 
 
 def test_steps_back_when_the_program_profiles_itself(run: Run):

@@ -34,4 +34,4 @@ def begin() -> None:
     callbacks = {}
     for hooks in (torch_hooks, jax_hooks, tensorflow_hooks, keras_hooks):
         callbacks.update(hooks.callbacks(window))
-    after_import.install(callbacks, window.failed)
+    after_import.install(callbacks, window.attempt)

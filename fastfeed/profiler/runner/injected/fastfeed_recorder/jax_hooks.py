@@ -52,9 +52,9 @@ class _Counted:
         if window.closed:
             return self._compiled(*args, **kwargs)
         feedback = self._feedback
-        feedback.before(args, kwargs)
+        window.attempt(feedback.before, args, kwargs)
         result = self._compiled(*args, **kwargs)
-        feedback.after(result)
+        window.attempt(feedback.after, result)
         if feedback.is_step:
             window.step_ended(self, "jax", priority=1)
         elif feedback.calls >= _MANY:

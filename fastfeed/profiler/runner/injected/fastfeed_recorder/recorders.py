@@ -67,8 +67,12 @@ class _TorchRecorder:
         self._end_step()
         self._profile.stop()
         partial = os.path.join(os.path.dirname(path), "." + os.path.basename(path))
-        self._profile.export_chrome_trace(partial)
-        os.replace(partial, path)
+        try:
+            self._profile.export_chrome_trace(partial)
+            os.replace(partial, path)
+        finally:
+            with contextlib.suppress(OSError):  # renamed, or never made
+                os.remove(partial)
         return True
 
     def forked(self) -> None:

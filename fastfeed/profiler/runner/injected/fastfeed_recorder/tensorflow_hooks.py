@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from typing import Any
 
@@ -13,17 +14,17 @@ __all__ = ["callbacks"]
 _FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 
 
-class _Calls:
-    """The functions that run now, outermost first, and those that were seen to apply gradients."""
+class _Calls(threading.local):
+    """The functions that this thread runs now, outermost first, and those of all threads that apply gradients."""
 
-    def __init__(self) -> None:
+    def __init__(self, training: weakref.WeakSet[Any]) -> None:
         self.active: list[Any] = []
-        self.training: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.training = training
 
 
 def callbacks(window: Any) -> dict[str, Any]:
     """What to call after the import of which module."""
-    calls = _Calls()
+    calls = _Calls(weakref.WeakSet())
     return {
         "tensorflow": lambda _: window.imported("tensorflow"),
         _FUNCTIONS: lambda module: _count_functions(module.Function, window, calls),

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from fastfeed_recorder import recorders
@@ -34,7 +35,7 @@ class Window:
         self._count = 0  # steps that have ended
         self._first = 0  # the first recorded step
         self._recorder: Any = None
-        self._thread = 0
+        self._thread = 0  # the one whose steps are recorded; 0 before recording begins
         self._pid = os.getpid()
         self._began_s = 0.0
         self._calls = CallCount()
@@ -63,28 +64,31 @@ class Window:
             framework: "torch", "jax" or "tensorflow".
             priority: Sources of a higher one replace those of a lower one before recording has begun.
         """
-        if self._closed or not self._is_wanted(framework) or not self._is_counted(source, priority):
-            return
-        self._count += 1
-        try:
-            is_complete = self._advance(framework)
-        except Exception as error:
-            self.failed(error)
-            return
-        if is_complete and self.plan.stop_after:
+        if not self._closed and self.attempt(self._count_step, source, framework, priority) and self.plan.stop_after:
             self._end_program()
 
     def step_back(self, reason: str) -> None:
         """Stop recording because the program is about to profile itself; what is recorded is kept."""
         if self._recorder is not None and not self._closed:
             self._log.write("note", text=reason)
-            self._stop()
+            self.attempt(self._stop)
 
-    def failed(self, error: Exception) -> None:
-        """Give up recording. The program runs on."""
-        self._closed = True
-        self._recorder = None
-        self._log.write("failed", text=(str(error) or type(error).__name__).splitlines()[0])
+    def attempt(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return `function(*args)`, or None and stop recording if it raises: the program runs on."""
+        try:
+            return function(*args)
+        except Exception as error:
+            self._closed = True
+            self._recorder = None
+            self._log.write("failed", text=(str(error) or type(error).__name__).splitlines()[0])
+            return None
+
+    def _count_step(self, source: Any, framework: str, priority: int) -> bool:
+        """Count one step, if it is of the counted source. True when the last step has been recorded."""
+        if not self._is_wanted(framework) or not self._is_counted(source, priority):
+            return False
+        self._count += 1
+        return self._advance(framework)
 
     def _is_wanted(self, framework: str) -> bool:
         if self.plan.recorder in ("auto", "nvtx", framework):
@@ -95,7 +99,7 @@ class Window:
         return False
 
     def _is_counted(self, source: Any, priority: int) -> bool:
-        if self._recorder is not None and threading.get_ident() != self._thread:
+        if self._thread and threading.get_ident() != self._thread:
             return False
         counted = self._source() if self._source is not None else None
         if counted is source:
@@ -137,6 +141,7 @@ class Window:
         return recorded >= _MIN_STEPS and seconds > _MAX_S
 
     def _start(self, framework: str) -> None:
+        self._thread = threading.get_ident()
         self.plan.restore_environment()
         recorder, rank = recorders.choose(self.plan.recorder, framework, self)
         name = self.plan.named(rank)
@@ -148,7 +153,6 @@ class Window:
         self._log.write("begin", framework=framework, name=name)
         self._name = name
         self._began_s = time.monotonic()
-        self._thread = threading.get_ident()
         self._first = self._count
         self._steps, has_functions = self._calls.steps(self.plan.steps, _MIN_STEPS)
         if not has_functions:
@@ -176,10 +180,7 @@ class Window:
             return
         if self._recorder is not None and not self._closed:
             with contextlib.suppress(KeyboardInterrupt):
-                try:
-                    self._stop()
-                except Exception as error:
-                    self.failed(error)
+                self.attempt(self._stop)
         if self._frameworks:
             self._log.write("exit", steps=self._count)
         self._frameworks = []

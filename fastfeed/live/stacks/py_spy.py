@@ -103,7 +103,7 @@ def explain(message: str, pid: int, root: Path = Path("/")) -> str:
     if _NOT_PYTHON.search(message):
         return f"process {pid} is not a Python process; pass the number of the trainer, not of its launcher or shell"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    reason = next((line for line in lines if line.startswith("Error")), lines[-1] if lines else "no message")
+    reason = next((line for line in lines if line.lower().startswith("error")), lines[-1] if lines else "no message")
     return f"py-spy took no sample of process {pid}: {printable(reason)}"
 
 

@@ -108,6 +108,11 @@ def test_no_sample(stand_in):
         record(os.getpid(), 1, 100, lambda: None, program)
 
 
+def test_an_older_py_spy_that_lacks_an_option():
+    message = "error: unexpected argument '--nonblocking' found\n\nFor more information, try '--help'.\n"
+    assert explain(message, os.getpid()).endswith("error: unexpected argument '--nonblocking' found")
+
+
 def test_without_py_spy(monkeypatch):
     monkeypatch.setattr(py_spy.shutil, "which", lambda *_, **__: None)
     with pytest.raises(MissingExtra, match=r"needs py-spy: pip install 'fastfeed\[watch\]'"):

@@ -11,7 +11,7 @@ from fractions import Fraction
 from PIL import AvifImagePlugin, ImageFile
 
 from fastfeed.decode.av1 import MOST_BYTES, av1_signal
-from fastfeed.decode.container import UNSPECIFIED, Container, profile_in, signal_in
+from fastfeed.decode.container import UNSPECIFIED, Container, content_of, profile_in, signal_in
 
 __all__ = ["AvifFile"]
 
@@ -42,9 +42,9 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
         self.coded_pixels = width * height
         self.info = _colors(container, icc) | {"orientation": turn, "exif": container.exif(_MOST_EXIF)}
         self.seek(0)
-        for kind, content in container.properties():
-            if kind == b"clap" and (part := _clean_aperture(content, (width, height))):
-                self._cut(part)
+        part = _clean_aperture(content_of(b"clap", container.properties()), (width, height))
+        if part is not None:
+            self._cut(part)
 
     def load_seek(self, pos: int) -> None:
         """Go to where the aperture begins; Pillow's own stays at the beginning."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["UNSPECIFIED", "Container", "Property", "Signal", "boxes", "profile_in", "signal_in"]
+__all__ = ["UNSPECIFIED", "Container", "Property", "Signal", "boxes", "content_of", "profile_in", "signal_in"]
 
 Property = tuple[bytes, bytes]  # kind and content of a box
 Span = tuple[int, int]  # of the file: start and end
@@ -139,7 +139,8 @@ class Container:
             at += base_size + 2
             step = index_size + offset_size + length_size
             if number == item:
-                for extent in range(at + index_size, min(at + count * step, end), step):
+                extents = range(at + index_size, min(at + count * step, end), step) if step else [at] * count
+                for extent in extents:
                     offset = base + self._number(extent, offset_size)
                     yield is_inside, offset, self._number(extent + offset_size, length_size)
                 return
@@ -172,6 +173,11 @@ def signal_in(properties: list[Property]) -> Signal:
         if kind == b"colr" and content[:4] == b"nclx" and len(content) >= 8:
             return int.from_bytes(content[4:6], "big"), int.from_bytes(content[6:8], "big")
     return UNSPECIFIED
+
+
+def content_of(kind: bytes, properties: list[Property]) -> bytes:
+    """The content of the first box of a kind; b"" without one."""
+    return next((content for name, content in properties if name == kind), b"")
 
 
 def profile_in(properties: list[Property]) -> bytes:

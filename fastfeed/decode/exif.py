@@ -17,7 +17,7 @@ __all__ = ["exif_orientation", "is_plain_exif", "jpeg_exifs", "stored_orientatio
 
 _ORIENTATION = 0x0112
 _PREFIX = b"Exif\0\0"  # which a JPEG's has, and those of others may have
-_MARKER = re.compile(rb"\xff+([^\xff])")  # of a JPEG, after what does not belong to a segment
+_MARKER = re.compile(rb"\xff([^\xff])")  # of a JPEG, after what does not belong to a segment
 _WEBP_HAS_EXIF = 8  # flag of a WebP's first chunk
 _SHORT = 3
 _BYTES = {1: 1, _SHORT: 2, 4: 4}  # of the types BYTE, SHORT and LONG

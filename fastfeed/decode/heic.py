@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import importlib
 import struct
-from itertools import chain
 from typing import Any
 
 from PIL import ImageFile
 
-from fastfeed.decode.container import UNSPECIFIED, Container, Signal, signal_in
+from fastfeed.decode.container import UNSPECIFIED, Container, Signal, content_of, signal_in
 from fastfeed.decode.hevc import hevc_signal
 from fastfeed.errors import MissingExtra
 
@@ -86,9 +85,9 @@ def _library() -> Any:
 def _signal(container: Container) -> Signal:
     """Colors by numbers: of the primary image, of a grid's first tile, as in libheif, and of that one's stream."""
     tile = container.tile_properties()
-    streams = (hevc_signal(content) for kind, content in tile if kind == b"hvcC")
-    signals = chain(map(signal_in, (container.properties(), tile)), streams)
-    return next((signal for signal in signals if signal != UNSPECIFIED), UNSPECIFIED)
+    signals = map(signal_in, (container.properties(), tile))
+    named = next((signal for signal in signals if signal != UNSPECIFIED), None)
+    return named or hevc_signal(content_of(b"hvcC", tile))
 
 
 def _ends_early(blob: bytes) -> bool:

@@ -50,14 +50,18 @@ def _essential(blob: bytes) -> tuple[bytes, dict[str, object]]:
     at = _SIGNATURE_BYTES
     kept = [blob[:at]]
     colors: dict[str, object] = {}
+    has_header = False
     for kind, begin, end in boxes(blob, at, len(blob)):
-        if kind == b"jp2h":
+        if kind == b"jp2c":
+            break
+        if kind == b"jp2h" and not has_header:
+            has_header = True
             header, colors = _header(blob[begin:end])
             kept.append(_box(kind, header))
-        elif kind in (b"ftyp", b"jp2c"):
+        elif kind == b"ftyp":
             kept.append(blob[at:end])
         at = end
-    kept.append(blob[at:])  # a box that is cut off
+    kept.append(blob[at:])  # the picture, or a box that is cut off
     return b"".join(kept), colors
 
 

@@ -96,6 +96,13 @@ def test_the_aperture_is_cut_before_the_picture_is_turned() -> None:
     assert np.array_equal(got, np.rot90(whole[top : top + height, left : left + width], -1))
 
 
+def test_the_first_of_several_apertures_counts() -> None:
+    """As in libavif."""
+    first = with_property(saved(PHOTO), CUTS["centered"][0])
+    both = with_property(first, CUTS["at the top left"][0])
+    assert np.array_equal(by_pillow(both), by_pillow(first))
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_aperture_of_nonsense_cuts_nothing(name: str) -> None:
     got, whole = by_pillow(with_property(saved(PHOTO), WHOLE[name])), by_pillow(saved(PHOTO))

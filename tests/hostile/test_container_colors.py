@@ -178,6 +178,13 @@ def test_coded_data_in_parts(wide: int, is_inside: bool) -> None:
     assert Container(blob).coded(1000) == data
 
 
+def test_coded_data_without_places_are_the_file_from_a_base_on() -> None:
+    """ISO/IEC 14496-12, 8.11.3: an offset and a length of no bytes are 0."""
+    iloc = boxed(b"iloc", b"\0\x40\0\1" + b"\0\1\0\0" + b"\0\0\0\x08" + b"\0\1", 0)
+    blob = boxed(b"meta", boxed(b"pitm", b"\0\1", 0) + iloc, 0)
+    assert Container(blob).coded(1000) == blob[8:]
+
+
 def heic_with(signal: tuple[int, int]) -> heics.Picture:
     result = picture(PHOTO)
     result.properties[2] = nclx(*signal, 0)
@@ -208,6 +215,14 @@ def test_numbers_in_the_stream_of_a_heic(signal: tuple[int, int]) -> None:
     info_of(heic([coded_alone, coded_alone], grid=(2, 1, 128, 128)), icc=NAMES[signal])
     info_of(heic([coded_alone], more=[nclx(*HLG, 0)]), icc="BT.2020 HLG")
     assert info.converts == (signal != SRGB)
+
+
+@has_heic
+def test_the_first_parameters_of_a_heic_count() -> None:
+    """As in libheif; were all read, a file of them would take hours."""
+    open_colors = picture(PHOTO)
+    open_colors.properties[2:] = [picture(PHOTO, signal=PQ).configuration()]
+    info_of(heic([open_colors]), icc="none")
 
 
 def ue(*values: int) -> str:

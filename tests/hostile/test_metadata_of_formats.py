@@ -204,3 +204,14 @@ def test_other_colors_of_jpeg_2000_are_refused_by_name(box: bytes) -> None:
     for read in READERS:
         bad = read(jp2(PHOTO, colors=[box]))
         assert isinstance(bad, Bad) and bad.reason == "unsupported_format" and "colors" in bad.detail
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_the_first_header_of_jpeg_2000_counts(place: str) -> None:
+    """As in Pillow, of whichever boxes a second one has."""
+    first = boxed(b"jp2h", boxed(b"ihdr", struct.pack(">IIHBBBB", 48, 64, 3, 7, 7, 0, 0)) + colr(1, 16))
+    blob = jp2(PHOTO, colors=[colr(2, icc.rgb_profile("Display P3"))])
+    second = blob.index(b"jp2c") - 4
+    blob = blob[:second] + first + blob[second:] if place == "before" else blob + first
+    info_of(blob, icc="Display P3")
+    assert np.array_equal(by_pillow(blob), PHOTO)

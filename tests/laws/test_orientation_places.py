@@ -16,6 +16,7 @@ from helpers.pngs import chunk
 from PIL import Image, features
 
 from fastfeed.decode import Bad, NativeEngine, PillowEngine, is_built
+from fastfeed.decode.exif import jpeg_exifs
 from fastfeed.ops import Decode
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
@@ -197,3 +198,9 @@ def test_a_gpu_never_gets_a_jpeg_that_others_would_turn_otherwise() -> None:
     assert plain([in_jpeg()(PREFIX + exif()), in_jpeg()(PREFIX + exif("MM"))]) == [True, True]
     twice = in_jpeg()(PREFIX + exif())
     assert plain([twice[:2] + segment(PREFIX + exif()) + twice[2:]]) == [False], "on which nvImageCodec 0.9 crashes"
+
+
+def test_a_jpeg_that_ends_in_fill_bytes_is_looked_through_once() -> None:
+    """Each search from one of them to the end would take hours."""
+    assert jpeg_exifs(b"\xff\xd8" + b"\xff" * 1_000_000) == []
+    assert jpeg_exifs(b"\xff\xd8\xff\xff\xff\xe1\0\x0aExif\0\0II\xff") == [b"II"]

@@ -95,11 +95,12 @@ from fastfeed.faults import Failure, FaultPolicy
 from fastfeed.feed.quarantine import Quarantine
 path, rank = sys.argv[1], int(sys.argv[2])
 q = Quarantine(path, policy=FaultPolicy(max_share=1, max_run=10**9), length=400, rank=rank)
-print("ready", flush=True)
-sys.stdin.readline()
 for i in range(400):
     id = i if rank == 0 else 399 - i
     q.record_bad([Failure(id, str(id), "read", "empty", "x" * (id % 97))], 0, i)
+    if i == 0:  # each has a line in the file, however long the other waits for a core
+        print("ready", flush=True)
+        sys.stdin.readline()
 """
 
 

@@ -292,6 +292,20 @@ def test_functions_are_the_outermost_of_the_users_and_the_innermost_of_all():
 
 
 @pytest.mark.parametrize(
+    ("inner", "named"),
+    [
+        ("train.py(9): batches", "batches (train.py:9)"),  # a script
+        ("/home/me/data.py(9): batches", "batches (data.py:9)"),
+        ("mine/data.py(9): batches", "batches (data.py:9)"),  # a package whose code also launches
+        ("other/data.py(9): batches", "__iter__ (std.py:1187)"),
+    ],
+)
+def test_what_only_passes_batches_on_is_not_named(inner: str, named: str):
+    frames = [("tqdm/std.py(1187): __iter__", 0, 9.9), (inner, 0.1, 9.8), ("mine/model.py(3): forward", 9.95, 19)]
+    assert str(only(run(frames)).functions[0]).startswith(named)
+
+
+@pytest.mark.parametrize(
     ("name", "text", "is_users"),
     [
         ("graft.py(64): k_threadqueue", "k_threadqueue (graft.py:64)", True),

@@ -100,13 +100,22 @@ def _pieces(
 def _shown(trace: Trace, frames: Frames) -> np.ndarray:
     """The frame that reports name for each: int64, shape (n,).
 
-    The outermost function of the user's that launches nothing, else the outermost of anybody's that launches nothing,
-    else the innermost function of the user's.
+    The outermost function of the program that launches nothing, else of the user's packages, else of anybody's; else
+    the innermost function of the user's.
     """
     used, number = numbered(frames.name)
     functions: list[Function] = [parse(trace.names[name]) for name in used]
     is_users = np.array([function.is_users for function in functions], bool)[number]
     quiet = frames.quiet
+    launching = np.bincount(number[is_users & ~quiet], minlength=len(used))
+    packages = {function.package for function, count in zip(functions, launching, strict=True) if count} | {""}
+    is_program = is_users & np.array([function.package in packages for function in functions], bool)[number]
     own = np.arange(len(frames.start))
-    candidates = (frames.outermost_of(quiet & is_users), frames.outer, frames.innermost_of(is_users), own)
+    candidates = (
+        frames.outermost_of(quiet & is_program),
+        frames.outermost_of(quiet & is_users),
+        frames.outer,
+        frames.innermost_of(is_users),
+        own,
+    )
     return np.select([candidate >= 0 for candidate in candidates], candidates)

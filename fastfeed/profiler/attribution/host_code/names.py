@@ -38,6 +38,11 @@ class Function(NamedTuple):
     line: int  # where it was entered or resumed; 0 unknown
     is_users: bool  # not of the standard library, of a framework, or installed
 
+    @property
+    def package(self) -> str:
+        """The first folder of the file's path below Python's search path; "" for a script or an absolute path."""
+        return self.file.removeprefix("./").rpartition("/")[0].split("/")[0]
+
     def __str__(self) -> str:
         return f"{self.name} ({self.file.rsplit('/', 1)[-1]}:{self.line})" if self.file else self.name
 

@@ -113,7 +113,7 @@ def test_without_a_gpu_the_feed_tells_what_it_knows(here: Path):
 def test_says_where_there_is_nothing_at_all(here: Path):
     done = profile("true")
     assert done.returncode == 0
-    assert done.stderr.startswith("fastfeed: no training step was recorded: the command runs no Python that reads")
+    assert done.stderr.startswith("fastfeed: no training step was recorded: the command runs no Python 3.9 or later")
     assert done.stderr.count("\n") == 1
     assert profile("--fail-on", "input>5%", "true").returncode == 4
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.profiler.runner import surroundings
-from fastfeed.profiler.runner.settings import Settings
+from fastfeed.profiler.runner.settings import RANKS, Settings
 
 __all__ = ["FOLDER", "FRAMEWORKS", "Injection", "injected"]
 
@@ -45,6 +45,7 @@ class Injection:
             "log": str(self._log),
             "claims": str(self._claims),
             "name": self._name,
+            "ranks": RANKS,
             "recorder": self._recorder,
             "skip": 0 if is_whole else settings.skip_steps,
             "steps": 0 if is_whole else settings.record_steps,
@@ -88,7 +89,7 @@ class Injection:
             by_event.setdefault(message["event"], []).append(message)
         if "python" not in by_event:
             return (
-                "the command runs no Python that reads PYTHONPATH; to record programs of other"
+                "the command runs no Python 3.9 or later that reads PYTHONPATH; to record programs of other"
                 f" languages, {surroundings.system()}"
             )
         frameworks = list(dict.fromkeys(_NAMES[message["name"]] for message in by_event.get("framework", ())))

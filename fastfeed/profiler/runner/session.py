@@ -86,15 +86,20 @@ def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) ->
     if active is not None:
         notes.append(f"this process runs under a profiler already ({active}): recording only feed timelines")
         return settings, ""
-    if settings.tool == "nvprof":
-        return settings, _nvprof(environ)
     if settings.tool in FRAMEWORKS:
         return settings, settings.tool
+    step_options = settings.step_options()
+    is_chosen = settings.tool in ("nsys", "nvprof") or settings.nsys is not None
+    if step_options and is_chosen:
+        raise ConfigError(
+            f"only a framework's profiler takes {step_options}; leave it out, or use --with torch, jax or tensorflow"
+        )
+    if settings.tool == "nvprof":
+        return settings, _nvprof(environ)
     nsys = settings.nsys or nsight.find()
     if nsys is None and settings.tool == "nsys":
         raise ConfigError(f"nsys was not found: {surroundings.system()}; or record with --with auto, without nsys")
-    is_chosen = settings.tool == "nsys" or settings.nsys is not None
-    if nsys is None or not (is_chosen or surroundings.has_gpu()):
+    if nsys is None or step_options or not (is_chosen or surroundings.has_gpu()):
         return settings, settings.tool  # the profiler of the framework that trains
     if not os.access(nsys, os.X_OK) or nsys.is_dir():
         raise ConfigError(f"--nsys must name the program nsys of Nsight Systems, got {nsys}")

@@ -6,16 +6,17 @@ import errno
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["TIMELINE", "Recording", "Settings", "free_folder", "prepare_folder", "rank_of"]
+__all__ = ["RANKS", "TIMELINE", "Recording", "Settings", "free_folder", "prepare_folder", "rank_of"]
 
 TIMELINE = "FASTFEED_TIMELINE"  # where feeds write theirs
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
-_RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
+RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
+_STEP_OPTIONS = ("skip_steps", "record_steps", "stop_after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class Settings:
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), default=str)
+
+    def step_options(self) -> str:
+        """Options that only a framework's profiler takes and that differ from their defaults; "" for none."""
+        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return " and ".join(f"--{name.replace('_', '-')}" for name in changed if name in _STEP_OPTIONS)
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
@@ -55,7 +61,7 @@ class Recording:
 
 def rank_of(environ: Mapping[str, str]) -> int | None:
     """The global rank that a launcher gave this process, None outside of one."""
-    for name in _RANKS:
+    for name in RANKS:
         if environ.get(name, "").isdigit():
             return int(environ[name])
     return None

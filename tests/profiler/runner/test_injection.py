@@ -16,6 +16,7 @@ from conftest import environment
 from helpers.profiler import fake_torch
 from helpers.profiler.signalled import when_ready
 
+from fastfeed.errors import ConfigError
 from fastfeed.profiler.attribution.host_code.names import parse
 from fastfeed.profiler.runner import Recording, Settings, record
 
@@ -145,8 +146,8 @@ def test_says_why_there_is_no_recording(run: Run, code: str, ended: int, why: st
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        (("true",), "the command runs no Python that reads PYTHONPATH; to record programs of other languages, install"),
-        ((sys.executable, "-E", "-c", "pass"), "the command runs no Python that reads PYTHONPATH"),
+        (("true",), "the command runs no Python 3.9 or later that reads PYTHONPATH; to record programs of other"),
+        ((sys.executable, "-E", "-c", "pass"), "the command runs no Python 3.9 or later that reads PYTHONPATH"),
         ((sys.executable, "-c", "pass"), "the command imports neither PyTorch, JAX, TensorFlow nor Keras"),
     ],
 )
@@ -269,6 +270,9 @@ def test_nsys_is_chosen_where_there_is_a_gpu(here: Path, monkeypatch: pytest.Mon
     assert record(Settings(("true",), here / "out"), os.environ).tool == "auto"
     monkeypatch.setattr("fastfeed.profiler.runner.surroundings.has_gpu", lambda: True)
     assert record(Settings(("true",), here / "out"), os.environ).tool == "nsys"
+    assert record(Settings(("true",), here / "out", stop_after=True), os.environ).tool == "auto"
+    with pytest.raises(ConfigError, match="only a framework's profiler takes --skip-steps and --stop-after"):
+        record(Settings(("true",), here / "out", "nsys", skip_steps=3, stop_after=True), os.environ)
 
 
 def test_ranks_of_a_launcher_have_a_recording_each(run: Run, here: Path):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import runpy
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,6 +54,16 @@ def test_an_import_that_fails_may_succeed_later(imports: list[Any], monkeypatch:
     assert imports == [] and importlib.import_module("a_framework") is imports[0]
 
 
+def test_an_older_python_runs_the_program_without_a_recording(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "sitecustomize", ModuleType("sitecustomize"))
+    monkeypatch.setattr(sys, "version_info", (3, 8))
+    runpy.run_path(str(FOLDER / "sitecustomize.py"))
+    assert "nothing is recorded in process" in (error := capsys.readouterr().err)
+    assert "Python 3.9 or later is needed, got 3." in error
+
+
 @pytest.fixture
 def window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A window that records from the first step on."""
@@ -62,7 +73,13 @@ def window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("atexit.register", lambda _: None)
     (tmp_path / "claims").mkdir()
     (tmp_path / "log").touch()
-    fields = {"out": str(tmp_path), "log": str(tmp_path / "log"), "claims": str(tmp_path / "claims"), "name": "trace"}
+    fields = {
+        "out": str(tmp_path),
+        "log": str(tmp_path / "log"),
+        "claims": str(tmp_path / "claims"),
+        "name": "trace",
+        "ranks": [],
+    }
     fields |= {"recorder": "auto", "skip": 1, "steps": 3, "start_s": 0.0, "duration_s": 0.0, "stop_after": False}
     return window.Window(plan.Plan({**fields, "folder": str(FOLDER)}), plan.Log(str(tmp_path / "log")))
 

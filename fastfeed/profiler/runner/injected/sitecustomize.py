@@ -23,6 +23,8 @@ def _labeled(code):
 
 def _start_recorder() -> None:
     try:
+        if sys.version_info < (3, 9):  # noqa: UP036  # the program's Python, not fastfeed's
+            raise RuntimeError(f"Python 3.9 or later is needed, got {sys.version.split()[0]}")
         for folder in (_FOLDER, os.path.join(_FOLDER, "fastfeed_recorder")):
             sys.path_importer_cache[folder] = FileFinder(folder, (_Loader, [".py"]))
         import fastfeed_recorder

@@ -9,7 +9,6 @@ import os
 __all__ = ["VARIABLE", "Log", "Plan"]
 
 VARIABLE = "FASTFEED_RECORD"
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "SLURM_PROCID")
 
 
 class Plan:
@@ -20,6 +19,7 @@ class Plan:
         self.log: str = fields["log"]  # file of the messages
         self.claims: str = fields["claims"]  # folder: the first process to step under a name records
         self.name: str = fields["name"]  # of the trace: "trace", "rank3"
+        self.ranks: list[str] = fields["ranks"]  # environment variables in which launchers give a process its rank
         self.recorder: str = fields["recorder"]  # auto, torch, jax, tensorflow, nvtx
         self.skip: int = fields["skip"]  # steps before recording
         self.steps: int = fields["steps"]  # recorded steps; 0: all
@@ -35,7 +35,7 @@ class Plan:
     def named(self, rank: int | None) -> str:
         """The name of this process's trace."""
         if rank is None:
-            rank = next((int(os.environ[name]) for name in _RANKS if os.environ.get(name, "").isdigit()), None)
+            rank = next((int(os.environ[name]) for name in self.ranks if os.environ.get(name, "").isdigit()), None)
         return self.name if rank is None or self.name != "trace" else f"rank{rank}"
 
     def restore_environment(self) -> None:

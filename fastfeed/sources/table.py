@@ -151,8 +151,9 @@ class Table:
             from fastfeed.sources.tables.row_group_paths import RowGroupPaths
 
             shards = Shards(uris, [stat for _, stat in opened.files], self._storage)
-            named = RowGroupPaths(shards, roots, self._storage, access, self._memory)
-            self._images = self._groups = RowGroups(self._arrays, opened.leaf, self._where, shards, self._memory, named)
+            columns = self._arrays, opened.leaf
+            named = RowGroupPaths(*columns, shards, roots, self._storage, access, self._memory)
+            self._images = self._groups = RowGroups(*columns, self._where, shards, self._memory, named)
 
     def __getstate__(self) -> dict[str, Any]:
         opened = (

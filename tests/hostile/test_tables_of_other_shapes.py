@@ -20,6 +20,8 @@ import fastfeed as ff
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.detect import kind_of
+from fastfeed.sources.tables import row_group_paths
+from fastfeed.sources.tables.parquet_footer import row_groups
 
 PHOTOS = [jpeg(k, (16, 16)) for k in range(3)]
 TEXTS = [base64.b64encode(photo).decode() for photo in PHOTOS]
@@ -132,6 +134,20 @@ def test_structs_with_bytes_in_some_rows_and_paths_in_others(tmp_path, groups, w
     assert source.uri(1).endswith("/t.parquet#1")
     assert pickle.loads(pickle.dumps(source)).read([1]) == [PHOTOS[1]]
     assert _served(source) == []
+
+
+@pytest.mark.parametrize("kind", [HF, pa.struct([("bytes", pa.binary())])], ids=["paths", "no paths"])
+def test_a_footer_is_unpacked_once_however_many_rows_have_no_bytes(tmp_path, kind, monkeypatch):
+    (tmp_path / "0.jpg").write_bytes(PHOTOS[0])
+    rows = [{"bytes": PHOTOS[1], "path": ""}, *[{"bytes": None, "path": "0.jpg"}] * 40]
+    pq.write_table(pa.table({"image": pa.array(rows, kind)}), tmp_path / "t.parquet", row_group_size=2)
+    source = ff.Table(tmp_path / "t.parquet", image="image")
+    unpacked = []
+    monkeypatch.setattr(row_group_paths, "row_groups", lambda *footer: unpacked.append(footer) or row_groups(*footer))
+    images = source.read([*range(41), *range(41)])
+    assert len(unpacked) == 1
+    assert images[:41] == images[41:] if kind == HF else all(isinstance(bad, Failure) for bad in images[1:41])
+    assert images[0] == PHOTOS[1] and (images[40] == PHOTOS[0]) == (kind == HF)
 
 
 def test_paths_among_bytes_keep_to_the_rules(tmp_path):

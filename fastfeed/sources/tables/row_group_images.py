@@ -8,7 +8,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as NotYet
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Any
 from weakref import WeakValueDictionary
@@ -18,15 +18,14 @@ import numpy as np
 from fastfeed.faults import TRANSIENT
 from fastfeed.printable import warn
 from fastfeed.sources.tables.columns import RowLocator
-from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images, metadata
-from fastfeed.sources.tables.row_group_paths import RowGroupPaths
+from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images
+from fastfeed.sources.tables.row_group_paths import FOOTERS, RowGroupPaths, footer_metadata
 from fastfeed.storage.pending import Pending
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, Shards
 
 __all__ = ["RowGroups"]
 
-_FOOTERS = 64  # of files, unpacked
 _WASTE = 4  # times what was used may be read before a warning
 
 
@@ -51,6 +50,7 @@ class RowGroups:
         self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
         self._largest = int(arrays["unit_unpacked"].max())  # bytes
         self.expected = 1  # images that may be under way at once
+        self._footer = lru_cache(FOOTERS)(partial(footer_metadata, arrays))
         self._reset()
 
     def _reset(self) -> None:
@@ -58,7 +58,6 @@ class RowGroups:
         self._cache: OrderedDict[int, Any] = OrderedDict()  # by unit: images, or why there are none; last used last
         self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()  # held by those who wait for them
         self._requested = Counter[int]()  # by unit: images that were requested and not taken
-        self._footers: OrderedDict[int, Any] = OrderedDict()
         self._paths.forget()
         self._cached_bytes, self._read, self._used, self._advised = (
             0,
@@ -110,8 +109,7 @@ class RowGroups:
     def _named(self, i: int, unit: int) -> Pending:
         """The file of a row without bytes, or that there is none."""
         file, *_ = self._location(unit)
-        group, row = int(self._arrays["unit_group"][unit]), i - int(self.bounds[unit])
-        named = self._paths.fetch(file, partial(self._tail, file), group, self._leaf, row)
+        named = self._paths.fetch(file, int(self._arrays["unit_group"][unit]), i - int(self.bounds[unit]))
         return named or Completed(Unread("not_found", f"row {self._where.row(i)}: no image"))
 
     def _unit(self, i: int) -> int:
@@ -174,22 +172,6 @@ class RowGroups:
             return Unread("bomb", f"row group {group}: {error}")
         except BadFile as error:
             return Unread("corrupt", f"row group {group}: {error}")
-
-    def _footer(self, file: int) -> Any:
-        with self._lock:
-            footer = self._footers.get(file)
-        if footer is None:
-            footer = metadata(self._tail(file))
-            with self._lock:
-                self._footers[file] = footer
-                while len(self._footers) > _FOOTERS:
-                    self._footers.popitem(last=False)
-        return footer
-
-    def _tail(self, file: int) -> bytes:
-        ends = self._arrays["footer_ends"]
-        start, stop = int(ends[file - 1]) if file else 0, int(ends[file])
-        return self._arrays["footers"][start:stop].tobytes()
 
     def _keep(self, unit: int, column: Any) -> None:
         size = 0 if isinstance(column, Unread) else column.nbytes

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from functools import lru_cache, partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fastfeed.printable import printable
 from fastfeed.sources.access import Access
@@ -19,18 +22,30 @@ from fastfeed.storage.retry import Unread
 from fastfeed.storage.shard_files import Completed, MappedRead, Shards
 from fastfeed.storage.storage import Storage
 
-__all__ = ["RowGroupPaths"]
+__all__ = ["FOOTERS", "RowGroupPaths", "footer_metadata"]
 
 _KEPT = 16  # row groups whose paths are in memory
+FOOTERS = 64  # of files, unpacked
 _EACH = 64  # bytes of a text besides its characters
 
 
 class RowGroupPaths:
     """Files named by rows of Parquet, under the same rules as those of a table of paths. Paths are read when needed."""
 
-    def __init__(self, shards: Shards, roots: list[str], storage: Storage, access: Access, memory: int) -> None:
+    def __init__(
+        self,
+        arrays: dict[str, np.ndarray],
+        leaf: str,  # the column of images, in which such a row has null
+        shards: Shards,
+        roots: list[str],
+        storage: Storage,
+        access: Access,
+        memory: int,
+    ) -> None:
         self._shards, self._roots, self._storage, self._access = shards, roots, storage, access
         self._memory = memory
+        self._name = f"{leaf.removesuffix('.bytes')}.path" if leaf.endswith(".bytes") else ""  # "": no struct
+        self._column = lru_cache(FOOTERS)(partial(_column, arrays, self._name, shards))
         self.forget()
 
     def forget(self) -> None:
@@ -38,15 +53,14 @@ class RowGroupPaths:
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[int, int], ImageFiles] = OrderedDict()  # by file and row group
 
-    def fetch(self, file: int, footer: Callable[[], bytes], group: int, leaf: str, row: int) -> Pending | None:
-        """Begin to read the file that a row names; None where it names none.
-
-        `row` counts those of the row group, `leaf` is where its bytes would be.
-        """
+    def fetch(self, file: int, group: int, row: int) -> Pending | None:
+        """Begin to read the file that a row names; None where it names none. `row` counts those of the row group."""
+        if not self._name:
+            return None
         with self._lock:
             files: ImageFiles | Unread | None = self._files.get((file, group))
         if files is None:
-            files = self._named(file, footer(), group, leaf)
+            files = self._named(file, group)
         if files is None or isinstance(files, Unread):
             return None if files is None else Completed(files)
         with self._lock:
@@ -58,30 +72,54 @@ class RowGroupPaths:
             return None
         return MappedRead(files.fetch(row), lambda data: _with_path(data, path))
 
-    def _named(self, file: int, footer: bytes, group: int, leaf: str) -> ImageFiles | Unread | None:
-        if not leaf.endswith(".bytes"):  # no struct
-            return None
-        name = leaf.removesuffix(".bytes") + ".path"
-        groups = row_groups(footer, self._shards.stats[file].size)
+    def _named(self, file: int, group: int) -> ImageFiles | Unread | None:
         try:
-            start, stop, _ = groups[group].span(name)
-        except ValueError:  # a struct without paths
-            return None
-        chunk = self._shards.read(file, start, stop)
-        if isinstance(chunk, Unread):
-            return chunk
-        pieces = PartialFile(self._shards, file, [(start, chunk)])
-        try:
-            column = images(pieces, metadata(footer), group, name, groups[group].rows, chunk, self._memory)
-            texts = _texts(column, self._memory)
+            column = self._column(file)
+            if column is None:
+                return None
+            start, stop = column.spans[group]
+            chunk = self._shards.read(file, start, stop)
+            if isinstance(chunk, Unread):
+                return chunk
+            pieces = PartialFile(self._shards, file, [(start, chunk)])
+            first, end = column.edges[group : group + 2]
+            paths = images(pieces, column.about, group, self._name, end - first, chunk, self._memory)
+            texts = _texts(paths, self._memory)
         except TooLarge as error:
             return Unread("bomb", f"row group {group}: {error}")
         except (BadFile, ValueError) as error:  # such as texts that are not UTF-8
             return Unread("corrupt", f"row group {group}: {error}")
         where = RowLocator()
-        where.begin(self._shards.uris[file], -sum(own.rows for own in groups[:group]))
+        where.begin(self._shards.uris[file], -first)
         root = self._roots[file]
         return ImageFiles(StringColumn.of(texts), None, where, [root], self._storage, self._shards.remote, self._access)
+
+
+class _Column(NamedTuple):
+    """Paths in a file: bytes [start, stop) of each row group, its first row, and behind the last one all rows."""
+
+    about: Any  # of PyArrow
+    spans: list[tuple[int, int]]
+    edges: list[int]
+
+
+def footer_metadata(arrays: dict[str, np.ndarray], file: int) -> Any:
+    """What PyArrow makes of a file's footer. BadFile."""
+    return metadata(_footer(arrays, file))
+
+
+def _footer(arrays: dict[str, np.ndarray], file: int) -> bytes:
+    start, stop = int(arrays["footer_ends"][file - 1]) if file else 0, int(arrays["footer_ends"][file])
+    return arrays["footers"][start:stop].tobytes()
+
+
+def _column(arrays: dict[str, np.ndarray], name: str, shards: Shards, file: int) -> _Column | None:
+    """None where structs have no paths. ValueError, BadFile."""
+    groups = row_groups(_footer(arrays, file), shards.stats[file].size)
+    if not all(group.chunks_of(name) for group in groups):
+        return None
+    edges = [0, *accumulate(group.rows for group in groups)]
+    return _Column(footer_metadata(arrays, file), [group.span(name)[:2] for group in groups], edges)
 
 
 def _texts(column: Any, memory: int) -> list[str]:

@@ -140,7 +140,7 @@ def _now() -> int:
 
 
 def _about(loader: Any) -> dict[str, Any]:
-    """What is known of a loader; None where that is unknown."""
+    """Properties of a loader; None for those that are unknown."""
     workers = getattr(loader, "num_workers", None)
     ahead = _AHEAD
     if isinstance(workers, int):  # a DataLoader

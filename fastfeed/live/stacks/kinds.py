@@ -1,4 +1,4 @@
-"""What a sampled stack of a training thread is for, by the signs by which the profiler reads Python frames.
+"""The kind of a sampled stack of a training thread, by the signs by which the profiler reads Python frames.
 
 A trace also says between which launches a function ran. Samples do not, so the source text of a line is evidence
 instead: a frame below a `for` line is that loop's iterator, and `loss.item()` waits for the GPU.

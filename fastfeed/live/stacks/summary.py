@@ -72,7 +72,7 @@ class Summary:
 
     @property
     def advice(self) -> str:
-        """What to do, or where more is known; one sentence."""
+        """The next thing to do, one sentence."""
         first = self.functions[0]
         if self.kinds.get(Activity.INPUT_WORK, 0.0) >= max(STARVED, self.kinds.get(Activity.INPUT, 0.0)):
             return "Move this work into workers or a thread that prepares batches ahead; a fastfeed.Feed does."

@@ -124,7 +124,7 @@ def _command(pid: int) -> str:
 
 
 def _ran_ns(pid: int) -> tuple[int, int] | None:
-    """How long the main thread has run, and was ready to run without a core, in ns; None where that is unknown."""
+    """Nanoseconds that the main thread ran, and that it was ready to run without a core; None if unknown."""
     try:
         run, ready, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
     except (OSError, ValueError):

@@ -101,7 +101,7 @@ def _begin(trace: Trace) -> int:
 
 
 def _indexes(known: dict[_Row, int], rows: Sequence[_Row]) -> np.ndarray:
-    """Where these rows are among the known ones, which gain those that are new; -1, none, is the last and stays."""
+    """Indexes of these rows among the known ones, which gain those that are new; the last index is -1, for none."""
     return _numbers([known.setdefault(row, len(known)) for row in rows])
 
 

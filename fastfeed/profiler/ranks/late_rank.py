@@ -26,7 +26,7 @@ def compute_rows(trace: Trace, device: int, judged: np.ndarray) -> np.ndarray:
 
 
 def kernel_ratios(members: Sequence[tuple[Trace, np.ndarray]]) -> tuple[float | None, ...]:
-    """How long the same kernels take on each member, relative to the median of all members.
+    """Time that the same kernels take on each member, relative to the median of all members.
 
     Per member, the median over kernels of its mean time by that of the median member, weighted by time. None for all if
     they do not run the same kernels equally often.
@@ -53,7 +53,7 @@ def kernel_ratios(members: Sequence[tuple[Trace, np.ndarray]]) -> tuple[float | 
 
 
 def _by_name(trace: Trace, rows: np.ndarray) -> dict[str, tuple[int, int]]:
-    """How often each kernel ran, and for how many nanoseconds."""
+    """Number of runs of each kernel, and their nanoseconds in all."""
     ops = trace.ops
     names, inverse = np.unique(ops.name[rows], return_inverse=True)
     spent = np.zeros(len(names), np.int64)

@@ -75,7 +75,7 @@ def functions(device: DeviceResult) -> str:
             f"<b>{escaped(one_line(str(time), 120))}</b>",
             escaped(one_line(time.inside, 120)),
             f"{swatch(CAUSES[time.cause].color)}{escaped(CAUSES[time.cause].title)}",
-            escaped(percent(time.ns / max(device.judged.budget.window, 1))),
+            escaped(percent(figures.share_of_window(device.judged, time.ns))),
             escaped(duration(time.ns / (steps or 1))),
             f"{time.gaps:,}",
         ]

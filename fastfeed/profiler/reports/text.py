@@ -198,7 +198,7 @@ def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]
     steps = figures.steps_judged(device) or 1
     lines: list[Text] = []
     for time in device.functions[: detail.functions]:
-        share = percent(time.ns / max(device.judged.budget.window, 1))
+        share = percent(figures.share_of_window(device.judged, time.ns))
         text = f"{share}, {duration(time.ns / steps)}{' per step' if steps > 1 else ''}: {one_line(str(time), 60)}"
         inside = f", in {one_line(time.inside, 40)}" if time.inside else ""
         text += f"{inside}: {CAUSES[time.cause].title}"

@@ -36,9 +36,16 @@ class Injection:
         self._claims.mkdir()
 
     def plan(self) -> str:
-        """What to record, as the injected code reads it from FASTFEED_RECORD."""
+        """The JSON object that the injected code reads from FASTFEED_RECORD."""
         settings = self._settings
-        is_whole = self._recorder == "nvtx"
+        limits = {
+            "skip": settings.skip_steps,
+            "steps": settings.record_steps,
+            "start_s": time.monotonic() + settings.delay,
+            "duration_s": settings.duration,
+        }
+        if self._recorder == "nvtx":  # nsys records, with limits of its own
+            limits = dict.fromkeys(limits, 0)
         fields = {
             "folder": str(FOLDER),
             "out": str(settings.out),
@@ -47,10 +54,7 @@ class Injection:
             "name": self._name,
             "ranks": RANKS,
             "recorder": self._recorder,
-            "skip": 0 if is_whole else settings.skip_steps,
-            "steps": 0 if is_whole else settings.record_steps,
-            "start_s": 0.0 if is_whole else time.monotonic() + settings.delay,
-            "duration_s": 0.0 if is_whole else settings.duration,
+            **limits,
             "stop_after": settings.stop_after,
         }
         return json.dumps(fields)

@@ -79,7 +79,7 @@ def training_steps(steps: Steps, phases: Mapping[str, np.ndarray]) -> Steps:
 def summarize_phases(
     attribution: Attribution, phases: Mapping[str, np.ndarray], cold: Cold | None
 ) -> tuple[Phase, ...]:
-    """Where the time of each phase goes, in order of time; the warm-up before the steady steps is one, too."""
+    """The time of each phase by cause, in order of time; the warm-up before the steady steps is one, too."""
     sets = dict(phases)
     if cold is not None and cold.steps > cold.cut:
         sets["warm_up"] = subtract(cold.spans, union(*phases.values()))

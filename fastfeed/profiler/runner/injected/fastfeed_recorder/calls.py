@@ -1,4 +1,4 @@
-"""How many functions a training step calls: a profiler keeps an event of each, and takes memory for it when it ends."""
+"""Number of functions that a training step calls: a profiler keeps an event of each, in memory when it ends."""
 
 from __future__ import annotations
 

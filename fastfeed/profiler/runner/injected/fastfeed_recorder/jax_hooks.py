@@ -15,7 +15,7 @@ _MANY = 50  # calls of a function that takes nothing of what it returned: it is 
 
 
 def callbacks(window: Any) -> dict[str, Any]:
-    """What to call after the import of which module."""
+    """Functions to call after the import of a module, by its name."""
     return {"jax": lambda module: _count_calls(module, window)}
 
 
@@ -72,7 +72,7 @@ class _Counted:
 
 
 class _Feedback:
-    """Whether a function is given again what it returned."""
+    """Detects that a function is given again an array that it returned."""
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax

@@ -16,7 +16,7 @@ class _Fit:
 
 
 def callbacks(window: Any) -> dict[str, Any]:
-    """What to call after the import of which module; Keras 2 has its callbacks in a module of another name."""
+    """Functions to call after the import of a module, by its name; Keras 2 names that of its callbacks differently."""
     fit = _Fit()
     return {name: lambda module: _count_batches(module, window, fit) for name in _MODULES}
 

@@ -1,4 +1,4 @@
-"""What to record, as `fastfeed profile` wrote it into the environment, and messages back to it."""
+"""The plan of a recording, which `fastfeed profile` wrote into the environment, and messages back to it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class _Calls(threading.local):
 
 
 def callbacks(window: Any) -> dict[str, Any]:
-    """What to call after the import of which module."""
+    """Functions to call after the import of a module, by its name."""
     calls = _Calls(weakref.WeakSet())
     return {
         "tensorflow": lambda _: window.imported("tensorflow"),

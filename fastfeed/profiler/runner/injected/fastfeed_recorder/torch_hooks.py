@@ -12,7 +12,7 @@ __all__ = ["callbacks"]
 
 
 def callbacks(window: Any) -> dict[str, Any]:
-    """What to call after the import of which module."""
+    """Functions to call after the import of a module, by its name."""
     table = {"torch.optim.optimizer": lambda module: _count_steps(module, window)}
     if window.plan.recorder == "nvtx":
         table["torch.utils.data.dataloader"] = _mark_loaders

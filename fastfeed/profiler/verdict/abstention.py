@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastfeed.profiler.model.causes import CAUSES, Cause
@@ -11,7 +13,7 @@ from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Origin
 
-__all__ = ["abstention_reasons", "confidence", "doubts"]
+__all__ = ["abstention_reasons", "confidence", "doubts", "has_all_recorded"]
 
 LIKELY_STEPS, CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
 _LEVELS = ("weak", "likely", "confirmed")
@@ -110,12 +112,10 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
             f"For {percent(held, 0)} of the idle time work was already launched, and "
             "nothing recorded explains why it had not started: device operations are missing from the trace."
         )
-    unplaced = judged.causes.get(Cause.HOST_CODE, 0) + judged.causes.get(Cause.IO, 0)
-    if _could_starve(device, unplaced / window):
+    if _could_starve(device, unplaced := _unplaced_share(device)):
         reasons.append(
-            f"For {percent(unplaced / window)} of the time the GPU was idle while the host ran code that launches "
-            f"nothing and may prepare batches{_mostly_in(device)}: nothing in the recording tells. If it does, "
-            "analyze with --input-range and its name."
+            f"For {percent(unplaced)} of the time the GPU waited for code that launches nothing"
+            f"{_mostly_in(device)}. If it prepares batches, analyze with --input-range and its name."
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + unlaunched
     if unknown > 0.2 * idle and not _has_recorded_waits(device) and _could_starve(device, unknown / window):
@@ -134,6 +134,16 @@ def _held_share(device: DeviceResult) -> float:
     metrics = device.metrics
     is_complete = device.launches == device.ops and not metrics.get("lost_launches")
     return metrics.get("held_share", 0.0) + (0.0 if is_complete else metrics.get("unavailable_share", 0.0))
+
+
+def has_all_recorded(device: DeviceResult, reasons: Sequence[str]) -> bool:
+    """Is the only reason code of which nothing tells what it is for?"""
+    return len(reasons) == 1 and _could_starve(device, _unplaced_share(device))
+
+
+def _unplaced_share(device: DeviceResult) -> float:
+    judged = device.judged
+    return (judged.causes.get(Cause.HOST_CODE, 0) + judged.causes.get(Cause.IO, 0)) / max(judged.budget.window, 1)
 
 
 def _mostly_in(device: DeviceResult) -> str:

@@ -6,7 +6,7 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.trace import Origin
 
-__all__ = ["how_to_record"]
+__all__ = ["ALL_RECORDED", "how_to_record"]
 
 _GENERAL = (
     "Record some 30 steps after the first 10, host side included: fastfeed profile -- python train.py; "
@@ -19,6 +19,10 @@ _FRAMES = {  # by dialect: recordings that lack what Python did
     "some 30 steps after the first 10; or fastfeed profile -- python train.py.",
     "xplane": "Record Python's frames as well: python_tracer_level=1, host_tracer_level=2 in its options.",
 }
+ALL_RECORDED = (
+    "Nothing is missing, but only you know what the code is for. If it prepares batches, analyze this file with "
+    "--input-range and its name; if not, move it out of the loop."
+)
 _MOSTLY = 0.2  # of the idle time is not explained by what was recorded of the host
 
 

@@ -16,11 +16,12 @@ from fastfeed.profiler.verdict.abstention import (
     abstention_reasons,
     confidence,
     doubts,
+    has_all_recorded,
 )
 from fastfeed.profiler.verdict.advice import cost_of, family_costs, interpreter_cause, main_function, remedies
 from fastfeed.profiler.verdict.input_advice import feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
-from fastfeed.profiler.verdict.recording import how_to_record
+from fastfeed.profiler.verdict.recording import ALL_RECORDED, how_to_record
 
 __all__ = ["focus", "judge", "starved_word"]
 
@@ -93,6 +94,7 @@ def judge(
     budget = device.judged.budget
     busy = budget.compute + budget.other >= _BUSY * budget.window
     bound = advice[0].family if advice and (advice[0].share >= _MIN_BOUND_SHARE or not busy) else "gpu"
+    record = ALL_RECORDED if has_all_recorded(device, reasons) else how_to_record(device, origin)
     return Verdict(
         word=verdict_word,
         headline=_headline(verdict_word, device, advice, bound, len(devices), reasons),
@@ -105,7 +107,7 @@ def judge(
         change=_change(verdict_word, advice, bound),
         command=again,
         reasons=reasons,
-        record=how_to_record(device, origin) if reasons else "",
+        record=record if reasons else "",
         remedies=advice,
     )
 
@@ -268,7 +270,7 @@ def _falsify(verdict_word: str, device: DeviceResult) -> str:
 def _change(verdict_word: str, advice: Sequence[Remedy], bound: str) -> str:
     """About what costs most, whatever the verdict is about."""
     if verdict_word == "abstained":
-        return "Nothing yet: record again, as described under Record."
+        return "Nothing yet: first a verdict, as described under Record."
     if verdict_word == "not_starved" and bound == "gpu":
         return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a faster GPU would help."
     if verdict_word == "not_starved":

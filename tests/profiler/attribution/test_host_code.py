@@ -134,6 +134,7 @@ def test_without_any_evidence_there_is_no_verdict_and_the_function_is_named():
     assert result.verdict.word == "abstained"
     assert "mostly in zork (a.py:17)" in result.verdict.reasons[0]
     assert "--input-range" in result.verdict.reasons[0]
+    assert result.verdict.record.startswith("Nothing is missing"), "another recording would say no more"
 
 
 def test_what_is_done_in_a_few_steps_only_is_not_taken_for_the_batch():

@@ -147,7 +147,7 @@ def _about(loader: Any) -> dict[str, Any]:
         ahead = workers * (getattr(loader, "prefetch_factor", None) or 0)
     try:
         steps = len(loader)
-    except TypeError:
+    except (TypeError, NotImplementedError):  # without a length, or abstract
         steps = None
     return {
         "name": "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastfeed.adapters.synchronize import synchronize
@@ -54,7 +54,7 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
     held = next(
         (h for h in (feed, getattr(feed, "feed", None), getattr(feed, "_fastfeed", None)) if isinstance(h, Feed)), None
     )
-    if not hasattr(feed, "__iter__"):
+    if not isinstance(feed, Iterable):
         raise ConfigError(
             f"feed must be a Feed, feed.to_torch(), feed.to_jax() or a loader, got {type(feed).__name__}; for Keras: "
             "fastfeed prove -- python train.py"

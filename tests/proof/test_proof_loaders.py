@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
-from fastfeed.errors import ProofError
+from fastfeed.errors import ConfigError, ProofError
 from fastfeed.proof import loaders
 from fastfeed.proof.loaders import on_device
 
@@ -78,6 +78,20 @@ def test_a_loader_that_ends(monkeypatch):
     proof = ff.prove(step, iter(Loader(clock, 300)), seconds=60)  # a few of its rounds
     assert proof.rounds >= 2
     assert [note for note in proof.notes if "rounds were measured" in note]
+
+
+def test_a_loader_that_does_not_know_its_length(monkeypatch):
+    class Abstract(Loader):
+        def __len__(self):
+            raise NotImplementedError
+
+    proof = ff.prove(lambda batch: clock.spend(10), Abstract(clock := Clock(monkeypatch), 50), seconds=10)
+    assert proof.feed["steps"] is None
+
+
+def test_a_class_is_no_loader():
+    with pytest.raises(ConfigError, match=r"feed must be a Feed, .* or a loader, got type"):
+        ff.prove(print, Loader)
 
 
 def test_a_data_loader():

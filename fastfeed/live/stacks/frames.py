@@ -62,7 +62,7 @@ def main_stacks(lines: Iterable[str], pid: int, text: Callable[[str, int], str])
         named = _NAMED.match(head)
         thread = named[1] if named else _BETWEEN.split(head)[0]
         match = _THREAD.match(thread)
-        if match is None or not count.isdigit() or not (match["name"] == "MainThread" or match["id"] == str(pid)):
+        if match is None or not count.isdecimal() or not (match["name"] == "MainThread" or match["id"] == str(pid)):
             continue
         parts = _BETWEEN.split(head[len(thread) + 1 :])
         frames = tuple(_frame(part, text) for part in parts if part)

@@ -57,7 +57,7 @@ def record(pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], pro
         program: From `find_py_spy`.
 
     Raises:
-        ConfigError: The process cannot be sampled; the text says why.
+        ConfigError: The process cannot be sampled, or the program does not write stacks; the text says why.
     """
     with tempfile.TemporaryDirectory(prefix="fastfeed-watch-") as folder:
         output = Path(folder, "stacks")
@@ -65,7 +65,12 @@ def record(pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], pro
         command = [program, "record", "--format", "raw", "--full-filenames", "--threads", "--idle", "--nonblocking"]
         command += ["--rate", str(rate), "--duration", str(seconds), "--output", str(output), "--pid", str(pid)]
         with open(errors, "wb") as stderr:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+            except OSError as error:
+                raise ConfigError(
+                    f"{printable(program)} cannot be run: {error.strerror}; install py-spy again"
+                ) from None
         try:
             _wait(process, seconds, meanwhile)
         finally:
@@ -75,6 +80,11 @@ def record(pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], pro
         lines = output.read_text("utf-8", "replace").splitlines() if output.is_file() else []
     if not lines:
         raise ConfigError(explain(message, pid))
+    if not any(line.startswith("thread (") for line in lines):
+        raise ConfigError(
+            f"{printable(program)} wrote no stacks of threads but {printable(repr(lines[0]))}; install py-spy 0.4: "
+            "pip install 'fastfeed[watch]'"
+        )
     failed = _ERRORS.search(message)
     return Recording(tuple(lines), int(failed[1]) if failed else 0)
 

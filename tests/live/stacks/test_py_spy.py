@@ -108,6 +108,18 @@ def test_no_sample(stand_in):
         record(os.getpid(), 1, 100, lambda: None, program)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a script is no program there")
+def test_a_program_that_is_no_py_spy(stand_in, tmp_path):
+    program = stand_in("train (/code/train.py:3) 9\n", "")
+    with pytest.raises(
+        ConfigError, match=r"py-spy wrote no stacks of threads but 'train \(/code/train.py:3\) 9'; install"
+    ):
+        record(os.getpid(), 1, 100, lambda: None, program)
+    (tmp_path / "py-spy").write_text("#!/no/python\n")
+    with pytest.raises(ConfigError, match="py-spy cannot be run: No such file or directory; install py-spy again"):
+        record(os.getpid(), 1, 100, lambda: None, program)
+
+
 def test_an_older_py_spy_that_lacks_an_option():
     message = "error: unexpected argument '--nonblocking' found\n\nFor more information, try '--help'.\n"
     assert explain(message, os.getpid()).endswith("error: unexpected argument '--nonblocking' found")

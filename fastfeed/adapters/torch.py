@@ -20,7 +20,7 @@ from fastfeed.ops.convert import Convert
 from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.misuse import TrainerInput
-from fastfeed.runtime.placement import is_full, on_host, out_of_memory
+from fastfeed.runtime.placement import lacks_memory, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
@@ -134,7 +134,7 @@ class TorchPlacement:
                 self.device = torch.device("cuda", torch.cuda.current_device())
             torch.empty(1, device=self.device)
         except (RuntimeError, AssertionError, ValueError) as error:
-            if is_full(error):
+            if lacks_memory(error):
                 text = f"{str(device)!r} has no memory left for a first tensor; make room there"
                 raise DeviceMemory(f"{text}: {str(error).splitlines()[0]}") from error
             raise ConfigError(
@@ -154,7 +154,7 @@ class TorchPlacement:
             with torch.cuda.device(self.device):  # or the allocator may make a context on the first GPU
                 held = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
         except RuntimeError as error:
-            if not is_full(error):
+            if not lacks_memory(error):
                 raise
             text = f"no page-locked memory is left for {size / 1e6:.1f} MB of a batch; lower the batch size or prefetch"
             raise DeviceMemory(f"{text}: {str(error).splitlines()[0]}") from error
@@ -168,7 +168,7 @@ class TorchPlacement:
             tensors = [tensor.to(self.device, copy=borrowed) for tensor in map(_host, map(on_host, arrays))]
             return _converted(tensors, convert), None
         except RuntimeError as error:  # not always OutOfMemoryError: pinned memory and kernels have another
-            if not is_full(error):
+            if not lacks_memory(error):
                 raise
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 

@@ -11,6 +11,7 @@ from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow import as_bad, unwarned
 from fastfeed.decode.png import PngFile, png_intact
 from fastfeed.decode.sniff import sniff
+from fastfeed.runtime.placement import lacks_memory
 
 __all__ = ["mask_pixels"]
 
@@ -36,9 +37,9 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
         if not png_intact(content):
             return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
         return unwarned(lambda: np.asarray(image)).astype(np.uint8, copy=False)
-    except MemoryError:  # says nothing about this mask
-        raise
     except Exception as error:  # decoders may raise anything for malicious bytes
+        if lacks_memory(error):  # says nothing about this mask
+            raise MemoryError(f"{error}") from error
         bad = as_bad(error, content, "PNG")
         return Bad(bad.reason, f"its mask: {bad.detail}")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.kernel import is_built
+from fastfeed.runtime.placement import lacks_memory
 from fastfeed.system.forks import after_fork
 
 __all__ = [
@@ -80,19 +81,24 @@ def with_memory(call: Callable[[], T], need: Callable[[], int]) -> T:
     """Call it, and once more after a lack of memory that has passed, as other threads give theirs back.
 
     Args:
-        call: what may raise MemoryError.
+        call: what may raise MemoryError, or an error that says so.
         need: computes the bytes that it may ask for.
 
     Raises:
         MemoryError: the system does not have so many bytes.
         Oversized: it does, and they are not enough.
     """
-    with suppress(MemoryError):
+    try:
         return call()
+    except Exception as error:
+        if not lacks_memory(error):
+            raise
     np.empty(max(need(), _LEAST), np.uint8)
     try:
         return call()
-    except MemoryError as error:
+    except Exception as error:
+        if not lacks_memory(error):
+            raise
         raise Oversized(f"{error}" or "more memory than an image of its size takes") from error
 
 

@@ -33,6 +33,7 @@ from fastfeed.decode.sniff import content_kind, ends_early, sniff
 from fastfeed.decode.tiff import TiffFile
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
+from fastfeed.runtime.placement import lacks_memory
 from fastfeed.system.forks import after_fork
 
 __all__ = ["OPEN", "Opened", "PillowEngine", "Unsupported", "as_bad", "unwarned"]
@@ -59,7 +60,6 @@ after_fork(lambda: globals().update(_FILTERS=threading.Lock()))  # the thread th
 T = TypeVar("T")
 
 _BOMB_WORDS = "security limit exceeded"  # of libheif: a picture that is larger than its header says
-_NO_MEMORY = "out of memory"
 _UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
 _TRUNCATED_WORDS = (
     "truncated",
@@ -173,7 +173,7 @@ class PillowEngine:
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
         need = _bytes(image, header)
         with self._memory.reserve(need):
-            _load(image)
+            image.load()
             box = (top / shrink, left / shrink, height / shrink, width / shrink)
             image, box = _cropped(image, box)
             image = _plain(image, self._op.matte)
@@ -199,15 +199,6 @@ def _bytes(image: Any, header: Header) -> int:
 
 def _needed(header: Header, blob: Any) -> int:
     return _bytes(header.handle.look(blob), header)
-
-
-def _load(image: Any) -> None:
-    try:
-        image.load()
-    except OSError as error:
-        if _NO_MEMORY in str(error):  # a decoder's error code, in words
-            raise MemoryError(str(error)) from error
-        raise
 
 
 def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, float, float, float]]:
@@ -258,10 +249,10 @@ def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
     text = f"{error}".strip()
     text = text if isinstance(error, OSError) or " " in text else f"{type(error).__name__} {text}"
     low = text.lower()
-    if isinstance(error, MemoryError):
-        return Bad("oom", f"{error}" or "the system has no more memory")
     if isinstance(error, (Image.DecompressionBombError, Oversized)) or _BOMB_WORDS in low:
         return Bad("bomb", text)
+    if lacks_memory(error):
+        return Bad("oom", f"{error}" or "the system has no more memory")
     if isinstance(error, (Unsupported, ImportError)) or any(words in low for words in _UNSUPPORTED_WORDS):
         return Bad("unsupported_format", text)
     if isinstance(error, (EOFError, struct.error)):

@@ -18,7 +18,7 @@ import numpy as np
 from fastfeed.errors import DeviceMemory
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["Placement", "flatten", "is_full", "on_host", "out_of_memory", "size_of", "wait_until_written"]
+__all__ = ["Placement", "flatten", "lacks_memory", "on_host", "out_of_memory", "size_of", "wait_until_written"]
 
 
 class Placement(Protocol):
@@ -53,9 +53,9 @@ def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: objec
     )
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that a device, or page-locked memory, has no room: frameworks have several for that."""
-    return isinstance(error, MemoryError) or "out of memory" in str(error)
+def lacks_memory(error: BaseException) -> bool:
+    """True for an error of no memory, of a device or a decoder: MemoryError, and others that say so in words."""
+    return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
 
 
 def on_host(array: Any) -> np.ndarray:

@@ -19,10 +19,9 @@ from fastfeed.storage.retry import Unread
 from fastfeed.storage.s3 import S3Reader
 from fastfeed.system.forks import after_fork
 
-_LIMITED = frozenset({"http", "https", "gs", "gcs"})  # whose clients have limits, see `clients.settings`
-
 __all__ = ["DaemonThreads", "call", "list_files", "read_range"]
 
+_LIMITED = frozenset({"http", "https", "gs", "gcs"})  # whose clients have limits, see `clients.settings`
 T = TypeVar("T")
 
 

@@ -17,8 +17,9 @@ from helpers.jpegs import decode_one, encoded, textured
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.decode import Bad, PillowEngine, Recoder, Request, pillow
+from fastfeed.decode import Bad, PillowEngine, Recoder, Request, masks, pillow
 from fastfeed.decode.jpeg import check_jpeg
+from fastfeed.decode.masks import mask_pixels
 from fastfeed.decode.memory_limit import Oversized, with_memory
 from fastfeed.ops.program.compile import Windows
 
@@ -65,16 +66,17 @@ def little_memory() -> Iterator[None]:
 
 
 class Lack:
-    """Raises MemoryError so many times, then returns 7."""
+    """Raises an error so many times, then returns 7."""
 
-    def __init__(self, times: float) -> None:
+    def __init__(self, times: float, error: Exception | None = None) -> None:
         self.left, self.calls = times, 0
+        self.error = error or MemoryError()
 
     def __call__(self, *_: object) -> int:
         self.calls += 1
         self.left -= 1
         if self.left >= 0:
-            raise MemoryError
+            raise self.error
         return 7
 
 
@@ -98,8 +100,8 @@ def test_a_need_that_the_system_cannot_meet() -> None:
 
 @pytest.mark.parametrize(("times", "need", "reason"), [(1, 1000, None), (9, 1000, "bomb"), (9, 1 << 60, "oom")])
 def test_pillow_tells_them_apart(times: int, need: int, reason: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    lack, load = Lack(times), pillow._load
-    monkeypatch.setattr(pillow, "_load", lambda image: (lack(), load(image)))
+    lack, plain = Lack(times), pillow._plain
+    monkeypatch.setattr(pillow, "_plain", lambda *args: (lack(), plain(*args))[1])
     monkeypatch.setattr(pillow, "_needed", lambda *_: need)
     engine = PillowEngine(ff.Decode())
     windows = Windows(np.array([[0, 0, 40, 60]], float), np.zeros((1, 2), bool), np.full((1, 2), 8))
@@ -108,13 +110,27 @@ def test_pillow_tells_them_apart(times: int, need: int, reason: str | None, monk
     assert (bad and bad.reason) == reason
 
 
-def test_a_decoder_that_reports_it_in_words() -> None:
-    class Picture:
-        def load(self) -> None:
-            raise OSError("out of memory when reading image file")  # Pillow's, for error -9 of a decoder
+WORDS = [
+    OSError("out of memory when reading image file"),  # Pillow's, for error -9 of a decoder
+    RuntimeError("Pixel allocation failed: Out of memory"),  # its AVIF plugin's
+]
 
+
+@pytest.mark.parametrize("error", WORDS)
+def test_a_decoder_that_reports_it_in_words(error: Exception) -> None:
+    assert with_memory(Lack(1, error), lambda: 1000) == 7
+    with pytest.raises(Oversized):
+        with_memory(Lack(9, error), lambda: 1000)
+    assert pillow.as_bad(error, SMALL, "AVIF").reason == "oom"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), *WORDS])
+def test_a_mask_is_not_bad_for_it(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    Image.new("L", (60, 40)).save(file, "PNG")
+    monkeypatch.setattr(masks, "png_intact", Lack(1, error))
     with pytest.raises(MemoryError):
-        pillow._load(Picture())
+        mask_pixels(file.getvalue(), (40, 60))
 
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="limits a process's address space")

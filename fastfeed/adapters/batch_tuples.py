@@ -97,7 +97,8 @@ class BatchTuples:
 
 def _check_share(plan: Plan) -> None:
     """Refuse, on all ranks alike, a last batch that would be empty on some: the mean of its losses is NaN."""
-    left, size = plan.length % plan.global_batch, plan.world.size
+    left = plan.length % plan.global_batch
+    size = plan.world.size
     if left < size:
         raise ConfigError(
             f'tail="pad" leaves {left} of {plan.length} samples to the last batch of {size} ranks, which would be '

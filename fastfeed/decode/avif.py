@@ -61,7 +61,7 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
 
 
 def _colors(container: Container, icc: bytes | None) -> dict[str, object]:
-    """What says colors, in the order of libavif: the image's profile, its numbers, those in its coded data.
+    """Colors in the order of libavif: the image's profile, its numbers, those in its coded data.
 
     libavif ignores what a grid's tiles alone have; here it counts where everything else leaves colors open.
     """

@@ -22,7 +22,7 @@ _SAMPLE_ENTRY = 78  # bytes of a visual sample entry before its boxes
 
 
 class Container:
-    """What a file says of its primary image, or of the first track of an image sequence (`avis`)."""
+    """The primary image of a file, or the first track of an image sequence (`avis`)."""
 
     def __init__(self, blob: bytes) -> None:
         self._blob = blob
@@ -187,7 +187,7 @@ def profile_in(properties: list[Property]) -> bytes:
 
 
 def _child(blob: bytes, span: Span, *path: bytes) -> Span:
-    """The content of the first box of each kind, one in the other; (0, 0): it is missing."""
+    """The content of the first box of each kind, each inside the one before; (0, 0) if one is missing."""
     for wanted in path:
         span = next(((begin, end) for kind, begin, end in boxes(blob, *span) if kind == wanted), (0, 0))
     return span

@@ -40,7 +40,7 @@ def _without_extensions(blob: bytes) -> bytes:
 
 
 def _after_blocks(blob: bytes, at: int) -> int:
-    """Where a chain of data blocks ends: behind an empty one (GIF89a, 15)."""
+    """The byte after a chain of data blocks, which ends with an empty one (GIF89a, 15)."""
     while at < len(blob) and blob[at]:
         at += 1 + blob[at]
     return at + 1

@@ -126,8 +126,8 @@ class Loader:
         return partial(self._source.uri, int(ids[row]))
 
     def failure(self, id: Any, bad: Bad) -> Failure:
-        """As the quarantine lists it; raises what is no sample's fault, and where the policy says so, what a user's
-        function raised."""
+        """The failure as the quarantine lists it. Raises MemoryError, which is no sample's fault, and if the policy
+        says so, what a user's function raised."""
         uri = self._source.uri(int(id))
         if bad.reason == "oom":
             raise MemoryError(

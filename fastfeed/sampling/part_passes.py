@@ -193,6 +193,6 @@ class PartPasses:
 
 
 def _listed_units(size: int, order: Blocks | None) -> int:
-    """How many units a part of this length has, unless they are equal and so need no list: 0."""
+    """Number of units of a part of this length; 0 if they are equal, and so need no list."""
     is_listed = order is not None and order.units is not None and order.units.size is None
     return order.count(size) if is_listed else 0  # type: ignore[union-attr]

@@ -79,7 +79,7 @@ async def _http_client(limit: int, loop: Any = None, **more: Any) -> Any:
 
 
 def _limited_responses(limit: int) -> dict[str, Any]:
-    """Of aiohttp's session, which gcsfs makes; nothing where neither is installed, which is an error later."""
+    """Options of the aiohttp session that gcsfs makes; none if neither is installed, which is an error later."""
     try:
         from fastfeed.storage.http_client import limited_response  # loads aiohttp
     except ImportError:

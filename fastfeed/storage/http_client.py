@@ -79,7 +79,8 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     announced = None if is_packed else response.content_length
     most = limit if announced is None else max(limit, MAX_BYTES)
     check_announced(announced, most)
-    pieces, size = [], 0
+    pieces = []
+    size = 0
     async for piece in response.content.iter_any():
         pieces.append(piece)
         size += len(piece)

@@ -57,7 +57,7 @@ class ImageFiles:
         self._paths, self._repeated, self._where, self._roots, self._storage = paths, repeated, where, roots, storage
 
     def path(self, i: int) -> str:
-        """As the table has it; "" where there is none."""
+        """The path as the table has it; "" if there is none."""
         return self._paths[i]
 
     def uri(self, i: int) -> str:

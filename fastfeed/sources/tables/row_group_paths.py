@@ -42,7 +42,10 @@ class RowGroupPaths:
         access: Access,
         memory: int,
     ) -> None:
-        self._shards, self._roots, self._storage, self._access = shards, roots, storage, access
+        self._shards = shards
+        self._roots = roots
+        self._storage = storage
+        self._access = access
         self._memory = memory
         self._name = f"{leaf.removesuffix('.bytes')}.path" if leaf.endswith(".bytes") else ""  # "": no struct
         self._column = lru_cache(FOOTERS)(partial(_column, arrays, self._name, shards))
@@ -104,7 +107,7 @@ class _Column(NamedTuple):
 
 
 def footer_metadata(arrays: dict[str, np.ndarray], file: int) -> Any:
-    """What PyArrow makes of a file's footer. BadFile."""
+    """PyArrow's metadata from a file's footer. BadFile."""
     return metadata(_footer(arrays, file))
 
 

@@ -36,7 +36,8 @@ _TRAINING = re.compile(  # operators, annotations and kernels that only training
 _SAVING = re.compile(r"save|checkpoint|serialization|orbax", re.I)
 _MIN_ROUNDS = 2  # in a row without training: one may be a batch that was skipped
 _MOST = 0.5  # of the rounds train: otherwise names do not tell which
-_MIN_FETCHES, _RARE = 5, 0.34  # of so many fetches this part starts an epoch: more are another pattern
+_MIN_FETCHES = 5  # fewer do not tell which are rare
+_RARE = 0.34  # of the fetches start an epoch: more are another pattern
 _NEGLIGIBLE = 0.01  # of a step
 
 
@@ -59,12 +60,12 @@ def find_phases(trace: Trace, host: Host, attribution: Attribution, process: int
     rows = host.rows(thread, Activity.CHECKPOINT)
     rows = rows[[bool(_SAVING.search(trace.name(int(name)))) for name in host.name[rows]]]
     saved = union(spans(host.start[rows], host.end[rows]))
-    first_ns, last_ns = int(edges[0]), int(edges[1])
-    return {
-        "epoch_start": clip(subtract(epochs, evaluated), first_ns, last_ns),
-        "validation": clip(evaluated, first_ns, last_ns),
-        "checkpoint": clip(subtract(saved, evaluated), first_ns, last_ns),
+    phases = {
+        "epoch_start": subtract(epochs, evaluated),
+        "validation": evaluated,
+        "checkpoint": subtract(saved, evaluated),
     }
+    return {kind: clip(covered, int(edges[0]), int(edges[1])) for kind, covered in phases.items()}
 
 
 def training_steps(steps: Steps, phases: Mapping[str, np.ndarray]) -> Steps:
@@ -130,7 +131,7 @@ def _epoch_starts(
     fetches = spans(waits[first, 0], waits[first + count - 1, 1])
     creates = np.array([bool(_CREATION.search(name)) for name in trace.names] + [False])
     created = np.sort(trace.ranges.start[creates[trace.ranges.name] & in_process(trace, process)])
-    has_created = np.diff(np.searchsorted(created, fetches), axis=1)[:, 0] > 0
+    has_created = _contain(fetches, created)
     follows = np.isin(fetches[:, 0], evaluated[:, 1])  # of the iterator of validation, which is exhausted
     is_long = (count > np.median(count)) & ~follows
     is_rare = len(first) >= _MIN_FETCHES and is_long.mean() <= _RARE
@@ -143,8 +144,12 @@ def _named_evaluation(trace: Trace, process: int, training: np.ndarray, launched
     kinds = (RangeKind.NVTX, RangeKind.OP, RangeKind.PYTHON)
     rows = np.flatnonzero(matches[trace.ranges.name] & in_process(trace, process) & np.isin(trace.ranges.kind, kinds))
     named = spans(trace.ranges.start[rows], trace.ranges.end[rows])
-    trains, works = (np.diff(np.searchsorted(at, named), axis=1)[:, 0] > 0 for at in (training, np.sort(launched)))
-    return union(named[works & ~trains])
+    return union(named[_contain(named, np.sort(launched)) & ~_contain(named, training)])
+
+
+def _contain(covered: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Has each of these spans one of the times, which are in order, inside? Bool, shape (n,)."""
+    return np.diff(np.searchsorted(times, covered), axis=1)[:, 0] > 0
 
 
 def _rounds_without_training(starts: np.ndarray, training: np.ndarray) -> np.ndarray:
@@ -153,6 +158,7 @@ def _rounds_without_training(starts: np.ndarray, training: np.ndarray) -> np.nda
     if not len(trains) or trains.mean() < _MOST:
         return empty()
     edges = np.flatnonzero(np.diff(np.concatenate([[True], trains, [True]]).astype(np.int8)))
-    begin, end = edges[::2], edges[1::2]
+    begin = edges[::2]
+    end = edges[1::2]
     long = end - begin >= _MIN_ROUNDS
     return spans(starts[begin[long]], starts[end[long]])

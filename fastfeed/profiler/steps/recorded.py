@@ -36,10 +36,12 @@ def recorded_edges(
     rows = np.flatnonzero((trace.ops.device == device) & (trace.ops.process == process))
     if marked is None or not len(rows):
         return edges
-    ops, step = trace.ops, _step_of_launch(trace, marked, launch[rows])
-    first, last = int(step[np.argmin(ops.start[rows])]), int(step[np.argmax(ops.end[rows])])
+    step = _step_of_launch(trace, marked, launch[rows])
+    first = int(step[np.argmin(trace.ops.start[rows])])
+    last = int(step[np.argmax(trace.ops.end[rows])])
     count = np.bincount(step[step >= 0], minlength=len(marked.labels))
-    begin, end = int(marked.spans[first, 0]), int(marked.spans[-1, 1])
+    begin = int(marked.spans[first, 0])
+    end = int(marked.spans[-1, 1])
     if first >= 0 and _has_usual_count(count, first) and _is_known(trace, launch, process, begin, edges[0]):
         edges[0] = min(edges[0], begin)
     is_last_mark = last == len(marked.labels) - 1 and marked.has_end and not is_open_ended(trace, marked.spans)

@@ -2,7 +2,7 @@
 
 prove          ff.prove(step, feed): for a function of one's own
 trainer        the same inside an unchanged trainer, switched on by FASTFEED_PROVE
-loaders        ff.prove(step, loader) of a loader that is no Feed
+loaders        the same with a loader that is no Feed; `data_loaders` finds PyTorch's in an unchanged trainer
 session        when a block of steps begins and ends; `inputs` opens what it is fed with, `batches` makes them
 modes, design  the five modes, their order, and how many steps of each
 page_cache     makes the files of coming batches warm or cold

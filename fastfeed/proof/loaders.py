@@ -1,26 +1,27 @@
 """A proof with any loader: real batches against the same few, from host memory and on the device.
 
 A loader that is no Feed cannot be told to make batches that are thrown away, or to read its files from memory, so
-there are three kinds of input instead of five, and one part: loading.
+there are three kinds of input instead of five, and two parts: copy and loading.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, islice, repeat
 from typing import Any
 
 from fastfeed.adapters.synchronize import synchronize, uses_gpu
 from fastfeed.adapters.watched import count_samples
 from fastfeed.errors import ProofError
-from fastfeed.proof.design import Design, choose
+from fastfeed.proof.design import Design, choose, least_block, shortened
 from fastfeed.proof.modes import LOADER_MODES, Mode, order
 from fastfeed.proof.record import Block, Record
+from fastfeed.proof.session import Agree, Scheme
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["measure_loader", "on_device"]
+__all__ = ["Begin", "LoaderSession", "measure_loader", "on_device"]
 
 _SETTLE = 10  # steps, in which compilers and caches settle
 _TIMED = 5  # more steps, which show how long one takes
@@ -28,6 +29,7 @@ _KEPT = 4  # batches that are used again
 _AHEAD = 16  # batches that a loader may have made ahead, where it does not say
 
 Step = Callable[[Any], Any]
+Begin = Callable[[], Iterator[Any]]
 
 
 class _Ended(Exception):
@@ -35,13 +37,13 @@ class _Ended(Exception):
 
 
 class _Epochs:
-    """The batches of a loader, epoch after epoch."""
+    """The batches of a loader, epoch after epoch; `begin` starts one, and `batches` may be one under way."""
 
-    def __init__(self, loader: Iterable[Any]) -> None:
+    def __init__(self, begin: Begin, batches: Iterator[Any] | None = None) -> None:
         self.restarts = 0
         self.taken = 0
-        self._loader = loader
-        self._batches = iter(loader)
+        self._begin = begin
+        self._batches = begin() if batches is None else batches
         self._is_fresh = False  # nothing was taken since it began again
 
     def __iter__(self) -> Iterator[Any]:
@@ -50,12 +52,12 @@ class _Epochs:
     def __next__(self) -> Any:
         batch = next(self._batches, self)
         if batch is self:
-            if self._batches is self._loader or self._is_fresh:
+            if self._is_fresh:
                 raise _Ended
             self._is_fresh = True
-            self._batches = iter(self._loader)
-            self.restarts += 1
+            self._batches = self._begin()
             return next(self)
+        self.restarts += self._is_fresh
         self._is_fresh = False
         self.taken += 1
         return batch
@@ -72,66 +74,162 @@ def measure_loader(step: Step, loader: Iterable[Any], seconds: float) -> Record:
     Raises:
         ProofError: The loader ended before two rounds were measured.
     """
-    record = Record(_about(loader), seconds, modes=[mode.value for mode in LOADER_MODES])
-    batches = _Epochs(loader)
-    try:
-        _measure(step, batches, record)
-    except _Ended:
+    session = LoaderSession(loader, lambda: iter(loader), seconds)
+    last = None  # keeps the newest result alive, so that JAX can be asked to wait for it
+    for batch in session.iterate():
+        last = step(batch)
+    del last
+    return session.record
+
+
+class LoaderSession:
+    """The proof of one loader. Its iterator does not end before the proof does, and a new iteration continues it."""
+
+    def __init__(
+        self,
+        loader: Any,
+        begin: Begin,
+        seconds: float,
+        *,
+        under_way: Iterator[Any] | None = None,
+        modes: Sequence[Mode] = LOADER_MODES,
+        on_change: Callable[[Record], None] = lambda record: None,
+        agree: Agree = lambda scheme: scheme,
+    ) -> None:
+        """Begin the proof.
+
+        Args:
+            loader: Gives batches.
+            begin: Starts an epoch of the loader.
+            seconds: How long to measure.
+            under_way: An epoch that has started already; None: start one.
+            modes: Kinds of input, with RESIDENT and REAL.
+            on_change: Called with the record when a round has ended.
+            agree: Called with the scheme; returns the one to follow.
+        """
+        self.record = Record(_about(loader), seconds, modes=[mode.value for mode in modes])
+        self.done = False
+        self._epochs = _Epochs(begin, under_way)
+        self._modes = tuple(modes)
+        self._on_change = on_change
+        self._agree = agree
+        self._given = self._batches()
+        self._asked = 0  # requests since the trainer began an epoch, or did something else
+        self._longest = 0
+        self._is_cut = False
+
+    def iterate(self) -> Generator[Any, None, None]:
+        """Batches until the proof is done."""
+        self.cut()
+        while not self.done:
+            try:
+                batch = next(self._given)
+            except StopIteration:
+                return
+            except _Ended:
+                self._end_early()
+                return
+            self._asked += 1
+            self.record.steps += 1
+            yield batch
+
+    def cut(self) -> None:
+        """The trainer does something else between two steps: the block under way does not count."""
+        self._longest = max(self._longest, self._asked)
+        self._asked = 0
+        self._is_cut = True
+
+    def _end_early(self) -> None:
+        record = self.record
         if record.rounds < 2:
             raise ProofError(
-                f"the loader ended after {batches.taken} batches, too few for a proof of {seconds:g} s, and cannot be "
-                "iterated again; pass a loader that can, such as a DataLoader, or a longer one"
+                f"the loader ended after {self._epochs.taken} batches, too few for a proof of {record.seconds:g} s, "
+                "and cannot be iterated again; pass a loader that can, such as a DataLoader, or a longer one"
             ) from None
-    record.steps = batches.taken
-    if batches.restarts:
-        record.notes.append("the loader began again during the proof, and the time that this takes counts as loading")
-    return record
+        self._finish()
 
+    def _batches(self) -> Generator[Any, None, None]:
+        record = self.record
+        kept: list[Any] = []
+        for batch in islice(self._epochs, _SETTLE):
+            kept = [*kept, batch][-_KEPT:]
+            yield batch
+        begin = _now()
+        yield from islice(self._epochs, _TIMED)
+        step_s = (_now() - begin) / _TIMED / 1e9
+        record.feed["batch"] = count_samples(kept[-1])
+        record.gpu = uses_gpu()
+        resident, is_moved = on_device(kept[-1], _device())
+        if record.gpu and not is_moved:
+            record.notes.append(
+                "batches are not tensors that can be put on the device, so copying them counts as the step"
+            )
+        design = choose(record.seconds, step_s, len(self._modes), record.feed["prefetch"])
+        scheme = self._agree(Scheme(design, self._modes, "", steady_ns()))  # another order in each proof
+        record.design = scheme.design
+        inputs = {Mode.RESIDENT: repeat(resident), Mode.CACHED: cycle(kept), Mode.REAL: self._epochs}
+        while record.rounds < record.design.rounds:
+            blocks = []
+            for mode in order(self._modes, record.rounds, scheme.seed):
+                blocks.append((yield from self._whole_block(mode, inputs[mode])))
+            record.blocks += blocks
+            record.rounds += 1
+            self._on_change(record)
+        record.complete = True
+        self._finish()
 
-def _measure(step: Step, batches: _Epochs, record: Record) -> None:
-    kept: list[Any] = []
-    for batch in islice(batches, _SETTLE):
-        kept = [*kept, batch][-_KEPT:]
-        step(batch)
-    begin = _now()
-    for batch in islice(batches, _TIMED):
-        step(batch)
-    step_s = (_now() - begin) / _TIMED / 1e9
-    record.feed["batch"] = count_samples(kept[-1])
-    record.gpu = uses_gpu()
-    resident, is_moved = on_device(kept[-1], _device())
-    if record.gpu and not is_moved:
-        record.notes.append("batches are not tensors that can be put on the device, so copying them counts as the step")
-    design = choose(record.seconds, step_s, len(LOADER_MODES), record.feed["prefetch"])
-    record.design = design
-    inputs = {Mode.RESIDENT: repeat(resident), Mode.CACHED: cycle(kept), Mode.REAL: batches}
-    seed = steady_ns()  # another order in each proof
-    while record.rounds < design.rounds:
-        modes = order(LOADER_MODES, record.rounds, seed)
-        blocks = [_block(step, mode, inputs[mode], design, record.rounds) for mode in modes]
-        record.blocks += blocks
-        record.rounds += 1
-    record.complete = True
+    def _finish(self) -> None:
+        self.done = True
+        if self._epochs.restarts:
+            self.record.notes.append(
+                "the loader began again during the proof, and the time that this takes counts as loading"
+            )
+        self._on_change(self.record)
 
+    def _whole_block(self, mode: Mode, batches: Iterator[Any]) -> Generator[Any, None, Block]:
+        """A block that the trainer has not interrupted, shorter if its epochs are."""
+        while True:
+            block = yield from self._block(mode, batches)
+            if block is not None:
+                return block
+            design = self._known_design()
+            if self._longest > design.block:
+                continue
+            shorter = shortened(design, self._longest - 1)
+            if shorter is None:
+                least = least_block(self.record.feed["prefetch"]) + 1
+                raise ProofError(
+                    f"the trainer takes {self._longest} batches in a row from its loader, and a proof needs {least}; "
+                    "make its epochs longer, or validate less often"
+                )
+            self.record.design = shorter
 
-def _block(step: Step, mode: Mode, batches: Iterator[Any], design: Design, number: int) -> Block:
-    """One block of steps, timed from request to request."""
-    last = None  # keeps the newest result alive, so that JAX can be asked to wait for it
-    for batch in islice(batches, design.warmup):
-        last = step(batch)
-    begin = _now()
-    cpu_ns = time.process_time_ns()
-    waited_ns = 0
-    for _ in range(design.steps):
-        asked = steady_ns()
-        batch = next(batches)
-        waited_ns += steady_ns() - asked
-        last = step(batch)
-    end = _now()
-    del last
-    cpu_ns = time.process_time_ns() - cpu_ns
-    wait_ns = waited_ns if mode is Mode.REAL else 0
-    return Block(mode.value, number, design.steps, end - begin, cpu_ns, wait_ns, {})
+    def _block(self, mode: Mode, batches: Iterator[Any]) -> Generator[Any, None, Block | None]:
+        """One block of steps, timed from request to request; None if it was interrupted."""
+        design = self._known_design()
+        self._is_cut = False
+        for batch in islice(batches, design.warmup):
+            yield batch
+            if self._is_cut:
+                return None
+        begin = _now()
+        cpu_ns = time.process_time_ns()
+        waited_ns = 0
+        for _ in range(design.steps):
+            asked = steady_ns()
+            batch = next(batches)
+            waited_ns += steady_ns() - asked
+            yield batch
+            if self._is_cut:
+                return None
+        end = _now()
+        cpu_ns = time.process_time_ns() - cpu_ns
+        wait_ns = waited_ns if mode is Mode.REAL else 0
+        return Block(mode.value, self.record.rounds, design.steps, end - begin, cpu_ns, wait_ns, {})
+
+    def _known_design(self) -> Design:
+        assert self.record.design is not None
+        return self.record.design
 
 
 def _now() -> int:

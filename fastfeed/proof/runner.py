@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from fastfeed.errors import ProofError
 from fastfeed.feed.for_adapters import PROVE
+from fastfeed.profiler.runner.injection import after_import
 from fastfeed.proof import launch
+from fastfeed.proof.data_loaders import AFTER_IMPORT
 from fastfeed.proof.modes import FEED_MODES, Mode
 from fastfeed.proof.record import Record
 from fastfeed.proof.result import Proof
@@ -58,12 +61,13 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
     """
     with launch.orderly(), _folder(job) as folder:
         port = _free_port() if ranks else 0
+        variables = {PROVE: str(folder)} | after_import(AFTER_IMPORT, os.environ)
         processes: list[launch.Process[bytes]] = []
         interrupted = True
         try:
             for rank in range(ranks or 1):
-                more = {PROVE: str(folder)} | (_torchrun(rank, ranks, port) if ranks else {})
-                processes.append(launch.start(command, more))
+                more = _torchrun(rank, ranks, port) if ranks else {}
+                processes.append(launch.start(command, variables | more))
             codes = launch.wait(processes, lambda: _is_complete(folder, ranks or 1))
             interrupted = False
         finally:
@@ -118,15 +122,15 @@ def _above(outcome: Outcome) -> str:
 
 def _no_feed(outcome: Outcome, job: Job) -> str:
     if outcome.code:
-        return f"the command {_ended(outcome.code)} before it took a batch from a feed{_above(outcome)}"
+        return f"the command {_ended(outcome.code)} before it took a batch from a feed or loader{_above(outcome)}"
     if job.feed is not None and outcome.others:
         return (
             f"no feed is named {job.feed!r}; the command iterated {', '.join(outcome.others)}: --feed takes a name "
             'that the trainer gives, as in Feed(name="train")'
         )
     return (
-        "the command ended without taking a batch from a fastfeed.Feed: there is nothing to measure; train with one, "
-        "or try `fastfeed profile` for other loaders"
+        "the command ended without taking a batch from a fastfeed.Feed, or stepping an optimizer of PyTorch on a batch "
+        "of a DataLoader: there is nothing to measure; pass other loaders to ff.prove, or try `fastfeed profile`"
     )
 
 

@@ -1,4 +1,5 @@
-"""The proof inside an unchanged trainer: FASTFEED_PROVE names the folder of the job; the feed asks here for batches.
+"""The proof inside an unchanged trainer: FASTFEED_PROVE names the folder of the job; the feed asks here for batches,
+or a loader that is measured in its place.
 
 The record is written after each round, so that a run that ends early leaves what is known. The run ends with the proof:
 by SystemExit(0) in the thread that asked, or, where that is not the main thread, without more ado.
@@ -21,10 +22,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fastfeed.adapters.no_saving import refuse_loaded
 from fastfeed.adapters.synchronize import synchronize
 from fastfeed.distributed.cores import cores_for
+from fastfeed.distributed.world import World
 from fastfeed.errors import ProofError
 from fastfeed.feed.for_adapters import PROVE
 from fastfeed.proof.design import Design
-from fastfeed.proof.modes import Mode
+from fastfeed.proof.loaders import Begin, LoaderSession
+from fastfeed.proof.modes import LOADER_MODES, Mode
 from fastfeed.proof.record import Record
 from fastfeed.proof.session import Scheme, Session, Settings
 from fastfeed.runtime.atomic_write import atomic_write
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from fastfeed.feed.feed import Feed
     from fastfeed.feed.producer import PlaceFunction
 
-__all__ = ["JOB", "OTHERS", "PROBLEM", "ProofDone", "complete_name", "iterate", "record_name"]
+__all__ = ["JOB", "OTHERS", "PROBLEM", "ProofDone", "complete_name", "iterate", "measure", "measured", "record_name"]
 
 JOB, OTHERS, PROBLEM = "job.json", "others.json", "problem.txt"  # in the folder
 _SCHEME = "scheme.json"
@@ -68,10 +71,30 @@ def iterate(feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unprov
     if not folder:  # ff.prove()
         session: Session = feed.proof
         return LockedIterator(session.iterate(place, raw), session.close)
+    return _run_of(folder).iterate(feed, place, raw, unproven)
+
+
+def measure(loader: Any, begin: Begin, under_way: Iterator[Any]) -> LoaderSession | None:
+    """Measure a loader that is no Feed, from its next batch on; None if a feed is measured.
+
+    Args:
+        loader: The trainer's loader.
+        begin: Starts an epoch of it.
+        under_way: The epoch that the trainer has begun.
+    """
+    return _run_of(os.environ[PROVE]).measure(loader, begin, under_way)
+
+
+def measured(session: LoaderSession) -> Generator[Any, None, None]:
+    """Batches of a loader's proof, which ends the trainer when it is complete."""
+    return _run[0].measured(session, session.iterate())
+
+
+def _run_of(folder: str) -> _Run:
     with _lock:
         if not _run:
             _run.append(_Run(Path(folder)))
-    return _run[0].iterate(feed, place, raw, unproven)
+    return _run[0]
 
 
 class _Run:
@@ -90,6 +113,7 @@ class _Run:
             ) from error
         self._feed: Any = None  # a weak reference to the feed that is measured
         self._session: Session | None = None
+        self._world = World()
         self._others: set[tuple[str, str]] = set()  # name and source
 
     def iterate(self, feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven) -> LockedIterator[Any]:
@@ -98,18 +122,39 @@ class _Run:
         if session is None:
             batches = unproven()
             return LockedIterator(self._other(batches), batches.close)
-        return LockedIterator(self._measured(session, place, raw), session.close)
+        return LockedIterator(self.measured(session, session.iterate(place, raw)), session.close)
+
+    def measure(self, loader: Any, begin: Begin, under_way: Iterator[Any]) -> LoaderSession | None:
+        if self._feed is not None or self._name is not None:
+            return None
+        self._begin(World.detect())
+        modes = LOADER_MODES if Mode.CACHED in self._settings.modes else (Mode.RESIDENT, Mode.REAL)
+        session = LoaderSession(
+            loader,
+            begin,
+            self._settings.seconds,
+            under_way=under_way,
+            modes=modes,
+            on_change=self._write,
+            agree=self._agree,
+        )
+        session.record.feed |= {"rank": self._world.rank, "world": self._world.size}
+        self._write(session.record)
+        return session
+
+    def _begin(self, world: World) -> None:
+        self._world = world
+        self._claim()
+        refuse_loaded()
 
     def _session_of(self, feed: Feed) -> Session | None:
         name = feed.timeline.helper_arguments["name"]
         if self._feed is None and self._name in (None, name):
-            self._rank = feed.plan.world.rank
-            self._claim()
+            self._begin(feed.plan.world)
             self._feed = weakref.ref(feed)
             feed.proof = self._session = Session(feed, self._settings, synchronize, self._write, self._agree)
             self._session.record.cores = cores_for(feed.plan.world)
             self._write(self._session.record)  # a run that is killed leaves at least this
-            refuse_loaded()
         if self._feed is not None and self._feed() is feed:
             return self._session
         self._others.add((name, type(feed.source).__name__))
@@ -118,25 +163,25 @@ class _Run:
 
     def _claim(self) -> None:
         """One process measures a rank; those that come after the proof end at once."""
-        if (self._folder / complete_name(self._rank)).exists():
+        if (self._folder / complete_name(self._world.rank)).exists():
             self._end(f"fastfeed prove: process {os.getpid()} ends here, as the proof is complete")
-        claim = self._folder / f"process-{self._rank}"
+        claim = self._folder / f"process-{self._world.rank}"
         with suppress(OSError, ValueError):
             other = int(claim.read_text("ascii"))
             if other != os.getpid() and process_exists(other):
                 raise self._told(
                     ProofError(
-                        f"processes {other} and {os.getpid()} both train as rank {self._rank}; start them with "
+                        f"processes {other} and {os.getpid()} both train as rank {self._world.rank}; start them with "
                         "torchrun or another launcher that fastfeed.World.detect() knows, or say which feed to "
                         "measure with --feed NAME"
                     )
                 )
         claim.write_text(str(os.getpid()), "ascii")
 
-    def _measured(self, session: Session, place: PlaceFunction | None, raw: bool) -> Generator[Any, None, None]:
+    def measured(self, session: Session | LoaderSession, batches: Generator[Any]) -> Generator[Any, None, None]:
         session.record.left = False
         try:
-            yield from session.iterate(place, raw)
+            yield from batches
         except ProofError as error:
             raise self._told(error) from None
         finally:
@@ -163,25 +208,24 @@ class _Run:
         return error
 
     def _write(self, record: Record) -> None:
-        _write_json(self._folder / record_name(self._rank), record.as_dict())
+        _write_json(self._folder / record_name(self._world.rank), record.as_dict())
         if record.complete:
-            (self._folder / complete_name(self._rank)).touch()
+            (self._folder / complete_name(self._world.rank)).touch()
 
     def _agree(self, scheme: Scheme) -> Scheme:
         """All ranks take the first one's scheme: they step together, and must change modes at the same step."""
-        feed: Feed = self._feed()
         path = self._folder / _SCHEME
-        if feed.plan.world.size == 1:
+        if self._world.size == 1:
             return scheme
-        if feed.plan.world.rank == 0:
+        if self._world.rank == 0:
             _write_json(path, asdict(scheme))
             return scheme
         end = time.monotonic() + _AGREE_S
         while not path.exists():
             if time.monotonic() > end:
                 raise ProofError(
-                    f"rank 0 has not begun its proof within {_AGREE_S:.0f} s; all ranks must iterate the same feed, "
-                    "and share the folder for temporary files"
+                    f"rank 0 has not begun its proof within {_AGREE_S:.0f} s; all ranks must iterate the same feed or "
+                    "loader, and share the folder for temporary files"
                 )
             time.sleep(0.05)
         first = json.loads(path.read_text("utf-8"))
@@ -189,7 +233,7 @@ class _Run:
 
     def _end(self, sentence: str) -> NoReturn:
         """End the trainer; one rank says why."""
-        if not self._rank:
+        if not self._world.rank:
             print(f"\n{sentence}", file=sys.stderr, flush=True)
         if threading.current_thread() is threading.main_thread():
             raise ProofDone

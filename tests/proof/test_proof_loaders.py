@@ -10,7 +10,8 @@ import pytest
 import fastfeed as ff
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.proof import loaders
-from fastfeed.proof.loaders import on_device
+from fastfeed.proof.loaders import LoaderSession, on_device
+from fastfeed.proof.result import Proof
 
 
 class Pair(NamedTuple):
@@ -119,3 +120,33 @@ def test_tensors_are_put_on_the_device_wherever_they_are():
     assert isinstance(moved["b"].y, np.ndarray)
     assert on_device(batch, None) == (batch, False)
     assert on_device((np.zeros(1), 3), "meta")[1] is False
+
+
+def test_epochs_that_the_trainer_ends(monkeypatch):
+    clock = Clock(monkeypatch)
+    loader = Loader(clock, 1000)
+    session = LoaderSession(loader, lambda: iter(loader), 60)
+    epochs = 0
+    while not session.done:
+        for number, _ in enumerate(session.iterate(), 1):
+            clock.spend(10)
+            if number == 40:
+                break
+        clock.spend(5000)  # validation, which is in no block
+        epochs += 1
+    assert epochs > 3
+    proof = Proof.of(session.record)
+    assert proof.parts["loading"].ms == 30.0
+    assert proof.block_steps + 3 < 40
+
+
+def test_epochs_that_are_too_short(monkeypatch):
+    clock = Clock(monkeypatch)
+    loader = Loader(clock, 1000)
+    session = LoaderSession(loader, lambda: iter(loader), 60)
+    with pytest.raises(ProofError, match="takes 5 batches in a row from its loader, and a proof needs 9"):
+        for _ in range(20):
+            for number, _batch in enumerate(session.iterate(), 1):
+                clock.spend(10)
+                if number == 5:
+                    break

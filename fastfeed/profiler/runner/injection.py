@@ -15,11 +15,12 @@ from typing import Any
 from fastfeed.profiler.runner import surroundings
 from fastfeed.profiler.runner.settings import RANKS, Settings
 
-__all__ = ["FOLDER", "FRAMEWORKS", "Injection", "injected"]
+__all__ = ["FOLDER", "FRAMEWORKS", "Injection", "after_import", "injected"]
 
 FOLDER = Path(__file__).with_name("injected")
 FRAMEWORKS = ("torch", "jax", "tensorflow")
 _VARIABLE = "FASTFEED_RECORD"
+_AFTER_IMPORT = "FASTFEED_AFTER_IMPORT"
 _NAMES = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow", "keras": "Keras"}
 
 
@@ -61,9 +62,7 @@ class Injection:
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of the command."""
-        path = environ.get("PYTHONPATH")
-        folders = f"{FOLDER}{os.pathsep}{path}" if path else str(FOLDER)
-        return {**environ, _VARIABLE: self.plan(), "PYTHONPATH": folders}
+        return {**environ, _VARIABLE: self.plan(), "PYTHONPATH": _python_path(environ)}
 
     def variables(self) -> dict[str, str]:
         """The same for a command under nsys, which may put folders of its own on PYTHONPATH: ours come before."""
@@ -120,6 +119,16 @@ class Injection:
         return f"the command imports {' and '.join(frameworks)} and takes no training step"
 
 
+def after_import(functions: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which a command calls functions when it has imported modules.
+
+    Args:
+        functions: "package.module:function" by the name of the module after whose import it is called with that module.
+        environ: The environment so far.
+    """
+    return {_AFTER_IMPORT: json.dumps(dict(functions)), "PYTHONPATH": _python_path(environ)}
+
+
 @contextlib.contextmanager
 def injected(settings: Settings, recorder: str, name: str) -> Iterator[Injection]:
     """The recorder of one rank.
@@ -131,6 +140,11 @@ def injected(settings: Settings, recorder: str, name: str) -> Iterator[Injection
     """
     with tempfile.TemporaryDirectory(prefix="fastfeed-", ignore_cleanup_errors=True) as scratch:
         yield Injection(settings, recorder, name, Path(scratch))
+
+
+def _python_path(environ: Mapping[str, str]) -> str:
+    path = environ.get("PYTHONPATH")
+    return f"{FOLDER}{os.pathsep}{path}" if path else str(FOLDER)
 
 
 def _how_ended(code: int) -> str:

@@ -1,4 +1,4 @@
-"""Start the recorder in a Python that `fastfeed profile` runs, then import the environment's own `sitecustomize`."""
+"""Start the recorder in a Python that `fastfeed profile` or `prove` runs, then import its own `sitecustomize`."""
 
 import os
 import sys

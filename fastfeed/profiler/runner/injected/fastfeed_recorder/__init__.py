@@ -25,6 +25,7 @@ def begin() -> None:
     from fastfeed_recorder.plan import VARIABLE, Log, Plan
     from fastfeed_recorder.window import Window
 
+    after_import.install_named(os.environ.get(after_import.VARIABLE))
     if not os.environ.get(VARIABLE):
         return
     plan = Plan.from_environment()

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["install"]
+__all__ = ["VARIABLE", "install", "install_named"]
 
+VARIABLE = "FASTFEED_AFTER_IMPORT"  # functions by module, as JSON
 Callback = Callable[[Any], None]
 
 
 def install(callbacks: Mapping[str, Callback], attempt: Callable[..., Any]) -> None:
     """Call `attempt(callbacks[name], module)` after the first import of each module."""
     sys.meta_path.insert(0, _Finder(dict(callbacks), attempt))
+
+
+def install_named(functions: str | None) -> None:
+    """Call functions by their names, which are imported only then.
+
+    Args:
+        functions: JSON, {module: "package.module:function"}; None: there are none.
+    """
+    if functions:
+        named = {module: functools.partial(_call, function) for module, function in json.loads(functions).items()}
+        install(named, _attempt)
+
+
+def _call(function: str, module: Any) -> None:
+    owner, _, name = function.partition(":")
+    getattr(importlib.import_module(owner), name)(module)
+
+
+def _attempt(function: Callback, module: Any) -> None:
+    try:
+        function(module)
+    except Exception as error:  # the program runs on
+        sys.stderr.write(f"fastfeed: loaders other than a Feed cannot be measured in this process: {error}\n")
 
 
 class _Finder:
@@ -26,7 +53,8 @@ class _Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self._callbacks:
             return None
-        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        others = (finder for finder in behind if hasattr(finder, "find_spec"))
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec: Any = next((spec for spec in specs if spec is not None), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):

@@ -58,8 +58,8 @@ def prove(
 ) -> None:
     """Measure which part of a step the input costs.
 
-    Runs a trainer that has a Feed or a PyTorch DataLoader with several kinds of input in turn, and ends it when the
-    proof is complete. The weights that it trains are meaningless, so saving them raises an error.
+    Runs a trainer with a Feed or DataLoader on several kinds of input, and ends it when the proof is complete. Its
+    weights are meaningless, so saving them raises an error.
 
     Examples:
         fastfeed prove -- python train.py                       # a minute

@@ -90,6 +90,7 @@ def only(result: Result) -> DeviceResult:
         ([("a.py(1): zork", 0, 9), ("wandb/sdk/run.py(3): log", 0.1, 9)], Cause.CHECKPOINT),
         ([("a.py(1): rollout", 0, 9), ("gymnasium/core.py(9): step", 0.1, 9)], Cause.ENVIRONMENT),
         ([("my/envs/maze.py(1): step", 0, 9)], Cause.ENVIRONMENT),
+        ([("train.py(7): step", 0, 9)], Cause.ENVIRONMENT),
         ([("zork.py(3): quux", 0, 9), ("zork.py(9): step", 0.1, 9)], Cause.ENVIRONMENT),
         ([("<built-in function collect>", 0, 9)], Cause.GC),
     ],

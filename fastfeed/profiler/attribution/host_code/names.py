@@ -92,10 +92,10 @@ _SIGNS: tuple[tuple[Sign, str], ...] = (
     (Sign.SIMULATES, r"(^|/)(gym|gymnasium|pettingzoo|envpool|dm_env|dm_control|ale_py|mujoco|pufferlib)/"),
     (Sign.SIMULATES, r"(^|[/_])(vec_)?(env|envs|environments?|simulators?)\w*(/\S*)?\.py\(\d+\): (step\w*|reset\w*)$"),
     (Sign.SIMULATES, r"\): (env|environment|vec_env|simulator)_step$"),
-    # by convention; steps of training and of its schedules have files of such names
+    # by convention; steps of trainers and of schedules that launch nothing are in files of such names
     (
         Sign.SIMULATES,
-        r"^(?!\S*(torch|jax|tensorflow|keras|optax|lightning|train|optim|sched|ema|scal|solver|profil|accelerat))\S+"
+        r"^(?!\S*(torch|jax|tensorflow|keras|optax|lightning|trainer|optim|sched|ema|scal|solver|profil|accelerat))\S+"
         r"\.py\(\d+\): step(_async|_wait)?$",
     ),
     (

@@ -11,7 +11,8 @@ from conftest import environment
 from fastfeed.profiler.runner import Settings
 
 RUN = """
-import dataclasses, json, sys
+import dataclasses, json, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins without
 from fastfeed.profiler.runner import Settings, record
 done = record(Settings.from_json(sys.argv[1]))
 print(json.dumps(dataclasses.asdict(done), default=str), file=sys.stderr)

@@ -30,7 +30,7 @@ def program(
         if steps:
             builder.range(host, host + US, "DataLoader.__next__", RangeKind.OP)
             host += US
-        builder.range(host, host + python, "train.py(3): step")
+        builder.range(host, host + python, "train.py(3): work")
         host += python
         for length in kernels:
             device = max(device, host + LAUNCH)
@@ -104,7 +104,7 @@ def test_what_is_not_recorded_counts_only_where_waits_for_input_are():
     def unknown(steps: bool) -> dict[Cause, int]:
         builder = program(40, 100 * US, [80 * US] * 4, steps=steps)
         ranges = next(kind for kind in builder.rows if kind.__name__ == "Ranges")
-        train = builder.names["train.py(3): step"]
+        train = builder.names["train.py(3): work"]
         builder.rows[ranges] = [row for row in builder.rows[ranges] if row["name"] != train]
         trace = builder.trace()
         slices = attribute_device(trace, 0, Host(trace)).slices

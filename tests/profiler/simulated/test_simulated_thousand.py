@@ -79,6 +79,7 @@ def check(seeds: range) -> None:
         pytest.param(200_248, id="three-waits-of-tensorflow"),
         pytest.param(300_043, id="bursts-between-annotations"),
         pytest.param(300_881, id="long-bursts"),
+        pytest.param(313, id="backward-in-other-threads-of-an-unmarked-run"),
         pytest.param(300_808, id="last-step-open-after-short-first-ones"),
     ],
 )

@@ -174,7 +174,7 @@ def _kinds(
     receives = says[Sign.BLOCKS] & (says[Sign.RECEIVES] | says[Sign.PREPARES]) & ~place.inside
     waits = says[Sign.BLOCKS] & ~place.inside & ~place.last
     prepares = says[Sign.ITERATES] | says[Sign.DECODES]
-    evident = waits | receives | (prepares & ~place.inside)
+    evident = (waits & place.marked) | receives | (prepares & ~place.inside)
     certain = prepares | receives | place.feeds | (waits & place.marked)
     certain |= says[Sign.PREPARES] & ~place.inside & ~place.last
     is_input = (certain | waits | place.first | place.precedes) & ~says[Sign.SENDS]

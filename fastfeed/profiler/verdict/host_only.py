@@ -43,7 +43,7 @@ def _waits(trace: Trace, host: Host, process: int) -> list[str]:
     thread = host.main_thread(process)
     window, steps = _window(trace, process)
     whole = max(measure(window), 1)
-    waits = intersect(host.spans_of(thread, Activity.INPUT), window)
+    waits = intersect(union(host.spans_of(thread, Activity.INPUT), host.tf_data_waits(thread)), window)
     parked = subtract(intersect(host.spans_of(thread, Activity.WAITING), window), waits)
     sentences = []
     if len(waits):

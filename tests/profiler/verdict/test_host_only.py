@@ -22,6 +22,15 @@ def test_a_recording_of_the_host_alone_says_how_long_it_waited():
     )
 
 
+def test_waits_of_tf_data_are_in_threads_of_tensorflow():
+    builder = TraceBuilder()
+    for at in range(0, 10_000_000, 1_000_000):
+        builder.range(at, at + 1_000_000, f"ProfilerStep#{at}", RangeKind.STEP)
+        builder.range(at + 100_000, at + 700_000, "IteratorGetNextOp::DoCompute", RangeKind.OP, thread=1)
+    (sentence,) = analyze([builder.trace()]).verdict.evidence
+    assert sentence.startswith("The host waited for input 60.0 % of the time of 10 marked steps: 10 waits, 6.00 ms.")
+
+
 def test_a_thread_that_is_parked_for_an_unknown_reason_is_named():
     builder = TraceBuilder()
     for at in range(1_000_000, 6_000_000, 1_000_000):

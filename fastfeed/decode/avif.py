@@ -36,7 +36,10 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
         codec = AvifImagePlugin.DECODE_CODEC_CHOICE
         threads = AvifImagePlugin.DEFAULT_MAX_THREADS or 1  # Pillow's default is a thread per core
         self._decoder = AvifImagePlugin._avif.AvifDecoder(container.without_metadata(), codec, threads)
-        self._size, self.n_frames, self._mode, icc, _, turn, _ = self._decoder.get_info()
+        size, frames, mode, icc, _exif, turn, _xmp = self._decoder.get_info()
+        self._size = size
+        self.n_frames = frames
+        self._mode = mode
         self.is_animated = self.n_frames > 1
         width, height = self.size
         self.coded_pixels = width * height

@@ -82,7 +82,7 @@ def _driving_threads(host: Host, rows: np.ndarray) -> set[int]:
 
 
 def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarray) -> np.ndarray:
-    """How much of each gap between two operations is not in the replay: int64 nanoseconds, shape (gaps,)."""
+    """Part of each gap between two operations that the replay lacks: int64 nanoseconds, shape (gaps,)."""
     ops, calls = host.trace.ops, host.trace.calls
     start, end = ops.start[rows], ops.end[rows]
     reach = np.maximum.accumulate(end)

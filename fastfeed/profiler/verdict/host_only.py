@@ -1,4 +1,4 @@
-"""What a recording without device activity holds: waits for input, and launches of work that is not in it."""
+"""Contents of a recording without device activity: waits for input, and launches whose work is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to change about parts of a run that are no steady training."""
+"""Advice on the parts of a run that are not steady training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def epoch_change(device: DeviceResult) -> str:
 
 
 def phase_change(device: DeviceResult, phase: Phase) -> str:
-    """What to change about one phase, a sentence."""
+    """Advice on one phase, as a sentence."""
     if phase.kind == "epoch_start":
         return epoch_change(device)
     waited = sum(phase.period.causes.get(cause, 0) for cause in INPUT_CAUSES) / max(phase.period.budget.window, 1)

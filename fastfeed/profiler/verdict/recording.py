@@ -1,4 +1,4 @@
-"""How to record a trace that can carry a verdict, by what the one at hand lacks."""
+"""Advice on recording a trace that can carry a verdict, by what this one lacks."""
 
 from __future__ import annotations
 

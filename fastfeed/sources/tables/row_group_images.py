@@ -45,7 +45,9 @@ class RowGroups:
         memory: int,
         paths: RowGroupPaths,
     ) -> None:
-        self.remote, self.memory, self._paths = shards.remote, memory, paths
+        self.remote = shards.remote
+        self.memory = memory
+        self._paths = paths
         self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
         self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
         self._largest = int(arrays["unit_unpacked"].max())  # bytes

@@ -1,4 +1,4 @@
-"""What a thread does while nothing is launched for a millisecond or more: input, logging, an environment, or unknown.
+"""Kinds of code that runs while nothing is launched for a millisecond or more: input, logging, environments, unknown.
 
 No list of loaders decides this. Evidence is the protocol of iterators, a call that blocks at the innermost frame, a
 copy of the batch to the device right afterwards, and the place in the step: once per step, before its first launch.
@@ -67,7 +67,7 @@ class CodeSpans:
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """What one process launched."""
+    """Launches of one process, as sets and times."""
 
     work: np.ndarray  # int64 (n,), when work other than copies to the device was launched, sorted
     thread: np.ndarray  # int32 (n,), by which thread
@@ -266,7 +266,7 @@ def _signs(code: ThreadCode, span: np.ndarray, pieces: np.ndarray, length: np.nd
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where in a step stretches are. Columns of bool, shape (n,)."""
+    """Places of stretches within a step. Columns of bool, shape (n,)."""
 
     marked: np.ndarray  # steps are: the next three are False where they are not
     first: np.ndarray  # before the first launch of a step, in most steps, which have no known loader

@@ -15,7 +15,7 @@ __all__ = ["Function", "Sign", "parse", "signs"]
 
 
 class Sign(IntEnum):
-    """What a function's name says of the code that it runs."""
+    """Evidence in a function's name about the code that it runs."""
 
     ITERATES = 0  # the protocol of iterators
     BLOCKS = 1  # waits for another thread, another process, or the clock

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -99,7 +100,7 @@ def _silent_kineto() -> Iterator[None]:
             del os.environ["KINETO_LOG_LEVEL"]
 
 
-class _XplaneRecorder:
+class _XplaneRecorder(ABC):
     """A profiler that writes a folder with an .xplane.pb."""
 
     suffix = ".xplane.pb"
@@ -132,20 +133,24 @@ class _XplaneRecorder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def forked(self) -> None:
-        """In a child: nothing, its threads do not record."""
+        """Drop the mark of the parent's step in a forked child, whose threads do not record."""
+        self._mark = None
 
+    @abstractmethod
     def begin(self, folder: str, python_level: int) -> None:
-        raise NotImplementedError
+        """Start the framework's profiler; its files go into the folder."""
 
+    @abstractmethod
     def end(self) -> None:
-        raise NotImplementedError
+        """Stop the framework's profiler."""
 
+    @abstractmethod
     def annotation(self, step: int) -> Any:
-        raise NotImplementedError
+        """Context manager that marks one step."""
 
+    @abstractmethod
     def entrances(self) -> Sequence[tuple[Any, str]]:
         """Functions through which the program would start a profiler."""
-        raise NotImplementedError
 
     def _end_step(self) -> None:
         if self._mark is not None:

@@ -71,7 +71,7 @@ def look(
     report = replace(
         report, python="3.11.7", platform="Linux 6.1 x86_64", cores=8, cores_affinity=8, cores_quota=None, codecs=codecs
     )
-    report = replace(report, memory=64 << 30, memory_limit=None, open_files=(4096, 4096), package_manager=None)
+    report = replace(report, memory=64 << 30, memory_limit=None, open_files=(4096, 4096), package_manager=None, cache=None)
     frameworks = report.frameworks or {"keras": "3.15.1", "jax": "0.10.2"}
     return with_advice(replace(report, kernel=BUILT, frameworks=frameworks))
 

@@ -1,4 +1,6 @@
-"""The ops that `bench_augment.py` measures, the photographs they work on, and the forms that rivals like these in."""
+"""The ops that `bench_augment.py` measures, the photographs they work on, and the forms that rivals
+like these in.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,10 @@ def evaluated(name: str) -> Any:
 
 def rows_of(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Of each image, as plain numbers."""
-    return [{key: of[i].item() if of.ndim == 1 else of[i] for key, of in values.items()} for i in range(IMAGES)]
+    return [
+        {key: of[i].item() if of.ndim == 1 else of[i] for key, of in values.items()}
+        for i in range(IMAGES)
+    ]
 
 
 def photographs() -> list[np.ndarray]:
@@ -71,9 +76,13 @@ def photographs() -> list[np.ndarray]:
 
 
 class Ours:
-    """A list of ops on given images, on one native thread, as a feed runs it that has them in memory."""
+    """A list of ops on given images, on one native thread, as a feed runs it that has them in
+    memory.
+    """
 
-    def __init__(self, ops: list[Any], images: list[np.ndarray], draws: np.ndarray | None = None) -> None:
+    def __init__(
+        self, ops: list[Any], images: list[np.ndarray], draws: np.ndarray | None = None
+    ) -> None:
         """`draws`: random numbers of the last op."""
         source = ff.Arrays(np.stack(images))
         self._program = fuse(ops, source.spec)
@@ -82,21 +91,26 @@ class Ours:
         self._samples = self._executor.borrow(images, _NEVER)
         last = max((step.slot for step in self._program.steps), default=0)
         given = np.empty((0, 0)) if draws is None else draws
-        self._draws = self._program.draw(lambda slot, n: given if slot == last else np.zeros((len(source), n)))
+        self._draws = self._program.draw(
+            lambda slot, n: given if slot == last else np.zeros((len(source), n))
+        )
         self.batch = aligned((len(source), *self._program.shape), self._program.spec.dtype)
 
     def __call__(self) -> int:
         """Choose parameters, and make all images."""
         n = len(self.batch)
         work = self._program.work(self._draws, np.full((n, 2), SIDE))
-        self._native.run(self._samples, np.zeros(n, bool), work, self.batch, _NEVER, lambda spans: None)
+        self._native.run(
+            self._samples, np.zeros(n, bool), work, self.batch, _NEVER, lambda spans: None
+        )
         return n
 
 
 def ours(op: Any, u: np.ndarray, images: list[np.ndarray]) -> tuple[Run, Run, np.ndarray]:
     """The op; what everyone's batch costs without it; and the first image that it makes.
 
-    A flip in front of all ops is part of how an image is copied and costs nothing, so it is measured behind another op.
+    A flip in front of all ops is part of how an image is copied and costs nothing, so it is
+    measured behind another op.
     """
     before = [ff.Invert()] if op.kind == "geometry" else []
     go, copies = Ours([*before, op], images, u), Ours(before, images)

@@ -1,7 +1,8 @@
 """What do the adapters leave of the plain feed's rate, and what does it cost to hand a batch over?
 
-Each adapter runs in a process of its own (`--only`), next to the plain feed: the same files, crops and threads, uint8
-NHWC batches. "Hand-over" is one batch of 256x224x224x3 uint8, from the feed's memory to the framework's array.
+Each adapter runs in a process of its own (`--only`), next to the plain feed: the same files, crops
+and threads, uint8 NHWC batches. "Hand-over" is one batch of 256x224x224x3 uint8, from the feed's
+memory to the framework's array.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from rounds import DATA, finish, interleaved, parser, ratio
 import fastfeed as ff
 from fastfeed.runtime.buffers import aligned
 
-BATCH, REPEATED = 50, 20  # an epoch shows every file so often, with other crops: beginning one is not what is asked
+BATCH, REPEATED = (
+    50,
+    20,
+)  # an epoch shows every file so often, with other crops: beginning one is not what is asked
 ADAPTERS = ("torch", "jax", "tfdata", "keras-tensorflow", "keras-jax", "keras-torch")
 CLAIMS = {"share": 0.95, "handover_ms": 8.0}
 
@@ -41,7 +45,9 @@ def main() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         found[name] = json.loads(done.stdout.splitlines()[-1])
         print(name, found[name]["share"], found[name]["handover_ms"], file=sys.stderr)
-    finish("What do adapters cost?", {"batch": BATCH, "claims": CLAIMS, "adapters": found}, options.out)
+    finish(
+        "What do adapters cost?", {"batch": BATCH, "claims": CLAIMS, "adapters": found}, options.out
+    )
 
 
 def one(name: str, rounds: int, threads: int) -> dict[str, Any]:
@@ -65,7 +71,11 @@ def one(name: str, rounds: int, threads: int) -> dict[str, Any]:
         name: lambda: walk(epoch, adapted),
     }
     result = interleaved(rounds, contestants)
-    return {"result": result, "share": ratio(result, name, "plain feed"), "handover_ms": handover(kind, backend)}
+    return {
+        "result": result,
+        "share": ratio(result, name, "plain feed"),
+        "handover_ms": handover(kind, backend),
+    }
 
 
 def until_end(items: Iterator[Any]) -> Iterator[Any]:
@@ -83,8 +93,16 @@ def keras_walk(feed: ff.Feed, backend: str) -> Callable[[], Iterator[Any]]:
     if backend == "tensorflow":
         trainer = import_module("keras.src.backend.tensorflow.trainer")
         strategy = import_module("tensorflow").distribute.get_strategy()
-        return trainer.TFEpochIterator(strategy, x=adapter, steps_per_execution=1)._get_iterator().__iter__
-    return adapter.get_jax_iterator if backend == "jax" else lambda: iter(adapter.get_torch_dataloader())
+        return (
+            trainer.TFEpochIterator(strategy, x=adapter, steps_per_execution=1)
+            ._get_iterator()
+            .__iter__
+        )
+    return (
+        adapter.get_jax_iterator
+        if backend == "jax"
+        else lambda: iter(adapter.get_torch_dataloader())
+    )
 
 
 WALKS = {
@@ -110,7 +128,9 @@ def handover(kind: str, backend: str) -> float:
         times = timed(lambda: next(walk))
     else:
         placement = module.placement("cpu", 4)
-        wait = import_module("jax").block_until_ready if framework == "jax" else lambda placed: placed
+        wait = (
+            import_module("jax").block_until_ready if framework == "jax" else lambda placed: placed
+        )
         times = timed(lambda: wait(placement.take(placement.put(arrays))))
     return round(1e3 * statistics.median(times), 3)
 

@@ -1,16 +1,17 @@
 """What does each op cost on one core, next to OpenCV written by hand, Pillow, torchvision and DALI?
 
-Processor time per 224 x 224 photograph. Everyone gets the same photographs in memory, in the form that they like best,
-and leaves the given ones as they are; values are the same where they can be passed. Ours is the batch that one native
-thread of a feed makes, parameters included. What handing images in and out takes, a copy of each, is taken off: of
-DALI's time and of ours. What replaces bytes by a table is also measured up to the normalized floats that a trainer
-gets. Then: a recipe through a feed against decoding alone, and batches mixed by two threads.
+Processor time per 224 x 224 photograph. Everyone gets the same photographs in memory, in the form
+that they like best, and leaves the given ones as they are; values are the same where they can be
+passed. Ours is the batch that one native thread of a feed makes, parameters included. What handing
+images in and out takes, a copy of each, is taken off: of DALI's time and of ours. What replaces
+bytes by a table is also measured up to the normalized floats that a trainer gets. Then: a recipe
+through a feed against decoding alone, and batches mixed by two threads.
 
---instructions AVX2 keeps our kernels to those, as on processors without AVX-512; OPENCV_CPU_DISABLE in the environment
-does the same for OpenCV.
+--instructions AVX2 keeps our kernels to those, as on processors without AVX-512; OPENCV_CPU_DISABLE
+in the environment does the same for OpenCV.
 
---with MODULE imports a module first, such as one that makes torchvision importable; what is not importable is left out
-and said.
+--with MODULE imports a module first, such as one that makes torchvision importable; what is not
+importable is left out and said.
 """
 
 from __future__ import annotations
@@ -23,7 +24,20 @@ from typing import Any
 
 import cv2
 import numpy as np
-from augment_cases import CASES, FORMS, IMAGES, SIDE, Ours, Run, each, evaluated, ours, photographs, plain, rows_of
+from augment_cases import (
+    CASES,
+    FORMS,
+    IMAGES,
+    SIDE,
+    Ours,
+    Run,
+    each,
+    evaluated,
+    ours,
+    photographs,
+    plain,
+    rows_of,
+)
 from bench_feed import decode_alone, walk
 from rounds import DATA, cpu_rounds, finish, interleaved, parser
 
@@ -41,7 +55,9 @@ POLICIES = ("RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix")
 
 def main() -> None:
     made = parser(__doc__, rounds=9)
-    made.add_argument("--with", dest="first", metavar="MODULE", help="import this before torchvision")
+    made.add_argument(
+        "--with", dest="first", metavar="MODULE", help="import this before torchvision"
+    )
     made.add_argument("--only", nargs="+", default=[], help="these ops alone")
     made.add_argument("--instructions", help="the newest that our kernels may use")
     options = made.parse_args()
@@ -52,8 +68,14 @@ def main() -> None:
         importlib.import_module(options.first)
     tables = {name: table(name, missing) for name in ("opencv", "pillow", "vision", "dali")}
     images = photographs()
-    ops = {name: one(images, tables, options.rounds, name, missing) for name in options.only or CASES}
-    result: dict[str, Any] = {"images": IMAGES, "unit": "microseconds of processor time per image", "ops": ops}
+    ops = {
+        name: one(images, tables, options.rounds, name, missing) for name in options.only or CASES
+    }
+    result: dict[str, Any] = {
+        "images": IMAGES,
+        "unit": "microseconds of processor time per image",
+        "ops": ops,
+    }
     if not options.only:
         result |= {"tables, to floats": to_floats(images, tables["opencv"], options.rounds)}
         result |= {"feed": recipe(options.rounds, options.threads), "mix": batches(options.rounds)}
@@ -77,8 +99,16 @@ def table(name: str, missing: dict[str, str]) -> Any:
         return None
 
 
-def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str, missing: dict[str, str]) -> dict:
-    """Medians of all who have the op, how far their pixels are from ours, and ours against the best."""
+def one(
+    images: list[np.ndarray],
+    tables: dict[str, Any],
+    rounds: int,
+    name: str,
+    missing: dict[str, str],
+) -> dict:
+    """Medians of all who have the op, how far their pixels are from ours, and ours against the
+    best.
+    """
     op, kind = evaluated(name), name.split(",")[0]
     u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
     values = choose(op, u, sizes)[0].values[0] if kind not in (*POLICIES, "ColorJitter") else {}
@@ -100,7 +130,11 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
             continue
         runs[label] = lambda function=function, given=given: each(function, given, op, rows)
         # not where others draw, nor where torchvision's function is given other values
-        if (values or not op.draws) and "noise" not in name.lower() and (label[0] != "t" or kind != "Affine"):
+        if (
+            (values or not op.draws)
+            and "noise" not in name.lower()
+            and (label[0] != "t" or kind != "Affine")
+        ):
             differs[label] = round(float(np.abs(plain(got).astype(int) - picture).mean()), 2)
     if tables["dali"] and (found := tables["dali"].runner(kind, op, images)):
         runs |= {"DALI": found, "DALI, nothing": tables["dali"].runner("nothing", op, images)}
@@ -114,7 +148,9 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
     return {
         "op": repr(op),
         "us": {label: round(statistics.median(took), 1) for label, took in times.items()},
-        "spread": {label: [round(min(took), 1), round(max(took), 1)] for label, took in times.items()},
+        "spread": {
+            label: [round(min(took), 1), round(max(took), 1)] for label, took in times.items()
+        },
         "faster than": faster,
         "faster than the best of them": against(times, best),
         "mean difference of pixels, levels": differs,
@@ -122,7 +158,9 @@ def one(images: list[np.ndarray], tables: dict[str, Any], rounds: int, name: str
 
 
 def to_floats(images: list[np.ndarray], by_hand: Any, rounds: int) -> dict[str, Any]:
-    """Ops that are tables, and Normalize behind them, into a batch of float32: ours, and by hand with OpenCV."""
+    """Ops that are tables, and Normalize behind them, into a batch of float32: ours, and by hand
+    with OpenCV.
+    """
     normalize = ff.Normalize.imagenet()
     found: dict[str, Any] = {}
     batch = np.empty((len(images), SIDE, SIDE, 3), np.float32)
@@ -155,11 +193,15 @@ def against(times: dict[str, list[float]], rivals: list[str]) -> float | None:
     if not rivals:
         return None
     fastest = min(rivals, key=lambda label: statistics.median(times[label]))
-    return round(statistics.median(b / a for a, b in zip(times["ours"], times[fastest], strict=True)), 2)
+    return round(
+        statistics.median(b / a for a, b in zip(times["ours"], times[fastest], strict=True)), 2
+    )
 
 
 def recipe(rounds: int, threads: int) -> dict[str, Any]:
-    """imagenet_train with ColorJitter and RandAugment in it, through a feed, against decoding the same crops alone."""
+    """imagenet_train with ColorJitter and RandAugment in it, through a feed, against decoding the
+    same crops alone.
+    """
     source = ff.ImageFolder(DATA / "imagenet-sample", labeled=False)
     ops = ff.recipes.imagenet_train(SIDE)
     at = next(i for i, op in enumerate(ops) if op.kind == "convert")

@@ -1,12 +1,14 @@
 """What would 16 or 64 cores make of a feed? And what do small images cost?
 
-gil     how long the interpreter's lock is held per image, by py-spy, which asks 1,000 times a second who holds it
-waits   N native threads whose work is a wait of 0.85 ms per image, what decoding an ImageNet-size file takes: threads
-        stand for cores, so what the feed itself can serve shows on two. The share that it reaches of N times what one
-        thread makes that only waits. From files of 3 kB, whose reading the two real cores have to do, and from memory.
-arrays  CIFAR-size arrays, crop with padding and flip: the feed, NumPy by hand, DALI's external_source
-small   64 x 64 JPEGs, crop and flip
-cores   processor time per image by recipe: images/s that one core makes
+gil     how long the interpreter's lock is held per image, by py-spy, which asks 1,000 times a
+second who holds it waits   N native threads whose work is a wait of 0.85 ms per image, what
+decoding an ImageNet-size file takes: threads
+        stand for cores, so what the feed itself can serve shows on two. The share that it reaches
+        of N times what one thread makes that only waits. From files of 3 kB, whose reading the two
+        real cores have to do, and from memory.
+arrays  CIFAR-size arrays, crop with padding and flip: the feed, NumPy by hand, DALI's
+external_source small   64 x 64 JPEGs, crop and flip cores   processor time per image by recipe:
+images/s that one core makes
 
 --parts runs some of them. `gil` needs py-spy, and the right to trace a child process.
 """
@@ -59,7 +61,9 @@ def main() -> None:
         if options.child:
             iterate(options.child, Path(os.environ["FASTFEED_BENCH_PHOTOS"]), options.threads)
         parts: dict[str, Callable[[], Any]] = {
-            "gil": lambda: {kind: gil(kind, photographs(root), options.threads) for kind in MARKS_US},
+            "gil": lambda: {
+                kind: gil(kind, photographs(root), options.threads) for kind in MARKS_US
+            },
             "waits": lambda: waits(tiny(root), options.rounds),
             "arrays": lambda: arrays(options.rounds, options.threads),
             "small": lambda: small(small_files(root), options.rounds, options.threads),
@@ -99,7 +103,8 @@ def gil(kind: str, photos: Path, threads: int) -> dict[str, float]:
             while len(log.read_bytes().splitlines()) < 5:
                 time.sleep(0.1)
             begin = _last(log)
-            # nonblocking: pausing the process at every look makes holders of the lock wait for a core
+            # nonblocking: pausing the process at every look makes holders of the lock wait for a
+            # core
             spy = ["py-spy", "record", "--gil", "--nonblocking", "-f", "raw", "-o", str(out)]
             spy += ["-r", str(LOOKS), "-d", str(2 * SECONDS)]
             subprocess.run([*spy, "-p", str(child.pid)], check=True, capture_output=True)
@@ -107,9 +112,15 @@ def gil(kind: str, photos: Path, threads: int) -> dict[str, float]:
         finally:
             child.kill()
             child.wait()
-        held = sum(int(line.rsplit(" ", 1)[1]) for line in out.read_text().splitlines()) / (LOOKS * 2 * SECONDS)
+        held = sum(int(line.rsplit(" ", 1)[1]) for line in out.read_text().splitlines()) / (
+            LOOKS * 2 * SECONDS
+        )
     rate = (end[1] - begin[1]) / (end[0] - begin[0])
-    return {"images_per_second": round(rate), "held": round(held, 4), "us_per_image": round(1e6 * held / rate, 2)}
+    return {
+        "images_per_second": round(rate),
+        "held": round(held, 4),
+        "us_per_image": round(1e6 * held / rate, 2),
+    }
 
 
 def _last(log: Path) -> list[float]:
@@ -128,14 +139,19 @@ class Waiting:
 
 
 def waits(root: Path, rounds: int) -> dict[str, Any]:
-    """Images/s by source, list and number of threads, and the share of what threads make that only wait."""
+    """Images/s by source, list and number of threads, and the share of what threads make that only
+    wait.
+    """
     build = Executor.__init__
 
     def patched(self: Executor, *arguments: Any) -> None:
         build(self, *arguments)
         self.native = Waiting()
 
-    sources = {"files": ff.ImageFolder(root, min_per_class=1), "memory": ff.Arrays(np.zeros((12_000, 32, 32, 3), "u1"))}
+    sources = {
+        "files": ff.ImageFolder(root, min_per_class=1),
+        "memory": ff.Arrays(np.zeros((12_000, 32, 32, 3), "u1")),
+    }
     found: dict[str, Any] = {}
     for name, source in sources.items():
         for kind in LISTS:
@@ -191,7 +207,11 @@ def arrays(rounds: int, threads: int) -> dict[str, Any]:
     with contextlib.suppress(ImportError):
         contestants["DALI, uint8"] = _taker(dali(images, threads))
     rates = interleaved(rounds, contestants)
-    ratios = {name: ratio(rates, "fastfeed, uint8", name) for name in rates if not name.startswith("fastfeed")}
+    ratios = {
+        name: ratio(rates, "fastfeed, uint8", name)
+        for name in rates
+        if not name.startswith("fastfeed")
+    }
     return {"rates": rates, "fastfeed, uint8, against": ratios}
 
 
@@ -205,9 +225,12 @@ def _taker(batches: Iterator[Any]) -> Callable[[], int]:
 
 
 def by_hand(images: np.ndarray) -> Iterator[np.ndarray]:
-    """One thread: pixels of a padded copy as integers of four bytes, taken by their places. Views of three of these.
+    """One thread: pixels of a padded copy as integers of four bytes, taken by their places.
 
-    Of four ways the fastest; a loop over slices makes three quarters of it, indexing by rows and columns a fifth.
+    Views of three of these.
+
+    Of four ways the fastest; a loop over slices makes three quarters of it, indexing by rows and
+    columns a fifth.
     """
     padded = np.pad(images, ((0, 0), (4, 4), (4, 4), (0, 1))).view(np.uint32).ravel()
     rng, across = np.random.default_rng(0), np.arange(32)
@@ -230,9 +253,17 @@ def dali(images: np.ndarray, threads: int) -> Iterator[Any]:
 
     @pipeline_def(batch_size=BATCH, num_threads=threads, device_id=None, prefetch_queue_depth=2)
     def pipeline() -> Any:
-        photos = fn.external_source(batch, batch=True, layout="HWC", dtype=types.UINT8, no_copy=True)
+        photos = fn.external_source(
+            batch, batch=True, layout="HWC", dtype=types.UINT8, no_copy=True
+        )
         corner = fn.random.uniform(range=[-4, 4], shape=2)
-        cut = fn.slice(photos, fn.cast(corner, dtype=types.INT32), [32, 32], axes=[0, 1], out_of_bounds_policy="pad")
+        cut = fn.slice(
+            photos,
+            fn.cast(corner, dtype=types.INT32),
+            [32, 32],
+            axes=[0, 1],
+            out_of_bounds_policy="pad",
+        )
         return fn.flip(cut, horizontal=fn.random.coin_flip())
 
     built = pipeline()
@@ -244,18 +275,27 @@ def dali(images: np.ndarray, threads: int) -> Iterator[Any]:
 def small(root: Path, rounds: int, threads: int) -> dict[str, Any]:
     ops = [ff.RandomResizedCrop(64), ff.RandomFlip()]
     source = ff.ImageFolder(root, min_per_class=1)
-    feeds = {n: ff.Feed(source, ops, batch=BATCH, seed=0, threads=n, prefetch=4) for n in (1, threads)}
-    return interleaved(rounds, {f"{n} threads": _taker(feed.batches(epochs=None)) for n, feed in feeds.items()})
+    feeds = {
+        n: ff.Feed(source, ops, batch=BATCH, seed=0, threads=n, prefetch=4) for n in (1, threads)
+    }
+    return interleaved(
+        rounds, {f"{n} threads": _taker(feed.batches(epochs=None)) for n, feed in feeds.items()}
+    )
 
 
 def cores(photos: Path, rounds: int, threads: int) -> dict[str, Any]:
-    """Images/s of one core are what processor time per image says: threads of the feed do not wait for each other."""
+    """Images/s of one core are what processor time per image says: threads of the feed do not wait
+    for each other.
+    """
     takers = {}
     for kind in LISTS:
         batches = feed_of(kind, photos, threads).batches(epochs=None)
         takers[kind] = lambda batches=batches: sum(len(next(batches).ids) for _ in range(8))
     rates = interleaved(rounds, takers)
-    return {kind: rate | {"images_per_core": round(1e3 / rate["cpu_ms_per_image"])} for kind, rate in rates.items()}
+    return {
+        kind: rate | {"images_per_core": round(1e3 / rate["cpu_ms_per_image"])}
+        for kind, rate in rates.items()
+    }
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""How fast are JPEGs decoded, cut, scaled and antialiased to 224 x 224, next to the tools people use for it?
+"""How fast are JPEGs decoded, cut, scaled and antialiased to 224 x 224, next to the tools people
+use for it?
 
-Contestants get the same files in memory, two threads, an antialiased triangle filter, and write uint8 RGB. Random crops
-are drawn from the same distribution (area 8-100 %, aspect 3/4-4/3); DALI and tf.data draw their own. jpeg_limit is
-libjpeg-turbo asked only for the window, then a plain C resize: a measuring stick, compiled here if it is found.
+Contestants get the same files in memory, two threads, an antialiased triangle filter, and write
+uint8 RGB. Random crops are drawn from the same distribution (area 8-100 %, aspect 3/4-4/3); DALI
+and tf.data draw their own. jpeg_limit is libjpeg-turbo asked only for the window, then a plain C
+resize: a measuring stick, compiled here if it is found.
 """
 
 from __future__ import annotations
@@ -41,8 +43,12 @@ def main() -> None:
         blobs = [Path(f).read_bytes() for f in files]
         small = folder == "imagenet-sample"
         runs: dict[str, Run] = {
-            "fastfeed kernel": engine_run(NativeEngine, blobs, mode, threads, repeat, 16 if small else 1),
-            "fastfeed pillow": engine_run(PillowEngine, blobs, mode, threads, repeat, 16 if small else 1),
+            "fastfeed kernel": engine_run(
+                NativeEngine, blobs, mode, threads, repeat, 16 if small else 1
+            ),
+            "fastfeed pillow": engine_run(
+                PillowEngine, blobs, mode, threads, repeat, 16 if small else 1
+            ),
         }
         if small:
             runs["fastfeed Feed"] = feed_run(DATA / folder, threads, repeat)
@@ -51,16 +57,28 @@ def main() -> None:
         runs |= rivals(blobs, mode, threads, repeat)
         name = f"{folder}, {mode}"
         result[name] = interleaved(options.rounds, runs)
-        ratios[name] = {f"kernel / {other}": ratio(result[name], "fastfeed kernel", other) for other in runs}
-    finish("How fast are JPEGs decoded to 224 x 224?", {"result": result, "ratios": ratios}, options.out)
+        ratios[name] = {
+            f"kernel / {other}": ratio(result[name], "fastfeed kernel", other) for other in runs
+        }
+    finish(
+        "How fast are JPEGs decoded to 224 x 224?",
+        {"result": result, "ratios": ratios},
+        options.out,
+    )
 
 
 def windows_of(blobs: list[bytes], mode: str):
-    ops = [ff.RandomResizedCrop(SIZE), ff.RandomFlip()] if mode == "random crop" else [ff.Resize((SIZE, SIZE))]
+    ops = (
+        [ff.RandomResizedCrop(SIZE), ff.RandomFlip()]
+        if mode == "random crop"
+        else [ff.Resize((SIZE, SIZE))]
+    )
     program, ids = fuse(ops, ENCODED), np.arange(len(blobs))
     headers = PillowEngine(program.decode).probe(blobs)  # type: ignore[arg-type]
     sizes = np.array([(h.height, h.width) for h in headers])
-    return program, program.windows(program.draw(lambda slot, n: uniform(0, 0, ids, slot, n)), sizes)
+    return program, program.windows(
+        program.draw(lambda slot, n: uniform(0, 0, ids, slot, n)), sizes
+    )
 
 
 def engine_run(kind, blobs: list[bytes], mode: str, threads: int, repeat: int, chunk: int) -> Run:
@@ -71,7 +89,9 @@ def engine_run(kind, blobs: list[bytes], mode: str, threads: int, repeat: int, c
 
     def one(rows: slice) -> int:
         some = blobs[rows]
-        bad = engine.decode(Request(some, engine.probe(some), windows[rows], "bilinear"), out[rows], go)
+        bad = engine.decode(
+            Request(some, engine.probe(some), windows[rows], "bilinear"), out[rows], go
+        )
         assert not any(bad)
         return len(some)
 
@@ -93,8 +113,22 @@ def limit_run(files: list[str], mode: str, threads: int, repeat: int) -> Run | N
     if not source.exists():
         return None
     program = Path(tempfile.gettempdir()) / "fastfeed-jpeg-limit"
-    build = ["cc", "-O3", "-march=native", "-ffast-math", "-o", program, source, "-ljpeg", "-lpthread", "-lm"]
-    if not program.exists() and subprocess.run(build, stderr=subprocess.DEVNULL, check=False).returncode:
+    build = [
+        "cc",
+        "-O3",
+        "-march=native",
+        "-ffast-math",
+        "-o",
+        program,
+        source,
+        "-ljpeg",
+        "-lpthread",
+        "-lm",
+    ]
+    if (
+        not program.exists()
+        and subprocess.run(build, stderr=subprocess.DEVNULL, check=False).returncode
+    ):
         return None
 
     def run() -> int:
@@ -108,7 +142,11 @@ def limit_run(files: list[str], mode: str, threads: int, repeat: int) -> Run | N
 def rivals(blobs: list[bytes], mode: str, threads: int, repeat: int) -> dict[str, Run]:
     """The others that are installed."""
     found: dict[str, Run] = {}
-    for name, make in (("DALI fused", dali_run), ("tf.data", tfdata_run), ("pyvips thumbnail", pyvips_run)):
+    for name, make in (
+        ("DALI fused", dali_run),
+        ("tf.data", tfdata_run),
+        ("pyvips thumbnail", pyvips_run),
+    ):
         try:
             run = make(blobs, mode, threads, repeat)
         except ImportError as error:
@@ -120,7 +158,9 @@ def rivals(blobs: list[bytes], mode: str, threads: int, repeat: int) -> dict[str
 
 
 def dali_run(blobs: list[bytes], mode: str, threads: int, repeat: int) -> Run:
-    """Decoder with a fused random crop, then resize; two batches ahead, as the documentation's ImageNet example."""
+    """Decoder with a fused random crop, then resize; two batches ahead, as the documentation's
+    ImageNet example.
+    """
     from nvidia.dali import fn, pipeline_def, types
 
     batch = min(50, len(blobs))
@@ -131,12 +171,18 @@ def dali_run(blobs: list[bytes], mode: str, threads: int, repeat: int) -> Run:
             for i in range(0, len(raw) - batch + 1, batch):
                 yield raw[i : i + batch]
 
-    @pipeline_def(batch_size=batch, num_threads=threads, device_id=None, prefetch_queue_depth=2, seed=1)
+    @pipeline_def(
+        batch_size=batch, num_threads=threads, device_id=None, prefetch_queue_depth=2, seed=1
+    )
     def graph(state):
         jpegs = fn.external_source(source=lambda: next(state["it"]), batch=True)
         if mode == "random crop":
             image = fn.decoders.image_random_crop(
-                jpegs, device="cpu", output_type=types.RGB, random_area=[0.08, 1.0], random_aspect_ratio=[0.75, 4 / 3]
+                jpegs,
+                device="cpu",
+                output_type=types.RGB,
+                random_area=[0.08, 1.0],
+                random_aspect_ratio=[0.75, 4 / 3],
             )
         else:
             image = fn.decoders.image(jpegs, device="cpu", output_type=types.RGB)
@@ -164,7 +210,9 @@ def dali_run(blobs: list[bytes], mode: str, threads: int, repeat: int) -> Run:
 
 
 def tfdata_run(blobs: list[bytes], mode: str, threads: int, repeat: int) -> Run:
-    """decode_and_crop_jpeg on a sampled box, resize with antialiasing; a private pool of as many threads."""
+    """decode_and_crop_jpeg on a sampled box, resize with antialiasing; a private pool of as many
+    threads.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
@@ -186,7 +234,11 @@ def tfdata_run(blobs: list[bytes], mode: str, threads: int, repeat: int) -> Run:
         return tf.cast(tf.image.resize(image, [SIZE, SIZE], antialias=True), tf.uint8)
 
     data = tf.data.Dataset.from_tensor_slices(blobs).repeat(repeat)
-    data = data.map(sample, num_parallel_calls=threads, deterministic=False).batch(min(50, len(blobs))).prefetch(2)
+    data = (
+        data.map(sample, num_parallel_calls=threads, deterministic=False)
+        .batch(min(50, len(blobs)))
+        .prefetch(2)
+    )
     options = tf.data.Options()
     options.threading.private_threadpool_size = threads
     data = data.with_options(options)
@@ -194,7 +246,9 @@ def tfdata_run(blobs: list[bytes], mode: str, threads: int, repeat: int) -> Run:
 
 
 def pyvips_run(blobs: list[bytes], mode: str, threads: int, repeat: int) -> Run | None:
-    """thumbnail_buffer, which shrinks on load; one libvips thread per image, as many images as threads."""
+    """thumbnail_buffer, which shrinks on load; one libvips thread per image, as many images as
+    threads.
+    """
     os.environ["VIPS_CONCURRENCY"] = "1"
     import pyvips
 

@@ -1,7 +1,9 @@
 """How much of the decode stage's rate is left after a feed has done everything else?
 
-Decode alone: the engine's probe and decode over blobs in memory, windows known, into one buffer, same threads, same
-chunks. The feed: files, order, draws, windows, fault handling, batches, hand-over. Same images, same crops.
+Decode alone: the engine's probe and decode over blobs in memory, windows known, into one buffer,
+same threads, same
+chunks. The feed: files, order, draws, windows, fault handling, batches, hand-over. Same images,
+same crops.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def main() -> None:
     source = ff.ImageFolder(DATA / "imagenet-sample", labeled=False)
     ops = [ff.RandomResizedCrop(224), ff.RandomFlip()]
     plain = ff.Feed(source, ops, batch=BATCH, threads=options.threads)
-    normalized = ff.Feed(source, [*ops, ff.Normalize.imagenet()], batch=BATCH, threads=options.threads)
+    normalized = ff.Feed(
+        source, [*ops, ff.Normalize.imagenet()], batch=BATCH, threads=options.threads
+    )
     result = interleaved(
         options.rounds,
         {
@@ -33,9 +37,16 @@ def main() -> None:
             "feed, normalized float32": lambda: walk(normalized),
         },
     )
-    ratios = {name: ratio(result, name, "decode alone") for name in ("feed, uint8", "feed, normalized float32")}
+    ratios = {
+        name: ratio(result, name, "decode alone")
+        for name in ("feed, uint8", "feed, normalized float32")
+    }
     question = "What share of the decode stage's rate does iterating a feed reach?"
-    finish(question, {"images": len(source), "batch": BATCH, "result": result, "share": ratios}, options.out)
+    finish(
+        question,
+        {"images": len(source), "batch": BATCH, "result": result, "share": ratios},
+        options.out,
+    )
 
 
 def walk(feed: ff.Feed) -> int:

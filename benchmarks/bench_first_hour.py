@@ -1,4 +1,6 @@
-"""How long does a newcomer wait? README's first program, a report of a trace, and shards of a folder, as commands.
+"""How long does a newcomer wait?
+
+README's first program, a report of a trace, and shards of a folder, as commands.
 
 Each is run in a process of its own, on 160 photographs of five classes. Installing is not measured.
 """
@@ -43,10 +45,17 @@ def main() -> None:
                 seconds[name].append(round(time.perf_counter() - begin, 1))
         photographs = len(list(place.glob("photos/*/*.jpg")))
     rows: list[dict[str, Any]] = [
-        {"step": name, "median_s": statistics.median(times), "rounds_s": times, "asked_s": LIMIT_S[name]}
+        {
+            "step": name,
+            "median_s": statistics.median(times),
+            "rounds_s": times,
+            "asked_s": LIMIT_S[name],
+        }
         for name, times in seconds.items()
     ]
-    finish("How long does a newcomer wait?", {"photographs": photographs, "rows": rows}, options.out)
+    finish(
+        "How long does a newcomer wait?", {"photographs": photographs, "rows": rows}, options.out
+    )
 
 
 def first_program(readme: str) -> str:

@@ -1,7 +1,8 @@
-"""How long does a photograph of each format take to 224 x 224 pixels, next to the tools people use for it?
+"""How long does a photograph of each format take to 224 x 224 pixels, next to the tools people use
+for it?
 
-One thread, processor time. The photographs are those of `photos-large`, at most 1,600 pixels a side, saved by Pillow
-with its defaults (WebP: quality 85; JPEG: 90; TIFF: LZW).
+One thread, processor time. The photographs are those of `photos-large`, at most 1,600 pixels a
+side, saved by Pillow with its defaults (WebP: quality 85; JPEG: 90; TIFF: LZW).
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
 SIZE, SIDE = 224, 1600
-FORMATS = {"PNG": {}, "WEBP": {"quality": 85}, "JPEG": {"quality": 90}, "TIFF": {"compression": "tiff_lzw"}}
+FORMATS = {
+    "PNG": {},
+    "WEBP": {"quality": 85},
+    "JPEG": {"quality": 90},
+    "TIFF": {"compression": "tiff_lzw"},
+}
 PARTS = {"whole": 1.0, "upper half": 0.5}
 
 
@@ -42,7 +48,9 @@ def main() -> None:
             result[f"{name}, {part}"] = {
                 other: {
                     "cpu_ms": round(statistics.median(found) / 1e3, 2),
-                    "it / fastfeed": round(statistics.median(a / b for a, b in zip(found, own, strict=True)), 2),
+                    "it / fastfeed": round(
+                        statistics.median(a / b for a, b in zip(found, own, strict=True)), 2
+                    ),
                 }
                 for other, found in times.items()
             }
@@ -86,16 +94,22 @@ def contestants(blobs: list[bytes], share: float) -> dict[str, Callable[[], int]
 def _engine(engine: Any, blob: bytes, share: float) -> np.ndarray:
     (header,) = engine.probe([blob])
     windows = Windows(
-        np.array([[0, 0, header.height * share, header.width]]), np.zeros((1, 2), bool), np.array([[SIZE, SIZE]])
+        np.array([[0, 0, header.height * share, header.width]]),
+        np.zeros((1, 2), bool),
+        np.array([[SIZE, SIZE]]),
     )
     out = np.empty((1, SIZE, SIZE, 3), np.uint8)
-    assert engine.decode(Request([blob], [header], windows, "bilinear"), out, threading.Event()) == [None]
+    assert engine.decode(
+        Request([blob], [header], windows, "bilinear"), out, threading.Event()
+    ) == [None]
     return out
 
 
 def _opencv(blob: bytes, share: float) -> np.ndarray:
     image = cv2.imdecode(np.frombuffer(blob, np.uint8), cv2.IMREAD_COLOR_RGB)
-    return cv2.resize(image[: round(image.shape[0] * share)], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    return cv2.resize(
+        image[: round(image.shape[0] * share)], (SIZE, SIZE), interpolation=cv2.INTER_AREA
+    )
 
 
 def _vips(pyvips: Any, blob: bytes, share: float) -> np.ndarray:

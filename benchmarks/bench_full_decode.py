@@ -1,8 +1,8 @@
 """What does `preprocess --full-decode` change, and what does it cost?
 
-One thread, a whole transformation (decode, scale with Lanczos3, encode as JPEG of quality 90) of files in memory, with
-and without the option. And of files written at quality 100 and 4:4:4: how far the mean of a channel is from that of
-full decoding, and SSIM on luma.
+One thread, a whole transformation (decode, scale with Lanczos3, encode as JPEG of quality 90) of
+files in memory, with and without the option. And of files written at quality 100 and 4:4:4: how far
+the mean of a channel is from that of full decoding, and SSIM on luma.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from rounds import DATA, arguments, finish, interleaved, ratio
 from fastfeed.preprocess import Encoding, Recipe, Scaling
 from fastfeed.preprocess.pixels.transform import Transformer
 
-SETS = {"photos-large": (512, 256), "flowers5/train": (64,)}  # files, and short sides that they become
+SETS = {
+    "photos-large": (512, 256),
+    "flowers5/train": (64,),
+}  # files, and short sides that they become
 BOUND = 0.1  # of a level: the shift of a channel's mean that is counted
 
 
@@ -41,7 +44,8 @@ def main() -> None:
         blobs = [path.read_bytes() for path in sorted((DATA / folder).rglob("*.jp*g"))]
         for size in sizes:
             result = interleaved(
-                options.rounds, {name: run(blobs, size, name == "full") for name in ("scaled", "full")}
+                options.rounds,
+                {name: run(blobs, size, name == "full") for name in ("scaled", "full")},
             )
             report[f"{folder} to {size}"] = {
                 "result": result,
@@ -52,7 +56,10 @@ def main() -> None:
 
 
 def run(blobs: list[bytes], size: int, full: bool) -> Callable[[], int]:
-    transform, context = Transformer(Recipe(Scaling(size, full_decode=full), Encoding())), Unlimited()
+    transform, context = (
+        Transformer(Recipe(Scaling(size, full_decode=full), Encoding())),
+        Unlimited(),
+    )
     return lambda: sum(1 for blob in blobs if transform(blob, context))
 
 
@@ -68,7 +75,10 @@ def closeness(blobs: list[bytes], size: int) -> dict[str, Any]:
         likeness.append(ssim(scaled, full))
     return {
         "files": len(blobs),
-        "shift_of_a_mean": {"median": round(float(np.median(shifts)), 3), "largest": round(max(shifts), 3)},
+        "shift_of_a_mean": {
+            "median": round(float(np.median(shifts)), 3),
+            "largest": round(max(shifts), 3),
+        },
         f"share_beyond_{BOUND}": round(float(np.mean(np.array(shifts) > BOUND)), 3),
         "ssim_mean": round(float(np.mean(likeness)), 4),
         "ssim_least": round(min(likeness), 4),

@@ -16,7 +16,11 @@ BATCH, EPOCHS = 32, 100
 def main() -> None:
     options = arguments(__doc__, rounds=1)
     result = {}
-    for prefetch in (0, 2, 6):  # each in a fresh process: memory that one run leaves behind must not help the next
+    for prefetch in (
+        0,
+        2,
+        6,
+    ):  # each in a fresh process: memory that one run leaves behind must not help the next
         with get_context("spawn").Pool(1) as pool:
             result[f"prefetch {prefetch}"] = pool.apply(grow, (prefetch, options.threads))
     finish("Is memory bounded and flat?", {"epochs": EPOCHS, "result": result}, options.out)

@@ -1,8 +1,9 @@
 """How fast is a feed over files of several formats, next to tf.data and DALI?
 
-200 files, 90 % JPEG, 6 % PNG and 4 % WebP: the photographs of `photos-large`, at most 1,600 pixels a side, read from a
-folder; random crops to 224 x 224 and flips, batches of 50. Each library runs in a process of its own (rival_feeds); a
-round is eight epochs of each in turn. `--before PYTHON`: another installation of fastfeed to measure, too.
+200 files, 90 % JPEG, 6 % PNG and 4 % WebP: the photographs of `photos-large`, at most 1,600 pixels
+a side, read from a folder; random crops to 224 x 224 and flips, batches of 50. Each library runs in
+a process of its own (rival_feeds); a round is eight epochs of each in turn. `--before PYTHON`:
+another installation of fastfeed to measure, too.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ SETTLE_S = 2.0  # each fills its queue again before the next one's turn
 
 def main() -> None:
     made = parser(__doc__, rounds=7)
-    made.add_argument("--before", type=Path, metavar="PYTHON", help="of another installation of fastfeed")
+    made.add_argument(
+        "--before", type=Path, metavar="PYTHON", help="of another installation of fastfeed"
+    )
     options = made.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder))
-        processes = {name: Library(sys.executable, name, folder, options.threads) for name in LIBRARIES}
+        processes = {
+            name: Library(sys.executable, name, folder, options.threads) for name in LIBRARIES
+        }
         if options.before:
-            processes["fastfeed before"] = Library(str(options.before), "fastfeed", folder, options.threads)
+            processes["fastfeed before"] = Library(
+                str(options.before), "fastfeed", folder, options.threads
+            )
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in processes}
         for i in range(options.rounds):
             for name in list(processes)[:: 1 if i % 2 else -1]:
@@ -46,7 +53,9 @@ def main() -> None:
 def write_files(folder: Path) -> None:
     photos = photographs()
     for i, kind in enumerate(MIX * REPEAT):
-        (folder / f"{i}.{kind.lower()}").write_bytes(saved(photos[i % len(photos)], kind, **FORMATS[kind]))
+        (folder / f"{i}.{kind.lower()}").write_bytes(
+            saved(photos[i % len(photos)], kind, **FORMATS[kind])
+        )
 
 
 def summary(rounds: list[tuple[float, float]], own: list[tuple[float, float]]) -> dict[str, Any]:
@@ -54,7 +63,9 @@ def summary(rounds: list[tuple[float, float]], own: list[tuple[float, float]]) -
     return {
         "images_per_second": round(statistics.median(rates), 1),
         "cpu_ms_per_image": round(statistics.median(cpu for _, cpu in rounds), 3),
-        "fastfeed / it": round(statistics.median(a / b for (a, _), b in zip(own, rates, strict=True)), 3),
+        "fastfeed / it": round(
+            statistics.median(a / b for (a, _), b in zip(own, rates, strict=True)), 3
+        ),
         "rounds": [round(rate, 1) for rate in rates],
     }
 

@@ -1,8 +1,11 @@
-"""Would obstore (a Rust client) read samples from S3 at less cost than s3fs? Byte ranges of tar shards, 64 in flight,
-40 ms of latency: our storage over s3fs, s3fs without it, obstore without it, and our storage over obstore.
+"""Would obstore (a Rust client) read samples from S3 at less cost than s3fs?
 
-The server is the tests' (tests/helpers/s3.py), in another process on the same two cores, so the processor time per
-read of this process says more than the rate. Every byte that comes is compared. Needs `pip install obstore`.
+Byte ranges of tar shards, 64 in flight, 40 ms of latency: our storage over s3fs, s3fs without it,
+obstore without it, and our storage over obstore.
+
+The server is the tests' (tests/helpers/s3.py), in another process on the same two cores, so the
+processor time per read of this process says more than the rate. Every byte that comes is compared.
+Needs `pip install obstore`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,11 @@ def main() -> None:
             server.put(f"bench/{key}", blob)
         server.warm([f"bench/{key}" for key in keys])
         ends = np.cumsum([len(image) for image in images]).tolist()
-        ranges = [(key, end - len(image), end) for key in keys for image, end in zip(images, ends, strict=True)]
+        ranges = [
+            (key, end - len(image), end)
+            for key in keys
+            for image, end in zip(images, ends, strict=True)
+        ]
         order = np.random.default_rng(0).permutation(len(ranges)).tolist()
         ranges = [ranges[i] for i in order]
         sums = [zlib.crc32(blob[start:end]) for _, start, end in ranges]
@@ -70,7 +77,10 @@ def main() -> None:
             return await asyncio.gather(*(one(*each) for each in ranges))
 
         system = s3fs.S3FileSystem(
-            **s3_options, asynchronous=True, loop=loop, config_kwargs={"max_pool_connections": 2 * IN_FLIGHT}
+            **s3_options,
+            asynchronous=True,
+            loop=loop,
+            config_kwargs={"max_pool_connections": 2 * IN_FLIGHT},
         )
 
         async def by_s3fs(key: str, start: int, end: int) -> bytes:
@@ -103,7 +113,9 @@ def main() -> None:
         {
             "result": result,
             "rate / our storage over s3fs": {name: ratio(result, name, base) for name in others},
-            "CPU of our storage over s3fs / CPU": {name: round(cost[base] / cost[name], 2) for name in others},
+            "CPU of our storage over s3fs / CPU": {
+                name: round(cost[base] / cost[name], 2) for name in others
+            },
         },
         options.out,
     )

@@ -1,9 +1,10 @@
 """How long does a stock photograph of each format take to a JPEG with a short side of 512 pixels?
 
-One thread, processor time: what `fastfeed preprocess` does with the bytes of one photograph (header, sha256, color
-profile, Lanczos, JPEG), next to pyvips's `thumbnail_buffer` and `jpegsave_buffer`, and to Pillow's full decoding and
-Lanczos. The photographs are those of `photos-large`, at most 3,464 pixels a side, saved by Pillow. SSIM: of the new
-files, against pixels that were decoded at full size and scaled by Pillow.
+One thread, processor time: what `fastfeed preprocess` does with the bytes of one photograph
+(header, sha256, color profile, Lanczos, JPEG), next to pyvips's `thumbnail_buffer` and
+`jpegsave_buffer`, and to Pillow's full decoding and Lanczos. The photographs are those of
+`photos-large`, at most 3,464 pixels a side, saved by Pillow. SSIM: of the new files, against pixels
+that were decoded at full size and scaled by Pillow.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ def main() -> None:
         assert isinstance(made, ProcessedImage), made
         return made.image
 
-    ways: dict[str, Callable[[bytes], bytes]] = {"fastfeed": ours, "pyvips": thumbnail, "Pillow": pillow_file}
+    ways: dict[str, Callable[[bytes], bytes]] = {
+        "fastfeed": ours,
+        "pyvips": thumbnail,
+        "Pillow": pillow_file,
+    }
     for name, (format, how) in FORMATS.items():
         blobs = [saved(photo, format, "alpha" in name, **how) for photo in photos]
         times = cpu_rounds(given.rounds, {way: all_of(run, blobs) for way, run in ways.items()})
@@ -57,7 +62,8 @@ def main() -> None:
             way: {
                 "cpu_ms": round(statistics.median(found) / 1e3, 1),
                 "it / fastfeed": round(
-                    statistics.median(a / b for a, b in zip(found, times["fastfeed"], strict=True)), 2
+                    statistics.median(a / b for a, b in zip(found, times["fastfeed"], strict=True)),
+                    2,
                 ),
             }
             for way, found in times.items()
@@ -65,8 +71,15 @@ def main() -> None:
         if "alpha" not in name:
             for way, run in ways.items():
                 values = [likeness(run(blob), blob) for blob in blobs]
-                result[name][way]["ssim"] = [round(statistics.mean(values), 4), round(min(values), 4)]
-    finish("How long does a stock photograph of each format take to 512 pixels?", {"result": result}, given.out)
+                result[name][way]["ssim"] = [
+                    round(statistics.mean(values), 4),
+                    round(min(values), 4),
+                ]
+    finish(
+        "How long does a stock photograph of each format take to 512 pixels?",
+        {"result": result},
+        given.out,
+    )
 
 
 def saved(photo: Image.Image, format: str, alpha: bool, **how: Any) -> bytes:

@@ -1,7 +1,8 @@
 """How much memory does one very large JPEG need on its way to 224 x 224?
 
-Each contestant decodes one file of 12,000 x 8,000 pixels (96 MP) in a fresh process; what counts is how far the peak of
-its resident memory rises above what it was with the file read and everything imported.
+Each contestant decodes one file of 12,000 x 8,000 pixels (96 MP) in a fresh process; what counts is
+how far the peak of its resident memory rises above what it was with the file read and everything
+imported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for kind, how in KINDS.items():
             path = Path(folder, "large.jpg")
-            with get_context("spawn").Pool(1) as pool:  # making it takes more memory than anything that is measured
+            with get_context("spawn").Pool(
+                1
+            ) as pool:  # making it takes more memory than anything that is measured
                 pool.apply(make, (path, how))
             result[kind] = {"file_mb": round(path.stat().st_size / 1e6, 1)}
             for name in (
@@ -67,7 +70,11 @@ def rise(name: str, path: Path) -> float:
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = rss_mb()
     pixels = run()
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     assert pixels.shape == (SIZE, SIZE, 3) and pixels.std() > 20
     return int(peak.split()[1]) * 1024 / 1e6 - before
 
@@ -88,7 +95,9 @@ def prepared(name: str, blob: bytes) -> Any:
         out = np.empty((1, SIZE, SIZE, 3), np.uint8)
 
         def run(file: bytes = blob, windows: Windows = windows) -> np.ndarray:
-            assert engine.decode(Request([file], engine.probe([file]), windows, "bilinear"), out, Event()) == [None]
+            assert engine.decode(
+                Request([file], engine.probe([file]), windows, "bilinear"), out, Event()
+            ) == [None]
             return out[0]
 
         run(small.getvalue(), Windows(np.array([(0.0, 0, 300, 300)]), windows.flips, windows.sizes))
@@ -105,7 +114,9 @@ def prepared(name: str, blob: bytes) -> Any:
     import cv2
 
     data = np.frombuffer(blob, np.uint8)
-    return lambda: cv2.resize(cv2.imdecode(data, cv2.IMREAD_COLOR), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    return lambda: cv2.resize(
+        cv2.imdecode(data, cv2.IMREAD_COLOR), (SIZE, SIZE), interpolation=cv2.INTER_AREA
+    )
 
 
 if __name__ == "__main__":

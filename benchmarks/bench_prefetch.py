@@ -1,9 +1,10 @@
 """How much of a producer does `prefetch_to_device` hide behind the step?
 
-A generator of NumPy batches takes 0.8 of a step for each; the step waits for a device (it sleeps, as a trainer does
-that has queued its work on a GPU). One after the other that is 1.8 steps per batch; hidden, 1.0. The generator waits
-(as for a disk), or computes and lets go of the interpreter's lock (it sorts an array), or computes and never does (a
-loop of pure Python). A step is 25 ms.
+A generator of NumPy batches takes 0.8 of a step for each; the step waits for a device (it sleeps,
+as a trainer does that has queued its work on a GPU). One after the other that is 1.8 steps per
+batch; hidden, 1.0. The generator waits (as for a disk), or computes and lets go of the
+interpreter's lock (it sorts an array), or computes and never does (a loop of pure Python). A step
+is 25 ms.
 """
 
 from __future__ import annotations
@@ -23,21 +24,34 @@ STEP_S, SHARE, BATCHES = 0.025, 0.8, 60
 def main() -> None:
     options = arguments(__doc__, rounds=7)
     found = {}
-    works = {"waits": lambda: time.sleep(SHARE * STEP_S), "sorts an array": sorts(), "loops in Python": loops()}
+    works = {
+        "waits": lambda: time.sleep(SHARE * STEP_S),
+        "sorts an array": sorts(),
+        "loops in Python": loops(),
+    }
     for name, work in works.items():
         rows = []
         for _ in range(options.rounds + 1):
             rows.append(once(work))
         rows = rows[1:]
-        hidden = [1 - (r["prefetch_to_device"] - r["steps"]) / (r["one after the other"] - r["steps"]) for r in rows]
+        hidden = [
+            1 - (r["prefetch_to_device"] - r["steps"]) / (r["one after the other"] - r["steps"])
+            for r in rows
+        ]
         found[name] = {
-            "producer_share_of_step": round(statistics.median(r["producer"] / r["steps"] for r in rows), 3),
+            "producer_share_of_step": round(
+                statistics.median(r["producer"] / r["steps"] for r in rows), 3
+            ),
             "seconds": {key: round(statistics.median(r[key] for r in rows), 3) for key in rows[0]},
             "hidden": round(statistics.median(hidden), 3),
             "rounds": [round(share, 3) for share in hidden],
         }
     question = "How much of a producer of 0.8 steps is hidden?"
-    finish(question, {"step_ms": STEP_S * 1e3, "batches": BATCHES, "claim": 0.9, "producers": found}, options.out)
+    finish(
+        question,
+        {"step_ms": STEP_S * 1e3, "batches": BATCHES, "claim": 0.9, "producers": found},
+        options.out,
+    )
 
 
 def once(work: Callable[[], object]) -> dict[str, float]:

@@ -1,9 +1,10 @@
-"""How long does `fastfeed analyze` take on large traces, how much memory, and how large is its page?
+"""How long does `fastfeed analyze` take on large traces, how much memory, and how large is its
+page?
 
-Each round runs the command in a process of its own, twice: as it is typed, up to the verdict in the terminal, and with
-the page and the JSON. The traces are made by the writers of the tests: a million kernels with their launches as Nsight
-Systems exports them, the same as Chrome JSON in the layout of PyTorch (gzipped too), and a Chrome JSON of two
-gigabytes. Real traces as well, if they are there.
+Each round runs the command in a process of its own, twice: as it is typed, up to the verdict in the
+terminal, and with the page and the JSON. The traces are made by the writers of the tests: a million
+kernels with their launches as Nsight Systems exports them, the same as Chrome JSON in the layout of
+PyTorch (gzipped too), and a Chrome JSON of two gigabytes. Real traces as well, if they are there.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def main() -> None:
     options = made.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         result = measured(Path(folder), options.events, options.rounds, not options.without_2gb)
-    finish(__doc__.split("\n")[0], {"events": options.events, "rounds": options.rounds, "traces": result}, options.out)
+    finish(
+        __doc__.split("\n")[0],
+        {"events": options.events, "rounds": options.rounds, "traces": result},
+        options.out,
+    )
 
 
 def measured(folder: Path, events: int, rounds: int, two_gb: bool) -> dict[str, Any]:
@@ -56,7 +61,10 @@ def measured(folder: Path, events: int, rounds: int, two_gb: bool) -> dict[str, 
     if two_gb:
         per_event = traces["Chrome JSON, 1 M kernels"].stat().st_size / events
         traces["Chrome JSON, 2 GB"] = large(folder / "huge.json", int(2e9 / per_event))
-    for name in ("nsys_sqlite/nsysai_mfu_2gpu_before.sqlite", "kineto/lotus_v100_imagenet_b128_gpu4.json.xz"):
+    for name in (
+        "nsys_sqlite/nsysai_mfu_2gpu_before.sqlite",
+        "kineto/lotus_v100_imagenet_b128_gpu4.json.xz",
+    ):
         if (DATA / "traces" / name).is_file():
             traces[Path(name).name] = DATA / "traces" / name
     seen: dict[str, list[dict[str, float]]] = {name: [] for name in traces}
@@ -69,7 +77,9 @@ def measured(folder: Path, events: int, rounds: int, two_gb: bool) -> dict[str, 
 
 
 def analyzed(trace: Path, folder: Path) -> dict[str, float]:
-    """Two runs of the command: wall and CPU seconds and peak memory in GB of each, and the size of the page in MB."""
+    """Two runs of the command: wall and CPU seconds and peak memory in GB of each, and the size of
+    the page in MB.
+    """
     page = folder / "page.html"
     text, verdict = timed([str(trace)])
     if not text.strip():
@@ -92,10 +102,16 @@ def timed(arguments: list[str]) -> tuple[bytes, dict[str, float]]:
     wall = time.perf_counter() - began
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    return text, {"wall_s": wall, "cpu_s": used.ru_utime + used.ru_stime, "peak_gb": used.ru_maxrss / 1e6}
+    return text, {
+        "wall_s": wall,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "peak_gb": used.ru_maxrss / 1e6,
+    }
 
 
-def summary(trace: Path, rows: list[dict[str, float]], bar: tuple[float | None, float] | None) -> dict[str, Any]:
+def summary(
+    trace: Path, rows: list[dict[str, float]], bar: tuple[float | None, float] | None
+) -> dict[str, Any]:
     told: dict[str, Any] = {"file_mb": round(trace.stat().st_size / 1e6, 1)}
     told |= {key: round(statistics.median(row[key] for row in rows), 3) for key in rows[0]}
     told["rounds_s"] = [round(row["wall_s"], 2) for row in rows]

@@ -1,7 +1,9 @@
-"""Do the intervals of a proof contain the true cost? Trainers and feeds of known costs, in simulated time.
+"""Do the intervals of a proof contain the true cost?
 
-On a machine with and without other load; with the order of modes that is drawn for each round, and with one that has a
-system.
+Trainers and feeds of known costs, in simulated time.
+
+On a machine with and without other load; with the order of modes that is drawn for each round, and
+with one that has a system.
 
 python benchmarks/bench_prove.py --proofs 1000 --out benchmarks/results/prove.json
 """
@@ -24,7 +26,9 @@ from fastfeed.proof.modes import Mode, order
 
 
 def rotated(modes: Sequence[Mode], turn: int, seed: int) -> list[Mode]:
-    """Every second round backwards, and from pair to pair another mode first: what proofs did before."""
+    """Every second round backwards, and from pair to pair another mode first: what proofs did
+    before.
+    """
     first = turn // 2 % len(modes)
     turned = [*modes[first:], *modes[:first]]
     return turned[::-1] if turn % 2 else turned

@@ -1,8 +1,10 @@
-"""How fast do photographs become JPEGs of 512 pixels on the short side, quality 90, 4:2:0, scaled with Lanczos3?
+"""How fast do photographs become JPEGs of 512 pixels on the short side, quality 90, 4:2:0, scaled
+with Lanczos3?
 
-Contestants get the same files in memory and two threads, and return the new files' bytes. Besides the rates: SSIM on
-luma, against full decoding and Pillow's Lanczos, of what each scales to, encoded at quality 100 and 4:4:4. The kernel
-scales planes and has no pixels in between; what is said of RGB pixels is the same kernel as feeds call it.
+Contestants get the same files in memory and two threads, and return the new files' bytes. Besides
+the rates: SSIM on luma, against full decoding and Pillow's Lanczos, of what each scales to, encoded
+at quality 100 and 4:4:4. The kernel scales planes and has no pixels in between; what is said of RGB
+pixels is the same kernel as feeds call it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def main() -> None:
     options = arguments(__doc__, rounds=7)
     blobs = [path.read_bytes() for path in sorted((DATA / "photos-large").iterdir())]
     resize, threads = Resize(SIDE, filter="lanczos"), options.threads
-    kernel, pillow = (Recoder([resize], quality=QUALITY, threads=threads, decode=d) for d in ("native", "pillow"))
+    kernel, pillow = (
+        Recoder([resize], quality=QUALITY, threads=threads, decode=d) for d in ("native", "pillow")
+    )
     vips_file, vips_pixels = vips()
     runs = {
         "fastfeed kernel": lambda: len(kernel(blobs * REPEAT)),
@@ -54,11 +58,20 @@ def main() -> None:
     for name, look in looks.items():
         pixels = [look(blob) for blob in blobs]
         closeness[name] = similarity(pixels, wanted)
-        closeness[f"{name}, at quality 100"] = similarity([shown(saved(one, 100, "4:4:4")) for one in pixels], wanted)
-    closeness["fastfeed kernel, at quality 100"] = similarity([shown(file) for file in best(blobs)], wanted)
+        closeness[f"{name}, at quality 100"] = similarity(
+            [shown(saved(one, 100, "4:4:4")) for one in pixels], wanted
+        )
+    closeness["fastfeed kernel, at quality 100"] = similarity(
+        [shown(file) for file in best(blobs)], wanted
+    )
     same = kernel(blobs) == Recoder([resize], quality=QUALITY, threads=1, decode="native")(blobs)
     ratios = {f"kernel / {other}": ratio(result, "fastfeed kernel", other) for other in runs}
-    report = {"result": result, "ratios": ratios, "closeness": closeness, "same_bytes_for_1_and_2_threads": same}
+    report = {
+        "result": result,
+        "ratios": ratios,
+        "closeness": closeness,
+        "same_bytes_for_1_and_2_threads": same,
+    }
     finish("How fast do photographs become small JPEGs?", report, options.out)
 
 
@@ -79,14 +92,18 @@ def scaled(engine: DecodeEngine, side: int = SIDE) -> One:
         assert isinstance(header, Header)
         windows = program.windows([np.empty((0, 0))], np.array([(header.height, header.width)]))
         out = np.empty((1, *windows.sizes[0], 3), np.uint8)
-        assert engine.decode(Request([blob], [header], windows, program.filter), out, threading.Event()) == [None]
+        assert engine.decode(
+            Request([blob], [header], windows, program.filter), out, threading.Event()
+        ) == [None]
         return out[0]
 
     return one
 
 
 def vips(side: int = SIDE) -> tuple[One, One]:
-    """Shrink on load to the size that ours has; one libvips thread per image, no cache of operations. File, pixels."""
+    """Shrink on load to the size that ours has; one libvips thread per image, no cache of
+    operations. File, pixels.
+    """
     os.environ["VIPS_CONCURRENCY"] = "1"
     import pyvips
 
@@ -97,7 +114,9 @@ def vips(side: int = SIDE) -> tuple[One, One]:
         turned = "orientation" in header.get_fields() and header.get("orientation") >= 5
         height, width = (header.width, header.height) if turned else (header.height, header.width)
         short = min(height, width)
-        return pyvips.Image.thumbnail_buffer(blob, side * width // short, height=side * height // short, size="force")
+        return pyvips.Image.thumbnail_buffer(
+            blob, side * width // short, height=side * height // short, size="force"
+        )
 
     def file(blob: bytes) -> bytes:
         return thumbnail(blob).jpegsave_buffer(Q=QUALITY, subsample_mode="on", keep="none")
@@ -142,7 +161,9 @@ def ssim(one: np.ndarray, other: np.ndarray) -> float:
 
     ma, mb, c1, c2 = local(a), local(b), 2.55**2, 7.65**2
     va, vb, cov = local(a * a) - ma**2, local(b * b) - mb**2, local(a * b) - ma * mb
-    return float(((2 * ma * mb + c1) * (2 * cov + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))).mean())
+    return float(
+        ((2 * ma * mb + c1) * (2 * cov + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))).mean()
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Does restoring cost the same at step 0 and at step 1,000,000? What does the order of a billion samples cost?"""
+"""Does restoring cost the same at step 0 and at step 1,000,000?
+
+What does the order of a billion samples cost?
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""How long does it take to see that a job of a million photographs is finished, and what is left of one that is not?
+"""How long does it take to see that a job of a million photographs is finished, and what is left of
+one that is not?
 
-The job is made up: a plan of a million, a thousand shards (as large as real ones, but sparse), their records. Timed is
-the whole command, `fastfeed preprocess resume`, with the start of Python.
+The job is made up: a plan of a million, a thousand shards (as large as real ones, but sparse),
+their records. Timed is the whole command, `fastfeed preprocess resume`, with the start of Python.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def main() -> None:
         "resume_s": {"median": statistics.median(resume), "rounds": resume},
         "status_s": {"median": statistics.median(status), "rounds": status},
     }
-    finish("How long does it take to see that a job of a million photographs is finished?", report, given.out)
+    finish(
+        "How long does it take to see that a job of a million photographs is finished?",
+        report,
+        given.out,
+    )
 
 
 def timed(command: str, *places: str) -> float:
@@ -49,7 +54,9 @@ def timed(command: str, *places: str) -> float:
         check=True,
     )
     took = round(time.perf_counter() - begun, 3)
-    assert "1000 of 1000" in done.stdout + done.stderr or "1,000 of 1,000" in done.stdout + done.stderr, done.stdout
+    assert (
+        "1000 of 1000" in done.stdout + done.stderr or "1,000 of 1,000" in done.stdout + done.stderr
+    ), done.stdout
     return took
 
 
@@ -57,9 +64,15 @@ def make(folder: Path, images: int) -> dict[str, int]:
     """A finished job."""
     recipe = Recipe(packing=Packing(samples=images // 1000))
     plan = make_plan(
-        recipe, source=sys.prefix, fingerprint="made up", length=images, classes=(), left_out={},
-        groups=[("", np.arange(images))], made_with=versions(recipe),
-    )  # fmt: skip
+        recipe,
+        source=sys.prefix,
+        fingerprint="made up",
+        length=images,
+        classes=(),
+        left_out={},
+        groups=[("", np.arange(images))],
+        made_with=versions(recipe),
+    )
     for name, content in plan.files().items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
@@ -71,15 +84,31 @@ def make(folder: Path, images: int) -> dict[str, int]:
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         tally = Counts()
         for i in range(40):
-            facts = {"format": "JPEG", "source_height": 4000 + i, "source_width": 6000, "source_bytes": 8_000_000}
+            facts = {
+                "format": "JPEG",
+                "source_height": 4000 + i,
+                "source_width": 6000,
+                "source_bytes": 8_000_000,
+            }
             tally.add(ProcessedImage(b"", "jpg", 512, 768 + i, facts))
         bad = tuple(
-            BadSample(i, f"/photographs/{i}.jpg", "truncated") for i in range(shard.first, shard.last) if not i % 997
+            BadSample(i, f"/photographs/{i}.jpg", "truncated")
+            for i in range(shard.first, shard.last)
+            if not i % 997
         )
         part = ShardFile(f"{shard.name}.tar", int(offsets[-1]), "0" * 64)
         with open(folder / part.name, "wb") as file:
             os.truncate(file.fileno(), part.bytes)
-        record = Record(shard.name, shard.index, hash, (part,), tuple(ids), tuple(offsets[:-1].tolist()), bad, tally)
+        record = Record(
+            shard.name,
+            shard.index,
+            hash,
+            (part,),
+            tuple(ids),
+            tuple(offsets[:-1].tolist()),
+            bad,
+            tally,
+        )
         content = record.dump()
         records += len(content)
         (folder / record.name).write_bytes(content)

@@ -1,8 +1,8 @@
-"""Reading samples of tar shards from S3 with 40 ms of latency: one at a time, 64 in flight, and with 1 % of faults;
-then from the disk cache, next to plain local files.
+"""Reading samples of tar shards from S3 with 40 ms of latency: one at a time, 64 in flight, and
+with 1 % of faults; then from the disk cache, next to plain local files.
 
-The server is the tests' (tests/helpers/s3.py): moto, with latency and faults put in front, on the same two cores. Every
-image that comes is compared with what was put there.
+The server is the tests' (tests/helpers/s3.py): moto, with latency and faults put in front, on the
+same two cores. Every image that comes is compared with what was put there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ LATENCY_S, FAULTS = 0.04, {"share_503": 0.005, "share_timeout": 0.005}
 
 def few_at_a_time(source: ff.TarShards | ff.ImageFolder, order: np.ndarray) -> int:
     """As a feed's threads read."""
-    return sum(len(source.read(order[first : first + 4].tolist())) for first in range(0, len(order), 4))
+    return sum(
+        len(source.read(order[first : first + 4].tolist())) for first in range(0, len(order), 4)
+    )
 
 
 def main() -> None:
@@ -44,9 +46,16 @@ def main() -> None:
             server.put(name, tar_of(members))
         server.warm(names)
         pattern, index = f"s3://bench/s-{{000..{SHARDS - 1:03d}}}.tar", root / "s3.ffindex"
-        source = ff.TarShards(pattern, label=None, storage=server.options, index=index, progress=False)
+        source = ff.TarShards(
+            pattern, label=None, storage=server.options, index=index, progress=False
+        )
         cached = ff.TarShards(
-            pattern, label=None, storage=server.options, index=index, progress=False, cache=root / "cache"
+            pattern,
+            label=None,
+            storage=server.options,
+            index=index,
+            progress=False,
+            cache=root / "cache",
         )
         expected = np.array([sums[i % SAMPLES % len(sums)] for i in range(len(source))])
         order = np.random.default_rng(0).permutation(len(source))
@@ -98,7 +107,9 @@ def main() -> None:
         disk = interleaved(
             options.rounds,
             {
-                "disk cache": lambda: sum(len(cached.read(order[a : a + 4].tolist())) for a in range(0, len(order), 4)),
+                "disk cache": lambda: sum(
+                    len(cached.read(order[a : a + 4].tolist())) for a in range(0, len(order), 4)
+                ),
                 "local files": lambda: sum(
                     len(folder.read(order[a : a + 4].tolist())) for a in range(0, len(order), 4)
                 ),

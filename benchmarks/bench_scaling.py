@@ -1,8 +1,11 @@
-"""Do ranks keep up with each other? One to eight processes on one machine, each with its feed and a made-up step.
+"""Do ranks keep up with each other?
 
-Every rank walks its share of the same epoch; a step sleeps, as a trainer does that has queued its work on a GPU, and
-ends when all ranks have ended it, as an all-reduce does. The work per rank is fixed and small enough for the cores at
-hand to serve eight of them, so that what is measured is the feed's coordination, not their speed.
+One to eight processes on one machine, each with its feed and a made-up step.
+
+Every rank walks its share of the same epoch; a step sleeps, as a trainer does that has queued its
+work on a GPU, and ends when all ranks have ended it, as an all-reduce does. The work per rank is
+fixed and small enough for the cores at hand to serve eight of them, so that what is measured is the
+feed's coordination, not their speed.
 """
 
 from __future__ import annotations
@@ -40,12 +43,17 @@ def main() -> None:
         )
     question = "How much of one process's rate do eight keep, each?"
     finish(
-        question, {"step_ms": STEP_S * 1e3, "claims": {"efficiency": 0.95, "behind": 0.05}, "rows": rows}, options.out
+        question,
+        {"step_ms": STEP_S * 1e3, "claims": {"efficiency": 0.95, "behind": 0.05}, "rows": rows},
+        options.out,
     )
 
 
 def run(size: int) -> dict[str, float]:
-    """All ranks once. Behind: how much later than the mean the slowest rank was ready for a step, as a share of it."""
+    """All ranks once.
+
+    Behind: how much later than the mean the slowest rank was ready for a step, as a share of it.
+    """
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(size), context.Queue()
     ranks = [context.Process(target=rank, args=(r, size, barrier, results)) for r in range(size)]

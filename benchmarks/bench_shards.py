@@ -1,8 +1,8 @@
 """How fast are tar shards in the page cache, bytes only, next to webdataset and Python's tarfile?
 
-All yield the same images and labels of the same shards, in one process and thread. Ours are read in shuffled order, as
-a feed does, and in the order of the shards; the others stream. Then: how fast the index is built, and what an index of
-ten million samples costs to open and to hold.
+All yield the same images and labels of the same shards, in one process and thread. Ours are read in
+shuffled order, as a feed does, and in the order of the shards; the others stream. Then: how fast
+the index is built, and what an index of ten million samples costs to open and to hold.
 """
 
 from __future__ import annotations
@@ -52,18 +52,28 @@ def main() -> None:
                 for own in ("TarShards, shuffled", "TarShards, in order")
                 for rival in ("webdataset", "tarfile, stream")
             },
-            "index": {"GB_per_second": indexing(root, size, options.rounds), "ten_million": ten_million(root)},
+            "index": {
+                "GB_per_second": indexing(root, size, options.rounds),
+                "ten_million": ten_million(root),
+            },
         }
     finish("How fast are tar shards read from the page cache, bytes only?", report, options.out)
 
 
 def write(root: Path) -> int:
     """The photographs again and again; bytes in all."""
-    blobs = [path.read_bytes() for path in sorted((DATA / "imagenet-sample").iterdir()) if path.suffix == ".JPEG"]
+    blobs = [
+        path.read_bytes()
+        for path in sorted((DATA / "imagenet-sample").iterdir())
+        if path.suffix == ".JPEG"
+    ]
     for k in range(SHARDS):
         with tarfile.open(root / f"s-{k:03d}.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
             for i in range(k * SAMPLES, (k + 1) * SAMPLES):
-                for extension, data in (("jpg", blobs[i % len(blobs)]), ("cls", str(i % 1000).encode())):
+                for extension, data in (
+                    ("jpg", blobs[i % len(blobs)]),
+                    ("cls", str(i % 1000).encode()),
+                ):
                     info = tarfile.TarInfo(f"{i:08d}.{extension}")
                     info.size = len(data)
                     archive.addfile(info, io.BytesIO(data))
@@ -113,7 +123,11 @@ def indexing(root: Path, size: int, rounds: int) -> dict[str, float]:
         begin = time.perf_counter()
         ff.TarShards(root / "s-{000..009}.tar", index=root / f"{i}" / "new.ffindex")
         rates.append(size / 1e9 / (time.perf_counter() - begin))
-    return {"median": round(median(rates), 2), "least": round(min(rates), 2), "most": round(max(rates), 2)}
+    return {
+        "median": round(median(rates), 2),
+        "least": round(min(rates), 2),
+        "most": round(max(rates), 2),
+    }
 
 
 _OPEN = """
@@ -148,11 +162,17 @@ def ten_million(root: Path) -> dict[str, float]:
     }
     stat = Stat(110_000_000, "1")
     path = root / "many.ffindex"
-    save(path, "tar", [Section(f"s-{k:05d}.tar", stat, columns, name, None) for k in range(MANY_SHARDS)])
+    save(
+        path,
+        "tar",
+        [Section(f"s-{k:05d}.tar", stat, columns, name, None) for k in range(MANY_SHARDS)],
+    )
     assert load(path) is not None
     runs = []
     for _ in range(5):
-        done = subprocess.run([sys.executable, "-c", _OPEN, path], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", _OPEN, path], capture_output=True, text=True, check=True
+        )
         runs.append([float(word) for word in done.stdout.split()])
     samples, opened, held, touched = (median(column) for column in zip(*runs, strict=True))
     return {

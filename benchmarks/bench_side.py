@@ -1,7 +1,9 @@
-"""What does a feed cost a trainer whose own Python is busy: in its process, and with a helper process?
+"""What does a feed cost a trainer whose own Python is busy: in its process, and with a helper
+process?
 
-The trainer's step is a loop of pure Python that takes about 10 ms where nothing else runs. Decoding threads in the same
-process take turns with it at the interpreter's lock; those of a helper process do not.
+The trainer's step is a loop of pure Python that takes about 10 ms where nothing else runs. Decoding
+threads in the same process take turns with it at the interpreter's lock; those of a helper process
+do not.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ def main() -> None:
 
         contestants = {"no feed": None, "in process": inside, "side process": helped}
         result = interleaved(
-            options.rounds, {name: lambda name=name, feed=feed: train(name, feed) for name, feed in contestants.items()}
+            options.rounds,
+            {
+                name: lambda name=name, feed=feed: train(name, feed)
+                for name, feed in contestants.items()
+            },
         )
     for name, row in result.items():
         steps = took[name][STEPS:]  # without the round to warm up
@@ -55,7 +61,9 @@ def main() -> None:
             "cpu_ms_per_image": "of the trainer's process alone",
             "result": result,
             "side_by_in_process": ratio(result, "side process", "in process"),
-            "step_in_process_by_side": round(result["in process"]["step_ms"] / result["side process"]["step_ms"], 3),
+            "step_in_process_by_side": round(
+                result["in process"]["step_ms"] / result["side process"]["step_ms"], 3
+            ),
         },
         options.out,
     )

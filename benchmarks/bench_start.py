@@ -1,6 +1,9 @@
-"""How long until the first batch? Import in a fresh interpreter; list 10,000 files and make the first batch.
+"""How long until the first batch?
 
-The first batch is made with and without OpenCV imported, in turn; and the size of an installation is added up.
+Import in a fresh interpreter; list 10,000 files and make the first batch.
+
+The first batch is made with and without OpenCV imported, in turn; and the size of an installation
+is added up.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ from pathlib import Path
 from rounds import DATA, arguments, finish
 
 FILES, CLASSES = 10_000, 10
-IMPORT = "import sys, time; t = time.perf_counter(); __import__(sys.argv[1]); print(time.perf_counter() - t)"
+IMPORT = (
+    "import sys, time; t = time.perf_counter(); __import__(sys.argv[1]); print(time.perf_counter()"
+    " - t)"
+)
 FIRST = """
 import sys, time
 import fastfeed as ff
@@ -64,13 +70,17 @@ def main() -> None:
         "heavy_modules_loaded_after_a_batch": heavy,
         "first_batch": {
             name: {
-                "seconds": {stage: middle([row[k] for row in rows]) for k, stage in enumerate(NAMES)},
+                "seconds": {
+                    stage: middle([row[k] for row in rows]) for k, stage in enumerate(NAMES)
+                },
                 "construction_to_first_batch_seconds": middle([sum(row[1:3]) for row in rows]),
                 "the_same_in_cpu_seconds": middle([row[3] for row in rows]),
             }
             for name, rows in starts.items()
         },
-        "opencv_adds_cpu_seconds": middle([b[3] - a[3] for a, b in zip(*starts.values(), strict=True)]),
+        "opencv_adds_cpu_seconds": middle(
+            [b[3] - a[3] for a, b in zip(*starts.values(), strict=True)]
+        ),
         "installed_megabytes": installed(),
     }
     finish("How long until the first batch?", result, options.out)
@@ -81,7 +91,9 @@ def middle(values: list[float]) -> dict[str, float]:
 
 
 def installed() -> dict[str, float]:
-    """Megabytes on disk of the base dependencies and of what they need, by their lists of files; largest first."""
+    """Megabytes on disk of the base dependencies and of what they need, by their lists of files;
+    largest first.
+    """
     sizes: dict[str, float] = {}
     names = ["fastfeed"]
     while names:
@@ -91,7 +103,10 @@ def installed() -> dict[str, float]:
         package = metadata.distribution(name)
         if name == "fastfeed":  # installed for editing: the package and its kernel
             kernel = [file for file in package.files or [] if file.suffix == ".so"]
-            files = [*Path(__file__).parents[1].glob("fastfeed/**/*.py*"), *map(package.locate_file, kernel)]
+            files = [
+                *Path(__file__).parents[1].glob("fastfeed/**/*.py*"),
+                *map(package.locate_file, kernel),
+            ]
         else:
             files = [package.locate_file(file) for file in package.files or []]
         paths = [Path(str(file)) for file in files if "__pycache__" not in str(file)]
@@ -117,7 +132,9 @@ def fill(folder: Path) -> None:
 
 def run(program: str, *arguments: str) -> tuple[str, str]:
     """What it prints to stdout and to stderr."""
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
     return done.stdout, done.stderr
 
 

@@ -1,8 +1,11 @@
-"""TFRecords read at random: as fast as TensorFlow reads them in order? And how fast are they indexed?
+"""TFRecords read at random: as fast as TensorFlow reads them in order?
 
-The same files, from the page cache: 1 GB of the sample images, as Examples with the fields that ImageNet's have.
-TensorFlow hands over the records' bytes, as TFRecordDataset is made for; fastfeed finds the image in each and hands
-over that. Both verify every checksum. TensorFlow's readers and buffers are the best of those tried first.
+And how fast are they indexed?
+
+The same files, from the page cache: 1 GB of the sample images, as Examples with the fields that
+ImageNet's have. TensorFlow hands over the records' bytes, as TFRecordDataset is made for; fastfeed
+finds the image in each and hands over that. Both verify every checksum. TensorFlow's readers and
+buffers are the best of those tried first.
 """
 
 from __future__ import annotations
@@ -44,18 +47,26 @@ def main() -> None:
                 "TensorFlow, in order": lambda: dataset(files, *settings),
                 "fastfeed, in order": lambda: read(source, order, 1),
                 "fastfeed, shuffled": lambda: read(source, shuffled, 1),
-                f"fastfeed, shuffled, {options.threads} threads": lambda: read(source, shuffled, options.threads),
+                f"fastfeed, shuffled, {options.threads} threads": lambda: read(
+                    source, shuffled, options.threads
+                ),
                 "fastfeed, indexing": lambda: index(files),
             },
         )
     each = size / len(order)
     result = {
         "tensorflow": tf.__version__,
-        "tensorflow_settings": dict(zip(("num_parallel_reads", "buffer_size", "prefetch"), settings, strict=True)),
+        "tensorflow_settings": dict(
+            zip(("num_parallel_reads", "buffer_size", "prefetch"), settings, strict=True)
+        ),
         "bytes": size,
         "records": len(order),
-        "gigabytes_per_second": {k: round(v["images_per_second"] * each / 1e9, 2) for k, v in rates.items()},
-        "to_tensorflow": {k: ratio(rates, k, "TensorFlow, in order") for k in rates if k.startswith("fastfeed, ")},
+        "gigabytes_per_second": {
+            k: round(v["images_per_second"] * each / 1e9, 2) for k, v in rates.items()
+        },
+        "to_tensorflow": {
+            k: ratio(rates, k, "TensorFlow, in order") for k in rates if k.startswith("fastfeed, ")
+        },
         "result": rates,
     }
     finish("How fast are TFRecords read and indexed?", result, options.out)
@@ -80,13 +91,25 @@ def examples_of(images: list[bytes]) -> Iterator[bytes]:
     """Serialized Examples, with the fields of ImageNet's."""
     for i, image in enumerate(images):
         values = {
-            "image/height": [400], "image/width": [500], "image/channels": [3], "image/colorspace": [b"RGB"],
-            "image/format": [b"JPEG"], "image/filename": [b"n01440764_%d.JPEG" % i], "image/class/label": [i + 1],
-            "image/class/synset": [b"n01440764"], "image/class/text": [b"tench, Tinca tinca"], "image/encoded": [image],
-            "image/object/bbox/xmin": [0.1], "image/object/bbox/xmax": [0.9], "image/object/bbox/ymin": [0.2],
-            "image/object/bbox/ymax": [0.8], "image/object/bbox/label": [i + 1],
-        }  # fmt: skip
-        features = tf.train.Features(feature={name: feature(value) for name, value in values.items()})
+            "image/height": [400],
+            "image/width": [500],
+            "image/channels": [3],
+            "image/colorspace": [b"RGB"],
+            "image/format": [b"JPEG"],
+            "image/filename": [b"n01440764_%d.JPEG" % i],
+            "image/class/label": [i + 1],
+            "image/class/synset": [b"n01440764"],
+            "image/class/text": [b"tench, Tinca tinca"],
+            "image/encoded": [image],
+            "image/object/bbox/xmin": [0.1],
+            "image/object/bbox/xmax": [0.9],
+            "image/object/bbox/ymin": [0.2],
+            "image/object/bbox/ymax": [0.8],
+            "image/object/bbox/label": [i + 1],
+        }
+        features = tf.train.Features(
+            feature={name: feature(value) for name, value in values.items()}
+        )
         yield tf.train.Example(features=features).SerializeToString()
 
 
@@ -114,7 +137,9 @@ def fastest(files: list[Path]) -> tuple[int | None, int, int]:
 
 def dataset(files: list[Path], readers: int | None, buffer: int, ahead: int) -> int:
     """All records through tf.data, as bytes."""
-    records = tf.data.TFRecordDataset(list(map(str, files)), num_parallel_reads=readers, buffer_size=buffer)
+    records = tf.data.TFRecordDataset(
+        list(map(str, files)), num_parallel_reads=readers, buffer_size=buffer
+    )
     return sum(1 for _ in records.prefetch(ahead).as_numpy_iterator())
 
 

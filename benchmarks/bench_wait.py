@@ -1,7 +1,9 @@
-"""Is the share of time that a feed says the trainer waited true? Keras `fit` with a source slowed on purpose.
+"""Is the share of time that a feed says the trainer waited true?
 
-The same model is trained on the same arrays, read at once and read slowly. What the slow run takes longer is time the
-trainer must have waited; the feed's own figure is held against it.
+Keras `fit` with a source slowed on purpose.
+
+The same model is trained on the same arrays, read at once and read slowly. What the slow run takes
+longer is time the trainer must have waited; the feed's own figure is held against it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Slowed(ff.Arrays):
 
 def main() -> None:
     options = arguments(__doc__, rounds=3)
-    images = np.random.default_rng(0).integers(0, 256, (BATCH * STEPS, SIZE, SIZE, 3), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(
+        0, 256, (BATCH * STEPS, SIZE, SIZE, 3), dtype=np.uint8
+    )
     source = Slowed(images, np.zeros(len(images), int))
     model = keras.Sequential(
         [
@@ -49,21 +53,33 @@ def main() -> None:
     rows = []
     for i in range(options.rounds + 1):
         for slow_ms in (25, 75, 150, 300):
-            # the quick run before and the one after the slow run say what computing alone takes just now
+            # the quick run before and the one after the slow run say what computing alone takes
+            # just now
             quick = [fit(model, source, 0.0)]
             seconds, said = fit(model, source, slow_ms / 1e3)
             quick.append(fit(model, source, 0.0))
             computing = sum(s * (1 - share) for s, share in quick) / len(quick)
             if i:
-                told = {"waited_share_by_feed": round(said, 3), "by_the_clock": round(1 - computing / seconds, 3)}
-                rows.append({"read_ms_per_batch": slow_ms, "two_epochs_seconds": round(seconds, 2), **told})
+                told = {
+                    "waited_share_by_feed": round(said, 3),
+                    "by_the_clock": round(1 - computing / seconds, 3),
+                }
+                rows.append(
+                    {"read_ms_per_batch": slow_ms, "two_epochs_seconds": round(seconds, 2), **told}
+                )
     worst = max(abs(r["waited_share_by_feed"] - r["by_the_clock"]) for r in rows)
-    result = {"backend": keras.backend.backend(), "rows": rows, "largest_difference": round(worst, 3)}
+    result = {
+        "backend": keras.backend.backend(),
+        "rows": rows,
+        "largest_difference": round(worst, 3),
+    }
     finish("Does the wait share tell the truth?", result, options.out)
 
 
 def fit(model: keras.Model, source: Slowed, seconds: float) -> tuple[float, float]:
-    """Seconds of two epochs after a first one, and the share of them that the feed says was waited."""
+    """Seconds of two epochs after a first one, and the share of them that the feed says was
+    waited.
+    """
     source.seconds = seconds
     with ff.Feed(source, [ff.ToFloat()], batch=BATCH, threads=1, prefetch=1) as feed:
         marks = []

@@ -1,7 +1,7 @@
 """How soon does fastfeed watch notice, and what does being watched cost?
 
-Keras on TensorFlow trains on real photographs on one core, which other processes take and give back; then the
-processor time of what a feed publishes per batch, and of a look.
+Keras on TensorFlow trains on real photographs on one core, which other processes take and give
+back; then the processor time of what a feed publishes per batch, and of a look.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def main() -> None:
         {
             "hogs": HOGS,
             "changes": changes,
-            "median_s": {name: statistics.median(row[name] for row in changes) for name in ("starved_s", "fed_s")},
+            "median_s": {
+                name: statistics.median(row[name] for row in changes)
+                for name in ("starved_s", "fed_s")
+            },
             "cpu_us": {
                 "publishing, per batch": statistics.median(publishing(20)),
                 "a look, one feed": statistics.median(looks),
@@ -64,7 +67,9 @@ def main() -> None:
 
 
 def until(watch: Watch, states: tuple[State, ...]) -> float:
-    """Seconds until the trainer is in one of these states, looking once a second as the command does."""
+    """Seconds until the trainer is in one of these states, looking once a second as the command
+    does.
+    """
     begin = time.monotonic()
     while not any(row.judgment.state in states for row in watch.look().rows):
         if time.monotonic() > begin + LIMIT_S:

@@ -1,7 +1,9 @@
-"""Are the kernel's pixels Pillow's? `python compare_suites.py FOLDER...`: every PNG, TIFF and WebP below, at full size.
+"""Are the kernel's pixels Pillow's?
 
-For the test suites of other projects, such as PngSuite. Counts files by what became of them, names those that differ,
-and ends with 1 if there are any.
+`python compare_suites.py FOLDER...`: every PNG, TIFF and WebP below, at full size.
+
+For the test suites of other projects, such as PngSuite. Counts files by what became of them, names
+those that differ, and ends with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ EXTENSIONS = {".png": "PNG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WebP"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
-    files = sorted(path for folder in parser.parse_args().folders for path in folder.rglob("*") if path.is_file())
+    files = sorted(
+        path
+        for folder in parser.parse_args().folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
     warnings.simplefilter("ignore")  # of Pillow, about damaged files
     native, pillow = NativeEngine(Decode()), PillowEngine(Decode())
     found: Counter[tuple[str, str]] = Counter()
@@ -52,7 +59,9 @@ def decoded(engine: DecodeEngine, blob: bytes) -> np.ndarray | Bad:
     if isinstance(header, Bad):
         return header
     size = header.height, header.width
-    windows = Windows(np.array([[0.0, 0.0, *size]]), np.zeros((1, 2), bool), np.array([size], np.int64))
+    windows = Windows(
+        np.array([[0.0, 0.0, *size]]), np.zeros((1, 2), bool), np.array([size], np.int64)
+    )
     out = np.empty((1, *size, 3), np.uint8)
     (bad,) = engine.decode(Request([blob], [header], windows, "bilinear"), out, threading.Event())
     return out[0] if bad is None else bad

@@ -26,7 +26,9 @@ def photographs(root: Path) -> Path:
 
 
 def tiny(root: Path) -> Path:
-    """12,000 files of 3 kB with the height and width of a photograph: reading them takes little of two cores."""
+    """12,000 files of 3 kB with the height and width of a photograph: reading them takes little of
+    two cores.
+    """
     if not (root / "tiny").exists():
         file = io.BytesIO()
         Image.new("RGB", (500, 375), (90, 120, 60)).save(file, "JPEG", quality=30)
@@ -50,4 +52,6 @@ def small_files(root: Path) -> Path:
 def cifar() -> ff.Arrays:
     """50,000 images of noise, as large as CIFAR's."""
     rng = np.random.default_rng(0)
-    return ff.Arrays(rng.integers(0, 256, (50_000, 32, 32, 3), dtype=np.uint8), rng.integers(0, 10, 50_000))
+    return ff.Arrays(
+        rng.integers(0, 256, (50_000, 32, 32, 3), dtype=np.uint8), rng.integers(0, 10, 50_000)
+    )

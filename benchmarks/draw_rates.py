@@ -1,4 +1,5 @@
-"""Draws `docs/rates.svg`, the plot in README, from `results/decode.json`: images per second of fastfeed and others.
+"""Draws `docs/rates.svg`, the plot in README, from `results/decode.json`: images per second of
+fastfeed and others.
 
 python benchmarks/draw_rates.py
 """
@@ -48,7 +49,9 @@ def picture(measured: dict[str, Any]) -> str:
     top = 0
     for key, heading in PANELS.items():
         rates = {
-            NAMES[name]: row["images_per_second"] for name, row in measured["result"][key].items() if name in NAMES
+            NAMES[name]: row["images_per_second"]
+            for name, row in measured["result"][key].items()
+            if name in NAMES
         }
         parts.append(f'<text class="head" x="0" y="{top + 16}">{escape(heading)}</text>')
         top += HEAD
@@ -58,19 +61,26 @@ def picture(measured: dict[str, Any]) -> str:
             bar, middle = top + (ROW - BAR) // 2, top + ROW // 2 + 4
             parts += [
                 f'<text x="{LEFT - 10}" y="{middle}" text-anchor="end">{escape(name)}</text>',
-                f'<rect class="{kind}" x="{LEFT}" y="{bar}" width="{length:.0f}" height="{BAR}" rx="2"/>',
+                (
+                    f'<rect class="{kind}" x="{LEFT}" y="{bar}" width="{length:.0f}" height="{BAR}"'
+                    ' rx="2"/>'
+                ),
                 f'<text class="rate" x="{LEFT + length + 8:.0f}" y="{middle}">{rate:,.0f}</text>',
             ]
             top += ROW
         top += GAP
     cores, cpu = measured["machine"]["cores"], measured["machine"]["cpu"]
     note = (
-        f"Images per second to 224 x 224 pixels, {cores} threads on {cores} cores ({cpu}), medians. Longer is better."
+        f"Images per second to 224 x 224 pixels, {cores} threads on {cores} cores ({cpu}), medians."
+        " Longer is better."
     )
     parts.append(f'<text class="note" x="0" y="{top + 12}">{escape(note)}</text>')
     size = f'width="{WIDTH}" height="{top + 22}" viewBox="0 0 {WIDTH} {top + 22}"'
     body = "\n".join(parts)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<style>{STYLE}</style>\n{body}\n</svg>\n'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}'
+        f' role="img">\n<style>{STYLE}</style>\n{body}\n</svg>\n'
+    )
 
 
 if __name__ == "__main__":

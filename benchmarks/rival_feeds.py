@@ -1,7 +1,8 @@
 """The process of one library in bench_mixed: `python rival_feeds.py LIBRARY FOLDER THREADS EPOCHS`.
 
-Says "ready" after an epoch; then, for each line that it reads, runs EPOCHS epochs over the files of the folder, random
-crops to 224 x 224 and flips, and prints how many images came out, and the seconds and processor seconds it took.
+Says "ready" after an epoch; then, for each line that it reads, runs EPOCHS epochs over the files of
+the folder, random crops to 224 x 224 and flips, and prints how many images came out, and the
+seconds and processor seconds it took.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def fastfeed_batches(folder: str, threads: int) -> Iterator[int]:
 
 
 def tfdata_batches(folder: str, threads: int) -> Iterator[int]:
-    """JPEGs by decode_and_crop_jpeg, as its guide advises; others whole: it crops no other format while decoding."""
+    """JPEGs by decode_and_crop_jpeg, as its guide advises; others whole: it crops no other format
+    while decoding.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
@@ -54,12 +57,16 @@ def tfdata_batches(folder: str, threads: int) -> Iterator[int]:
     def sample(path: tf.Tensor) -> tf.Tensor:
         blob = tf.io.read_file(path)
         image = tf.cond(tf.io.is_jpeg(blob), lambda: jpeg(blob), lambda: other(blob))
-        image = tf.image.resize(tf.ensure_shape(image, [None, None, 3]), [SIZE, SIZE], antialias=True)
+        image = tf.image.resize(
+            tf.ensure_shape(image, [None, None, 3]), [SIZE, SIZE], antialias=True
+        )
         return tf.image.random_flip_left_right(tf.cast(image, tf.uint8))
 
     paths = sorted(str(path) for path in Path(folder).iterdir())
     data = tf.data.Dataset.from_tensor_slices(paths).shuffle(len(paths), seed=1).repeat()
-    data = data.map(sample, num_parallel_calls=threads, deterministic=False).batch(BATCH).prefetch(2)
+    data = (
+        data.map(sample, num_parallel_calls=threads, deterministic=False).batch(BATCH).prefetch(2)
+    )
     options = tf.data.Options()
     options.threading.private_threadpool_size = threads
     for batch in data.with_options(options):
@@ -72,7 +79,9 @@ def dali_batches(folder: str, threads: int) -> Iterator[int]:
 
     files = sorted(str(path) for path in Path(folder).iterdir())
 
-    @pipeline_def(batch_size=BATCH, num_threads=threads, device_id=None, prefetch_queue_depth=2, seed=1)
+    @pipeline_def(
+        batch_size=BATCH, num_threads=threads, device_id=None, prefetch_queue_depth=2, seed=1
+    )
     def graph():
         blobs, _ = fn.readers.file(files=files, random_shuffle=True, initial_fill=len(files))
         image = fn.decoders.image_random_crop(

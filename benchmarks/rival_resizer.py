@@ -1,7 +1,9 @@
-"""img2dataset's Resizer in a process of its own, for it must not run in threads: python rival_resizer.py SIDE FILES...
+"""img2dataset's Resizer in a process of its own, for it must not run in threads: python
+rival_resizer.py SIDE FILES...
 
-Runs in an environment that has img2dataset; `wandb`, which it imports and does not use here, is stood in for. Says
-"ready"; for each line it is sent, does all files once and answers with their number and the processor time they took.
+Runs in an environment that has img2dataset; `wandb`, which it imports and does not use here, is
+stood in for. Says "ready"; for each line it is sent, does all files once and answers with their
+number and the processor time they took.
 """
 
 import io
@@ -17,11 +19,16 @@ from img2dataset.resizer import Resizer  # noqa: E402
 cv2.setNumThreads(1)
 side, paths = int(sys.argv[1]), sys.argv[2:]
 blobs = [open(path, "rb").read() for path in paths]  # noqa: SIM115  a process that ends soon
-# as its README advises: keep_ratio makes the short side `side`; the interpolation for shrinking is its default, area
+# as its README advises: keep_ratio makes the short side `side`; the interpolation for shrinking is
+# its default, area
 resizer = Resizer(
-    image_size=side, resize_mode="keep_ratio", resize_only_if_bigger=True, encode_quality=90, encode_format="jpg",
+    image_size=side,
+    resize_mode="keep_ratio",
+    resize_only_if_bigger=True,
+    encode_quality=90,
+    encode_format="jpg",
     skip_reencode=False,
-)  # fmt: skip
+)
 out = open(1, "w", closefd=False)  # noqa: SIM115
 out.write("ready\n")
 out.flush()

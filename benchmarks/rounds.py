@@ -36,8 +36,13 @@ def arguments(doc: str | None, rounds: int) -> argparse.Namespace:
     return parser(doc, rounds).parse_args()
 
 
-def interleaved(rounds: int, contestants: dict[str, Callable[[], int]]) -> dict[str, dict[str, Any]]:
-    """Run all in turn, `rounds` times; each returns its number of images. A round to warm up comes first."""
+def interleaved(
+    rounds: int, contestants: dict[str, Callable[[], int]]
+) -> dict[str, dict[str, Any]]:
+    """Run all in turn, `rounds` times; each returns its number of images.
+
+    A round to warm up comes first.
+    """
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     cpu: dict[str, list[float]] = {name: [] for name in contestants}
     for i in range(rounds + 1):
@@ -80,13 +85,24 @@ def cpu_rounds(rounds: int, contestants: dict[str, Callable[[], int]]) -> dict[s
 
 def finish(question: str, result: dict[str, Any], out: Path | None) -> None:
     """Print the result, and keep it."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
     report = {
         "question": question,
-        "command": "python " + " ".join(["benchmarks/" + Path(sys.argv[0]).name, *map(_plain, sys.argv[1:])]),
+        "command": (
+            "python "
+            + " ".join(["benchmarks/" + Path(sys.argv[0]).name, *map(_plain, sys.argv[1:])])
+        ),
         "commit": commit.stdout.strip(),
-        "machine": {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()},
-        "versions": {name: metadata.version(name) for name in ("numpy", "pillow", "opencv-python-headless")},
+        "machine": {
+            "cpu": _cpu(),
+            "cores": len(os.sched_getaffinity(0)),
+            "python": platform.python_version(),
+        },
+        "versions": {
+            name: metadata.version(name) for name in ("numpy", "pillow", "opencv-python-headless")
+        },
         **result,
     }
     text = json.dumps(report, indent=1)

@@ -58,7 +58,9 @@ def main() -> None:
                 with chrome.tab(file, WIDTH, dark=dark) as tab:
                     picture = Image.open(io.BytesIO(tab.picture())).convert("RGB")
                 path = DOCS / f"{name}{'_dark' if dark else ''}.png"
-                picture = picture.crop((0, 0, WIDTH, HEIGHTS[name])).quantize(256, Image.Quantize.MAXCOVERAGE)
+                picture = picture.crop((0, 0, WIDTH, HEIGHTS[name])).quantize(
+                    256, Image.Quantize.MAXCOVERAGE
+                )
                 picture.save(path, optimize=True)
                 print(path)
 

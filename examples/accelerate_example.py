@@ -1,7 +1,9 @@
-"""Hugging Face Accelerate: prepare model and optimizer, not the feed, which has found its rank already.
+"""Hugging Face Accelerate: prepare model and optimizer, not the feed, which has found its rank
+already.
 
 python examples/accelerate_example.py
-accelerate launch --num_processes 2 --cpu examples/accelerate_example.py --folder run     # again: resumes
+accelerate launch --num_processes 2 --cpu examples/accelerate_example.py --folder run     # again:
+resumes
 """
 
 import argparse
@@ -61,7 +63,9 @@ model.eval()
 right = torch.zeros(2, device=accelerator.device)  # correct, seen
 with torch.inference_mode():
     for images, labels, *weights in held_out.to_torch(accelerator.device):
-        weight = weights[0] if weights else torch.ones(len(labels), device=accelerator.device)  # 0 for padding
+        weight = (
+            weights[0] if weights else torch.ones(len(labels), device=accelerator.device)
+        )  # 0 for padding
         right += torch.stack([((model(images).argmax(1) == labels) * weight).sum(), weight.sum()])
 right = accelerator.reduce(right)
 accelerator.print(f"accuracy {right[0] / right[1]:.2f} of {right[1]:.0f} images, chance 0.10")

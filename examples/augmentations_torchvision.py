@@ -1,6 +1,7 @@
 """A torchvision recipe, line by line: what was written there, and what is written here.
 
-python examples/augmentations_torchvision.py [--data photos]       # photographs are made where there is no folder
+python examples/augmentations_torchvision.py [--data photos]       # photographs are made where
+there is no folder
 """
 
 import argparse
@@ -20,17 +21,29 @@ args = parser.parse_args()
 RECIPE = [
     ("v2.RandomResizedCrop(size, antialias=True)", ff.RandomResizedCrop(args.size)),
     ("v2.RandomHorizontalFlip(0.5)", ff.RandomFlip(0.5)),
-    ("v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0.8)", ff.Maybe(ff.ColorJitter(0.4, 0.4, 0.4, 0.1), 0.8)),
+    (
+        "v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0.8)",
+        ff.Maybe(ff.ColorJitter(0.4, 0.4, 0.4, 0.1), 0.8),
+    ),
     ("v2.RandomGrayscale(0.2)", ff.Maybe(ff.Grayscale(), 0.2)),
-    ("v2.RandomApply([v2.GaussianBlur(23, (0.1, 2.0))], 0.5)", ff.Maybe(ff.GaussianBlur(23, (0.1, 2.0)), 0.5)),
+    (
+        "v2.RandomApply([v2.GaussianBlur(23, (0.1, 2.0))], 0.5)",
+        ff.Maybe(ff.GaussianBlur(23, (0.1, 2.0)), 0.5),
+    ),
     ("v2.RandomSolarize(128, 0.1)", ff.Maybe(ff.Solarize(128), 0.1)),
     ("v2.RandomRotation(15, v2.InterpolationMode.BILINEAR)", ff.Rotate(15)),
     ("v2.RandAugment(2, 9)", ff.RandAugment(2, 9)),
-    ("v2.RandomErasing(0.1)  # behind Normalize, 0 is the mean", ff.RandomErasing(0.1, fill=(124, 116, 104))),
+    (
+        "v2.RandomErasing(0.1)  # behind Normalize, 0 is the mean",
+        ff.RandomErasing(0.1, fill=(124, 116, 104)),
+    ),
     ("v2.ToImage(), v2.ToDtype(torch.float32, scale=True)", ff.ToFloat()),
     ("v2.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))", ff.Normalize.imagenet()),
     ("  # channels come first", ff.ToLayout("CHW")),
-    ("v2.RandomChoice([v2.MixUp(alpha=0.8), v2.CutMix()])  # batches", ff.RandomChoice([ff.MixUp(0.8), ff.CutMix()])),
+    (
+        "v2.RandomChoice([v2.MixUp(alpha=0.8), v2.CutMix()])  # batches",
+        ff.RandomChoice([ff.MixUp(0.8), ff.CutMix()]),
+    ),
 ]
 ops = [op for _, op in RECIPE]
 
@@ -39,7 +52,9 @@ def bytes_of(ranks: int) -> dict[tuple[int, int], int]:
     """(step, sample id) -> checksum of what its trainer gets."""
     rows = {}
     for rank in range(ranks):
-        with ff.Feed(source, ops, global_batch=16, seed=7, tail="pad", world=ff.World(rank, ranks)) as feed:
+        with ff.Feed(
+            source, ops, global_batch=16, seed=7, tail="pad", world=ff.World(rank, ranks)
+        ) as feed:
             for batch in feed:
                 for id, image, weight in zip(batch.ids, batch.images, batch.weights, strict=True):
                     if weight:  # no padding
@@ -56,7 +71,9 @@ print(f"\n{feed}\n")
 began, count = time.monotonic(), 0
 for images, labels in feed.to_torch("cpu"):
     count += len(images)
-    said = f"images {tuple(images.shape)} {images.dtype}, labels {tuple(labels.shape)} {labels.dtype}"
+    said = (
+        f"images {tuple(images.shape)} {images.dtype}, labels {tuple(labels.shape)} {labels.dtype}"
+    )
 print(said)
 print(f"{count / (time.monotonic() - began):.0f} images/s")
 feed.close()

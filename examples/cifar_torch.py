@@ -19,13 +19,22 @@ parser.add_argument("--batch", type=int, default=64)
 args = parser.parse_args()
 
 if args.data:
-    train, test = ff.Arrays.cifar(args.data), ff.Arrays.cifar(args.data, "test")  # MNIST: ff.Arrays.mnist(...)
+    train, test = (
+        ff.Arrays.cifar(args.data),
+        ff.Arrays.cifar(args.data, "test"),
+    )  # MNIST: ff.Arrays.mnist(...)
 else:
     train, test = made.pictures(4000, seed=0), made.pictures(1000, seed=1)
 
 values = [ff.Normalize((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)), ff.ToLayout("CHW")]
-crops = [ff.RandomResizedCrop(32, scale=(0.6, 1)), *([ff.RandomFlip()] if args.data else []), *values]
-feed = ff.Feed(train, crops, batch=args.batch, seed=0)  # the made classes are directions: a flip would change them
+crops = [
+    ff.RandomResizedCrop(32, scale=(0.6, 1)),
+    *([ff.RandomFlip()] if args.data else []),
+    *values,
+]
+feed = ff.Feed(
+    train, crops, batch=args.batch, seed=0
+)  # the made classes are directions: a flip would change them
 held_out = ff.Feed(test, values, batch=256, shuffle=False, tail="pad")
 loader = feed.to_torch()  # on the GPU where there is one
 print(loader)
@@ -39,11 +48,17 @@ for before, filters in ((3, 32), (32, 64), (64, 128)):
         nn.ReLU(),
         nn.MaxPool2d(2),
     ]
-model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10)).to(loader.device)
+model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10)).to(
+    loader.device
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=args.epochs * len(loader))
+schedule = torch.optim.lr_scheduler.OneCycleLR(
+    optimizer, 4e-3, total_steps=args.epochs * len(loader)
+)
 
-watch = ff.StepWatch(loader)  # how long training waits for batches; `fastfeed watch` shows it from outside
+watch = ff.StepWatch(
+    loader
+)  # how long training waits for batches; `fastfeed watch` shows it from outside
 
 for epoch in range(args.epochs):
     for images, labels in loader:
@@ -57,6 +72,8 @@ for epoch in range(args.epochs):
 
 model.eval()
 with torch.inference_mode():
-    right = sum((model(images).argmax(1) == labels).sum().item() for images, labels in held_out.to_torch())
+    right = sum(
+        (model(images).argmax(1) == labels).sum().item() for images, labels in held_out.to_torch()
+    )
 print(f"accuracy {right / len(test):.2f}, chance 0.10")
 print(feed.stats())

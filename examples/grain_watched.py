@@ -1,6 +1,8 @@
-"""A Grain pipeline stays as it is: `ff.watched` says how long the loop waits for it, to the log and `fastfeed watch`.
+"""A Grain pipeline stays as it is: `ff.watched` says how long the loop waits for it, to the log and
+`fastfeed watch`.
 
-python examples/grain_watched.py                                    # needs Grain and JAX: pip install grain jax
+python examples/grain_watched.py                                    # needs Grain and JAX: pip
+install grain jax
 """
 
 import argparse
@@ -27,7 +29,10 @@ def opened(path):
     try:
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB").resize((64, 64), Image.Resampling.BILINEAR))
-    except (OSError, Image.DecompressionBombError):  # six of the made photographs are broken on purpose
+    except (
+        OSError,
+        Image.DecompressionBombError,
+    ):  # six of the made photographs are broken on purpose
         return None
     return pixels, classes.index(path.parent.name)
 
@@ -55,7 +60,12 @@ val = read(photographs("val")).to_iter_dataset(options).batch(16)
 def logits(weights, images):
     x = images.astype(jnp.float32) / 127.5 - 1
     for kernel, bias in weights[:-1]:
-        x = jax.lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + bias
+        x = (
+            jax.lax.conv_general_dilated(
+                x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+            + bias
+        )
         x = jax.nn.relu(x)
     return x.max((1, 2)) @ weights[-1][0] + weights[-1][1]
 
@@ -63,7 +73,9 @@ def logits(weights, images):
 @functools.partial(jax.jit, donate_argnums=(0, 1))
 def step(weights, moments, images, labels):
     def loss(weights):
-        return -jnp.take_along_axis(jax.nn.log_softmax(logits(weights, images)), labels[:, None], 1).mean()
+        return -jnp.take_along_axis(
+            jax.nn.log_softmax(logits(weights, images)), labels[:, None], 1
+        ).mean()
 
     moments = jax.tree.map(lambda m, g: 0.9 * m + g, moments, jax.grad(loss)(weights))
     return jax.tree.map(lambda w, m: w - 0.02 * m, weights, moments), moments
@@ -83,7 +95,10 @@ for number, (images, labels) in enumerate(train):
     weights, moments = step(weights, moments, images, labels)
     log = watch.step()
     if number % 20 == 19:
-        print(f"step {number}: waited {log['feed_wait']:.0%} of the time, got {log['feed_rate']:,.0f} images/s")
+        print(
+            f"step {number}: waited {log['feed_wait']:.0%} of the time, got {log['feed_rate']:,.0f}"
+            " images/s"
+        )
 
 right = jax.jit(lambda weights, images, labels: (logits(weights, images).argmax(1) == labels).sum())
 counts = [(right(weights, images, labels), len(labels)) for images, labels in val]

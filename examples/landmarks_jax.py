@@ -1,8 +1,11 @@
-"""Which landmark is it? Plain JAX: batches sharded over every device, of this process or of several.
+"""Which landmark is it?
+
+Plain JAX: batches sharded over every device, of this process or of several.
 
 python examples/landmarks_jax.py
-NPROC=8 XLA_FLAGS=--xla_force_host_platform_device_count=2 python examples/landmarks_jax.py  # two devices of one
-                                   # CPU, and threads enough: a device that waits for the other holds one
+NPROC=8 XLA_FLAGS=--xla_force_host_platform_device_count=2 python examples/landmarks_jax.py  # two
+                                   devices of one # CPU, and threads enough: a device that waits for
+                                   the other holds one
 """
 
 import argparse
@@ -31,23 +34,37 @@ over_devices, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes i
 root = made.photographs(args.data)
 train = ff.ImageFolder(root / "train")
 val = ff.ImageFolder(root / "val", classes=train.classes)
-plan = ff.scaling.plan_batch(base_batch=8, base_lr=2e-3, world=mesh.size, rule="sqrt", warmup_epochs=2)  # per device
+plan = ff.scaling.plan_batch(
+    base_batch=8, base_lr=2e-3, world=mesh.size, rule="sqrt", warmup_epochs=2
+)  # per device
 crops = [ff.RandomResizedCrop(args.size, scale=(0.35, 1)), ff.RandomFlip(), ff.Normalize.imagenet()]
 middle = [ff.Resize(args.size * 8 // 7), ff.CenterCrop(args.size), ff.Normalize.imagenet()]
 feed = ff.Feed(train, crops, global_batch=plan.global_batch, seed=0)
-held_out = ff.Feed(val, middle, global_batch=plan.global_batch, shuffle=False, tail="pad", on_bad="mask")
+held_out = ff.Feed(
+    val, middle, global_batch=plan.global_batch, shuffle=False, tail="pad", on_bad="mask"
+)
 batches = feed.to_jax(over_devices)
-watch = ff.StepWatch(batches, every=5)  # how long training waits; `fastfeed watch` shows it from outside
+watch = ff.StepWatch(
+    batches, every=5
+)  # how long training waits; `fastfeed watch` shows it from outside
 if world.main:
     print(plan, batches, sep="\n")
 
 
 def new_weights(key):
     """Four convolutions and a dense layer."""
-    shapes = [(3, 3, 3, 32), (3, 3, 32, 48), (3, 3, 48, 64), (3, 3, 64, 96), (96, len(train.classes))]
+    shapes = [
+        (3, 3, 3, 32),
+        (3, 3, 32, 48),
+        (3, 3, 48, 64),
+        (3, 3, 64, 96),
+        (96, len(train.classes)),
+    ]
     keys = jax.random.split(key, len(shapes))
     deviation = [(2 / jnp.prod(jnp.array(shape[:-1]))) ** 0.5 for shape in shapes]
-    kernels = [jax.random.normal(k, shape) * d for k, shape, d in zip(keys, shapes, deviation, strict=True)]
+    kernels = [
+        jax.random.normal(k, shape) * d for k, shape, d in zip(keys, shapes, deviation, strict=True)
+    ]
     return [{"kernel": kernel, "bias": jnp.zeros(kernel.shape[-1])} for kernel in kernels]
 
 
@@ -55,7 +72,11 @@ def logits(weights, images):
     x = images.astype(jnp.bfloat16 if args.bfloat16 else jnp.float32)
     for layer in weights[:-1]:
         x = jax.lax.conv_general_dilated(
-            x, layer["kernel"].astype(x.dtype), (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            x,
+            layer["kernel"].astype(x.dtype),
+            (1, 1),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
         x = jax.nn.relu(x + layer["bias"].astype(x.dtype))
         x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
@@ -67,13 +88,17 @@ def step(weights, moments, images, labels, lr, count):
     """One step of Adam (Kingma and Ba 2014, arXiv 1412.6980)."""
 
     def loss(weights):
-        return -jnp.take_along_axis(jax.nn.log_softmax(logits(weights, images)), labels[:, None], 1).mean()
+        return -jnp.take_along_axis(
+            jax.nn.log_softmax(logits(weights, images)), labels[:, None], 1
+        ).mean()
 
     gradients = jax.grad(loss)(weights)  # the mean over all devices: the batch is one array
     mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments[0], gradients)
     square = jax.tree.map(lambda s, g: 0.999 * s + 0.001 * g * g, moments[1], gradients)
     rate = lr * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
-    return jax.tree.map(lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-8), weights, mean, square), (mean, square)
+    return jax.tree.map(
+        lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-8), weights, mean, square
+    ), (mean, square)
 
 
 @jax.jit
@@ -97,5 +122,7 @@ if world.main:
 
 correct, seen = sum(right(weights, *batch) for batch in held_out.to_jax(over_devices))
 if world.main:
-    print(f"accuracy {correct / seen:.2f} of {seen:.0f} images, chance {1 / len(train.classes):.2f}")
+    print(
+        f"accuracy {correct / seen:.2f} of {seen:.0f} images, chance {1 / len(train.classes):.2f}"
+    )
     print(feed.stats())

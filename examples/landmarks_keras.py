@@ -1,8 +1,11 @@
-"""Which landmark is it? Transfer learning in Keras 3, on TensorFlow, JAX or PyTorch, and on all devices of one machine.
+"""Which landmark is it?
 
-python examples/landmarks_keras.py                                          # made photographs, a small backbone
-python examples/landmarks_keras.py --data photos --backbone MobileNetV2 --weights imagenet --freeze-backbone
-python examples/landmarks_keras.py --shards "shards/{}-*.tar"               # train-000.tar, ..., val-000.tar, ...
+Transfer learning in Keras 3, on TensorFlow, JAX or PyTorch, and on all devices of one machine.
+
+python examples/landmarks_keras.py                                          # made photographs, a
+small backbone python examples/landmarks_keras.py --data photos --backbone MobileNetV2 --weights
+imagenet --freeze-backbone python examples/landmarks_keras.py --shards "shards/{}-*.tar"
+# train-000.tar, ..., val-000.tar, ...
 """
 
 import argparse
@@ -16,7 +19,9 @@ import fastfeed as ff
 parser = argparse.ArgumentParser()
 parser.add_argument("--data", help="a folder with train/<class>/ and val/<class>/")
 parser.add_argument("--shards", help="tar shards instead; {} stands for train and val")
-parser.add_argument("--backbone", default="small", help="or the name of a model in keras.applications")
+parser.add_argument(
+    "--backbone", default="small", help="or the name of a model in keras.applications"
+)
 parser.add_argument("--weights", help='"imagenet" (downloads them), or a file')
 parser.add_argument("--freeze-backbone", action="store_true")
 parser.add_argument("--mixed-precision", action="store_true")
@@ -49,7 +54,9 @@ def backbone(pixels):
     """Features of an image whose values lie in [-1, 1], as most of keras.applications want them."""
     if args.backbone != "small":
         load = getattr(keras.applications, args.backbone)
-        features = load(include_top=False, weights=args.weights, input_shape=pixels.shape[1:], pooling="avg")
+        features = load(
+            include_top=False, weights=args.weights, input_shape=pixels.shape[1:], pooling="avg"
+        )
         features.trainable = not args.freeze_backbone
         return features(pixels, training=False if args.freeze_backbone else None)
     x = pixels
@@ -69,18 +76,28 @@ else:
     val = ff.ImageFolder(root / "val", classes=train.classes)
 
 scope, devices = all_devices()
-plan = ff.scaling.plan_batch(base_batch=16, base_lr=2e-3, world=devices, rule="sqrt", warmup_epochs=2)
+plan = ff.scaling.plan_batch(
+    base_batch=16, base_lr=2e-3, world=devices, rule="sqrt", warmup_epochs=2
+)
 print(plan)
 
 values = ff.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))  # to [-1, 1]
 crops = [ff.RandomResizedCrop(args.size, scale=(0.35, 1)), ff.RandomFlip(), values]
 middle = [ff.Resize(args.size * 8 // 7), ff.CenterCrop(args.size), values]
-feed = ff.Feed(train, crops, batch=plan.global_batch, seed=0, quarantine=args.backup and args.backup + ".bad.jsonl")
+feed = ff.Feed(
+    train,
+    crops,
+    batch=plan.global_batch,
+    seed=0,
+    quarantine=args.backup and args.backup + ".bad.jsonl",
+)
 held_out = ff.Feed(val, middle, batch=plan.global_batch, shuffle=False, tail="pad", on_bad="mask")
 print(feed)
 
 counts = np.bincount(train.label(np.arange(len(train))))
-class_weight = {label: len(train) / (len(counts) * count) for label, count in enumerate(counts) if count}
+class_weight = {
+    label: len(train) / (len(counts) * count) for label, count in enumerate(counts) if count
+}
 
 with scope:
     pixels = keras.Input((args.size, args.size, 3))

@@ -1,7 +1,10 @@
-"""Which landmark is it? PyTorch DistributedDataParallel: bytes to the device, one checkpoint, a resume to the batch.
+"""Which landmark is it?
+
+PyTorch DistributedDataParallel: bytes to the device, one checkpoint, a resume to the batch.
 
 python examples/landmarks_torch_ddp.py
-torchrun --standalone --nproc_per_node 2 examples/landmarks_torch_ddp.py --checkpoint run.pt    # again: resumes
+torchrun --standalone --nproc_per_node 2 examples/landmarks_torch_ddp.py --checkpoint run.pt    #
+again: resumes
 """
 
 import argparse
@@ -39,14 +42,18 @@ plan = ff.scaling.plan_batch(base_batch=8, base_lr=1e-3, rule="sqrt", warmup_epo
 feed = ff.Feed(train, crops, global_batch=plan.global_batch, seed=0)
 held_out = ff.Feed(val, middle, batch=8, shuffle=False, tail="pad", on_bad="mask")
 plan.check(feed)
-loader = feed.to_torch(device, convert="device")  # bytes are copied; floats are made where they are used
+loader = feed.to_torch(
+    device, convert="device"
+)  # bytes are copied; floats are made where they are used
 if world.main:
     print(plan, feed, sep="\n")
 
 
 def block(before: int, filters: int) -> nn.Sequential:
     convolve = nn.Conv2d(before, filters, 3, padding=1, bias=False)
-    return nn.Sequential(convolve, nn.BatchNorm2d(filters, momentum=0.1), nn.ReLU(), nn.MaxPool2d(2))
+    return nn.Sequential(
+        convolve, nn.BatchNorm2d(filters, momentum=0.1), nn.ReLU(), nn.MaxPool2d(2)
+    )
 
 
 torch.manual_seed(0)
@@ -63,7 +70,10 @@ if args.checkpoint and os.path.exists(args.checkpoint):
     for name, part in parts.items():
         part.load_state_dict(saved[name])
     done = saved["done"]
-    print(f"rank {world.rank} resumes after {done} steps, at epoch {feed.state()['epoch']} step {feed.state()['step']}")
+    print(
+        f"rank {world.rank} resumes after {done} steps, at epoch {feed.state()['epoch']} step"
+        f" {feed.state()['step']}"
+    )
 
 last = min(args.epochs * len(feed), args.max_steps or args.epochs * len(feed))
 while done < last:
@@ -76,7 +86,10 @@ while done < last:
         schedule.step()
         done += 1
         if args.checkpoint and world.main and (done % args.save_every == 0 or done == last):
-            torch.save({"done": done} | {name: part.state_dict() for name, part in parts.items()}, args.checkpoint)
+            torch.save(
+                {"done": done} | {name: part.state_dict() for name, part in parts.items()},
+                args.checkpoint,
+            )
         if done == last:
             break
 
@@ -84,11 +97,16 @@ net.eval()
 right = torch.zeros(2, device=device)  # correct, seen
 with torch.inference_mode():
     for images, labels, *weights in held_out.to_torch(device, convert="device"):
-        weight = weights[0] if weights else torch.ones(len(labels), device=device)  # 0 for padding and bad files
+        weight = (
+            weights[0] if weights else torch.ones(len(labels), device=device)
+        )  # 0 for padding and bad files
         right += torch.stack([((net(images).argmax(1) == labels) * weight).sum(), weight.sum()])
 if world.size > 1:
     torch.distributed.all_reduce(right)
     torch.distributed.destroy_process_group()
 if world.main:
-    print(f"accuracy {right[0] / right[1]:.2f} of {right[1]:.0f} images, chance {1 / len(train.classes):.2f}")
+    print(
+        f"accuracy {right[0] / right[1]:.2f} of {right[1]:.0f} images, chance"
+        f" {1 / len(train.classes):.2f}"
+    )
     print(feed.stats())

@@ -1,6 +1,8 @@
-"""Lightning: a feed is a loader for `Trainer.fit`, and a checkpoint taken inside an epoch resumes at its next batch.
+"""Lightning: a feed is a loader for `Trainer.fit`, and a checkpoint taken inside an epoch resumes
+at its next batch.
 
-python examples/lightning_example.py                                # crashes in the middle of an epoch, then resumes
+python examples/lightning_example.py                                # crashes in the middle of an
+epoch, then resumes
 """
 
 import argparse
@@ -26,7 +28,12 @@ class Classifier(lightning.LightningModule):
         super().__init__()
         layers = []
         for before, filters in ((3, 32), (32, 64), (64, 128)):
-            layers += [nn.Conv2d(before, filters, 3, padding=1), nn.BatchNorm2d(filters), nn.ReLU(), nn.MaxPool2d(2)]
+            layers += [
+                nn.Conv2d(before, filters, 3, padding=1),
+                nn.BatchNorm2d(filters),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+            ]
         self.net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
 
     def training_step(self, batch, index):
@@ -36,14 +43,21 @@ class Classifier(lightning.LightningModule):
     def validation_step(self, batch, index):
         images, labels = batch
         right = (self.net(images).argmax(1) == labels).float().mean()
-        self.log("accuracy", right, batch_size=len(labels))  # the last batch may be shorter: weigh by length
+        self.log(
+            "accuracy", right, batch_size=len(labels)
+        )  # the last batch may be shorter: weigh by length
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=2e-3)
 
 
 def loaders():
-    feed = ff.Feed(made.pictures(2000, seed=0), [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values], batch=64, seed=0)
+    feed = ff.Feed(
+        made.pictures(2000, seed=0),
+        [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values],
+        batch=64,
+        seed=0,
+    )
     held_out = ff.Feed(made.pictures(1000, seed=1), values, batch=256, shuffle=False, tail="pad")
     return feed, feed.to_torch(), held_out.to_torch()
 
@@ -51,7 +65,10 @@ def loaders():
 def trainer(feed, *callbacks):
     return lightning.Trainer(
         max_epochs=args.epochs,
-        callbacks=[*callbacks, ff.StepWatch(feed).to_lightning()],  # feed_wait and feed_rate in the log
+        callbacks=[
+            *callbacks,
+            ff.StepWatch(feed).to_lightning(),
+        ],  # feed_wait and feed_rate in the log
         use_distributed_sampler=False,  # a feed gives every rank its own part
         logger=False,
         enable_checkpointing=bool(callbacks),
@@ -69,7 +86,8 @@ class Crash(lightning.Callback):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    # saved inside fit: what is saved after a fit that max_steps has ended counts, for Lightning, as a finished epoch
+    # saved inside fit: what is saved after a fit that max_steps has ended counts, for Lightning, as
+    # a finished epoch
     saving = ModelCheckpoint(folder, every_n_train_steps=20, save_top_k=1)
     feed, loader, val = loaders()
     try:
@@ -82,7 +100,8 @@ with tempfile.TemporaryDirectory() as folder:
     again.fit(Classifier(), loader, val, ckpt_path=saving.best_model_path, weights_only=False)
 
 print(
-    f"{again.global_step} steps in all, {feed.stats().batches} since the checkpoint, to epoch {feed.state()['epoch']}"
+    f"{again.global_step} steps in all, {feed.stats().batches} since the checkpoint, to epoch"
+    f" {feed.state()['epoch']}"
 )
 print(f"accuracy {again.callback_metrics['accuracy']:.2f}, chance 0.10")
 print(feed.stats())

@@ -14,7 +14,9 @@ ROOT = Path(".fastfeed-demo/example-photos")
 
 
 def photographs(folder: str | None) -> Path:
-    """Your folder with train/<class>/ and val/<class>/, or one of 160 made photographs of five landmarks."""
+    """Your folder with train/<class>/ and val/<class>/, or one of 160 made photographs of five
+    landmarks.
+    """
     if folder is not None:
         return Path(folder)
     ROOT.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +35,9 @@ def make(root: Path) -> None:
     full, partial = root.with_name(root.name + ".full"), root.with_name(root.name + ".partial")
     made = make_photos(full, train_per_class=24, val_per_class=8)
     shutil.copytree(full, partial, dirs_exist_ok=True)
-    photos = sorted(set(partial.rglob("*.jpg")) - {partial / path.relative_to(full) for path in made.broken})
+    photos = sorted(
+        set(partial.rglob("*.jpg")) - {partial / path.relative_to(full) for path in made.broken}
+    )
     smaller = Recoder([ff.Resize(192)], quality=90)([path.read_bytes() for path in photos])
     for path, data in zip(photos, smaller, strict=True):
         path.write_bytes(data)
@@ -42,12 +46,16 @@ def make(root: Path) -> None:
 
 
 def pictures(count: int, seed: int) -> ff.Arrays:
-    """Ten classes of the shape of CIFAR-10: waves of a class's own direction, in any color and phase, and noise."""
+    """Ten classes of the shape of CIFAR-10: waves of a class's own direction, in any color and
+    phase, and noise.
+    """
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 10, count)
     angle = (labels * np.pi / 10)[:, None, None, None]
     side = np.linspace(-6, 6, 32)
     along = np.cos(angle) * side[:, None] + np.sin(angle) * side[:, None, None]
-    waves = np.sin(along + rng.uniform(0, 6.3, (count, 1, 1, 1))) * rng.uniform(20, 60, (count, 1, 1, 3))
+    waves = np.sin(along + rng.uniform(0, 6.3, (count, 1, 1, 1))) * rng.uniform(
+        20, 60, (count, 1, 1, 3)
+    )
     pixels = 128 + waves + rng.normal(0, 30, (count, 32, 32, 3))
     return ff.Arrays(pixels.clip(0, 255).astype(np.uint8), labels)

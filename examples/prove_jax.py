@@ -36,4 +36,7 @@ def step(batch):
 
 proof = ff.prove(step, feed.to_jax(), seconds=args.seconds)
 print(proof)
-print(f"a faster feed could gain {proof.gain:.0%} at most; the weights of this model are meaningless now")
+print(
+    f"a faster feed could gain {proof.gain:.0%} at most; the weights of this model are"
+    " meaningless now"
+)

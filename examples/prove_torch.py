@@ -24,7 +24,11 @@ feed = ff.Feed(ff.ImageFolder(made.photographs(args.data) / "train"), ops, batch
 loader = feed.to_torch()  # on the GPU where there is one
 
 model = nn.Sequential(
-    nn.Conv2d(3, 16, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)
+    nn.Conv2d(3, 16, 5, stride=4),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(16, 10),
 )
 model.to(loader.device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -40,6 +44,9 @@ def step(batch):
 
 proof = ff.prove(step, loader, seconds=args.seconds)
 print(proof)
-print(f"a faster feed could gain {proof.gain:.0%} at most; the weights of this model are meaningless now")
+print(
+    f"a faster feed could gain {proof.gain:.0%} at most; the weights of this model are"
+    " meaningless now"
+)
 if args.html:
     Path(args.html).write_text(proof.html())

@@ -1,7 +1,9 @@
-"""From large photographs to a trained classifier: preprocessed once into shards, then trained from these.
+"""From large photographs to a trained classifier: preprocessed once into shards, then trained from
+these.
 
 python examples/shards_keras.py                    # made photographs
-python examples/shards_keras.py --data photos      # one folder per class; shards go to .fastfeed-demo/shards
+python examples/shards_keras.py --data photos      # one folder per class; shards go to
+.fastfeed-demo/shards
 
 Run it again: the shards are there already, and it says so in a moment.
 """
@@ -16,12 +18,16 @@ from fastfeed.preprocess import Choice, Packing, Recipe, Scaling, run
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--data", help="a folder with one folder per class")
-parser.add_argument("--shards", default=".fastfeed-demo/shards", help="an empty folder, or that of an earlier run")
+parser.add_argument(
+    "--shards", default=".fastfeed-demo/shards", help="an empty folder, or that of an earlier run"
+)
 parser.add_argument("--epochs", type=int, default=12)
 args = parser.parse_args()
 
 photographs = args.data or made.photographs(None) / "train"
-recipe = Recipe(Scaling(96), packing=Packing(samples=32), choice=Choice(shuffle=0, val=0.2, dedupe="near"))
+recipe = Recipe(
+    Scaling(96), packing=Packing(samples=32), choice=Choice(shuffle=0, val=0.2, dedupe="near")
+)
 report = run(photographs, args.shards, recipe)
 print(report)
 for bad in report.bad:
@@ -44,6 +50,8 @@ model.add(keras.layers.GlobalAveragePooling2D())
 model.add(keras.layers.Dense(len(report.classes)))
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(2e-3), loss, weighted_metrics=["accuracy"])
-history = model.fit(feed.to_keras(), validation_data=held_out.to_keras(), epochs=args.epochs, verbose=2).history
+history = model.fit(
+    feed.to_keras(), validation_data=held_out.to_keras(), epochs=args.epochs, verbose=2
+).history
 print(f"accuracy {max(history['val_accuracy'][-3:]):.2f}, chance {1 / len(report.classes):.2f}")
 print(feed.stats())

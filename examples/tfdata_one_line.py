@@ -16,11 +16,18 @@ parser.add_argument("--epochs", type=int, default=14)
 args = parser.parse_args()
 root = made.photographs(args.data)
 
-feed = ff.Feed(ff.ImageFolder(root / "train"), [ff.RandomResizedCrop(64, scale=(0.35, 1)), ff.RandomFlip()], batch=16)
-val = ff.Feed(ff.ImageFolder(root / "val"), [ff.Resize((64, 64))], batch=16, shuffle=False, tail="pad")
+feed = ff.Feed(
+    ff.ImageFolder(root / "train"),
+    [ff.RandomResizedCrop(64, scale=(0.35, 1)), ff.RandomFlip()],
+    batch=16,
+)
+val = ff.Feed(
+    ff.ImageFolder(root / "val"), [ff.Resize((64, 64))], batch=16, shuffle=False, tail="pad"
+)
 
 # before (one broken file ends the run, and no position is kept):
-# train = tf.keras.utils.image_dataset_from_directory(root / "train", image_size=(64, 64), batch_size=16).prefetch(2)
+# train = tf.keras.utils.image_dataset_from_directory(root / "train", image_size=(64, 64),
+# batch_size=16).prefetch(2)
 train = feed.to_tfdata()
 
 classes = len(feed.source.classes)
@@ -40,12 +47,17 @@ cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 def step(images, labels):
     with tf.GradientTape() as tape:
         loss = cross_entropy(labels, net(images, training=True))
-    optimizer.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
+    optimizer.apply_gradients(
+        zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True)
+    )
     return loss
 
 
 for epoch in range(args.epochs):
-    for images, labels in train:  # the next epoch, in another order; further tf.data methods may follow
+    for (
+        images,
+        labels,
+    ) in train:  # the next epoch, in another order; further tf.data methods may follow
         loss = step(images, labels)
     print(f"epoch {epoch}: loss {loss:.2f}")
 

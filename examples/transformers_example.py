@@ -1,4 +1,5 @@
-"""Hugging Face's Trainer on a feed, with the time that training waits for it in every line of its log.
+"""Hugging Face's Trainer on a feed, with the time that training waits for it in every line of its
+log.
 
 python examples/transformers_example.py
 """
@@ -16,7 +17,12 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
 args = parser.parse_args()
 values = [ff.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ff.ToLayout("CHW")]
-feed = ff.Feed(made.pictures(2000, seed=0), [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values], batch=64, seed=0)
+feed = ff.Feed(
+    made.pictures(2000, seed=0),
+    [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values],
+    batch=64,
+    seed=0,
+)
 held_out = ff.Feed(made.pictures(1000, seed=1), values, batch=256, shuffle=False, tail="pad")
 
 
@@ -36,7 +42,9 @@ class Named:
 
 class FeedTrainer(Trainer):
     def get_train_dataloader(self):
-        return Named(feed.to_torch())  # on the Trainer's device where that is the first GPU, or the CPU
+        return Named(
+            feed.to_torch()
+        )  # on the Trainer's device where that is the first GPU, or the CPU
 
     def get_eval_dataloader(self, eval_dataset=None):
         return Named(held_out.to_torch())
@@ -47,7 +55,13 @@ def accuracy(predicted):
 
 
 model = ResNetForImageClassification(
-    ResNetConfig(embedding_size=32, hidden_sizes=[32, 64, 128], depths=[1, 1, 1], layer_type="basic", num_labels=10)
+    ResNetConfig(
+        embedding_size=32,
+        hidden_sizes=[32, 64, 128],
+        depths=[1, 1, 1],
+        layer_type="basic",
+        num_labels=10,
+    )
 )
 with tempfile.TemporaryDirectory() as folder:
     trainer = FeedTrainer(
@@ -64,11 +78,15 @@ with tempfile.TemporaryDirectory() as folder:
             seed=0,
         ),
         compute_metrics=accuracy,
-        callbacks=[ff.StepWatch(feed, every=10).to_transformers()],  # feed_wait and feed_rate in the log
+        callbacks=[
+            ff.StepWatch(feed, every=10).to_transformers()
+        ],  # feed_wait and feed_rate in the log
     )
     trainer.train()
     result = trainer.evaluate()
 
 last = [line for line in trainer.state.log_history if "feed_wait" in line][-1]
-print(f"waited {last['feed_wait']:.1%} of the time for batches, got {last['feed_rate']:,.0f} images/s")
+print(
+    f"waited {last['feed_wait']:.1%} of the time for batches, got {last['feed_rate']:,.0f} images/s"
+)
 print(f"accuracy {result['eval_accuracy']:.2f}, chance 0.10")

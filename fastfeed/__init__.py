@@ -1,10 +1,11 @@
-"""fastfeed keeps training GPUs busy: shards and photographs in, augmented batches out, in any framework.
+"""fastfeed keeps training GPUs busy: shards and photographs in, augmented batches out, in any
+framework.
 
-    feed = fastfeed.Feed(fastfeed.ImageFolder("photos/train"), [fastfeed.RandomResizedCrop(224)], batch=256)
-    model.fit(feed.to_keras(), epochs=90)
+    feed = fastfeed.Feed(fastfeed.ImageFolder("photos/train"), [fastfeed.RandomResizedCrop(224)],
+    batch=256) model.fit(feed.to_keras(), epochs=90)
 
-The public names are listed once, in `__init__.pyi`, for type checkers and for this file; ops list their own. Each is
-loaded when it is first used; importing the package loads nothing.
+The public names are listed once, in `__init__.pyi`, for type checkers and for this file; ops list
+their own. Each is loaded when it is first used; importing the package loads nothing.
 """
 
 import ast  # nothing slower: not even typing and pathlib, which cost as much as all the rest
@@ -27,7 +28,9 @@ def __getattr__(name: str) -> object:
     if name == "__all__":
         return [*_PUBLIC, *importlib.import_module(f"fastfeed.{_OPS}").__all__]
     module = _PUBLIC.get(name, None if name.startswith("_") else _OPS)
-    if module is None or (module == _OPS and name not in importlib.import_module(f"fastfeed.{_OPS}").__all__):
+    if module is None or (
+        module == _OPS and name not in importlib.import_module(f"fastfeed.{_OPS}").__all__
+    ):
         hint = "" if name.startswith("_") else _hint(name)
         raise AttributeError(f"module 'fastfeed' has no attribute {name!r}{hint}")
     held = importlib.import_module(f"fastfeed.{module or name}")

@@ -1,4 +1,6 @@
-"""Checks the arguments of public classes and functions: names that there are, values of the types that are written."""
+"""Checks the arguments of public classes and functions: names that there are, values of the types
+that are written.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +45,20 @@ class UnknownOption(ConfigError, TypeError):
 
 
 def checked(public: _Public) -> _Public:
-    """Decorator of a public class or function: unknown and mistyped arguments are refused with what is allowed.
+    """Decorator of a public class or function: unknown and mistyped arguments are refused with what
+    is allowed.
 
-    Types are those of the annotations: flags, numbers, texts, paths, literals, and classes of fastfeed. Anything else
-    in an annotation is left to the function. So is a wrong type at first, since its own errors say more; this one
-    refuses what it would have accepted.
+    Types are those of the annotations: flags, numbers, texts, paths, literals, and classes of
+    fastfeed. Anything else in an annotation is left to the function. So is a wrong type at first,
+    since its own errors say more; this one refuses what it would have accepted.
     """
     return _checked(public, early=False)
 
 
 def checked_early(public: _Public) -> _Public:
-    """As `checked`, for what reads storage or changes something: a wrong flag is refused before that."""
+    """As `checked`, for what reads storage or changes something: a wrong flag is refused before
+    that.
+    """
     return _checked(public, early=True)
 
 
@@ -109,7 +114,9 @@ def _parameters(function: Any) -> dict[str, Any]:
 def _problem(
     name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[ConfigError, bool] | None:
-    """What is wrong with the arguments, and whether that is a flag, of which no function says more."""
+    """What is wrong with the arguments, and whether that is a flag, of which no function says
+    more.
+    """
     parameters = _parameters(function)
     if ... in parameters.values():
         return None
@@ -122,7 +129,12 @@ def _problem(
         kind = parameters[option]
         if not _fits(value, kind):
             flag = kind is bool or bool in typing.get_args(kind)
-            return ConfigError(f"{name}: {option} must be {_words(kind)}, got {printable(repr(value))}"), flag
+            return (
+                ConfigError(
+                    f"{name}: {option} must be {_words(kind)}, got {printable(repr(value))}"
+                ),
+                flag,
+            )
     return None
 
 

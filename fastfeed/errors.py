@@ -1,23 +1,24 @@
 """Every error that fastfeed raises on purpose, drawn as a tree.
 
     FastfeedError
-    ├── ConfigError       (ValueError)     an argument is wrong; raised at construction, before a byte is read
-    │   ├── SpecError                      an op cannot follow what comes before it
-    │   └── StateError                     a saved position does not fit this feed
-    ├── MissingExtra      (ImportError)    an optional package is needed; the text holds the pip command
-    ├── SourceError       (OSError)        a data source cannot be opened or listed
-    ├── StorageError      (OSError)        storage has not answered for too long, or no more files can be opened
-    ├── TargetError       (OSError)        the output cannot be written; keeps the errno
-    ├── SampleError       (RuntimeError)   one sample is bad and the policy is "raise", or your own function failed
-    ├── TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures
-    ├── FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
-    ├── TraceError        (ValueError)     a trace cannot be read, or holds nothing to analyze
-    ├── ProofError        (RuntimeError)   a proof cannot be made, or something is refused while one is
-    ├── DeviceError       (RuntimeError)   a GPU, its driver or its decoder has failed, whichever sample it was given
-    └── DeviceMemory      (MemoryError)    a device has no room for a batch; says what to lower
+    ├── ConfigError       (ValueError)     an argument is wrong; raised at construction, before a
+    byte is read │   ├── SpecError                      an op cannot follow what comes before it │
+    └── StateError                     a saved position does not fit this feed ├── MissingExtra
+    (ImportError)    an optional package is needed; the text holds the pip command ├── SourceError
+    (OSError)        a data source cannot be opened or listed ├── StorageError      (OSError)
+    storage has not answered for too long, or no more files can be opened ├── TargetError
+    (OSError)        the output cannot be written; keeps the errno ├── SampleError
+    (RuntimeError)   one sample is bad and the policy is "raise", or your own function failed ├──
+    TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures ├──
+    FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
+    ├── TraceError        (ValueError)     a trace cannot be read, or holds nothing to analyze ├──
+    ProofError        (RuntimeError)   a proof cannot be made, or something is refused while one is
+    ├── DeviceError       (RuntimeError)   a GPU, its driver or its decoder has failed, whichever
+    sample it was given └── DeviceMemory      (MemoryError)    a device has no room for a batch;
+    says what to lower
 
-Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the local one".
-Values of others are cut and escaped by `fastfeed.printable`.
+Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the
+local one". Values of others are cut and escaped by `fastfeed.printable`.
 """
 
 from __future__ import annotations
@@ -131,15 +132,18 @@ class SourceError(FastfeedError, OSError):
         >>> ff.ImageFolder("nowhere")
         Traceback (most recent call last):
             ...
-        fastfeed.errors.SourceError: ImageFolder: nowhere does not exist; pass the folder that holds the images
+        fastfeed.errors.SourceError: ImageFolder: nowhere does not exist; pass the folder that holds
+        the images
     """
 
 
 class StorageError(FastfeedError, OSError):
-    """Storage has not answered for longer than a run may wait (`Feed(outage=...)`). Also an OSError.
+    """Storage has not answered for longer than a run may wait (`Feed(outage=...)`).
 
-    Or this process or machine has no more open files or memory to read with; then `errno` says which. `feed.state()`
-    holds the position, from which the run resumes.
+    Also an OSError.
+
+    Or this process or machine has no more open files or memory to read with; then `errno` says
+    which. `feed.state()` holds the position, from which the run resumes.
 
     Example:
         >>> issubclass(ff.errors.StorageError, OSError)
@@ -168,7 +172,8 @@ class TargetError(FastfeedError, OSError):
 
 
 class SampleError(FastfeedError, RuntimeError):
-    """One sample is bad and the policy is "raise", or your own function raised an error, which is the cause.
+    """One sample is bad and the policy is "raise", or your own function raised an error, which is
+    the cause.
 
     Example:
         >>> def fails(image, numbers):
@@ -224,7 +229,8 @@ class TraceError(FastfeedError, ValueError):
 
 
 class ProofError(FastfeedError, RuntimeError):
-    """`fastfeed prove` cannot measure this trainer, or refuses what it does: the weights of a proof are meaningless.
+    """`fastfeed prove` cannot measure this trainer, or refuses what it does: the weights of a proof
+    are meaningless.
 
     Example:
         >>> issubclass(ff.errors.ProofError, RuntimeError)

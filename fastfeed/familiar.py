@@ -1,4 +1,6 @@
-"""Names of other libraries, and what to write here in their place: for the errors that unknown names end in."""
+"""Names of other libraries, and what to write here in their place: for the errors that unknown
+names end in.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ __all__ = ["name_hint", "option_hint"]
 
 _LOADER = "ff.Feed(source, ops, batch=256).to_torch()"
 _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDataset
-    "Compose": "a plain list: ff.Feed(source, [op, op], batch=...), or ff.Sequential inside of another op",
+    "Compose": (
+        "a plain list: ff.Feed(source, [op, op], batch=...), or ff.Sequential inside of another op"
+    ),
     "RandomHorizontalFlip": "ff.RandomFlip()",
     "RandomVerticalFlip": 'ff.RandomFlip(direction="vertical")',
     "HorizontalFlip": "ff.RandomFlip()",
@@ -44,7 +48,9 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "RandomSaturation": "ff.Saturation(amount)",
     "RandomGaussianBlur": "ff.Maybe(ff.GaussianBlur(kernel), p=0.5)",
     "RandomApply": "ff.Maybe(op, p=) around each op, or around ff.Sequential([op, op])",
-    "RandomOrder": "ff.ColorJitter, which shuffles its four; other ops run in the order of the list",
+    "RandomOrder": (
+        "ff.ColorJitter, which shuffles its four; other ops run in the order of the list"
+    ),
     "Lambda": "your function itself in the list of ops, or ff.Function(function)",
     "Cutout": "ff.CutOut(size)",
     "CoarseDropout": "ff.RandomErasing(p)",
@@ -56,7 +62,9 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "WebDataset": "ff.TarShards(...)",
     "TFRecordDataset": "ff.TFRecords(...)",
     "StreamingDataset": "ff.MDSShards(...)",
-    "image_dataset_from_directory": "ff.Feed(ff.ImageFolder(root), [ff.Resize((224, 224))], batch=256).to_keras()",
+    "image_dataset_from_directory": (
+        "ff.Feed(ff.ImageFolder(root), [ff.Resize((224, 224))], batch=256).to_keras()"
+    ),
     "DistributedSampler": "nothing: ranks are detected, or Feed(..., world=ff.World(rank, size))",
     "WeightedRandomSampler": "Feed(..., shuffle=ff.Weighted(weights))",
     "RandomSampler": 'nothing: Feed(..., shuffle="full") is the default',
@@ -70,11 +78,15 @@ _OPTIONS = {
     "batch_size": "batch=, the samples of one rank, or global_batch=, those of all ranks",
     "drop_last": 'tail="drop", the default, or tail="pad", which keeps the incomplete batch',
     "last_batch_policy": 'tail="drop" or tail="pad"',
-    "num_workers": "threads=; a feed needs no worker processes, and takes all cores of its rank by default",
+    "num_workers": (
+        "threads=; a feed needs no worker processes, and takes all cores of its rank by default"
+    ),
     "workers": "threads=",
     "num_threads": "threads=",
     "num_parallel_calls": "threads=",
-    "sampler": "shuffle=: ff.Weighted(weights), ff.Balanced(), ff.Blocks(); ranks are detected, or world=",
+    "sampler": (
+        "shuffle=: ff.Weighted(weights), ff.Balanced(), ff.Blocks(); ranks are detected, or world="
+    ),
     "batch_sampler": "shuffle= and batch=",
     "transform": "the list of ops, which is the second argument",
     "transforms": "the list of ops, which is the second argument",
@@ -103,7 +115,9 @@ _OPTIONS = {
 
 
 def name_hint(name: str, known: Iterable[str]) -> str:
-    """What to write for a name that fastfeed does not have, as the end of a sentence; empty where nothing is close."""
+    """What to write for a name that fastfeed does not have, as the end of a sentence; empty where
+    nothing is close.
+    """
     if name in _NAMES:
         return f"; write {_NAMES[name]}"
     return _close(name, known, "ff.")
@@ -114,7 +128,11 @@ def option_hint(option: str, known: Iterable[str]) -> str:
     known = list(known)
     if option in _OPTIONS and option not in known:
         words = _OPTIONS[option]
-        names = {word.rstrip(":,.").partition("=")[0] for word in words.split() if "=" in word and "(" not in word}
+        names = {
+            word.rstrip(":,.").partition("=")[0]
+            for word in words.split()
+            if "=" in word and "(" not in word
+        }
         if not names or names & {*known}:
             return f"; write {words}"
     return _close(option, known, "")

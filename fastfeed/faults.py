@@ -1,4 +1,5 @@
-"""Bad samples as data, not exceptions: the failure, the policy for it, and the limits that end a run.
+"""Bad samples as data, not exceptions: the failure, the policy for it, and the limits that end a
+run.
 
 `feed/quarantine.py` keeps the list of them.
 """
@@ -45,10 +46,14 @@ REASONS = {
     "op_failed": "a function in the list of ops failed",
     "internal": "an error in the code that reads or transforms the sample",
 }
-_LONGEST_DETAIL = 1000  # characters: a sentence that says what to do, in which values are cut already
-# of the way to a file rather than of the file: reads that fail so are repeated, and waited for while all of them do
+_LONGEST_DETAIL = (
+    1000  # characters: a sentence that says what to do, in which values are cut already
+)
+# of the way to a file rather than of the file: reads that fail so are repeated, and waited for
+# while all of them do
 STORAGE = frozenset({"io_error", "timeout"})
-# read again in the next epoch: a file may be back by then, a function fails for some random numbers only, or is mended
+# read again in the next epoch: a file may be back by then, a function fails for some random numbers
+# only, or is mended
 TRANSIENT = STORAGE | {"not_found", "denied", "op_failed", "internal"}
 
 
@@ -61,7 +66,8 @@ class Failure:
         uri (str): Where it lies.
         stage (str): "read", "decode" or "augment".
         reason (str): A key of `fastfeed.faults.REASONS`, such as "truncated".
-        detail (str): What the system or the decoder said: a line of up to 1,000 printable characters. Default: "".
+        detail (str): What the system or the decoder said: a line of up to 1,000 printable
+            characters. Default: "".
         offset (int | None): Bytes into the shard. Default: None, the source has no shards.
 
     Raises:
@@ -94,15 +100,16 @@ class FaultPolicy:
     """What happens to a bad sample, and when the run stops.
 
     Args:
-        action (str): "substitute" puts another sample in its place, chosen by (seed, epoch, id), so it does not depend
-            on ranks, batches or threads; "mask" keeps a black image with weight 0; "raise" ends the run. Default:
-            "substitute".
-        max_share (float): Share of bad samples, in [0, 1], above which the run stops, once chance cannot explain it; 1
-            switches the limit off. Default: 0.25.
+        action (str): "substitute" puts another sample in its place, chosen by (seed, epoch, id), so
+            it does not depend on ranks, batches or threads; "mask" keeps a black image with weight
+            0; "raise" ends the run. Default: "substitute".
+        max_share (float): Share of bad samples, in [0, 1], above which the run stops, once chance
+            cannot explain it; 1 switches the limit off. Default: 0.25.
         max_run (int): Bad samples in a row at which the run stops, at least 1. Default: 1000.
         attempts (int): Substitutes tried for one bad sample, at least 1. Default: 16.
-        on_error (str): What an error raised by your own function means: "raise" ends the run with it, "bad" marks the
-            sample as bad with the reason `op_failed`. A MemoryError always ends the run. Default: "raise".
+        on_error (str): What an error raised by your own function means: "raise" ends the run with
+            it, "bad" marks the sample as bad with the reason `op_failed`. A MemoryError always ends
+            the run. Default: "raise".
 
     Raises:
         ConfigError: If a field is out of range.
@@ -120,13 +127,19 @@ class FaultPolicy:
 
     def __post_init__(self) -> None:
         if self.action not in ("substitute", "mask", "raise"):
-            raise ConfigError(f'on_bad must be "substitute", "mask" or "raise", got {self.action!r}')
+            raise ConfigError(
+                f'on_bad must be "substitute", "mask" or "raise", got {self.action!r}'
+            )
         if self.on_error not in ("raise", "bad"):
             raise ConfigError(f'on_error must be "raise" or "bad", got {self.on_error!r}')
         if not 0 <= self.max_share <= 1:
-            raise ConfigError(f"max_share must be in [0, 1], got {self.max_share!r}; 1 switches the limit off")
+            raise ConfigError(
+                f"max_share must be in [0, 1], got {self.max_share!r}; 1 switches the limit off"
+            )
         if self.max_run < 1 or self.attempts < 1:
-            raise ConfigError(f"max_run and attempts must be >= 1, got {self.max_run} and {self.attempts}")
+            raise ConfigError(
+                f"max_run and attempts must be >= 1, got {self.max_run} and {self.attempts}"
+            )
 
     @classmethod
     def of(cls, on_bad: str | FaultPolicy) -> FaultPolicy:
@@ -146,14 +159,15 @@ class FaultPolicy:
 class Outage:
     """What a feed does while storage answers none of its reads.
 
-    It waits, with a line in the log ("fastfeed", level WARNING), and resumes when storage answers again: batches are
-    what they would have been.
+    It waits, with a line in the log ("fastfeed", level WARNING), and resumes when storage answers
+    again: batches are what they would have been.
 
     Args:
-        wait (float): Seconds from the first request that failed, >= 0, whatever the answer; `float("inf")` waits
-            forever. Default: 900.0.
-        then (str): "raise": StorageError, and `feed.state()` holds the position. "substitute": samples are replaced in
-            this epoch as bad ones are, without being listed. Default: "raise".
+        wait (float): Seconds from the first request that failed, >= 0, whatever the answer;
+            `float("inf")` waits forever. Default: 900.0.
+        then (str): "raise": StorageError, and `feed.state()` holds the position. "substitute":
+            samples are replaced in this epoch as bad ones are, without being listed. Default:
+            "raise".
 
     Raises:
         ConfigError: If a field is out of range.
@@ -167,10 +181,19 @@ class Outage:
     then: Literal["raise", "substitute"] = "raise"
 
     def __post_init__(self) -> None:
-        if isinstance(self.wait, bool) or not isinstance(self.wait, (int, float)) or not self.wait >= 0:
-            raise ConfigError(f"Outage(wait=...) must be seconds >= 0, got {self.wait!r}; float('inf') waits forever")
+        if (
+            isinstance(self.wait, bool)
+            or not isinstance(self.wait, (int, float))
+            or not self.wait >= 0
+        ):
+            raise ConfigError(
+                f"Outage(wait=...) must be seconds >= 0, got {self.wait!r}; float('inf') waits"
+                " forever"
+            )
         if self.then not in ("raise", "substitute"):
-            raise ConfigError(f'Outage(then=...) must be "raise" or "substitute", got {self.then!r}')
+            raise ConfigError(
+                f'Outage(then=...) must be "raise" or "substitute", got {self.then!r}'
+            )
 
     @classmethod
     def of(cls, outage: float | Outage) -> Outage:
@@ -186,9 +209,11 @@ class Outage:
 
 
 def ends_run(error: BaseException) -> bool:
-    """Whether an error that was raised at a sample ends the run; any other makes that sample bad: `internal`.
+    """Whether an error that was raised at a sample ends the run; any other makes that sample bad:
+    `internal`.
 
-    Those of the family are raised on purpose, and a lack of memory or of file descriptors says nothing about a sample.
+    Those of the family are raised on purpose, and a lack of memory or of file descriptors says
+    nothing about a sample.
     """
     if isinstance(error, (FastfeedError, MemoryError)) or not isinstance(error, Exception):
         return True
@@ -200,12 +225,17 @@ def error_text(error: BaseException) -> str:
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
-    place = f" ({Path(at.tb_frame.f_code.co_filename).name}, line {at.tb_lineno})" if at is not None else ""
+    place = (
+        f" ({Path(at.tb_frame.f_code.co_filename).name}, line {at.tb_lineno})"
+        if at is not None
+        else ""
+    )
     return f"{type(error).__name__}: {error}{place}"
 
 
 def too_many(bad: int, handled: int, max_share: float) -> bool:
-    """Whether `bad` of `handled` samples exceed the limit by more than three standard deviations of a binomial count.
+    """Whether `bad` of `handled` samples exceed the limit by more than three standard deviations of
+    a binomial count.
 
     The margin keeps a data set at four fifths of the limit from being stopped by an unlucky start.
     """
@@ -219,7 +249,8 @@ def fault_policies(
     policy, outage = FaultPolicy.of(on_bad), Outage.of(outage)
     if policy.action == "raise" and outage.then == "substitute":
         raise ConfigError(
-            'on_bad="raise" ends the run at the first bad sample, but outage=Outage(then="substitute") replaces '
-            'samples; use Outage(then="raise"), or another on_bad'
+            'on_bad="raise" ends the run at the first bad sample, but'
+            ' outage=Outage(then="substitute") replaces samples; use Outage(then="raise"), or'
+            " another on_bad"
         )
     return (policy if on_error is None else replace(policy, on_error=on_error)), outage

@@ -10,17 +10,23 @@ __all__ = ["LIMIT", "printable", "printable_message", "warn"]
 LIMIT = 200  # characters of one value in a message
 _TAIL = 40  # of them from the end: a path ends in the file's name
 _LONG_WORD = re.compile(rf"\S{{{LIMIT + 1},}}")
-# text in quotes, as `repr` writes it; an apostrophe inside a word is neither the beginning nor the end
-_LONG_QUOTES = [re.compile(rf"(?<!\w){q}((?:[^{q}\n]|{q}(?=\w)){{{LIMIT + 1},}}){q}(?!\w)") for q in "'\""]
+# text in quotes, as `repr` writes it; an apostrophe inside a word is neither the beginning nor the
+# end
+_LONG_QUOTES = [
+    re.compile(rf"(?<!\w){q}((?:[^{q}\n]|{q}(?=\w)){{{LIMIT + 1},}}){q}(?!\w)") for q in "'\""
+]
 
 
 def printable(value: object, limit: int | None = LIMIT) -> str:
-    """One line without control characters, of up to `limit` characters; a longer value says how long it is.
+    """One line without control characters, of up to `limit` characters; a longer value says how
+    long it is.
 
-    What steers a terminal, breaks a line or cannot be encoded is written as an escape, such as `\\x1b`.
+    What steers a terminal, breaks a line or cannot be encoded is written as an escape, such as
+    `\\x1b`.
 
     Args:
-        value (object): Text, bytes (UTF-8 where they are), or what `str` makes a text of; for quotes pass `repr(x)`.
+        value (object): Text, bytes (UTF-8 where they are), or what `str` makes a text of; for
+            quotes pass `repr(x)`.
         limit (int | None): Characters of the result, at least 80; None: all. Default: 200.
 
     Returns:
@@ -39,8 +45,9 @@ def printable(value: object, limit: int | None = LIMIT) -> str:
 
 
 def printable_message(text: str) -> str:
-    """A whole message, which may have several lines: longer words and quotes than LIMIT are cut, control characters
-    escaped."""
+    """A whole message, which may have several lines: longer words and quotes than LIMIT are cut,
+    control characters escaped.
+    """
     if len(text) > LIMIT:
         for quotes in _LONG_QUOTES:
             text = quotes.sub(lambda found: found[0][0] + printable(found[1]) + found[0][0], text)
@@ -54,13 +61,16 @@ def warn(text: str, category: type[Warning] = RuntimeWarning, *, stacklevel: int
     Args:
         text (str): Of the warning.
         category (type[Warning]): Its class. Default: RuntimeWarning.
-        stacklevel (int): As of `warnings.warn`, counted from the caller of this function, which is 1.
+        stacklevel (int): As of `warnings.warn`, counted from the caller of this function, which is
+            1.
     """
     warnings.warn(printable(text, None), category, stacklevel=stacklevel + 1)
 
 
 def _escaped(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    return (
+        text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    )
 
 
 def _escape(character: str) -> str:

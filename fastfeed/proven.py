@@ -1,7 +1,8 @@
 """What is known of the code for GPUs: the one place that says which of it has run on one.
 
-It was written from documentation and installed sources. Once a page of benchmarks/results shows that a path ran on a
-GPU, and ran soundly, its line below is deleted: the note then disappears from docstrings and from `print(feed)`.
+It was written from documentation and installed sources. Once a page of benchmarks/results shows
+that a path ran on a GPU, and ran soundly, its line below is deleted: the note then disappears from
+docstrings and from `print(feed)`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _NOT_RUN = ("not run on a GPU yet", "it has not been run on a GPU yet")
 EXPERIMENTAL: dict[str, tuple[str, str]] = {
     "dali": (
         "crashed once on a GPU",
-        "on its first GPU the pixels were right and the bad files were named, but one process crashed once",
+        (
+            "on its first GPU the pixels were right and the bad files were named, but one process"
+            " crashed once"
+        ),
     ),
     "feed": ("in parts", "not all of it has been run on a GPU"),
     "jax": _NOT_RUN,
@@ -37,7 +41,9 @@ def gpu_note(text: str, path: str) -> str:
 
 
 def runs_on_gpu(path: str) -> Callable[[_Documented], _Documented]:
-    """Decorator of a class or function that runs on GPUs, or starts what does: its docstring says what is known."""
+    """Decorator of a class or function that runs on GPUs, or starts what does: its docstring says
+    what is known.
+    """
 
     def decorate(documented: _Documented) -> _Documented:
         if path in EXPERIMENTAL and documented.__doc__:

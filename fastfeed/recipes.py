@@ -4,8 +4,8 @@
     ops.insert(2, fastfeed.RandAugment())
     feed = fastfeed.Feed(source, ops, batch=256)
 
-They end with float32 HWC, as Keras and JAX take it; add `ToLayout("CHW")` for PyTorch. A `policy` is any op that
-changes pixels, or several of them in a `Sequential`.
+They end with float32 HWC, as Keras and JAX take it; add `ToLayout("CHW")` for PyTorch. A `policy`
+is any op that changes pixels, or several of them in a `Sequential`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ _MEAN = (124, 116, 104)  # ImageNet's mean in bytes: what a zero is after Normal
 def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -> list[Any]:
     """Train an ImageNet classifier: a random crop, mirrored or not.
 
-    torchvision's `references/classification` (presets.py, ClassificationPresetTrain). The recipe of its newer weights
-    is policy=TrivialAugmentWide(), erase=0.1; that of its MobileNetV3 policy=AutoAugment(), erase=0.2.
+    torchvision's `references/classification` (presets.py, ClassificationPresetTrain). The recipe of
+    its newer weights is policy=TrivialAugmentWide(), erase=0.1; that of its MobileNetV3
+    policy=AutoAugment(), erase=0.2.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 224.
-        policy (Op | Callable | None): What is done to the crop's pixels, such as `RandAugment()`; several as one
-            `Sequential`. Default: None, nothing.
+        policy (Op | Callable | None): What is done to the crop's pixels, such as `RandAugment()`;
+            several as one `Sequential`. Default: None, nothing.
         erase (float): Probability that a random rectangle is hidden, in [0, 1]. Default: 0.0.
 
     Returns:
@@ -56,22 +57,28 @@ def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -
     Example:
         >>> for op in ff.recipes.imagenet_train(224):
         ...     print(op)
-        RandomResizedCrop(size=224, scale=(0.08, 1.0), ratio=(0.75, 1.3333333333333333), filter='bilinear')
-        RandomFlip(p=0.5, direction='horizontal')
-        Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+        RandomResizedCrop(size=224, scale=(0.08, 1.0), ratio=(0.75, 1.3333333333333333),
+        filter='bilinear') RandomFlip(p=0.5, direction='horizontal') Normalize(mean=(0.485, 0.456,
+        0.406), std=(0.229, 0.224, 0.225))
     """
     check_p("imagenet_train erase", erase)
     erasing = [RandomErasing(erase, fill=_MEAN)] if erase else []
     crop = RandomResizedCrop(_side("imagenet_train", size))
-    return [crop, RandomFlip(), *_policy_ops("imagenet_train", policy), *erasing, Normalize.imagenet()]
+    return [
+        crop,
+        RandomFlip(),
+        *_policy_ops("imagenet_train", policy),
+        *erasing,
+        Normalize.imagenet(),
+    ]
 
 
 @checked
 def imagenet_eval(size: int = 224) -> list[Any]:
     """Evaluate an ImageNet classifier: the middle of the image, with the usual margin of 1/8.
 
-    224 is cut from a short side of 256, 299 from 342: torchvision's `references/classification` (presets.py,
-    ClassificationPresetEval).
+    224 is cut from a short side of 256, 299 from 342: torchvision's `references/classification`
+    (presets.py, ClassificationPresetEval).
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 224.
@@ -97,11 +104,12 @@ def imagenet_eval(size: int = 224) -> list[Any]:
 def cifar_train(*, policy: Any = None) -> list[Any]:
     """Train on CIFAR-10 or CIFAR-100: shifted by up to four pixels, randomly flipped.
 
-    He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2. Mean and deviation are CIFAR-10's.
+    He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2. Mean and
+    deviation are CIFAR-10's.
 
     Args:
-        policy (Op | Callable | None): What is done to the crop's pixels, such as `AutoAugment("cifar10")`. Default:
-            None, nothing.
+        policy (Op | Callable | None): What is done to the crop's pixels, such as
+            `AutoAugment("cifar10")`. Default: None, nothing.
 
     Returns:
         A list of ops, which ends with float32 HWC.
@@ -119,15 +127,17 @@ def cifar_train(*, policy: Any = None) -> list[Any]:
 
 @checked
 def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
-    """Fine-tune on large photographs, for example of landmarks: gentle crops and colors, never upside down.
+    """Fine-tune on large photographs, for example of landmarks: gentle crops and colors, never
+    upside down.
 
-    A crop keeps a third of the photograph or more, so that the landmark stays visible; hues are kept because they
-    distinguish stone from brick. Values are in [-1, 1], as Inception's and Xception's weights expect them.
+    A crop keeps a third of the photograph or more, so that the landmark stays visible; hues are
+    kept because they distinguish stone from brick. Values are in [-1, 1], as Inception's and
+    Xception's weights expect them.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 299.
-        policy (Op | Callable | None): What is done to the crop's pixels. Default: None, a jitter of brightness,
-            contrast and saturation by 0.2.
+        policy (Op | Callable | None): What is done to the crop's pixels. Default: None, a jitter of
+            brightness, contrast and saturation by 0.2.
 
     Returns:
         A list of ops, which ends with float32 HWC.
@@ -140,20 +150,29 @@ def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
         ['RandomResizedCrop', 'RandomFlip', 'ColorJitter', 'Normalize']
     """
     crop = RandomResizedCrop(_side("stock_photo_train", size), scale=(0.35, 1.0))
-    colors = _policy_ops("stock_photo_train", policy) or [ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)]
+    colors = _policy_ops("stock_photo_train", policy) or [
+        ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)
+    ]
     return [crop, RandomFlip(), *colors, Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
 
 
 def _side(name: str, size: Any) -> int:
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise ConfigError(f"{name} size must be an int, the side of a square in pixels, got {size!r}")
+        raise ConfigError(
+            f"{name} size must be an int, the side of a square in pixels, got {size!r}"
+        )
     return check_size(name, size)[0]
 
 
 def _policy_ops(name: str, policy: Any) -> list[Any]:
     op = as_op(policy)
     if op is not None and (isinstance(op, type) or getattr(op, "kind", None) != "change"):
-        what = f"the class {op.__name__}; write {op.__name__}()" if isinstance(op, type) else repr(op)
+        what = (
+            f"the class {op.__name__}; write {op.__name__}()" if isinstance(op, type) else repr(op)
+        )
         more = "; write several as one: Sequential([...])" if isinstance(op, (list, tuple)) else ""
-        raise ConfigError(f"{name} policy must be an op that changes pixels, such as RandAugment(), got {what}{more}")
+        raise ConfigError(
+            f"{name} policy must be an op that changes pixels, such as RandAugment(), got"
+            f" {what}{more}"
+        )
     return [] if op is None else [op]

@@ -1,10 +1,12 @@
-"""From a recipe for one GPU to many ranks: global batch, learning rate and warm-up, each with its source.
+"""From a recipe for one GPU to many ranks: global batch, learning rate and warm-up, each with its
+source.
 
     plan = fastfeed.scaling.plan_batch(base_batch=256, base_lr=0.1)         # in a job of 8 ranks
-    print(plan)                                                             # batch 2048 = 8 x 256, lr 0.8, and why
-    feed = fastfeed.Feed(source, ops, global_batch=plan.global_batch)
+    print(plan)                                                             # batch 2048 = 8 x 256,
+    lr 0.8, and why feed = fastfeed.Feed(source, ops, global_batch=plan.global_batch)
 
-- torch: `LambdaLR(SGD(model.parameters(), lr=plan.lr), plan.factor(len(feed)))`, one `step()` per batch
+- torch: `LambdaLR(SGD(model.parameters(), lr=plan.lr), plan.factor(len(feed)))`, one `step()` per
+  batch
 - optax: `optax.linear_schedule(plan.lr_at(0, len(feed)), plan.lr, plan.warmup_steps(len(feed)))`
 - Keras: `LearningRateScheduler(plan.at_epoch)`, which changes it once per epoch
 """
@@ -29,28 +31,37 @@ __all__ = ["LINEAR_LIMIT", "RULES", "BatchPlan", "Rule", "plan_batch"]
 
 Rule = Literal["linear", "sqrt", "power-2/3", "fixed-global"]
 
-LINEAR_LIMIT = 8192  # global batch; Goyal et al. 2017, figure 1: error grows above 8k (ResNet-50 on ImageNet, SGD)
+# global batch; Goyal et al. 2017, figure 1: error grows above 8k (ResNet-50 on ImageNet, SGD)
+LINEAR_LIMIT = 8192
 
 # rule -> (power of k in the learning rate, whose rule it is)
 RULES: dict[str, tuple[float, str]] = {
     "linear": (
         1.0,
-        "Goyal et al. 2017 (arXiv 1706.02677), section 2.1, and Krizhevsky 2014 (arXiv 1404.5997): "
-        "k times the samples per step, k times the step",
+        (
+            "Goyal et al. 2017 (arXiv 1706.02677), section 2.1, and Krizhevsky 2014 (arXiv"
+            " 1404.5997): k times the samples per step, k times the step"
+        ),
     ),
     "sqrt": (
         1 / 2,
-        "Krizhevsky 2014 (arXiv 1404.5997) and Hoffer et al. 2017 (arXiv 1705.08741): "
-        "keeps the variance of a step as it was",
+        (
+            "Krizhevsky 2014 (arXiv 1404.5997) and Hoffer et al. 2017 (arXiv 1705.08741): "
+            "keeps the variance of a step as it was"
+        ),
     ),
     "power-2/3": (2 / 3, "between linear and sqrt; an empirical choice, without a derivation"),
-    "fixed-global": (0.0, "the recipe's own global batch, so its learning rate holds and no warm-up is needed"),
+    "fixed-global": (
+        0.0,
+        "the recipe's own global batch, so its learning rate holds and no warm-up is needed",
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Batch size and learning rate; `print(plan)` says how they follow from the recipe, and whose rule that is.
+    """Batch size and learning rate; `print(plan)` says how they follow from the recipe, and whose
+    rule that is.
 
     Made by `plan_batch`.
 
@@ -93,8 +104,8 @@ class BatchPlan:
             text += "\nwarm-up: Goyal et al. 2017, section 2.2"
         if self.rule == "linear" and self.lr > self.base_lr and self.global_batch > LINEAR_LIMIT:
             text += (
-                f"\nbeware: {self.global_batch} is above {LINEAR_LIMIT}, where Goyal et al. saw the linear rule fail "
-                'on ImageNet; compare accuracy, or use rule="sqrt"'
+                f"\nbeware: {self.global_batch} is above {LINEAR_LIMIT}, where Goyal et al. saw the"
+                ' linear rule fail on ImageNet; compare accuracy, or use rule="sqrt"'
             )
         return text
 
@@ -162,20 +173,28 @@ class BatchPlan:
         got = getattr(feed, "plan", feed).global_batch  # pyright: ignore[reportAttributeAccessIssue]
         if got != self.global_batch:
             raise ConfigError(
-                f"the feed's global batch must be {self.global_batch}, planned for lr={self.lr:g}, got {got}; "
-                f"pass global_batch={self.global_batch} to Feed (batch counts per rank), or plan again for {got}"
+                f"the feed's global batch must be {self.global_batch}, planned for lr={self.lr:g},"
+                f" got {got}; pass global_batch={self.global_batch} to Feed (batch counts per"
+                f" rank), or plan again for {got}"
             )
 
     def __str__(self) -> str:
         ranks = f"{self.size} rank{'s' if self.size > 1 else ''}"
         before = f"recipe: {self.base_batch} and {self.base_lr:g}"
-        text = f"global batch {self.global_batch} = {ranks} x {self.local_batch}, learning rate {self.lr:g} ({before})"
+        text = (
+            f"global batch {self.global_batch} = {ranks} x {self.local_batch}, learning rate"
+            f" {self.lr:g} ({before})"
+        )
         if self.warmup_epochs:
             text += f", after {self.warmup_epochs:g} epochs of warm-up from {self.base_lr:g}"
         return f"{text}\n{self.why}"
 
     def _ramp(self, position: float, warmup: float) -> float:
-        return self.lr if position >= warmup else self.base_lr + (self.lr - self.base_lr) * (position / warmup)
+        return (
+            self.lr
+            if position >= warmup
+            else self.base_lr + (self.lr - self.base_lr) * (position / warmup)
+        )
 
 
 @checked
@@ -190,28 +209,35 @@ def plan_batch(
 ) -> BatchPlan:
     """Scale a recipe to more ranks; the learning rate follows k = global batch / base batch.
 
-    A rule is a start, not a promise: linear held up to a global batch of 8192 on ImageNet. A learning rate that does
-    not rise needs no warm-up and gets none.
+    A rule is a start, not a promise: linear held up to a global batch of 8192 on ImageNet. A
+    learning rate that does not rise needs no warm-up and gets none.
 
     Args:
         base_batch (int): Global batch of the recipe, at least 1.
         base_lr (float): Learning rate of the recipe, > 0.
-        world (World | int | None): The ranks, or their number. Default: None, what the launcher's environment says.
-        rule (str): "linear": lr * k (Goyal et al. 2017, arXiv 1706.02677; Krizhevsky 2014, arXiv 1404.5997). "sqrt": lr
-            * sqrt(k) (Krizhevsky 2014; Hoffer et al. 2017, arXiv 1705.08741). "power-2/3": lr * k**(2/3), an empirical
-            choice. "fixed-global": the global batch stays and is split over the ranks; so does lr. Default: "linear".
-        local_batch (int | None): Samples per rank, at least 1. Default: None, `base_batch`, a recipe for one GPU.
+        world (World | int | None): The ranks, or their number. Default: None, what the launcher's
+            environment says.
+        rule (str): "linear": lr * k (Goyal et al. 2017, arXiv 1706.02677; Krizhevsky 2014, arXiv
+            1404.5997). "sqrt": lr
+            * sqrt(k) (Krizhevsky 2014; Hoffer et al. 2017, arXiv 1705.08741). "power-2/3": lr *
+              k**(2/3), an empirical
+            choice. "fixed-global": the global batch stays and is split over the ranks; so does lr.
+            Default: "linear".
+        local_batch (int | None): Samples per rank, at least 1. Default: None, `base_batch`, a
+            recipe for one GPU.
         warmup_epochs (float): Length of the warm-up, epochs, >= 0. Default: 5.
 
     Returns:
         The plan.
 
     Raises:
-        ConfigError: If a value is out of range, or the ranks do not divide the batch under "fixed-global".
+        ConfigError: If a value is out of range, or the ranks do not divide the batch under
+            "fixed-global".
 
     Example:
         >>> print(ff.scaling.plan_batch(base_batch=256, base_lr=0.1, world=8))
-        global batch 2048 = 8 ranks x 256, learning rate 0.8 (recipe: 256 and 0.1), after 5 epochs of warm-up from 0.1
+        global batch 2048 = 8 ranks x 256, learning rate 0.8 (recipe: 256 and 0.1), after 5 epochs
+        of warm-up from 0.1
         linear: Goyal et al. 2017 (arXiv 1706.02677), section 2.1, and ...
         warm-up: Goyal et al. 2017, section 2.2
     """
@@ -220,8 +246,13 @@ def plan_batch(
         world = World.detect()
     size = world.size if isinstance(world, World) else world
     _check_integer("world", size, 1, "pass a World, or the number of processes in all")
-    for name, value, bound in (("base_lr", base_lr, "> 0"), ("warmup_epochs", warmup_epochs, ">= 0")):
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    for name, value, bound in (
+        ("base_lr", base_lr, "> 0"),
+        ("warmup_epochs", warmup_epochs, ">= 0"),
+    ):
+        number = (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        )
         if not number or value < 0 or (value == 0 and bound == "> 0"):
             raise ConfigError(f"{name} must be a finite number {bound}, got {value!r}")
     if rule not in RULES:
@@ -229,16 +260,20 @@ def plan_batch(
     if rule == "fixed-global":
         if local_batch is not None:
             raise ConfigError(
-                f'local_batch must be left out under rule="fixed-global", got {local_batch!r}; it is base_batch / ranks'
+                f'local_batch must be left out under rule="fixed-global", got {local_batch!r}; it'
+                " is base_batch / ranks"
             )
         if base_batch % size:
             below = base_batch // size * size
             nearest = " and ".join(str(batch) for batch in (below, below + size) if batch)
             raise ConfigError(
-                f'base_batch must be a multiple of {size} (ranks) under rule="fixed-global", got {base_batch}; '
-                f"nearest: {nearest}, each a recipe of its own, or another number of ranks"
+                f'base_batch must be a multiple of {size} (ranks) under rule="fixed-global", got'
+                f" {base_batch}; nearest: {nearest}, each a recipe of its own, or another number of"
+                " ranks"
             )
-        return BatchPlan(base_batch // size, base_batch, float(base_lr), base_batch, float(base_lr), rule)
+        return BatchPlan(
+            base_batch // size, base_batch, float(base_lr), base_batch, float(base_lr), rule
+        )
     if local_batch is None:
         local_batch = base_batch
     _check_integer("local_batch", local_batch, 1, "samples per rank")
@@ -249,4 +284,6 @@ def plan_batch(
 
 def _check_integer(name: str, value: object, minimum: int, advice: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ConfigError(f"{name} must be an integer >= {minimum}, got {value!r}{advice and '; ' + advice}")
+        raise ConfigError(
+            f"{name} must be an integer >= {minimum}, got {value!r}{advice and '; ' + advice}"
+        )

@@ -19,8 +19,8 @@ class Spec:
     """Shape, dtype and layout of one sample.
 
     Args:
-        shape (tuple[int | None, ...]): In the order of `layout`, pixels; a length of None differs from sample to
-            sample.
+        shape (tuple[int | None, ...]): In the order of `layout`, pixels; a length of None differs
+            from sample to sample.
         dtype (str): "uint8", "float16" or "float32".
         layout (str): "encoded" (a file's bytes), "HWC" or "CHW".
 

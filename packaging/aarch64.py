@@ -1,8 +1,9 @@
-"""Builds, and with --test tries, the wheel for Linux on aarch64 from another machine: `make wheel ARCH=aarch64`.
+"""Builds, and with --test tries, the wheel for Linux on aarch64 from another machine: `make wheel
+ARCH=aarch64`.
 
-zig is the compiler. Python for aarch64, from Debian's packages, runs the build under QEMU, so that tags, headers and
-names are those of the other machine; CMake, Ninja and zig run natively. LIBJPEG_SOURCE, LIBWEBP_SOURCE and
-HIGHWAY_SOURCE are as for `make wheel`.
+zig is the compiler. Python for aarch64, from Debian's packages, runs the build under QEMU, so that
+tags, headers and names are those of the other machine; CMake, Ninja and zig run natively.
+LIBJPEG_SOURCE, LIBWEBP_SOURCE and HIGHWAY_SOURCE are as for `make wheel`.
 """
 
 from __future__ import annotations
@@ -29,10 +30,16 @@ DEBIAN = (
     "libstdc++6",
     "zlib1g",
 )
-PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
+PLATFORMS = (
+    "manylinux_2_28_aarch64",
+    "manylinux_2_27_aarch64",
+    "manylinux_2_17_aarch64",
+    "manylinux2014_aarch64",
+)
 # of what the tests below need; the package's own dependencies come from its wheel
 TEST_NEEDS = ("pytest", "pytest-timeout", "hypothesis", "xxhash", "pyarrow", "pyyaml")
-# a test takes seconds there; what decoding and ops give is compared with this machine (machine_pixels.py)
+# a test takes seconds there; what decoding and ops give is compared with this machine
+# (machine_pixels.py)
 TESTS = (
     "tests/decode/test_executor.py",
     "tests/laws/test_instruction_sets.py::test_names",
@@ -44,13 +51,19 @@ LEFT_OUT = ("forked_child_reads", "process_ends_while_a_daemon_thread")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the wheel")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "aarch64", help="folder for the build")
-    parser.add_argument("--test", nargs="*", metavar="TESTS", help="also run these tests of the tree under QEMU")
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / "build" / "aarch64", help="folder for the build"
+    )
+    parser.add_argument(
+        "--test", nargs="*", metavar="TESTS", help="also run these tests of the tree under QEMU"
+    )
     parser.add_argument(
         "--reference",
         type=Path,
         default=ROOT / ".venv" / "bin" / "python",
-        help="Python of this machine with fastfeed and its kernel, whose pixels --test compares with",
+        help=(
+            "Python of this machine with fastfeed and its kernel, whose pixels --test compares with"
+        ),
     )
     arguments = parser.parse_args()
     qemu = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
@@ -61,7 +74,9 @@ def main() -> None:
     wheel = machine.build(arguments.out.resolve())
     print(f"{wheel}: {wheel.stat().st_size / 1e6:.2f} MB")
     if arguments.test is not None:
-        sys.exit(machine.test(wheel, arguments.test or TESTS) or machine.compare(arguments.reference))
+        sys.exit(
+            machine.test(wheel, arguments.test or TESTS) or machine.compare(arguments.reference)
+        )
 
 
 class Machine:
@@ -90,7 +105,11 @@ class Machine:
         for tool in ("ar", "ranlib"):
             _script(self.work / "bin" / tool, f'exec {self._zig} {tool} "$@"')
         names = {"C_COMPILER": "cc", "CXX_COMPILER": "c++", "AR": "ar", "RANLIB": "ranlib"}
-        names |= {f"{language}_COMPILER_{tool.upper()}": tool for language in ("C", "CXX") for tool in ("ar", "ranlib")}
+        names |= {
+            f"{language}_COMPILER_{tool.upper()}": tool
+            for language in ("C", "CXX")
+            for tool in ("ar", "ranlib")
+        }
         lines = ["set(CMAKE_SYSTEM_NAME Linux)", "set(CMAKE_SYSTEM_PROCESSOR aarch64)"]
         lines += [f"set(CMAKE_{name} {self.work / 'bin' / tool})" for name, tool in names.items()]
         (self.work / "toolchain.cmake").write_text("\n".join(lines) + "\n")
@@ -98,7 +117,9 @@ class Machine:
         headers = self.work / "include" / "aarch64-linux-gnu"
         headers.mkdir(parents=True, exist_ok=True)
         if not (headers / "python3.13").is_symlink():
-            (headers / "python3.13").symlink_to(self.root / "usr/include/aarch64-linux-gnu/python3.13")
+            (headers / "python3.13").symlink_to(
+                self.root / "usr/include/aarch64-linux-gnu/python3.13"
+            )
 
     def build(self, out: Path) -> Path:
         """The wheel, checked and with its tag."""
@@ -115,11 +136,20 @@ class Machine:
         environ["CXXFLAGS"] = f"-I{self.work / 'include'} -include stdio.h -Wno-macro-redefined"
         environ["PATH"] = f"{self.tools / 'bin'}{os.pathsep}{environ['PATH']}"
         environ.setdefault("SOURCE_DATE_EPOCH", commit_time())
-        code = f"from scikit_build_core import build; build.build_wheel({str(folder)!r}, {settings!r})"
+        code = (
+            f"from scikit_build_core import build; build.build_wheel({str(folder)!r}, {settings!r})"
+        )
         subprocess.run([str(self.python), "-c", code], cwd=ROOT, env=environ, check=True)
         (wheel,) = folder.glob("fastfeed-*.whl")
         self._check(wheel)
-        retag = [str(self.tools / "bin" / "wheel"), "tags", "--remove", "--platform-tag", TAG, str(wheel)]
+        retag = [
+            str(self.tools / "bin" / "wheel"),
+            "tags",
+            "--remove",
+            "--platform-tag",
+            TAG,
+            str(wheel),
+        ]
         subprocess.run(retag, check=True, stdout=subprocess.DEVNULL)
         (wheel,) = folder.glob("fastfeed-*.whl")
         out.mkdir(parents=True, exist_ok=True)
@@ -130,10 +160,14 @@ class Machine:
         shutil.unpack_archive(wheel, self.work / "unpacked", "zip")
         (kernel,) = (self.work / "unpacked" / "fastfeed").glob("_native*.so")
         symbols = subprocess.check_output(["readelf", "--dyn-syms", "-W", str(kernel)], text=True)
-        versions = {tuple(map(int, found.split("."))) for found in re.findall(r"@GLIBC_([\d.]+)", symbols)}
+        versions = {
+            tuple(map(int, found.split("."))) for found in re.findall(r"@GLIBC_([\d.]+)", symbols)
+        }
         faults = [] if max(versions) <= (2, 17) else [f"it needs glibc {max(versions)}"]
         if wheel.stat().st_size > LARGEST:
-            faults.append(f"at most {LARGEST / 1e6:.0f} MB, got {wheel.stat().st_size / 1e6:.2f} MB")
+            faults.append(
+                f"at most {LARGEST / 1e6:.0f} MB, got {wheel.stat().st_size / 1e6:.2f} MB"
+            )
         if subprocess.run(
             [str(self.tools / "bin" / "abi3audit"), "--strict", "-s", str(wheel)], check=False
         ).returncode:
@@ -142,7 +176,10 @@ class Machine:
             sys.exit(f"{wheel.name} cannot be released: {'; '.join(faults)}.")
 
     def test(self, wheel: Path, tests: list[str] | tuple[str, ...]) -> int:
-        """Run tests of a copy of the tree, without the package itself, with the wheel. The exit status."""
+        """Run tests of a copy of the tree, without the package itself, with the wheel.
+
+        The exit status.
+        """
         site, tree = self.work / "site", self.work / "tree"
         if not (site / "pytest_timeout.py").exists():
             self._install(site, TEST_NEEDS)
@@ -157,10 +194,15 @@ class Machine:
         options = ["-P", "-m", "pytest", "-o", "filterwarnings=default", "-m", "not slow", *tests]
         options += ["-k", " and ".join(f"not {name}" for name in LEFT_OUT)]
         environ = dict(os.environ, PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
-        return subprocess.run([str(self.python), *options], cwd=tree, env=environ, check=False).returncode
+        return subprocess.run(
+            [str(self.python), *options], cwd=tree, env=environ, check=False
+        ).returncode
 
     def compare(self, reference: Path) -> int:
-        """Decode and augment the same files on both machines, after `test`. The exit status: 0 for the same bytes."""
+        """Decode and augment the same files on both machines, after `test`.
+
+        The exit status: 0 for the same bytes.
+        """
         tree, folder = self.work / "tree", self.work / "pixels"
         folder.mkdir(exist_ok=True)
         files, ours, theirs = (str(folder / f"{name}.npz") for name in ("files", "ours", "theirs"))
@@ -173,14 +215,23 @@ class Machine:
             (self.python, emulated, ("record", files, theirs)),
             (reference, native, ("compare", ours, theirs)),
         ):
-            code = subprocess.run([str(python), script, *arguments], cwd=tree, env=environ, check=False).returncode
+            code = subprocess.run(
+                [str(python), script, *arguments], cwd=tree, env=environ, check=False
+            ).returncode
             if code:
                 return code
         return 0
 
     def _install(self, folder: Path, needs: list[str] | tuple[str, ...]) -> None:
         """Wheels for the other machine into a folder."""
-        command = [str(self.tools / "bin" / "pip"), "install", "-q", "--upgrade", "--target", str(folder)]
+        command = [
+            str(self.tools / "bin" / "pip"),
+            "install",
+            "-q",
+            "--upgrade",
+            "--target",
+            str(folder),
+        ]
         command += ["--python-version", "3.13", "--implementation", "cp", "--only-binary=:all:"]
         for abi in ("cp313", "abi3", "none"):
             command += ["--abi", abi]

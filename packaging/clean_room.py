@@ -1,8 +1,8 @@
 """Installs fastfeed where nothing can be built, and runs it: `make wheel-test`, `make test-lowest`.
 
-A virtual environment, PATH with nothing else (no compiler, no CMake), wheels only, a folder outside this tree: the
-decode tests, a Keras fit, a preprocessing job, an analysis (smoke.py). An archive of the source is tested too; it must
-end in an installation that decodes with Pillow.
+A virtual environment, PATH with nothing else (no compiler, no CMake), wheels only, a folder outside
+this tree: the decode tests, a Keras fit, a preprocessing job, an analysis (smoke.py). An archive of
+the source is tested too; it must end in an installation that decodes with Pillow.
 """
 
 from __future__ import annotations
@@ -25,10 +25,23 @@ TEST_NEEDS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100")
 MORE_NEEDS = ("aiohttp", "requests")  # the newest: of MORE_TESTS
 SMOKE_NEEDS = ("keras>=3.3", "jax>=0.4.30")  # jax: the smallest backend of Keras
 TESTS = ("tests/decode", "tests/project/test_import.py", "tests/project/test_dependencies.py")
-# without the interpreter's lock: no OpenCV, which has no wheels there, and no Keras, which a job needs
-FREE_NEEDS = ("numpy>=2.0", "pillow>=12.0", "fsspec>=2025.5", "google-crc32c>=1.5", "rich>=13.0", "typer>=0.18",
-              "jax>=0.4.30")  # fmt: skip
-FREE_TESTS = ("tests/decode/test_executor.py", "tests/feed/test_feed.py", "tests/runtime", "tests/adapters/test_jax.py")
+# without the interpreter's lock: no OpenCV, which has no wheels there, and no Keras, which a job
+# needs
+FREE_NEEDS = (
+    "numpy>=2.0",
+    "pillow>=12.0",
+    "fsspec>=2025.5",
+    "google-crc32c>=1.5",
+    "rich>=13.0",
+    "typer>=0.18",
+    "jax>=0.4.30",
+)
+FREE_TESTS = (
+    "tests/decode/test_executor.py",
+    "tests/feed/test_feed.py",
+    "tests/runtime",
+    "tests/adapters/test_jax.py",
+)
 MORE_TESTS = (
     "tests/ops",
     "tests/sampling",
@@ -37,17 +50,32 @@ MORE_TESTS = (
     "tests/cli",
 )  # of the oldest dependencies
 # what pip and Python may see of this machine
-KEPT = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+KEPT = (
+    "HOME",
+    "LANG",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+)
 KEPT_ON_WINDOWS = ("SYSTEMROOT", "TEMP", "TMP", "USERPROFILE")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", type=Path, help="wheel or archive; default: the wheel in dist/ that fits")
+    parser.add_argument(
+        "what", nargs="?", type=Path, help="wheel or archive; default: the wheel in dist/ that fits"
+    )
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--lowest", action="store_true", help="the oldest dependencies that pyproject.toml allows")
+    parser.add_argument(
+        "--lowest", action="store_true", help="the oldest dependencies that pyproject.toml allows"
+    )
     parser.add_argument("--no-smoke", action="store_true", help="no Keras, no jobs")
-    parser.add_argument("--free-threaded", action="store_true", help="a Python without the interpreter's lock")
+    parser.add_argument(
+        "--free-threaded", action="store_true", help="a Python without the interpreter's lock"
+    )
     arguments = parser.parse_args()
     pure = arguments.what is not None and arguments.what.name.endswith(".tar.gz")
     tests = () if pure else TESTS + MORE_TESTS if arguments.lowest else TESTS
@@ -73,13 +101,25 @@ def main() -> None:
             run = installation(room, arguments.python, arguments.what, needs)
         installed = time.monotonic()
         if tests:
-            shutil.copytree(ROOT / "tests", room / "tree" / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / "tests",
+                room / "tree" / "tests",
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
             shutil.copytree(ROOT / "docs", room / "tree" / "docs")  # tests compare what they say
             shutil.copy(ROOT / "pyproject.toml", room / "tree")  # pytest's settings
             # warnings of other packages' newest or oldest versions are no errors here
             options = ["-q", "-m", "not slow", "-o", "filterwarnings=default"]
             # those of commands, which only the oldest dependencies see, are called by shells
-            run("python", "-m", "pytest", *options, *tests, cwd=room / "tree", path=os.defpath * arguments.lowest)
+            run(
+                "python",
+                "-m",
+                "pytest",
+                *options,
+                *tests,
+                cwd=room / "tree",
+                path=os.defpath * arguments.lowest,
+            )
         tested = time.monotonic()
         if smoke:
             (room / "work").mkdir()
@@ -90,12 +130,17 @@ def main() -> None:
 
 
 def lowest() -> list[str]:
-    """Requirements that pin each dependency, and PyArrow, to the oldest release series that pyproject.toml allows."""
+    """Requirements that pin each dependency, and PyArrow, to the oldest release series that
+    pyproject.toml allows.
+    """
     text = (ROOT / "pyproject.toml").read_text()
     block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     extra = re.search(r"^parquet = .*$", text, re.MULTILINE)
     assert block and extra, "pyproject.toml has no dependencies"
-    return [f"{name}=={least}.*" for name, least in re.findall(r'"([\w-]+)>=([\d.]+)"', block[1] + extra[0])]
+    return [
+        f"{name}=={least}.*"
+        for name, least in re.findall(r'"([\w-]+)>=([\d.]+)"', block[1] + extra[0])
+    ]
 
 
 def fitting(dist: Path, python: str) -> Path:
@@ -109,23 +154,31 @@ def fitting(dist: Path, python: str) -> Path:
         if f"-{tag}-" in wheel.name and wheel.stem.endswith(machine.lower())
     ]
     if not wheels:
-        sys.exit(f"{dist} must have a wheel of {version(ROOT)} for {tag} on {machine}; run make wheel, or pass one.")
+        sys.exit(
+            f"{dist} must have a wheel of {version(ROOT)} for {tag} on {machine}; run make wheel,"
+            " or pass one."
+        )
     return wheels[-1]
 
 
 def free_threaded(dist: Path) -> Path:
     """The newest wheel of this tree's version for Pythons without the interpreter's lock."""
-    wheels = sorted(dist.glob(f"fastfeed-{version(ROOT)}-*-cp31?t-*.whl"), key=lambda wheel: wheel.stat().st_mtime)
+    wheels = sorted(
+        dist.glob(f"fastfeed-{version(ROOT)}-*-cp31?t-*.whl"),
+        key=lambda wheel: wheel.stat().st_mtime,
+    )
     if not wheels:
         sys.exit(
-            f"{dist} must have a wheel of {version(ROOT)} for Python without the interpreter's lock (cp313t, cp314t); "
-            "run make wheel with such a Python in PYTHONS, or pass one."
+            f"{dist} must have a wheel of {version(ROOT)} for Python without the interpreter's lock"
+            " (cp313t, cp314t); run make wheel with such a Python in PYTHONS, or pass one."
         )
     return wheels[-1]
 
 
 def environment(room: Path, python: str) -> Callable[..., None]:
-    """A function that runs a program of the new environment, and exits with its status if it fails."""
+    """A function that runs a program of the new environment, and exits with its status if it
+    fails.
+    """
     subprocess.run([python, "-m", "venv", str(room / "venv")], check=True)
     bin_folder = room / "venv" / ("Scripts" if os.name == "nt" else "bin")
     kept = KEPT + (KEPT_ON_WINDOWS if os.name == "nt" else ())
@@ -137,14 +190,18 @@ def environment(room: Path, python: str) -> Callable[..., None]:
 
     def run(program: str, *command: str, cwd: Path = room, path: str = "") -> None:
         env = environ | {"PATH": os.pathsep.join(filter(None, [environ["PATH"], path]))}
-        code = subprocess.run([str(bin_folder / program), *command], check=False, env=env, cwd=cwd).returncode
+        code = subprocess.run(
+            [str(bin_folder / program), *command], check=False, env=env, cwd=cwd
+        ).returncode
         if code:
             sys.exit(f"{program} {' '.join(command)} in the clean room: exit code {code}.")
 
     return run
 
 
-def installation(room: Path, python: str, what: Path | None, needs: list[str]) -> Callable[..., None]:
+def installation(
+    room: Path, python: str, what: Path | None, needs: list[str]
+) -> Callable[..., None]:
     """Installs it with what it needs; the function of the environment."""
     run = environment(room, python)
     options = ["--only-binary", ":all:"]

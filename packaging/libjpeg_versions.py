@@ -1,7 +1,9 @@
-"""Runs the decode tests on other versions of libjpeg-turbo, and compares the pixels: `make test-libjpeg ARCHIVES=...`.
+"""Runs the decode tests on other versions of libjpeg-turbo, and compares the pixels: `make
+test-libjpeg ARCHIVES=...`.
 
-Each archive is built as a shared library, which takes the place of the system's for the kernel that is installed here.
-`git archive --prefix=libjpeg-turbo-3.2.0/ -o 3.2.0.tar.gz 3.2.0` in a clone of libjpeg-turbo makes one.
+Each archive is built as a shared library, which takes the place of the system's for the kernel that
+is installed here. `git archive --prefix=libjpeg-turbo-3.2.0/ -o 3.2.0.tar.gz 3.2.0` in a clone of
+libjpeg-turbo makes one.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "libjpeg"
-# pixels of files of every kind that the kernel reads itself, whole and in windows, by both decoders; and files that it
-# makes of whole ones, whose planes are scaled one by one
+# pixels of files of every kind that the kernel reads itself, whole and in windows, by both
+# decoders; and files that it makes of whole ones, whose planes are scaled one by one
 HASH = """
 import hashlib, io, itertools, sys
 import numpy as np
@@ -54,11 +56,15 @@ print(sum.hexdigest())
 
 def main() -> None:
     if not sys.argv[1:]:
-        sys.exit("Pass archives of libjpeg-turbo: make test-libjpeg ARCHIVES='2.1.5.tar.gz 3.2.0.tar.gz'")
+        sys.exit(
+            "Pass archives of libjpeg-turbo: make test-libjpeg ARCHIVES='2.1.5.tar.gz 3.2.0.tar.gz'"
+        )
     hashes: dict[str, str] = {}
     for archive in map(Path, sys.argv[1:]):
         library = shared_library(archive)
-        environ = dict(os.environ, LD_LIBRARY_PATH=str(library.parent), PYTHONPATH=str(ROOT / "tests"))
+        environ = dict(
+            os.environ, LD_LIBRARY_PATH=str(library.parent), PYTHONPATH=str(ROOT / "tests")
+        )
         command = [sys.executable, "-c", HASH, str(library)]
         name = library.parent.parent.name
         hashes[name] = subprocess.check_output(command, env=environ, cwd=ROOT, text=True).strip()
@@ -81,7 +87,12 @@ def shared_library(archive: Path) -> Path:
             return done[0]
         shutil.rmtree(folder, ignore_errors=True)
         files.extractall(folder / "source", filter="data")
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DREQUIRE_SIMD=ON", "-DWITH_TURBOJPEG=OFF", "-DENABLE_STATIC=OFF"]
+    options = [
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DREQUIRE_SIMD=ON",
+        "-DWITH_TURBOJPEG=OFF",
+        "-DENABLE_STATIC=OFF",
+    ]
     options += ["-DWITH_TOOLS=OFF", "-DWITH_TESTS=OFF", "-DCMAKE_POLICY_VERSION_MINIMUM=3.5"]
     build = ["cmake", "-S", str(folder / "source" / name), "-B", str(folder / "build"), *options]
     subprocess.run(build, check=True, stdout=subprocess.DEVNULL)

@@ -1,11 +1,13 @@
 """What decoding and every op give on one machine, to be compared with another: `machine_pixels.py`.
 
-    machine_pixels.py files FILES.npz                  encoded files and pictures, made once for both machines
-    machine_pixels.py record FILES.npz PIXELS.npz      what this interpreter's fastfeed makes of them
-    machine_pixels.py compare PIXELS.npz OTHER.npz     exits with what differs
+    machine_pixels.py files FILES.npz                  encoded files and pictures, made once for
+    both machines machine_pixels.py record FILES.npz PIXELS.npz      what this interpreter's
+    fastfeed makes of them machine_pixels.py compare PIXELS.npz OTHER.npz     exits with what
+    differs
 
-Run from the root of the tree, whose `tests/helpers` has examples of every op. `record` also holds every instruction set
-of its machine to the bytes of the fastest, for windows of JPEGs and ops on pixels.
+Run from the root of the tree, whose `tests/helpers` has examples of every op. `record` also holds
+every instruction set of its machine to the bytes of the fastest, for windows of JPEGs and ops on
+pixels.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ import numpy as np
 sys.path.insert(0, str(Path.cwd() / "tests"))
 
 SHAPES = ((203, 157), (40, 33), (8, 16))  # height, width of JPEGs
-WINDOWS = ((0, 0, 1, 1), (0.15, 0.11, 0.5, 0.4), (0.4, 0.3, 0.08, 0.1))  # top, left, height, width as shares
+WINDOWS = (
+    (0, 0, 1, 1),
+    (0.15, 0.11, 0.5, 0.4),
+    (0.4, 0.3, 0.08, 0.1),
+)  # top, left, height, width as shares
 SEED = 11
 
 
@@ -37,9 +43,15 @@ def files() -> Iterator[tuple[str, bytes]]:
             yield f"jpeg {name} {height}x{width}", make(height, width, number)
     yield "jpeg 4x2", four_by_two(3)
     for orientation in range(1, 9):
-        yield f"jpeg orientation {orientation}", with_orientation(textured(41, 58), orientation, big=orientation > 4)
+        yield (
+            f"jpeg orientation {orientation}",
+            with_orientation(textured(41, 58), orientation, big=orientation > 4),
+        )
     for quality in (5, 50, 100):
-        yield f"jpeg quality {quality}", encoded(textured(97, 130, quality), quality=quality, progressive=quality == 50)
+        yield (
+            f"jpeg quality {quality}",
+            encoded(textured(97, 130, quality), quality=quality, progressive=quality == 50),
+        )
     for reason in BROKEN:
         yield f"bad {reason}", broken(reason)
     rgb = Image.fromarray(textured(61, 83, 5))
@@ -47,11 +59,21 @@ def files() -> Iterator[tuple[str, bytes]]:
     rgba.putalpha(rgb.convert("L"))
     deep = Image.fromarray(np.arange(61 * 83, dtype=np.uint16).reshape(61, 83) * 12)
     kinds: list[tuple[str, Image.Image, dict[str, Any]]] = [
-        ("png", rgb, {}), ("png", rgba, {}), ("png", rgb.convert("L"), {}), ("png", rgb.quantize(16), {}),
-        ("png", deep, {}), ("png", rgb.convert("1"), {}), ("gif", rgb.quantize(), {}), ("bmp", rgb, {}),
-        ("tiff", rgb, {}), ("tiff", rgb, {"compression": "tiff_lzw"}), ("ppm", rgb, {}),
-        ("jpeg", rgb.convert("CMYK"), {}), ("webp", rgb, {"quality": 80}), ("webp", rgba, {"lossless": True}),
-    ]  # fmt: skip
+        ("png", rgb, {}),
+        ("png", rgba, {}),
+        ("png", rgb.convert("L"), {}),
+        ("png", rgb.quantize(16), {}),
+        ("png", deep, {}),
+        ("png", rgb.convert("1"), {}),
+        ("gif", rgb.quantize(), {}),
+        ("bmp", rgb, {}),
+        ("tiff", rgb, {}),
+        ("tiff", rgb, {"compression": "tiff_lzw"}),
+        ("ppm", rgb, {}),
+        ("jpeg", rgb.convert("CMYK"), {}),
+        ("webp", rgb, {"quality": 80}),
+        ("webp", rgba, {"lossless": True}),
+    ]
     kinds += [("jpeg2000", rgb, {})] if features.check("jpg_2000") else []
     kinds += [("avif", rgb, {})] if features.check("avif") else []
     for kind, image, options in kinds:
@@ -60,7 +82,9 @@ def files() -> Iterator[tuple[str, bytes]]:
         yield " ".join(("pillow", kind, image.mode, *map(str, options.values()))), file.getvalue()
 
 
-def record(blobs: dict[str, bytes], pictures: np.ndarray) -> tuple[dict[str, np.ndarray], list[str]]:
+def record(
+    blobs: dict[str, bytes], pictures: np.ndarray
+) -> tuple[dict[str, np.ndarray], list[str]]:
     """Arrays by name; and where instruction sets of this machine differ."""
     from fastfeed import _native as native
 
@@ -68,7 +92,11 @@ def record(blobs: dict[str, bytes], pictures: np.ndarray) -> tuple[dict[str, np.
     arrays, differ = dict[str, np.ndarray](), []
     for name in (first, *others):
         native.use_instruction_set(name)
-        rest = (*recoded(blobs), *augmented(blobs, pictures)) if name == first else augmented({}, pictures, ("pixels",))
+        rest = (
+            (*recoded(blobs), *augmented(blobs, pictures))
+            if name == first
+            else augmented({}, pictures, ("pixels",))
+        )
         for key, array in (*kernel(blobs), *rest):
             if name == first:
                 assert key not in arrays, key
@@ -96,25 +124,43 @@ def kernel(blobs: dict[str, bytes]) -> Iterator[tuple[str, np.ndarray]]:
         for number, box in enumerate(boxes):
             filter = FILTERS[(number + len(name)) % len(FILTERS)]
             for size, enlarge in (((24, 20), 1.5), ((64, 40), NEVER)):
-                out, why = decode([blob], [box], size, filter, flips=[[number == 1, number == 2]], pool=pool,
-                                  enlarge=enlarge)  # fmt: skip
-                yield f"{name}, window {number} to {size} by {filter}", out if why == [None] else np.array(str(why))
+                out, why = decode(
+                    [blob],
+                    [box],
+                    size,
+                    filter,
+                    flips=[[number == 1, number == 2]],
+                    pool=pool,
+                    enlarge=enlarge,
+                )
+                yield (
+                    f"{name}, window {number} to {size} by {filter}",
+                    out if why == [None] else np.array(str(why)),
+                )
 
 
 def recoded(blobs: dict[str, bytes]) -> Iterator[tuple[str, np.ndarray]]:
-    """Smaller JPEGs of all files, as preprocessing writes them, by the kernel and, where it declines, by Pillow."""
+    """Smaller JPEGs of all files, as preprocessing writes them, by the kernel and, where it
+    declines, by Pillow.
+    """
     from fastfeed.decode.recode import Recoder
     from fastfeed.ops import Resize
 
     for subsampling in ("4:2:0", "4:4:4"):
-        recoded_files = Recoder([Resize(32)], quality=88, subsampling=subsampling, threads=1)(list(blobs.values()))
+        recoded_files = Recoder([Resize(32)], quality=88, subsampling=subsampling, threads=1)(
+            list(blobs.values())
+        )
         for name, file in zip(blobs, recoded_files, strict=True):
-            array = np.frombuffer(file, np.uint8) if isinstance(file, bytes) else np.array(str(file))
+            array = (
+                np.frombuffer(file, np.uint8) if isinstance(file, bytes) else np.array(str(file))
+            )
             yield f"{name}, recoded {subsampling}", array
 
 
 def augmented(
-    blobs: dict[str, bytes], pictures: np.ndarray, kinds: Sequence[str] = ("files", "pixels", "gray")
+    blobs: dict[str, bytes],
+    pictures: np.ndarray,
+    kinds: Sequence[str] = ("files", "pixels", "gray"),
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Batches of feeds, one for every example of every op: of files, pixels, gray pixels."""
     from helpers.op_examples import ALL, listed
@@ -141,8 +187,12 @@ def augmented(
             for op in {repr(op): op for op in (Resize((36, 28)), *ALL)}.values():
                 for ops in ([op], listed(op, (36, 28))):
                     try:
-                        feed = Feed(source, ops, batch=len(source), seed=SEED, threads=1, prefetch=0)
-                    except ConfigError:  # it needs images of one size, three channels, or another op before it
+                        feed = Feed(
+                            source, ops, batch=len(source), seed=SEED, threads=1, prefetch=0
+                        )
+                    except (
+                        ConfigError
+                    ):  # it needs images of one size, three channels, or another op before it
                         continue
                     break
                 else:
@@ -170,7 +220,9 @@ def compare(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> list[
             faults += [f"{key}: {a} and {b}"] if a != b else []
         elif a.tobytes() != b.tobytes():
             apart = np.abs(a.astype(float) - b.astype(float))
-            faults.append(f"{key}: {np.count_nonzero(apart)} of {apart.size} differ, by up to {apart.max():g}")
+            faults.append(
+                f"{key}: {np.count_nonzero(apart)} of {apart.size} differ, by up to {apart.max():g}"
+            )
     return sorted(faults)
 
 
@@ -182,14 +234,24 @@ def main() -> None:
             pictures = np.stack([picture(seed, (40, 56), detail=3) for seed in range(6)])
             pictures[0] = np.random.default_rng(SEED).integers(0, 256, pictures[0].shape)
             blobs = dict(files())
-            arrays = {f"file{number}": np.frombuffer(blob, np.uint8) for number, blob in enumerate(blobs.values())}
+            arrays = {
+                f"file{number}": np.frombuffer(blob, np.uint8)
+                for number, blob in enumerate(blobs.values())
+            }
             np.savez(path, pictures=pictures, names=np.array(list(blobs)), **arrays)
         case ["record", inputs, path]:
             with np.load(inputs) as file:
-                blobs = {name: file[f"file{number}"].tobytes() for number, name in enumerate(file["names"].tolist())}
+                blobs = {
+                    name: file[f"file{number}"].tobytes()
+                    for number, name in enumerate(file["names"].tolist())
+                }
                 results, differ = record(blobs, file["pictures"])
             names = np.array(list(results))
-            np.savez(path, names=names, **{f"result{number}": array for number, array in enumerate(results.values())})
+            np.savez(
+                path,
+                names=names,
+                **{f"result{number}": array for number, array in enumerate(results.values())},
+            )
             if differ:
                 sys.exit("\n".join(differ))
         case ["compare", ours, theirs]:

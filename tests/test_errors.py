@@ -54,7 +54,10 @@ def test_missing_extra_holds_the_command():
 
 def test_too_many_failures_carries_them():
     assert errors.TooManyFailures("text", ["a", "b"]).failures == ("a", "b")
-    assert pickle.loads(pickle.dumps(errors.TooManyFailures("text", ["a", "b"]))).failures == ("a", "b")
+    assert pickle.loads(pickle.dumps(errors.TooManyFailures("text", ["a", "b"]))).failures == (
+        "a",
+        "b",
+    )
 
 
 def test_target_error_keeps_the_number():

@@ -54,7 +54,12 @@ def test_policy_of():
 # -- substitutes
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 10**9), st.integers(1, 10**9))
+@given(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 10**9),
+    st.integers(1, 10**9),
+)
 def test_substitutes_are_a_pure_function(seed, epoch, id, length):
     got = substitutes(seed, epoch, id, 16, length)
     assert (got.shape, got.dtype) == ((16,), np.int64)
@@ -63,7 +68,12 @@ def test_substitutes_are_a_pure_function(seed, epoch, id, length):
 
 
 def test_substitutes_come_from_everywhere_and_change():
-    got = [tuple(substitutes(seed, epoch, id, 4, 10**6)) for seed in (0, 1) for epoch in (0, 1) for id in range(200)]
+    got = [
+        tuple(substitutes(seed, epoch, id, 4, 10**6))
+        for seed in (0, 1)
+        for epoch in (0, 1)
+        for id in range(200)
+    ]
     assert len(set(got)) == len(got)
     assert abs(np.mean(got) / 10**6 - 0.5) < 5 / np.sqrt(12 * 4 * len(got))
 
@@ -90,7 +100,9 @@ def test_share_limit_asks_for_evidence(bad, handled, share, stops):
     if not stops:
         q.record_bad([failure(i) for i in range(bad)], 0, 0)
         return
-    with pytest.raises(TooManyFailures, match=f"{bad} of {handled} samples are bad, the limit is {share:.0%}"):
+    with pytest.raises(
+        TooManyFailures, match=f"{bad} of {handled} samples are bad, the limit is {share:.0%}"
+    ):
         q.record_bad([failure(i) for i in range(bad)], 0, 0)
 
 
@@ -101,8 +113,8 @@ def test_the_words_when_it_stops():
     with pytest.raises(TooManyFailures) as error:
         q.record_bad([failure(40, "empty")], 0, 0)
     assert str(error.value) == (
-        "too many bad samples: 41 of 50 samples are bad, the limit is 25% (40 truncated, 1 empty); check the data, "
-        "or raise the limit with on_bad=FaultPolicy(max_share=...)"
+        "too many bad samples: 41 of 50 samples are bad, the limit is 25% (40 truncated, 1 empty);"
+        " check the data, or raise the limit with on_bad=FaultPolicy(max_share=...)"
         + "".join(f"\n  {failure(i)}" for i in range(5))
         + "\n  and 36 more"
     )
@@ -137,7 +149,10 @@ def test_two_folders_may_share_a_list(tmp_path):
     path = tmp_path / "bad.jsonl"
     quarantine(path).record_bad([failure(3)], 0, 0)
     quarantine(path).record_bad([Failure(3, "elsewhere/3.jpg", "read", "empty")], 0, 0)
-    assert [json.loads(line)["uri"] for line in path.read_text().splitlines()] == ["photos/3.jpg", "elsewhere/3.jpg"]
+    assert [json.loads(line)["uri"] for line in path.read_text().splitlines()] == [
+        "photos/3.jpg",
+        "elsewhere/3.jpg",
+    ]
 
 
 def test_a_list_that_cannot_be_written_does_not_end_the_run(tmp_path):
@@ -162,13 +177,17 @@ def test_run_limit_counts_samples_in_a_row():
 
 def test_exhausted_names_the_sample():
     q = quarantine(policy=FaultPolicy(attempts=4))
-    with pytest.raises(TooManyFailures, match="sample 17 and the 4 substitutes tried for it are all bad"):
+    with pytest.raises(
+        TooManyFailures, match="sample 17 and the 4 substitutes tried for it are all bad"
+    ):
         q.raise_exhausted(17)
 
 
 def test_the_list_is_named_when_the_run_stops(tmp_path):
     q = quarantine(tmp_path / "bad.jsonl", policy=FaultPolicy(max_run=1))
-    with pytest.raises(TooManyFailures, match=r"\(1 truncated\); all are in .*bad\.jsonl; check the data"):
+    with pytest.raises(
+        TooManyFailures, match=r"\(1 truncated\); all are in .*bad\.jsonl; check the data"
+    ):
         q.record_bad([failure(0)], 0, 0)
     assert listed(tmp_path / "bad.jsonl") == [0]
 
@@ -177,8 +196,10 @@ def test_raise_policy():
     q = quarantine(policy=FaultPolicy("raise"))
     with pytest.raises(SampleError) as error:
         q.record_bad([failure(5, "empty")], 0, 0)
-    assert str(error.value) == (
-        'sample 5 is bad in stage decode: photos/5.jpg: empty (zero bytes); on_bad="substitute" continues'
+    assert (
+        str(error.value)
+        == 'sample 5 is bad in stage decode: photos/5.jpg: empty (zero bytes); on_bad="substitute"'
+        " continues"
     )
 
 

@@ -30,7 +30,9 @@ def test_escapes_what_no_terminal_should_get(value, shown):
 
 
 @pytest.mark.parametrize(
-    "value", ["x" * 600_000, "\x1b" * 600_000, "two words " * 60_000, b"\xff" * 600_000], ids=range(4)
+    "value",
+    ["x" * 600_000, "\x1b" * 600_000, "two words " * 60_000, b"\xff" * 600_000],
+    ids=range(4),
 )
 @pytest.mark.parametrize("limit", [80, LIMIT, 1000])
 def test_cuts_to_the_limit_and_says_how_long_it_was(value, limit):
@@ -58,8 +60,15 @@ def test_no_error_holds_a_value_of_many_characters(name):
 @pytest.mark.parametrize("quote", ["'", '"'])
 def test_a_long_text_in_quotes_is_cut(quote):
     value = "it's " * 9000 if quote == '"' else "two words " * 9000
-    text = str(errors.ConfigError(f"the table's label must be one of 'a', 'b', got {value!r}; pass the users' own 'c'"))
-    assert text.startswith(f"the table's label must be one of 'a', 'b', got {quote}{value[:20]}") and len(text) < 350
+    text = str(
+        errors.ConfigError(
+            f"the table's label must be one of 'a', 'b', got {value!r}; pass the users' own 'c'"
+        )
+    )
+    assert (
+        text.startswith(f"the table's label must be one of 'a', 'b', got {quote}{value[:20]}")
+        and len(text) < 350
+    )
     assert text.endswith("; pass the users' own 'c'")
 
 

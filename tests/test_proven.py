@@ -1,4 +1,6 @@
-"""Code whose path on GPUs is experimental says so, in docstrings and in print(feed), until a page shows that it ran."""
+"""Code whose path on GPUs is experimental says so, in docstrings and in print(feed), until a page
+shows that it ran.
+"""
 
 import ast
 import importlib
@@ -13,9 +15,28 @@ import fastfeed as ff
 from fastfeed import proven
 
 ROOT = Path(__file__).parents[1]
-# whatever runs on a GPU uses one of these names; the profiler and fastfeed.live only read what others ran
-MARKS = {"cupy", "cuda", "__cuda_array_interface__", "accelerator", "device_put", "gpu_count", "nvimgcodec"}
-PARTS = ("adapters", "backends", "decode", "distributed", "feed", "ops", "runtime", "sampling", "sources")
+# whatever runs on a GPU uses one of these names; the profiler and fastfeed.live only read what
+# others ran
+MARKS = {
+    "cupy",
+    "cuda",
+    "__cuda_array_interface__",
+    "accelerator",
+    "device_put",
+    "gpu_count",
+    "nvimgcodec",
+}
+PARTS = (
+    "adapters",
+    "backends",
+    "decode",
+    "distributed",
+    "feed",
+    "ops",
+    "runtime",
+    "sampling",
+    "sources",
+)
 RUNS_NOTHING_THERE = {
     "adapters/device_convert.py:on_device": "decides where something runs",
     "adapters/synchronize.py:synchronize": "waits for a device, and returns where there is none",
@@ -87,7 +108,10 @@ def test_print_says_it_of_accelerators_alone(feed, monkeypatch, name):
     known = proven.EXPERIMENTAL.get(name.split()[0].lower())
     assert "experimental" not in str(feed)
     feed.place_on(Accelerator())
-    assert f"placed on {name}{f' (experimental: {known[0]})' if known else ''}: at most 4 batches" in str(feed)
+    assert (
+        f"placed on {name}{f' (experimental: {known[0]})' if known else ''}: at most 4 batches"
+        in str(feed)
+    )
     monkeypatch.setattr(Accelerator, "accelerator", False)
     feed.place_on(Accelerator())
     assert f"placed on {name}: at most" in str(feed) and str(feed).count("placed on") == 1
@@ -121,7 +145,9 @@ def _names(tree):
 
 
 def _silent():
-    """Public classes and functions with one of the marks and without the decorator: "adapters/torch.py:to_torch"."""
+    """Public classes and functions with one of the marks and without the decorator:
+    "adapters/torch.py:to_torch".
+    """
     package = ROOT / "fastfeed"
     for path in sorted(path for part in PARTS for path in (package / part).rglob("*.py")):
         for node in ast.parse(path.read_text("utf-8")).body:
@@ -133,10 +159,14 @@ def _silent():
 
 
 def test_nothing_that_runs_on_a_gpu_is_silent_about_it():
-    """A new one needs `@runs_on_gpu(...)`, or a reason in the table above why it runs nothing there."""
+    """A new one needs `@runs_on_gpu(...)`, or a reason in the table above why it runs nothing
+    there.
+    """
     assert set(_silent()) - set(RUNS_NOTHING_THERE) == set()
 
 
 def test_exceptions_are_still_there():
-    committed = {name for name in RUNS_NOTHING_THERE if (ROOT / "fastfeed" / name.split(":")[0]).is_file()}
+    committed = {
+        name for name in RUNS_NOTHING_THERE if (ROOT / "fastfeed" / name.split(":")[0]).is_file()
+    }
     assert committed - set(_silent()) == set()

@@ -1,4 +1,6 @@
-"""Recipes are plain lists: they print as code, can be edited, and make batches of photographs of any size."""
+"""Recipes are plain lists: they print as code, can be edited, and make batches of photographs of
+any size.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ import fastfeed
 from fastfeed import recipes
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
-from fastfeed.ops import AutoAugment, CenterCrop, ColorJitter, RandAugment, RandomFlip, Resize, TrivialAugmentWide
+from fastfeed.ops import (
+    AutoAugment,
+    CenterCrop,
+    ColorJitter,
+    RandAugment,
+    RandomFlip,
+    Resize,
+    TrivialAugmentWide,
+)
 from fastfeed.sources import Arrays, ImageFolder
 
 LISTS: list[Any] = [
@@ -27,7 +37,13 @@ LISTS: list[Any] = [
 @pytest.mark.parametrize("ops", LISTS, ids=lambda ops: type(ops[0]).__name__)
 def test_prints_as_code(ops):
     assert isinstance(ops, list) and 3 <= len(ops) <= 5
-    assert eval(repr(ops), {name: getattr(fastfeed, name) for name in fastfeed.__all__ if name[0].isupper()}) == ops
+    assert (
+        eval(
+            repr(ops),
+            {name: getattr(fastfeed, name) for name in fastfeed.__all__ if name[0].isupper()},
+        )
+        == ops
+    )
 
 
 @pytest.mark.parametrize("ops", LISTS, ids=lambda ops: type(ops[0]).__name__)
@@ -67,15 +83,27 @@ def test_landmarks_stay_upright_and_normalize_to_one():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: recipes.imagenet_train(0), "imagenet_train size must be in [1, 65535] pixels, got 0"),
+        (
+            lambda: recipes.imagenet_train(0),
+            "imagenet_train size must be in [1, 65535] pixels, got 0",
+        ),
         (
             lambda: recipes.imagenet_eval(cast("Any", (224, 224))),
             "imagenet_eval size must be an int, the side of a square",
         ),
-        (lambda: recipes.imagenet_train(cast("Any", "224")), "must be an int, the side of a square in pixels, got "),
-        (lambda: recipes.cifar_train(policy=[RandAugment()]), "write several as one: Sequential([...])"),
+        (
+            lambda: recipes.imagenet_train(cast("Any", "224")),
+            "must be an int, the side of a square in pixels, got ",
+        ),
+        (
+            lambda: recipes.cifar_train(policy=[RandAugment()]),
+            "write several as one: Sequential([...])",
+        ),
         (lambda: recipes.imagenet_train(erase=2), "imagenet_train erase must be in [0, 1], got 2"),
-        (lambda: recipes.cifar_train(policy=RandAugment), "got the class RandAugment; write RandAugment()"),
+        (
+            lambda: recipes.cifar_train(policy=RandAugment),
+            "got the class RandAugment; write RandAugment()",
+        ),
         (
             lambda: recipes.stock_photo_train(policy=Resize(20)),
             "must be an op that changes pixels, such as RandAugment()",

@@ -1,4 +1,6 @@
-"""Every rule at every size, warm-up as frameworks ask for it, and no silent change of the global batch."""
+"""Every rule at every size, warm-up as frameworks ask for it, and no silent change of the global
+batch.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_a_rank_keeps_its_batch_and_lr_grows_by_a_power_of_the_ranks(batch, lr, 
 
 @given(batches, rates, sizes, growing)
 def test_rules_keep_their_order(batch, lr, size, rule):
-    sqrt, between, linear = (plan_batch(batch, lr, size, rule).lr for rule in ("sqrt", "power-2/3", "linear"))
+    sqrt, between, linear = (
+        plan_batch(batch, lr, size, rule).lr for rule in ("sqrt", "power-2/3", "linear")
+    )
     assert lr <= sqrt <= between <= linear
 
 
@@ -46,7 +50,9 @@ def test_what_counts_is_the_global_batch_however_it_is_split(local, lr, size, ba
     whole = plan_batch(base, lr, 1, rule, local_batch=local * size)
     split = plan_batch(base, lr, size, rule, local_batch=local)
     assert (whole.global_batch, whole.lr) == (split.global_batch, split.lr)
-    assert split.warmup_epochs == (5 if split.lr > lr else 0)  # a rate that does not rise needs no warm-up
+    assert split.warmup_epochs == (
+        5 if split.lr > lr else 0
+    )  # a rate that does not rise needs no warm-up
 
 
 @given(batches, rates, sizes)
@@ -90,7 +96,9 @@ def test_the_world_is_found_or_given(monkeypatch):
 
 
 def test_factor_is_what_lambdalr_multiplies_with():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0")
+    torch = pytest.importorskip(
+        "torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0"
+    )
     plan = plan_batch(32, 0.1, 8, warmup_epochs=2)
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=plan.lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, plan.factor(3))
@@ -101,18 +109,23 @@ def test_factor_is_what_lambdalr_multiplies_with():
 
 
 def test_plan_reads_aloud():
-    assert str(plan_batch(256, 0.1, 8)) == (
-        "global batch 2048 = 8 ranks x 256, learning rate 0.8 (recipe: 256 and 0.1), "
-        "after 5 epochs of warm-up from 0.1\n"
-        "linear: Goyal et al. 2017 (arXiv 1706.02677), section 2.1, and Krizhevsky 2014 (arXiv 1404.5997): "
-        "k times the samples per step, k times the step\n"
-        "warm-up: Goyal et al. 2017, section 2.2"
+    assert (
+        str(plan_batch(256, 0.1, 8))
+        == "global batch 2048 = 8 ranks x 256, learning rate 0.8 (recipe: 256 and 0.1), after 5"
+        " epochs of warm-up from 0.1\nlinear: Goyal et al. 2017 (arXiv 1706.02677), section 2.1,"
+        " and Krizhevsky 2014 (arXiv 1404.5997): k times the samples per step, k times the"
+        " step\nwarm-up: Goyal et al. 2017, section 2.2"
     )
-    assert str(plan_batch(256, 0.1, 8, "fixed-global")) == (
-        "global batch 256 = 8 ranks x 32, learning rate 0.1 (recipe: 256 and 0.1)\n"
-        "fixed-global: the recipe's own global batch, so its learning rate holds and no warm-up is needed"
+    assert (
+        str(plan_batch(256, 0.1, 8, "fixed-global"))
+        == "global batch 256 = 8 ranks x 32, learning rate 0.1 (recipe: 256 and 0.1)\nfixed-global:"
+        " the recipe's own global batch, so its learning rate holds and no warm-up is needed"
     )
-    for quiet in (plan_batch(256, 0.1, 32), plan_batch(256, 0.1, 64, "sqrt"), plan_batch(16384, 0.1, 1)):
+    for quiet in (
+        plan_batch(256, 0.1, 32),
+        plan_batch(256, 0.1, 64, "sqrt"),
+        plan_batch(16384, 0.1, 1),
+    ):
         assert "beware" not in str(quiet)
     assert str(plan_batch(256, 0.1, 64)).endswith(
         "beware: 16384 is above 8192, where Goyal et al. saw the linear rule fail on ImageNet; "
@@ -136,13 +149,18 @@ def test_a_feed_with_another_global_batch_is_refused():
     with ff.Feed(source, [], global_batch=plan.global_batch, world=world, threads=1) as feed:
         plan.check(feed)
         plan.check(feed.plan)
-        plan.check(dataclasses.replace(feed.plan, world=ff.World(0, 2)))  # resumed on fewer ranks: the same batch
-    with ff.Feed(source, [], batch=16, world=world, threads=1) as feed:  # the recipe's batch, but per rank
+        plan.check(
+            dataclasses.replace(feed.plan, world=ff.World(0, 2))
+        )  # resumed on fewer ranks: the same batch
+    with ff.Feed(
+        source, [], batch=16, world=world, threads=1
+    ) as feed:  # the recipe's batch, but per rank
         for given_one in (feed, feed.plan):
             with pytest.raises(ConfigError) as caught:
                 plan.check(given_one)
-            assert str(caught.value) == (
-                "the feed's global batch must be 16, planned for lr=0.1, got 64; "
+            assert (
+                str(caught.value)
+                == "the feed's global batch must be 16, planned for lr=0.1, got 64; "
                 "pass global_batch=16 to Feed (batch counts per rank), or plan again for 64"
             )
 
@@ -153,35 +171,64 @@ def test_a_feed_with_another_global_batch_is_refused():
         (
             (100, 0.1, 8, "fixed-global"),
             {},
-            'base_batch must be a multiple of 8 (ranks) under rule="fixed-global", got 100; nearest: 96 and 104, '
-            "each a recipe of its own, or another number of ranks",
+            (
+                'base_batch must be a multiple of 8 (ranks) under rule="fixed-global", got 100;'
+                " nearest: 96 and 104, each a recipe of its own, or another number of ranks"
+            ),
         ),
         (
             (6, 0.1, 8, "fixed-global"),
             {},
-            'base_batch must be a multiple of 8 (ranks) under rule="fixed-global", got 6; nearest: 8, '
-            "each a recipe of its own, or another number of ranks",
+            (
+                'base_batch must be a multiple of 8 (ranks) under rule="fixed-global", got 6;'
+                " nearest: 8, each a recipe of its own, or another number of ranks"
+            ),
         ),
         (
             (64, 0.1, 8, "fixed-global"),
             {"local_batch": 8},
-            'local_batch must be left out under rule="fixed-global", got 8; it is base_batch / ranks',
+            (
+                'local_batch must be left out under rule="fixed-global", got 8; it is base_batch /'
+                " ranks"
+            ),
         ),
-        ((64, 0.1, 8, "cubic"), {}, "rule must be one of linear, sqrt, power-2/3, fixed-global, got 'cubic'"),
+        (
+            (64, 0.1, 8, "cubic"),
+            {},
+            "rule must be one of linear, sqrt, power-2/3, fixed-global, got 'cubic'",
+        ),
         ((0, 0.1, 8), {}, "base_batch must be an integer >= 1, got 0"),
         ((64.0, 0.1, 8), {}, "base_batch must be an integer >= 1, got 64.0"),
-        ((64, 0.1, 0), {}, "world must be an integer >= 1, got 0; pass a World, or the number of processes in all"),
+        (
+            (64, 0.1, 0),
+            {},
+            "world must be an integer >= 1, got 0; pass a World, or the number of processes in all",
+        ),
         (
             (64, 0.1, True),
             {},
-            "world must be an integer >= 1, got True; pass a World, or the number of processes in all",
+            (
+                "world must be an integer >= 1, got True; pass a World, or the number of processes"
+                " in all"
+            ),
         ),
-        ((64, 0.1, "8"), {}, "world must be an integer >= 1, got '8'; pass a World, or the number of processes in all"),
+        (
+            (64, 0.1, "8"),
+            {},
+            (
+                "world must be an integer >= 1, got '8'; pass a World, or the number of processes"
+                " in all"
+            ),
+        ),
         ((64, 0.0, 8), {}, "base_lr must be a finite number > 0, got 0.0"),
         ((64, math.inf, 8), {}, "base_lr must be a finite number > 0, got inf"),
         ((64, "0.1", 8), {}, "base_lr must be a finite number > 0, got '0.1'"),
         ((64, 0.1, 8), {"warmup_epochs": -1}, "warmup_epochs must be a finite number >= 0, got -1"),
-        ((64, 0.1, 8), {"local_batch": 0}, "local_batch must be an integer >= 1, got 0; samples per rank"),
+        (
+            (64, 0.1, 8),
+            {"local_batch": 0},
+            "local_batch must be an integer >= 1, got 0; samples per rank",
+        ),
     ],
 )
 def test_errors(args, more, text):
@@ -191,8 +238,14 @@ def test_errors(args, more, text):
 def test_errors_of_schedules():
     plan = plan_batch(64, 0.1, 8)
     for call, text in [
-        (lambda: plan.lr_at(-1, 10), "step must be an integer >= 0, got -1; count steps from 0 over all epochs"),
-        (lambda: plan.lr_at(3, 0), "steps_per_epoch must be an integer >= 1, got 0; pass len(feed)"),
+        (
+            lambda: plan.lr_at(-1, 10),
+            "step must be an integer >= 0, got -1; count steps from 0 over all epochs",
+        ),
+        (
+            lambda: plan.lr_at(3, 0),
+            "steps_per_epoch must be an integer >= 1, got 0; pass len(feed)",
+        ),
         (lambda: plan.factor(0), "steps_per_epoch must be an integer >= 1, got 0; pass len(feed)"),
         (lambda: plan.at_epoch(-1), "epoch must be an integer >= 0, got -1; count epochs from 0"),
     ]:

@@ -1,4 +1,7 @@
-"""Run the parts in turn; a table, and one JSON object. `python -m benchmarks.gpu_check --help` from the repository."""
+"""Run the parts in turn; a table, and one JSON object.
+
+`python -m benchmarks.gpu_check --help` from the repository.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,31 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {"photos": 0.05, "rates": 0.42, "steps": 0.17, "faults": 0.16, "agree": 0.14, "overlap": 0.06}  # share of time
+PARTS = {
+    "photos": 0.05,
+    "rates": 0.42,
+    "steps": 0.17,
+    "faults": 0.16,
+    "agree": 0.14,
+    "overlap": 0.06,
+}  # share of time
 NEEDS_GPU = ("steps", "overlap")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="gpu_check", description=sys.modules["benchmarks.gpu_check"].__doc__)
-    parser.add_argument("--minutes", type=float, default=7.5, help="time budget; what comes later is shortened")
+    parser = argparse.ArgumentParser(
+        prog="gpu_check", description=sys.modules["benchmarks.gpu_check"].__doc__
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=7.5, help="time budget; what comes later is shortened"
+    )
     parser.add_argument("--images", type=Path, help="a folder of JPEGs, instead of made ones")
-    parser.add_argument("--parts", default=",".join(PARTS), help="which of them, by name; photos always")
-    parser.add_argument("--cpu", action="store_true", help="on the processor: what can be checked without a GPU")
+    parser.add_argument(
+        "--parts", default=",".join(PARTS), help="which of them, by name; photos always"
+    )
+    parser.add_argument(
+        "--cpu", action="store_true", help="on the processor: what can be checked without a GPU"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
@@ -64,7 +82,9 @@ def checked(options: argparse.Namespace) -> dict[str, Any]:
     from fastfeed.distributed.world import World
 
     folder = Path(tempfile.mkdtemp(prefix="gpu-check-", dir=_fast_folder()))
-    setting = Setting(not reason, options.quick, cores_for(World(0, 1, 0, 1)), folder, options.images)
+    setting = Setting(
+        not reason, options.quick, cores_for(World(0, 1, 0, 1)), folder, options.images
+    )
     report: dict[str, Any] = {
         "check": "fastfeed on a GPU",
         "on": "gpu" if setting.gpu else "processor",
@@ -78,7 +98,10 @@ def checked(options: argparse.Namespace) -> dict[str, Any]:
         "parts": {},
         "left_out": setting.left_out,
     }
-    print(f"gpu-check on the {report['on']}{f': {reason}' if reason else ''}; kernel: {is_built()}", flush=True)
+    print(
+        f"gpu-check on the {report['on']}{f': {reason}' if reason else ''}; kernel: {is_built()}",
+        flush=True,
+    )
     if not setting.gpu and not options.cpu:
         print("no GPU: only what needs none will run", flush=True)
     wanted = [name for name in PARTS if name in options.parts.split(",") or name == "photos"]
@@ -113,7 +136,11 @@ def one(name: str, setting: Any, reason: str, left: float) -> dict[str, Any]:
     except NotRun as why:
         found = {"ok": "not run", "reason": str(why)}
     except Exception as error:
-        found = {"ok": False, "reason": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        found = {
+            "ok": False,
+            "reason": f"{type(error).__name__}: {error}",
+            "traceback": traceback.format_exc(),
+        }
         found |= {"figures": error.figures} if hasattr(error, "figures") else {}
         traceback.print_exc()
     found["seconds"] = round(time.perf_counter() - start, 1)
@@ -161,9 +188,15 @@ def _fast_folder() -> str | None:
 
 
 def _prepare(cpu: bool) -> None:
-    """Before anything is imported: an installed fastfeed comes before this tree, which has no kernel; GPUs, memory."""
-    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT] + [str(ROOT)]
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares the GPU with PyTorch and DALI
+    """Before anything is imported: an installed fastfeed comes before this tree, which has no
+    kernel; GPUs, memory.
+    """
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT] + [
+        str(ROOT)
+    ]
+    os.environ.setdefault(
+        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+    )  # JAX shares the GPU with PyTorch and DALI
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

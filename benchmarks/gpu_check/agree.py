@@ -1,4 +1,7 @@
-"""4. The same pixels: as the cpu backend makes them, in any batch, and at the moment they are used."""
+"""4.
+
+The same pixels: as the cpu backend makes them, in any batch, and at the moment they are used.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Stand-ins for packages that fastfeed imports for remote storage and TFRecords, and that nothing here uses.
+"""Stand-ins for packages that fastfeed imports for remote storage and TFRecords, and that nothing
+here uses.
 
 They are among fastfeed's requirements, but a machine without a package registry may lack them.
 """

@@ -1,4 +1,6 @@
-"""Ops that change pixels, on the GPU against the cpu backend: simple ones all in one graph, each for some samples."""
+"""Ops that change pixels, on the GPU against the cpu backend: simple ones all in one graph, each
+for some samples.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Within(NamedTuple):
 
 _SAME = Within(0, 0, 0)
 _ROUNDED = Within(2, 2, 0.6)  # sums in another order, rounded or cut
-_LOOKED_UP = Within(255, 255, 1.0)  # on hard edges what is between two pixels, or which one is nearest
+_LOOKED_UP = Within(
+    255, 255, 1.0
+)  # on hard edges what is between two pixels, or which one is nearest
 _POLICY = Within(255, 255, 2.0)  # one level apart, then on the other side of a threshold further on
 _JPEG = Within(255, 255, 5.0)  # NVIDIA's sums and chroma upsampling are its own
 SIMPLE: list[tuple[Any, Within]] = [
@@ -60,9 +64,15 @@ CHAINS: dict[str, tuple[list[Any], Within]] = {
     "Crop": ([ff.Crop(10, 20, 80)], _SAME),
     "RandomCrop": ([ff.RandomCrop((100, 120), padding=30, mode="reflect")], _SAME),
     "Pad": ([ff.Pad(30, "edge"), ff.RandomFlip()], _SAME),
-    "Pad in the chain": ([ff.Invert(), ff.Pad((5, 40), fill=(9, 100, 200)), ff.RandomFlip(direction="both")], _SAME),
+    "Pad in the chain": (
+        [ff.Invert(), ff.Pad((5, 40), fill=(9, 100, 200)), ff.RandomFlip(direction="both")],
+        _SAME,
+    ),
     "Maybe, Sequential": ([ff.Maybe(ff.Sequential([ff.RandomFlip(), ff.Invert()]), 0.5)], _SAME),
-    "OneOf": ([ff.OneOf([ff.Invert(), ff.RandomErasing(1.0, fill="noise"), ff.RandomFlip(1.0)])], _SAME),
+    "OneOf": (
+        [ff.OneOf([ff.Invert(), ff.RandomErasing(1.0, fill="noise"), ff.RandomFlip(1.0)])],
+        _SAME,
+    ),
     "ColorJitter": ([ff.ColorJitter(0.4, 0.4, 0.4, 0.1)], Within(6, 6, 1.0)),
     "RandAugment": ([ff.RandAugment()], _POLICY),
     "TrivialAugmentWide": ([ff.TrivialAugmentWide()], _POLICY),
@@ -72,9 +82,15 @@ CHAINS: dict[str, tuple[list[Any], Within]] = {
 
 
 def in_turn(given: Spec, n: int) -> tuple[Program, Work]:
-    """A program that holds all of SIMPLE, and what it does to n samples: the first op to the first few, and so on."""
+    """A program that holds all of SIMPLE, and what it does to n samples: the first op to the first
+    few, and so on.
+    """
     program = fuse([ff.OneOf([op for op, _ in SIMPLE])], given)
     rng = np.random.default_rng(5)
     height, width = given.size
-    work = program.work(program.draw(lambda slot, k: rng.random((n, k))), np.tile(np.array([height, width]), (n, 1)))
-    return program, Work(work.windows, (Choices(np.arange(n) * len(SIMPLE) // n, work.choices[0].values),))
+    work = program.work(
+        program.draw(lambda slot, k: rng.random((n, k))), np.tile(np.array([height, width]), (n, 1))
+    )
+    return program, Work(
+        work.windows, (Choices(np.arange(n) * len(SIMPLE) // n, work.choices[0].values),)
+    )

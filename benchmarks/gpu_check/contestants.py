@@ -1,6 +1,8 @@
-"""Who takes part in `rates` and `steps`: fastfeed as a trainer gets its batches, and DALI tuned by hand.
+"""Who takes part in `rates` and `steps`: fastfeed as a trainer gets its batches, and DALI tuned by
+hand.
 
-All cut a random window to 224 x 224, flip, normalize to float32 HWC, and end with the batch on the GPU.
+All cut a random window to 224 x 224, flip, normalize to float32 HWC, and end with the batch on the
+GPU.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def batch_for(setting: Setting, files: int, stock: bool) -> int:
 class Ours:
     """A feed."""
 
-    def __init__(self, setting: Setting, folder: Path, decode: Any, batch: int, prefetch: int = 2) -> None:
+    def __init__(
+        self, setting: Setting, folder: Path, decode: Any, batch: int, prefetch: int = 2
+    ) -> None:
         source = ff.ImageFolder(folder, labeled=False, progress=False)
         self._setting = setting
         how = {"batch": batch, "threads": setting.cores, "prefetch": prefetch}
@@ -44,11 +48,17 @@ class Ours:
         self._batches = self._forever()
 
     def warm(self, seconds: float) -> None:
-        """Build what is built with the first batch, and measure the processor's share where that is asked for."""
+        """Build what is built with the first batch, and measure the processor's share where that is
+        asked for.
+        """
         share = getattr(self.feed._backend, "share", None)
         start = time.perf_counter()
         taken = 0
-        while taken < 3 or time.perf_counter() - start < seconds or not (share is None or share.measured):
+        while (
+            taken < 3
+            or time.perf_counter() - start < seconds
+            or not (share is None or share.measured)
+        ):
             next(self._batches)
             taken += 1
             if taken >= 3 and time.perf_counter() - start > 10 * seconds:
@@ -72,9 +82,11 @@ class Ours:
 
 
 class Rival:
-    """DALI as its documentation's training example has it: file reader, fused decoding and cropping, two batches ahead.
+    """DALI as its documentation's training example has it: file reader, fused decoding and
+    cropping, two batches ahead.
 
-    Buffers are left to grow while it warms up, which comes to the same as the example's preallocation.
+    Buffers are left to grow while it warms up, which comes to the same as the example's
+    preallocation.
     """
 
     def __init__(
@@ -87,13 +99,17 @@ class Rival:
         fancy: bool = False,
         whole: bool = False,
     ) -> None:
-        """fancy: chroma upsampled as on the CPU; whole: decoded in full, then cropped. fastfeed asks for both."""
+        """fancy: chroma upsampled as on the CPU; whole: decoded in full, then cropped. fastfeed
+        asks for both.
+        """
         from nvidia.dali import Pipeline, fn, types
 
         self._setting = setting
         files = sorted(str(p) for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))
         device = 0 if setting.gpu else None
-        pipe = Pipeline(batch_size=batch, num_threads=threads, device_id=device, prefetch_queue_depth=2, seed=1)
+        pipe = Pipeline(
+            batch_size=batch, num_threads=threads, device_id=device, prefetch_queue_depth=2, seed=1
+        )
         with pipe:
             jpegs, _ = fn.readers.file(files=files, random_shuffle=True, initial_fill=len(files))
             own = {"hw_decoder_load": load, "jpeg_fancy_upsampling": fancy} if setting.gpu else {}
@@ -126,7 +142,9 @@ class Rival:
         return _measured(self._setting, seconds, lambda: len(self._pipe.run()[0]))
 
     def images(self) -> Any:
-        """The next batch as a tensor, without a copy: its memory belongs to the stream that computes."""
+        """The next batch as a tensor, without a copy: its memory belongs to the stream that
+        computes.
+        """
         import torch
 
         if not self._setting.gpu:

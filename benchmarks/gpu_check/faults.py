@@ -1,7 +1,10 @@
-"""3. Bad files on every path: the run continues, the quarantine names exactly these, and memory stays flat.
+"""3.
 
-Every batch of the 2,000 has bad files in it that were not met before. Of files that decoders judge differently it is
-told how many were named.
+Bad files on every path: the run continues, the quarantine names exactly these, and memory stays
+flat.
+
+Every batch of the 2,000 has bad files in it that were not met before. Of files that decoders judge
+differently it is told how many were named.
 """
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ __all__ = ["run"]
 
 BATCH, BATCHES = 16, 2000
 SETTLED = 0.4  # of the batches: pools have their size by then
-DEVICE_MB, RSS_MB = 64, 96  # may come after that: allocators' rounding; the list of bad files is a few MB itself
+DEVICE_MB, RSS_MB = (
+    64,
+    96,
+)  # may come after that: allocators' rounding; the list of bad files is a few MB itself
 LEAST = 10  # batches, or a path has shown nothing
 
 
@@ -56,18 +62,27 @@ def _paths(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _path(setting: Setting, source: Blobs, unsure: dict[str, np.ndarray], bad: np.ndarray, decode: Any) -> Any:
+def _path(
+    setting: Setting, source: Blobs, unsure: dict[str, np.ndarray], bad: np.ndarray, decode: Any
+) -> Any:
     policy = ff.FaultPolicy(max_share=0.5)
     ops = [ff.Resize((96, 96))]
     memory: list[tuple[float, float]] = []
-    with ff.Feed(source, ops, batch=BATCH, threads=setting.cores, decode=decode, on_bad=policy) as f:
+    with ff.Feed(
+        source, ops, batch=BATCH, threads=setting.cores, decode=decode, on_bad=policy
+    ) as f:
         batches = f.plan.steps
         settled = int(batches * SETTLED)
         done, start = 0, time.perf_counter()
         with quiet():
             for images in _images(setting, f):
                 done += 1
-                assert tuple(images.shape) == (BATCH, 96, 96, 3), f"a batch of {tuple(images.shape)}"
+                assert tuple(images.shape) == (
+                    BATCH,
+                    96,
+                    96,
+                    3,
+                ), f"a batch of {tuple(images.shape)}"
                 if done == settled or (done > settled and done % 50 == 0):
                     gc.collect()
                     memory.append((setting.device_mb(), rss_mb()))

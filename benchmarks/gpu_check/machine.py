@@ -44,7 +44,11 @@ def gpu_here() -> str:
 
 def described() -> dict[str, Any]:
     """Hardware and driver."""
-    found: dict[str, Any] = {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    found: dict[str, Any] = {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+    }
     if shutil.which("nvidia-smi"):
         command = ["nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv,noheader"]
         try:
@@ -52,7 +56,10 @@ def described() -> dict[str, Any]:
         except (OSError, subprocess.TimeoutExpired) as error:
             return found | {"gpus": f"not known: nvidia-smi: {type(error).__name__}"}
         if done.returncode == 0:
-            found["gpus"] = [dict(zip(_QUERY.split(","), _cells(line), strict=False)) for line in _lines(done.stdout)]
+            found["gpus"] = [
+                dict(zip(_QUERY.split(","), _cells(line), strict=False))
+                for line in _lines(done.stdout)
+            ]
     return found
 
 

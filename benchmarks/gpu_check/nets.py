@@ -8,11 +8,18 @@ from typing import Any
 __all__ = ["jax_step", "torch_step"]
 
 _CLASSES = 1000
-_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # (channels, blocks, stride) of ResNet-50
+_STAGES = (
+    (64, 3, 1),
+    (128, 4, 2),
+    (256, 6, 2),
+    (512, 3, 2),
+)  # (channels, blocks, stride) of ResNet-50
 
 
 def torch_step(batch: int, where: str = "cuda") -> Callable[[Any], None]:
-    """One training step of ResNet-50 on images float32 (n, height, width, 3): bf16, channels last, SGD. Queues only."""
+    """One training step of ResNet-50 on images float32 (n, height, width, 3): bf16, channels last,
+    SGD. Queues only.
+    """
     import torch
     from torch import nn
 
@@ -21,8 +28,16 @@ def torch_step(batch: int, where: str = "cuda") -> Callable[[Any], None]:
             super().__init__()
             out = 4 * width
             self.body = nn.Sequential(
-                *(nn.Conv2d(given, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)),
-                *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)),
+                *(
+                    nn.Conv2d(given, width, 1, bias=False),
+                    nn.BatchNorm2d(width),
+                    nn.ReLU(inplace=True),
+                ),
+                *(
+                    nn.Conv2d(width, width, 3, stride, 1, bias=False),
+                    nn.BatchNorm2d(width),
+                    nn.ReLU(inplace=True),
+                ),
                 *(nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out)),
             )
             short = nn.Sequential(nn.Conv2d(given, out, 1, stride, bias=False), nn.BatchNorm2d(out))
@@ -31,7 +46,11 @@ def torch_step(batch: int, where: str = "cuda") -> Callable[[Any], None]:
         def forward(self, x: Any) -> Any:
             return torch.relu(self.body(x) + self.short(x))
 
-    layers: list[Any] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    layers: list[Any] = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+    ]
     layers.append(nn.MaxPool2d(3, 2, 1))
     given = 64
     for width, blocks, stride in _STAGES:
@@ -56,8 +75,13 @@ def torch_step(batch: int, where: str = "cuda") -> Callable[[Any], None]:
     return step
 
 
-def jax_step(batch: int, widths: tuple[int, ...] = (64, 128, 256, 512)) -> tuple[Callable[[Any], None], Any]:
-    """(one training step on images float32 (n, height, width, 3), a function that waits for all). Queues only."""
+def jax_step(
+    batch: int, widths: tuple[int, ...] = (64, 128, 256, 512)
+) -> tuple[Callable[[Any], None], Any]:
+    """(one training step on images float32 (n, height, width, 3), a function that waits for all).
+
+    Queues only.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -67,7 +91,9 @@ def jax_step(batch: int, widths: tuple[int, ...] = (64, 128, 256, 512)) -> tuple
         weights.append(jax.random.normal(key, (3, 3, given, width)) * (2 / (9 * given)) ** 0.5)
         given = width
     weights.append(jax.random.normal(keys[-1], (given, _CLASSES)) * 0.01)
-    here = jax.devices()[0]  # tied to it, as batches of a feed are: otherwise it would be compiled once for either
+    here = jax.devices()[
+        0
+    ]  # tied to it, as batches of a feed are: otherwise it would be compiled once for either
     weights, labels = jax.device_put((weights, jnp.arange(batch) % _CLASSES), here)
 
     def loss(weights: list[Any], images: Any) -> Any:

@@ -1,7 +1,8 @@
 """5. How much of the time that copies to the GPU take is hidden under compute, by CUDA events.
 
-Events bracket every copy on the stream that copies, every wait for one on the stream that computes (what a wait takes
-there was not hidden), and every step. Steps are made half as long again as a copy.
+Events bracket every copy on the stream that copies, every wait for one on the stream that computes
+(what a wait takes there was not hidden), and every step. Steps are made half as long again as a
+copy.
 """
 
 from __future__ import annotations
@@ -66,11 +67,15 @@ def run(setting: Setting) -> dict[str, Any]:
             step_ms = max(LONGER * statistics.median(timed.copies()), 1.2 * made_ms)
             steps = max(3 * FIRST, min(STEPS, int(1e3 * (setting.left() - 3) / step_ms)))
             timed.forget()
-            figures["a feed, decoded by the kernel"] = _hidden(itertools.islice(endless, steps), timed, work, step_ms)
+            figures["a feed, decoded by the kernel"] = _hidden(
+                itertools.islice(endless, steps), timed, work, step_ms
+            )
             setting.say(f"a feed: {figures['a feed, decoded by the kernel']}")
     under = figures["pinned batches"]["copies under steps"]
     if under < LEAST:
-        raise Wrong([f"copies do not overlap steps: {under:.0%} of their time lies under one"], figures)
+        raise Wrong(
+            [f"copies do not overlap steps: {under:.0%} of their time lies under one"], figures
+        )
     return figures
 
 
@@ -79,7 +84,11 @@ class Timed:
 
     def __init__(self, placement: Any) -> None:
         self._inner, self._stream = placement, placement._stream
-        self.name, self.device, self.accelerator = placement.name, placement.device, placement.accelerator
+        self.name, self.device, self.accelerator = (
+            placement.name,
+            placement.device,
+            placement.accelerator,
+        )
         self.memory = placement.memory
         self.copied: list[tuple[Any, Any]] = []
         self.waited: list[tuple[Any, Any]] = []
@@ -89,7 +98,9 @@ class Timed:
         begin, end = _event(), _event()
         with self._one:
             begin.record(self._stream)
-            placed = self._inner.put(arrays, **options)  # not borrowed: waiting for it would count as copying
+            placed = self._inner.put(
+                arrays, **options
+            )  # not borrowed: waiting for it would count as copying
             end.record(self._stream)
             self.copied.append((begin, end))
         if borrowed:
@@ -177,7 +188,9 @@ def _hidden(batches: Iterable[Any], timed: Timed, work: _Work, step_ms: float) -
         "wait_ms per step": round(float(waits / max(1, len(waited))), 4),
         "hidden": round(float(max(0.0, hidden)), 4),
         "copies under steps": round(float(common_ms(copied, stepped) / copies), 4),
-        "steps / all time": round(float(np.diff(stepped[stepped[:, 0] >= first]).sum() / (last - first)), 4),
+        "steps / all time": round(
+            float(np.diff(stepped[stepped[:, 0] >= first]).sum() / (last - first)), 4
+        ),
         "copies": len(copied),
     }
 

@@ -1,4 +1,7 @@
-"""0. Two sets of photographs in memory-backed storage: ImageNet-size, and stock photos of 12 megapixels."""
+"""0.
+
+Two sets of photographs in memory-backed storage: ImageNet-size, and stock photos of 12 megapixels.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ KINDS = {
 def run(setting: Setting) -> dict[str, Any]:
     """Fill `setting.sets`."""
     if setting.images is not None:
-        files = [p for p in sorted(setting.images.rglob("*")) if p.suffix.lower() in (".jpg", ".jpeg")]
+        files = [
+            p for p in sorted(setting.images.rglob("*")) if p.suffix.lower() in (".jpg", ".jpeg")
+        ]
         assert files, f"no .jpg files below {setting.images}"
         setting.sets["own"] = setting.images
         return {"own": _told(files)}
@@ -51,7 +56,9 @@ def run(setting: Setting) -> dict[str, Any]:
         with ThreadPoolExecutor(setting.cores) as pool:
             bases = list(pool.map(_base, range(min(count, 8 if setting.quick else 48))))
 
-            def write(i: int, kind: Kind = kind, folder: Path = folder, bases: list[np.ndarray] = bases) -> Path:
+            def write(
+                i: int, kind: Kind = kind, folder: Path = folder, bases: list[np.ndarray] = bases
+            ) -> Path:
                 path = folder / f"{i:05}.jpg"
                 path.write_bytes(made(bases[i % len(bases)], kind, i))
                 return path
@@ -77,13 +84,20 @@ def made(base: np.ndarray, kind: Kind, number: int) -> bytes:
     part_w, part_h = int(size[0] * scale), int(size[1] * scale)
     x, y = rng.integers(width - part_w + 1), rng.integers(height - part_h + 1)
     how = Image.Resampling.BOX if scale > 1 else Image.Resampling.BICUBIC
-    picture = np.asarray(Image.fromarray(base).resize(size, how, box=(x, y, x + part_w, y + part_h)))
-    noise = rng.integers(0, kind.grain + 1, (256, size[0], 3), np.uint8).astype(np.int16) - kind.grain // 2
+    picture = np.asarray(
+        Image.fromarray(base).resize(size, how, box=(x, y, x + part_w, y + part_h))
+    )
+    noise = (
+        rng.integers(0, kind.grain + 1, (256, size[0], 3), np.uint8).astype(np.int16)
+        - kind.grain // 2
+    )
     noise = np.tile(noise, (-(-size[1] // 256), 1, 1))[: size[1]]
     image = Image.fromarray(np.clip(picture + noise, 0, 255).astype(np.uint8))
     exif, file = Image.Exif(), io.BytesIO()
     exif[_ORIENTATION] = _TURNS[number % len(_TURNS)]
-    image.save(file, "JPEG", quality=kind.quality, progressive=number % _PROGRESSIVE == 3, exif=exif)
+    image.save(
+        file, "JPEG", quality=kind.quality, progressive=number % _PROGRESSIVE == 3, exif=exif
+    )
     return file.getvalue()
 
 
@@ -104,4 +118,8 @@ def _told(files: list[Path]) -> dict[str, Any]:
     sizes = [path.stat().st_size for path in files]
     with Image.open(files[0]) as first:
         shape = first.size
-    return {"files": len(files), "mean_kb": round(float(np.mean(sizes)) / 1e3, 1), "first": list(shape)}
+    return {
+        "files": len(files),
+        "mean_kb": round(float(np.mean(sizes)) / 1e3, 1),
+        "first": list(shape),
+    }

@@ -1,6 +1,7 @@
 """1. Images per second and processor time per image: ours in every way, next to DALI tuned by hand.
 
-Everybody is measured once; then the best of each kind run in turn, forth and back, and only those rounds give ratios.
+Everybody is measured once; then the best of each kind run in turn, forth and back, and only those
+rounds give ratios.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def run(setting: Setting) -> dict[str, Any]:
     try:
         for number, (name, folder) in enumerate(setting.sets.items()):
             setting.until = end - setting.left() * (most - 1 - number) / (most - number)
-            os.environ["FASTFEED_CACHE"] = str(setting.folder / f"kept-{name}")  # each set has a share of its own
+            os.environ["FASTFEED_CACHE"] = str(
+                setting.folder / f"kept-{name}"
+            )  # each set has a share of its own
             figures[name] = _Set(setting, name, folder).figures()
             setting.until = end
             if number == 0 and setting.gpu:
@@ -44,7 +47,9 @@ def run(setting: Setting) -> dict[str, Any]:
             del os.environ["FASTFEED_CACHE"]
         else:
             os.environ["FASTFEED_CACHE"] = before
-    wrong = [f"{name}: {who}: {why}" for name, of in figures.items() for who, why in of["errors"].items()]
+    wrong = [
+        f"{name}: {who}: {why}" for name, of in figures.items() for who, why in of["errors"].items()
+    ]
     if wrong:
         raise Wrong(wrong, figures)
     return figures
@@ -78,7 +83,8 @@ class _Set:
             loads = [load]
         save_measured(kept_file(), {"hw_load": load})  # the hybrid ones read it
         self._ours("hybrid, dali", GpuDecode(cpu_share=None))
-        # the hardware engine and the kernel alone, without DALI's own decoding, which takes longer than the kernel's
+        # the hardware engine and the kernel alone, without DALI's own decoding, which takes longer
+        # than the kernel's
         self._ours("hybrid, dali, hw load 1", GpuDecode(hw_load=1.0, cpu_share=None))
         most = min(THREADS[0], self._setting.cores)
         self._rival(most, load)  # the likely one first, in case time runs out
@@ -146,7 +152,8 @@ class _Set:
         rate = self._rates[name]
         share = f", share {self._shares[name]:.0%}" if name in self._shares else ""
         self._setting.say(
-            f"{self._name}: {name}: {rate.images_per_second:,.0f} images/s, {rate.cpu_ms:.2f} cpu-ms/image{share}"
+            f"{self._name}: {name}: {rate.images_per_second:,.0f} images/s, {rate.cpu_ms:.2f}"
+            f" cpu-ms/image{share}"
         )
 
     def _best(self, start: str) -> str:
@@ -158,7 +165,9 @@ class _Set:
         """The best of each kind, all built, in turn: medians, and the ratio within a round."""
         kinds = ("cpu kernel", "dali, ", "nvimagecodec", "nvjpeg", "hybrid, ", "DALI, ")
         names = [name for name in map(self._best, kinds) if name]
-        if self._setting.skips(f"rates, {self._name}, finals", len(names) * self._seconds * (self._rounds + 1.5)):
+        if self._setting.skips(
+            f"rates, {self._name}, finals", len(names) * self._seconds * (self._rounds + 1.5)
+        ):
             return {}, None
         rounds: dict[str, list[Rate]] = {name: [] for name in names}
         built: dict[str, Any] = {}
@@ -176,7 +185,11 @@ class _Set:
             for one in built.values():
                 one.close()
         speed = {name: [rate.images_per_second for rate in rates] for name, rates in rounds.items()}
-        hybrid, kernel, rival = self._best("hybrid, "), self._best("cpu kernel"), self._best("DALI, ")
+        hybrid, kernel, rival = (
+            self._best("hybrid, "),
+            self._best("cpu kernel"),
+            self._best("DALI, "),
+        )
         ratio = None
         if hybrid and kernel and rival:
             both = zip(speed[hybrid], speed[kernel], speed[rival], strict=True)

@@ -1,10 +1,12 @@
 """Real against synthetic on 1, 2, 4 and 8 GPUs of one machine: speed-up and efficiency per count.
 
     python -m benchmarks.gpu_check.scaling FOLDER                      on all GPUs that are here
-    python -m benchmarks.gpu_check.scaling FOLDER --stand-in --gpus 1,2   processes on the processor, by gloo
+    python -m benchmarks.gpu_check.scaling FOLDER --stand-in --gpus 1,2   processes on the
+    processor, by gloo
 
-Each count starts one process per GPU, with the environment that torchrun sets, so ranks, cores and GPUs are found as
-in a real job. ResNet-50 under DistributedDataParallel; a rank decodes its own photographs with its share of the cores.
+Each count starts one process per GPU, with the environment that torchrun sets, so ranks, cores and
+GPUs are found as in a real job. ResNet-50 under DistributedDataParallel; a rank decodes its own
+photographs with its share of the cores.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ _ROUNDS = ("synthetic", "real", "real", "synthetic")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="JPEGs")
-    parser.add_argument("--gpus", help="numbers of GPUs, such as 1,2,4,8; by default those that are here")
+    parser.add_argument(
+        "--gpus", help="numbers of GPUs, such as 1,2,4,8; by default those that are here"
+    )
     parser.add_argument("--seconds", type=float, default=300, help="for all of it")
     parser.add_argument("--stand-in", action="store_true", help="processes on the processor, tiny")
     parser.add_argument("--rank-out", type=Path, help=argparse.SUPPRESS)  # this is a rank
@@ -55,16 +61,23 @@ def counts_here() -> list[int]:
 
 
 def measured(folder: Path, counts: Sequence[int], stand_in: bool, seconds: float) -> dict[str, Any]:
-    """By count: images/s over all ranks, real / synthetic; then speed-up and efficiency. What fails is said."""
+    """By count: images/s over all ranks, real / synthetic; then speed-up and efficiency.
+
+    What fails is said.
+    """
     rows: dict[int, dict[str, Any]] = {}
     until = time.monotonic() + seconds
     for number, count in enumerate(counts):
         left = until - time.monotonic()
         try:  # one that hangs must not cost the others
-            rows[count] = _count(folder, count, stand_in, left if number == len(counts) - 1 else 0.6 * left)
+            rows[count] = _count(
+                folder, count, stand_in, left if number == len(counts) - 1 else 0.6 * left
+            )
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             rows[count] = {"error": str(error)[:500]}
-    told = {"where": "stand-in: processes on the processor; no figure of a GPU" if stand_in else "GPUs"}
+    told = {
+        "where": "stand-in: processes on the processor; no figure of a GPU" if stand_in else "GPUs"
+    }
     return told | {"by count": summary(rows)}
 
 
@@ -86,7 +99,11 @@ def summary(rows: dict[int, dict[str, Any]]) -> dict[str, Any]:
 
 def failed(told: dict[str, Any]) -> list[str]:
     """What is wrong, by count."""
-    return [f"{count} ranks: {row['error']}" for count, row in told["by count"].items() if "error" in row]
+    return [
+        f"{count} ranks: {row['error']}"
+        for count, row in told["by count"].items()
+        if "error" in row
+    ]
 
 
 def _count(folder: Path, count: int, stand_in: bool, seconds: float) -> dict[str, Any]:
@@ -98,13 +115,20 @@ def _count(folder: Path, count: int, stand_in: bool, seconds: float) -> dict[str
         until = time.monotonic() + seconds
         try:
             for rank in range(count):
-                own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+                own = {
+                    "RANK": rank,
+                    "LOCAL_RANK": rank,
+                    "WORLD_SIZE": count,
+                    "LOCAL_WORLD_SIZE": count,
+                }
                 own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
                 command = [sys.executable, "-m", "benchmarks.gpu_check.scaling", str(folder)]
                 command += ["--rank-out", f"{out}/{rank}.json", *["--stand-in"] * stand_in]
                 log = Path(out, f"{rank}.log").open("wb")  # noqa: SIM115  # the child's
                 environ = os.environ | {name: str(value) for name, value in own.items()}
-                started.append(subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT))
+                started.append(
+                    subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)
+                )
                 log.close()
             codes = [child.wait(max(1.0, until - time.monotonic())) for child in started]
         finally:
@@ -116,11 +140,15 @@ def _count(folder: Path, count: int, stand_in: bool, seconds: float) -> dict[str
             if code:
                 said = Path(out, f"{rank}.log").read_text(errors="replace").strip().splitlines()
                 raise RuntimeError(
-                    f"rank {rank} of {count} ended with {code}: {said[-1] if said else 'it printed nothing'}"
+                    f"rank {rank} of {count} ended with {code}:"
+                    f" {said[-1] if said else 'it printed nothing'}"
                 )
         ranks = [json.loads(Path(out, f"{rank}.json").read_text()) for rank in range(count)]
     return {
-        **{name: round(sum(statistics.median(rank[name]) for rank in ranks), 1) for name in ("synthetic", "real")},
+        **{
+            name: round(sum(statistics.median(rank[name]) for rank in ranks), 1)
+            for name in ("synthetic", "real")
+        },
         "slowest rank, real": round(min(statistics.median(rank["real"]) for rank in ranks), 1),
         "threads per rank": ranks[0]["threads"],
     }
@@ -150,10 +178,13 @@ def _rank(folder: Path, stand_in: bool, out: Path) -> None:
 
         model = models.resnet50(weights=None)
     model = model.to(device, memory_format=torch.channels_last)
-    net: Any = model  # DDP's imports take longer than all that eight stand-ins compute: they average by hand
+    # DDP's imports take longer than all that eight stand-ins compute: they average by hand
+    net: Any = model
     if not stand_in:
         net = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local])
-    optimizer = PlainSgd(net.parameters()) if stand_in else torch.optim.SGD(net.parameters(), lr=0.01)
+    optimizer = (
+        PlainSgd(net.parameters()) if stand_in else torch.optim.SGD(net.parameters(), lr=0.01)
+    )
     labels = torch.zeros(batch, dtype=torch.int64, device=device)
     still = torch.randn(batch, 224, 224, 3, device=device)
     ops = [ff.RandomResizedCrop(224), ff.RandomFlip(), ff.Normalize.imagenet()]
@@ -191,7 +222,9 @@ def _rank(folder: Path, stand_in: bool, out: Path) -> None:
         step(still)
     wait()
     steps[0] = max(4, int(4 * seconds / (time.perf_counter() - start)))
-    distributed.broadcast(steps, 0)  # as many on every rank, or they would wait for each other for ever
+    distributed.broadcast(
+        steps, 0
+    )  # as many on every rank, or they would wait for each other for ever
     rates: dict[str, Any] = {"synthetic": [], "real": [], "threads": feed.threads}
     for name in _ROUNDS:
         wait()

@@ -87,7 +87,9 @@ def rss_mb() -> float:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Decoders write a line per damaged file to the process's error stream; it is thrown away meanwhile."""
+    """Decoders write a line per damaged file to the process's error stream; it is thrown away
+    meanwhile.
+    """
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     try:

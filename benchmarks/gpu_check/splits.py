@@ -32,7 +32,10 @@ def split(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
         differ = sum(value > 0 for value in apart)
         figures[name] = {"samples": len(both), "differ": differ, "worst_levels": max(apart)}
         if differ:
-            wrong.append(f"{name}: {differ} of {len(both)} samples differ with the batch, by {max(apart):.0f} levels")
+            wrong.append(
+                f"{name}: {differ} of {len(both)} samples differ with the batch, by"
+                f" {max(apart):.0f} levels"
+            )
     return figures, wrong
 
 

@@ -41,10 +41,14 @@ class Blobs:
         return f"blobs {len(self)}"
 
 
-def spoiled(photos: Path, samples: int, kinds: int = 16) -> tuple[Blobs, dict[str, np.ndarray], np.ndarray]:
-    """(source, ids by kind for the doubtful ones, ids that are bad): one sample in a hundred of every kind.
+def spoiled(
+    photos: Path, samples: int, kinds: int = 16
+) -> tuple[Blobs, dict[str, np.ndarray], np.ndarray]:
+    """(source, ids by kind for the doubtful ones, ids that are bad): one sample in a hundred of
+    every kind.
 
-    Decoders differ in whether they see the doubtful ones: a claim of twice the height, and damaged codes.
+    Decoders differ in whether they see the doubtful ones: a claim of twice the height, and damaged
+    codes.
     """
     files = sorted(p for p in photos.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))[:kinds]
     pictures = [_small(path) for path in files]
@@ -76,7 +80,9 @@ def spoiled(photos: Path, samples: int, kinds: int = 16) -> tuple[Blobs, dict[st
     for k in range(len(special)):  # sample 100 * n + k is of special kind k
         which[k::100] = len(good) + k
     wrong = np.flatnonzero((which >= len(good)) & (which < len(good) + len(bad)))
-    unsure = {name: np.flatnonzero(which == len(good) + len(bad) + k) for k, name in enumerate(doubtful)}
+    unsure = {
+        name: np.flatnonzero(which == len(good) + len(bad) + k) for k, name in enumerate(doubtful)
+    }
     return Blobs([*good, *special.values()], which, names), unsure, wrong
 
 
@@ -93,7 +99,9 @@ def encoded(image: Image.Image, format: str = "JPEG", **options: Any) -> bytes:
 
 
 def _claiming(blob: bytes, frame: int, height: int, width: int) -> bytes:
-    return blob[: frame + 5] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + blob[frame + 9 :]
+    return (
+        blob[: frame + 5] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + blob[frame + 9 :]
+    )
 
 
 def _rotten(blob: bytes) -> bytes:

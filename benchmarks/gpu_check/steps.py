@@ -27,24 +27,37 @@ def run(setting: Setting) -> dict[str, Any]:
     batch = batch_for(setting, files, stock=False)
     decode = setting.learned.get("decode", "gpu")
     threads, load = setting.learned.get("rival", (min(16, setting.cores), 0.65))
-    figures: dict[str, Any] = {"batch": batch, "decode": str(decode), "rival": f"{threads} threads, hw load {load:g}"}
+    figures: dict[str, Any] = {
+        "batch": batch,
+        "decode": str(decode),
+        "rival": f"{threads} threads, hw load {load:g}",
+    }
     figures["torch"] = _torch(setting, folder, batch, decode, threads, load)
     if not setting.skips("steps, jax", 25):
         figures["jax"] = _jax(setting, folder, batch, decode)
     grown = figures["torch"]["device_grown_mb"]
     if grown > GROWTH_MB:
-        raise Wrong([f"device memory grew by {grown} MB over the second round, allowed {GROWTH_MB}"], figures)
+        raise Wrong(
+            [f"device memory grew by {grown} MB over the second round, allowed {GROWTH_MB}"],
+            figures,
+        )
     return figures
 
 
-def _torch(setting: Setting, folder: Any, batch: int, decode: Any, threads: int, load: float) -> dict[str, Any]:
+def _torch(
+    setting: Setting, folder: Any, batch: int, decode: Any, threads: int, load: float
+) -> dict[str, Any]:
     import torch
 
     step = torch_step(batch)
     still = torch.randn(batch, 224, 224, 3, device="cuda")
     ours = Ours(setting, folder, decode, batch)
     rival = Rival(setting, folder, threads, load, batch)
-    nexts: dict[str, Next] = {"synthetic": lambda: still, "fastfeed": ours.images, "DALI": rival.images}
+    nexts: dict[str, Next] = {
+        "synthetic": lambda: still,
+        "fastfeed": ours.images,
+        "DALI": rival.images,
+    }
     try:
         ours.warm(1.0)
         rival.warm(0.5)
@@ -63,7 +76,9 @@ def _jax(setting: Setting, folder: Any, batch: int, decode: Any) -> dict[str, An
     if jax.default_backend() != "gpu":
         return {"not run": f"JAX computes on {jax.default_backend()}, not on a GPU"}
     step, wait = jax_step(batch)
-    still = jax.device_put(jax.random.normal(jax.random.key(1), (batch, 224, 224, 3)), jax.devices()[0])
+    still = jax.device_put(
+        jax.random.normal(jax.random.key(1), (batch, 224, 224, 3)), jax.devices()[0]
+    )
     ours = Ours(setting, folder, decode, batch)
     try:
         epochs = ours.feed.to_jax()
@@ -81,9 +96,15 @@ def _jax(setting: Setting, folder: Any, batch: int, decode: Any) -> dict[str, An
 
 
 def _contest(
-    setting: Setting, batch: int, step: Callable[[Any], None], wait: Callable[[], Any], nexts: dict[str, Next]
+    setting: Setting,
+    batch: int,
+    step: Callable[[Any], None],
+    wait: Callable[[], Any],
+    nexts: dict[str, Next],
 ) -> dict[str, Any]:
-    """Rates of all in turn, forth and back, as many steps each; device memory between the rounds."""
+    """Rates of all in turn, forth and back, as many steps each; device memory between the
+    rounds.
+    """
     for _ in range(3):  # compiled, and the fastest convolutions found
         for take in nexts.values():
             step(take())
@@ -93,7 +114,9 @@ def _contest(
         step(nexts["synthetic"]())
     wait()
     one = (time.perf_counter() - start) / 10
-    seconds = max(1.0, min(8.0, setting.left() / (3 * ROUNDS * len(nexts))))  # real data may take three times as long
+    seconds = max(
+        1.0, min(8.0, setting.left() / (3 * ROUNDS * len(nexts)))
+    )  # real data may take three times as long
     steps = max(10, int(seconds / one))
     rates: dict[str, list[float]] = {name: [] for name in nexts}
     used: list[float] = []

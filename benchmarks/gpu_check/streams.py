@@ -1,9 +1,11 @@
-"""Are the right pixels there when the trainer's queued work reads them, and still there while it keeps them?
+"""Are the right pixels there when the trainer's queued work reads them, and still there while it
+keeps them?
 
-Heavy work is queued on the current stream and on another before each checksum, nothing waits for the GPU until the
-end, and the sums must be those of a walk that waits for every batch. "dropped": a batch is let go right after its
-checksum is queued, so that memory is used again as soon as can be; "held": checksums of a batch are queued three steps
-late. The hardware JPEG engine has been seen to write without waiting for its stream: this is where that would show.
+Heavy work is queued on the current stream and on another before each checksum, nothing waits for
+the GPU until the end, and the sums must be those of a walk that waits for every batch. "dropped": a
+batch is let go right after its checksum is queued, so that memory is used again as soon as can be;
+"held": checksums of a batch are queued three steps late. The hardware JPEG engine has been seen to
+write without waiting for its stream: this is where that would show.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ Sum = Callable[[Any], Any]  # images -> a checksum on the device, queued
 def ordered(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """(batches that were right, by way to decode, framework and mode; what is wrong)."""
     ways: dict[str, Any] = {"dali": GpuDecode(hw_load=1.0 if setting.gpu else 0.65)}
-    ways |= {"nvimagecodec": GpuDecode(engine="nvimagecodec"), "half by the kernel": GpuDecode(cpu_share=0.5)}
+    ways |= {
+        "nvimagecodec": GpuDecode(engine="nvimagecodec"),
+        "half by the kernel": GpuDecode(cpu_share=0.5),
+    }
     ways |= {"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}
     ways["cpu kernel"] = "cpu"
     figures: dict[str, Any] = {}
@@ -52,17 +57,25 @@ def ordered(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
                 continue
             with _feed(setting, folder, decode) as feed:
                 epochs, most = (1, _FEW) if setting.quick else (2, None)
-                want = want or [_host_sum(batch.images) for batch in islice(feed.batches(0, epochs=epochs), most)]
+                want = want or [
+                    _host_sum(batch.images)
+                    for batch in islice(feed.batches(0, epochs=epochs), most)
+                ]
                 modes = [("dropped", 0, False), ("held", _HELD, False)]
                 modes += [("dropped, own stream", 0, True)] * (framework == "torch" and setting.gpu)
                 for mode, late, own in modes:
                     feed.seek(0)
                     with _stream(own):
-                        got = _walked(islice(_epochs(feed, framework, setting, epochs), most), queue, late)
+                        got = _walked(
+                            islice(_epochs(feed, framework, setting, epochs), most), queue, late
+                        )
                     good = sum(a == b for a, b in zip(want, got, strict=True))
                     figures[f"{name}, {mode}"] = f"{good}/{len(want)} batches"
                     if good < len(want):
-                        wrong.append(f"{name}, {mode}: {len(want) - good} of {len(want)} batches had wrong pixels")
+                        wrong.append(
+                            f"{name}, {mode}: {len(want) - good} of {len(want)} batches had wrong"
+                            " pixels"
+                        )
     return figures, wrong
 
 
@@ -74,8 +87,12 @@ def _feed(setting: Setting, folder: Path, decode: Any) -> ff.Feed:
 
 
 def _epochs(feed: ff.Feed, framework: str, setting: Setting, epochs: int) -> Iterator[Any]:
-    made = feed.to_torch("cuda" if setting.gpu else "cpu") if framework == "torch" else feed.to_jax()
-    return chain.from_iterable(map(itemgetter(0), made) for _ in range(epochs))  # which hold no batch themselves
+    made = (
+        feed.to_torch("cuda" if setting.gpu else "cpu") if framework == "torch" else feed.to_jax()
+    )
+    return chain.from_iterable(
+        map(itemgetter(0), made) for _ in range(epochs)
+    )  # which hold no batch themselves
 
 
 def _stream(own: bool) -> AbstractContextManager[Any]:
@@ -109,7 +126,9 @@ def _torch(setting: Setting) -> Sum:
     import torch
 
     device = torch.device("cuda" if setting.gpu else "cpu")
-    size, times = (8192, 12) if setting.gpu else (64, 1)  # some 20 ms: longer than a batch takes, so that steps queue
+    size, times = (
+        (8192, 12) if setting.gpu else (64, 1)
+    )  # some 20 ms: longer than a batch takes, so that steps queue
     heavy = torch.randn(size, size, device=device).to(torch.bfloat16)
     side = torch.cuda.Stream() if setting.gpu else None
     setting.sync()
@@ -145,7 +164,9 @@ def _jax(setting: Setting) -> Sum | str:
     @jax.jit
     def checksum(images: Any) -> Any:
         flat = images.reshape(-1).astype(jnp.uint32)  # wraps around, as the modulus says
-        return (flat * (jnp.arange(flat.size, dtype=jnp.uint32) % _PERIOD + 1)).sum(dtype=jnp.uint32)
+        return (flat * (jnp.arange(flat.size, dtype=jnp.uint32) % _PERIOD + 1)).sum(
+            dtype=jnp.uint32
+        )
 
     work(heavy).block_until_ready()
 

@@ -1,4 +1,5 @@
-"""Which packages travel: what fastfeed and the steps need and a machine with PyTorch, JAX and CuPy lacks.
+"""Which packages travel: what fastfeed and the steps need and a machine with PyTorch, JAX and CuPy
+lacks.
 
 In order of worth, since parts may arrive one at a time: all that is not DALI is in the first.
 """
@@ -51,7 +52,8 @@ PACKAGES = (
     "nvidia-nvjpeg2k-cu13==0.11.0.51",
     "nvidia-nvtiff-cu13==0.8.0.82",
 )
-# on the other machine, with PyTorch, torchvision and JAX; OpenCV may be missing, then steps without it run
+# on the other machine, with PyTorch, torchvision and JAX; OpenCV may be missing, then steps without
+# it run
 THERE = ("numpy", "pillow", "opencv-python-headless", "ml-dtypes", "typing-extensions")
 _UNUSED = ("wheel",)  # that astunparse asks for and does not import
 # pip takes each literally: none stands for the older ones
@@ -62,14 +64,31 @@ _PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_6
 def download(into: Path, packages: tuple[str, ...] = PACKAGES) -> list[Path]:
     """The wheels, in this order; those of an earlier call are used again."""
     into.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "-q", "--no-deps"]
-    command += ["--only-binary=:all:", "--python-version", PYTHON, "--implementation", "cp", "-d", str(into)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "download",
+        "-q",
+        "--no-deps",
+    ]
+    command += [
+        "--only-binary=:all:",
+        "--python-version",
+        PYTHON,
+        "--implementation",
+        "cp",
+        "-d",
+        str(into),
+    ]
     for platform in _PLATFORMS:
         command += ["--platform", platform]
     missing = [package for package in packages if _find(into, package) is None]
     if missing and subprocess.run([*command, *missing], check=False).returncode:
         sys.exit(
-            f"pip could not download {', '.join(missing)}: see its message above; a package index must be reachable."
+            f"pip could not download {', '.join(missing)}: see its message above; a package index"
+            " must be reachable."
         )
     return [found for package in packages if (found := _find(into, package)) is not None]
 
@@ -77,21 +96,34 @@ def download(into: Path, packages: tuple[str, ...] = PACKAGES) -> list[Path]:
 def _find(into: Path, package: str) -> Path | None:
     name, version = package.split("==")
     stem = f"{name.replace('-', '_')}-{version}".lower()
-    return next((path for path in sorted(into.glob("*.whl")) if path.name.lower().startswith(f"{stem}-")), None)
+    return next(
+        (path for path in sorted(into.glob("*.whl")) if path.name.lower().startswith(f"{stem}-")),
+        None,
+    )
 
 
 def lacking(wheels: Iterable[Path]) -> list[str]:
-    """What these wheels require that neither travels with them nor is there: "keras wants absl-py"."""
+    """What these wheels require that neither travels with them nor is there: "keras wants
+    absl-py".
+    """
     wants: list[tuple[str, str]] = []
     names = {*THERE, *_UNUSED}
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
-            inside = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+            inside = next(
+                name
+                for name in archive.namelist()
+                if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)
+            )
             told = Parser().parsestr(archive.read(inside).decode())
         name = _plain(told["Name"])
         names.add(name)
         wants += [(name, requirement) for requirement in told.get_all("Requires-Dist") or []]
-    asked = {(name, _plain(re.split(r"[^\w.-]", text, maxsplit=1)[0])) for name, text in wants if _applies(text)}
+    asked = {
+        (name, _plain(re.split(r"[^\w.-]", text, maxsplit=1)[0]))
+        for name, text in wants
+        if _applies(text)
+    }
     return sorted(f"{name} wants {other}" for name, other in asked if other not in names)
 
 

@@ -1,7 +1,9 @@
-"""`make gpu-kit-dry`: all of it here, on the processor, with tiny sizes; no figure of it says anything of a GPU.
+"""`make gpu-kit-dry`: all of it here, on the processor, with tiny sizes; no figure of it says
+anything of a GPU.
 
-A kit is packed in small parts, taken to another folder, one part is kept back at first, and every step runs. All of it
-must fit into the budget. A step that needs what only machines with a GPU or a compiler have is named with its reason.
+A kit is packed in small parts, taken to another folder, one part is kept back at first, and every
+step runs. All of it must fit into the budget. A step that needs what only machines with a GPU or a
+compiler have is named with its reason.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from benchmarks.gpu_kit.table import STEPS
 
 __all__ = ["MAY_BE_ABSENT", "ended", "main"]
 
-# step -> what its reason must name: CUDA's headers, its library, nvJPEG's, or a compiler, which only some machines have
-MAY_BE_ABSENT = {"nvjpeg": ("libcudart are not here", "libnvjpeg are not here", "no C++ compiler is here")}
+# step -> what its reason must name: CUDA's headers, its library, nvJPEG's, or a compiler, which
+# only some machines have
+MAY_BE_ABSENT = {
+    "nvjpeg": ("libcudart are not here", "libnvjpeg are not here", "no C++ compiler is here")
+}
 
 
 def main() -> int:
@@ -39,13 +44,21 @@ def main() -> int:
         last = max(told["parts"])
         shutil.move(kit / last, Path(folder) / last)
         command = [sys.executable, str(kit / "run.py"), "--stand-in", "--at-once", "2"]
-        # first without the last part: said in one sentence, and a step that needs nothing of it runs
+        # first without the last part: said in one sentence, and a step that needs nothing of it
+        # runs
         first = subprocess.run(
-            [*command, "--only", "inventory"], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+            [*command, "--only", "inventory"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         print(first.stdout + first.stderr, flush=True)
         if f"{last} has not arrived" not in first.stdout or "[inventory] ok" not in first.stdout:
-            print("gpu-kit-dry: a missing part was not said, or the inventory did not run", flush=True)
+            print(
+                "gpu-kit-dry: a missing part was not said, or the inventory did not run", flush=True
+            )
             return 1
         shutil.move(Path(folder) / last, kit / last)
         left = options.budget - (time.monotonic() - started)
@@ -57,12 +70,18 @@ def main() -> int:
         for name, found in states.items():
             if found.get("state") in ("failed", "stopped"):
                 print(f"--- {name}, {found['state']}\n{_log(kit, name)[-3000:]}", flush=True)
-    print(f"gpu-kit-dry: {time.monotonic() - started:.0f} s of {options.budget:.0f}; stand-ins all of it", flush=True)
+    print(
+        f"gpu-kit-dry: {time.monotonic() - started:.0f} s of {options.budget:.0f}; stand-ins all"
+        " of it",
+        flush=True,
+    )
     return ended(code, states, bool(options.only))
 
 
 def ended(code: int, states: dict[str, dict[str, Any]], some: bool = False) -> int:
-    """The exit status, of run.py's: 2, that steps have no result, is none where only those say so that may."""
+    """The exit status, of run.py's: 2, that steps have no result, is none where only those say so
+    that may.
+    """
     if code != 2 or some:
         return code
     for name, found in states.items():

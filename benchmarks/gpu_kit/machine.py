@@ -1,4 +1,7 @@
-"""What is here: GPUs, their driver, packages. Asked of programs and of a process of its own; nothing is imported."""
+"""What is here: GPUs, their driver, packages.
+
+Asked of programs and of a process of its own; nothing is imported.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,9 @@ class Machine:
                 return f"two GPUs or more are needed, {len(self.gpus) or 'none'} here"
             if need == "DALI" and self.no_dali and not stand_in:
                 return self.no_dali
-            names = {"DALI": ("nvidia.dali", "nvidia.nvimgcodec"), "gpu": (), "gpus": ()}.get(need, (need,))
+            names = {"DALI": ("nvidia.dali", "nvidia.nvimgcodec"), "gpu": (), "gpus": ()}.get(
+                need, (need,)
+            )
             absent = [name for name in names if name not in self.modules]
             if absent:
                 return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not here"
@@ -63,20 +68,24 @@ class Machine:
 
 
 def look(environ: dict[str, str], stand_in: bool, folder: Path, packed_for: str = "") -> Machine:
-    """Ask the machine. folder: an empty one, or Python would find packages where the call was made; packed_for: the
-    compute capability that the kit is for, "" for all."""
+    """Ask the machine. folder: an empty one, or Python would find packages where the call was made;
+    packed_for: the compute capability that the kit is for, "" for all.
+    """
     found = Machine()
     try:
         found.modules = _modules(environ, folder)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         found.sentences.append(
-            f"which packages are here is not known ({type(error).__name__}): only steps that need none will run"
+            f"which packages are here is not known ({type(error).__name__}): only steps that need"
+            " none will run"
         )
     rows, reason = _smi()
     found.gpus = rows
     if stand_in:
         found.gpus = []
-        found.sentences.append("stand-in: everything runs on the processor, no figure says anything of a GPU")
+        found.sentences.append(
+            "stand-in: everything runs on the processor, no figure says anything of a GPU"
+        )
     elif not rows:
         found.sentences.append(f"no GPU is here ({reason}): only what needs none will run")
     for row in found.gpus:
@@ -84,28 +93,34 @@ def look(environ: dict[str, str], stand_in: bool, folder: Path, packed_for: str 
         version = _number(driver.split(".")[0])
         if version is None:
             found.sentences.append(
-                f"nvidia-smi does not tell the driver's version ({driver or 'nothing'}): taken as new"
+                f"nvidia-smi does not tell the driver's version ({driver or 'nothing'}): taken"
+                " as new"
             )
         elif version < LEAST_DRIVER:
             found.no_dali = (
-                f"driver {driver} is older than packages for CUDA 13 want ({LEAST_DRIVER} or newer): "
-                "DALI, nvImageCodec and nvJPEG are left out"
+                f"driver {driver} is older than packages for CUDA 13 want ({LEAST_DRIVER} or"
+                " newer): DALI, nvImageCodec and nvJPEG are left out"
             )
             found.sentences.append(found.no_dali)
         if packed_for and row.get("compute_cap", packed_for) != packed_for:
             found.no_dali = (
-                f"the kit was packed for GPUs of compute capability {packed_for}, {name} has {row['compute_cap']}: "
-                "DALI and nvImageCodec are left out; pack it with another --gpu, or without"
+                f"the kit was packed for GPUs of compute capability {packed_for}, {name} has"
+                f" {row['compute_cap']}: DALI and nvImageCodec are left out; pack it with another"
+                " --gpu, or without"
             )
             found.sentences.append(found.no_dali)
         free, total = (_number(row.get(name, "")) for name in ("memory.free", "memory.total"))
         if free is None or total is None:
-            told = " and ".join(row.get(key) or "nothing" for key in ("memory.free", "memory.total"))
-            found.sentences.append(f"nvidia-smi does not tell how much memory of {name} is free ({told})")
+            told = " and ".join(
+                row.get(key) or "nothing" for key in ("memory.free", "memory.total")
+            )
+            found.sentences.append(
+                f"nvidia-smi does not tell how much memory of {name} is free ({told})"
+            )
         elif free < 0.5 * total:
             found.sentences.append(
-                f"{name} has {free / 1e3:.1f} of {total / 1e3:.1f} GB free: someone else computes on it, "
-                "so rates are too low and some steps may run out of memory"
+                f"{name} has {free / 1e3:.1f} of {total / 1e3:.1f} GB free: someone else computes"
+                " on it, so rates are too low and some steps may run out of memory"
             )
     return found
 
@@ -121,7 +136,13 @@ def _number(text: str) -> float | None:
 def _modules(environ: dict[str, str], folder: Path) -> set[str]:
     command = [sys.executable, "-c", _PROBE]
     done = subprocess.run(
-        command, env=environ, cwd=folder, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        command,
+        env=environ,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PROBE_SECONDS,
+        check=False,
     )
     return set(json.loads(done.stdout))
 
@@ -133,6 +154,15 @@ def _smi() -> tuple[list[dict[str, str]], str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], f"nvidia-smi: {type(error).__name__}"
     if done.returncode:
-        return [], f"nvidia-smi: {(done.stdout + done.stderr).strip().splitlines()[:1] or done.returncode}"
+        return (
+            [],
+            (
+                "nvidia-smi:"
+                f" {(done.stdout + done.stderr).strip().splitlines()[:1] or done.returncode}"
+            ),
+        )
     lines = [line for line in done.stdout.splitlines() if line.strip()]
-    return [dict(zip(_QUERY.split(","), (c.strip() for c in line.split(",")), strict=False)) for line in lines], ""
+    return [
+        dict(zip(_QUERY.split(","), (c.strip() for c in line.split(",")), strict=False))
+        for line in lines
+    ], ""

@@ -1,4 +1,6 @@
-"""Files in parts of limited size with their SHA-256, and back: a missing part costs only the files that lie in it."""
+"""Files in parts of limited size with their SHA-256, and back: a missing part costs only the files
+that lie in it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def sha256(path: Path) -> str:
 
 
 def write(files: Sequence[Path], folder: Path, part_bytes: int) -> dict[str, Any]:
-    """Cut the files, one after the other, into parts of at most so many bytes; returns the manifest's share of them."""
+    """Cut the files, one after the other, into parts of at most so many bytes; returns the
+    manifest's share of them.
+    """
     for old in folder.glob("part-*"):
         old.unlink()
     listed, start = [], 0
@@ -53,13 +57,16 @@ def write(files: Sequence[Path], folder: Path, part_bytes: int) -> dict[str, Any
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """The manifest; ValueError with a sentence for people where there is none, or none that can be read."""
+    """The manifest; ValueError with a sentence for people where there is none, or none that can be
+    read.
+    """
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise ValueError(
-            f"{path} is missing: copy the whole folder that `make gpu-kit` made, at least this file."
+            f"{path} is missing: copy the whole folder that `make gpu-kit` made, at least this"
+            " file."
         ) from None
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): copy it again.") from None
@@ -74,7 +81,9 @@ def arrived(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     for name, told in manifest["parts"].items():
         path = folder / name
         if not path.is_file():
-            found[name] = f"{name} has not arrived: copy it to {folder} and run the same command again."
+            found[name] = (
+                f"{name} has not arrived: copy it to {folder} and run the same command again."
+            )
         elif path.stat().st_size != told["bytes"] or sha256(path) != told["sha256"]:
             found[name] = f"{name} is damaged (its SHA-256 is not the manifest's): copy it again."
         else:
@@ -85,7 +94,9 @@ def arrived(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
 def extract(
     folder: Path, manifest: dict[str, Any], faults: dict[str, str], out: Path
 ) -> tuple[list[Path], dict[str, str]]:
-    """(files whose parts are all here, written to `out`; of the others, name -> which part is to blame)."""
+    """(files whose parts are all here, written to `out`; of the others, name -> which part is to
+    blame).
+    """
     out.mkdir(parents=True, exist_ok=True)
     complete, lost = [], {}
     for told in manifest["files"]:
@@ -93,7 +104,11 @@ def extract(
         blamed = [part for part, _, _ in _pieces(told, manifest) if faults[part]]
         if "/" in name or name.startswith("."):
             lost[name] = "its name is no file name"
-        elif path.is_file() and path.stat().st_size == told["bytes"] and sha256(path) == told["sha256"]:
+        elif (
+            path.is_file()
+            and path.stat().st_size == told["bytes"]
+            and sha256(path) == told["sha256"]
+        ):
             complete.append(path)  # from an earlier call, whether its parts are still here or not
         elif blamed:
             lost[name] = faults[blamed[0]]

@@ -13,8 +13,14 @@ from typing import Any
 
 __all__ = ["FINAL", "INTERRUPTED", "read", "run", "write"]
 
-FINAL = ("ok", "failed", "stopped")  # of these there is a result; "not run" is tried again by the next call
-INTERRUPTED = ".interrupted.json"  # suffix: what a step had found when the call that ran it was killed
+FINAL = (
+    "ok",
+    "failed",
+    "stopped",
+)  # of these there is a result; "not run" is tried again by the next call
+INTERRUPTED = (  # suffix: what a step had found when the call that ran it was killed
+    ".interrupted.json"
+)
 STEP = "benchmarks.gpu_kit.step"  # the module of a step's process
 _GRACE = 10  # seconds between being asked to end and being ended
 
@@ -22,7 +28,9 @@ _GRACE = 10  # seconds between being asked to end and being ended
 def run(
     name: str, arguments: list[str], environ: dict[str, str], result: Path, limit: float, log: Path
 ) -> dict[str, Any]:
-    """Start `python -m benchmarks.gpu_kit.step NAME ...`; returns what it found, whatever happened to it."""
+    """Start `python -m benchmarks.gpu_kit.step NAME ...`; returns what it found, whatever happened
+    to it.
+    """
     command = [sys.executable, "-m", STEP, name, "--out", str(result), *arguments]
     started = time.monotonic()
     found_before = result.with_suffix(INTERRUPTED)
@@ -32,7 +40,12 @@ def run(
     result.unlink(missing_ok=True)
     with log.open("w") as file:
         child = subprocess.Popen(
-            command, env=environ, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, cwd=log.parent
+            command,
+            env=environ,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=log.parent,
         )
         try:
             code: int | None = child.wait(limit)
@@ -42,7 +55,10 @@ def run(
             _end(child)
     found = read(result) or {"step": name}
     if code is None:
-        found |= {"state": "stopped", "reason": f"it took longer than its limit of {limit:.0f} s and was ended"}
+        found |= {
+            "state": "stopped",
+            "reason": f"it took longer than its limit of {limit:.0f} s and was ended",
+        }
     elif found.get("state") not in (*FINAL, "not run"):
         found |= {"state": "failed", "reason": f"its process ended with {code}: {_last_line(log)}"}
     found["seconds"] = round(time.monotonic() - started, 1)
@@ -69,7 +85,9 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _last_line(log: Path) -> str:
     """Of its log; of a crash what Python said first, and where it was."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    crash = next((k for k, line in enumerate(lines) if line.startswith("Fatal Python error:")), None)
+    crash = next(
+        (k for k, line in enumerate(lines) if line.startswith("Fatal Python error:")), None
+    )
     if crash is not None:
         where = [line for line in lines[crash:] if line.startswith("File ")]
         return ", ".join([lines[crash], *where[:3]])[:300]

@@ -26,13 +26,18 @@ def collected(
     stand_in = any(found.get("stand_in") for found in results.values() if found)
     return {
         "check": "fastfeed on a GPU, by gpu-kit",
-        "where": "stand-in: a processor; no figure here says anything of a GPU" if stand_in else "a GPU machine",
+        "where": "stand-in: a processor; no figure here says anything of a GPU"
+        if stand_in
+        else "a GPU machine",
         "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "python": platform.python_version(),
         "commit": commit,
         "marks": judged(results),
         "missing": sentences,
-        "steps": {name: found or {"state": "not run", "reason": _NOT_REACHED} for name, found in results.items()},
+        "steps": {
+            name: found or {"state": "not run", "reason": _NOT_REACHED}
+            for name, found in results.items()
+        },
     }
 
 
@@ -51,7 +56,12 @@ def summary(told: dict[str, Any]) -> str:
 
 def page(told: dict[str, Any]) -> str:
     """A result page in Markdown."""
-    lines = ["# On a GPU", "", f"{told['where']}; {told['at']}, Python {told['python']}, commit {told['commit']}.", ""]
+    lines = [
+        "# On a GPU",
+        "",
+        f"{told['where']}; {told['at']}, Python {told['python']}, commit {told['commit']}.",
+        "",
+    ]
     lines += ["| mark, for one H200 and 16 cores | |", "|---|---|"]
     lines += [f"| {mark} | {said} |" for mark, said in told["marks"].items()]
     lines += ["", *(f"- {sentence}" for sentence in told["missing"])]
@@ -61,7 +71,13 @@ def page(told: dict[str, Any]) -> str:
         if name in waiting:
             continue
         stand_in = " (stand-in)" if found.get("stand_in") else ""
-        lines += ["", f"## {name}{stand_in}", "", f"{found.get('asks', '')}: **{found['state']}**", ""]
+        lines += [
+            "",
+            f"## {name}{stand_in}",
+            "",
+            f"{found.get('asks', '')}: **{found['state']}**",
+            "",
+        ]
         lines += [f"{found['reason']}", ""] if "reason" in found else []
         for title, figures in found.get("figures", {}).items():
             lines += _table(title, figures)
@@ -73,23 +89,39 @@ def page(told: dict[str, Any]) -> str:
 
 def _table(title: str, figures: Any) -> list[str]:
     """Rows of equal columns as a table, everything else as a line."""
-    if isinstance(figures, dict) and figures and all(isinstance(row, dict) for row in figures.values()):
+    if (
+        isinstance(figures, dict)
+        and figures
+        and all(isinstance(row, dict) for row in figures.values())
+    ):
         columns = list(dict.fromkeys(name for row in figures.values() for name in row))
-        if not any(isinstance(row.get(c), (dict, list)) for row in figures.values() for c in columns):
+        if not any(
+            isinstance(row.get(c), (dict, list)) for row in figures.values() for c in columns
+        ):
             lines = [f"| {title} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
             return [
                 *lines,
-                *(f"| {k} | {' | '.join(_cell(row.get(c)) for c in columns)} |" for k, row in figures.items()),
+                *(
+                    f"| {k} | {' | '.join(_cell(row.get(c)) for c in columns)} |"
+                    for k, row in figures.items()
+                ),
                 "",
             ]
         return [line for name, row in figures.items() for line in _table(f"{title}, {name}", row)]
     if isinstance(figures, dict) and any(isinstance(value, dict) for value in figures.values()):
         single = {name: value for name, value in figures.items() if not isinstance(value, dict)}
         lines = _table(title, single) if single else []
-        nested = [(name, value) for name, value in figures.items() if isinstance(value, dict) and value]
-        return lines + [line for name, value in nested for line in _table(f"{title}, {name}", value)]
+        nested = [
+            (name, value) for name, value in figures.items() if isinstance(value, dict) and value
+        ]
+        return lines + [
+            line for name, value in nested for line in _table(f"{title}, {name}", value)
+        ]
     if isinstance(figures, dict):
-        return [f"- {title}: {', '.join(f'{name} {_cell(value)}' for name, value in figures.items())}", ""]
+        return [
+            f"- {title}: {', '.join(f'{name} {_cell(value)}' for name, value in figures.items())}",
+            "",
+        ]
     return [f"- {title}: {_cell(figures)}", ""]
 
 

@@ -1,4 +1,5 @@
-"""The steps on a machine with a GPU: each in its own process, none twice, the call over before ten minutes.
+"""The steps on a machine with a GPU: each in its own process, none twice, the call over before ten
+minutes.
 
 Run it again until it says that every step has a result: it resumes where it stopped.
 """
@@ -63,20 +64,38 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     names = [step.name for step in STEPS]
-    parser = argparse.ArgumentParser(prog="run.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--budget", type=float, default=570, help="seconds that this call may take in all")
-    parser.add_argument("--pace", type=float, default=1, help="0.5: half of its time for every step")
-    parser.add_argument("--limit", type=float, default=540, help="seconds after which a step is ended")
+    parser = argparse.ArgumentParser(
+        prog="run.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument(
-        "--from", dest="first", choices=names, metavar="STEP", help="this step and those after it, again"
+        "--budget", type=float, default=570, help="seconds that this call may take in all"
+    )
+    parser.add_argument(
+        "--pace", type=float, default=1, help="0.5: half of its time for every step"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=540, help="seconds after which a step is ended"
+    )
+    parser.add_argument(
+        "--from",
+        dest="first",
+        choices=names,
+        metavar="STEP",
+        help="this step and those after it, again",
     )
     parser.add_argument("--only", help=f"these alone, again: {','.join(names)}")
-    parser.add_argument("--report", action="store_true", help="run nothing; write the page and the JSON")
+    parser.add_argument(
+        "--report", action="store_true", help="run nothing; write the page and the JSON"
+    )
     parser.add_argument("--stand-in", action="store_true", help="on the processor, tiny sizes")
-    parser.add_argument("--at-once", type=int, default=1, help=argparse.SUPPRESS)  # stand-ins: nothing is measured
+    parser.add_argument(
+        "--at-once", type=int, default=1, help=argparse.SUPPRESS
+    )  # stand-ins: nothing is measured
     parser.add_argument("--copy-to", type=Path, help="also put the page and the JSON there")
     parser.add_argument("--results", type=Path, default=KIT / "results", help="folder of results")
-    parser.add_argument("--work", type=Path, default=KIT / "work", help="folder for packages and photographs, 4 GB")
+    parser.add_argument(
+        "--work", type=Path, default=KIT / "work", help="folder for packages and photographs, 4 GB"
+    )
     options = parser.parse_args(arguments)
     unknown = set((options.only or names[0]).split(",")) - set(names)
     if unknown:
@@ -87,7 +106,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 def _ready(
     options: argparse.Namespace, manifest: dict[str, Any] | None, say: Any, started: float
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """(environment of the steps, packages that did not arrive: name -> sentence). Says what is wrong, once each."""
+    """(environment of the steps, packages that did not arrive: name -> sentence).
+
+    Says what is wrong, once each.
+    """
     site = options.work / "site"
     environ = unpack.paths(KIT, site, options.work, options.stand_in)
     if manifest is None:
@@ -105,14 +127,26 @@ def _ready(
         say(sentence)
     own = "{}.{}".format(*sys.version_info[:2])
     if own != manifest["python"]:
-        say(f"The kit is for Python {manifest['python']}, this is {own}: packages with compiled code may not load.")
+        say(
+            f"The kit is for Python {manifest['python']}, this is {own}: packages with compiled"
+            " code may not load."
+        )
     source = next((path for path in files if path.name == unpack.SOURCE), None)
-    if source is not None and not options.stand_in and (reason := unpack.kernel_loads(environ, options.results)):
+    if (
+        source is not None
+        and not options.stand_in
+        and (reason := unpack.kernel_loads(environ, options.results))
+    ):
         say(f"fastfeed's wheel has no kernel for this machine ({reason}): building the source.")
-        if wrong := unpack.build(source, site, options.work, options.budget - (time.monotonic() - started) - _LEFT):
+        if wrong := unpack.build(
+            source, site, options.work, options.budget - (time.monotonic() - started) - _LEFT
+        ):
             say(wrong)
         elif reason := unpack.kernel_loads(environ, options.results):
-            say(f"It was built without its kernel ({reason}): Pillow decodes, so rates of the kernel are Pillow's.")
+            say(
+                f"It was built without its kernel ({reason}): Pillow decodes, so rates of the"
+                " kernel are Pillow's."
+            )
     return environ, lost
 
 
@@ -148,15 +182,26 @@ def _one(
     if reason and lost:
         reason += f"; {sorted(set(lost.values()))[0]}"
     if not reason and left - _LEFT < least:
-        reason = f"{max(0, left):.0f} s are left of this call, it needs {least:.0f}: run the same command again"
+        reason = (
+            f"{max(0, left):.0f} s are left of this call, it needs {least:.0f}: run the same"
+            " command again"
+        )
     if reason:
         print(f"[{step.name}] not run: {reason}", flush=True)
-        process.write(result, {"step": step.name, "state": "not run", "reason": reason, "asks": step.asks})
+        process.write(
+            result, {"step": step.name, "state": "not run", "reason": reason, "asks": step.asks}
+        )
         return
     limit = min(options.limit, step.limit, left - _LEFT)
     seconds = min(60 if options.stand_in else options.pace * step.seconds, 0.8 * limit)
     print(f"[{step.name}] {step.asks}; up to {seconds:.0f} s", flush=True)
-    arguments = ["--work", str(options.work), "--seconds", f"{seconds:.1f}", *["--stand-in"] * options.stand_in]
+    arguments = [
+        "--work",
+        str(options.work),
+        "--seconds",
+        f"{seconds:.1f}",
+        *["--stand-in"] * options.stand_in,
+    ]
     log = options.results / f"{step.name}.log"
     (options.results / f"{step.name}.started").touch()
     found = process.run(step.name, arguments, environ, result, limit, log)
@@ -172,7 +217,9 @@ def _unfinished(options: argparse.Namespace, step: Step) -> bool:
 
 
 def _reported(options: argparse.Namespace, sentences: list[str]) -> int:
-    """Write the page and the JSON; 0 if every step has a result, 2 if some wait for another call, 1 if one failed."""
+    """Write the page and the JSON; 0 if every step has a result, 2 if some wait for another call, 1
+    if one failed.
+    """
     found = {step.name: process.read(options.results / f"{step.name}.json") for step in STEPS}
     told = report.collected(found, sentences, parts.MANIFEST, KIT)
     process.write(options.results / "gpu.json", told)
@@ -184,5 +231,9 @@ def _reported(options: argparse.Namespace, sentences: list[str]) -> int:
             shutil.copy(options.results / name, options.copy_to)
     states = [(one or {}).get("state", "not run") for one in found.values()]
     waiting = states.count("not run")
-    print(f"{len(states) - waiting} of {len(states)} steps have a result; {options.results / 'gpu.md'}", flush=True)
+    print(
+        f"{len(states) - waiting} of {len(states)} steps have a result;"
+        f" {options.results / 'gpu.md'}",
+        flush=True,
+    )
     return 1 if {"failed", "stopped"} & set(states) else 2 if waiting else 0

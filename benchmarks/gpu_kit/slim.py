@@ -1,7 +1,9 @@
-"""A wheel with device code for one generation of GPUs and host code for one Python: DALI's is 200 MB, 50 so.
+"""A wheel with device code for one generation of GPUs and host code for one Python: DALI's is 200
+MB, 50 so.
 
-Bytes are overwritten with zeros where they lie, and then compress well: no offset moves. Fat binaries are as cuobjdump
-lists them: a header, then an entry per generation, of which the driver reads the one it needs.
+Bytes are overwritten with zeros where they lie, and then compress well: no offset moves. Fat
+binaries are as cuobjdump lists them: a header, then an entry per generation, of which the driver
+reads the one it needs.
 """
 
 from __future__ import annotations
@@ -22,10 +24,15 @@ _LARGE = 1 << 20  # bytes; smaller files are left as they are
 
 
 def slim(wheel: Path, out: Path, generation: int, python: str) -> Path:
-    """Write the wheel again. generation: compute capability without its point, such as 90; python: such as "3.12"."""
+    """Write the wheel again. generation: compute capability without its point, such as 90; python:
+    such as "3.12".
+    """
     own = f"cpython-{python.replace('.', '')}-"
     partial = out.with_name(out.name + ".partial")
-    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(partial, "w", zipfile.ZIP_LZMA) as target:
+    with (
+        zipfile.ZipFile(wheel) as source,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_LZMA) as target,
+    ):
         for info in source.infolist():
             other = re.search(r"\.cpython-\w+-", info.filename)
             if info.is_dir() or (other and own not in other[0]):

@@ -39,7 +39,9 @@ class Context:
 
     @contextmanager
     def part(self, share: float) -> Iterator[None]:
-        """In it there is this share of the time that is left; what it does not need is there again afterwards."""
+        """In it there is this share of the time that is left; what it does not need is there again
+        afterwards.
+        """
         end = self.until
         self.until = time.perf_counter() + share * self.left()
         try:
@@ -48,13 +50,17 @@ class Context:
             self.until = end
 
     def interrupted(self, name: str) -> dict[str, Any]:
-        """Rows of this figure that a call which was killed had already; empty where there are none."""
+        """Rows of this figure that a call which was killed had already; empty where there are
+        none.
+        """
         rows = (read(self.out.with_suffix(INTERRUPTED)) or {}).get("figures", {}).get(name)
         return rows if isinstance(rows, dict) else {}
 
     def skips(self, what: str, seconds: float) -> bool:
         """There is no time for this any more; noted."""
-        if self.left() >= seconds or self.stand_in:  # a stand-in is tiny, and its machine may be slow
+        if (
+            self.left() >= seconds or self.stand_in
+        ):  # a stand-in is tiny, and its machine may be slow
             return False
         self.left_out.append(what)
         return True
@@ -67,7 +73,11 @@ class Context:
 
     def save(self, state: str, **more: Any) -> None:
         """Write what was found so far."""
-        where = "stand-in: the processor, tiny sizes; no figure of a GPU" if self.stand_in else "GPU machine"
+        where = (
+            "stand-in: the processor, tiny sizes; no figure of a GPU"
+            if self.stand_in
+            else "GPU machine"
+        )
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         busy = round(sum(one.ru_utime + one.ru_stime for one in used), 1)
         told = {
@@ -90,14 +100,20 @@ class Context:
         from benchmarks.gpu_check.setting import NotRun, Setting
 
         if not (self.work / "photos").is_dir():
-            raise NotRun("there are no photographs: run the step `photos` first, or again if it was ended")
+            raise NotRun(
+                "there are no photographs: run the step `photos` first, or again if it was ended"
+            )
         bare.fill()
         from fastfeed.distributed.cores import cores_for
         from fastfeed.distributed.world import World
 
-        told = Setting(not self.stand_in, self.stand_in, cores_for(World(0, 1, 0, 1)), self.work, None)
+        told = Setting(
+            not self.stand_in, self.stand_in, cores_for(World(0, 1, 0, 1)), self.work, None
+        )
         told.left_out = self.left_out
-        told.sets = {path.name: path for path in sorted((self.work / "photos").iterdir()) if path.is_dir()}
+        told.sets = {
+            path.name: path for path in sorted((self.work / "photos").iterdir()) if path.is_dir()
+        }
         told.until = time.perf_counter() + part * self.left()
         return told
 
@@ -126,7 +142,9 @@ def main() -> int:
         traceback.print_exc()
         first = (str(error).strip().splitlines() or ["no reason given"])[0]
         reason = f"{type(error).__name__}: {first}"[:500]
-        kit = f"{Path(__file__).resolve().parents[2]}/"  # the report is committed: no folders of that machine
+        kit = (  # the report is committed: no folders of that machine
+            f"{Path(__file__).resolve().parents[2]}/"
+        )
         context.save("failed", reason=reason, traceback=traceback.format_exc().replace(kit, ""))
         return 1
     if not context.figures:

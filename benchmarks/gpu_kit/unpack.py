@@ -1,4 +1,6 @@
-"""Wheels into a folder that comes first on the path; the source is built where the wheel does not fit."""
+"""Wheels into a folder that comes first on the path; the source is built where the wheel does not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def _extract(path: Path, site: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             head, _, rest = info.filename.partition("/")
-            if head.endswith(".data"):  # purelib and platlib belong here; scripts and headers are not needed
+            if head.endswith(
+                ".data"
+            ):  # purelib and platlib belong here; scripts and headers are not needed
                 kind, _, name = rest.partition("/")
                 if kind not in ("purelib", "platlib"):
                     continue
@@ -53,15 +57,27 @@ def _extract(path: Path, site: Path) -> None:
 
 
 def kernel_loads(environ: dict[str, str], folder: Path, python: str = sys.executable) -> str:
-    """Empty if fastfeed comes with its kernel, else why not. folder: an empty one, or Python would import from here."""
+    """Empty if fastfeed comes with its kernel, else why not. folder: an empty one, or Python would
+    import from here.
+    """
     command = [python, "-c", "import fastfeed._native"]
     try:
         done = subprocess.run(
-            command, env=environ, cwd=folder, capture_output=True, text=True, timeout=LOAD_SECONDS, check=False
+            command,
+            env=environ,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=LOAD_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: it could not be tried"
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    return (
+        ""
+        if done.returncode == 0
+        else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    )
 
 
 def build(archive: Path, site: Path, work: Path, seconds: float) -> str:
@@ -69,12 +85,31 @@ def build(archive: Path, site: Path, work: Path, seconds: float) -> str:
     tree = work / "source"
     with tarfile.open(archive) as packed:
         packed.extractall(tree, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-index"]
-    command += ["--no-build-isolation", "--no-deps", "--no-compile", "--upgrade", "--target", str(site), str(tree)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-q",
+        "--no-index",
+    ]
+    command += [
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-compile",
+        "--upgrade",
+        "--target",
+        str(site),
+        str(tree),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return f"building fastfeed took longer than {seconds:.0f} s: Pillow decodes in the kernel's place."
+        return (
+            f"building fastfeed took longer than {seconds:.0f} s: Pillow decodes in the kernel's"
+            " place."
+        )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         return f"fastfeed could not be built here ({last}): steps that need it are left out."
@@ -86,12 +121,18 @@ def paths(kit: Path, site: Path, work: Path, stand_in: bool) -> dict[str, str]:
     environ = dict(os.environ)
     found = [str(site), str(kit), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     environ["PYTHONPATH"] = os.pathsep.join(found)
-    environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares the GPU with PyTorch and DALI
+    environ.setdefault(
+        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+    )  # JAX shares the GPU with PyTorch and DALI
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     environ["FASTFEED_CACHE"] = str(work / "cache")  # what is measured here is this machine's
-    environ["PYTHONUNBUFFERED"] = environ["PYTHONFAULTHANDLER"] = "1"  # where a step crashed is in its log
+    environ["PYTHONUNBUFFERED"] = environ["PYTHONFAULTHANDLER"] = (
+        "1"  # where a step crashed is in its log
+    )
     environ["PYTHONSAFEPATH"] = "1"  # the folder of the call may hold a fastfeed without its kernel
     if stand_in:
         environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
-        environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # compiling takes longer than what is compiled
+        environ["XLA_FLAGS"] = (
+            "--xla_backend_optimization_level=0"  # compiling takes longer than what is compiled
+        )
     return environ

@@ -1,4 +1,5 @@
-"""The same ops by others, for `bench_augment.py`: a function (image, op, values of one sample) per op's name.
+"""The same ops by others, for `bench_augment.py`: a function (image, op, values of one sample) per
+op's name.
 
 opencv   as a good user writes it by hand, on uint8 HWC arrays
 pillow   on images of Pillow's

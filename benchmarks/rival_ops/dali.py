@@ -1,4 +1,5 @@
-"""DALI on the processor, one thread: a graph per op, whose parameters are drawn in it as its documentation advises.
+"""DALI on the processor, one thread: a graph per op, whose parameters are drawn in it as its
+documentation advises.
 
 What handing images in and out costs is measured too ("nothing"), and taken off by who compares.
 """
@@ -25,7 +26,8 @@ def factor(amount: float) -> Any:
 
 def looked_up(image: Any, op: Any) -> Any:
     return fn.cast(
-        fn.lookup_table(image, keys=list(range(256)), values=[float(v) for v in op.table]), dtype=types.UINT8
+        fn.lookup_table(image, keys=list(range(256)), values=[float(v) for v in op.table]),
+        dtype=types.UINT8,
     )
 
 
@@ -34,7 +36,12 @@ def erased(image: Any, op: Any) -> Any:
         return None
     size = between(range=[0.2, 0.55], shape=2)
     return fn.erase(
-        image, anchor=between(range=[0, 0.45], shape=2), shape=size, axes=[0, 1], normalized=True, fill_value=0
+        image,
+        anchor=between(range=[0, 0.45], shape=2),
+        shape=size,
+        axes=[0, 1],
+        normalized=True,
+        fill_value=0,
     )
 
 
@@ -44,15 +51,23 @@ def cut(image: Any, op: Any) -> Any:
 
 
 def affine(image: Any, op: Any) -> Any:
-    turned = fn.transforms.rotation(angle=between(range=[-op.degrees, op.degrees]), center=[112, 112])
-    sheared = fn.transforms.shear(turned, angles=between(range=[-10, 10], shape=2), center=[112, 112])
+    turned = fn.transforms.rotation(
+        angle=between(range=[-op.degrees, op.degrees]), center=[112, 112]
+    )
+    sheared = fn.transforms.shear(
+        turned, angles=between(range=[-10, 10], shape=2), center=[112, 112]
+    )
     moved = fn.transforms.translation(sheared, offset=between(range=[-22, 22], shape=2))
-    return fn.warp_affine(image, moved, inverse_map=False, fill_value=0, interp_type=types.INTERP_LINEAR)
+    return fn.warp_affine(
+        image, moved, inverse_map=False, fill_value=0, interp_type=types.INTERP_LINEAR
+    )
 
 
 def rotated(image: Any, op: Any) -> Any:
     angle = between(range=[-op.degrees, op.degrees])
-    return fn.rotate(image, angle=angle, keep_size=True, fill_value=0, interp_type=types.INTERP_LINEAR)
+    return fn.rotate(
+        image, angle=angle, keep_size=True, fill_value=0, interp_type=types.INTERP_LINEAR
+    )
 
 
 OPS: dict[str, Callable[[Any, Any], Any]] = {
@@ -62,13 +77,19 @@ OPS: dict[str, Callable[[Any, Any], Any]] = {
     "Saturation": lambda image, op: fn.saturation(image, saturation=factor(0.4)),
     "Hue": lambda image, op: fn.hue(image, hue=between(range=[-36, 36])),
     "ColorJitter": lambda image, op: fn.color_twist(
-        image, brightness=factor(0.4), contrast=factor(0.4), saturation=factor(0.4), hue=between(range=[-36, 36])
+        image,
+        brightness=factor(0.4),
+        contrast=factor(0.4),
+        saturation=factor(0.4),
+        hue=between(range=[-36, 36]),
     ),
     "Grayscale": lambda image, op: fn.saturation(image, saturation=0.0),
     "Equalize": lambda image, op: fn.equalize(image),
     "Invert": lambda image, op: fn.cast(255 - image, dtype=types.UINT8),
     "LUT": looked_up,
-    "GaussianBlur": lambda image, op: fn.gaussian_blur(image, window_size=op.taps, sigma=between(range=op.sigma)),
+    "GaussianBlur": lambda image, op: fn.gaussian_blur(
+        image, window_size=op.taps, sigma=between(range=op.sigma)
+    ),
     "GaussianNoise": lambda image, op: fn.noise.gaussian(image, stddev=between(range=op.sigma)),
     "JPEGCompression": lambda image, op: fn.jpeg_compression_distortion(
         image, quality=fn.random.uniform(range=list(op.quality), dtype=types.INT32)
@@ -82,13 +103,17 @@ OPS: dict[str, Callable[[Any, Any], Any]] = {
     "Affine": affine,
     "RandomFlip": lambda image, op: fn.flip(image, horizontal=1),
     "RandAugment": lambda image, op: rand_augment.rand_augment(image, n=2, m=9, shape=(224, 224)),
-    "TrivialAugmentWide": lambda image, op: trivial_augment.trivial_augment_wide(image, shape=(224, 224)),
+    "TrivialAugmentWide": lambda image, op: trivial_augment.trivial_augment_wide(
+        image, shape=(224, 224)
+    ),
     "AutoAugment": lambda image, op: auto_augment.auto_augment(image, shape=(224, 224)),
 }
 
 
 def runner(name: str, op: Any, images: list[np.ndarray]) -> Callable[[], int] | None:
-    """Who runs all images through a graph, as one batch; None where there is no such op, or not this kind of it."""
+    """Who runs all images through a graph, as one batch; None where there is no such op, or not
+    this kind of it.
+    """
     if name not in OPS:
         return None
     made = []

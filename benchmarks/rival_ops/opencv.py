@@ -1,4 +1,6 @@
-"""OpenCV and NumPy as a good user writes them by hand: the obvious calls, in-place where that is natural."""
+"""OpenCV and NumPy as a good user writes them by hand: the obvious calls, in-place where that is
+natural.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,11 @@ def jitter(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
         if which == 3:
             image = hue(image, op, {"shift": RNG.uniform(-op.hue, op.hue)})
         else:
-            function, amount = ((brightness, op.brightness), (contrast, op.contrast), (saturation, op.saturation))[
-                which
-            ]
+            function, amount = (
+                (brightness, op.brightness),
+                (contrast, op.contrast),
+                (saturation, op.saturation),
+            )[which]
             image = function(image, op, {"factor": RNG.uniform(1 - amount, 1 + amount)})
     return image
 
@@ -106,7 +110,9 @@ def erase(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     top, left, height, width = v["box"]
     image = image.copy()
     if op.fill == "noise":
-        image[top : top + height, left : left + width] = RNG.integers(0, 256, (height, width, 3), np.uint8)
+        image[top : top + height, left : left + width] = RNG.integers(
+            0, 256, (height, width, 3), np.uint8
+        )
     else:
         image[top : top + height, left : left + width] = op.fill
     return image

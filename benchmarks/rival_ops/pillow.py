@@ -39,8 +39,14 @@ def erase(image: Any, op: Any, v: dict[str, Any]) -> Any:
 def warp(image: Any, op: Any, v: dict[str, Any]) -> Any:
     m = v["matrix"] / v["matrix"][2, 2]
     affine = np.array_equal(m[2], [0, 0, 1])
-    how, data = (Image.Transform.AFFINE, m.ravel()[:6]) if affine else (Image.Transform.PERSPECTIVE, m.ravel()[:8])
-    return image.transform(image.size, how, tuple(data), Image.Resampling.BILINEAR, fillcolor=op.fill)
+    how, data = (
+        (Image.Transform.AFFINE, m.ravel()[:6])
+        if affine
+        else (Image.Transform.PERSPECTIVE, m.ravel()[:8])
+    )
+    return image.transform(
+        image.size, how, tuple(data), Image.Resampling.BILINEAR, fillcolor=op.fill
+    )
 
 
 OPS = {

@@ -1,7 +1,7 @@
 """torchvision's v2: its functions with the same values, and its policies with draws of their own.
 
-All take images of Pillow's as well as uint8 CHW tensors. Where a function is slow with what it computes from its
-arguments (perspective), that is part of it.
+All take images of Pillow's as well as uint8 CHW tensors. Where a function is slow with what it
+computes from its arguments (perspective), that is part of it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def blur(image: Any, op: Any, v: dict[str, Any]) -> Any:
 
 
 def noise(image: Any, op: Any, v: dict[str, Any]) -> Any:
-    return F.gaussian_noise(image, 0.0, v["sigma"] / 255) if isinstance(image, torch.Tensor) else None
+    return (
+        F.gaussian_noise(image, 0.0, v["sigma"] / 255) if isinstance(image, torch.Tensor) else None
+    )
 
 
 def jpeg(image: Any, op: Any, v: dict[str, Any]) -> Any:
@@ -52,7 +54,9 @@ def jpeg(image: Any, op: Any, v: dict[str, Any]) -> Any:
 
 def rotate(image: Any, op: Any, v: dict[str, Any]) -> Any:
     m = v["matrix"]
-    return F.rotate(image, float(np.degrees(np.arctan2(m[1, 0], m[0, 0]))), BILINEAR, fill=list(op.fill))
+    return F.rotate(
+        image, float(np.degrees(np.arctan2(m[1, 0], m[0, 0]))), BILINEAR, fill=list(op.fill)
+    )
 
 
 def affine(image: Any, op: Any, v: dict[str, Any]) -> Any:

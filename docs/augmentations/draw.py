@@ -9,7 +9,12 @@ from fastfeed.cli.op_lists import FAMILIES
 from fastfeed.demo.photos import photograph
 
 HERE = Path(__file__).parent
-PHOTOGRAPHS = (("pyramid", 6), ("lighthouse", 2), ("dome", 5), ("skyline", 4))  # the first is drawn, others mixed in
+PHOTOGRAPHS = (
+    ("pyramid", 6),
+    ("lighthouse", 2),
+    ("dome", 5),
+    ("skyline", 4),
+)  # the first is drawn, others mixed in
 
 with tempfile.TemporaryDirectory() as folder:
     for i, (name, index) in enumerate(PHOTOGRAPHS):
@@ -17,4 +22,6 @@ with tempfile.TemporaryDirectory() as folder:
     for family in FAMILIES:
         out = HERE / f"{family}.webp"
         command = ["show", folder, "--ops", family, "--size", "92", "--out", str(out)]
-        subprocess.run([sys.executable, "-c", "from fastfeed.cli import main; main()", *command], check=True)
+        subprocess.run(
+            [sys.executable, "-c", "from fastfeed.cli import main; main()", *command], check=True
+        )

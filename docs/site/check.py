@@ -34,7 +34,11 @@ class Page(HTMLParser):
 
 def complaints(root: Path) -> list[str]:
     """One line for each fault."""
-    pages = {path.resolve(): Page(path) for path in sorted(root.rglob("*.html")) if path.name != "404.html"}
+    pages = {
+        path.resolve(): Page(path)
+        for path in sorted(root.rglob("*.html"))
+        if path.name != "404.html"
+    }
     lines = []
     for path, page in pages.items():
         name = path.relative_to(root.resolve())
@@ -57,5 +61,9 @@ def complaints(root: Path) -> list[str]:
 
 if __name__ == "__main__":
     problems = complaints(Path(sys.argv[1]))
-    print("\n".join(problems) if problems else "Links, anchors, alt texts: complete; nothing comes from another host.")
+    print(
+        "\n".join(problems)
+        if problems
+        else "Links, anchors, alt texts: complete; nothing comes from another host."
+    )
     sys.exit(bool(problems))

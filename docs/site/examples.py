@@ -12,7 +12,9 @@ class Examples(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Before a docstring is parsed: griffe knows a section of doctests as `Examples:`."""
         if obj.docstring:
-            obj.docstring.value = re.sub(r"^( *)Example:$", r"\1Examples:", obj.docstring.value, flags=re.M)
+            obj.docstring.value = re.sub(
+                r"^( *)Example:$", r"\1Examples:", obj.docstring.value, flags=re.M
+            )
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """When all of it has been read, so that bases are known."""
@@ -27,4 +29,6 @@ def _inherit(parent: griffe.Module | griffe.Class) -> None:
             _inherit(member)
         elif isinstance(parent, griffe.Class) and not member.docstring:
             bases = (base.members.get(member.name) for base in parent.mro())
-            member.docstring = next((base.docstring for base in bases if base is not None and base.docstring), None)
+            member.docstring = next(
+                (base.docstring for base in bases if base is not None and base.docstring), None
+            )

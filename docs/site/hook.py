@@ -19,7 +19,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "site")]
 import reference  # noqa: E402
 
-PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "fastfeed/README.md"]
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples/README.md",
+    "fastfeed/README.md",
+]
 PAGES += ["fastfeed/native/README.md"]
 PAGES += [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("benchmarks/**/*.md"))]
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
@@ -79,7 +86,10 @@ def on_files(files: Files, config: Any) -> Files:
     for name, text in reference.pages().items():
         files.append(File.generated(config, name, content=text))
     texts = {name: (ROOT / name).read_text() for name in PAGES}
-    texts |= {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(ROOT.glob("docs/**/*.md"))}
+    texts |= {
+        path.relative_to(ROOT).as_posix(): path.read_text()
+        for path in sorted(ROOT.glob("docs/**/*.md"))
+    }
     linked = set().union(*(led(text, name)[1] for name, text in texts.items()))
     for name in PAGES:
         files.append(File.generated(config, in_site(name), content=texts[name]))
@@ -90,7 +100,9 @@ def on_files(files: Files, config: Any) -> Files:
         elif (ROOT / name).is_file() and not name.startswith("docs/"):
             files.append(File.generated(config, in_site(name), abs_src_path=str(ROOT / name)))
     for file in files.documentation_pages():
-        if file.src_uri.endswith(".py.md") or file.src_uri.startswith(("benchmarks/", "fastfeed/native/")):
+        if file.src_uri.endswith(".py.md") or file.src_uri.startswith(
+            ("benchmarks/", "fastfeed/native/")
+        ):
             file.inclusion = file.inclusion.NOT_IN_NAV  # reached by links
     return files
 

@@ -14,7 +14,12 @@ from fastfeed.cli import app, command_help
 
 PREPROCESS, PROFILER, DOCUMENT, DECODE = map(
     importlib.import_module,
-    ("fastfeed.preprocess", "fastfeed.profiler", "fastfeed.profiler.reports.document", "fastfeed.decode"),
+    (
+        "fastfeed.preprocess",
+        "fastfeed.profiler",
+        "fastfeed.profiler.reports.document",
+        "fastfeed.decode",
+    ),
 )
 # what else a feed has, adapters call
 FEED = [
@@ -64,18 +69,34 @@ def pages() -> dict[str, str]:
     named = {name for _, _, names in PYTHON.values() for name in names.split()}
     public = set(fastfeed.__all__) - set(ops)  # type: ignore[attr-defined]
     if missing := public - named - SHORT:
-        raise ValueError(f"docs/site/reference.py: a page of PYTHON should have {', '.join(sorted(missing))}")
+        raise ValueError(
+            f"docs/site/reference.py: a page of PYTHON should have {', '.join(sorted(missing))}"
+        )
     if gone := named - public:
-        raise ValueError(f"docs/site/reference.py: not public, so not to be in PYTHON: {', '.join(sorted(gone))}")
-    texts = {page: python(title, words, names.split()) for page, (title, words, names) in PYTHON.items()}
-    texts["ops"] = python("Ops", "What can be done to an image: [with pictures](../augmentations.md).", sorted(ops))
+        raise ValueError(
+            f"docs/site/reference.py: not public, so not to be in PYTHON: {', '.join(sorted(gone))}"
+        )
+    texts = {
+        page: python(title, words, names.split()) for page, (title, words, names) in PYTHON.items()
+    }
+    texts["ops"] = python(
+        "Ops", "What can be done to an image: [with pictures](../augmentations.md).", sorted(ops)
+    )
     texts["preprocess"] = python(
-        "Preprocess", "Builds shards from photographs: [guide](../preprocess.md).", PREPROCESS.__all__, PREPROCESS
+        "Preprocess",
+        "Builds shards from photographs: [guide](../preprocess.md).",
+        PREPROCESS.__all__,
+        PREPROCESS,
     )
     texts["profiler"] = python(
-        "Profiler", "Explains idle GPUs, from traces: [the command](../profiling.md).", PROFILER.__all__, PROFILER
+        "Profiler",
+        "Explains idle GPUs, from traces: [the command](../profiling.md).",
+        PROFILER.__all__,
+        PROFILER,
     )
-    texts["profiler"] += python("", "The result as JSON: [every field](../profile_json.md).", ["as_dict"], DOCUMENT)
+    texts["profiler"] += python(
+        "", "The result as JSON: [every field](../profile_json.md).", ["as_dict"], DOCUMENT
+    )
     texts["decode"] = python("Decode", "Makes photographs smaller files.", ["Recoder"], DECODE)
     texts["extending"] = extending()
     texts["cli"] = command_line()
@@ -97,7 +118,12 @@ def python(title: str, words: str, names: list[str], package: Any = fastfeed) ->
         else:
             entries = [(f"{package.__name__}.{name}", f"{prefix}.{name}")]
         for path, heading in entries:
-            lines += [f"::: {path}", "    options:", f'      heading: "{heading}"', f'      toc_label: "{heading}"']
+            lines += [
+                f"::: {path}",
+                "    options:",
+                f'      heading: "{heading}"',
+                f'      toc_label: "{heading}"',
+            ]
             if title == "Ops" or name == "Feed":
                 lines += [
                     f"      members: {FEED if name == 'Feed' else members(value)}",
@@ -111,17 +137,26 @@ def python(title: str, words: str, names: list[str], package: Any = fastfeed) ->
 
 def members(op: type) -> list[str] | str:
     """What an op has besides the members of all ops, which are for the compiler of ops."""
-    methods = [name for name, held in vars(op).items() if name[0] != "_" and is_documented(op, name, held)]
+    methods = [
+        name for name, held in vars(op).items() if name[0] != "_" and is_documented(op, name, held)
+    ]
     return [name for name in methods if name not in contract(op)] or "false"
 
 
 def inherited_members(value: type) -> list[str]:
     """Members from classes of fastfeed that have no entry of their own."""
     bases = [base for base in value.__mro__[1:] if base.__module__.startswith("fastfeed")]
-    held = {name: each for base in reversed(bases) for name, each in vars(base).items() if base.__name__[0] != "_"}
+    held = {
+        name: each
+        for base in reversed(bases)
+        for name, each in vars(base).items()
+        if base.__name__[0] != "_"
+    }
     own = {*vars(value), *contract(value)}
     return [
-        name for name, each in held.items() if name[0] != "_" and name not in own and is_documented(value, name, each)
+        name
+        for name, each in held.items()
+        if name[0] != "_" and name not in own and is_documented(value, name, each)
     ]
 
 
@@ -129,7 +164,11 @@ def is_documented(owner: type, name: str, held: Any) -> bool:
     """A method or a property with a text, its own or an inherited one, and not one that only raises."""
     function = getattr(held, "fget", None) or getattr(held, "__func__", held)
     raises = getattr(function, "__annotations__", {}).get("return") == "NoReturn"
-    return inspect.isfunction(inspect.unwrap(function)) and bool(inspect.getdoc(getattr(owner, name))) and not raises
+    return (
+        inspect.isfunction(inspect.unwrap(function))
+        and bool(inspect.getdoc(getattr(owner, name)))
+        and not raises
+    )
 
 
 @functools.cache
@@ -144,18 +183,34 @@ def contract(value: type) -> frozenset[str]:
             if getattr(held, "_is_protocol", False):
                 names |= {*vars(held), *held.__annotations__}
     if value.__module__.startswith("fastfeed.ops."):
-        names |= {"kind", "draws", "filter", "border", "group"}  # class variables of some ops, properties of others
+        names |= {
+            "kind",
+            "draws",
+            "filter",
+            "border",
+            "group",
+        }  # class variables of some ops, properties of others
     return frozenset(name for name in names if name[0] != "_")
 
 
 def extending() -> str:
     """The page of protocols."""
-    lines = ["# Extending fastfeed", "", "What a source, an op, an order or an adapter of your own has or calls.", ""]
+    lines = [
+        "# Extending fastfeed",
+        "",
+        "What a source, an op, an order or an adapter of your own has or calls.",
+        "",
+    ]
     for title, (words, module, names) in EXTENDING.items():
         lines += [f"## {title}", "", words, ""]
         for name in names.split():
             path = f"{module}.{name}"
-            lines += [f"::: {path}", "    options:", f'      heading: "{name}"', f'      toc_label: "{name}"']
+            lines += [
+                f"::: {path}",
+                "    options:",
+                f'      heading: "{name}"',
+                f'      toc_label: "{name}"',
+            ]
             lines += ["      heading_level: 3", ""]
     return "\n".join(lines)
 
@@ -163,7 +218,9 @@ def extending() -> str:
 def command_line() -> str:
     """Commands with their examples, arguments and options, as their help shows them."""
     lines = ["# Command line", "", "The same text as `fastfeed COMMAND --help-all`.", ""]
-    lines[-2] += " With [shell completion](../installing.md#shell-completion), Tab completes commands and options."
+    lines[-2] += (
+        " With [shell completion](../installing.md#shell-completion), Tab completes commands and options."
+    )
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         lines += section(f"fastfeed {name}", command)

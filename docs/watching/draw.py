@@ -47,7 +47,11 @@ def view() -> View:
         watch = Watch([folder], None, gpus, clock=lambda: ranks[1].now)
         for second in range(240):
             ranks[0].now = ranks[1].now
-            ranks[1].train(1, 0.004 if second < 110 else min(0.31, 0.02 * (second - 110)), 2 if second < 110 else 0)
+            ranks[1].train(
+                1,
+                0.004 if second < 110 else min(0.31, 0.02 * (second - 110)),
+                2 if second < 110 else 0,
+            )
             ranks[0].train(1, 0.003)
             last = watch.look()
     return last
@@ -74,9 +78,15 @@ def progress_bar() -> str:
     """What Keras prints: of each line its last state."""
     with tempfile.TemporaryDirectory() as folder:
         photos = make_photos(Path(folder, "photos")).root / "train"
-        environ = os.environ | {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "120"}
+        environ = os.environ | {
+            "KERAS_BACKEND": "tensorflow",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "COLUMNS": "120",
+        }
         command = [sys.executable, "-c", TRAINER, str(photos)]
-        printed = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True).stdout
+        printed = subprocess.run(
+            command, env=environ, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
     lines = [re.split(r"[\r\b]+", line)[-1] for line in printed.strip().split("\n")]
     console = Console(file=io.StringIO(), width=120, record=True, force_terminal=True)
     console.print(Text.from_ansi("\n".join(line for line in lines if line)))

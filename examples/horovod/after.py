@@ -1,4 +1,5 @@
-"""before.py with its data loading given to fastfeed, which finds the ranks by itself: see `diff before.py after.py`.
+"""before.py with its data loading given to fastfeed, which finds the ranks by itself: see `diff
+before.py after.py`.
 
 mpirun -np 2 python examples/horovod/after.py --data photos       # or without mpirun, on one rank
 """
@@ -35,12 +36,18 @@ val = ff.ImageFolder(Path(args.data, "val"), classes=classes)
 feed = ff.Feed(train, [ff.Resize((64, 64)), ff.RandomFlip(), *values], batch=BATCH, seed=0)
 loader = feed.to_torch()
 alone = ff.World()  # every rank evaluates everything, as before
-held_out = ff.Feed(val, [ff.Resize((64, 64)), *values], batch=BATCH, shuffle=False, tail="pad", world=alone).to_torch()
+held_out = ff.Feed(
+    val, [ff.Resize((64, 64)), *values], batch=BATCH, shuffle=False, tail="pad", world=alone
+).to_torch()
 
 torch.manual_seed(0)
 layers = []
 for before, filters in ((3, 32), (32, 48), (48, 64), (64, 96)):
-    layers += [torch.nn.Conv2d(before, filters, 3, padding=1), torch.nn.BatchNorm2d(filters), torch.nn.ReLU()]
+    layers += [
+        torch.nn.Conv2d(before, filters, 3, padding=1),
+        torch.nn.BatchNorm2d(filters),
+        torch.nn.ReLU(),
+    ]
     layers += [torch.nn.MaxPool2d(2)]
 head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(96, len(classes))]
 model = torch.nn.Sequential(*layers, *head).to(device)

@@ -1,4 +1,5 @@
-"""A Horovod script as people write it, with files listed, shuffled, sharded, decoded by hand; after.py uses fastfeed.
+"""A Horovod script as people write it, with files listed, shuffled, sharded, decoded by hand;
+after.py uses fastfeed.
 
 mpirun -np 2 python examples/horovod/before.py --data photos       # or without mpirun, on one rank
 """
@@ -67,7 +68,11 @@ held_out = torch.utils.data.DataLoader(Photos(Path(args.data, "val")), BATCH)
 torch.manual_seed(0)
 layers = []
 for before, filters in ((3, 32), (32, 48), (48, 64), (64, 96)):
-    layers += [torch.nn.Conv2d(before, filters, 3, padding=1), torch.nn.BatchNorm2d(filters), torch.nn.ReLU()]
+    layers += [
+        torch.nn.Conv2d(before, filters, 3, padding=1),
+        torch.nn.BatchNorm2d(filters),
+        torch.nn.ReLU(),
+    ]
     layers += [torch.nn.MaxPool2d(2)]
 head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(96, len(classes))]
 model = torch.nn.Sequential(*layers, *head).to(device)

@@ -1,6 +1,8 @@
-"""A stand-in for `horovod.torch` where that is not installed: its calls that before.py and after.py make, over gloo.
+"""A stand-in for `horovod.torch` where that is not installed: its calls that before.py and after.py
+make, over gloo.
 
-Not Horovod: nothing overlaps, nothing is fused. The ranks come from mpirun's variables, as Horovod's do.
+Not Horovod: nothing overlaps, nothing is fused. The ranks come from mpirun's variables, as
+Horovod's do.
 """
 
 import os

@@ -31,38 +31,49 @@ def label_spec(feed: Feed) -> tuple[tuple[int, ...], str]:
 def target_specs(feed: Feed) -> dict[str, tuple[tuple[int, ...], str]]:
     """What is learned from each sample, by name: shape and dtype.
 
-    Of a source that says where things are, "boxes" and "labels" of objects, and "masks"; else its label, unnamed.
+    Of a source that says where things are, "boxes" and "labels" of objects, and "masks"; else its
+    label, unnamed.
     """
     return dict(annotator(feed.source, feed.program).specs) or {"": label_spec(feed)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchTuples:
-    """(images, labels) of a batch, with weights where they may differ from one, as flat as devices take them.
+    """(images, labels) of a batch, with weights where they may differ from one, as flat as devices
+    take them.
 
-    Of a source that says where things are: (images, boxes, labels, masks), or what there is of these; `nested` makes
-    (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors are trained on. Images of several sizes of
-    views are a tuple of arrays.
+    Of a source that says where things are: (images, boxes, labels, masks), or what there is of
+    these; `nested` makes (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors
+    are trained on. Images of several sizes of views are a tuple of arrays.
 
-    Padding is cut off where nothing weighs it: trainers divide a batch's loss by its length, not by the weights. No
-    batch is ever empty. Whether there are weights does not depend on the number of ranks.
-    Holds no reference to the feed, so that the feed's threads end when its last user releases it.
+    Padding is cut off where nothing weighs it: trainers divide a batch's loss by its length, not by
+    the weights. No batch is ever empty. Whether there are weights does not depend on the number of
+    ranks. Holds no reference to the feed, so that the feed's threads end when its last user
+    releases it.
     """
 
     weighted: bool
     last: int  # the step whose padding is cut off, -1 for none
     length: int  # of that step's batch, on this rank
     loose: bool = False  # whether batches of any rank are cut
-    factors: np.ndarray | None = None  # of the weights, by label; 1 for labels beyond, and for none; float32
+    factors: np.ndarray | None = (
+        None  # of the weights, by label; 1 for labels beyond, and for none; float32
+    )
     names: tuple[str, ...] = ("",)  # of targets, as `target_specs`
     sizes: int = 1  # arrays of images
 
     @classmethod
     def of(
-        cls, feed: Feed, padded: bool = False, weighted: bool = False, factors: np.ndarray | None = None
+        cls,
+        feed: Feed,
+        padded: bool = False,
+        weighted: bool = False,
+        factors: np.ndarray | None = None,
     ) -> BatchTuples:
-        """For a framework that needs weights wherever a batch may end in padding (`weighted`), so that all ranks may
-        have batches of one shape; `padded`: also where there is one rank, since every shape is compiled."""
+        """For a framework that needs weights wherever a batch may end in padding (`weighted`), so
+        that all ranks may have batches of one shape; `padded`: also where there is one rank, since
+        every shape is compiled.
+        """
         plan = feed.plan
         weighted = feed.weighted or factors is not None or (weighted and plan.tail == "pad")
         loose = plan.tail == "pad" and plan.length % plan.global_batch != 0 and not padded
@@ -72,20 +83,34 @@ class BatchTuples:
         names, sizes = tuple(target_specs(feed)), len(image_specs(feed))
         if factors is not None and names != ("",):
             raise ConfigError(
-                f"class_weight is by the label of an image, and this feed gives {', '.join(names)} of objects; "
-                "leave it out, and weigh classes in the loss"
+                f"class_weight is by the label of an image, and this feed gives {', '.join(names)}"
+                " of objects; leave it out, and weigh classes in the loss"
             )
         if loose:
             _check_share(plan)
-        return cls(weighted, last if loose and real < plan.batch else -1, real, loose, factors, names, sizes)
+        return cls(
+            weighted,
+            last if loose and real < plan.batch else -1,
+            real,
+            loose,
+            factors,
+            names,
+            sizes,
+        )
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
         weights = batch.weights
         if self.factors is not None:
             weights = weights * _factors(self.factors, batch.labels)
         images = batch.views if self.sizes > 1 else (batch.images,)
-        arrays = (*images, *(_target(batch, name) for name in self.names), *([weights] if self.weighted else []))
-        return tuple(array[: self.length] for array in arrays) if batch.step == self.last else arrays
+        arrays = (
+            *images,
+            *(_target(batch, name) for name in self.names),
+            *([weights] if self.weighted else []),
+        )
+        return (
+            tuple(array[: self.length] for array in arrays) if batch.step == self.last else arrays
+        )
 
     def nested(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The nested tuple that trainers take, from the flat one."""
@@ -96,14 +121,17 @@ class BatchTuples:
 
 
 def _check_share(plan: Plan) -> None:
-    """Refuse, on all ranks alike, a last batch that would be empty on some: the mean of its losses is NaN."""
+    """Refuse, on all ranks alike, a last batch that would be empty on some: the mean of its losses
+    is NaN.
+    """
     left = plan.length % plan.global_batch
     size = plan.world.size
     if left < size:
         raise ConfigError(
-            f'tail="pad" leaves {left} of {plan.length} samples to the last batch of {size} ranks, which would be '
-            'empty on some, and the mean of its losses NaN; use tail="drop", another batch size, or on_bad="mask", '
-            "which gives every rank a full batch and weights, 0 for padding"
+            f'tail="pad" leaves {left} of {plan.length} samples to the last batch of {size} ranks,'
+            ' which would be empty on some, and the mean of its losses NaN; use tail="drop",'
+            ' another batch size, or on_bad="mask", which gives every rank a full batch and'
+            " weights, 0 for padding"
         )
 
 
@@ -116,7 +144,9 @@ def _target(batch: Batch, name: str) -> np.ndarray:
 
 
 def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The factor of each label; a soft label has the mean of its classes' factors, weighted by share."""
+    """The factor of each label; a soft label has the mean of its classes' factors, weighted by
+    share.
+    """
     if labels.ndim == 2:
         count = min(len(factors), labels.shape[1])
         # no matrix product: the order in which it sums up may depend on the number of rows

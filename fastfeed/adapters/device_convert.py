@@ -14,7 +14,10 @@ Where = Literal["auto", "host", "device"]
 
 
 def on_device(feed: Feed, placement: Placement, convert: Where) -> bool:
-    """Whether the device converts. "auto": if it is an accelerator, since bytes are a quarter of the floats."""
+    """Whether the device converts.
+
+    "auto": if it is an accelerator, since bytes are a quarter of the floats.
+    """
     if convert not in ("auto", "host", "device"):
         raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
     return feed.converts and (placement.accelerator if convert == "auto" else convert == "device")

@@ -1,4 +1,6 @@
-"""A feed for JAX: arrays on a device, or global arrays sharded over the devices of all processes."""
+"""A feed for JAX: arrays on a device, or global arrays sharded over the devices of all
+processes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from fastfeed.runtime.placement import on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
-    jax: Any = importlib.import_module("jax")  # by name: type checkers would resolve `import jax` to this file
+    jax: Any = importlib.import_module(
+        "jax"
+    )  # by name: type checkers would resolve `import jax` to this file
     jnp: Any = importlib.import_module("jax.numpy")
 except ImportError as error:
     raise MissingExtra.of("to_jax", "JAX", "jax") from error
@@ -53,8 +57,8 @@ class JaxFeed(TrainerInput):
 
     With `tail="pad"` there are always weights, however many processes there are.
 
-    For a source with annotations, labels are a dict of arrays: "boxes", "labels", "masks". All batches have the same
-    shape, so nothing is compiled twice: padding stays in, with weight 0.
+    For a source with annotations, labels are a dict of arrays: "boxes", "labels", "masks". All
+    batches have the same shape, so nothing is compiled twice: padding stays in, with weight 0.
     """
 
     def __init__(self, feed: Feed, placement: JaxPlacement, raw: bool) -> None:
@@ -72,7 +76,8 @@ class JaxFeed(TrainerInput):
         for placed in batches:
             images, *rest = self._placement.take(placed)
             if self._convert is not None:
-                # here, not where it was copied: all processes must start the same computations in the same order
+                # here, not where it was copied: all processes must start the same computations in
+                # the same order
                 with self._placement.room_for((images, *rest)):
                     images = self._convert(images)
             yield self._nested([images, *rest])
@@ -92,7 +97,8 @@ class JaxFeed(TrainerInput):
 class JaxPlacement:
     """Calls `device_put` ahead of a batch's turn; JAX itself orders computations after copies.
 
-    On the CPU, JAX uses page-aligned memory without a copy and holds it for as long as the array lives.
+    On the CPU, JAX uses page-aligned memory without a copy and holds it for as long as the array
+    lives.
     """
 
     def __init__(self, where: Any = None, live_batches: int = 4) -> None:
@@ -100,11 +106,16 @@ class JaxPlacement:
             where = _device(where)
         if not isinstance(where, (jax.Device, jax.sharding.Sharding)):
             raise ConfigError(
-                f"sharding must be a jax.sharding.Sharding, a jax.Device or None, got {where!r}; for data parallel: "
-                'NamedSharding(Mesh(jax.devices(), ("batch",)), PartitionSpec("batch"))'
+                f"sharding must be a jax.sharding.Sharding, a jax.Device or None, got {where!r};"
+                ' for data parallel: NamedSharding(Mesh(jax.devices(), ("batch",)),'
+                ' PartitionSpec("batch"))'
             )
         self.where, self._live_batches = where, live_batches
-        devices = [where] if isinstance(where, jax.Device) else sorted(where.device_set, key=lambda d: d.id)
+        devices = (
+            [where]
+            if isinstance(where, jax.Device)
+            else sorted(where.device_set, key=lambda d: d.id)
+        )
         self._global = isinstance(where, jax.sharding.Sharding) and not where.is_fully_addressable
         self.accelerator = devices[0].platform != "cpu"
         self.name = f"JAX {devices[0].platform}:{devices[0].id}" + (
@@ -120,20 +131,24 @@ class JaxPlacement:
         except ValueError as error:
             count, got = len(self.where.device_set), global_batch if self._global else batch
             raise ConfigError(
-                f"the batch must divide among the devices of its sharding, got {got} samples for {count} devices; "
-                f"change batch to a multiple of {count}"
+                f"the batch must divide among the devices of its sharding, got {got} samples for"
+                f" {count} devices; change batch to a multiple of {count}"
             ) from error
         if self._global and global_batch % jax.process_count():
             raise ConfigError(
-                f"the global batch must divide by the number of processes, {jax.process_count()}, got {global_batch}"
+                f"the global batch must divide by the number of processes, {jax.process_count()},"
+                f" got {global_batch}"
             )
 
     def _sharding(self, ndim: int, most: int = 1) -> Any:
-        """For arrays with fewer axes than the images: only the first axis is common to both, even if there are more,
-        such as the classes of soft labels."""
+        """For arrays with fewer axes than the images: only the first axis is common to both, even
+        if there are more, such as the classes of soft labels.
+        """
         where, kept = self.where, min(ndim, 1) if ndim < most else ndim
         if isinstance(where, jax.sharding.NamedSharding) and len(where.spec) > kept:
-            return jax.sharding.NamedSharding(where.mesh, jax.sharding.PartitionSpec(*where.spec[:kept]))
+            return jax.sharding.NamedSharding(
+                where.mesh, jax.sharding.PartitionSpec(*where.spec[:kept])
+            )
         return where
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -141,15 +156,22 @@ class JaxPlacement:
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         if borrowed and not self.accelerator:
-            arrays = tuple(np.array(on_host(array)) for array in arrays)  # JAX would keep their memory
+            arrays = tuple(
+                np.array(on_host(array)) for array in arrays
+            )  # JAX would keep their memory
         with self.room_for(arrays):
             axes = [_axes(array) for array in arrays]
-            placed = tuple(self._put(a, self._sharding(n, max(axes))) for a, n in zip(arrays, axes, strict=True))
+            placed = tuple(
+                self._put(a, self._sharding(n, max(axes)))
+                for a, n in zip(arrays, axes, strict=True)
+            )
             return jax.block_until_ready(placed) if borrowed else placed
 
     @contextmanager
     def room_for(self, arrays: tuple[Any, ...]) -> Iterator[None]:
-        """Errors of JAX inside that mean a full device become DeviceMemory, which says what to lower."""
+        """Errors of JAX inside that mean a full device become DeviceMemory, which says what to
+        lower.
+        """
         try:
             yield
         except RuntimeError as error:
@@ -160,7 +182,9 @@ class JaxPlacement:
     def _put(self, array: Any, where: Any) -> Any:
         if not self.accelerator:
             array = on_host(array)
-        if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is reused
+        if hasattr(
+            array, "__cuda_array_interface__"
+        ):  # decoded on the GPU, into memory that is reused
             array = jnp.array(jax.dlpack.from_dlpack(array), copy=True).block_until_ready()
         # below it may be another device than the one that decoded, or devices of several processes
         if self._global:
@@ -172,17 +196,26 @@ class JaxPlacement:
 
 
 def _axes(array: Any) -> int:
-    return array.ndim if isinstance(array, np.ndarray) else len(array.__cuda_array_interface__["shape"])
+    return (
+        array.ndim
+        if isinstance(array, np.ndarray)
+        else len(array.__cuda_array_interface__["shape"])
+    )
 
 
 @runs_on_gpu("jax")
 def device_convert(how: Convert) -> Any:
-    """Normalize, ToFloat and ToLayout on the device: same as the backend's table, except for rounding."""
+    """Normalize, ToFloat and ToLayout on the device: same as the backend's table, except for
+    rounding.
+    """
 
     @jax.jit
     def convert(images: Any) -> Any:
         if not how.keeps_bytes:
-            scale, offset = jnp.asarray(how.scale, jnp.float32), jnp.asarray(how.offset, jnp.float32)
+            scale, offset = (
+                jnp.asarray(how.scale, jnp.float32),
+                jnp.asarray(how.offset, jnp.float32),
+            )
             images = (images.astype(jnp.float32) * scale + offset).astype(how.dtype)
         return images.transpose(0, 3, 1, 2) if how.layout == "CHW" else images
 
@@ -196,4 +229,6 @@ def _device(where: str | None) -> Any:
         return (jax.local_devices(backend=platform or None))[int(number or 0)]
     except (RuntimeError, IndexError, ValueError) as error:
         there = ", ".join(f"{d.platform}:{d.id}" for d in jax.local_devices())
-        raise ConfigError(f"device must be one of those JAX sees ({there}), got {where!r}") from error
+        raise ConfigError(
+            f"device must be one of those JAX sees ({there}), got {where!r}"
+        ) from error

@@ -16,7 +16,9 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
 
 try:
-    keras: Any = importlib.import_module("keras")  # its names appear at run time: nothing for a type checker
+    keras: Any = importlib.import_module(
+        "keras"
+    )  # its names appear at run time: nothing for a type checker
 except ImportError as error:
     raise MissingExtra.of("to_keras", "Keras 3", "keras") from error
 
@@ -26,11 +28,13 @@ __all__ = ["to_keras"]
 def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any:
     """A Keras `DataAdapter`, which `fit` takes as it is.
 
-    Keras keeps that class to itself, so what this version does with one is tried out first. Where it is refused,
-    TensorFlow gets a `tf.data.Dataset` and the other backends a `PyDataset`: the same batches by a longer way.
+    Keras keeps that class to itself, so what this version does with one is tried out first. Where
+    it is refused, TensorFlow gets a `tf.data.Dataset` and the other backends a `PyDataset`: the
+    same batches by a longer way.
 
-    class_weight: factors of the loss by label, 1 for labels that are not named; a soft label has the mean of its
-    classes' factors. If given to `fit` together with a feed, Keras would silently ignore it, as it does with
+    class_weight: factors of the loss by label, 1 for labels that are not named; a soft label has
+    the mean of its classes' factors. If given to `fit` together with a feed, Keras would silently
+    ignore it, as it does with
     `sample_weight` and `y`: those are refused there.
     """
     if feed.is_proving:
@@ -46,7 +50,9 @@ def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any
 
 
 def _peeks() -> bool:
-    """Older versions look at a batch in `fit` itself, where it cannot be told from one to train on."""
+    """Older versions look at a batch in `fit` itself, where it cannot be told from one to train
+    on.
+    """
     look = getattr(keras.Model, "_symbolic_build", None)
     return look is None or "iterator" not in inspect.signature(look).parameters
 
@@ -55,18 +61,23 @@ def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
     if not class_weight:
         return None
     try:
-        labels, factors = zip(*((int(label), float(factor)) for label, factor in class_weight.items()), strict=True)
+        labels, factors = zip(
+            *((int(label), float(factor)) for label, factor in class_weight.items()), strict=True
+        )
         if min(labels) < 0 or not np.isfinite(factors).all() or min(factors) < 0:
             raise ValueError("a label or a factor is negative or not finite")
     except (AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"class_weight must be like {{0: 1.0, 1: 2.5}}, got {class_weight!r}: {error}") from error
+        raise ConfigError(
+            f"class_weight must be like {{0: 1.0, 1: 2.5}}, got {class_weight!r}: {error}"
+        ) from error
     table = np.ones(max(labels) + 1, np.float32)
     table[list(labels)] = factors
     return table
 
 
 class _TensorFlow:
-    """Tensors on the first device, made by the feed's threads; where Keras needs a dataset, one of two batches ahead.
+    """Tensors on the first device, made by the feed's threads; where Keras needs a dataset, one of
+    two batches ahead.
 
     Under a strategy each device gets a piece of each batch.
     """
@@ -92,14 +103,20 @@ class _TensorFlow:
         if steps_per_execution == 1 and not feed.partial and _takes_iterators():
             epochs.use(self._adapter.TfPlacement("GPU:0" if gpu else "CPU:0", feed.prefetch + 2))
             return self._iterated.direct(epochs)
-        return self._adapter.on_device(self._dataset(), "/GPU:0", epochs) if gpu else self._dataset()
+        return (
+            self._adapter.on_device(self._dataset(), "/GPU:0", epochs) if gpu else self._dataset()
+        )
 
     def _dataset(self) -> Any:
-        return self._adapter.build_dataset(self._epochs.feed, self._epochs, Epochs.walk, self._epochs.tuples)
+        return self._adapter.build_dataset(
+            self._epochs.feed, self._epochs, Epochs.walk, self._epochs.tuples
+        )
 
 
 def _takes_iterators() -> bool:
-    """Since Keras 3.7; before, the functions that train and evaluate were compiled together with their iterator."""
+    """Since Keras 3.7; before, the functions that train and evaluate were compiled together with
+    their iterator.
+    """
     trainer = importlib.import_module("keras.src.backend.tensorflow.trainer")
     return hasattr(trainer.TensorFlowTrainer, "_make_function")
 
@@ -163,7 +180,9 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
             return backend.data()
 
         def get_tf_dataset(self) -> Any:
-            caller = sys._getframe(1).f_locals  # the model's strategy, which decides, and what else `fit` asks for
+            caller = sys._getframe(
+                1
+            ).f_locals  # the model's strategy, which decides, and what else `fit` asks for
             steps = caller.get("kwargs", {}).get("steps_per_execution", 0)
             return backend.data(caller.get("distribute_strategy"), steps)
 
@@ -202,7 +221,10 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
     adapter = FeedAdapter()
     try:
         return adapter if data_adapters.get_data_adapter(adapter) is adapter else None
-    except (ValueError, TypeError):  # "Unrecognized data type": before Keras took adapters from outside
+    except (
+        ValueError,
+        TypeError,
+    ):  # "Unrecognized data type": before Keras took adapters from outside
         return None
 
 

@@ -1,4 +1,6 @@
-"""A Keras callback that saves the model and the position in the data together, and resumes from both."""
+"""A Keras callback that saves the model and the position in the data together, and resumes from
+both.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,16 @@ __all__ = ["keras_backup"]
 _STATE, _WEIGHTS = "state.json", "backup-*.weights.h5"
 
 
-def keras_backup(feed: Feed, folder: str | Path, save_freq: str | int = "epoch", delete_checkpoint: bool = True) -> Any:
+def keras_backup(
+    feed: Feed, folder: str | Path, save_freq: str | int = "epoch", delete_checkpoint: bool = True
+) -> Any:
     """See Feed.keras_backup."""
-    if save_freq != "epoch" and (isinstance(save_freq, bool) or not isinstance(save_freq, int) or save_freq < 1):
-        raise ConfigError(f'save_freq must be "epoch" or a number of batches >= 1, got {save_freq!r}')
+    if save_freq != "epoch" and (
+        isinstance(save_freq, bool) or not isinstance(save_freq, int) or save_freq < 1
+    ):
+        raise ConfigError(
+            f'save_freq must be "epoch" or a number of batches >= 1, got {save_freq!r}'
+        )
     return _backup_class()(feed, Path(folder), save_freq, delete_checkpoint)
 
 
@@ -33,12 +41,15 @@ def _backup_class() -> Any:
     class FeedBackup(keras.callbacks.Callback):
         """Written by rank 0 alone, read by all: the folder must be one that every rank sees.
 
-        Weights go into a new file; then one small file that names it and holds the position replaces the last one,
-        whole or not at all. A run that is killed at any moment resumes from the newest pair. The position is that of
-        the trainer: batches that a framework has taken ahead of it do not count.
+        Weights go into a new file; then one small file that names it and holds the position
+        replaces the last one, whole or not at all. A run that is killed at any moment resumes from
+        the newest pair. The position is that of the trainer: batches that a framework has taken
+        ahead of it do not count.
         """
 
-        def __init__(self, feed: Feed, folder: Path, save_freq: str | int, delete_checkpoint: bool) -> None:
+        def __init__(
+            self, feed: Feed, folder: Path, save_freq: str | int, delete_checkpoint: bool
+        ) -> None:
             super().__init__()
             self._feed, self._folder = feed, folder
             self._every, self._delete = save_freq, delete_checkpoint
@@ -59,7 +70,8 @@ def _backup_class() -> Any:
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             steps = len(self._feed)
-            # with several steps per execution Keras counts full ones, also where the data has ended before
+            # with several steps per execution Keras counts full ones, also where the data has ended
+            # before
             self._at += min(batch + 1 - self._batch, steps - self._at % steps)
             self._batch = batch + 1
             if self._every != "epoch" and self._at - self._saved >= int(self._every):
@@ -75,7 +87,9 @@ def _backup_class() -> Any:
             if self._delete and self._feed.plan.world.main and not self._feed.is_proving:
                 (self._folder / _STATE).unlink(missing_ok=True)  # first: it names the weights
                 self._clear()
-                for torn in self._folder.glob(f"{_STATE}.*.new"):  # of a run that was killed while it wrote
+                for torn in self._folder.glob(
+                    f"{_STATE}.*.new"
+                ):  # of a run that was killed while it wrote
                     torn.unlink(missing_ok=True)
                 if self._folder.is_dir() and not any(self._folder.iterdir()):
                     self._folder.rmdir()
@@ -103,11 +117,14 @@ def _backup_class() -> Any:
         def _restore(self, saved: dict[str, Any]) -> None:
             if not self.model.built:
                 raise ConfigError(
-                    "the model must be built before training resumes from a backup; give it an Input layer, or call it "
-                    "on a batch before fit"
+                    "the model must be built before training resumes from a backup; give it an"
+                    " Input layer, or call it on a batch before fit"
                 )
             if {"keras_epoch", "weights", "feed"} - saved.keys():
-                raise StateError(f"{self._folder / _STATE} was not written by keras_backup; choose another folder")
+                raise StateError(
+                    f"{self._folder / _STATE} was not written by keras_backup; choose another"
+                    " folder"
+                )
             self._feed.restore(saved["feed"])
             optimizer = self.model.optimizer
             if optimizer is not None and not optimizer.built:

@@ -23,9 +23,11 @@ _MAX_FRAMES = 12  # frames between Keras's look and us, at most
 
 
 class Epochs:
-    """Keras may take a batch to learn its shapes, and then begin again: it is given zeros. `peeks`: this version takes
-    it where we cannot tell, in the first fit; that one is given once more, unless the feed has been moved since.
-    Any other iteration is like iterating the feed: if interrupted, the next one is the next epoch.
+    """Keras may take a batch to learn its shapes, and then begin again: it is given zeros.
+
+    `peeks`: this version takes it where we cannot tell, in the first fit; that one is given once
+    more, unless the feed has been moved since. Any other iteration is like iterating the feed: if
+    interrupted, the next one is the next epoch.
     """
 
     def __init__(self, feed: Feed, factors: np.ndarray | None = None, peeks: bool = False) -> None:
@@ -44,14 +46,18 @@ class Epochs:
             yield self.zeros()
             return
         for _, placed in self._batches():
-            yield self.tuples.nested(placed if self._placement is None else self._placement.take(placed))
+            yield self.tuples.nested(
+                placed if self._placement is None else self._placement.take(placed)
+            )
 
     def zeros(self) -> tuple[Any, ...]:
         """Shapes and types of a batch."""
         batch = self.feed.plan.batch
         specs = [*image_specs(self.feed), *target_specs(self.feed).values()]
         arrays = [np.zeros((batch, *shape), dtype) for shape, dtype in specs]
-        return self.tuples.nested([*arrays, np.ones(batch, np.float32)] if self.tuples.weighted else arrays)
+        return self.tuples.nested(
+            [*arrays, np.ones(batch, np.float32)] if self.tuples.weighted else arrays
+        )
 
     def use(self, placement: Placement) -> None:
         """From now on walks are on this device."""
@@ -74,8 +80,9 @@ class Epochs:
             self._peeked = None
         if first > 0:
             _log.warning(
-                "this epoch began at step %d of %d, where it was resumed, so it is shorter for Keras, which says that "
-                "the input ran out of data; nothing was left out, and the next epoch is complete",
+                "this epoch began at step %d of %d, where it was resumed, so it is shorter for"
+                " Keras, which says that the input ran out of data; nothing was left out, and the"
+                " next epoch is complete",
                 first,
                 len(self.feed),
             )

@@ -1,7 +1,8 @@
 """What Keras iterates on TensorFlow instead of a `tf.data.Dataset`.
 
-Keras takes a `tf.distribute.DistributedDataset` as it is. One of ours yields tensors straight from the feed; under a
-strategy of one process, one of TensorFlow's own gives each device a piece of each batch.
+Keras takes a `tf.distribute.DistributedDataset` as it is. One of ours yields tensors straight from
+the feed; under a strategy of one process, one of TensorFlow's own gives each device a piece of each
+batch.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ def is_chosen(strategy: Any) -> bool:
 
 
 def direct(epochs: Epochs) -> Any:
-    """Eager tensors on TensorFlow's first device, as the feed makes them: no dataset between it and the trainer.
+    """Eager tensors on TensorFlow's first device, as the feed makes them: no dataset between it and
+    the trainer.
 
-    For Keras from 3.7, which takes any iterator, and one step per execution: more are one graph, which needs a dataset.
+    For Keras from 3.7, which takes any iterator, and one step per execution: more are one graph,
+    which needs a dataset.
     """
     return _Direct(epochs)
 
@@ -38,18 +41,24 @@ def watched(loader: Any, dataset: Any) -> Any:
 
 def distributed(dataset: Any, epochs: Epochs, strategy: Any) -> Any:
     """What Keras iterates instead of the dataset of these epochs."""
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.num_replicas_in_sync > 1:
+    if (
+        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        and strategy.num_replicas_in_sync > 1
+    ):
         raise several_workers(f"a strategy of {strategy.num_replicas_in_sync}")
     return _Distributed(strategy.experimental_distribute_dataset(dataset), epochs)
 
 
 def several_workers(got: str) -> ConfigError:
-    """Keras 3 ends in errors of its own there, whatever its data: it reduces each worker's values as several."""
+    """Keras 3 ends in errors of its own there, whatever its data: it reduces each worker's values
+    as several.
+    """
     return ConfigError(
-        f"to_keras can feed one TensorFlow worker, got {got}: Keras 3 does not run under MultiWorkerMirroredStrategy "
-        "(github.com/keras-team/keras/issues/20585), and without it each worker would train alone; write the loop "
-        "yourself, over strategy.distribute_datasets_from_function(lambda context: feed.to_tfdata()), or train by "
-        "Keras on JAX, with keras.distribution.DataParallel"
+        f"to_keras can feed one TensorFlow worker, got {got}: Keras 3 does not run under"
+        " MultiWorkerMirroredStrategy (github.com/keras-team/keras/issues/20585), and without it"
+        " each worker would train alone; write the loop yourself, over"
+        " strategy.distribute_datasets_from_function(lambda context: feed.to_tfdata()), or train"
+        " by Keras on JAX, with keras.distribution.DataParallel"
     )
 
 
@@ -74,7 +83,9 @@ class _Watched(tf.distribute.DistributedDataset):
         self._loader, self._dataset = loader, dataset
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._dataset) if is_keras_peeking() else _Steps(self._loader.walk(self._dataset))
+        return (
+            iter(self._dataset) if is_keras_peeking() else _Steps(self._loader.walk(self._dataset))
+        )
 
     @property
     def element_spec(self) -> Any:
@@ -82,7 +93,9 @@ class _Watched(tf.distribute.DistributedDataset):
 
 
 class _Steps:
-    """Ends as TensorFlow's iterators do: Keras would take `StopIteration` for a step without a result."""
+    """Ends as TensorFlow's iterators do: Keras would take `StopIteration` for a step without a
+    result.
+    """
 
     def __init__(self, walk: Iterator[Any]) -> None:
         self._walk = walk
@@ -99,7 +112,8 @@ class _Steps:
 class _Distributed(tf.distribute.DistributedDataset):
     """A distributed dataset that Keras may look at without taking batches from the feed.
 
-    It does so before every `fit` and `evaluate`, and TensorFlow draws more of them meanwhile, for each device.
+    It does so before every `fit` and `evaluate`, and TensorFlow draws more of them meanwhile, for
+    each device.
     """
 
     def __init__(self, dataset: Any, epochs: Epochs) -> None:

@@ -1,4 +1,7 @@
-"""A Keras callback that puts the feed's waiting into `logs`. Works on all backends, and does not slow them down."""
+"""A Keras callback that puts the feed's waiting into `logs`.
+
+Works on all backends, and does not slow them down.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +21,27 @@ __all__ = ["Watch"]
 def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
     """A Keras callback: `model.fit(feed.to_keras(), callbacks=[ff.Watch()])`.
 
-    Adds `feed_wait` (share of the time spent waiting for batches, 0 to 1) and `feed_rate` (images/s) of the last
-    `every` steps, or of an epoch that is shorter, to `logs`, so that the progress bar, History, CSVLogger, TensorBoard,
-    W&B and MLflow have them.
+    Adds `feed_wait` (share of the time spent waiting for batches, 0 to 1) and `feed_rate`
+    (images/s) of the last `every` steps, or of an epoch that is shorter, to `logs`, so that the
+    progress bar, History, CSVLogger, TensorBoard, W&B and MLflow have them.
 
-    The feed itself measures. A callback that times the gaps between batches cannot: on TensorFlow and JAX, Keras takes
-    the batch inside of its training function, so there are no gaps. For unwatched data, a plain `tf.data` pipeline or
-    PyDataset, the wait is unknown: nothing is added to `logs`, and `fastfeed watch` has the time of a step, and
-    what NVML says of the GPU, as an estimate.
+    The feed itself measures. A callback that times the gaps between batches cannot: on TensorFlow
+    and JAX, Keras takes the batch inside of its training function, so there are no gaps. For
+    unwatched data, a plain `tf.data` pipeline or PyDataset, the wait is unknown: nothing is added
+    to `logs`, and `fastfeed watch` has the time of a step, and what NVML says of the GPU, as an
+    estimate.
 
     Args:
-        feed (Any): A Feed, what `to_keras` made of one, `ff.watched(data)`, or what its `to_keras` made; None: what
-            `fit` is given. Default: None.
-        warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was spent waiting;
-            None: never. Default: 0.2.
-        every (int): Steps between new values; there is one at the end of a shorter epoch. Default: 50.
+        feed (Any): A Feed, what `to_keras` made of one, `ff.watched(data)`, or what its `to_keras`
+            made; None: what `fit` is given. Default: None.
+        warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was
+            spent waiting; None: never. Default: 0.2.
+        every (int): Steps between new values; there is one at the end of a shorter epoch. Default:
+            50.
 
     Returns:
-        A `keras.callbacks.Callback`. It allows Keras to continue while callbacks run (`async_safe`).
+        A `keras.callbacks.Callback`. It allows Keras to continue while callbacks run
+        (`async_safe`).
 
     Raises:
         MissingExtra: Keras is not installed.

@@ -12,7 +12,10 @@ __all__ = ["callback"]
 
 
 def callback(watch: StepWatch) -> Any:
-    """See StepWatch.to_lightning. Takes `lightning`, or `pytorch_lightning` where that is the one."""
+    """See StepWatch.to_lightning.
+
+    Takes `lightning`, or `pytorch_lightning` where that is the one.
+    """
     for name in ("lightning.pytorch", "pytorch_lightning"):
         try:
             lightning: Any = importlib.import_module(name)

@@ -1,7 +1,7 @@
 """During `fastfeed prove`, frameworks refuse to save what was trained: its weights are meaningless.
 
-Replaces functions of the frameworks, in a process that ends with the proof. What saves by other ways (Orbax, pickle, a
-name imported before) is not refused.
+Replaces functions of the frameworks, in a process that ends with the proof. What saves by other
+ways (Orbax, pickle, a name imported before) is not refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def refuse_torch() -> None:
 
 
 def refuse_loaded() -> None:
-    """Refuse saving in the frameworks that this process has imported, for trainers that iterate the feed itself."""
+    """Refuse saving in the frameworks that this process has imported, for trainers that iterate the
+    feed itself.
+    """
     for name, refuse in (("keras", refuse_keras), ("torch", refuse_torch)):
         if name in sys.modules:
             refuse()
@@ -37,8 +39,8 @@ def refuse_loaded() -> None:
 def _replace(owner: Any, name: str, shown: str) -> None:
     def refused(*_: object, **__: object) -> NoReturn:
         raise ProofError(
-            f"{shown} is refused during a proof: the weights are meaningless; run the trainer without "
-            "`fastfeed prove` to save it, or switch its checkpoints off for the proof"
+            f"{shown} is refused during a proof: the weights are meaningless; run the trainer"
+            " without `fastfeed prove` to save it, or switch its checkpoints off for the proof"
         )
 
     if hasattr(owner, name):

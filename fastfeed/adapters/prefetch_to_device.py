@@ -13,7 +13,13 @@ from fastfeed.feed.feed import Feed
 from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import Placement, Rebuild, flatten, wait_until_written
-from fastfeed.runtime.thread_pool import CancelToken, LockedIterator, ParallelJob, Prefetcher, ThreadPool
+from fastfeed.runtime.thread_pool import (
+    CancelToken,
+    LockedIterator,
+    ParallelJob,
+    Prefetcher,
+    ThreadPool,
+)
 
 __all__ = ["prefetch_to_device"]
 
@@ -31,26 +37,29 @@ FRAMEWORKS = {  # how a device's name or class begins -> its adapter
 def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> Iterator[Any]:
     """Yield the items with their NumPy arrays on a device, some of them ahead of the one in use.
 
-    Each `for` loop over the result iterates a Feed, a list or a DataLoader again, so the result may be kept outside of
-    the epoch loop; an iterator or a generator ends once.
+    Each `for` loop over the result iterates a Feed, a list or a DataLoader again, so the result may
+    be kept outside of the epoch loop; an iterator or a generator ends once.
 
-    A thread draws from the iterable and begins the copies, while the caller computes. Items are arrays, or tuples,
-    lists, dicts and dataclasses of them; everything else in them stays as it is. An iterable may fill the same arrays
-    again when it is asked for the next item. Errors come at their item's turn. `close()` ends the thread; so do the end
-    of the items, an error, and dropping the iterator. CuPy's arrays must be finished when they are drawn, or be written
-    on the current stream of the thread that draws them: CuPy does not tell which stream writes.
+    A thread draws from the iterable and begins the copies, while the caller computes. Items are
+    arrays, or tuples, lists, dicts and dataclasses of them; everything else in them stays as it is.
+    An iterable may fill the same arrays again when it is asked for the next item. Errors come at
+    their item's turn. `close()` ends the thread; so do the end of the items, an error, and dropping
+    the iterator. CuPy's arrays must be finished when they are drawn, or be written on the current
+    stream of the thread that draws them: CuPy does not tell which stream writes.
 
-    Of a Feed this yields `Batch`es, one epoch per loop, their images, labels and weights on the device; it works ahead
-    by its own `prefetch`.
+    Of a Feed this yields `Batch`es, one epoch per loop, their images, labels and weights on the
+    device; it works ahead by its own `prefetch`.
 
     Args:
         iterable (Iterable[Any]): The items, or a Feed.
-        device (Any): A torch.device, a jax.Device or Sharding, or a name: "torch:cuda:0", "jax:gpu:0", "tf:GPU:0". A
-            name without a framework ("cuda:1", "cpu") is PyTorch's, one with a slash ("/GPU:0") TensorFlow's.
+        device (Any): A torch.device, a jax.Device or Sharding, or a name: "torch:cuda:0",
+            "jax:gpu:0", "tf:GPU:0". A name without a framework ("cuda:1", "cpu") is PyTorch's, one
+            with a slash ("/GPU:0") TensorFlow's.
         depth (int): Items ahead, at least 1; of a Feed, its `prefetch` counts. Default: 2.
 
     Returns:
-        An iterator of the items; of a Feed, and of what can be iterated again, with its length where it has one.
+        An iterator of the items; of a Feed, and of what can be iterated again, with its length
+        where it has one.
 
     Raises:
         ConfigError: If `depth` or `device` is none of these.
@@ -62,7 +71,9 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
         Array([0., 0., 0.], dtype=float32)
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-        raise ConfigError(f"depth must be an integer >= 1, got {depth!r}; it is the number of batches ahead")
+        raise ConfigError(
+            f"depth must be an integer >= 1, got {depth!r}; it is the number of batches ahead"
+        )
     if isinstance(iterable, Feed):
         placement = _placement(device, iterable.prefetch + 2)
         iterable.place_on(placement)
@@ -83,14 +94,16 @@ def _placement(device: Any, live_batches: int) -> Placement:
     framework = type(device).__module__.split(".")[0]
     if framework not in FRAMEWORKS:
         raise ConfigError(
-            f"device must be a torch.device, a jax.Device, a jax Sharding, or a name such as 'torch:cuda:0', 'jax' "
-            f"or 'tf:GPU:0', got {device!r}"
+            "device must be a torch.device, a jax.Device, a jax Sharding, or a name such as"
+            f" 'torch:cuda:0', 'jax' or 'tf:GPU:0', got {device!r}"
         )
     return importlib.import_module(FRAMEWORKS[framework]).placement(device, live_batches)
 
 
 class _Loops:
-    """Begins a new iteration of the items with each loop; `next` begins one, which a loop then continues."""
+    """Begins a new iteration of the items with each loop; `next` begins one, which a loop then
+    continues.
+    """
 
     def __init__(self, items: Iterable[Any], begin: Callable[[], Any]) -> None:
         self._items = items
@@ -125,17 +138,23 @@ def _of_feed(feed: Feed, placement: Placement) -> LockedIterator[Batch]:
         return placement.put(tuple(arrays)), rebuild
 
     batches = feed.placed(place)
-    return LockedIterator((rebuild(iter(placement.take(placed))) for placed, rebuild in batches), batches.close)
+    return LockedIterator(
+        (rebuild(iter(placement.take(placed))) for placed, rebuild in batches), batches.close
+    )
 
 
 class _Prefetched:
-    """An iterator; its thread holds the items, not the iterator, so dropping this ends the thread."""
+    """An iterator; its thread holds the items, not the iterator, so dropping this ends the
+    thread.
+    """
 
     def __init__(self, items: Iterable[Any], placement: Placement, depth: int) -> None:
         self._pool = ThreadPool(1, name="fastfeed-device")
         stop = CancelToken(self._pool)
         self._placement = placement
-        self._ahead: Prefetcher[Any] = Prefetcher(self._pool, _jobs(iter(items), placement, stop), depth, stop)
+        self._ahead: Prefetcher[Any] = Prefetcher(
+            self._pool, _jobs(iter(items), placement, stop), depth, stop
+        )
 
     def __iter__(self) -> _Prefetched:
         return self

@@ -1,4 +1,7 @@
-"""How long a training loop waits for its data: numbers for its log, and one warning per run. Imports no framework."""
+"""How long a training loop waits for its data: numbers for its log, and one warning per run.
+
+Imports no framework.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +40,17 @@ class GPUStarved(RuntimeWarning):
 class StepWatch:
     """Call `step()` after each training step; it returns `feed_wait` and `feed_rate` for your log.
 
-    `feed_wait` is the share of the time since the last value that the loop spent inside next(), 0 to 1, and
-    `feed_rate` the images (of other loaders: samples) that it got per second. Both are exact, whatever the framework
-    does in between, and both are of the last `every` steps or more. With `begin()` before and `end()` after each epoch,
-    as the callbacks call them, an epoch of fewer steps has values of its own.
+    `feed_wait` is the share of the time since the last value that the loop spent inside next(), 0
+    to 1, and `feed_rate` the images (of other loaders: samples) that it got per second. Both are
+    exact, whatever the framework does in between, and both are of the last `every` steps or more.
+    With `begin()` before and `end()` after each epoch, as the callbacks call them, an epoch of
+    fewer steps has values of its own.
 
     Args:
-        data (Any): A Feed, what `feed.to_torch()` or `feed.to_jax()` returned, or `ff.watched(loader)`.
-        warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was spent waiting;
-            None: never. Default: 0.2.
+        data (Any): A Feed, what `feed.to_torch()` or `feed.to_jax()` returned, or
+            `ff.watched(loader)`.
+        warn (float | None): Warn (GPUStarved) once per run, if more than this share of a minute was
+            spent waiting; None: never. Default: 0.2.
         every (int): Steps between new values. Default: 50.
         clock (Callable): Nanoseconds that never go back. Default: time.perf_counter_ns.
 
@@ -62,9 +67,15 @@ class StepWatch:
     """
 
     def __init__(
-        self, data: Any, warn: float | None = 0.2, every: int = 50, clock: Callable[[], int] = steady_ns
+        self,
+        data: Any,
+        warn: float | None = 0.2,
+        every: int = 50,
+        clock: Callable[[], int] = steady_ns,
     ) -> None:
-        if warn is not None and (isinstance(warn, bool) or not isinstance(warn, (int, float)) or not 0 < warn <= 1):
+        if warn is not None and (
+            isinstance(warn, bool) or not isinstance(warn, (int, float)) or not 0 < warn <= 1
+        ):
             raise ConfigError(f"warn must be a share of the time in (0, 1], or None, got {warn!r}")
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise ConfigError(f"every must be a number of steps >= 1, got {every!r}")
@@ -106,7 +117,8 @@ class StepWatch:
         return self._log
 
     def begin(self) -> None:
-        """Say that training begins or continues after something else, such as validating, which then does not count.
+        """Say that training begins or continues after something else, such as validating, which
+        then does not count.
 
         Example:
             >>> watch = ff.StepWatch(ff.watched([1, 2, 3]))
@@ -117,7 +129,9 @@ class StepWatch:
             self._epoch_has_value = False
 
     def end(self) -> dict[str, float]:
-        """Say that an epoch's training has ended. An epoch of fewer than `every` steps gets its values here.
+        """Say that an epoch's training has ended.
+
+        An epoch of fewer than `every` steps gets its values here.
 
         Returns:
             The newest `feed_wait` and `feed_rate`; empty before there are any.
@@ -151,7 +165,10 @@ class StepWatch:
         reading = Reading(self._status.page(), self._clock())
         window = rates(self._begun, reading) if self._begun is not None else None
         if window is not None and window.wait is not None:
-            self._log = {"feed_wait": round(window.wait, 4), "feed_rate": round(window.delivered or 0.0, 1)}
+            self._log = {
+                "feed_wait": round(window.wait, 4),
+                "feed_rate": round(window.delivered or 0.0, 1),
+            }
             self._epoch_has_value = True
             self._judge(reading, window.wait)
         self._begun, self._steps = reading, 0
@@ -163,7 +180,9 @@ class StepWatch:
         since = self._starved_since = self._starved_since or self._begun
         if since is None:
             return
-        trained_ns = reading.wait - since.wait + reading.consumer - since.consumer  # not while it validated
+        trained_ns = (
+            reading.wait - since.wait + reading.consumer - since.consumer
+        )  # not while it validated
         if trained_ns >= _STARVED_S * 1e9:
             self._warned = True
             warn(self._text(rates(since, reading)), GPUStarved, stacklevel=4)
@@ -172,8 +191,9 @@ class StepWatch:
         threads = self._status.page().identity.get("threads") or 0
         text = remedy(State.SEVERE, window, threads)
         found = (
-            f"training has waited for its input {window.wait or 0:.0%} of the last {window.seconds:.0f} s: it gets "
-            f"{window.delivered or 0:,.0f} images/s and could use {window.need or 0:,.0f}"
+            f"training has waited for its input {window.wait or 0:.0%} of the last"
+            f" {window.seconds:.0f} s: it gets {window.delivered or 0:,.0f} images/s and could use"
+            f" {window.need or 0:,.0f}"
         )
         return f"{found}; {text}" if text else f"{found}; see `fastfeed watch`"
 
@@ -212,6 +232,6 @@ def _status(data: Any) -> LiveStatus:
         if isinstance(held, (Feed, Watched, StepsOnly)):
             return held.live
     raise ConfigError(
-        f"data must be a Feed, feed.to_torch(), feed.to_jax() or ff.watched(loader), got {type(data).__name__}; "
-        "wrap the loader: ff.watched(loader)"
+        "data must be a Feed, feed.to_torch(), feed.to_jax() or ff.watched(loader), got"
+        f" {type(data).__name__}; wrap the loader: ff.watched(loader)"
     )

@@ -1,4 +1,6 @@
-"""A trainer whose data is not watched: its steps are timed, and how long it waits is not claimed."""
+"""A trainer whose data is not watched: its steps are timed, and how long it waits is not
+claimed.
+"""
 
 from __future__ import annotations
 

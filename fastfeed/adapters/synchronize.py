@@ -1,4 +1,7 @@
-"""Waits until the devices of all frameworks in this process have nothing left to do. Imports none of them."""
+"""Waits until the devices of all frameworks in this process have nothing left to do.
+
+Imports none of them.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,17 @@ __all__ = ["frameworks", "synchronize", "uses_gpu"]
 
 
 def synchronize() -> None:
-    """PyTorch by `cuda.synchronize` on each device whose memory it holds, JAX by its live arrays, TensorFlow by
-    `sync_devices`."""
+    """PyTorch by `cuda.synchronize` on each device whose memory it holds, JAX by its live arrays,
+    TensorFlow by `sync_devices`.
+    """
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
-        # a trainer's device need not be this thread's; a call for one that is not in use would make a context there
-        used = {cuda.current_device(), *(i for i in range(cuda.device_count()) if cuda.memory_reserved(i))}
+        # a trainer's device need not be this thread's; a call for one that is not in use would make
+        # a context there
+        used = {
+            cuda.current_device(),
+            *(i for i in range(cuda.device_count()) if cuda.memory_reserved(i)),
+        }
         for device in used:
             cuda.synchronize(device)
     if getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None):  # it has computed

@@ -27,20 +27,24 @@ _ALIGNMENT = 64  # bytes
 
 
 def to_tfdata(feed: Feed, device: str | None = None) -> Any:
-    """Elements are (images, labels), plus weights where samples are masked or the source has weights.
+    """Elements are (images, labels), plus weights where samples are masked or the source has
+    weights.
 
     Padding is cut off, also on several ranks, so that the last batch is shorter.
 
     For a source with annotations, labels are a dict: "boxes", "labels", "masks".
 
-    Each iteration of the dataset yields one epoch of the feed. After `.prefetch()`, on a `device`, and under a
-    multi-device strategy, TensorFlow takes batches before the trainer does, so `feed.state()` is ahead of training.
+    Each iteration of the dataset yields one epoch of the feed. After `.prefetch()`, on a `device`,
+    and under a multi-device strategy, TensorFlow takes batches before the trainer does, so
+    `feed.state()` is ahead of training.
     """
     tuples = BatchTuples.of(feed)
 
     def epoch(feed: Feed) -> Iterator[tuple[Any, ...]]:
         for batch in feed:
-            yield tuples.nested([on_host(array) for array in tuples(batch)])  # a generator's element is NumPy's
+            yield tuples.nested(
+                [on_host(array) for array in tuples(batch)]
+            )  # a generator's element is NumPy's
 
     dataset = build_dataset(feed, feed, epoch, tuples)
     return dataset if device is None else on_device(dataset, device, feed)
@@ -59,28 +63,37 @@ def build_dataset(
 ) -> Any:
     """A dataset over `epoch(owner)`, with tuples structured by `tuples.nested`.
 
-    There is no `.prefetch()` at its end: the feed prefetches already, and a buffer between it and the trainer would
-    hide wait times from the feed's statistics. The cardinality is not asserted, because an epoch resumed in the middle
-    is shorter. Batches are page-aligned, so TensorFlow uses them without a copy.
+    There is no `.prefetch()` at its end: the feed prefetches already, and a buffer between it and
+    the trainer would hide wait times from the feed's statistics. The cardinality is not asserted,
+    because an epoch resumed in the middle is shorter. Batches are page-aligned, so TensorFlow uses
+    them without a copy.
     """
     batch = None if tuples.loose else feed.plan.batch
-    specs = [*image_specs(feed), *target_specs(feed).values(), *([((), "float32")] if tuples.weighted else [])]
+    specs = [
+        *image_specs(feed),
+        *target_specs(feed).values(),
+        *([((), "float32")] if tuples.weighted else []),
+    ]
     signature = tuples.nested([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
-    owner_ref = weakref.ref(owner)  # TensorFlow never releases a generator function or what it references
+    owner_ref = weakref.ref(
+        owner
+    )  # TensorFlow never releases a generator function or what it references
 
     def walk() -> Iterable[tuple[Any, ...]]:
         owner = owner_ref()
         if owner is None:
             raise FeedClosed(
-                "the feed of this dataset was garbage collected; keep a reference to the feed, or to what to_tfdata() "
-                "returned, as long as the dataset is iterated"
+                "the feed of this dataset was garbage collected; keep a reference to the feed, or"
+                " to what to_tfdata() returned, as long as the dataset is iterated"
             )
         yield from epoch(owner)
 
     dataset = tf.data.Dataset.from_generator(walk, output_signature=signature)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF  # sharded by the plan
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )  # sharded by the plan
     dataset = dataset.with_options(options)
     setattr(dataset, "_fastfeed", owner)  # noqa: B010  datasets made from this one keep it as their input
     return dataset
@@ -101,7 +114,9 @@ class TfPlacement:
         requested = requested if ":" in requested else f"{requested}:0"
         matches = [name for name in here if name.upper().endswith(f"DEVICE:{requested}")]
         if not matches:
-            raise ConfigError(f"device must be one of TensorFlow's here ({', '.join(here)}), got {device!r}")
+            raise ConfigError(
+                f"device must be one of TensorFlow's here ({', '.join(here)}), got {device!r}"
+            )
         self.device, self._live_batches = matches[0], live_batches
         self.name, self.accelerator = f"TensorFlow {requested}", not requested.startswith("CPU")
 
@@ -131,7 +146,9 @@ class TfPlacement:
 
 
 def _usable(array: np.ndarray) -> bool:
-    """Whether TensorFlow's kernels can read this memory as it is; some end the process where it is not aligned."""
+    """Whether TensorFlow's kernels can read this memory as it is; some end the process where it is
+    not aligned.
+    """
     flags = array.flags
     plain = flags.writeable and flags.c_contiguous and array.dtype.kind in "uif"
     return plain and array.ctypes.data % _ALIGNMENT == 0

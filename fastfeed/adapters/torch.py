@@ -24,7 +24,9 @@ from fastfeed.runtime.placement import lacks_memory, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
-    torch: Any = importlib.import_module("torch")  # by name: type checkers would resolve `import torch` to this file
+    torch: Any = importlib.import_module(
+        "torch"
+    )  # by name: type checkers would resolve `import torch` to this file
 except ImportError as error:
     raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
 
@@ -41,7 +43,11 @@ def to_torch(feed: Feed, device: Any = None, convert: Where = "auto") -> TorchFe
     if feed.is_proving:
         importlib.import_module("fastfeed.adapters.no_saving").refuse_torch()
     if device is None:
-        device = f"cuda:{feed.plan.world.gpu % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
+        device = (
+            f"cuda:{feed.plan.world.gpu % torch.cuda.device_count()}"
+            if torch.cuda.is_available()
+            else "cpu"
+        )
     placement = TorchPlacement(device, feed.prefetch + 2)
     return TorchFeed(feed, placement, on_device(feed, placement, convert))
 
@@ -57,13 +63,14 @@ def placement(device: Any, live_batches: int) -> TorchPlacement:
 
 
 class TorchFeed(TrainerInput):
-    """Yields one epoch per iteration: (images, labels), plus weights where the source has them or samples are masked.
+    """Yields one epoch per iteration: (images, labels), plus weights where the source has them or
+    samples are masked.
 
-    Padding is cut off, also on several ranks, so that the last batch is shorter; where there are weights, several ranks
-    have it with weight 0.
+    Padding is cut off, also on several ranks, so that the last batch is shorter; where there are
+    weights, several ranks have it with weight 0.
 
-    Images are as the ops make them: (n, height, width, channels), or (n, channels, height, width) after
-    `ToLayout("CHW")`, which PyTorch's own models need.
+    Images are as the ops make them: (n, height, width, channels), or (n, channels, height, width)
+    after `ToLayout("CHW")`, which PyTorch's own models need.
 
     For a source with annotations, labels are a dict of tensors: "boxes", "labels", "masks".
     """
@@ -85,14 +92,18 @@ class TorchFeed(TrainerInput):
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         placed = self.feed.placed(self._place, self._raw)
-        return LockedIterator((self._nested(self._placement.take(one)) for one in placed), placed.close)
+        return LockedIterator(
+            (self._nested(self._placement.take(one)) for one in placed), placed.close
+        )
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""
         return len(self.feed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the last batch that was yielded: a small dictionary, valid at any world size."""
+        """The position after the last batch that was yielded: a small dictionary, valid at any
+        world size.
+        """
         return self.feed.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -111,7 +122,9 @@ _streams_lock = threading.Lock()
 
 
 def _copy_stream(device: Any) -> Any:
-    """All feeds of a device share one stream: PyTorch's allocator does not reuse a stream's memory for another."""
+    """All feeds of a device share one stream: PyTorch's allocator does not reuse a stream's memory
+    for another.
+    """
     with _streams_lock:
         if device not in _streams:
             _streams[device] = torch.cuda.Stream(device)
@@ -122,9 +135,9 @@ def _copy_stream(device: Any) -> Any:
 class TorchPlacement:
     """Copies from pinned memory on a separate stream, ordered by events.
 
-    The tensors come from PyTorch's caching allocator: their memory is not reused before the stream that consumed them
-    is done with them, so batches that queued work still reads add to those that are live. Host memory is held until its
-    copy has completed.
+    The tensors come from PyTorch's caching allocator: their memory is not reused before the stream
+    that consumed them is done with them, so batches that queued work still reads add to those that
+    are live. Host memory is held until its copy has completed.
     """
 
     def __init__(self, device: Any, live_batches: int) -> None:
@@ -138,12 +151,15 @@ class TorchPlacement:
                 text = f"{str(device)!r} has no memory left for a first tensor; make room there"
                 raise DeviceMemory(f"{text}: {str(error).splitlines()[0]}") from error
             raise ConfigError(
-                f"device must be one that this PyTorch computes on, got {device!r}: {str(error).splitlines()[0]}"
+                f"device must be one that this PyTorch computes on, got {device!r}:"
+                f" {str(error).splitlines()[0]}"
             ) from error
         self.name, self._live_batches = f"torch {self.device}", live_batches
         self.accelerator = self.device.type != "cpu"
         self._stream: Any = _copy_stream(self.device) if self.device.type == "cuda" else None
-        self._copies: deque[tuple[Any, Any]] = deque()  # (event, host memory that is read until then)
+        self._copies: deque[tuple[Any, Any]] = (
+            deque()
+        )  # (event, host memory that is read until then)
         self._lock = threading.Lock()  # batches are put by several threads
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -151,39 +167,59 @@ class TorchPlacement:
             return aligned(shape, dtype)
         size = math.prod(shape) * np.dtype(dtype).itemsize
         try:
-            with torch.cuda.device(self.device):  # or the allocator may make a context on the first GPU
+            with torch.cuda.device(
+                self.device
+            ):  # or the allocator may make a context on the first GPU
                 held = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
         except RuntimeError as error:
             if not lacks_memory(error):
                 raise
-            text = f"no page-locked memory is left for {size / 1e6:.1f} MB of a batch; lower the batch size or prefetch"
+            text = (
+                f"no page-locked memory is left for {size / 1e6:.1f} MB of a batch; lower the batch"
+                " size or prefetch"
+            )
             raise DeviceMemory(f"{text}: {str(error).splitlines()[0]}") from error
         return held.numpy().view(dtype).reshape(shape)
 
-    def put(self, arrays: tuple[Any, ...], borrowed: bool = False, convert: DeviceConvert | None = None) -> Any:
-        """Copy to the device: the tensors, and the event after the copy; `convert` is applied to the first tensor."""
+    def put(
+        self, arrays: tuple[Any, ...], borrowed: bool = False, convert: DeviceConvert | None = None
+    ) -> Any:
+        """Copy to the device: the tensors, and the event after the copy; `convert` is applied to
+        the first tensor.
+        """
         try:
             if self._stream is not None:
                 return self._on_stream(arrays, borrowed, convert)
-            tensors = [tensor.to(self.device, copy=borrowed) for tensor in map(_host, map(on_host, arrays))]
+            tensors = [
+                tensor.to(self.device, copy=borrowed) for tensor in map(_host, map(on_host, arrays))
+            ]
             return _converted(tensors, convert), None
-        except RuntimeError as error:  # not always OutOfMemoryError: pinned memory and kernels have another
+        except (
+            RuntimeError
+        ) as error:  # not always OutOfMemoryError: pinned memory and kernels have another
             if not lacks_memory(error):
                 raise
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
-    def _on_stream(self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None) -> Any:
+    def _on_stream(
+        self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None
+    ) -> Any:
         with self._lock, torch.cuda.device(self.device):
             while self._copies and self._copies[0][0].query():
                 self._copies.popleft()
         foreign = any(hasattr(array, "__cuda_array_interface__") for array in arrays)
-        if foreign and borrowed:  # tensors of PyTorch's own may still be written, on this thread's stream
+        if (
+            foreign and borrowed
+        ):  # tensors of PyTorch's own may still be written, on this thread's stream
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             tensors, hosts = [], []
             for array in arrays:
-                if hasattr(array, "__cuda_array_interface__"):  # decoded on the GPU, into memory that is reused
-                    # a number would be believed, also of memory on another GPU; without one it is looked up and copied
+                if hasattr(
+                    array, "__cuda_array_interface__"
+                ):  # decoded on the GPU, into memory that is reused
+                    # a number would be believed, also of memory on another GPU; without one it is
+                    # looked up and copied
                     tensors.append(torch.as_tensor(array, device="cuda").clone())
                     continue
                 host = _host(array)
@@ -205,7 +241,9 @@ class TorchPlacement:
             stream = torch.cuda.current_stream(self.device)
             stream.wait_event(event)
             for tensor in tensors:
-                tensor.record_stream(stream)  # freed memory waits for this stream, not for the one that copied
+                tensor.record_stream(
+                    stream
+                )  # freed memory waits for this stream, not for the one that copied
         return tuple(tensors)
 
 
@@ -213,8 +251,9 @@ class TorchPlacement:
 class DeviceConvert:
     """Normalize, ToFloat and ToLayout on the device.
 
-    pixel * scale + offset in float32, like the backend's table; results differ from it only by rounding. CHW images
-    keep their memory order (channels last), which is the fastest for convolutions on a GPU.
+    pixel * scale + offset in float32, like the backend's table; results differ from it only by
+    rounding. CHW images keep their memory order (channels last), which is the fastest for
+    convolutions on a GPU.
     """
 
     def __init__(self, how: Convert, device: Any) -> None:

@@ -1,4 +1,6 @@
-"""A callback for Hugging Face's Trainer that adds to its log how long training waits for its data."""
+"""A callback for Hugging Face's Trainer that adds to its log how long training waits for its
+data.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def callback(watch: StepWatch) -> Any:
     try:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
-        raise MissingExtra("to_transformers needs Transformers: pip install transformers") from error
+        raise MissingExtra(
+            "to_transformers needs Transformers: pip install transformers"
+        ) from error
 
     class FeedWatch(transformers.TrainerCallback):
         """Adds feed_wait and feed_rate to the logs of training."""
@@ -33,6 +37,8 @@ def callback(watch: StepWatch) -> Any:
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             if logs is not None and "loss" in logs:
                 logs.update(watch.values)
-                state.log_history[-1].update(watch.values)  # a copy that the Trainer has made of logs
+                state.log_history[-1].update(
+                    watch.values
+                )  # a copy that the Trainer has made of logs
 
     return FeedWatch()

@@ -21,10 +21,12 @@ T = TypeVar("T")
 
 @checked
 def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Watched[T]:
-    """Iterate a loader so that `fastfeed watch`, `ff.Watch` and `ff.StepWatch` see how long the loop waits for it.
+    """Iterate a loader so that `fastfeed watch`, `ff.Watch` and `ff.StepWatch` see how long the
+    loop waits for it.
 
-    For a `DataLoader`, a Grain loader, a generator, a `tf.data.Dataset`, a `PyDataset`. What is yielded is handed on as
-    it is. For Keras there is `to_keras`: `model.fit(ff.watched(data).to_keras())`.
+    For a `DataLoader`, a Grain loader, a generator, a `tf.data.Dataset`, a `PyDataset`. What is
+    yielded is handed on as it is. For Keras there is `to_keras`:
+    `model.fit(ff.watched(data).to_keras())`.
 
     Args:
         data (Iterable): Anything that is iterated. Each iteration counts as an epoch.
@@ -45,10 +47,14 @@ def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Wa
         >>> sorted(log)
         ['feed_rate', 'feed_wait']
     """
-    if not hasattr(data, "__iter__") and hasattr(data, "__getitem__") and not hasattr(data, "__len__"):
+    if (
+        not hasattr(data, "__iter__")
+        and hasattr(data, "__getitem__")
+        and not hasattr(data, "__len__")
+    ):
         raise ConfigError(
-            f"watched() needs an iterable, got a {type(data).__name__}, which has items by index and no length; "
-            "pass a generator of its items"
+            f"watched() needs an iterable, got a {type(data).__name__}, which has items by index"
+            " and no length; pass a generator of its items"
         )
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
         raise ConfigError(f"watched() needs a loader to iterate, got {type(data).__name__}")
@@ -88,7 +94,8 @@ class Watched(Generic[T]):
         return self.walk(self._data if hasattr(self._data, "__iter__") else _items(self._data))
 
     def walk(self, data: Iterable[Any]) -> Iterator[Any]:
-        """Iterate other data and count it as this loader's: the data as converted by a framework, for example.
+        """Iterate other data and count it as this loader's: the data as converted by a framework,
+        for example.
 
         Args:
             data (Iterable): Batches.
@@ -123,7 +130,8 @@ class Watched(Generic[T]):
             yield batch
 
     def pause(self) -> None:
-        """The loop does something else now, such as validating: the time until the next batch does not count.
+        """The loop does something else now, such as validating: the time until the next batch does
+        not count.
 
         Example:
             >>> loader = ff.watched([1, 2])
@@ -138,12 +146,14 @@ class Watched(Generic[T]):
         self.live.paused(now)
 
     def to_keras(self) -> Any:
-        """The data for `fit`, `evaluate` and `predict`, watched where Keras takes its batches, on any backend.
+        """The data for `fit`, `evaluate` and `predict`, watched where Keras takes its batches, on
+        any backend.
 
-        TensorFlow would otherwise read a `tf.data` pipeline inside of its graph, and run ahead of a generator in a
-        thread of its own: nothing that wraps the data sees the trainer wait there. This takes batches eagerly, one at a
-        time, from what Keras itself makes of the data; it needs TensorFlow's default strategy and one step per
-        execution, and does not watch otherwise, which it logs.
+        TensorFlow would otherwise read a `tf.data` pipeline inside of its graph, and run ahead of a
+        generator in a thread of its own: nothing that wraps the data sees the trainer wait there.
+        This takes batches eagerly, one at a time, from what Keras itself makes of the data; it
+        needs TensorFlow's default strategy and one step per execution, and does not watch
+        otherwise, which it logs.
 
         Returns:
             A Keras `DataAdapter`.
@@ -156,7 +166,9 @@ class Watched(Generic[T]):
             >>> batches = ((np.zeros((4, 2), "float32"), np.zeros(4)) for _ in range(8))
             >>> data = ff.watched(batches).to_keras()  # model.fit(data, steps_per_epoch=6, callbacks=[ff.Watch(data)])
         """
-        return importlib.import_module("fastfeed.adapters.keras_watched").watched_adapter(self, self._data)
+        return importlib.import_module("fastfeed.adapters.keras_watched").watched_adapter(
+            self, self._data
+        )
 
     def __len__(self) -> int:
         return len(self._data)  # type: ignore[arg-type]

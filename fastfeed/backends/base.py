@@ -1,4 +1,6 @@
-"""The contracts between the feed and the code that runs a program, one for each part of the feed that calls it."""
+"""The contracts between the feed and the code that runs a program, one for each part of the feed
+that calls it.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,22 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["Backend", "BackendModule", "BatchMemory", "Description", "Mixer", "NativeRenderer", "Renderer"]
+__all__ = [
+    "Backend",
+    "BackendModule",
+    "BatchMemory",
+    "Description",
+    "Mixer",
+    "NativeRenderer",
+    "Renderer",
+]
 
 
 class Renderer(Protocol):
     """Makes samples from encoded bytes. The batch builder calls it."""
 
-    rendered: Program  # what `render` makes: where samples are mixed afterwards, conversion may come later
+    # what `render` makes: where samples are mixed afterwards, conversion may come later
+    rendered: Program
 
     def render(
         self,
@@ -32,7 +43,9 @@ class Renderer(Protocol):
         batch: int = 0,  # its number, for the timeline
         /,
     ) -> list[Bad | None]:
-        """Decode and augment into `out` (n, *rendered.shape); the row of a bad sample has undefined content."""
+        """Decode and augment into `out` (n, *rendered.shape); the row of a bad sample has undefined
+        content.
+        """
         ...
 
 
@@ -49,7 +62,9 @@ class NativeRenderer(Protocol):
         batch: int = 0,
         /,
     ) -> dict[int, Bad]:
-        """`render` of samples that native threads hold, but for those to be skipped: row -> why it is bad."""
+        """`render` of samples that native threads hold, but for those to be skipped: row -> why it
+        is bad.
+        """
         ...
 
 
@@ -66,12 +81,17 @@ class Mixer(Protocol):
         batch: int = 0,  # its number, for the timeline
         /,
     ) -> None:
-        """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are rows of `samples`."""
+        """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are rows of
+        `samples`.
+        """
         ...
 
 
 class BatchMemory(Protocol):
-    """The memory that batches are made in. The buffer pool and the threads that write to it use this."""
+    """The memory that batches are made in.
+
+    The buffer pool and the threads that write to it use this.
+    """
 
     xp: Any  # NumPy, or the module with its functions for arrays in this memory
 
@@ -106,7 +126,9 @@ class BackendModule(Protocol):
     """A module that compiles programs, named in the table `BACKENDS`."""
 
     native_threads: bool  # with an executor its programs are a NativeRenderer
-    whole_batches: bool  # they take whole batches at once; otherwise any rows of one, from many threads
+    whole_batches: (
+        bool  # they take whole batches at once; otherwise any rows of one, from many threads
+    )
 
     def compile(
         self,

@@ -1,4 +1,6 @@
-"""The share of a batch that the CPU decodes alongside a GPU, measured in the first batches and saved per machine."""
+"""The share of a batch that the CPU decodes alongside a GPU, measured in the first batches and
+saved per machine.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _LEAST = 0.05
 
 
 class DecodeShare:
-    """Finds the share at which both sides finish at the same time, and whether that is faster than the GPU alone.
+    """Finds the share at which both sides finish at the same time, and whether that is faster than
+    the GPU alone.
 
     It may not be: DALI's threads and the kernel's want the same cores.
     """
@@ -49,7 +52,9 @@ class DecodeShare:
         return self._remaining == 0
 
     def note(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
-        """Record one batch: (samples, seconds) of each side, measured at once; none for the CPU: the GPU alone."""
+        """Record one batch: (samples, seconds) of each side, measured at once; none for the CPU:
+        the GPU alone.
+        """
         with self._lock:
             alone = not cpu[0]
             if self._remaining == 0 or not gpu[0] or gpu[1] <= 0 or (not alone and cpu[1] <= 0):
@@ -78,7 +83,9 @@ class DecodeShare:
 
 
 def decodes_on_cpu(blob: Any, share: float) -> bool:
-    """Whether the CPU decodes this file: by its bytes, so that its pixels do not depend on the batch it is in."""
+    """Whether the CPU decodes this file: by its bytes, so that its pixels do not depend on the
+    batch it is in.
+    """
     return share > 0 and zlib.crc32(bytes(blob[-256:])) < share * 2**32
 
 

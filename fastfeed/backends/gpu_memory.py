@@ -24,26 +24,31 @@ _FULL = ("out of memory", "CUDA allocation failed", "Can't allocate", "ALLOCATOR
 _FULL += ("allocator failure", "OUT_OF_MEMORY")  # nvJPEG's and the driver's, as the kernel does
 _REFUSED = "cudaErrorMemoryAllocation"  # CuPy's words where it is not its OutOfMemoryError
 _HOLDERS = (
-    "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True) comes before its "
-    "first use; JAX takes three quarters, unless XLA_PYTHON_CLIENT_PREALLOCATE=false is set before it is imported"
+    "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True)"
+    " comes before its first use; JAX takes three quarters, unless"
+    " XLA_PYTHON_CLIENT_PREALLOCATE=false is set before it is imported"
 )
 
 
-# of CuPy, by GPU: streams whose feeds are gone. None is ever destroyed, since libraries may free memory on it later: in
-# a garbage cycle CuPy destroys a stream before anything else is freed, also what holds the stream
+# of CuPy, by GPU: streams whose feeds are gone. None is ever destroyed, since libraries may free
+# memory on it later: in a garbage cycle CuPy destroys a stream before anything else is freed, also
+# what holds the stream
 _STREAMS: weakref.WeakKeyDictionary[Any, dict[int, list[Any]]] = weakref.WeakKeyDictionary()
 DEFAULT_LOAD = 0.65  # DALI's default: share of JPEGs for the hardware engine
-_LOADS = {"90": 0.9}  # by compute capability: seven engines, measured on an H200 (benchmarks/results/gpu.md)
+_LOADS = {
+    "90": 0.9
+}  # by compute capability: seven engines, measured on an H200 (benchmarks/results/gpu.md)
 
 
 @runs_on_gpu("dali")
 class GpuMemory:
     """CuPy arrays on one GPU.
 
-    Only one stream of our own writes to them, inside `device_context`, and `synchronize` waits for it, so a batch may
-    be read on any stream at once. It is not the default stream: the trainer uses that one, and waiting for it would
-    mean waiting for the step. Adapters copy batches and wait for the copy before a slot is reused, so neither an engine
-    that ignores its stream nor work that is still queued can write to a slot in use.
+    Only one stream of our own writes to them, inside `device_context`, and `synchronize` waits for
+    it, so a batch may be read on any stream at once. It is not the default stream: the trainer uses
+    that one, and waiting for it would mean waiting for the step. Adapters copy batches and wait for
+    the copy before a slot is reused, so neither an engine that ignores its stream nor work that is
+    still queued can write to a slot in use.
     """
 
     def __init__(self, device: int, path: str = "dali") -> None:
@@ -74,12 +79,20 @@ class GpuMemory:
 
     @contextmanager
     def device_context(self) -> Iterator[None]:
-        """On this GPU and that stream, which every thread has to choose for itself. No room there is DeviceMemory."""
+        """On this GPU and that stream, which every thread has to choose for itself.
+
+        No room there is DeviceMemory.
+        """
         with self._device, self._stream:
             try:
                 yield
-            except (MemoryError, RuntimeError) as error:  # not the host's MemoryError, nor DALI's: see check_room
-                if isinstance(error, self.xp.cuda.memory.OutOfMemoryError) or _REFUSED in str(error):
+            except (
+                MemoryError,
+                RuntimeError,
+            ) as error:  # not the host's MemoryError, nor DALI's: see check_room
+                if isinstance(error, self.xp.cuda.memory.OutOfMemoryError) or _REFUSED in str(
+                    error
+                ):
                     self.check_room(error)
                 raise
 
@@ -90,8 +103,9 @@ class GpuMemory:
         except self.xp.cuda.memory.OutOfMemoryError as error:
             need, (free, total) = math.prod(shape) * np.dtype(dtype).itemsize, self._free()
             raise DeviceMemory(
-                f"{self.name} has no room for a batch of {need / 1e6:.1f} MB, {free / 1e9:.1f} of {total / 1e9:.1f} GB "
-                f"are free; lower the batch size or prefetch, or make room. {_HOLDERS}"
+                f"{self.name} has no room for a batch of {need / 1e6:.1f} MB, {free / 1e9:.1f} of"
+                f" {total / 1e9:.1f} GB are free; lower the batch size or prefetch, or make room."
+                f" {_HOLDERS}"
             ) from error
 
     def check_room(self, error: Exception) -> None:
@@ -99,8 +113,9 @@ class GpuMemory:
             return
         free, total = self._free()
         raise DeviceMemory(
-            f"{self.name} has no room to decode and augment, {free / 1e9:.1f} of {total / 1e9:.1f} GB are "
-            f"free; lower the batch size, prefetch or GpuDecode(lanes=...), or make room. {_HOLDERS}"
+            f"{self.name} has no room to decode and augment, {free / 1e9:.1f} of {total / 1e9:.1f}"
+            " GB are free; lower the batch size, prefetch or GpuDecode(lanes=...), or make room."
+            f" {_HOLDERS}"
         ) from error
 
     def _free(self) -> tuple[int, int]:
@@ -110,7 +125,9 @@ class GpuMemory:
 
     def as_array(self, tensors: Any) -> Any:
         with self.device_context():
-            return self.xp.asarray(tensors.as_tensor())  # by the CUDA array interface, without a copy
+            return self.xp.asarray(
+                tensors.as_tensor()
+            )  # by the CUDA array interface, without a copy
 
     def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
         xp = self.xp
@@ -131,15 +148,16 @@ def find_cupy() -> Any:
         return importlib.import_module("cupy")
     except ImportError as error:
         raise MissingExtra(
-            "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
+            "batches on a GPU need CuPy: pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for"
+            " an older driver"
         ) from error
 
 
 def refused_all(decoder: str, count: int) -> str:
     """What to say where a decoder gives no image and no reason."""
     return (
-        f"{decoder} decoded none of {count} images that the CPU decodes; its "
-        'GPU may have no memory left, or its driver be too old: nvidia-smi shows both. decode="cpu" does without it'
+        f"{decoder} decoded none of {count} images that the CPU decodes; its GPU may have no memory"
+        ' left, or its driver be too old: nvidia-smi shows both. decode="cpu" does without it'
     )
 
 

@@ -22,17 +22,20 @@ ENGINES = {"dali": "dali", "nvimagecodec": "dali", "nvjpeg": "nvjpeg"}  # and th
 @runs_on_gpu("dali")
 @dataclass(frozen=True, slots=True)
 class GpuDecode:
-    """How a GPU decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings.
+    """How a GPU decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two
+    settings.
 
     Args:
-        engine (str): "dali", DALI's mixed decoder; "nvimagecodec", nvImageCodec with a status per image, in front of
-            DALI; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer GPU, with DALI only for lists of ops
-            that do more than crop, resize, flip, pad, convert and mix. Default: "dali".
-        hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default: None, with DALI the
-            value measured on this machine, or 0.9 for compute capability 9.0 (H100, H200) and 0.65 for others; with
-            nvImageCodec and nvJPEG all that the engine decodes. Not with nvJPEG, whose other decoder is the kernel.
-        cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is measured in the first
-            batches, and may be 0. Default: 0.0.
+        engine (str): "dali", DALI's mixed decoder; "nvimagecodec", nvImageCodec with a status per
+            image, in front of DALI; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer
+            GPU, with DALI only for lists of ops that do more than crop, resize, flip, pad, convert
+            and mix. Default: "dali".
+        hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default:
+            None, with DALI the value measured on this machine, or 0.9 for compute capability 9.0
+            (H100, H200) and 0.65 for others; with nvImageCodec and nvJPEG all that the engine
+            decodes. Not with nvJPEG, whose other decoder is the kernel.
+        cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is
+            measured in the first batches, and may be 0. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
 
     Raises:
@@ -58,33 +61,47 @@ class GpuDecode:
         if isinstance(self.lanes, bool) or not isinstance(self.lanes, int) or self.lanes < 1:
             raise ConfigError(f"lanes must be an integer >= 1, got {self.lanes!r}")
         if self.engine == "nvjpeg" and self.hw_load is not None:
-            raise ConfigError(f"nvjpeg has no decoder but the engine, got hw_load={self.hw_load!r}; use cpu_share")
+            raise ConfigError(
+                f"nvjpeg has no decoder but the engine, got hw_load={self.hw_load!r}; use cpu_share"
+            )
 
 
 def as_gpu_decode(decode: str | GpuDecode, engine: Literal["dali", "nvjpeg"]) -> GpuDecode:
     """What "auto", "cpu", "gpu" and "hybrid" mean with an engine."""
     if isinstance(decode, GpuDecode):
         return decode
-    shares = {"auto": 0.0, "cpu": 1.0, "gpu": 0.0, "hybrid": None}  # the last was slower than "gpu" on an H200, on DALI
+    shares = {
+        "auto": 0.0,
+        "cpu": 1.0,
+        "gpu": 0.0,
+        "hybrid": None,
+    }  # the last was slower than "gpu" on an H200, on DALI
     return GpuDecode(engine, cpu_share=shares[decode])
 
 
 def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
-    """(backend, decode) from the user's arguments: GPU decoding means a GPU's backend, all else the cpu backend."""
+    """(backend, decode) from the user's arguments: GPU decoding means a GPU's backend, all else the
+    cpu backend.
+    """
     on_gpu = isinstance(decode, GpuDecode) or decode in GPU
     if not on_gpu and decode not in CPU:
-        raise ConfigError(f"decode must be one of {', '.join((*CPU, *GPU))}, or a GpuDecode, got {decode!r}")
+        raise ConfigError(
+            f"decode must be one of {', '.join((*CPU, *GPU))}, or a GpuDecode, got {decode!r}"
+        )
     meant = ENGINES[decode.engine] if isinstance(decode, GpuDecode) else "dali" if on_gpu else "cpu"
     backend = backend or meant
     if backend not in backends:
         raise ConfigError(f"backend must be one of {', '.join(backends)}, got {backend!r}")
     if backend == "cpu" and on_gpu:
-        raise ConfigError(f'backend="cpu" decodes on the CPU, got decode={decode!r}; leave backend out')
+        raise ConfigError(
+            f'backend="cpu" decodes on the CPU, got decode={decode!r}; leave backend out'
+        )
     if backend == "cpu":
         return backend, "auto" if decode == "cpu" else decode
     if decode in ("native", "pillow"):
         raise ConfigError(
-            f'decode={decode!r} is the cpu backend\'s; with backend="{backend}" use auto, cpu, gpu or hybrid'
+            f'decode={decode!r} is the cpu backend\'s; with backend="{backend}" use auto, cpu, gpu'
+            " or hybrid"
         )
     if isinstance(decode, GpuDecode) and backend != meant:
         raise ConfigError(f'backend="{backend}" has no engine="{decode.engine}"; leave backend out')

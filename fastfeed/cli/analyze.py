@@ -21,14 +21,19 @@ __all__ = ["analyze"]
 def analyze(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="Traces or folders of one run, all ranks. -: standard input."),
+        typer.Argument(
+            metavar="FILE", help="Traces or folders of one run, all ranks. -: standard input."
+        ),
     ],
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with the timeline.")
     ] = None,
     fail_on: FailOn = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Treat each FILE, or entry of a folder, as a run; print a table.")
+        bool,
+        typer.Option(
+            "--each", help="Treat each FILE, or entry of a folder, as a run; print a table."
+        ),
     ] = False,
     as_json: AsJson = False,
     steps: Steps = None,
@@ -44,7 +49,11 @@ def analyze(
     ] = None,
     as_markdown: Annotated[
         bool,
-        typer.Option("--markdown", help="Print a short report in Markdown, for a pull request.", rich_help_panel=MORE),
+        typer.Option(
+            "--markdown",
+            help="Print a short report in Markdown, for a pull request.",
+            rich_help_panel=MORE,
+        ),
     ] = False,
     force: Force = False,
 ) -> None:
@@ -65,7 +74,10 @@ def analyze(
     limits = trace_io.parse_limits(fail_on)
     if each:
         if html or perfetto:
-            raise ConfigError("--each prints a table and no page; leave out --html and --perfetto, or analyze one run")
+            raise ConfigError(
+                "--each prints a table and no page; leave out --html and --perfetto, or analyze"
+                " one run"
+            )
         runs = sweep.read_runs(
             files,
             lambda path: trace_io.analyze_files([path], input_range, steps, max_events=max_events),
@@ -74,7 +86,9 @@ def analyze(
         raise typer.Exit(_show_runs(runs, limits, as_json))
     report_files.check(files, html, perfetto, force)
     before = files[0] if len(files) == 1 else files[0].parent
-    again = shlex.join(["fastfeed", "diff", str(before), "AFTER"])  # a recording made after the change
+    again = shlex.join(
+        ["fastfeed", "diff", str(before), "AFTER"]
+    )  # a recording made after the change
     result = trace_io.analyze_files(files, input_range, steps, again, max_events)
     with streams.report() as console:
         if as_json:
@@ -89,7 +103,10 @@ def analyze(
 
 
 def _show_runs(runs: list[sweep.Run], limits: list[Gate], as_json: bool) -> int:
-    """Print the table. The exit code is that of the worst run; a run that cannot be read has no verdict."""
+    """Print the table.
+
+    The exit code is that of the worst run; a run that cannot be read has no verdict.
+    """
     with streams.report() as console:
         if as_json:
             trace_io.show_json(sweep.as_dict(runs))

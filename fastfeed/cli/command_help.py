@@ -1,10 +1,12 @@
-"""The screen of `fastfeed COMMAND --help`: usage, a sentence or two, examples, arguments, options, notes.
+"""The screen of `fastfeed COMMAND --help`: usage, a sentence or two, examples, arguments, options,
+notes.
 
-It is made of the command's docstring and parameters, so that it is the same with every version of Typer. A docstring is
-a paragraph, a section `Examples:` with one command per line, and notes, which are printed below the options.
+It is made of the command's docstring and parameters, so that it is the same with every version of
+Typer. A docstring is a paragraph, a section `Examples:` with one command per line, and notes, which
+are printed below the options.
 
---help fits one screen: it shows the options without a panel, which are the frequent ones. --help-all also shows those
-of every panel, and the epilog.
+--help fits one screen: it shows the options without a panel, which are the frequent ones.
+--help-all also shows those of every panel, and the epilog.
 """
 
 from __future__ import annotations
@@ -23,7 +25,17 @@ from typer.core import TyperCommand, TyperGroup
 
 from fastfeed.cli import streams, usage_errors
 
-__all__ = ["HELP", "HELP_ALL", "Command", "Group", "HelpSections", "columns", "panels", "split", "usage"]
+__all__ = [
+    "HELP",
+    "HELP_ALL",
+    "Command",
+    "Group",
+    "HelpSections",
+    "columns",
+    "panels",
+    "split",
+    "usage",
+]
 
 HELP_ALL = "--help-all"
 HELP = ("-h", "--help", HELP_ALL)  # the names of the help option
@@ -65,11 +77,15 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands with such a screen, which is also printed where there are no arguments."""
+    """A group of commands with such a screen, which is also printed where there are no
+    arguments.
+    """
 
     default_command = ""  # the command that need not be named
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         """Help is printed in here."""
         with nullcontext() if parent is not None else streams.command_output():
             return super().make_context(info_name, args, parent, **extra)
@@ -91,7 +107,12 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Errors are those of fastfeed."""
-        if args and self.get_command(ctx, args[0]) is None and args[0][:1] != "-" and not ctx.resilient_parsing:
+        if (
+            args
+            and self.get_command(ctx, args[0]) is None
+            and args[0][:1] != "-"
+            and not ctx.resilient_parsing
+        ):
             raise usage_errors.no_command(args[0], list(self.commands), ctx.command_path)
         return super().resolve_command(ctx, args)
 
@@ -115,7 +136,9 @@ def split(help: str | None) -> HelpSections:
 
 
 def panels(params: Iterable[Any]) -> dict[str, list[Any]]:
-    """Arguments and options by the title that they are shown under, in order; frequent options under "Options"."""
+    """Arguments and options by the title that they are shown under, in order; frequent options
+    under "Options".
+    """
     shown: dict[str, list[Any]] = {"Arguments": [], "Options": []}
     for param in params:
         if getattr(param, "hidden", False):
@@ -129,7 +152,9 @@ def columns(param: Any) -> tuple[str, str, str]:
     """`-o, --out FILE`, its help, and `[default: ...]` or nothing."""
     if param.param_type_name == "argument":
         return _argument(param), param.help or "", ""
-    shorts, longs = ([n for n in param.opts if n.startswith("--") is is_long] for is_long in (False, True))
+    shorts, longs = (
+        [n for n in param.opts if n.startswith("--") is is_long] for is_long in (False, True)
+    )
     if HELP_ALL in longs:  # Click has them in any order
         return ", ".join(HELP), "Show the frequent options, or all of them, and exit.", ""
     name = ", ".join([*shorts, "/".join([*longs, *param.secondary_opts])])
@@ -165,7 +190,9 @@ def _lines(command: Any, ctx: Any, params: list[Any], console: Console) -> Itera
     parts = [_parameters(listed, console), _commands(command, console, everything)]
     for part in parts if "Arguments" in listed else reversed(parts):
         yield from part
-    for paragraph in filter(None, [*sections.notes.split("\n\n"), command.epilog if everything else "", more]):
+    for paragraph in filter(
+        None, [*sections.notes.split("\n\n"), command.epilog if everything else "", more]
+    ):
         yield Text("")
         yield from _wrapped(_styled(" ".join(paragraph.split())), console)
 
@@ -174,15 +201,29 @@ def _wants_everything(args: list[str]) -> bool:
     return HELP_ALL in args[: args.index("--") if "--" in args else None]
 
 
-def _frequent(listed: dict[str, list[Any]], path: str, commands: Any) -> tuple[dict[str, list[Any]], str]:
+def _frequent(
+    listed: dict[str, list[Any]], path: str, commands: Any
+) -> tuple[dict[str, list[Any]], str]:
     """What --help shows of the options, and the line about the others, if there are any."""
-    kept = () if commands and "Arguments" not in listed else ("Arguments", "Options")  # those of a group are rare
+    kept = (
+        () if commands and "Arguments" not in listed else ("Arguments", "Options")
+    )  # those of a group are rare
     shown = {title: params for title, params in listed.items() if title in kept}
     if shown == listed:
         return listed, ""
-    shown = {title: [p for p in params if HELP_ALL not in p.opts] for title, params in shown.items()}
-    options = [p for title, params in listed.items() if title != "Arguments" for p in params if HELP_ALL not in p.opts]
-    others = [max(param.opts, key=len) for param in options if param not in shown.get("Options", [])]
+    shown = {
+        title: [p for p in params if HELP_ALL not in p.opts] for title, params in shown.items()
+    }
+    options = [
+        p
+        for title, params in listed.items()
+        if title != "Arguments"
+        for p in params
+        if HELP_ALL not in p.opts
+    ]
+    others = [
+        max(param.opts, key=len) for param in options if param not in shown.get("Options", [])
+    ]
     what = ", ".join(others) if len(others) <= _NAMED else f"all {len(options)} options"
     return shown, f"{path} {HELP_ALL} shows {what}."
 
@@ -199,7 +240,11 @@ def _parameters(listed: dict[str, list[Any]], console: Console) -> Iterator[Text
 def _commands(command: Any, console: Console, everything: bool) -> Iterator[Text]:
     """Commands of a group under the titles that they have, each with its first sentence."""
     default = getattr(command, "default_command", "")
-    inner = {name: c for name, c in getattr(command, "commands", {}).items() if everything or name != default}
+    inner = {
+        name: c
+        for name, c in getattr(command, "commands", {}).items()
+        if everything or name != default
+    }
     titles = dict.fromkeys(_panel(each) for each in inner.values())
     width = _width(inner)
     for title in titles:
@@ -253,7 +298,11 @@ def _wrapped(text: Text, console: Console, indent: int = 0) -> Iterator[Text]:
 
 def usage(params: Iterable[Any]) -> list[str]:
     """`[OPTIONS] SOURCE`, of these parameters."""
-    words = [_argument(param) for param in params if param.param_type_name == "argument" and not param.hidden]
+    words = [
+        _argument(param)
+        for param in params
+        if param.param_type_name == "argument" and not param.hidden
+    ]
     return ["[OPTIONS]", *words]
 
 

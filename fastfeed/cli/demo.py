@@ -1,4 +1,6 @@
-"""`fastfeed demo`: trains a Keras model on a folder of photographs, and prints how well the feed kept up."""
+"""`fastfeed demo`: trains a Keras model on a folder of photographs, and prints how well the feed
+kept up.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,36 @@ def demo(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder with train/ and val/, each with one folder per class. Default: generated photographs.",
+            help=(
+                "Folder with train/ and val/, each with one folder per class. Default: generated"
+                " photographs."
+            ),
         ),
     ] = None,
     work: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for generated photographs and the list of bad files.")
+        Path,
+        typer.Option(
+            metavar="DIR", help="Folder for generated photographs and the list of bad files."
+        ),
     ] = Path(".fastfeed-demo"),
     epochs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Epochs. Default: depends on the number of images.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Epochs. Default: depends on the number of images."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, metavar="N", help="Images per training step.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Images per training step.")
+    ] = None,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="Backend that decodes and augments: cpu, dali or nvjpeg.")
+        str,
+        typer.Option(
+            metavar="NAME", help="Backend that decodes and augments: cpu, dali or nvjpeg."
+        ),
     ] = "cpu",
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of the sample order, the augmentation and the weights.")
+        int,
+        typer.Option(
+            metavar="N", help="Seed of the sample order, the augmentation and the weights."
+        ),
     ] = 0,
 ) -> None:
     """Train a small classifier, and show where the time went.
@@ -69,8 +86,9 @@ def demo(
     epochs = epochs or classifier.epochs_for(len(train.source))
     model = classifier.build(len(train.source.classes), classifier.IMAGE_SIZE, epochs * len(train))
     console.print(
-        f"\nA CNN of {model.count_params():,} parameters on Keras {keras.__version__} with {keras.backend.backend()}: "
-        f"{epochs} epoch{'s' if epochs != 1 else ''} of {len(train)} steps\n",
+        f"\nA CNN of {model.count_params():,} parameters on Keras {keras.__version__} with"
+        f" {keras.backend.backend()}: {epochs} epoch{'s' if epochs != 1 else ''} of {len(train)}"
+        " steps\n",
         highlight=False,
         soft_wrap=True,
     )
@@ -79,13 +97,21 @@ def demo(
             bar = _callback(keras, progress, epochs, len(train))
             try:
                 history = model.fit(
-                    train.to_keras(), validation_data=val.to_keras(), epochs=epochs, verbose=0, callbacks=[bar]
+                    train.to_keras(),
+                    validation_data=val.to_keras(),
+                    epochs=epochs,
+                    verbose=0,
+                    callbacks=[bar],
                 ).history
-            except Exception as error:  # TensorFlow makes its own error of ours, with a graph's trace around it
+            except (
+                Exception
+            ) as error:  # TensorFlow makes its own error of ours, with a graph's trace around it
                 if ours := train.error or val.error:
                     raise ours from error
                 raise
-        console.print("", _table(train, val, history), _bad(train, val, root), sep="\n", highlight=False)
+        console.print(
+            "", _table(train, val, history), _bad(train, val, root), sep="\n", highlight=False
+        )
     console.print(f"total {time.monotonic() - began:.0f} s", highlight=False)
 
 
@@ -94,7 +120,9 @@ def _checked(root: Path) -> Path:
 
     for split in ("train", "val"):
         if not (root / split).is_dir():
-            raise SourceError(f"--data needs train/ and val/ with one folder per class, {root} has no {split}/")
+            raise SourceError(
+                f"--data needs train/ and val/ with one folder per class, {root} has no {split}/"
+            )
     return root
 
 
@@ -105,13 +133,16 @@ def _generated(root: Path, console: Console) -> Path:
     with _progress(console) as progress:
         task = progress.add_task("making photographs", total=None, note="")
         try:
-            photos = make_photos(root, progress=lambda done, total: progress.update(task, completed=done, total=total))
+            photos = make_photos(
+                root,
+                progress=lambda done, total: progress.update(task, completed=done, total=total),
+            )
         except FileExistsError as error:
             raise ConfigError(f"{error}; --work says where photographs are made") from error
         progress.update(task, visible=False)
     console.print(
-        f"{photos.images} photographs of {len(photos.classes)} kinds of landmarks in {photos.root}, "
-        f"and {len(photos.broken)} files broken on purpose",
+        f"{photos.images} photographs of {len(photos.classes)} kinds of landmarks in {photos.root},"
+        f" and {len(photos.broken)} files broken on purpose",
         highlight=False,
     )
     return photos.root
@@ -152,7 +183,12 @@ def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple
 
 
 def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
 
 
@@ -190,8 +226,12 @@ def _table(train: Feed, val: Feed, history: dict[str, list[float]]) -> Table:
     table.add_row("images/s", *(f"{s.images_per_second:.0f}" for s in stats))
     table.add_row("time the trainer waited for data", *(f"{s.wait_share:.1%}" for s in stats))
     for stage in dict.fromkeys(stage for s in stats for stage in s.stage_ms):
-        table.add_row(f"{stage}, thread ms per image", *(f"{s.stage_ms.get(stage, 0):.2f}" for s in stats))
-    table.add_row("validation accuracy, last (best)", "", f"{accuracy[-1]:.2f} ({max(accuracy):.2f})")
+        table.add_row(
+            f"{stage}, thread ms per image", *(f"{s.stage_ms.get(stage, 0):.2f}" for s in stats)
+        )
+    table.add_row(
+        "validation accuracy, last (best)", "", f"{accuracy[-1]:.2f} ({max(accuracy):.2f})"
+    )
     table.add_row("bad files", *(str(len(s.bad)) for s in stats))
     return table
 
@@ -200,17 +240,26 @@ def _bad(train: Feed, val: Feed, root: Path) -> Table | str:
     bad = [*train.stats().bad, *val.stats().bad]
     if not bad:
         return "No bad files."
-    table = Table(title="Bad files, replaced in training and masked in validation", title_justify="left")
+    table = Table(
+        title="Bad files, replaced in training and masked in validation", title_justify="left"
+    )
     for column in ("file", "reason", "detail"):
         table.add_column(column, overflow="fold")
     for failure in bad:
-        table.add_row(os.path.relpath(failure.uri, root), failure.reason, failure.detail or REASONS[failure.reason])
+        table.add_row(
+            os.path.relpath(failure.uri, root),
+            failure.reason,
+            failure.detail or REASONS[failure.reason],
+        )
     return table
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence file descriptor 2: TensorFlow logs there while it loads. Errors still arrive as exceptions."""
+    """Silence file descriptor 2: TensorFlow logs there while it loads.
+
+    Errors still arrive as exceptions.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)

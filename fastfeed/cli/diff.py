@@ -17,11 +17,15 @@ __all__ = ["diff"]
 def diff(
     before: Annotated[
         Path,
-        typer.Argument(metavar="BEFORE", help="Trace or folder of the run before the change. -: stdin."),
+        typer.Argument(
+            metavar="BEFORE", help="Trace or folder of the run before the change. -: stdin."
+        ),
     ],
     after: Annotated[
         Path,
-        typer.Argument(metavar="AFTER", help="Trace or folder of the run after the change. -: stdin."),
+        typer.Argument(
+            metavar="AFTER", help="Trace or folder of the run after the change. -: stdin."
+        ),
     ],
     html: Annotated[
         Path | None,
@@ -31,7 +35,10 @@ def diff(
         list[str] | None,
         typer.Option(
             metavar="LIMIT",
-            help="For AFTER, such as 'input>5%'. Can be repeated. Exit code 3 if exceeded, 4 without a verdict.",
+            help=(
+                "For AFTER, such as 'input>5%'. Can be repeated. Exit code 3 if exceeded, 4 without"
+                " a verdict."
+            ),
         ),
     ] = None,
     as_json: AsJson = False,
@@ -54,7 +61,10 @@ def diff(
     if before == after == Path("-"):
         raise ConfigError("standard input can be read once; pass the other trace as a file")
     report_files.check([before, after], html, None, force)
-    results = [trace_io.analyze_files([path], input_range, steps, max_events=max_events) for path in (before, after)]
+    results = [
+        trace_io.analyze_files([path], input_range, steps, max_events=max_events)
+        for path in (before, after)
+    ]
     compared = compare.compare(*results)
     with streams.report() as console:
         if as_json:

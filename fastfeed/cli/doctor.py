@@ -1,6 +1,7 @@
 """`fastfeed doctor`: what this machine offers a feed, and what to install or fix.
 
-`collect()` gathers facts and imports no framework; `doctor_advice` derives what to do; `render()` prints both.
+`collect()` gathers facts and imports no framework; `doctor_advice` derives what to do; `render()`
+prints both.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ __all__ = ["GpuInfo", "MachineReport", "collect", "doctor", "render", "with_advi
 
 DALI = ("nvidia-dali-cuda120", "nvidia-dali-cuda130")
 # Every build of OpenCV installs the same `cv2` folder.
-OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless", "opencv-contrib-python")
+OPENCV = (
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python-headless",
+    "opencv-contrib-python",
+)
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
 CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
 CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
@@ -72,12 +78,16 @@ class MachineReport:
     vips: str | None = None  # pyvips
     cuda: tuple[int, int] | None = None  # newest CUDA that the driver runs
     package_manager: str | None = None  # that could install what the kernel is compiled with
-    cache: tuple[str, int, int] | None = None  # folder of indexes and tables, its bytes, and how many it may have
+    cache: tuple[str, int, int] | None = (
+        None  # folder of indexes and tables, its bytes, and how many it may have
+    )
     advice: tuple[Advice, ...] = ()
     next: str | None = None  # a command to try; None: something has to be fixed first
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False) -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
     """Show what this machine offers, and what to install or fix.
 
     Checks hardware, libraries and ranks. The exit code is 1 if something has to be fixed.
@@ -115,7 +125,10 @@ def collect(
     root: Path = Path("/"),
     which: Callable[[str], str | None] = shutil.which,
 ) -> MachineReport:
-    """Inspect this machine. The arguments let tests replace the environment, packages, NVML, kernel, root and PATH."""
+    """Inspect this machine.
+
+    The arguments let tests replace the environment, packages, NVML, kernel, root and PATH.
+    """
     try:
         world, world_error = World.detect(environ), None
     except ConfigError as error:
@@ -158,7 +171,10 @@ def with_advice(report: MachineReport) -> MachineReport:
 
 
 def find_gpus(nvml: Any) -> dict[str, Any]:
-    """The last fields of MachineReport: GPUs and driver, or why there are none. `nvml` is the module or its name."""
+    """The last fields of MachineReport: GPUs and driver, or why there are none.
+
+    `nvml` is the module or its name.
+    """
     if isinstance(nvml, str):
         try:
             nvml = import_module(nvml)
@@ -169,8 +185,12 @@ def find_gpus(nvml: Any) -> dict[str, Any]:
     except nvml.NVMLError as error:
         return {"no_gpu": f"none: no NVIDIA driver answers ({error})"}
     try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        gpus = tuple(GpuInfo(nvml.nvmlDeviceGetName(handle), _gpu_memory(nvml, handle)) for handle in handles)
+        handles = [
+            nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())
+        ]
+        gpus = tuple(
+            GpuInfo(nvml.nvmlDeviceGetName(handle), _gpu_memory(nvml, handle)) for handle in handles
+        )
         number, driver = nvml.nvmlSystemGetCudaDriverVersion(), nvml.nvmlSystemGetDriverVersion()
         cuda = (number // 1000, number % 1000 // 10)  # 12040 is 12.4
         return {"gpus": gpus, "no_gpu": None if gpus else "none", "driver": driver, "cuda": cuda}
@@ -189,7 +209,8 @@ def render(report: MachineReport, console: Console) -> None:
         table.add_column(style="cyan", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in rows:
-            # Text: brackets are not markup here; filled up, as versions of Rich differ in what a least width includes
+            # Text: brackets are not markup here; filled up, as versions of Rich differ in what a
+            # least width includes
             table.add_row(Text(f"  {name}".ljust(16)), Text(value))
         console.print(Text(f"\n{title}", style="bold"))
         console.print(table)
@@ -197,7 +218,12 @@ def render(report: MachineReport, console: Console) -> None:
     needed = [advice for advice in report.advice if not advice.optional]
     if needed:
         broken = any(advice.problem for advice in needed)
-        _list(needed, "To fix:" if broken else "To do:", "bold red" if broken else "bold yellow", console)
+        _list(
+            needed,
+            "To fix:" if broken else "To do:",
+            "bold red" if broken else "bold yellow",
+            console,
+        )
     if optional:
         _list(optional, "Optional:", "bold", console)
     if report.next:
@@ -227,11 +253,17 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
     machine = [("CPU cores", cores), ("memory", memory)]
     if report.open_files:
         soft, hard = (f"{limit}" if limit >= 0 else "no limit" for limit in report.open_files)
-        machine.append(("open files", soft if soft == hard else f"{soft} (can be raised to {hard})"))
+        machine.append(
+            ("open files", soft if soft == hard else f"{soft} (can be raised to {hard})")
+        )
     if report.cache and report.cache[1]:
         folder, size, limit = report.cache
-        machine.append(("cache", f"{size / 1e9:.1f} of {limit / 1e9:g} GB of indexes and tables in {folder}"))
-    machine += [(f"GPU {i}", f"{gpu.name}, {_gib(gpu.memory)}") for i, gpu in enumerate(report.gpus)]
+        machine.append(
+            ("cache", f"{size / 1e9:.1f} of {limit / 1e9:g} GB of indexes and tables in {folder}")
+        )
+    machine += [
+        (f"GPU {i}", f"{gpu.name}, {_gib(gpu.memory)}") for i, gpu in enumerate(report.gpus)
+    ]
     machine += [("GPU", report.no_gpu)] if report.no_gpu else []
     if report.driver and report.cuda:
         machine.append(("driver", f"{report.driver}, runs CUDA {report.cuda[0]}.{report.cuda[1]}"))
@@ -249,7 +281,10 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
     return [
         ("Machine", machine),
         ("Decode", decode),
-        ("Frameworks", [*report.frameworks.items()] or [("none", "fastfeed feeds NumPy arrays without one")]),
+        (
+            "Frameworks",
+            [*report.frameworks.items()] or [("none", "fastfeed feeds NumPy arrays without one")],
+        ),
         ("Ranks", world),
     ]
 

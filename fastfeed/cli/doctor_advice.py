@@ -1,4 +1,6 @@
-"""What `fastfeed doctor` recommends: what to fix, what could be better, and what to try next, as commands to copy."""
+"""What `fastfeed doctor` recommends: what to fix, what could be better, and what to try next, as
+commands to copy.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ __all__ = ["FEW_FILES", "PACKAGES", "Advice", "advise", "next_command", "reinsta
 
 FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
 BACKENDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "jax", "torch")  # of Keras
-PACKAGES = {  # what the kernel is compiled with, by the program that installs it (docs/installing.md)
+# what the kernel is compiled with, by the program that installs it (docs/installing.md)
+PACKAGES = {
     "apt-get": "apt-get install g++ libjpeg-dev libwebp-dev libhwy-dev python3-dev",
     "dnf": "dnf install gcc-c++ libjpeg-turbo-devel libwebp-devel highway-devel python3-devel",
     "conda": "conda install cxx-compiler libjpeg-turbo libwebp-base libhwy",
@@ -26,7 +29,10 @@ PACKAGES = {  # what the kernel is compiled with, by the program that installs i
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A recommendation. `problem`: feeds do not work until it is followed. `optional`: fine without it."""
+    """A recommendation.
+
+    `problem`: feeds do not work until it is followed. `optional`: fine without it.
+    """
 
     text: str
     command: str | None = None
@@ -37,14 +43,19 @@ class Advice:
 def advise(report: MachineReport) -> Iterator[Advice]:
     """What to do: problems first, what is optional last."""
     if report.world_error:
-        yield Advice(f"The launcher's environment cannot be read: {report.world_error}.", problem=True)
+        yield Advice(
+            f"The launcher's environment cannot be read: {report.world_error}.", problem=True
+        )
     if not report.pillow:
         yield Advice("Pillow is missing; every feed needs it:", "pip install pillow", problem=True)
     yield from _opencv(report)
     yield from _gpu(report)
     yield from _kernel(report)
     if report.open_files and 0 <= report.open_files[0] < FEW_FILES:
-        yield Advice(f"Only {report.open_files[0]} files may be open at once; for many shards:", "ulimit -n 4096")
+        yield Advice(
+            f"Only {report.open_files[0]} files may be open at once; for many shards:",
+            "ulimit -n 4096",
+        )
     yield from _frameworks(report)
     if not report.vips:
         yield Advice(
@@ -56,7 +67,9 @@ def advise(report: MachineReport) -> Iterator[Advice]:
 
 def next_command(report: MachineReport) -> str:
     """What to try where nothing has to be fixed: a line for a shell, with a comment."""
-    if "keras" in report.frameworks and any(name.startswith(("tensorflow", "tf-")) for name in report.frameworks):
+    if "keras" in report.frameworks and any(
+        name.startswith(("tensorflow", "tf-")) for name in report.frameworks
+    ):
         return "fastfeed demo  # trains on generated photographs"
     if report.gpus:
         return "fastfeed profile -- python train.py  # why is the GPU idle?"
@@ -77,8 +90,16 @@ def reinstall(name: str = "fastfeed") -> str:
 
 def _opencv(report: MachineReport) -> Iterator[Advice]:
     if not report.opencv:
-        why = "the reference backend needs it" if report.kernel else "without the JPEG kernel every feed needs it"
-        yield Advice(f"OpenCV is missing; {why}:", "pip install opencv-python-headless", problem=not report.kernel)
+        why = (
+            "the reference backend needs it"
+            if report.kernel
+            else "without the JPEG kernel every feed needs it"
+        )
+        yield Advice(
+            f"OpenCV is missing; {why}:",
+            "pip install opencv-python-headless",
+            problem=not report.kernel,
+        )
     elif len(report.opencv) > 1:
         names = [*report.opencv]
         command = f"pip uninstall -y {' '.join(names)} && pip install {names[0]}"
@@ -91,9 +112,15 @@ def _gpu(report: MachineReport) -> Iterator[Advice]:
     shown = f"{cuda[0]}.{cuda[1]}" if cuda else ""
     if len(dali) > 1:
         command = f"pip uninstall -y {' '.join(dali)} && {_extra(extra or 'cuda13')}"
-        yield Advice("Both DALI builds are installed and overwrite each other's files. Keep one:", command, True)
+        yield Advice(
+            "Both DALI builds are installed and overwrite each other's files. Keep one:",
+            command,
+            True,
+        )
     elif cuda and not extra:
-        yield Advice(f"The NVIDIA driver stops at CUDA {shown}; update it to one for CUDA 12 or newer.")
+        yield Advice(
+            f"The NVIDIA driver stops at CUDA {shown}; update it to one for CUDA 12 or newer."
+        )
     elif "nvidia-dali-cuda130" in dali and extra == "cuda12":
         command = f"pip uninstall -y nvidia-dali-cuda130 && {_extra('cuda12')}"
         yield Advice(f"DALI is built for CUDA 13, but the driver stops at CUDA {shown}:", command)
@@ -102,14 +129,18 @@ def _gpu(report: MachineReport) -> Iterator[Advice]:
     if report.no_gpu and report.no_gpu.startswith("unknown: nvidia-ml-py"):
         yield Advice("To see GPUs, here and in fastfeed watch:", "pip install nvidia-ml-py")
     elif report.no_gpu and report.no_gpu.startswith("not readable"):
-        yield Advice("The NVIDIA driver does not respond correctly. To see what it reports:", "nvidia-smi")
+        yield Advice(
+            "The NVIDIA driver does not respond correctly. To see what it reports:", "nvidia-smi"
+        )
 
 
 def _kernel(report: MachineReport) -> Iterator[Advice]:
     kernel = report.kernel
     if kernel is None:
         packages = PACKAGES.get(report.package_manager or "")
-        command = f"{packages} && {reinstall()}" if packages else f"FASTFEED_BUNDLED=1 {reinstall()}"
+        command = (
+            f"{packages} && {reinstall()}" if packages else f"FASTFEED_BUNDLED=1 {reinstall()}"
+        )
         needs = "" if packages else " (with a C++ compiler and NASM)"
         text = "JPEGs decode through Pillow, which is slower. A wheel has the kernel"
         if report.platform.startswith("Windows"):
@@ -117,13 +148,19 @@ def _kernel(report: MachineReport) -> Iterator[Advice]:
         else:
             yield Advice(f"{text}; to build it{needs}:", command)
     elif kernel.huffman and not kernel.bundled:
-        text = "With the libjpeg-turbo that fastfeed builds itself (with NASM), JPEGs decode twice as fast:"
+        text = (
+            "With the libjpeg-turbo that fastfeed builds itself (with NASM), JPEGs decode twice as"
+            " fast:"
+        )
         yield Advice(text, f"FASTFEED_BUNDLED=1 {reinstall()}")
 
 
 def _frameworks(report: MachineReport) -> Iterator[Advice]:
     if not report.frameworks.keys() - {"ray"}:
-        text = "No framework is installed, so feeds yield NumPy arrays. To install Keras (or tf, jax, torch):"
+        text = (
+            "No framework is installed, so feeds yield NumPy arrays. To install Keras (or tf, jax,"
+            " torch):"
+        )
         yield Advice(text, _extra("keras,tf"), optional=True)
     elif "keras" in report.frameworks and not report.frameworks.keys() & set(BACKENDS):
         yield Advice("Keras has no backend. To install TensorFlow (or jax, torch):", _extra("tf"))

@@ -1,4 +1,6 @@
-"""What `fastfeed doctor` says of the kernel: its libraries, the instruction set, who decodes Huffman codes."""
+"""What `fastfeed doctor` says of the kernel: its libraries, the instruction set, who decodes
+Huffman codes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def find_kernel(module: str | ModuleType = "fastfeed._native") -> KernelInfo | N
         bundled=getattr(native, "LIBJPEG_BUNDLED", False),
         simd=getattr(native, "LIBJPEG_SIMD", False),
         instruction_set=sets[0] if sets else None,
-        huffman=native.libjpeg_huffman_reason() if hasattr(native, "libjpeg_huffman_reason") else "",
+        huffman=(
+            native.libjpeg_huffman_reason() if hasattr(native, "libjpeg_huffman_reason") else ""
+        ),
         libwebp=getattr(native, "LIBWEBP", ""),
     )
 
@@ -49,7 +53,9 @@ def kernel_rows(info: KernelInfo | None) -> Iterator[tuple[str, str]]:
     parts = ["built"]
     if info.libjpeg:
         place = "bundled" if info.bundled else "the system's"
-        parts.append(f"libjpeg-turbo {info.libjpeg} ({place}, {'with' if info.simd else 'without'} SIMD)")
+        parts.append(
+            f"libjpeg-turbo {info.libjpeg} ({place}, {'with' if info.simd else 'without'} SIMD)"
+        )
     if info.libwebp:
         parts.append(f"libwebp {info.libwebp}")
     if info.instruction_set:

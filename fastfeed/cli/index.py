@@ -38,7 +38,9 @@ def index(
             "--out",
             "-o",
             metavar="FILE",
-            help="File to write: a folder's listing (.parquet, .csv, .jsonl) or the index of shards.",
+            help=(
+                "File to write: a folder's listing (.parquet, .csv, .jsonl) or the index of shards."
+            ),
         ),
     ] = None,
     label: Annotated[
@@ -50,7 +52,14 @@ def index(
     ] = None,
     workers: Annotated[
         int,
-        typer.Option("--workers", "-w", min=1, max=64, metavar="N", help="Remote folders to list at a time, up to 64."),
+        typer.Option(
+            "--workers",
+            "-w",
+            min=1,
+            max=64,
+            metavar="N",
+            help="Remote folders to list at a time, up to 64.",
+        ),
     ] = 16,
     storage_option: StorageOption = None,
 ) -> None:
@@ -67,13 +76,21 @@ def index(
     from fastfeed.sources.detect import kind_of
     from fastfeed.storage.storage import Storage
 
-    kind, opened, console = kind_of(source), Storage(storage_options(storage_option or [])), Console()
+    kind, opened, console = (
+        kind_of(source),
+        Storage(storage_options(storage_option or [])),
+        Console(),
+    )
     started = time.monotonic()
     if kind == "table":
-        raise ConfigError(f"{source} is a table, which needs no index: Table({source!r}, image=...) reads it")
+        raise ConfigError(
+            f"{source} is a table, which needs no index: Table({source!r}, image=...) reads it"
+        )
     if kind == "folder":
         if label is not None:
-            raise ConfigError("--label is for shards: an image's class is the folder that it lies in")
+            raise ConfigError(
+                "--label is for shards: an image's class is the folder that it lies in"
+            )
         facts, use = _folder(source, out, workers, opened)
     else:
         facts, use = _shards(source, kind, out, label, opened)
@@ -95,24 +112,40 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
         listed = list_images(path, to, storage=storage, at_once=workers, who="index")
     except KeyboardInterrupt:
         done, folders = folders_listed(f"{to}.partial")
-        raise _interrupted(f"{done:,} of {folders:,} folders are listed and saved in {to}.partial") from None
+        raise _interrupted(
+            f"{done:,} of {folders:,} folders are listed and saved in {to}.partial"
+        ) from None
     classed = sum(listed.classes.values())
-    facts = [("images", f"{listed.images:,}"), ("classes", _spread(list(listed.classes.values()), "image"))]
+    facts = [
+        ("images", f"{listed.images:,}"),
+        ("classes", _spread(list(listed.classes.values()), "image")),
+    ]
     if unclassed := listed.images - classed:
         facts.append(("no class", f"{_count(unclassed, 'image')}, directly in it"))
-    facts.append(("size", f"{decimal(listed.size)}, {decimal(listed.size // listed.images)} per image"))
+    facts.append(
+        ("size", f"{decimal(listed.size)}, {decimal(listed.size // listed.images)} per image")
+    )
     if empty := listed.folders - len(listed.classes):
         facts.append(("empty", f"{_count(empty, 'folder')} without images"))
     if listed.left_out:
-        facts.append(("left out", ", ".join(f"{n:,} {what}" for what, n in listed.left_out.most_common(8))))
+        facts.append(
+            ("left out", ", ".join(f"{n:,} {what}" for what, n in listed.left_out.most_common(8)))
+        )
     if listed.resumed:
-        facts.append(("resumed", f"{listed.resumed:,} of {_count(listed.folders, 'folder')} from an earlier run"))
+        facts.append(
+            (
+                "resumed",
+                f"{listed.resumed:,} of {_count(listed.folders, 'folder')} from an earlier run",
+            )
+        )
     facts.append(("listing", f"{to}, {decimal(os.path.getsize(to))}"))
     how = "" if classed else ", labeled=False"
     return facts, f"Use it:  ff.ImageFolder({source!r}, listing={to!r}{how})"
 
 
-def _shards(source: str, kind: str, out: Path | None, label: str | None, storage: Storage) -> tuple[Facts, str]:
+def _shards(
+    source: str, kind: str, out: Path | None, label: str | None, storage: Storage
+) -> tuple[Facts, str]:
     import numpy as np
 
     how: dict[str, Any] = {} if label is None else {"label": None if label == "none" else label}
@@ -132,7 +165,10 @@ def _shards(source: str, kind: str, out: Path | None, label: str | None, storage
     ids = np.arange(len(opened))
     labels = opened.label(ids)
     counts = np.bincount(labels[labels >= 0], minlength=len(opened.classes))
-    facts = [("samples", f"{len(opened):,}"), ("classes", _spread(counts[counts > 0].tolist(), "sample"))]
+    facts = [
+        ("samples", f"{len(opened):,}"),
+        ("classes", _spread(counts[counts > 0].tolist(), "sample")),
+    ]
     if missing := int((labels < 0).sum()):
         facts.append(("no label", _count(missing, "sample")))
     size = int(opened.sizes(ids).sum())
@@ -144,7 +180,14 @@ def _shards(source: str, kind: str, out: Path | None, label: str | None, storage
         facts.append(("notes", "\n".join([*notes[:_NOTES], *more])))
     path = opened.index_file
     facts.append(
-        ("index", f"{path}, {decimal(os.path.getsize(path))}" if path else "not saved: no folder for it can be written")
+        (
+            "index",
+            (
+                f"{path}, {decimal(os.path.getsize(path))}"
+                if path
+                else "not saved: no folder for it can be written"
+            ),
+        )
     )
     shown = ", ".join([repr(source), *(f"{name}={value!r}" for name, value in how.items())])
     return facts, f"Use it:  ff.{type(opened).__name__}({shown})"
@@ -164,6 +207,8 @@ def _count(n: int, what: str) -> str:
 
 def _interrupted(what: str) -> typer.Exit:
     Console(stderr=True).print(
-        f"interrupted: {what}; run the same command again to resume", highlight=False, soft_wrap=True
+        f"interrupted: {what}; run the same command again to resume",
+        highlight=False,
+        soft_wrap=True,
     )
     return typer.Exit(130)

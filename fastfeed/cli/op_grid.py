@@ -12,7 +12,13 @@ from fastfeed.cli.op_strengths import Picture
 
 __all__ = ["OpRow", "draw"]
 
-_PAPER, _INK, _GRAY, _LINE, _PLATE = (252, 252, 250), (34, 36, 40), (112, 116, 122), (222, 222, 218), (241, 241, 238)
+_PAPER, _INK, _GRAY, _LINE, _PLATE = (
+    (252, 252, 250),
+    (34, 36, 40),
+    (112, 116, 122),
+    (222, 222, 218),
+    (241, 241, 238),
+)
 _BOX, _BOX_EDGE = (255, 200, 0), (40, 30, 0)
 _MARGIN, _GAP = 28, 10  # pixels: around the sheet, between pictures
 _LABEL = 176  # width of the column of names
@@ -30,9 +36,16 @@ class OpRow:
 
 
 def draw(
-    title: str, below: str, original: Picture, sections: Sequence[tuple[str, Sequence[OpRow]]], headings: Sequence[str]
+    title: str,
+    below: str,
+    original: Picture,
+    sections: Sequence[tuple[str, Sequence[OpRow]]],
+    headings: Sequence[str],
 ) -> Image.Image:
-    """Draw the sheet. All pictures are fitted into the size of the first photograph, and keep their aspect ratio."""
+    """Draw the sheet.
+
+    All pictures are fitted into the size of the first photograph, and keep their aspect ratio.
+    """
     height, width = original.image.shape[:2]
     width = max(width, 96)  # room for a line of words
     fonts = {size: ImageFont.load_default(size) for size in (11, 12, 15, 18, 22)}
@@ -41,7 +54,9 @@ def draw(
     sheet_width = 2 * _MARGIN + _LABEL + columns * step_x - _GAP
     heads = sum(_HEAD for heading, _ in sections if heading)
     top = _MARGIN + height + 18
-    sheet_height = top + 24 + heads + sum(len(rows) for _, rows in sections) * step_y + _MARGIN - _GAP
+    sheet_height = (
+        top + 24 + heads + sum(len(rows) for _, rows in sections) * step_y + _MARGIN - _GAP
+    )
     sheet = Image.new("RGB", (sheet_width, sheet_height), _PAPER)
     pen = ImageDraw.Draw(sheet)
 
@@ -49,7 +64,9 @@ def draw(
     _paste(sheet, pen, original, (_MARGIN, _MARGIN), (height, original.image.shape[1]))
     text_x = _MARGIN + original.image.shape[1] + 20
     room = sheet_width - text_x - _MARGIN
-    pen.text((text_x, _MARGIN + height / 2 - 26), _cut(pen, title, fonts[22], room), _INK, fonts[22])
+    pen.text(
+        (text_x, _MARGIN + height / 2 - 26), _cut(pen, title, fonts[22], room), _INK, fonts[22]
+    )
     for i, line in enumerate(_wrapped(pen, below, fonts[12], room)[:2]):
         pen.text((text_x, _MARGIN + height / 2 + 6 + 17 * i), line, _GRAY, fonts[12])
 
@@ -95,16 +112,24 @@ def _label(
 
 
 def _paste(
-    sheet: Image.Image, pen: ImageDraw.ImageDraw, picture: Picture, at: tuple[int, int], room: tuple[int, int]
+    sheet: Image.Image,
+    pen: ImageDraw.ImageDraw,
+    picture: Picture,
+    at: tuple[int, int],
+    room: tuple[int, int],
 ) -> None:
     """Paste a picture in the middle of its cell, as large as it fits."""
     (x, y), (height, width) = at, room
     own_height, own_width = picture.image.shape[:2]
     by = min(height / own_height, width / own_width)
     size = max(1, round(own_width * by)), max(1, round(own_height * by))
-    image = Image.fromarray(picture.image if picture.image.shape[2] == 3 else np.repeat(picture.image, 3, axis=2))
+    image = Image.fromarray(
+        picture.image if picture.image.shape[2] == 3 else np.repeat(picture.image, 3, axis=2)
+    )
     if size != image.size:
-        image = image.resize(size, Image.Resampling.NEAREST if by >= _SCALE else Image.Resampling.LANCZOS)
+        image = image.resize(
+            size, Image.Resampling.NEAREST if by >= _SCALE else Image.Resampling.LANCZOS
+        )
     if size != (width, height):
         pen.rectangle((x, y, x + width - 1, y + height - 1), _PLATE)
     x, y = x + (width - size[0]) // 2, y + (height - size[1]) // 2
@@ -117,7 +142,9 @@ def _paste(
         pen.rectangle((left + 1, top + 1, right - 1, bottom - 1), outline=_BOX, width=2)
 
 
-def _wrapped(pen: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, width: float) -> list[str]:
+def _wrapped(
+    pen: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, width: float
+) -> list[str]:
     """Wrap the text to a width at spaces; a longer word is cut."""
     lines: list[str] = []
     for word in text.split():

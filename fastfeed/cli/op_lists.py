@@ -1,4 +1,6 @@
-"""Parses `fastfeed show --ops`: the name of a recipe or a family, "all", or a list of ops in Python."""
+"""Parses `fastfeed show --ops`: the name of a recipe or a family, "all", or a list of ops in
+Python.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from fastfeed.errors import ConfigError
 
 __all__ = ["FAMILIES", "OpSection", "arguments", "sections"]
 
-# the modules of `fastfeed.ops` whose SHOWCASE is drawn; each holds examples of its ops, as users write them
+# the modules of `fastfeed.ops` whose SHOWCASE is drawn; each holds examples of its ops, as users
+# write them
 FAMILIES: dict[str, tuple[str, ...]] = {
     "geometry": ("geometry", "crops", "warp"),
     "color": ("color", "levels", "jitter"),
@@ -34,7 +37,9 @@ class OpSection:
 
 
 def sections(text: str) -> list[OpSection]:
-    """Parse a recipe's name, a family's, "all", or an expression such as "ColorJitter(0.4), RandAugment()"."""
+    """Parse a recipe's name, a family's, "all", or an expression such as "ColorJitter(0.4),
+    RandAugment()".
+    """
     from fastfeed import recipes
 
     if text == "all":
@@ -55,7 +60,9 @@ def arguments(op: Any) -> str:
 
 def _family(name: str) -> OpSection:
     modules = [importlib.import_module(f"fastfeed.ops.{module}") for module in FAMILIES[name]]
-    return OpSection(name, tuple(op for module in modules for text in module.SHOWCASE for op in _evaluate(text)))
+    return OpSection(
+        name, tuple(op for module in modules for text in module.SHOWCASE for op in _evaluate(text))
+    )
 
 
 def _list(ops: list[Any], heading: str) -> OpSection:
@@ -74,7 +81,9 @@ def _evaluate(text: str) -> list[Any]:
     from fastfeed.ops import OPS, View
 
     known: dict[str, Any] = {"ff": fastfeed, "fastfeed": fastfeed}  # as in a script
-    known |= {kind.__name__: kind for kind in (*OPS, View)} | {name: getattr(recipes, name) for name in recipes.__all__}
+    known |= {kind.__name__: kind for kind in (*OPS, View)} | {
+        name: getattr(recipes, name) for name in recipes.__all__
+    }
     try:
         value = eval(text, {"__builtins__": {"range": range}}, known)
     except Exception as error:
@@ -97,7 +106,10 @@ def _refused(text: str, why: str) -> ConfigError:
 
     names = ", ".join([*recipes.__all__, *FAMILIES, "all"])
     why = " ".join(why.split())
-    return ConfigError(f"--ops must be one of {names}, or ops such as 'Hue(0.1), RandAugment()', got {text!r}: {why}")
+    return ConfigError(
+        f"--ops must be one of {names}, or ops such as 'Hue(0.1), RandAugment()', got {text!r}:"
+        f" {why}"
+    )
 
 
 def _flat(value: Any) -> list[Any]:

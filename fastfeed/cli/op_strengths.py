@@ -1,7 +1,7 @@
 """Runs one op at five strengths: its first random numbers are 0.1, then 0.3, and so on.
 
-No op is treated specially: random numbers become pixels as in a feed. Only the size of the photograph is chosen here,
-small enough for a crop to cut much of it away.
+No op is treated specially: random numbers become pixels as in a feed. Only the size of the
+photograph is chosen here, small enough for a crop to cut much of it away.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from fastfeed.spec import Spec
 __all__ = ["STRENGTHS", "Picture", "pictures", "sample_box", "scaled"]
 
 STRENGTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-_LED = (
-    2  # random numbers that are the strength itself: often whether and how much. If all were, corners would move alike
-)
+# random numbers that are the strength itself: often whether and how much. If all were, corners
+# would move alike
+_LED = 2
 _GOLDEN = 0.618  # from one of the others to the next: evenly spread, whatever their number
 _ENLARGED = (1.0, 8 / 7, 1.5, 2.0, 4.0)  # how much larger than a crop a photograph may have to be
 
@@ -61,8 +61,8 @@ def scaled(image: np.ndarray, short: float) -> np.ndarray:
 def pictures(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> list[Picture]:
     """Five of what these ops, one after another, make of the first photograph.
 
-    side: its short side in pixels where ops work on pixels of one size; mixing takes the other photographs in turn. One
-    picture where nothing is random.
+    side: its short side in pixels where ops work on pixels of one size; mixing takes the other
+    photographs in turn. One picture where nothing is random.
     """
     op = ops[0]
     if op.kind == "views":
@@ -90,7 +90,10 @@ def _smallest(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
         except SpecError:
             continue
         return image
-    raise ConfigError(f"{op!r} is larger than the photograph, {photo.shape[1]}x{photo.shape[0]}; choose a smaller size")
+    raise ConfigError(
+        f"{op!r} is larger than the photograph, {photo.shape[1]}x{photo.shape[0]}; choose a smaller"
+        " size"
+    )
 
 
 def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
@@ -109,9 +112,15 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
     moves = stages(program, work)
     moved = bool(program.window) or len(moves) > 1
     boxes = np.tile(np.array(sample_box(photo)), (n, 1))
-    moved_boxes, rows = boxes_after(moves, boxes, np.arange(n)) if moved else (boxes, np.empty(0, int))
-    where: Any = {int(row): tuple(map(float, box)) for row, box in zip(rows, moved_boxes, strict=False)}
-    return [Picture(out[row], _caption(program, work, row, photo), where.get(row)) for row in range(n)]
+    moved_boxes, rows = (
+        boxes_after(moves, boxes, np.arange(n)) if moved else (boxes, np.empty(0, int))
+    )
+    where: Any = {
+        int(row): tuple(map(float, box)) for row, box in zip(rows, moved_boxes, strict=False)
+    }
+    return [
+        Picture(out[row], _caption(program, work, row, photo), where.get(row)) for row in range(n)
+    ]
 
 
 def _numbers(u: np.ndarray, draws: int) -> np.ndarray:
@@ -129,7 +138,8 @@ def _views(op: Any, photo: np.ndarray) -> list[Picture]:
         views += _run(fuse([branch.geometry, *branch.ops], _spec(image)), image, u)
     chosen = np.linspace(0, len(views) - 1, len(STRENGTHS)).round().astype(int)
     return [
-        Picture(views[i].image, f"view {i + 1} of {len(views)}", views[i].box) for i in dict.fromkeys(chosen.tolist())
+        Picture(views[i].image, f"view {i + 1} of {len(views)}", views[i].box)
+        for i in dict.fromkeys(chosen.tolist())
     ]
 
 
@@ -160,7 +170,11 @@ def _caption(program: Program, work: Work, row: int, photo: np.ndarray) -> str:
         windows = work.windows
         parts.append(_window(windows.boxes[row], windows.flips[row], photo.shape))
     both = zip(program.layers, work.choices, strict=True)
-    steps = [(layer.ops[int(chosen.choice[row])], chosen) for layer, chosen in both if chosen.choice[row] >= 0]
+    steps = [
+        (layer.ops[int(chosen.choice[row])], chosen)
+        for layer, chosen in both
+        if chosen.choice[row] >= 0
+    ]
     several = any(len(layer.ops) > 1 for layer in program.layers) or len(program.layers) > 1
     for op, chosen in steps:
         values = chosen.values[int(chosen.choice[row])]

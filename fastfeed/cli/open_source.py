@@ -28,20 +28,34 @@ _ACCESS = "Access"  # title in --help-all
 
 StorageOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="N=V", help="name=value, passed to fsspec. Can be repeated.", rich_help_panel=_ACCESS),
+    typer.Option(
+        metavar="N=V",
+        help="name=value, passed to fsspec. Can be repeated.",
+        rich_help_panel=_ACCESS,
+    ),
 ]
 AllowPath = Annotated[
     list[str] | None,
-    typer.Option(metavar="DIR", help="Folder that a table or an index may name files in.", rich_help_panel=_ACCESS),
+    typer.Option(
+        metavar="DIR",
+        help="Folder that a table or an index may name files in.",
+        rich_help_panel=_ACCESS,
+    ),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST", help="Private host that a table or an index may name.", rich_help_panel=_ACCESS),
+    typer.Option(
+        metavar="HOST",
+        help="Private host that a table or an index may name.",
+        rich_help_panel=_ACCESS,
+    ),
 ]
 AllowScheme = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME", help="Scheme that a table or an index may use, such as http.", rich_help_panel=_ACCESS
+        metavar="NAME",
+        help="Scheme that a table or an index may use, such as http.",
+        rich_help_panel=_ACCESS,
     ),
 ]
 
@@ -64,9 +78,9 @@ def open_source(
 ) -> Source:
     """Open shards, a table, a folder, or the output of `fastfeed preprocess`.
 
-    Without `label` samples have no labels, except for the output of `fastfeed preprocess`, which knows its own.
-    `labeled`: use the label that a source of its kind has by default, if it is there. `label_kind` as in the
-    sources.
+    Without `label` samples have no labels, except for the output of `fastfeed preprocess`, which
+    knows its own. `labeled`: use the label that a source of its kind has by default, if it is
+    there. `label_kind` as in the sources.
     """
     from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
     from fastfeed.preprocess.inputs.previous_job import open_previous_job
@@ -74,7 +88,9 @@ def open_source(
     from fastfeed.storage.storage import Storage
 
     storage = Storage(storage_options(options))
-    output = open_previous_job(source, storage, ColumnNames(label, image, ""), label_kind=label_kind)
+    output = open_previous_job(
+        source, storage, ColumnNames(label, image, ""), label_kind=label_kind
+    )
     if output is not None:
         return output.source
     kind = kind_of(source)
@@ -89,15 +105,17 @@ def open_source(
         from fastfeed.sources.table import Table
 
         return Table(source, image=image or "path", label=label, storage=storage, **(allow or {}))
-    return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage, allow=allow)[0]
+    return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage, allow=allow)[
+        0
+    ]
 
 
 def label_kind_of(text: str | None) -> LabelKind | None:
     """Parse the value of --label-kind. Raises ConfigError."""
     if text not in (None, "name", "index"):
         raise ConfigError(
-            f"--label-kind must be name (integers are names of classes) or index (they count the classes from 0), "
-            f"got {text!r}"
+            "--label-kind must be name (integers are names of classes) or index (they count the"
+            f" classes from 0), got {text!r}"
         )
     return text
 
@@ -109,5 +127,7 @@ def storage_options(items: list[str], option: str = "--storage-option") -> dict[
         name, equals, value = item.partition("=")
         if not equals or not name:
             raise ConfigError(f"{option} must be name=value, such as anon=true, got {item!r}")
-        options[name] = {"true": True, "false": False}.get(value.lower(), int(value) if value.isdigit() else value)
+        options[name] = {"true": True, "false": False}.get(
+            value.lower(), int(value) if value.isdigit() else value
+        )
     return options

@@ -1,4 +1,6 @@
-"""`fastfeed plan SOURCE --world-size 256 --batch 128`: computes what each rank of a cluster will read."""
+"""`fastfeed plan SOURCE --world-size 256 --batch 128`: computes what each rank of a cluster will
+read.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from fastfeed.cli.open_source import AllowHost, AllowPath, AllowScheme, StorageOption, allowed, open_source
+from fastfeed.cli.open_source import (
+    AllowHost,
+    AllowPath,
+    AllowScheme,
+    StorageOption,
+    allowed,
+    open_source,
+)
 from fastfeed.cli.streams import Console
 
 if TYPE_CHECKING:
@@ -37,7 +46,13 @@ def plan(
     ],
     world_size: Annotated[
         int | None,
-        typer.Option("--world-size", "-w", min=1, metavar="N", help="Ranks. Default: 8, or what the data allows."),
+        typer.Option(
+            "--world-size",
+            "-w",
+            min=1,
+            metavar="N",
+            help="Ranks. Default: 8, or what the data allows.",
+        ),
     ] = None,
     batch: Annotated[
         int | None,
@@ -50,31 +65,51 @@ def plan(
         ),
     ] = None,
     ranks_per_node: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Ranks per machine; they share a disk cache.", rich_help_panel=_MORE)
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Ranks per machine; they share a disk cache.",
+            rich_help_panel=_MORE,
+        ),
     ] = 8,
-    speed: Annotated[float, typer.Option(min=0.001, metavar="X", help="Images per second of one rank.")] = 1000.0,
+    speed: Annotated[
+        float, typer.Option(min=0.001, metavar="X", help="Images per second of one rank.")
+    ] = 1000.0,
     blocks: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="N",
-            help="Shuffle windows of this many shards per lane, as ff.Blocks does. 0: shuffle all samples.",
+            help=(
+                "Shuffle windows of this many shards per lane, as ff.Blocks does. 0: shuffle all"
+                " samples."
+            ),
             rich_help_panel=_MORE,
         ),
     ] = 0,
     lanes: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Lanes that every batch is drawn from, with --blocks.", rich_help_panel=_MORE
+            min=1,
+            metavar="N",
+            help="Lanes that every batch is drawn from, with --blocks.",
+            rich_help_panel=_MORE,
         ),
     ] = 64,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="PNG", help="Also draw a picture of what is read when.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="PNG", help="Also draw a picture of what is read when."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)
+    ] = 0,
     epoch: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE)
+        int,
+        typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE),
     ] = 0,
     label: Annotated[
         str | None,
@@ -104,7 +139,9 @@ def plan(
 
     if out is not None and (out.suffix.lower() != ".png" or not out.resolve().parent.is_dir()):
         raise ConfigError(f"--out must be a .png in an existing folder, got {out}")
-    opened = open_source(source, label, storage_option or [], allow=allowed(allow_path, allow_host, allow_scheme))
+    opened = open_source(
+        source, label, storage_option or [], allow=allowed(allow_path, allow_host, allow_scheme)
+    )
     shuffle: Shuffle = Blocks(window=blocks, lanes=lanes).bind(opened) if blocks else "full"
     ranks = min(_RANKS, len(opened) // (batch or 1) or 1) if world_size is None else world_size
     per_rank = min(_BATCH, len(opened) // ranks or 1) if batch is None else batch
@@ -122,8 +159,9 @@ def plan(
         Console(stderr=as_json).print(f"picture -> [bold]{out}[/]", highlight=False)
     elif out is not None:
         Console(stderr=as_json).print(
-            f"no picture: it shows how steps differ, and the epoch has {_count_of(plan.steps, 'step')}, "
-            f"fewer than {_LEAST_STEPS}; pass a smaller --batch or --world-size",
+            "no picture: it shows how steps differ, and the epoch has"
+            f" {_count_of(plan.steps, 'step')}, fewer than {_LEAST_STEPS}; pass a smaller --batch"
+            " or --world-size",
             soft_wrap=True,
             highlight=False,
         )
@@ -155,9 +193,11 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
         "bytes_per_s_rank": float(simulation.bytes.mean()) / seconds if known else None,
         "bytes_per_s_all": float(simulation.bytes.sum()) / seconds if known else None,
         "cached_requests_per_s_node": float(chunks.mean()) / seconds,
-        "cached_bytes_per_s_node": float(simulation.node_units_read.mean()) * simulation.unit_bytes / seconds
-        if known
-        else None,
+        "cached_bytes_per_s_node": (
+            float(simulation.node_units_read.mean()) * simulation.unit_bytes / seconds
+            if known
+            else None
+        ),
         "ranks_per_node": per_node,
     }
 
@@ -165,7 +205,9 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
 def _simulated(
     source: Source, plan: Plan, epoch: int, ranks_per_node: int, drawn: bool
 ) -> tuple[Simulation, Groups | None]:
-    """The epoch; for a picture of samples that are in no shards, also by the size and the class of each."""
+    """The epoch; for a picture of samples that are in no shards, also by the size and the class of
+    each.
+    """
     from fastfeed.cli.plan_files import groups_of, lies_in_files, sizes_of, with_mean_size
     from fastfeed.feed.cluster_plan import simulate
     from fastfeed.sources.base import Sharded
@@ -175,7 +217,12 @@ def _simulated(
     ids, sizes = sizes_of(source, every=True) if lies_in_files(source) else ((), None)
     groups = groups_of(source)
     simulation = simulate(
-        source, plan, epoch, ranks_per_node, sizes=sizes if len(ids) == len(source) else None, groups=groups.of
+        source,
+        plan,
+        epoch,
+        ranks_per_node,
+        sizes=sizes if len(ids) == len(source) else None,
+        groups=groups.of,
     )
     return with_mean_size(simulation), groups
 
@@ -190,15 +237,17 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     console, plan, f = Console(), simulation.plan, figures(simulation, speed, ranks_per_node)
     console.print(str(simulation.source), soft_wrap=True, highlight=False, markup=False)
     console.print(
-        f"{_count_of(plan.world.size, 'rank')} x batch {plan.batch} = {_count_of(plan.global_batch, 'sample')} "
-        f"per step, {_count_of(plan.steps, 'step')}, shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} "
-        f"at {speed:g} images/s per rank",
+        f"{_count_of(plan.world.size, 'rank')} x batch {plan.batch} ="
+        f" {_count_of(plan.global_batch, 'sample')} per step, {_count_of(plan.steps, 'step')},"
+        f" shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} at {speed:g} images/s per"
+        " rank",
         soft_wrap=True,
         highlight=False,
     )
     if not simulation.is_complete:
         console.print(
-            f"[yellow]{len(simulation.steps):,} evenly spread steps were simulated; shard counts cover only those[/]"
+            f"[yellow]{len(simulation.steps):,} evenly spread steps were simulated; shard counts"
+            " cover only those[/]"
         )
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "min", "mean", "max"):
@@ -206,7 +255,11 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     files = lies_in_files(simulation.source)
     rows = [
         ("samples per rank and epoch", simulation.samples, _count),
-        ("bytes per rank and epoch", simulation.bytes, _size if simulation.bytes.any() else _unknown),
+        (
+            "bytes per rank and epoch",
+            simulation.bytes,
+            _size if simulation.bytes.any() else _unknown,
+        ),
     ]
     rows += (
         []
@@ -225,15 +278,25 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     for name, values, text in rows:
         table.add_row(name, *(text(float(v)) for v in (values.min(), values.mean(), values.max())))
     console.print(table)
-    console.print(f"imbalance: the busiest rank reads {simulation.imbalance:.1%} more than the mean", highlight=False)
+    console.print(
+        f"imbalance: the busiest rank reads {simulation.imbalance:.1%} more than the mean",
+        highlight=False,
+    )
     rates = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "requests/s", "bytes/s"):
         rates.add_column(name, justify="left" if not name else "right")
     rates.add_row("one read per sample, per rank", _count(speed), _size(f["bytes_per_s_rank"]))
-    rates.add_row("one read per sample, all ranks", _count(f["requests_per_s_all"]), _size(f["bytes_per_s_all"]))
+    rates.add_row(
+        "one read per sample, all ranks",
+        _count(f["requests_per_s_all"]),
+        _size(f["bytes_per_s_all"]),
+    )
     if files:
         console.print(rates)
-        console.print("each sample is a separate file, so a request; shards need fewer requests", highlight=False)
+        console.print(
+            "each sample is a separate file, so a request; shards need fewer requests",
+            highlight=False,
+        )
         return
     rates.add_row(
         f"through a disk cache of {_CHUNK >> 20} MiB chunks, per machine",

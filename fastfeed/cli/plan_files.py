@@ -1,4 +1,6 @@
-"""What `fastfeed plan` knows of samples that are files of their own: their classes, and their sizes."""
+"""What `fastfeed plan` knows of samples that are files of their own: their classes, and their
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Groups:
 
 
 def groups_of(source: Source) -> Groups:
-    """Classes by label or by folder, neighbors joined if there are more than a picture has rows for."""
+    """Classes by label or by folder, neighbors joined if there are more than a picture has rows
+    for.
+    """
     of, names = _classes(source)
     if len(names) < 2:
         rows = min(max(len(source) // _PLACE, 1), _ROWS)
@@ -52,9 +56,14 @@ def groups_of(source: Source) -> Groups:
 def _classes(source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
     """The class of each sample, and the names of those that have samples."""
     if source.classes:
-        labels, names = source.label(np.arange(len(source))), np.array([*source.classes, "(no label)"], object)
+        labels, names = (
+            source.label(np.arange(len(source))),
+            np.array([*source.classes, "(no label)"], object),
+        )
     elif (paths := getattr(source, "paths", None)) is not None and len(source) <= _NAMED:
-        folders = [path.partition("/")[0] if "/" in path else "(no folder)" for path in paths.tolist()]
+        folders = [
+            path.partition("/")[0] if "/" in path else "(no folder)" for path in paths.tolist()
+        ]
         names, labels = np.unique(np.array(folders, object), return_inverse=True)
     else:
         return np.zeros(0, np.int64), ()
@@ -68,14 +77,18 @@ def lies_in_files(source: Source) -> bool:
 
 
 def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Ids, int64 (n,), and bytes, float64 (n,), of the samples whose sizes are known: all of them, or some."""
+    """Ids, int64 (n,), and bytes, float64 (n,), of the samples whose sizes are known: all of them,
+    or some.
+    """
     limit = _ALL if every else _MEASURED
     ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), limit), dtype=np.int64))
     listed = getattr(source, "sizes", np.zeros_like)(ids).tolist()
     known, sizes = [], []
     for id, size in zip(ids.tolist(), listed, strict=True):
         try:
-            sizes.append(size if size > 0 else os.stat(re.sub(r"#row \d+$", "", source.uri(id))).st_size)
+            sizes.append(
+                size if size > 0 else os.stat(re.sub(r"#row \d+$", "", source.uri(id))).st_size
+            )
             known.append(id)
         except OSError:  # remote, or missing
             continue
@@ -83,10 +96,16 @@ def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarra
 
 
 def with_mean_size(simulation: Simulation) -> Simulation:
-    """With bytes by the mean size of some files, where sizes are not known and the files are local."""
+    """With bytes by the mean size of some files, where sizes are not known and the files are
+    local.
+    """
     source = simulation.source
     if simulation.bytes.any() or not lies_in_files(source):
         return simulation
     sizes = sizes_of(source)[1]
     mean = float(sizes.mean()) if len(sizes) else 0.0
-    return replace(simulation, bytes=simulation.samples * mean, unit_bytes=mean * len(source) / simulation.units)
+    return replace(
+        simulation,
+        bytes=simulation.samples * mean,
+        unit_bytes=mean * len(source) / simulation.units,
+    )

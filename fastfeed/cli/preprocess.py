@@ -18,14 +18,16 @@ from fastfeed.errors import ConfigError, SourceError
 __all__ = ["preprocess"]
 
 _CODES = (
-    "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad photographs than --max-bad "
-    "allows, or no image at all; 4 the target, disk or a worker failed; 130 Ctrl-C; 143 SIGTERM. Finished shards are "
-    "always kept."
+    "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad photographs"
+    " than --max-bad allows, or no image at all; 4 the target, disk or a worker failed; 130 Ctrl-C;"
+    " 143 SIGTERM. Finished shards are always kept."
 )
 
 
 class WithRun(Group):
-    """Passes arguments that are not a command to `run`; the help shows the options of `run`, then the commands."""
+    """Passes arguments that are not a command to `run`; the help shows the options of `run`, then
+    the commands.
+    """
 
     default_command = "run"
 
@@ -35,16 +37,23 @@ class WithRun(Group):
         if args and args[0] not in self.commands and args[0] not in HELP:
             self._refuse_misspelled(args[0], ctx)
             args = ["run", *args]
-        elif len(args) > 1 and args[0] != "run" and os.path.isdir(args[0]) and not os.path.isdir(args[1]):
+        elif (
+            len(args) > 1
+            and args[0] != "run"
+            and os.path.isdir(args[0])
+            and not os.path.isdir(args[1])
+        ):
             typer.echo(
-                f"fastfeed: {args[0]} is interpreted as the command; for the folder of that name use: "
-                f"fastfeed preprocess run {shlex.join(args)}",
+                f"fastfeed: {args[0]} is interpreted as the command; for the folder of that name"
+                f" use: fastfeed preprocess run {shlex.join(args)}",
                 err=True,
             )
         return super().parse_args(ctx, args)
 
     def _refuse_misspelled(self, word: str, ctx: Any) -> None:
-        """ConfigError for a command's name with a typo, which would otherwise be a source that does not exist."""
+        """ConfigError for a command's name with a typo, which would otherwise be a source that does
+        not exist.
+        """
         near = word.isalpha() and usage_errors.nearest(word, list(self.commands))
         if near and not ctx.resilient_parsing and not os.path.exists(word):
             raise usage_errors.no_command(word, list(self.commands), ctx.command_path)
@@ -73,11 +82,16 @@ class WithRun(Group):
 
 
 preprocess = typer.Typer(
-    cls=WithRun, help=run.__doc__, epilog=_CODES,
+    cls=WithRun,
+    help=run.__doc__,
+    epilog=_CODES,
     context_settings={"help_option_names": list(HELP)},
-)  # fmt: skip
+)
 preprocess.command(
-    "run", cls=Command, epilog=_CODES, short_help="Build shards: the default. Name it if SRC has the name of a command."
+    "run",
+    cls=Command,
+    epilog=_CODES,
+    short_help="Build shards: the default. Name it if SRC has the name of a command.",
 )(run)
 preprocess.command("resume", cls=Command)(resume)
 preprocess.command("retry", cls=Command)(retry)

@@ -53,20 +53,31 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     workers = getattr(engine, "workers", 1)
     with _status("processing a sample") as bar:
         estimated = estimate(
-            source, recipe, engine, ids=ids, free=free,
-            on_sample=lambda done, of: bar.update(f"processing a sample: {done} of {of} photographs"),
-        )  # fmt: skip
+            source,
+            recipe,
+            engine,
+            ids=ids,
+            free=free,
+            on_sample=lambda done, of: bar.update(
+                f"processing a sample: {done} of {of} photographs"
+            ),
+        )
     if values["as_json"]:
         typer.echo(json.dumps(estimated.document(workers) | {"source": src, "target": dst}))
         return
-    _print(f"{src} -> {dst} (dry run, nothing is written)", _facts(estimated, source, recipe, job, workers))
+    _print(
+        f"{src} -> {dst} (dry run, nothing is written)",
+        _facts(estimated, source, recipe, job, workers),
+    )
     labels = source.source.label(np.arange(len(source.source)))
     hints = [*source.hints, *unmixed(labels, recipe)] if job is None else []
     for sentence in (*map(in_options, hints), *_warnings(estimated, recipe, dst)):
         _say(sentence, style="yellow")
 
 
-def _existing_job(dst: str, recipe: Recipe, values: Mapping[str, Any]) -> tuple[Job | None, int | None]:
+def _existing_job(
+    dst: str, recipe: Recipe, values: Mapping[str, Any]
+) -> tuple[Job | None, int | None]:
     """The job in DST, if there is one, and the free space there."""
     from fastfeed.preprocess.layout import is_job_file
     from fastfeed.preprocess.planning import check_plan
@@ -87,7 +98,10 @@ def _existing_job(dst: str, recipe: Recipe, values: Mapping[str, Any]) -> tuple[
     plan, free = load_plan(target), target.free_bytes()
     if plan is None:
         if other_files := sorted(name for name in target.files() if not is_job_file(name)):
-            raise ConfigError(f"{dst} is not empty: it contains {other_files[0]} but no job; choose an empty folder")
+            raise ConfigError(
+                f"{dst} is not empty: it contains {other_files[0]} but no job; choose an empty"
+                " folder"
+            )
         return None, free
     check_plan(target, plan, recipe)
     return open_job(target, plan), free
@@ -101,40 +115,76 @@ def _free(path: str) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _facts(estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int) -> list[tuple[str, str]]:
+def _facts(
+    estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int
+) -> list[tuple[str, str]]:
     from fastfeed.preprocess.reports.progress import format_duration, format_reasons, format_size
 
     images = f"{estimated.images:,}"
     if job is not None:
-        images += f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards are done already"
+        images += (
+            f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards are done"
+            " already"
+        )
     rows = [
         ("images", images),
-        ("shards", f"{estimated.shards:,} of up to {recipe.packing.samples:,}, {recipe.packing.format}"),
+        (
+            "shards",
+            f"{estimated.shards:,} of up to {recipe.packing.samples:,}, {recipe.packing.format}",
+        ),
     ]
     if source.left_out:
-        rows.append(("left out", ", ".join(f"{n:,} {what}" for what, n in sorted(source.left_out.items())[:8])))
+        rows.append(
+            (
+                "left out",
+                ", ".join(f"{n:,} {what}" for what, n in sorted(source.left_out.items())[:8]),
+            )
+        )
     if recipe.looks:
-        rows.append(("survey", "a survey of all photographs, for duplicates or sizes: not included in this estimate"))
+        rows.append(
+            (
+                "survey",
+                (
+                    "a survey of all photographs, for duplicates or sizes: not included in this"
+                    " estimate"
+                ),
+            )
+        )
     rows.append(("sample", f"{estimated.sampled:,} photographs were processed, spread over all"))
     bad = estimated.bad.total()
     rows.append(
         (
             "bad",
-            f"{bad} of these ({bad / max(estimated.sampled, 1):.1%}): {format_reasons(estimated.bad)}"
-            if bad
-            else "none",
+            (
+                f"{bad} of these ({bad / max(estimated.sampled, 1):.1%}):"
+                f" {format_reasons(estimated.bad)}"
+                if bad
+                else "none"
+            ),
         )
     )
-    spread = f", {format_size(estimated.low)} to {format_size(estimated.high)}" if estimated.spread else ""
+    spread = (
+        f", {format_size(estimated.low)} to {format_size(estimated.high)}"
+        if estimated.spread
+        else ""
+    )
     rows.append(
-        ("output", f"about {format_size(estimated.output)}{spread}, {format_size(estimated.bytes_out)} per image")
+        (
+            "output",
+            (
+                f"about {format_size(estimated.output)}{spread}, {format_size(estimated.bytes_out)}"
+                " per image"
+            ),
+        )
     )
     if estimated.bytes_in:
         rows.append(
             (
                 "input",
-                f"about {format_size(estimated.bytes_in * estimated.good)}, "
-                f"{format_size(estimated.bytes_in)} per image",
+                (
+                    f"about {format_size(estimated.bytes_in * estimated.good)}, "
+                    f"{format_size(estimated.bytes_in)} per image"
+                ),
             )
         )
     if estimated.free is not None:
@@ -142,7 +192,9 @@ def _facts(estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, 
     stages = {name: took for name, took in estimated.stages.items() if took >= 5e-5}
     stage_times = ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())
     seconds = estimated.seconds(workers)
-    about = f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
+    about = (
+        f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
+    )
     rows.append(("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"))
     rows.append(("ms per image", stage_times))
     return rows
@@ -162,8 +214,8 @@ def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:
     encode, total = estimated.stages.get("encode", 0.0), sum(estimated.stages.values())
     if recipe.encoding.image in ("webp", "png") and encode > total / 2:
         warnings.append(
-            f"encoding {recipe.encoding.image} takes {encode / total:.0%} of the time; --image-format jpeg is many "
-            "times faster"
+            f"encoding {recipe.encoding.image} takes {encode / total:.0%} of the time;"
+            " --image-format jpeg is many times faster"
         )
     if estimated.sampled and estimated.bad.total() == estimated.sampled:
         warnings.append("all photographs of the sample are bad: check the reasons before you start")

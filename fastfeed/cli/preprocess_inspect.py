@@ -27,7 +27,9 @@ LINES_S = 10.0  # between plain lines
 _BAR = 24  # columns of the longest bar of a histogram
 
 Place = Annotated[str, typer.Argument(metavar="DST", help="Target of the job.", show_default=False)]
-Options = Annotated[list[str] | None, typer.Option("--target-option", metavar="N=V", help="name=value for fsspec.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--target-option", metavar="N=V", help="name=value for fsspec.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
@@ -45,7 +47,10 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     target = _target(dst, target_option)
     if surveyed := count_surveyed(target):
         facts = {"surveyed": surveyed, "planned": None, "shards": None}
-        message = f"at least {surveyed:,} photographs are surveyed, for duplicates or sizes; there is no plan yet"
+        message = (
+            f"at least {surveyed:,} photographs are surveyed, for duplicates or sizes; there is no"
+            " plan yet"
+        )
         typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}")
         return
     job = _open(target)
@@ -61,7 +66,9 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
 def _resume_line(job: Job, dst: str, target: list[str] | None) -> str:
     plan = job.plan
     extras = plan.recipe.metadata.extras
-    return printable(again("resume", plan.source, dst, extras, request=plan.request, target=target), None)
+    return printable(
+        again("resume", plan.source, dst, extras, request=plan.request, target=target), None
+    )
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
@@ -109,7 +116,10 @@ def verify(
     target_option: Options = None,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Remove broken shards' records, so that a run rebuilds them; write indexes again."),
+        typer.Option(
+            "--fix",
+            help="Remove broken shards' records, so that a run rebuilds them; write indexes again.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -159,13 +169,20 @@ def verify(
 def preview(
     dst: Place,
     shards: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Shards to draw, spread over the job, up to 1000.")
+        int,
+        typer.Option(
+            min=1, max=1000, metavar="N", help="Shards to draw, spread over the job, up to 1000."
+        ),
     ] = 8,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=1000, metavar="N", help="Samples per shard, up to 1000.")
+        int,
+        typer.Option(
+            "--count", "-n", min=1, max=1000, metavar="N", help="Samples per shard, up to 1000."
+        ),
     ] = 24,
     side: Annotated[
-        int, typer.Option(min=32, max=1024, metavar="N", help="Side of a sample in pixels, 32 to 1024.")
+        int,
+        typer.Option(min=32, max=1024, metavar="N", help="Side of a sample in pixels, 32 to 1024."),
     ] = 160,
     target_option: Options = None,
 ) -> None:
@@ -182,9 +199,12 @@ def preview(
     job = _job(dst, target_option)
     with _status("drawing") as bar:
         names = draw(
-            job, shards=shards, count=count, side=side,
+            job,
+            shards=shards,
+            count=count,
+            side=side,
             on_shard=lambda done, of: bar.update(f"drawing shard {done:,} of {of:,}"),
-        )  # fmt: skip
+        )
     for name in names:
         _say(f"{dst.rstrip('/')}/{job.target.layout.path(name)}")
 
@@ -196,7 +216,9 @@ def _job(dst: str, storage_options: list[str] | None) -> Job:
 def _target(dst: str, storage_options: list[str] | None) -> Target:
     from fastfeed.preprocess.targets.target import open_target
 
-    return open_target(dst, preprocess_values.target_options({"target_option": storage_options}), writes=False)
+    return open_target(
+        dst, preprocess_values.target_options({"target_option": storage_options}), writes=False
+    )
 
 
 def _open(target: Target) -> Job:
@@ -217,12 +239,18 @@ def _histogram(console: Console, title: str, counts: list[tuple[str, int]]) -> N
     table.add_column(no_wrap=True, style="green")
     blocks = (console.encoding or "").lower().startswith("utf")
     for name, n in counts:
-        table.add_row(Text(f"  {name}"), f"{n:,}", ("█" if blocks else "#") * max(round(_BAR * n / largest), 1))
+        table.add_row(
+            Text(f"  {name}"),
+            f"{n:,}",
+            ("█" if blocks else "#") * max(round(_BAR * n / largest), 1),
+        )
     console.print(table)
 
 
 def _say(text: str, style: str = "") -> None:
-    Console(soft_wrap=True, emoji=False).print(text, markup=False, highlight=False, soft_wrap=True, style=style)
+    Console(soft_wrap=True, emoji=False).print(
+        text, markup=False, highlight=False, soft_wrap=True, style=style
+    )
 
 
 def _status(text: str) -> Any:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["ARGUMENTS", "FULL", "STOPPED", "TOO_BAD", "resume", "retry", "run"]
 
 TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
-ARGUMENTS = "fastfeed.preprocess.arguments"  # key of the command-line arguments in the context's meta
+ARGUMENTS = (  # key of the command-line arguments in the context's meta
+    "fastfeed.preprocess.arguments"
+)
 
 _MAX_SHOWN = 3  # bad photographs printed
 
@@ -117,7 +119,10 @@ def retry(
     paths: options.Places,
     with_: options.With = "",
     *,
-    reason: Annotated[str, typer.Option(help="Reasons of bad photographs, such as io_error,timeout.", metavar="NAMES")],
+    reason: Annotated[
+        str,
+        typer.Option(help="Reasons of bad photographs, such as io_error,timeout.", metavar="NAMES"),
+    ],
 ) -> None:
     """Rebuild shards whose bad photographs may succeed now.
 
@@ -132,7 +137,9 @@ def retry(
     reasons = tuple(name.strip() for name in reason.split(",") if name.strip())
     unknown = [name for name in reasons if name not in REASONS]
     if unknown or not reasons:
-        raise ConfigError(f"--reason must be among {', '.join(REASONS)}, got {', '.join(unknown) or repr(reason)}")
+        raise ConfigError(
+            f"--reason must be among {', '.join(REASONS)}, got {', '.join(unknown) or repr(reason)}"
+        )
     src, dst, recipe = _job_in_plan("retry", paths, ctx.params, ("--reason", ",".join(reasons)))
     _run_job(ctx, src, dst, recipe, reasons)
 
@@ -145,7 +152,9 @@ def command(arguments: Sequence[str]) -> str:
 def _job_in_plan(
     verb: str, paths: Sequence[str], values: dict[str, Any], more: Sequence[str] = ()
 ) -> tuple[str, str, Recipe]:
-    """SRC, DST and recipe of the job in DST. ConfigError for a source or code that only its plan names.
+    """SRC, DST and recipe of the job in DST.
+
+    ConfigError for a source or code that only its plan names.
 
     `more`: options of the command line that is to be written again.
     """
@@ -157,32 +166,41 @@ def _job_in_plan(
     dst = paths[-1]
     plan = load_plan(open_target(dst, preprocess_values.target_options(values), writes=False))
     if plan is None:
-        raise ConfigError(f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}")
+        raise ConfigError(
+            f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}"
+        )
     extras = plan.recipe.metadata.extras
     source = paths[0] if len(paths) == 2 else plan.source
-    line = again(verb, source, dst, extras, *more, request=plan.request, target=values["target_option"])
+    line = again(
+        verb, source, dst, extras, *more, request=plan.request, target=values["target_option"]
+    )
     if len(paths) == 1:
         raise ConfigError(
-            f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it, say\n  {line}"
+            f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it,"
+            f" say\n  {line}"
         )
     if values["with_"] != extras:
         if not extras:
-            raise ConfigError(f"the job in {dst} has no --with, got {values['with_']}; leave it out")
+            raise ConfigError(
+                f"the job in {dst} has no --with, got {values['with_']}; leave it out"
+            )
         raise ConfigError(
-            f"--with is {values['with_'] or 'missing'}, the job in {dst} has {extras}: no code is imported that only "
-            f"its plan names. If it is yours, say\n  {line}"
+            f"--with is {values['with_'] or 'missing'}, the job in {dst} has {extras}: no code is"
+            f" imported that only its plan names. If it is yours, say\n  {line}"
         )
     if plan.request.get("labels_file") and values["labels"] is None:
         raise ConfigError(
-            f"--labels is missing, the job in {dst} has {plan.request['labels_file']}: no file is read that only its "
-            f"plan names. If you trust it, say\n  {line}"
+            f"--labels is missing, the job in {dst} has {plan.request['labels_file']}: no file is"
+            f" read that only its plan names. If you trust it, say\n  {line}"
         )
     _take_names(values, plan.request)
     return paths[0], dst, plan.recipe
 
 
 def _take_names(values: dict[str, Any], request: Mapping[str, Any]) -> None:
-    """Names of columns and the like are in the job: its plan has those that the command line does not."""
+    """Names of columns and the like are in the job: its plan has those that the command line does
+    not.
+    """
     for name in ("label", "label_kind", "image", "caption"):
         if values[name] is None:
             values[name] = request.get(name)
@@ -191,7 +209,12 @@ def _take_names(values: dict[str, Any], request: Mapping[str, Any]) -> None:
 
 
 def _run_job(
-    ctx: typer.Context, src: str, dst: str, recipe: Recipe, reasons: Collection[str] = (), append: bool = False
+    ctx: typer.Context,
+    src: str,
+    dst: str,
+    recipe: Recipe,
+    reasons: Collection[str] = (),
+    append: bool = False,
 ) -> None:
     from fastfeed.faults import TRANSIENT
     from fastfeed.preprocess.job import run as run_job
@@ -202,8 +225,14 @@ def _run_job(
     if recipe.metadata.extras:
         sys.path.insert(0, os.getcwd())  # the function's module may lie here
     values, errors = ctx.params, Console(stderr=True, emoji=False)
-    storage_options, source = preprocess_values.target_options(values), preprocess_values.opener(src, values)
-    part, engine = preprocess_values.part_of(values["part"]), preprocess_values.engine_of(values["ray"])
+    storage_options, source = (
+        preprocess_values.target_options(values),
+        preprocess_values.opener(src, values),
+    )
+    part, engine = (
+        preprocess_values.part_of(values["part"]),
+        preprocess_values.engine_of(values["ray"]),
+    )
     limit = preprocess_values.limit_of(values["max_bad"])
     log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
     check_overlap(src, dst)
@@ -217,13 +246,25 @@ def _run_job(
                 on_progress(now)
 
             report = run_job(
-                source, dst, recipe, engine=engine, workers=values["workers"], memory=values["memory"], max_bad=limit,
-                part=part, timeout_s=values["timeout"], retry=reasons, append=append,
+                source,
+                dst,
+                recipe,
+                engine=engine,
+                workers=values["workers"],
+                memory=values["memory"],
+                max_bad=limit,
+                part=part,
+                timeout_s=values["timeout"],
+                retry=reasons,
+                append=append,
                 target_storage=storage_options,
-                on_progress=listen, on_hint=lambda hint: _printer(errors)(f"fastfeed: {in_options(hint)}"),
-            )  # fmt: skip
+                on_progress=listen,
+                on_hint=lambda hint: _printer(errors)(f"fastfeed: {in_options(hint)}"),
+            )
     except KeyboardInterrupt as error:
-        raise _stop(errors, ctx, "stopped", ENDED if isinstance(error, _Terminated) else STOPPED) from None
+        raise _stop(
+            errors, ctx, "stopped", ENDED if isinstance(error, _Terminated) else STOPPED
+        ) from None
     except TooManyFailures as error:
         raise _stop(errors, ctx, str(error), TOO_BAD) from None
     except ConfigError:
@@ -238,10 +279,16 @@ def _run_job(
         raise _stop(errors, ctx, str(error), FULL) from None
     retryable = ",".join(sorted(TRANSIENT & report.reasons.keys()))
     given = {"request": source.document(), "target": values["target_option"]}
-    line = again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given) if retryable else ""
+    line = (
+        again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given)
+        if retryable
+        else ""
+    )
     _print_report(report, dst, line, part, as_json=values["as_json"])
     if report.complete and not report.tally.samples:
-        _printer(errors)("fastfeed: no image is in the shards: all are bad or left out, for the reasons above")
+        _printer(errors)(
+            "fastfeed: no image is in the shards: all are bad or left out, for the reasons above"
+        )
         raise typer.Exit(TOO_BAD)
 
 
@@ -254,7 +301,9 @@ def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer
     return typer.Exit(code)
 
 
-def _print_report(report: Report, dst: str, retry: str, part: tuple[int, int] | None, as_json: bool) -> None:
+def _print_report(
+    report: Report, dst: str, retry: str, part: tuple[int, int] | None, as_json: bool
+) -> None:
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
@@ -270,7 +319,10 @@ def _print_report(report: Report, dst: str, retry: str, part: tuple[int, int] | 
     for note in report.notes[:_MAX_SHOWN]:
         print_line(f"  of the source: {in_options(note)}")
     if len(report.notes) > _MAX_SHOWN:
-        print_line(f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of --json")
+        print_line(
+            f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of"
+            " --json"
+        )
     if report.duplicates:
         print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{report.duplicates}")
     if retry:
@@ -288,7 +340,11 @@ def _document(report: Report) -> dict[str, Any]:
     from dataclasses import asdict
 
     document = asdict(report)
-    return document | {"bad": dict(report.reasons), "complete": report.complete, "bad_images": document["bad"]}
+    return document | {
+        "bad": dict(report.reasons),
+        "complete": report.complete,
+        "bad_images": document["bad"],
+    }
 
 
 def _printer(console: Console) -> Callable[[str], None]:

@@ -35,40 +35,65 @@ class Tool(str, enum.Enum):
 
 
 def profile(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.")
+    ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder to record to. Default: a new fastfeed-profile."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder to record to. Default: a new fastfeed-profile.",
+        ),
     ] = None,
     html: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
     fail_on: FailOn = None,
     steps: Steps = None,
     stop_after: Annotated[
-        bool, typer.Option("--stop-after", help="End the command when the steps are recorded. Not with nsys.")
+        bool,
+        typer.Option(
+            "--stop-after", help="End the command when the steps are recorded. Not with nsys."
+        ),
     ] = False,
     skip_steps: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Training steps before recording begins. Not with nsys.", rich_help_panel=MORE
+            min=1,
+            metavar="N",
+            help="Training steps before recording begins. Not with nsys.",
+            rich_help_panel=MORE,
         ),
     ] = 10,
     record_steps: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="Training steps to record. Not with nsys.", rich_help_panel=MORE),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Training steps to record. Not with nsys.",
+            rich_help_panel=MORE,
+        ),
     ] = 30,
     delay: Annotated[
-        int, typer.Option(min=0, metavar="S", help="Seconds to wait before recording.", rich_help_panel=MORE)
+        int,
+        typer.Option(
+            min=0, metavar="S", help="Seconds to wait before recording.", rich_help_panel=MORE
+        ),
     ] = 0,
     duration: Annotated[
-        int, typer.Option(min=0, metavar="S", help="Seconds to record. 0: all.", rich_help_panel=MORE)
+        int,
+        typer.Option(min=0, metavar="S", help="Seconds to record. 0: all.", rich_help_panel=MORE),
     ] = 0,
     tool: Annotated[
         Tool,
         typer.Option(
             "--with",
             metavar="TOOL",
-            help="Recorder: nsys, nvprof, torch, jax, tensorflow, or auto: nsys if it is installed, otherwise the "
-            "profiler of the framework that trains.",
+            help=(
+                "Recorder: nsys, nvprof, torch, jax, tensorflow, or auto: nsys if it is installed,"
+                " otherwise the "
+                "profiler of the framework that trains."
+            ),
             rich_help_panel=MORE,
         ),
     ] = Tool.auto,
@@ -76,35 +101,41 @@ def profile(
     nsys: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help="Path to nsys. Default: $NSYS, then PATH and the usual places.", rich_help_panel=MORE
+            metavar="PATH",
+            help="Path to nsys. Default: $NSYS, then PATH and the usual places.",
+            rich_help_panel=MORE,
         ),
     ] = None,
     force: Force = False,
 ) -> None:
     """Run a command, and explain why its GPU was idle.
 
-    Records with Nsight Systems (nsys) if it is installed, else 30 steps with the profiler of PyTorch, JAX, TensorFlow.
+    Records with Nsight Systems (nsys) if it is installed, else 30 steps with the profiler of
+    PyTorch, JAX, TensorFlow.
 
     Examples:
         fastfeed profile -- python train.py                       # as it is
         fastfeed profile --stop-after -- python train.py          # only 40 steps
         fastfeed profile -- torchrun --nproc-per-node 8 train.py  # all ranks
 
-    Returns the command's exit code or, if that is 0, that of --fail-on. The report goes to standard error. If nsys
-    hangs for two minutes after the command has ended, it is killed, and the exit code is 137 if the command's own is
-    not known.
+    Returns the command's exit code or, if that is 0, that of --fail-on. The report goes to standard
+    error. If nsys hangs for two minutes after the command has ended, it is killed, and the exit
+    code is 137 if the command's own is not known.
     """
     if os.name != "posix":
         raise ConfigError(
-            f"fastfeed profile needs Linux, got {sys.platform}; record with the framework's profiler, then: "
-            "fastfeed analyze TRACE"
+            f"fastfeed profile needs Linux, got {sys.platform}; record with the framework's"
+            " profiler, then: fastfeed analyze TRACE"
         )
     from fastfeed.profiler import runner
 
     limits = trace_io.parse_limits(fail_on)
     rank = runner.rank_of(os.environ)
     if limits and rank is not None:
-        raise ConfigError("--fail-on judges all ranks at once; leave it out here, then: fastfeed analyze DIR --fail-on")
+        raise ConfigError(
+            "--fail-on judges all ranks at once; leave it out here, then: fastfeed analyze DIR"
+            " --fail-on"
+        )
     if (delay or duration) and tool is Tool.nvprof:
         raise ConfigError("--delay and --duration need nsys; nvprof records from beginning to end")
     bad = runner.unrunnable(command)
@@ -137,7 +168,13 @@ def profile(
 
 
 def _report(
-    recording: Recording, folder: Path, limits: list[Gate], html: bool, input_range: str, steps: int | None, again: str
+    recording: Recording,
+    folder: Path,
+    limits: list[Gate],
+    html: bool,
+    input_range: str,
+    steps: int | None,
+    again: str,
 ) -> int:
     """Analyze the recording and print the report. Returns the exit code of the limits."""
     from fastfeed.profiler.compare.ci_gate import ABSTAINED
@@ -146,7 +183,10 @@ def _report(
     files = [*recording.traces, *recording.timelines]
     if not files:
         if not recording.notes:  # which say why
-            say("fastfeed: there is nothing to analyze: nothing was recorded, and the command used no fastfeed.Feed")
+            say(
+                "fastfeed: there is nothing to analyze: nothing was recorded, and the command used"
+                " no fastfeed.Feed"
+            )
         return ABSTAINED if limits else 0
     try:
         result = trace_io.analyze_files(files, input_range, steps, again)

@@ -31,35 +31,49 @@ EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on
 
 
 def prove(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The trainer, with its arguments.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The trainer, with its arguments.")
+    ],
     seconds: Annotated[
-        float, typer.Option(min=1, max=86_400, metavar="S", help="Time to measure, after the first steps.")
+        float,
+        typer.Option(
+            min=1, max=86_400, metavar="S", help="Time to measure, after the first steps."
+        ),
     ] = 60.0,
     feed: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The feed to measure. Default: the first that is iterated.", rich_help_panel=_MORE
+            metavar="NAME",
+            help="The feed to measure. Default: the first that is iterated.",
+            rich_help_panel=_MORE,
         ),
     ] = None,
     cold: Annotated[
         bool,
-        typer.Option(help="Also measure without the page cache, by dropping the files read.", rich_help_panel=_MORE),
+        typer.Option(
+            help="Also measure without the page cache, by dropping the files read.",
+            rich_help_panel=_MORE,
+        ),
     ] = True,
     ranks: Annotated[
         str | None,
         typer.Option(metavar="1,2,4", help="Measure with these numbers of ranks; print one table."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the report as a page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the report as a page.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     fail_on: Annotated[
         str | None,
-        typer.Option(metavar="LIMIT", help="Such as 'input>5%'. Exit code 3 if exceeded, 4 if undecided."),
+        typer.Option(
+            metavar="LIMIT", help="Such as 'input>5%'. Exit code 3 if exceeded, 4 if undecided."
+        ),
     ] = None,
 ) -> None:
     """Measure which part of a step the input costs.
 
-    Runs a trainer with a Feed or DataLoader on several kinds of input, and ends it when the proof is complete. Its
-    weights are meaningless, so saving them raises an error.
+    Runs a trainer with a Feed or DataLoader on several kinds of input, and ends it when the proof
+    is complete. Its weights are meaningless, so saving them raises an error.
 
     Examples:
         fastfeed prove -- python train.py                       # a minute
@@ -77,7 +91,10 @@ def prove(
         _several(command, counts, Job(seconds, cold, feed, _ends()), limit, as_json)
         return
     job = Job(seconds, cold, feed)
-    say(f"fastfeed prove: {seconds:g} s from the first steps on; the weights of this run are meaningless")
+    say(
+        f"fastfeed prove: {seconds:g} s from the first steps on; the weights of this run are"
+        " meaningless"
+    )
     outcome = run(command, job)
     proof = concluded(outcome, job)
     try:
@@ -88,7 +105,9 @@ def prove(
     _exit(limit, proof.input.low / proof.real.ns, proof.input.high / proof.real.ns)
 
 
-def _several(command: list[str], counts: list[int], job: Job, limit: float | None, as_json: bool) -> None:
+def _several(
+    command: list[str], counts: list[int], job: Job, limit: float | None, as_json: bool
+) -> None:
     from fastfeed.proof.ranks import RankCount, Scaling
     from fastfeed.proof.runner import concluded, run
 
@@ -96,7 +115,10 @@ def _several(command: list[str], counts: list[int], job: Job, limit: float | Non
     try:
         for count in counts:
             ranks = f"{count} rank{'s' * (count != 1)}"
-            say(f"fastfeed prove: {ranks}, {job.seconds:g} s; the weights of this run are meaningless")
+            say(
+                f"fastfeed prove: {ranks}, {job.seconds:g} s; the weights of this run are"
+                " meaningless"
+            )
             try:
                 outcome = run(command, job, count)
                 concluded(outcome, job, count)  # says what went wrong
@@ -141,7 +163,10 @@ def _exit(limit: float | None, low: float, high: float) -> None:
     if low > limit:
         say(f"fastfeed: the input costs more than {limit:.1%} of a step")
         raise typer.Exit(EXCEEDED)
-    say(f"fastfeed: whether the input costs more than {limit:.1%} of a step is not decided; measure for longer")
+    say(
+        f"fastfeed: whether the input costs more than {limit:.1%} of a step is not decided; measure"
+        " for longer"
+    )
     raise typer.Exit(UNDECIDED)
 
 
@@ -149,8 +174,13 @@ def _counts(ranks: str | None) -> list[int]:
     if ranks is None:
         return []
     parts = ranks.split(",")
-    if not all(re.fullmatch(r"[1-9][0-9]{0,3}", part.strip()) and int(part) <= _MAX_RANKS for part in parts):
-        raise ConfigError(f"--ranks must be numbers of processes such as 1,2,4,8, up to {_MAX_RANKS}, got {ranks!r}")
+    if not all(
+        re.fullmatch(r"[1-9][0-9]{0,3}", part.strip()) and int(part) <= _MAX_RANKS for part in parts
+    ):
+        raise ConfigError(
+            f"--ranks must be numbers of processes such as 1,2,4,8, up to {_MAX_RANKS}, got"
+            f" {ranks!r}"
+        )
     return sorted({int(part) for part in parts})
 
 
@@ -167,8 +197,14 @@ def _check(html: Path | None, several: bool) -> None:
     if html is None:
         return
     if several:
-        raise ConfigError("--html shows one proof, and --ranks makes a table of several; leave one of them out")
-    if html.suffix.lower() not in (".html", ".htm") or html.is_dir() or not html.absolute().parent.is_dir():
+        raise ConfigError(
+            "--html shows one proof, and --ranks makes a table of several; leave one of them out"
+        )
+    if (
+        html.suffix.lower() not in (".html", ".htm")
+        or html.is_dir()
+        or not html.absolute().parent.is_dir()
+    ):
         raise ConfigError(f"--html must be a .html in an existing folder, got {html}")
     try:
         is_own = not html.exists() or not html.stat().st_size or _is_own(html)
@@ -177,7 +213,9 @@ def _check(html: Path | None, several: bool) -> None:
     except OSError as error:
         raise _unwritable(html, error) from error
     if not is_own:
-        raise ConfigError(f"--html would overwrite {html}, which fastfeed did not write; choose another name")
+        raise ConfigError(
+            f"--html would overwrite {html}, which fastfeed did not write; choose another name"
+        )
 
 
 def _is_own(path: Path) -> bool:

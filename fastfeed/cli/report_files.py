@@ -1,4 +1,6 @@
-"""The files that `analyze`, `diff` and `profile` write: checked before any long work starts, written at its end."""
+"""The files that `analyze`, `diff` and `profile` write: checked before any long work starts,
+written at its end.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,35 @@ _TITLES = (b"<title>Why is this GPU idle", b"<title>Before and after: ")  # of e
 
 
 def check(inputs: Sequence[Path], html: Path | None, perfetto: Path | None, force: bool) -> None:
-    """ConfigError for a path that cannot be written, that is an input, or that is somebody else's file.
+    """ConfigError for a path that cannot be written, that is an input, or that is somebody else's
+    file.
 
     `force` allows to overwrite any file that is not an input.
     """
-    outputs = {option: path for option, path in ((_HTML, html), (_PERFETTO, perfetto)) if path is not None}
+    outputs = {
+        option: path for option, path in ((_HTML, html), (_PERFETTO, perfetto)) if path is not None
+    }
     for option, path in outputs.items():
         suffixes = _SUFFIXES[option]
-        if not path.name.lower().endswith(suffixes) or path.is_dir() or not path.absolute().parent.is_dir():
-            raise ConfigError(f"{option} must be a {' or '.join(suffixes)} in an existing folder, got {path}")
+        if (
+            not path.name.lower().endswith(suffixes)
+            or path.is_dir()
+            or not path.absolute().parent.is_dir()
+        ):
+            raise ConfigError(
+                f"{option} must be a {' or '.join(suffixes)} in an existing folder, got {path}"
+            )
     for option, path in outputs.items():
         if not path.exists():
             continue
         if _is_one_of(path, inputs):
-            raise ConfigError(f"{option} would overwrite {path}, which is read; choose another name")
+            raise ConfigError(
+                f"{option} would overwrite {path}, which is read; choose another name"
+            )
         if not force and not _is_own(path):
             raise ConfigError(
-                f"{option} would overwrite {path}, which fastfeed did not write; choose another name, or add --force"
+                f"{option} would overwrite {path}, which fastfeed did not write; choose another"
+                " name, or add --force"
             )
 
 
@@ -72,7 +86,9 @@ def _unwritable(path: Path, error: OSError) -> ConfigError:
 
 
 def _is_one_of(path: Path, inputs: Sequence[Path]) -> bool:
-    """Whether this file, by whatever name or link, is an input or a trace in a folder that is one."""
+    """Whether this file, by whatever name or link, is an input or a trace in a folder that is
+    one.
+    """
     from fastfeed.profiler.readers.folders import expand
 
     if Path("-") in inputs and os.path.samestat(os.fstat(0), path.stat()):

@@ -1,4 +1,6 @@
-"""`fastfeed show DIR`: draws a contact sheet of what the trainer will see, or a grid of what ops do."""
+"""`fastfeed show DIR`: draws a contact sheet of what the trainer will see, or a grid of what ops
+do.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastfeed.cli.open_source import AllowHost, AllowPath, AllowScheme, StorageOption, allowed, label_kind_of
+from fastfeed.cli.open_source import (
+    AllowHost,
+    AllowPath,
+    AllowScheme,
+    StorageOption,
+    allowed,
+    label_kind_of,
+)
 from fastfeed.cli.streams import Console
 
 if TYPE_CHECKING:
@@ -42,35 +51,57 @@ def show(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Picture to write. Default: contact-sheet.png or ops.png."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Picture to write. Default: contact-sheet.png or ops.png.",
+        ),
     ] = None,
     ops: Annotated[
         str,
         typer.Option(
             metavar="OPS",
-            help="Draw one photograph after each of these ops: a recipe (imagenet_train), a family (color), 'all', or "
-            "a list: 'Hue(0.1), RandAugment()'.",
+            help=(
+                "Draw one photograph after each of these ops: a recipe (imagenet_train), a family"
+                " (color), 'all', or "
+                "a list: 'Hue(0.1), RandAugment()'."
+            ),
         ),
     ] = "",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=1000, metavar="N", help="Samples to draw, up to 1000.")
+        int,
+        typer.Option(
+            "--count", "-n", min=1, max=1000, metavar="N", help="Samples to draw, up to 1000."
+        ),
     ] = 24,
     size: Annotated[
         int,
         typer.Option(
-            min=16, max=1024, metavar="N", help="Side of a sample in pixels, 16 to 1024.", rich_help_panel=_MORE
+            min=16,
+            max=1024,
+            metavar="N",
+            help="Side of a sample in pixels, 16 to 1024.",
+            rich_help_panel=_MORE,
         ),
     ] = 160,
-    evaluate: Annotated[bool, typer.Option("--eval", help="Only resize and center crop, as in validation.")] = False,
+    evaluate: Annotated[
+        bool, typer.Option("--eval", help="Only resize and center crop, as in validation.")
+    ] = False,
     scale: Annotated[
         float,
         typer.Option(
-            metavar="X", help="Smallest fraction of an image's area that a random crop covers.", rich_help_panel=_MORE
+            metavar="X",
+            help="Smallest fraction of an image's area that a random crop covers.",
+            rich_help_panel=_MORE,
         ),
     ] = 0.08,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)
+    ] = 0,
     epoch: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE)
+        int,
+        typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE),
     ] = 0,
     label: Annotated[
         str | None,
@@ -85,7 +116,10 @@ def show(
         ),
     ] = None,
     image: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column or feature that holds the image.", rich_help_panel=_MORE)
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Column or feature that holds the image.", rich_help_panel=_MORE
+        ),
     ] = None,
     storage_option: StorageOption = None,
     allow_path: AllowPath = None,
@@ -107,27 +141,47 @@ def show(
 
     console = Console()
     allow = allowed(allow_path, allow_host, allow_scheme)
-    opened = _opened(str(source), label, image, storage_option or [], allow, label_kind_of(label_kind))
+    opened = _opened(
+        str(source), label, image, storage_option or [], allow, label_kind_of(label_kind)
+    )
     console.print(str(opened), soft_wrap=True, highlight=False, markup=False)
     out = out or Path("ops.png" if ops else "contact-sheet.png")
     if out.suffix.lower() not in _SUFFIXES or not out.resolve().parent.is_dir():
-        raise ConfigError(f"--out must be a {', '.join(_SUFFIXES)} in an existing folder, got {out}")
+        raise ConfigError(
+            f"--out must be a {', '.join(_SUFFIXES)} in an existing folder, got {out}"
+        )
     if ops:
         _grid(opened, ops, size, out, console)
         return
-    chosen = [Resize(round(size * 256 / 224)), CenterCrop(size)] if evaluate else [
-        RandomResizedCrop(size, scale=(scale, 1.0)), RandomFlip()]  # fmt: skip
+    chosen = (
+        [Resize(round(size * 256 / 224)), CenterCrop(size)]
+        if evaluate
+        else [RandomResizedCrop(size, scale=(scale, 1.0)), RandomFlip()]
+    )
     with Feed(opened, chosen, batch=min(count, len(opened)), seed=seed, world=World()) as feed:
         batch = next(feed.batches(epoch))
         bad = feed.stats().bad
     contact_sheet(batch, opened.classes).save(out)
-    console.print(f"{len(batch)} samples of epoch {epoch}, seed {seed} -> [bold]{out}[/]", highlight=False)
+    console.print(
+        f"{len(batch)} samples of epoch {epoch}, seed {seed} -> [bold]{out}[/]", highlight=False
+    )
     for failure in bad:
-        console.print(f"  left out, bad: {failure}", style="yellow", soft_wrap=True, highlight=False, markup=False)
+        console.print(
+            f"  left out, bad: {failure}",
+            style="yellow",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
 
 
 def _opened(
-    source: str, label: str | None, image: str | None, options: list[str], allow: Allow, kind: LabelKind | None
+    source: str,
+    label: str | None,
+    image: str | None,
+    options: list[str],
+    allow: Allow,
+    kind: LabelKind | None,
 ) -> Source:
     from fastfeed.cli.open_source import open_source
     from fastfeed.sources.detect import kind_of
@@ -136,7 +190,9 @@ def _opened(
     if kind_of(source) == "folder" and is_local(source):
         return folder(Path(source))
     is_folder = kind_of(source) == "folder"
-    return open_source(source, label, options, image, labeled=not is_folder, allow=allow, label_kind=kind)
+    return open_source(
+        source, label, options, image, labeled=not is_folder, allow=allow, label_kind=kind
+    )
 
 
 def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> None:
@@ -163,7 +219,9 @@ def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> 
                 rows.append(OpRow("", "deterministic", []))
             rows[-1].pictures.append(replace(drawings[0], words=short(op)))
         if section.whole:
-            rows.append(OpRow("whole list", "applied in order", pictures(section.whole, images, side)))
+            rows.append(
+                OpRow("whole list", "applied in order", pictures(section.whole, images, side))
+            )
         drawn.append((section.heading, rows))
         for op in section.left_out:
             console.print(
@@ -185,7 +243,12 @@ def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
     from fastfeed.errors import SourceError
 
     step = max(1, len(source) // _PHOTOS)
-    ids = [first + step * k for first in range(step) for k in range(_PHOTOS) if first + step * k < len(source)]
+    ids = [
+        first + step * k
+        for first in range(step)
+        for k in range(_PHOTOS)
+        if first + step * k < len(source)
+    ]
     photos: list[tuple[str, np.ndarray]] = []
     for id in ids[:_TRIED]:
         image = _photograph(source, id)
@@ -194,12 +257,17 @@ def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
         if len(photos) == _PHOTOS:
             return photos
     if not photos:
-        raise SourceError(f"none of the first {min(len(ids), _TRIED)} images of {source!r} can be read")
+        raise SourceError(
+            f"none of the first {min(len(ids), _TRIED)} images of {source!r} can be read"
+        )
     return photos
 
 
 def _photograph(source: Source, id: int) -> np.ndarray | None:
-    """The photograph in RGB, no larger than needed; the middle of a long one. None if it cannot be decoded."""
+    """The photograph in RGB, no larger than needed; the middle of a long one.
+
+    None if it cannot be decoded.
+    """
     import threading
 
     import numpy as np
@@ -221,7 +289,9 @@ def _photograph(source: Source, id: int) -> np.ndarray | None:
     program = fuse([Resize((height, width))], source.spec)
     out = np.empty((1, height, width, program.pixels.channels or 3), np.uint8)
     windows = program.windows([np.empty((1, 0))], np.array([[header.height, header.width]]))
-    (bad,) = engine.decode(Request([blob], [header], windows, program.filter), out, threading.Event())
+    (bad,) = engine.decode(
+        Request([blob], [header], windows, program.filter), out, threading.Event()
+    )
     if bad:
         return None
     limit = _LONGEST * min(height, width)
@@ -230,17 +300,24 @@ def _photograph(source: Source, id: int) -> np.ndarray | None:
 
 
 def folder(directory: Path) -> ImageFolder:
-    """The images of a folder, labeled if it has class folders. Of a folder with train/ and val/, those of train/."""
+    """The images of a folder, labeled if it has class folders.
+
+    Of a folder with train/ and val/, those of train/.
+    """
     from fastfeed.sources import ImageFolder
 
     if (directory / "train").is_dir() and (directory / "val").is_dir():
         directory = directory / "train"
-    has_folders = directory.is_dir() and any(p.is_dir() for p in directory.iterdir() if not p.name.startswith("."))
+    has_folders = directory.is_dir() and any(
+        p.is_dir() for p in directory.iterdir() if not p.name.startswith(".")
+    )
     return ImageFolder(directory, labeled=has_folders, min_per_class=1)
 
 
 def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
-    """The images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids under them."""
+    """The images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids under
+    them.
+    """
     from PIL import Image, ImageDraw, ImageFont
 
     n, height, width = batch.images.shape[:3]

@@ -20,8 +20,12 @@ _DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u206
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Text whose control characters, but for those in `keep`, are escapes: a file's name must not steer a terminal."""
-    return "".join(char if char in keep or not _is_control(char) else ascii(char)[1:-1] for char in text)
+    """Text whose control characters, but for those in `keep`, are escapes: a file's name must not
+    steer a terminal.
+    """
+    return "".join(
+        char if char in keep or not _is_control(char) else ascii(char)[1:-1] for char in text
+    )
 
 
 def _is_control(char: str) -> bool:
@@ -29,7 +33,9 @@ def _is_control(char: str) -> bool:
 
 
 class Console(rich.console.Console):
-    """A console whose reader may leave: BrokenPipeError, instead of the end of the process with exit code 1."""
+    """A console whose reader may leave: BrokenPipeError, instead of the end of the process with
+    exit code 1.
+    """
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -38,13 +44,18 @@ class Console(rich.console.Console):
 def say(text: str, style: str | None = None) -> None:
     """One line on standard error. Where that cannot be written no one can be told."""
     try:
-        Console(stderr=True, soft_wrap=True).print(visible(text), style=style, markup=False, highlight=False)
+        Console(stderr=True, soft_wrap=True).print(
+            visible(text), style=style, markup=False, highlight=False
+        )
     except OSError:
         _discard(sys.stderr)
 
 
 def fail(text: str) -> None:
-    """The lines of an error on standard error, as they are. Where that cannot be written no one can be told."""
+    """The lines of an error on standard error, as they are.
+
+    Where that cannot be written no one can be told.
+    """
     try:
         if sys.stderr is not None:
             print(text, file=sys.stderr, flush=True)
@@ -56,8 +67,8 @@ def fail(text: str) -> None:
 def report(stderr: bool = False) -> Iterator[Console]:
     """A console for standard output, and `sys.stdout` itself; or one for standard error.
 
-    A reader that has left, as `head` does, is no error: what is printed then goes nowhere. The same applies to all that
-    goes wrong on standard error. ConfigError for anything else.
+    A reader that has left, as `head` does, is no error: what is printed then goes nowhere. The same
+    applies to all that goes wrong on standard error. ConfigError for anything else.
     """
     stream = sys.stderr if stderr else sys.stdout
     try:
@@ -71,7 +82,9 @@ def report(stderr: bool = False) -> Iterator[Console]:
 
 
 class _Output(io.FileIO):
-    """Standard output that remembers why it could not be written: such an error does not say of which file it is."""
+    """Standard output that remembers why it could not be written: such an error does not say of
+    which file it is.
+    """
 
     error: OSError | None = None
 
@@ -86,7 +99,10 @@ class _Output(io.FileIO):
 def remember_errors() -> None:
     """Let `command_output` know errors of standard output."""
     stream = sys.stdout
-    if isinstance(stream, io.TextIOWrapper) and type(getattr(stream.buffer, "raw", stream.buffer)) is io.FileIO:
+    if (
+        isinstance(stream, io.TextIOWrapper)
+        and type(getattr(stream.buffer, "raw", stream.buffer)) is io.FileIO
+    ):
         raw = _Output(stream.fileno(), "w", closefd=False)
         is_buffered = isinstance(stream.buffer, io.BufferedWriter)
         sys.stdout = io.TextIOWrapper(
@@ -106,9 +122,11 @@ def _is_of_output(error: OSError) -> bool:
 
 @contextmanager
 def command_output() -> Iterator[None]:
-    """Around a whole command: it ends without an error where the reader of standard output has left.
+    """Around a whole command: it ends without an error where the reader of standard output has
+    left.
 
-    ConfigError where standard output cannot be written for another reason. Other errors of the system pass.
+    ConfigError where standard output cannot be written for another reason. Other errors of the
+    system pass.
     """
     try:
         yield
@@ -123,7 +141,9 @@ def command_output() -> Iterator[None]:
     except (typer.Exit, SystemExit):
         _end()
         raise
-    except BaseException:  # Ctrl-C as well: what is still held is written, or Python complains of it when it ends
+    except (
+        BaseException
+    ):  # Ctrl-C as well: what is still held is written, or Python complains of it when it ends
         if _flush() is not None:
             _discard(sys.stdout)
         raise
@@ -152,7 +172,9 @@ def _flush() -> OSError | None:
 
 def _cannot_write(error: OSError) -> NoReturn:
     reason = error.strerror or error
-    raise ConfigError(f"cannot write to standard output: {reason}; write to another file") from error
+    raise ConfigError(
+        f"cannot write to standard output: {reason}; write to another file"
+    ) from error
 
 
 def _discard(stream: TextIO | None) -> None:

@@ -24,7 +24,10 @@ SCHEMA = "fastfeed.sweep/1"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: what is told of its result, or why there is none. The result itself may be large and is not kept."""
+    """One run: what is told of its result, or why there is none.
+
+    The result itself may be large and is not kept.
+    """
 
     name: str
     cells: tuple[str, ...] = ()  # of its line in the table, after the name
@@ -36,7 +39,9 @@ class Run:
 def read_runs(
     paths: Sequence[Path], analyze: Callable[[Path], Result], check: Callable[[Result, str], int]
 ) -> list[Run]:
-    """Analyze each path by itself; one folder stands for what is in it. TraceError where no run can be read.
+    """Analyze each path by itself; one folder stands for what is in it.
+
+    TraceError where no run can be read.
 
     Args:
         paths: files and folders; `-` is standard input.
@@ -64,9 +69,13 @@ def _contents(folder: Path) -> list[Path]:
     try:
         paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise TraceError(f"cannot read {folder}: {error.strerror}; check its permissions") from error
+        raise TraceError(
+            f"cannot read {folder}: {error.strerror}; check its permissions"
+        ) from error
     if not paths:
-        raise TraceError(f"{folder} has no run in it; pass the folder that holds a folder for each run")
+        raise TraceError(
+            f"{folder} has no run in it; pass the folder that holds a folder for each run"
+        )
     return paths
 
 
@@ -74,18 +83,26 @@ def _names(paths: Sequence[Path]) -> list[str]:
     """Paths from the folder that all have in common."""
     files = [path.absolute() for path in paths if path != Path("-")]
     common = os.path.commonpath([path.parent for path in files]) if files else ""
-    return ["standard input" if path == Path("-") else os.path.relpath(path.absolute(), common) for path in paths]
+    return [
+        "standard input" if path == Path("-") else os.path.relpath(path.absolute(), common)
+        for path in paths
+    ]
 
 
 def render(runs: Sequence[Run], console: Console) -> None:
-    """A line for each run: verdict, figures of the device that the verdict is about. Only a terminal has lines cut."""
+    """A line for each run: verdict, figures of the device that the verdict is about.
+
+    Only a terminal has lines cut.
+    """
     rows = [("run", "verdict", "input", "idle", "step", "largest loss"), *map(_row, runs)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     if console.is_terminal:
         widths[0] = min(widths[0], max(console.width // 3, 8))
     for number, row in enumerate(rows):
         name, verdict, *figures, loss = row
-        name = name if len(name) <= widths[0] else f"…{name[1 - widths[0] :]}"  # runs differ at their ends
+        name = (
+            name if len(name) <= widths[0] else f"…{name[1 - widths[0] :]}"
+        )  # runs differ at their ends
         cells = [name.ljust(widths[0]), verdict.ljust(widths[1])]
         cells += [cell.rjust(width) for cell, width in zip(figures, widths[2:], strict=True)]
         line = Text("  ".join([*cells, loss]).rstrip(), style="bold" if number == 0 else "")
@@ -121,5 +138,8 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 def as_dict(runs: Sequence[Run]) -> dict[str, Any]:
     """`fastfeed.sweep/1`: for each run its name, and its analysis or an error."""
-    rows = [{"run": visible(run.name), "error": visible(run.error), "analysis": run.analysis} for run in runs]
+    rows = [
+        {"run": visible(run.name), "error": visible(run.error), "analysis": run.analysis}
+        for run in runs
+    ]
     return {"schema": SCHEMA, "runs": rows}

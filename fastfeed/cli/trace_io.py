@@ -46,17 +46,24 @@ InputRange = Annotated[
         rich_help_panel=MORE,
     ),
 ]
-Steps = Annotated[int | None, typer.Option(min=1, metavar="N", help="Analyze only the last N steady steps.")]
+Steps = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Analyze only the last N steady steps.")
+]
 FailOn = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LIMIT",
-        help="Such as 'input>5%' or 'idle>30%'. Can be repeated. Exit code 3 if exceeded, 4 without a verdict.",
+        help=(
+            "Such as 'input>5%' or 'idle>30%'. Can be repeated. Exit code 3 if exceeded, 4 without"
+            " a verdict."
+        ),
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Also overwrite files that fastfeed did not write.", rich_help_panel=MORE),
+    typer.Option(
+        "--force", help="Also overwrite files that fastfeed did not write.", rich_help_panel=MORE
+    ),
 ]
 MaxEvents = Annotated[
     int,
@@ -72,12 +79,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 
 def analyze_files(
-    paths: Sequence[Path], input_range: str = "", steps: int | None = None, again: str = "", max_events: int = 0
+    paths: Sequence[Path],
+    input_range: str = "",
+    steps: int | None = None,
+    again: str = "",
+    max_events: int = 0,
 ) -> Result:
     """Read files and folders of one run, and analyze them together.
 
-    If no GPU trace can be read but there is a feed's timeline, the timeline is analyzed, with a note. `max_events` 0 is
-    the readers' own limit.
+    If no GPU trace can be read but there is a feed's timeline, the timeline is analyzed, with a
+    note. `max_events` 0 is the readers' own limit.
     """
     from fastfeed.profiler import analysis, readers
     from fastfeed.profiler.merge import merge
@@ -85,15 +96,22 @@ def analyze_files(
     from fastfeed.profiler.readers.folders import expand
 
     traces, errors = [], []
-    with limits.max_events(max_events or limits.MAX_EVENTS), _standard_input(paths) as (paths, spooled):
+    with (
+        limits.max_events(max_events or limits.MAX_EVENTS),
+        _standard_input(paths) as (paths, spooled),
+    ):
         for path in expand(paths):
             try:
                 traces.append(_renamed(readers.read(path), path, spooled))
             except TraceError as error:
-                errors.append(TraceError(str(error).replace(str(spooled), _STDIN)) if spooled else error)
+                errors.append(
+                    TraceError(str(error).replace(str(spooled), _STDIN)) if spooled else error
+                )
     if errors and not (traces and all(trace.origin.dialect == "timeline" for trace in traces)):
         raise errors[0]
-    result = analysis.analyze(merge.combine(traces), input_range=input_range, last_steps=steps, again=again)
+    result = analysis.analyze(
+        merge.combine(traces), input_range=input_range, last_steps=steps, again=again
+    )
     return replace(result, notes=(*map(str, errors), *result.notes))
 
 
@@ -106,14 +124,19 @@ def _standard_input(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Path | 
     if [*paths].count(Path("-")) > 1:
         raise ConfigError("standard input can be read once; pass the other trace as a file")
     if sys.stdin is None or sys.stdin.isatty():
-        raise ConfigError("- reads a trace from standard input, and none is connected; pass a file, or pipe one in")
+        raise ConfigError(
+            "- reads a trace from standard input, and none is connected; pass a file, or pipe"
+            " one in"
+        )
     with tempfile.TemporaryDirectory(prefix="fastfeed-") as folder:
         spooled = Path(folder) / "trace"
         try:
             with spooled.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
         except OSError as error:
-            raise TraceError(f"cannot copy standard input to {folder}: {error.strerror}; pass a file") from error
+            raise TraceError(
+                f"cannot copy standard input to {folder}: {error.strerror}; pass a file"
+            ) from error
         yield [spooled if path == Path("-") else path for path in paths], spooled
 
 

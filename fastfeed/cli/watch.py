@@ -33,28 +33,46 @@ _SAMPLED_S = 5  # how long a process without a feed is sampled
 
 def watch(
     target: Annotated[
-        str | None, typer.Argument(metavar="PID|FOLDER", help="One process, or a folder of live pages.")
+        str | None,
+        typer.Argument(metavar="PID|FOLDER", help="One process, or a folder of live pages."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look for two seconds, print, and exit.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: one document, or a line per update.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Look for two seconds, print, and exit.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: one document, or a line per update.")
+    ] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.2, max=86_400, metavar="S", help="Seconds between updates, 0.2 or more.")
+        float,
+        typer.Option(
+            "--every",
+            min=0.2,
+            max=86_400,
+            metavar="S",
+            help="Seconds between updates, 0.2 or more.",
+        ),
     ] = 1.0,
     seconds: Annotated[
         int | None,
-        typer.Option("--seconds", min=1, max=86_400, metavar="S", help="Sample PID's stack for S seconds."),
+        typer.Option(
+            "--seconds", min=1, max=86_400, metavar="S", help="Sample PID's stack for S seconds."
+        ),
     ] = None,
     prometheus: Annotated[
-        str | None, typer.Option("--prometheus", metavar=":PORT", help="Serve metrics for Prometheus; :9400: loopback.")
+        str | None,
+        typer.Option(
+            "--prometheus", metavar=":PORT", help="Serve metrics for Prometheus; :9400: loopback."
+        ),
     ] = None,
     web: Annotated[
-        str | None, typer.Option("--web", metavar="HOST:PORT", help="Serve a page, as in 127.0.0.1:8080.")
+        str | None,
+        typer.Option("--web", metavar="HOST:PORT", help="Serve a page, as in 127.0.0.1:8080."),
     ] = None,
 ) -> None:
     """Show which running trainers wait for input, and why.
 
-    Looks at the feeds of running processes, says what would help, and never disturbs a trainer. Of a PID without a
-    feed, py-spy samples the stack.
+    Looks at the feeds of running processes, says what would help, and never disturbs a trainer. Of
+    a PID without a feed, py-spy samples the stack.
 
     Examples:
         fastfeed watch                             # all feeds of this machine
@@ -63,13 +81,19 @@ def watch(
         fastfeed watch --web 127.0.0.1:8080        # a page for the browser, too
     """
     if once and (prometheus or web):
-        raise ConfigError("--once ends at once, so it cannot serve; leave it out, or --prometheus and --web")
+        raise ConfigError(
+            "--once ends at once, so it cannot serve; leave it out, or --prometheus and --web"
+        )
     if math.isnan(every):
         raise ConfigError("--every must be a number of seconds, 0.2 or more, got nan")
     pid, places = _target(target)
     if seconds is not None and (pid is None or prometheus or web):
-        raise ConfigError("--seconds samples one process and ends; pass its PID, and no --prometheus or --web")
-    wanted = [(option, text) for option, text in (("--prometheus", prometheus), ("--web", web)) if text]
+        raise ConfigError(
+            "--seconds samples one process and ends; pass its PID, and no --prometheus or --web"
+        )
+    wanted = [
+        (option, text) for option, text in (("--prometheus", prometheus), ("--web", web)) if text
+    ]
     addresses = [(option, parse_address(text, option)) for option, text in wanted]
     gpus, servers = Gpus(), cast(dict[Address, Server], {})
     looks = Watch(places, pid, gpus)
@@ -91,8 +115,13 @@ def watch(
         gpus.close()
 
 
-def _serve(addresses: list[tuple[str, Address]], servers: dict[Address, Server], is_needed: bool) -> list[str]:
-    """Begin; a sentence for each address. ConfigError if none can be had and the watch has no other output."""
+def _serve(
+    addresses: list[tuple[str, Address]], servers: dict[Address, Server], is_needed: bool
+) -> list[str]:
+    """Begin; a sentence for each address.
+
+    ConfigError if none can be had and the watch has no other output.
+    """
     notes: list[str] = []
     for option, address in addresses:
         try:
@@ -135,8 +164,11 @@ def _go_on(
     servers: list[Server],
     notes: list[str],
 ) -> None:
-    """Until Ctrl-C. What serves prints nothing more where there is no terminal; `notes` are for the screen, which hides
-    what was printed before."""
+    """Until Ctrl-C.
+
+    What serves prints nothing more where there is no terminal; `notes` are for the screen, which
+    hides what was printed before.
+    """
     live = None
     if console.is_terminal and not as_json:
         live = Live(console=console, screen=True, auto_refresh=False)
@@ -171,11 +203,15 @@ def _target(target: str | None) -> tuple[int | None, list[str]]:
     """(pid or None, folders)."""
     if target is not None and not target.isdecimal():
         if not os.path.isdir(target):
-            raise ConfigError(f"PID or FOLDER must be a process number or a folder of live pages, got {target!r}")
+            raise ConfigError(
+                f"PID or FOLDER must be a process number or a folder of live pages, got {target!r}"
+            )
         return None, [target]
     places = folders()
     if not places:
-        raise ConfigError("FASTFEED_LIVE is off here; unset it, or name the folder of the live pages")
+        raise ConfigError(
+            "FASTFEED_LIVE is off here; unset it, or name the folder of the live pages"
+        )
     if os.environ.get("FASTFEED_LIVE") is None and hasattr(os, "getuid") and os.getuid() == 0:
         places += _all_users(places)
     return None if target is None else int(target), places
@@ -189,7 +225,9 @@ def _all_users(places: list[str]) -> list[str]:
             others += [
                 e.path
                 for e in entries
-                if e.name.startswith("fastfeed-") and e.name[9:].isdecimal() and e.is_dir(follow_symlinks=False)
+                if e.name.startswith("fastfeed-")
+                and e.name[9:].isdecimal()
+                and e.is_dir(follow_symlinks=False)
             ]
     return sorted(set(others) - set(places))
 

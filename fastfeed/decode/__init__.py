@@ -2,14 +2,13 @@
 
 base             the contract: probe headers, then decode windows
 executor         the native threads of a feed; native calls the kernel file by file
-pillow           everything that the kernel declines; jpeg, png, tiff, gif, jpeg2000, heic, avif open its files,
-                 pillow_globals helps, pillow_warnings names the file of a warning
-container        what an AVIF or HEIC says around its picture; av1, hevc: the colors that the picture names, by bits
-router           between the two; gpu decodes with nvImageCodec; pixels takes arrays
-multi_crop, padding, masks, sniff    several windows, borders, masks, file formats
-exif, orientation    what a file says of how it is turned, and where a window lies then
-memory_limit     how much memory decoding may take at once
-recode           photographs into smaller JPEGs
+pillow           everything that the kernel declines; jpeg, png, tiff, gif, jpeg2000, heic, avif
+                 open its files, pillow_globals helps, pillow_warnings names the file of a warning
+container        what an AVIF or HEIC says around its picture; av1, hevc: the colors that the
+picture names, by bits router           between the two; gpu decodes with nvImageCodec; pixels takes
+arrays multi_crop, padding, masks, sniff    several windows, borders, masks, file formats exif,
+orientation    what a file says of how it is turned, and where a window lies then memory_limit
+how much memory decoding may take at once recode           photographs into smaller JPEGs
 """
 
 from __future__ import annotations
@@ -38,7 +37,9 @@ __all__ = [
 
 
 def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
-    """Files go through the kernel where it is built ("auto", "native") and through Pillow; arrays need no decoding."""
+    """Files go through the kernel where it is built ("auto", "native") and through Pillow; arrays
+    need no decoding.
+    """
     if program.decode is None:
         return PixelsEngine()
     pillow = PillowEngine(program.decode)

@@ -1,4 +1,6 @@
-"""Reads the colors that an AV1 stream names in its sequence header (AV1 bitstream specification, 5.5)."""
+"""Reads the colors that an AV1 stream names in its sequence header (AV1 bitstream specification,
+5.5).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from fastfeed.decode.container import UNSPECIFIED, Signal
 
 __all__ = ["MOST_BYTES", "av1_signal"]
 
-MOST_BYTES = 4096  # of a stream, in which its sequence header begins: as far as libavif looks for it
+MOST_BYTES = (
+    4096  # of a stream, in which its sequence header begins: as far as libavif looks for it
+)
 _MOST_HEAD = 10  # bytes of a unit's head
 _MOST_HEADER = 512  # bytes of a sequence header up to its colors
 _SEQUENCE_HEADER = 1  # a type of unit
@@ -15,7 +19,8 @@ _SELECTED = 2  # of seq_force_screen_content_tools: every frame says
 
 
 def av1_signal(stream: bytes) -> Signal:
-    """Return color primaries and transfer of the first sequence header; `UNSPECIFIED` if it names none or is damaged.
+    """Return color primaries and transfer of the first sequence header; `UNSPECIFIED` if it names
+    none or is damaged.
 
     Args:
         stream: the first `MOST_BYTES` of a temporal unit.

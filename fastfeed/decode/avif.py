@@ -1,7 +1,9 @@
-"""Opens AVIF photographs with one thread each: there are as many images at a time as threads already.
+"""Opens AVIF photographs with one thread each: there are as many images at a time as threads
+already.
 
-libavif hands over pixels as they are coded. The clean aperture is cut out here, before the turn of the container;
-colors are handed on. EXIF and XMP are hidden from libavif, which refuses a file for damage in them.
+libavif hands over pixels as they are coded. The clean aperture is cut out here, before the turn of
+the container; colors are handed on. EXIF and XMP are hidden from libavif, which refuses a file for
+damage in them.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ Part = tuple[int, int, int, int]  # left, top, width, height, in pixels
 class AvifFile(AvifImagePlugin.AvifImageFile):
     """The first frame of an AVIF file, cut to its clean aperture.
 
-    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`, if
-    that describes the colors; "orientation", as EXIF counts them, of the container; and "exif", which never turns.
+    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in
+    `preprocess.pixels.signals`, if that describes the colors; "orientation", as EXIF counts them,
+    of the container; and "exif", which never turns.
     """
 
     coded_pixels = 0  # before cutting
@@ -35,7 +38,9 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
         container = Container(self.fp.read())
         codec = AvifImagePlugin.DECODE_CODEC_CHOICE
         threads = AvifImagePlugin.DEFAULT_MAX_THREADS or 1  # Pillow's default is a thread per core
-        self._decoder = AvifImagePlugin._avif.AvifDecoder(container.without_metadata(), codec, threads)
+        self._decoder = AvifImagePlugin._avif.AvifDecoder(
+            container.without_metadata(), codec, threads
+        )
         size, frames, mode, icc, _exif, turn, _xmp = self._decoder.get_info()
         self._size = size
         self.n_frames = frames
@@ -43,7 +48,10 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
         self.is_animated = self.n_frames > 1
         width, height = self.size
         self.coded_pixels = width * height
-        self.info = _colors(container, icc) | {"orientation": turn, "exif": container.exif(_MOST_EXIF)}
+        self.info = _colors(container, icc) | {
+            "orientation": turn,
+            "exif": container.exif(_MOST_EXIF),
+        }
         self.seek(0)
         part = _clean_aperture(content_of(b"clap", container.properties()), (width, height))
         if part is not None:
@@ -60,13 +68,16 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
         stride = samples * self.width
         self._size = (size[0], size[1])
         place = (0, 0, *self._size)
-        self.tile = [ImageFile._Tile("raw", place, top * stride + left * samples, (self.mode, stride, 1))]
+        self.tile = [
+            ImageFile._Tile("raw", place, top * stride + left * samples, (self.mode, stride, 1))
+        ]
 
 
 def _colors(container: Container, icc: bytes | None) -> dict[str, object]:
     """Colors in the order of libavif: the image's profile, its numbers, those in its coded data.
 
-    libavif ignores what a grid's tiles alone have; here it counts where everything else leaves colors open.
+    libavif ignores what a grid's tiles alone have; here it counts where everything else leaves
+    colors open.
     """
     if icc:
         return {"icc_profile": icc}
@@ -82,15 +93,26 @@ def _colors(container: Container, icc: bytes | None) -> dict[str, object]:
 
 
 def _clean_aperture(content: bytes, size: tuple[int, int]) -> Part | None:
-    """The part of a picture of `size` (width, height) to show; None: all, or it is not of whole pixels within.
+    """The part of a picture of `size` (width, height) to show; None: all, or it is not of whole
+    pixels within.
 
-    The box has width, height, and how far its center is from the picture's (ISO/IEC 14496-12, 12.1.4).
+    The box has width, height, and how far its center is from the picture's (ISO/IEC 14496-12,
+    12.1.4).
     """
-    numbers = [int.from_bytes(content[at : at + 4], "big", signed=at in (16, 24)) for at in range(0, 32, 4)]
+    numbers = [
+        int.from_bytes(content[at : at + 4], "big", signed=at in (16, 24)) for at in range(0, 32, 4)
+    ]
     if len(content) < 32 or not all(numbers[1::2]):
         return None
     width, height, across, down = (Fraction(*numbers[k : k + 2]) for k in (0, 2, 4, 6))
     left, top = across + (size[0] - width) / 2, down + (size[1] - height) / 2
     whole = all(value.denominator == 1 for value in (left, top, width, height))
-    inside = left >= 0 and top >= 0 and width > 0 and height > 0 and left + width <= size[0] and top + height <= size[1]
+    inside = (
+        left >= 0
+        and top >= 0
+        and width > 0
+        and height > 0
+        and left + width <= size[0]
+        and top + height <= size[1]
+    )
     return (int(left), int(top), int(width), int(height)) if whole and inside else None

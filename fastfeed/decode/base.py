@@ -23,17 +23,22 @@ __all__ = [
     "dct_denominator",
 ]
 
-DECLINED = ("unsupported_format", "not_image")  # reasons specific to one engine: another may support the file
+DECLINED = (
+    "unsupported_format",
+    "not_image",
+)  # reasons specific to one engine: another may support the file
 
-# The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels or leaves them, so at
-# 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it a fifth of its speed on whole photographs.
+# The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels
+# or leaves them, so at 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it
+# a fifth of its speed on whole photographs.
 ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 2.0, "box": 3.0}
 
 
 class Bad(NamedTuple):
     """Why a sample could not be decoded."""
 
-    reason: str  # a key of faults.REASONS, or "oom": there was no memory to decode it, which is not its fault
+    # a key of faults.REASONS, or "oom": there was no memory to decode it, which is not its fault
+    reason: str
     detail: str = ""
 
 
@@ -51,7 +56,9 @@ class Header:
     width: int
     format: str  # "JPEG", "PNG", ...; "array" for pixels that need no decoding
     handle: Any = None  # private state of the engine, to continue from
-    name: Callable[[], str] | None = field(default=None, compare=False)  # the file's uri, for messages; None: unknown
+    name: Callable[[], str] | None = field(
+        default=None, compare=False
+    )  # the file's uri, for messages; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +86,29 @@ class DecodeEngine(Protocol):
     name: str
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
-        """Read the headers; Bad for blobs that are not an image, of an unknown format, or too large."""
+        """Read the headers; Bad for blobs that are not an image, of an unknown format, or too
+        large.
+        """
         ...
 
     def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
-        """Cut, scale, flip each window into `out` (uint8 (n, height, width, channels)); a bad sample's slot is zeroed.
+        """Cut, scale, flip each window into `out` (uint8 (n, height, width, channels)); a bad
+        sample's slot is zeroed.
 
         Once `stop` is set the call returns early, and its result is meaningless.
         """
         ...
 
 
-def dct_denominator(window: tuple[float, float], target: tuple[int, int], filter: str = "bilinear") -> int:
-    """The largest of 8, 4, 2, 1 that a JPEG may be shrunk by in the DCT domain: lengths in pixels, (height, width).
+def dct_denominator(
+    window: tuple[float, float], target: tuple[int, int], filter: str = "bilinear"
+) -> int:
+    """The largest of 8, 4, 2, 1 that a JPEG may be shrunk by in the DCT domain: lengths in pixels,
+    (height, width).
 
-    The shrunk window stays >= ENLARGE[filter] times the target on both axes, so that the resampling filter, not the
-    DCT's box, decides what is kept (at 1x SSIM falls to 0.95). Odd eighths are left out: they take longer than full
-    decoding.
+    The shrunk window stays >= ENLARGE[filter] times the target on both axes, so that the resampling
+    filter, not the DCT's box, decides what is kept (at 1x SSIM falls to 0.95). Odd eighths are left
+    out: they take longer than full decoding.
     """
     room = min(window[0] / target[0], window[1] / target[1]) / ENLARGE[filter]
     return next((d for d in (8, 4, 2) if room >= d), 1)

@@ -6,7 +6,10 @@ __all__ = ["Bits"]
 
 
 class Bits:
-    """Bits of some bytes, the highest first; EOFError behind the last. `at`: how many have been read."""
+    """Bits of some bytes, the highest first; EOFError behind the last.
+
+    `at`: how many have been read.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._value = int.from_bytes(data, "big")
@@ -21,7 +24,9 @@ class Bits:
         return self._value >> (self._size - self.at) & ((1 << count) - 1)
 
     def read_exp_golomb(self) -> int:
-        """A number of variable length: as many zeros as bits follow the first one (ue(v) of HEVC, uvlc() of AV1)."""
+        """A number of variable length: as many zeros as bits follow the first one (ue(v) of HEVC,
+        uvlc() of AV1).
+        """
         zeros = 0
         while not self.read(1):
             zeros += 1

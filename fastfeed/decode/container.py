@@ -1,14 +1,24 @@
-"""Reads the container of AVIF and HEIC files: properties of the primary image, its coded data, its EXIF.
+"""Reads the container of AVIF and HEIC files: properties of the primary image, its coded data, its
+EXIF.
 
-ISO/IEC 23008-12, and ISO/IEC 14496-12 for boxes and for the track of an image sequence. Nothing here raises for what a
-file contains: what is damaged counts as missing.
+ISO/IEC 23008-12, and ISO/IEC 14496-12 for boxes and for the track of an image sequence. Nothing
+here raises for what a file contains: what is damaged counts as missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["UNSPECIFIED", "Container", "Property", "Signal", "boxes", "content_of", "profile_in", "signal_in"]
+__all__ = [
+    "UNSPECIFIED",
+    "Container",
+    "Property",
+    "Signal",
+    "boxes",
+    "content_of",
+    "profile_in",
+    "signal_in",
+]
 
 Property = tuple[bytes, bytes]  # kind and content of a box
 Span = tuple[int, int]  # of the file: start and end
@@ -44,10 +54,14 @@ class Container:
 
     def tile_properties(self) -> list[Property]:
         """Properties of a grid's first tile; of another image its own."""
-        return self.properties() if self._sequence is not None else self._item_properties(self._tile)
+        return (
+            self.properties() if self._sequence is not None else self._item_properties(self._tile)
+        )
 
     def coded(self, most: int) -> bytes:
-        """The first bytes, at most `most`, of the primary image's coded data; of a grid, of its first tile's."""
+        """The first bytes, at most `most`, of the primary image's coded data; of a grid, of its
+        first tile's.
+        """
         if self._sequence is not None:
             at = self._first_sample(self._sequence)
             return self._blob[at : at + most] if at else b""
@@ -105,7 +119,10 @@ class Container:
         size = 4 if self._number(begin, 1) else 2
         for name, at, stop in boxes(self._blob, begin + 4, end):
             if name == kind:
-                yield self._number(at, size), [self._number(to, size) for to in range(at + size + 2, stop, size)]
+                yield (
+                    self._number(at, size),
+                    [self._number(to, size) for to in range(at + size + 2, stop, size)],
+                )
 
     def _data(self, item: int, most: int) -> bytes:
         idat = self._find(b"idat")
@@ -120,7 +137,9 @@ class Container:
         return bytes(result)
 
     def _extents(self, item: int) -> Iterator[tuple[bool, int, int]]:
-        """Yield the parts of an item's data from `iloc`: True if in `idat`, offset, length (0: to the end)."""
+        """Yield the parts of an item's data from `iloc`: True if in `idat`, offset, length (0: to
+        the end).
+        """
         at, end = self._find(b"iloc")
         version = self._number(at, 1)
         offset_size = self._number(at + 4, 1) >> 4
@@ -139,7 +158,11 @@ class Container:
             at += base_size + 2
             step = index_size + offset_size + length_size
             if number == item:
-                extents = range(at + index_size, min(at + count * step, end), step) if step else [at] * count
+                extents = (
+                    range(at + index_size, min(at + count * step, end), step)
+                    if step
+                    else [at] * count
+                )
                 for extent in extents:
                     offset = base + self._number(extent, offset_size)
                     yield is_inside, offset, self._number(extent + offset_size, length_size)
@@ -182,19 +205,29 @@ def content_of(kind: bytes, properties: list[Property]) -> bytes:
 
 def profile_in(properties: list[Property]) -> bytes:
     """The first ICC profile; b"" without one."""
-    profiles = (content[4:] for kind, content in properties if kind == b"colr" and content[:4] in (b"prof", b"rICC"))
+    profiles = (
+        content[4:]
+        for kind, content in properties
+        if kind == b"colr" and content[:4] in (b"prof", b"rICC")
+    )
     return next(profiles, b"")
 
 
 def _child(blob: bytes, span: Span, *path: bytes) -> Span:
-    """The content of the first box of each kind, each inside the one before; (0, 0) if one is missing."""
+    """The content of the first box of each kind, each inside the one before; (0, 0) if one is
+    missing.
+    """
     for wanted in path:
-        span = next(((begin, end) for kind, begin, end in boxes(blob, *span) if kind == wanted), (0, 0))
+        span = next(
+            ((begin, end) for kind, begin, end in boxes(blob, *span) if kind == wanted), (0, 0)
+        )
     return span
 
 
 def boxes(blob: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the boxes that lie in a range: kind, start and end of the content (ISO/IEC 14496-12, 4.2)."""
+    """Yield the boxes that lie in a range: kind, start and end of the content (ISO/IEC 14496-12,
+    4.2).
+    """
     while at + 8 <= end:
         head = 8
         size = int.from_bytes(blob[at : at + 4], "big") or end - at
@@ -218,5 +251,8 @@ def _associated(box: bytes) -> Iterator[tuple[int, int]]:
         at += item_bytes + 1
         for first in range(at, at + count * number_bytes, number_bytes):
             number = int.from_bytes(box[first : first + number_bytes], "big")
-            yield item, number & ((1 << (8 * number_bytes - 1)) - 1)  # the upper bit says whether it is essential
+            yield (
+                item,
+                number & ((1 << (8 * number_bytes - 1)) - 1),
+            )  # the upper bit says whether it is essential
         at += count * number_bytes

@@ -1,4 +1,6 @@
-"""Native threads that read samples, look at their headers, and make the rows of batches without the GIL."""
+"""Native threads that read samples, look at their headers, and make the rows of batches without the
+GIL.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Samples:
     bad: dict[int, Bad]  # row -> what is wrong with its header
     unread: list[int]  # rows that could not be read
     encoded: bool  # they are files; otherwise pixels
-    spans: np.ndarray  # int64 (spans, 3): thread, begin and duration in nanoseconds of each read; 0 if there was none
+    # int64 (spans, 3): thread, begin and duration in nanoseconds of each read; 0 if there was none
+    spans: np.ndarray
     names: Names | None  # row -> as in Header; None: unknown
     read_bytes: int = 0  # from files, by native threads
 
@@ -74,7 +77,9 @@ class Samples:
 class Executor:
     """The threads of one feed."""
 
-    def __init__(self, decode: Decode | None, threads: int, pillow: DecodeEngine | None = None) -> None:
+    def __init__(
+        self, decode: Decode | None, threads: int, pillow: DecodeEngine | None = None
+    ) -> None:
         """`pillow` decodes what the kernel declines; its own by default."""
         self.native: Any = importlib.import_module("fastfeed._native")
         self.threads, self.decode = threads, decode
@@ -124,7 +129,9 @@ class Executor:
             sizes = np.broadcast_to(np.array(addresses.images.shape[1:3], np.int64), (len(ids), 2))
             return _pixels(self.native.Samples.of_images(addresses.images, ids), sizes)
         locations = self.native.Locations(addresses.length)
-        for rows, group in addresses.groups if isinstance(addresses, Grouped) else ((None, addresses),):
+        for rows, group in (
+            addresses.groups if isinstance(addresses, Grouped) else ((None, addresses),)
+        ):
             if isinstance(group, ArrayRows):
                 locations.images(rows, group.images, group.ids)
             elif isinstance(group, WholeFiles):
@@ -140,7 +147,9 @@ class Executor:
         return samples
 
     def borrow(self, blobs: Sequence[Any], stop: Stop, names: Names | None = None) -> Samples:
-        """Samples that Python has read: files as any buffer, or pixels; None for those there are none of."""
+        """Samples that Python has read: files as any buffer, or pixels; None for those there are
+        none of.
+        """
         if self.decode is None:
             arrays = [_NOTHING if blob is None else np.ascontiguousarray(blob) for blob in blobs]
             sizes = np.array([array.shape[:2] for array in arrays], np.int64).reshape(-1, 2)
@@ -150,7 +159,8 @@ class Executor:
         return self._inspected(handle, np.empty((0, 3), np.int64), stop, names)
 
     def run_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> None:
-        """What has to run in Python, on threads of their own: reading, decoding with Pillow, functions.
+        """What has to run in Python, on threads of their own: reading, decoding with Pillow,
+        functions.
 
         Once `stop` is set it returns early. Raises the first error of a task.
         """
@@ -164,25 +174,38 @@ class Executor:
         job.start(self._python)
         return job
 
-    def _inspected(self, handle: Any, spans: np.ndarray, stop: Stop, names: Names | None) -> Samples:
+    def _inspected(
+        self, handle: Any, spans: np.ndarray, stop: Stop, names: Names | None
+    ) -> Samples:
         codes, sizes = np.empty(len(handle), np.int32), np.empty((len(handle), 2), np.int64)
         others = handle.inspect(0, codes, sizes)
         if others and (skipped := np.flatnonzero(codes == _SKIPPED)).size:
             count = max(int(skipped[0]), 1)
-            handle, codes, sizes, spans = handle.part(0, count), codes[:count], sizes[:count], spans[:count]
-        samples = Samples(handle, codes, sizes, {}, {}, [], self.decode is not None, spans[:, :3], names)
+            handle, codes, sizes, spans = (
+                handle.part(0, count),
+                codes[:count],
+                sizes[:count],
+                spans[:count],
+            )
+        samples = Samples(
+            handle, codes, sizes, {}, {}, [], self.decode is not None, spans[:, :3], names
+        )
         if others:
             samples.unread += np.flatnonzero(codes < 0).tolist()
             self._look_at_all(samples, np.flatnonzero(codes > 0).tolist(), stop)
         return samples
 
     def blob(self, samples: Samples, row: int) -> np.ndarray:
-        """A file's bytes, or an image, without a copy: uint8 (bytes,) or (height, width, channels), read-only."""
+        """A file's bytes, or an image, without a copy: uint8 (bytes,) or (height, width, channels),
+        read-only.
+        """
         view = samples.handle.view(row)
         return view if samples.encoded else view.reshape(*samples.sizes[row], -1)
 
     def put(self, samples: Samples, row: int, blob: Any) -> None:
-        """Add a sample that Python has read, a file or pixels, in place of one that native threads could not."""
+        """Add a sample that Python has read, a file or pixels, in place of one that native threads
+        could not.
+        """
         height, width = (0, 0) if samples.encoded else blob.shape[:2]
         data = blob if samples.encoded else np.ascontiguousarray(blob)
         samples.handle.put(row, data, self._max_pixels, height, width)
@@ -200,7 +223,9 @@ class Executor:
 
         step = -(-len(rows) // self.threads)
         if rows:
-            self.run_python([partial(look, rows[k : k + step]) for k in range(0, len(rows), step)], stop)
+            self.run_python(
+                [partial(look, rows[k : k + step]) for k in range(0, len(rows), step)], stop
+            )
 
     def _look(self, samples: Samples, row: int) -> None:
         """What Pillow says of a file that the kernel declines."""
@@ -209,7 +234,9 @@ class Executor:
             samples.bad[row] = bad
             return
         with named(samples.name(row)):
-            header = self.pillow.probe([samples.handle.bytes(row)])[0]  # of a bomb it says which limit was met
+            header = self.pillow.probe([samples.handle.bytes(row)])[
+                0
+            ]  # of a bomb it says which limit was met
         if bad.reason == "bomb":
             samples.bad[row] = header if isinstance(header, Bad) else bad
         elif isinstance(header, Bad):
@@ -224,9 +251,12 @@ def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
     return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64), None)
 
 
-def executor_for(decode_op: Decode | None, decode: Any, engine: DecodeEngine, threads: int) -> Executor | None:
-    """Native threads, where the kernel is built and the `decode` argument of `engine_for`, which made the engine, asks
-    for it."""
+def executor_for(
+    decode_op: Decode | None, decode: Any, engine: DecodeEngine, threads: int
+) -> Executor | None:
+    """Native threads, where the kernel is built and the `decode` argument of `engine_for`, which
+    made the engine, asks for it.
+    """
     if not is_built() or decode not in ("auto", "native"):
         return None
     return Executor(decode_op, threads, engine.other if isinstance(engine, RouterEngine) else None)

@@ -1,8 +1,10 @@
-"""The orientation that a file says its pixels have. `native/exif.cpp` has the same rule for what the kernel decodes.
+"""The orientation that a file says its pixels have.
 
-It counts where the standard of the format puts it: EXIF in a JPEG (APP1), PNG (`eXIf`) and WebP (`EXIF`), the tag of a
-TIFF. HEIC and AVIF are turned by properties of their container, which decoders apply or hand on. XMP, texts and other
-formats never count.
+`native/exif.cpp` has the same rule for what the kernel decodes.
+
+It counts where the standard of the format puts it: EXIF in a JPEG (APP1), PNG (`eXIf`) and WebP
+(`EXIF`), the tag of a TIFF. HEIC and AVIF are turned by properties of their container, which
+decoders apply or hand on. XMP, texts and other formats never count.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def stored_orientation(blob: bytes, format: str, info: Mapping[Any, Any]) -> int
     Args:
         blob: the file.
         format: of `sniff`.
-        info: of the opened image. A PNG's plugin has read "exif", an AVIF's the "orientation" of the container.
+        info: of the opened image. A PNG's plugin has read "exif", an AVIF's the "orientation" of
+            the container.
     """
     if format == "AVIF":
         return int(info["orientation"])
@@ -39,13 +42,18 @@ def stored_orientation(blob: bytes, format: str, info: Mapping[Any, Any]) -> int
 
 
 def exif_orientation(block: bytes) -> int:
-    """The orientation in an EXIF block or a TIFF: one BYTE, SHORT or LONG (TIFF 6.0, section 2), else 1."""
+    """The orientation in an EXIF block or a TIFF: one BYTE, SHORT or LONG (TIFF 6.0, section 2),
+    else 1.
+    """
     kind, count, value = _entry(block.removeprefix(_PREFIX)) or (0, 0, 0)
     return value if kind in _BYTES and count == 1 and 1 <= value <= 8 else 1
 
 
 def is_plain_exif(blocks: list[bytes]) -> bool:
-    """True if all readers take the same orientation from a JPEG's EXIF. Several blocks crash nvImageCodec 0.9."""
+    """True if all readers take the same orientation from a JPEG's EXIF.
+
+    Several blocks crash nvImageCodec 0.9.
+    """
     entry = _entry(blocks[0]) if blocks else None
     return len(blocks) < 2 and (entry is None or entry[:2] == (_SHORT, 1))
 
@@ -70,7 +78,11 @@ def _entry(block: bytes) -> tuple[int, int, int] | None:
     for entry in range(first, first + entries * entry_size, entry_size):
         if number(entry, 2) == _ORIENTATION:
             kind = number(entry + 2, 2)
-            return kind, number(entry + 4, value_at - 4), number(entry + value_at, _BYTES.get(kind, 0))
+            return (
+                kind,
+                number(entry + 4, value_at - 4),
+                number(entry + value_at, _BYTES.get(kind, 0)),
+            )
     return None
 
 
@@ -97,7 +109,9 @@ def _first_jpeg_exif(blob: bytes) -> bytes:
 def _webp_exif(blob: bytes) -> bytes:
     if blob[12:16] != b"VP8X" or not int.from_bytes(blob[20:21], "big") & _WEBP_HAS_EXIF:
         return b""  # libwebp ignores the chunk without its flag
-    return next((bytes(blob[begin:end]) for name, begin, end in riff_chunks(blob) if name == b"EXIF"), b"")
+    return next(
+        (bytes(blob[begin:end]) for name, begin, end in riff_chunks(blob) if name == b"EXIF"), b""
+    )
 
 
 _EXIF: dict[str, Callable[[bytes], bytes]] = {

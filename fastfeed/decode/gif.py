@@ -1,4 +1,6 @@
-"""Opens GIFs for Pillow without the extensions that are no part of the pixels, which it may stumble over."""
+"""Opens GIFs for Pillow without the extensions that are no part of the pixels, which it may stumble
+over.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Opens HEIC photographs with libheif, from pillow-heif or pi-heif, which is imported for the first such file.
+"""Opens HEIC photographs with libheif, from pillow-heif or pi-heif, which is imported for the first
+such file.
 
 No plugin is registered with Pillow, and no option of these packages is changed.
 """
@@ -18,15 +19,18 @@ from fastfeed.errors import MissingExtra
 __all__ = ["HeicFile", "installed"]
 
 _PACKAGES = ("pillow_heif", "pi_heif")  # the first is the one that still gets updates of libheif
-# boxes of a photograph; cameras append data of their own, which looks like another one that is cut off
+# boxes of a photograph; cameras append data of their own, which looks like another one that is cut
+# off
 _KNOWN = (b"ftyp", b"meta", b"mdat", b"moov")
 _MAX_BOXES = 1000  # of a file; photographs have three
 
 
 class HeicFile(ImageFile.ImageFile):
-    """The primary image of a HEIC file. libheif turns it upright; EXIF's orientation says the same once more.
+    """The primary image of a HEIC file. libheif turns it upright; EXIF's orientation says the same
+    once more.
 
-    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`.
+    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in
+    `preprocess.pixels.signals`.
     """
 
     format = "HEIC"
@@ -42,9 +46,16 @@ class HeicFile(ImageFile.ImageFile):
         if picture is None:
             raise OSError("unsupported or damaged: libheif cannot open the primary image")
         self._size, self._mode = picture.size, picture.mode
-        self.info = {key: picture.info[key] for key in ("bit_depth", "exif", "icc_profile") if picture.info.get(key)}
+        self.info = {
+            key: picture.info[key]
+            for key in ("bit_depth", "exif", "icc_profile")
+            if picture.info.get(key)
+        }
         if "icc_profile" not in self.info:
-            self.info["signal"] = (*_signal(Container(blob)), True)  # libheif applies matrix and range
+            self.info["signal"] = (
+                *_signal(Container(blob)),
+                True,
+            )  # libheif applies matrix and range
         self._picture = picture
 
     def load(self) -> Any:
@@ -55,14 +66,18 @@ class HeicFile(ImageFile.ImageFile):
             except EOFError as error:  # in the picture's own data: no box is cut off
                 raise OSError("damaged pixel data") from error
             if picture.size != self._size:
-                raise OSError(f"its header says {self._size}, its picture has {picture.size} pixels")
+                raise OSError(
+                    f"its header says {self._size}, its picture has {picture.size} pixels"
+                )
             self.load_prepare()
             self.frombytes(pixels, "raw", (picture.mode, picture.stride))
         return super().load()
 
 
 def installed() -> str | None:
-    """The package that decodes HEIC here, such as "pi-heif 1.4.0", not imported; None if there is none."""
+    """The package that decodes HEIC here, such as "pi-heif 1.4.0", not imported; None if there is
+    none.
+    """
     from importlib import metadata
 
     for package in _PACKAGES:
@@ -83,7 +98,9 @@ def _library() -> Any:
 
 
 def _signal(container: Container) -> Signal:
-    """Colors by numbers: of the primary image, of a grid's first tile, as in libheif, and of that one's stream."""
+    """Colors by numbers: of the primary image, of a grid's first tile, as in libheif, and of that
+    one's stream.
+    """
     tile = container.tile_properties()
     signals = map(signal_in, (container.properties(), tile))
     named = next((signal for signal in signals if signal != UNSPECIFIED), None)
@@ -91,7 +108,9 @@ def _signal(container: Container) -> Signal:
 
 
 def _ends_early(blob: bytes) -> bool:
-    """Whether a box of the file goes beyond its end, or none holds pictures (ISO/IEC 14496-12, 4.2)."""
+    """Whether a box of the file goes beyond its end, or none holds pictures (ISO/IEC 14496-12,
+    4.2).
+    """
     at, has_pictures = 0, False
     for _ in range(_MAX_BOXES):
         if at + 8 > len(blob):

@@ -1,4 +1,6 @@
-"""Reads the colors that an HEVC stream names in its parameters (ITU-T H.265, 7.3.2.2 and annex E)."""
+"""Reads the colors that an HEVC stream names in its parameters (ITU-T H.265, 7.3.2.2 and annex
+E).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from fastfeed.decode.container import UNSPECIFIED, Signal
 
 __all__ = ["hevc_signal"]
 
-_ARRAYS = 22  # byte of an `hvcC` box at which the count of its arrays stands (ISO/IEC 14496-15, 8.3.3.1)
+_ARRAYS = (
+    22  # byte of an `hvcC` box at which the count of its arrays stands (ISO/IEC 14496-15, 8.3.3.1)
+)
 _SEQUENCE = 33  # a type of unit: sequence parameters
 _MOST_BYTES = 4096  # of sequence parameters
 _PROFILE_BITS = 88
@@ -17,11 +21,13 @@ _OWN_RATIO = 255  # an aspect ratio
 
 
 def hevc_signal(configuration: bytes) -> Signal:
-    """Return color primaries and transfer of the first sequence parameters; `UNSPECIFIED` if they name none.
+    """Return color primaries and transfer of the first sequence parameters; `UNSPECIFIED` if they
+    name none.
 
     Args:
-        configuration: the content of an `hvcC` box; one that is damaged names none, nor do parameters whose sets of
-            reference pictures are predicted from each other, as those of videos may be.
+        configuration: the content of an `hvcC` box; one that is damaged names none, nor do
+            parameters whose sets of reference pictures are predicted from each other, as those of
+            videos may be.
     """
     try:
         bits = Bits(_sequence_parameters(configuration))
@@ -42,7 +48,9 @@ def _sequence_parameters(configuration: bytes) -> bytes:
             size = int.from_bytes(configuration[at : at + 2], "big")
             at += 2
             if kind == _SEQUENCE:
-                return configuration[at + 2 : at + min(size, _MOST_BYTES)].replace(b"\0\0\3", b"\0\0")
+                return configuration[at + 2 : at + min(size, _MOST_BYTES)].replace(
+                    b"\0\0\3", b"\0\0"
+                )
             at += size
             if at > len(configuration):
                 raise EOFError
@@ -64,7 +72,9 @@ def _skip_to_usability(bits: Bits) -> None:
     order_bits = bits.read_exp_golomb() + 4
     _skip_numbers(bits, 3 * (layers + 1 if bits.read(1) else 1))
     _skip_numbers(bits, 6)  # sizes of blocks
-    if bits.read(1) and bits.read(1):  # scaling_list_enabled_flag, sps_scaling_list_data_present_flag
+    if bits.read(1) and bits.read(
+        1
+    ):  # scaling_list_enabled_flag, sps_scaling_list_data_present_flag
         _skip_scaling(bits)
     bits.read(2)
     if bits.read(1):  # pcm_enabled_flag

@@ -1,4 +1,6 @@
-"""Opens JPEGs for Pillow, which fails on some segments that are no part of the pixels, and shows damaged data."""
+"""Opens JPEGs for Pillow, which fails on some segments that are no part of the pixels, and shows
+damaged data.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,18 @@ from fastfeed.runtime.kernel import is_built, kernel
 __all__ = ["JpegFile", "check_jpeg"]
 
 _ICC_HEAD = 14  # bytes of a profile's segment before its content
-_FAILURES = {1: "truncated: the file ends before the image does", 2: "damaged pixel data"}  # by status of the kernel
+_FAILURES = {
+    1: "truncated: the file ends before the image does",
+    2: "damaged pixel data",
+}  # by status of the kernel
 _NO_MEMORY = 7  # another one
 
 
 def check_jpeg(blob: bytes) -> None:
-    """Raise OSError if libjpeg warns of damage, which Pillow ignores. Without the kernel nothing is checked."""
+    """Raise OSError if libjpeg warns of damage, which Pillow ignores.
+
+    Without the kernel nothing is checked.
+    """
     status = kernel().check_jpeg(blob) if is_built() else 0
     if status == _NO_MEMORY:
         raise MemoryError("the system has no more memory")
@@ -28,7 +36,9 @@ def check_jpeg(blob: bytes) -> None:
 
 
 def _read_application_data(image: Any, marker: int) -> None:
-    """As Pillow does, but what is too short, such as half a JFIF header, is skipped, as by libjpeg."""
+    """As Pillow does, but what is too short, such as half a JFIF header, is skipped, as by
+    libjpeg.
+    """
     try:
         JpegImagePlugin.APP(image, marker)
     except (IndexError, struct.error):
@@ -40,7 +50,10 @@ def _read_application_data(image: Any, marker: int) -> None:
 
 
 class JpegFile(JpegImagePlugin.JpegImageFile):
-    """The first image of a JPEG. If it has four components, it is left to Pillow, and checked before it is loaded."""
+    """The first image of a JPEG.
+
+    If it has four components, it is left to Pillow, and checked before it is loaded.
+    """
 
     _open = with_globals(
         JpegImagePlugin.JpegImageFile._open,

@@ -1,7 +1,8 @@
-"""Opens JPEG 2000 for Pillow with the boxes that decide pixels alone, and reads what they name colors by.
+"""Opens JPEG 2000 for Pillow with the boxes that decide pixels alone, and reads what they name
+colors by.
 
-Pillow fails on a damaged resolution, a short profile, and large boxes before the picture. It shows colors of kinds that
-it does not know as if they were RGB.
+Pillow fails on a damaged resolution, a short profile, and large boxes before the picture. It shows
+colors of kinds that it does not know as if they were RGB.
 """
 
 from __future__ import annotations
@@ -15,23 +16,42 @@ from fastfeed.decode.container import boxes
 __all__ = ["Jpeg2000File"]
 
 _SIGNATURE_BYTES = 12
-_HEADER = (b"ihdr", b"bpcc", b"pclr", b"cmap", b"cdef")  # boxes within `jp2h` that decide pixels, next to `colr`
+_HEADER = (
+    b"ihdr",
+    b"bpcc",
+    b"pclr",
+    b"cmap",
+    b"cdef",
+)  # boxes within `jp2h` that decide pixels, next to `colr`
 _PROFILED = (b"\2", b"\3")  # methods of a `colr` box
 _METHODS = (b"\1", *_PROFILED)  # readers skip boxes of others
 _CMYK = 12
 _SRGB = 16
 _GRAY = 17
-_NUMBERS = {_SRGB: (1, 13, True), _GRAY: (1, 13, True), 18: (1, 13, True)}  # 18: sYCC, of which Pillow makes sRGB
+_NUMBERS = {
+    _SRGB: (1, 13, True),
+    _GRAY: (1, 13, True),
+    18: (1, 13, True),
+}  # 18: sYCC, of which Pillow makes sRGB
 _WITHOUT_SIGNAL = (0, 15, _CMYK)  # the first two are black and white
 _SPACES = {b"RGB ": _SRGB, b"GRAY": _GRAY, b"CMYK": _CMYK}
-_OTHER_SPACES = (b"XYZ ", b"Lab ", b"Luv ", b"YCbr", b"Yxy ", b"HSV ", b"HLS ", b"CMY ")  # ICC.1, table 19
+_OTHER_SPACES = (
+    b"XYZ ",
+    b"Lab ",
+    b"Luv ",
+    b"YCbr",
+    b"Yxy ",
+    b"HSV ",
+    b"HLS ",
+    b"CMY ",
+)  # ICC.1, table 19
 
 
 class Jpeg2000File(Jpeg2KImagePlugin.Jpeg2KImageFile):
     """The picture of a JPEG 2000 file.
 
-    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`, if
-    that describes the colors.
+    `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in
+    `preprocess.pixels.signals`, if that describes the colors.
     """
 
     def _open(self) -> None:

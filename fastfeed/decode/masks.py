@@ -19,21 +19,29 @@ _MODES = ("L", "P", "1")  # numbers, indices of a palette, 0 and 1
 
 
 def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
-    """uint8 (height, width) of a PNG's bytes, or of pixels; Bad where they are not of this size. Never raises for what
-    a file holds, and allocates nothing for a wrong size."""
+    """uint8 (height, width) of a PNG's bytes, or of pixels; Bad where they are not of this size.
+
+    Never raises for what a file holds, and allocates nothing for a wrong size.
+    """
     if isinstance(content, np.ndarray):
         shape = (int(content.shape[0]), int(content.shape[1]))
         return content if shape == size else _other(shape, size)
     try:
         format = sniff(content)
         if format != "PNG":
-            return Bad("not_image" if format is None else "unsupported_format", f"its mask is not a PNG but {format}")
+            return Bad(
+                "not_image" if format is None else "unsupported_format",
+                f"its mask is not a PNG but {format}",
+            )
         image: Any = unwarned(lambda: PngFile(io.BytesIO(content), ""))
         image.info.pop("transparency", None)  # a number like others
         if (image.height, image.width) != size:
             return _other((image.height, image.width), size)
         if image.mode not in _MODES:
-            return Bad("unsupported_format", f"its mask has colors ({image.mode}); it must be gray or with a palette")
+            return Bad(
+                "unsupported_format",
+                f"its mask has colors ({image.mode}); it must be gray or with a palette",
+            )
         if not png_intact(content):
             return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
         return unwarned(lambda: np.asarray(image)).astype(np.uint8, copy=False)
@@ -45,4 +53,8 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
 
 
 def _other(shape: tuple[int, int], size: tuple[int, int]) -> Bad:
-    return Bad("corrupt", f"its mask has {shape[0]}x{shape[1]} pixels (height x width), the image {size[0]}x{size[1]}")
+    return Bad(
+        "corrupt",
+        f"its mask has {shape[0]}x{shape[1]} pixels (height x width), the image"
+        f" {size[0]}x{size[1]}",
+    )

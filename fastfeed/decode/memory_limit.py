@@ -66,7 +66,9 @@ after_fork(DECODING._forget)  # threads that hold memory, or the lock, are not i
 
 
 def limit_decoding(bytes: int) -> None:
-    """Let decoders of this process hold so many bytes at once: the kernel's one half, Pillow's the other."""
+    """Let decoders of this process hold so many bytes at once: the kernel's one half, Pillow's the
+    other.
+    """
     DECODING.change(bytes // 2)
     if is_built():
         native: Any = importlib.import_module("fastfeed._native")
@@ -78,7 +80,8 @@ class Oversized(Exception):
 
 
 def with_memory(call: Callable[[], T], need: Callable[[], int]) -> T:
-    """Call it, and once more after a lack of memory that has passed, as other threads give theirs back.
+    """Call it, and once more after a lack of memory that has passed, as other threads give theirs
+    back.
 
     Args:
         call: what may raise MemoryError, or an error that says so.
@@ -103,13 +106,22 @@ def with_memory(call: Callable[[], T], need: Callable[[], int]) -> T:
 
 
 def give_back() -> None:
-    """Return memory that the allocator keeps for its threads to the system, where the kernel is built and can do so."""
+    """Return memory that the allocator keeps for its threads to the system, where the kernel is
+    built and can do so.
+    """
     if is_built():
         native: Any = importlib.import_module("fastfeed._native")
         native.give_back()
 
 
 def check_memory(memory: Any) -> None:
-    """Raise ConfigError unless `memory` is a number of bytes that decoding can work with, or None."""
-    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 1 << 20):
-        raise ConfigError(f"memory must be bytes, an integer >= {1 << 20} such as 4 << 30, or None, got {memory!r}")
+    """Raise ConfigError unless `memory` is a number of bytes that decoding can work with, or
+    None.
+    """
+    if memory is not None and (
+        isinstance(memory, bool) or not isinstance(memory, int) or memory < 1 << 20
+    ):
+        raise ConfigError(
+            f"memory must be bytes, an integer >= {1 << 20} such as 4 << 30, or None, got"
+            f" {memory!r}"
+        )

@@ -20,9 +20,9 @@ def decode_views(
 ) -> list[Bad | None]:
     """Decode several windows of each file; out: (n, views, height, width, channels).
 
-    The request's windows are those of all views of the first file, then of the second, and so on. The border is drawn
-    as by `decode_with_border`. The whole file is decoded once, shrunk as far as its finest window allows: DCT scaling
-    makes that cheap for photographs.
+    The request's windows are those of all views of the first file, then of the second, and so on.
+    The border is drawn as by `decode_with_border`. The whole file is decoded once, shrunk as far as
+    its finest window allows: DCT scaling makes that cheap for photographs.
     """
     views, results = out.shape[1], []
     for row, (blob, header) in enumerate(zip(request.blobs, request.headers, strict=True)):

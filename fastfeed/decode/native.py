@@ -1,7 +1,7 @@
 """Decodes JPEGs, PNGs, WebPs and TIFFs with the C++ kernel, without the GIL.
 
-Only the window is decoded, JPEGs and lossy WebPs are shrunk meanwhile; it is scaled, rotated and flipped in one pass,
-directly into the batch.
+Only the window is decoded, JPEGs and lossy WebPs are shrunk meanwhile; it is scaled, rotated and
+flipped in one pass, directly into the batch.
 """
 
 from __future__ import annotations
@@ -21,11 +21,22 @@ from fastfeed.runtime.kernel import is_built, kernel
 __all__ = ["Markers", "NativeEngine", "bad_of", "held_bytes", "is_built", "markers", "orientation"]
 
 # as native/header.h
-_STATUS = ("", "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled", "oom")
+_STATUS = (
+    "",
+    "truncated",
+    "corrupt",
+    "unsupported_format",
+    "bomb",
+    "not_image",
+    "cancelled",
+    "oom",
+)
 _DETAIL = {
     "truncated": "the file ends before the image does",
     "corrupt": "libjpeg met damaged data",
-    "unsupported_format": "a kind of JPEG that libjpeg does not decode to 8-bit RGB, or a file that is left to Pillow",
+    "unsupported_format": (
+        "a kind of JPEG that libjpeg does not decode to 8-bit RGB, or a file that is left to Pillow"
+    ),
     "bomb": "more pixels, pixels per byte or scans than allowed",
     "oom": "the system has no more memory",
 }
@@ -33,7 +44,8 @@ _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
 _NEVER_SHRUNK = 1e9  # in place of ENLARGE: no window is that much larger than its target
 _ANY = 1 << 40  # pixels
 _ORIENTATION = 0x0112  # EXIF's, and TIFF's
-_MORE = 4  # times as many per thread if there are several, since they wait for each other at the end of a call
+# times as many per thread if there are several, since they wait for each other at the end of a call
+_MORE = 4
 
 
 class Markers(NamedTuple):
@@ -50,7 +62,10 @@ class Markers(NamedTuple):
 
 
 def markers(blob: Any, max_pixels: int) -> Markers | Bad:
-    """Read the markers alone; Bad if the kernel cannot decode the file. The kernel must be built."""
+    """Read the markers alone; Bad if the kernel cannot decode the file.
+
+    The kernel must be built.
+    """
     info = np.empty((1, 9), np.int32)
     kernel().probe([blob], info, max_pixels)
     status, *rest = info[0].tolist()
@@ -58,7 +73,9 @@ def markers(blob: Any, max_pixels: int) -> Markers | Bad:
 
 
 def orientation(blob: Any, header: Header | None) -> int:
-    """EXIF orientation of a good file, 1..8; `header`: what Pillow knows of it, None of a file for the kernel."""
+    """EXIF orientation of a good file, 1..8; `header`: what Pillow knows of it, None of a file for
+    the kernel.
+    """
     if header is not None and header.handle is not None:
         if header.format != "TIFF":  # which Pillow turns itself
             return int(header.handle.orientation)
@@ -69,13 +86,17 @@ def orientation(blob: Any, header: Header | None) -> int:
 
 
 def held_bytes(blob: Any) -> tuple[int, int, int, int]:
-    """Bytes that the kernel keeps at once to decode a file, shrunk by 1, 2, 4 and 8. The kernel must be built."""
+    """Bytes that the kernel keeps at once to decode a file, shrunk by 1, 2, 4 and 8.
+
+    The kernel must be built.
+    """
     result: tuple[int, int, int, int] = tuple(kernel().held_bytes(blob))
     return result
 
 
 class NativeEngine:
-    """8-bit gray and YCbCr JPEGs; sound PNGs without interlacing, WebPs of one frame, gray and RGB TIFFs.
+    """8-bit gray and YCbCr JPEGs; sound PNGs without interlacing, WebPs of one frame, gray and RGB
+    TIFFs.
 
     Anything else is `unsupported_format` or `not_image`.
     """
@@ -86,13 +107,15 @@ class NativeEngine:
         """`full`: nothing is shrunk while it is decoded."""
         if not is_built():
             raise ConfigError(
-                'decode="native" needs the kernel, which was not built: install a C++ compiler, the headers of '
-                "libjpeg-turbo, libwebp, Highway and Python (Debian: g++ libjpeg-dev libwebp-dev libhwy-dev "
-                "python3-dev), then install fastfeed again"
+                'decode="native" needs the kernel, which was not built: install a C++ compiler, the'
+                " headers of libjpeg-turbo, libwebp, Highway and Python (Debian: g++ libjpeg-dev"
+                " libwebp-dev libhwy-dev python3-dev), then install fastfeed again"
             )
         self._native: Any = kernel()
         self._op, self._full = op, full
-        self._pool = self._native.Pool(threads)  # with one, the call runs in its caller: feeds have their own threads
+        self._pool = self._native.Pool(
+            threads
+        )  # with one, the call runs in its caller: feeds have their own threads
 
     def probe(self, blobs: Sequence[bytes]) -> list[Header | Bad]:
         info = np.empty((len(blobs), 9), np.int32)
@@ -105,11 +128,16 @@ class NativeEngine:
     def decode(
         self, request: Request, out: np.ndarray, stop: Stop, times: np.ndarray | None = None
     ) -> list[Bad | None]:
-        """As in DecodeEngine. `times`: int64 (n, 2), set to the nanoseconds of resizing, and of encoding, of each."""
+        """As in DecodeEngine.
+
+        `times`: int64 (n, 2), set to the nanoseconds of resizing, and of encoding, of each.
+        """
         codes = np.zeros(len(request), np.int8)
         for rows in self._parts([h.height * h.width for h in request.headers], stop):
             spent = None if times is None else times[rows]
-            self._pool.decode(*self._samples(request[rows]), out[rows], codes[rows], *self._rules(request), spent)
+            self._pool.decode(
+                *self._samples(request[rows]), out[rows], codes[rows], *self._rules(request), spent
+            )
         return [bad_of(code) if code else None for code in codes.tolist()]
 
     def recode(
@@ -121,24 +149,35 @@ class NativeEngine:
         stop: Stop,
         times: np.ndarray | None = None,
     ) -> list[bytes | Bad]:
-        """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if `subsampled`, else 4:4:4;
-        `optimize`: with Huffman tables of its own; `times`: as for `decode`."""
+        """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if
+        `subsampled`, else 4:4:4; `optimize`: with Huffman tables of its own; `times`: as for
+        `decode`.
+        """
         results: list[bytes | Bad] = []
         target_pixels = request.windows.sizes.prod(axis=1).tolist()
-        pixels = [max(h.height * h.width, n) for h, n in zip(request.headers, target_pixels, strict=True)]
+        pixels = [
+            max(h.height * h.width, n) for h, n in zip(request.headers, target_pixels, strict=True)
+        ]
         for rows in self._parts(pixels, stop):
             part, spent = request[rows], None if times is None else times[rows]
             codes, sizes = np.empty(len(part), np.int8), np.ascontiguousarray(part.windows.sizes)
             how = (*self._rules(request), quality, subsampled, optimize)
             files = self._pool.recode(*self._samples(part), sizes, codes, *how, spent)
-            results += [bad_of(code) if code else file for code, file in zip(codes.tolist(), files, strict=True)]
+            results += [
+                bad_of(code) if code else file
+                for code, file in zip(codes.tolist(), files, strict=True)
+            ]
         return results + [Bad("cancelled")] * (len(request) - len(results))
 
     @staticmethod
     def _samples(request: Request) -> tuple[Any, ...]:
         """A call's first arguments: the samples."""
         windows = request.windows
-        return list(request.blobs), np.ascontiguousarray(windows.boxes), np.ascontiguousarray(windows.flips)
+        return (
+            list(request.blobs),
+            np.ascontiguousarray(windows.boxes),
+            np.ascontiguousarray(windows.flips),
+        )
 
     def _rules(self, request: Request) -> tuple[Any, ...]:
         enlarge = _NEVER_SHRUNK if self._full else ENLARGE[request.filter]

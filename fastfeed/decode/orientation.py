@@ -64,7 +64,8 @@ def displayed(orientation: int, pixels: np.ndarray) -> np.ndarray:
 def displayed_boxes(orientations: np.ndarray, boxes: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Boxes of stored images (left, top, right, bottom) in displayed pixels: float64 (n, 4).
 
-    orientations: of the image of each box, int64 (n,); sizes: int64 (n, 2), its height and width as displayed.
+    orientations: of the image of each box, int64 (n,); sizes: int64 (n, 2), its height and width as
+    displayed.
     """
     stored = np.where((orientations >= 5)[:, None], sizes[:, ::-1], sizes)
     x, y = boxes[:, [0, 2]], boxes[:, [1, 3]]

@@ -1,4 +1,6 @@
-"""Windows that extend beyond the image: any engine decodes the inside, and the border is added around it."""
+"""Windows that extend beyond the image: any engine decodes the inside, and the border is added
+around it.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ def decode_with_border(
 ) -> list[Bad | None]:
     """Like `engine.decode`; where a window reaches beyond its limit, the border is drawn.
 
-    The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and "reflect" continue what
-    exists within the limit, whether the window sees it or not: padding, then cropping, is a crop of the padded image.
+    The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and
+    "reflect" continue what exists within the limit, whether the window sees it or not: padding,
+    then cropping, is a crop of the padded image.
     """
     windows, size = request.windows, out.shape[1:3]
     if border is None or windows.limits is None:
@@ -40,7 +43,9 @@ def decode_with_border(
             out[rows] = fill
             continue
         sizes = np.broadcast_to(np.array([height, width], np.int64), (len(rows), 2))
-        inner = replace(request[rows], windows=Windows(part.boxes[rows], windows.flips[rows], sizes))
+        inner = replace(
+            request[rows], windows=Windows(part.boxes[rows], windows.flips[rows], sizes)
+        )
         pixels = np.empty((len(rows), height, width, out.shape[3]), np.uint8)
         for row, image, bad in zip(rows, pixels, engine.decode(inner, pixels, stop), strict=True):
             results[row] = bad
@@ -49,14 +54,20 @@ def decode_with_border(
             elif (height, width) == size and not (part.first[row] + part.low[row]).any():
                 out[row] = image
             else:
-                _write_with_border(image, part, row, windows.flips[row], border.mode, fill, out[row])
+                _write_with_border(
+                    image, part, row, windows.flips[row], border.mode, fill, out[row]
+                )
     return results
 
 
-def place_windows(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where `decode_with_border` puts n windows in results of one size: (source boxes, their sizes and corners there).
+def place_windows(
+    windows: Windows, mode: str, size: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where `decode_with_border` puts n windows in results of one size: (source boxes, their sizes
+    and corners there).
 
-    float64 (n, 4), int64 (n, 2), int64 (n, 2); corners are those of the mirrored part, and may be negative.
+    float64 (n, 4), int64 (n, 2), int64 (n, 2); corners are those of the mirrored part, and may be
+    negative.
     """
     if windows.limits is None:
         return windows.boxes, windows.sizes, np.zeros_like(windows.sizes)
@@ -72,12 +83,18 @@ def place_windows(windows: Windows, mode: str, size: tuple[int, ...]) -> tuple[n
     return boxes, sizes, np.where(windows.flips, np.array(size) - corners - sizes, corners)
 
 
-def inner_windows(windows: Windows, border: Border | None, size: Any) -> tuple[Windows, np.ndarray | None]:
-    """What is to be cut, and where in the result it comes to lie, int64 (n, 2); None without a border."""
+def inner_windows(
+    windows: Windows, border: Border | None, size: Any
+) -> tuple[Windows, np.ndarray | None]:
+    """What is to be cut, and where in the result it comes to lie, int64 (n, 2); None without a
+    border.
+    """
     if border is None:
         return windows, None
     boxes, sizes, corners = place_windows(windows, border.mode, size)
-    empty = (sizes == 0).any(axis=1, keepdims=True)  # nothing is seen of it: one pixel, laid just outside
+    empty = (sizes == 0).any(
+        axis=1, keepdims=True
+    )  # nothing is seen of it: one pixel, laid just outside
     limits = windows.boxes if windows.limits is None else windows.limits
     boxes = np.where(empty, limits, boxes)
     sizes, corners = np.where(empty, 1, sizes), np.where(empty, size, corners)
@@ -86,10 +103,14 @@ def inner_windows(windows: Windows, border: Border | None, size: Any) -> tuple[W
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PaddedWindows:
-    """What to decode for n windows, and where it lies in results of one size before they are mirrored."""
+    """What to decode for n windows, and where it lies in results of one size before they are
+    mirrored.
+    """
 
     boxes: np.ndarray  # float64 (n, 4): of the source
-    first: np.ndarray  # int64 (n, 2): row and column of the result where what exists begins; may be negative
+    first: (
+        np.ndarray
+    )  # int64 (n, 2): row and column of the result where what exists begins; may be negative
     length: np.ndarray  # int64 (n, 2): its height and width there
     low: np.ndarray  # int64 (n, 2): the part of that which is decoded: from here
     high: np.ndarray  # to here, not included
@@ -113,7 +134,9 @@ def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]
     high = np.clip(full - first, low, length)
     if mode != "constant":
         for axis in (0, 1):
-            visible = source_index(np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode)
+            visible = source_index(
+                np.arange(size[axis]) - first[:, axis : axis + 1], length[:, axis : axis + 1], mode
+            )
             low[:, axis], high[:, axis] = visible.min(axis=1), visible.max(axis=1) + 1
     unit = np.where(beyond, limits[:, 2:] / length, unit)
     corner = np.where(beyond, limits[:, :2] + low * unit, boxes[:, :2])
@@ -130,8 +153,12 @@ def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
     return np.minimum(np.minimum(back, period - back), length - 1)
 
 
-def add_border(image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray) -> np.ndarray:
-    """Pad an image (height, width, channels) by `edges` (top, bottom, left, right) pixels, into `out`."""
+def add_border(
+    image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray
+) -> np.ndarray:
+    """Pad an image (height, width, channels) by `edges` (top, bottom, left, right) pixels, into
+    `out`.
+    """
     top, bottom, left, right = edges
     height, width = image.shape[:2]
     rows = out[top : top + height]
@@ -177,7 +204,9 @@ def _write_with_border(
     else:  # reflected from beyond the window
         indices = []
         for axis in (0, 1):
-            at = source_index(np.arange(out.shape[axis]) - part.first[row, axis], part.length[row, axis], mode)
+            at = source_index(
+                np.arange(out.shape[axis]) - part.first[row, axis], part.length[row, axis], mode
+            )
             at = at - part.low[row, axis]
             indices.append(image.shape[axis] - 1 - at[::-1] if flip[axis] else at)
         out[:] = image[np.ix_(*indices)]

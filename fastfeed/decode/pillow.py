@@ -1,7 +1,10 @@
-"""Decodes every format that Pillow supports, in our threads. Pillow releases the GIL while it decodes and scales.
+"""Decodes every format that Pillow supports, in our threads.
 
-JPEGs are shrunk in the DCT domain (`draft`) as far as the window allows. Formats are chosen by content and opened by
-their plugin directly, so no other plugin sees the bytes and no process-wide limit of Pillow is touched.
+Pillow releases the GIL while it decodes and scales.
+
+JPEGs are shrunk in the DCT domain (`draft`) as far as the window allows. Formats are chosen by
+content and opened by their plugin directly, so no other plugin sees the bytes and no process-wide
+limit of Pillow is touched.
 """
 
 from __future__ import annotations
@@ -50,17 +53,32 @@ OPEN: dict[str, Any] = {
     "PPM": PpmImagePlugin.PpmImageFile,
     "HEIC": HeicFile,
 }
-_MAX_SCANS = 500  # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
-_DENSE_PIXELS, _PIXELS_PER_BYTE = 16_000_000, 4_000  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
-_LARGE_BYTES = 32 << 20  # of a decoded image: what the allocator keeps of it, in each thread, is given back
+_MAX_SCANS = (
+    500  # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
+)
+_DENSE_PIXELS, _PIXELS_PER_BYTE = (
+    16_000_000,
+    4_000,
+)  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
+_LARGE_BYTES = (
+    32 << 20
+)  # of a decoded image: what the allocator keeps of it, in each thread, is given back
 _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
 
 _FILTERS = threading.Lock()
-after_fork(lambda: globals().update(_FILTERS=threading.Lock()))  # the thread that holds it is not in the child
+after_fork(
+    lambda: globals().update(_FILTERS=threading.Lock())
+)  # the thread that holds it is not in the child
 T = TypeVar("T")
 
 _BOMB_WORDS = "security limit exceeded"  # of libheif: a picture that is larger than its header says
-_UNSUPPORTED_WORDS = ("unsupported", "not available", "cannot handle", "unknown pixel mode", "unknown raw mode")
+_UNSUPPORTED_WORDS = (
+    "unsupported",
+    "not available",
+    "cannot handle",
+    "unknown pixel mode",
+    "unknown raw mode",
+)
 _TRUNCATED_WORDS = (
     "truncated",
     "unexpected end",
@@ -76,7 +94,10 @@ class Unsupported(Exception):
 
 
 class Opened:
-    """What a header has brought: the plugin's image, until it is decoded. Kept on, it would keep all of its pixels."""
+    """What a header has brought: the plugin's image, until it is decoded.
+
+    Kept on, it would keep all of its pixels.
+    """
 
     __slots__ = ("_format", "_image", "orientation")
 
@@ -96,15 +117,17 @@ class Opened:
 
 
 class PillowEngine:
-    """JPEG, PNG, WebP, GIF, BMP, TIFF, JPEG 2000, AVIF and PPM to RGB; HEIC where libheif is installed."""
+    """JPEG, PNG, WebP, GIF, BMP, TIFF, JPEG 2000, AVIF and PPM to RGB; HEIC where libheif is
+    installed.
+    """
 
     name = "pillow"
 
     def __init__(self, op: Decode, memory: MemoryLimit | None = None) -> None:
         if ImageFile.LOAD_TRUNCATED_IMAGES:
             raise ConfigError(
-                "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True, so truncated files would pass as half gray images; "
-                "set it to False (a package you imported has set it)"
+                "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True, so truncated files would pass as half"
+                " gray images; set it to False (a package you imported has set it)"
             )
         self._op, self._memory = op, memory or DECODING
 
@@ -121,12 +144,13 @@ class PillowEngine:
                 if header.format == "PNG" and not png_intact(blob):
                     raise OSError("a checksum of the pixel data is wrong")
                 box, flip = tuple(windows.boxes[i].tolist()), windows.flips[i]
-                decode = partial(unwarned, partial(self._decode, header, blob, box, flip, request.filter, out[i]))
+                decode = partial(
+                    unwarned, partial(self._decode, header, blob, box, flip, request.filter, out[i])
+                )
                 with named(header.name):
                     with_memory(decode, partial(_needed, header, blob))
-            except (
-                Exception
-            ) as error:  # decoders may raise anything for malicious bytes: ValueError, KeyError, struct.error...
+            # decoders may raise anything for malicious bytes: ValueError, KeyError, struct.error...
+            except Exception as error:
                 out[i] = 0
                 results[i] = as_bad(error, blob, header.format)
         return results
@@ -150,21 +174,41 @@ class PillowEngine:
             return Bad("corrupt", f"{width}x{height} pixels")
         pixels = max(height * width, getattr(image, "coded_pixels", 0))
         if pixels > self._op.max_pixels:
-            return Bad("bomb", f"{width}x{height} pixels, the limit is {self._op.max_pixels}: Decode(max_pixels=...)")
+            return Bad(
+                "bomb",
+                f"{width}x{height} pixels, the limit is {self._op.max_pixels}:"
+                " Decode(max_pixels=...)",
+            )
         if pixels > max(_DENSE_PIXELS, _PIXELS_PER_BYTE * len(blob)):
             return Bad(
-                "bomb", f"{width}x{height} pixels in {len(blob)} bytes, {_PIXELS_PER_BYTE} per byte is the limit"
+                "bomb",
+                f"{width}x{height} pixels in {len(blob)} bytes, {_PIXELS_PER_BYTE} per byte is the"
+                " limit",
             )
-        if format == "JPEG" and "progressive" in image.info and bytes(blob).count(b"\xff\xda") > _MAX_SCANS:
-            return Bad("bomb", f"more than {_MAX_SCANS} scans, each of which costs a pass over all pixels")
+        if (
+            format == "JPEG"
+            and "progressive" in image.info
+            and bytes(blob).count(b"\xff\xda") > _MAX_SCANS
+        ):
+            return Bad(
+                "bomb", f"more than {_MAX_SCANS} scans, each of which costs a pass over all pixels"
+            )
         shown = displayed_size(orientation, (height, width))
         return Header(*shown, format, Opened(format, image, orientation), current_name())
 
     def _decode(
-        self, header: Header, blob: Any, box: tuple[float, ...], flip: np.ndarray, filter: str, out: np.ndarray
+        self,
+        header: Header,
+        blob: Any,
+        box: tuple[float, ...],
+        flip: np.ndarray,
+        filter: str,
+        out: np.ndarray,
     ) -> None:
         image, orientation = header.handle.take(blob), header.handle.orientation
-        image.decodermaxblock = len(blob)  # hand the bytes over at once: every piece costs a turn with the GIL
+        image.decodermaxblock = len(
+            blob
+        )  # hand the bytes over at once: every piece costs a turn with the GIL
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))  # type: ignore[arg-type]
         size = out.shape[1::-1] if swaps(orientation) else out.shape[:2]
         shrink = 1
@@ -187,7 +231,9 @@ class PillowEngine:
 
 
 def _bytes(image: Any, header: Header) -> int:
-    """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, and coefficients of progressive JPEGs."""
+    """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, and coefficients of
+    progressive JPEGs.
+    """
     times = 1 if image.mode in ("RGB", "L") else 3
     if image.format == "PNG" and "transparency" in image.info:  # a color is looked for in NumPy
         times = 5
@@ -204,9 +250,16 @@ def _needed(header: Header, blob: Any) -> int:
 def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, float, float, float]]:
     """The pixels under the box alone, when conversion would otherwise go over many more."""
     top, left, height, width = box
-    if image.mode in ("RGB", "L") or height * width > min(0.5 * image.width * image.height, _CROP_PIXELS):
+    if image.mode in ("RGB", "L") or height * width > min(
+        0.5 * image.width * image.height, _CROP_PIXELS
+    ):
         return image, (top, left, height, width)
-    edges = (int(left), int(top), min(int(left + width) + 1, image.width), min(int(top + height) + 1, image.height))
+    edges = (
+        int(left),
+        int(top),
+        min(int(left + width) + 1, image.width),
+        min(int(top + height) + 1, image.height),
+    )
     return image.crop(edges), (top - edges[1], left - edges[0], height, width)
 
 
@@ -215,7 +268,9 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
     mode = image.mode
     if mode == "F":
         raise Unsupported("floating-point samples")
-    if mode.startswith("I"):  # 16 bits: the high byte. Pillow's own convert() would clip nearly all to white
+    if mode.startswith(
+        "I"
+    ):  # 16 bits: the high byte. Pillow's own convert() would clip nearly all to white
         wide = np.asarray(image).astype(np.int64)
         if wide.min() < 0 or wide.max() > 65_535:
             raise Unsupported("samples of more than 16 bits")
@@ -230,10 +285,11 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
 
 
 def unwarned(call: Callable[[], T]) -> T:
-    """Call it; where the user has made warnings errors (`python -W error`) and it raises one, again without them.
+    """Call it; where the user has made warnings errors (`python -W error`) and it raises one, again
+    without them.
 
-    What a feed yields must not depend on filters of warnings. They are the process's, hence the lock. The first such
-    error is told of, as a warning would be.
+    What a feed yields must not depend on filters of warnings. They are the process's, hence the
+    lock. The first such error is told of, as a warning would be.
     """
     try:
         return call()
@@ -253,7 +309,9 @@ def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
         return Bad("bomb", text)
     if lacks_memory(error):
         return Bad("oom", f"{error}" or "the system has no more memory")
-    if isinstance(error, (Unsupported, ImportError)) or any(words in low for words in _UNSUPPORTED_WORDS):
+    if isinstance(error, (Unsupported, ImportError)) or any(
+        words in low for words in _UNSUPPORTED_WORDS
+    ):
         return Bad("unsupported_format", text)
     if isinstance(error, (EOFError, struct.error)):
         return Bad("truncated", "ends inside its header")

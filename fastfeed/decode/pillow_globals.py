@@ -11,4 +11,6 @@ __all__ = ["with_globals"]
 def with_globals(method: Any, **names: Any) -> Any:
     """The method, in which these globals of its module have other values."""
     changed = {**method.__globals__, **names}
-    return FunctionType(method.__code__, changed, method.__name__, method.__defaults__, method.__closure__)
+    return FunctionType(
+        method.__code__, changed, method.__name__, method.__defaults__, method.__closure__
+    )

@@ -1,8 +1,9 @@
-"""Pillow's warnings with the name of the file they are about: one line of the log per kind of warning.
+"""Pillow's warnings with the name of the file they are about: one line of the log per kind of
+warning.
 
-Pillow does not know which file its bytes came from. So threads say what they decode (`named`), and what Python would
-show of a warning there goes to the log ("fastfeed") with that name. Filters are left alone: what a user ignores stays
-silent, and what other threads warn of is shown as ever.
+Pillow does not know which file its bytes came from. So threads say what they decode (`named`), and
+what Python would show of a warning there goes to the log ("fastfeed") with that name. Filters are
+left alone: what a user ignores stays silent, and what other threads warn of is shown as ever.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ __all__ = ["Name", "current_name", "named", "probe_named", "send_to", "tell", "t
 
 _log = logging.getLogger("fastfeed")
 
-Name = Callable[[], str]  # computes a file's uri, which is needed only for those that Pillow warns of
+Name = Callable[
+    [], str
+]  # computes a file's uri, which is needed only for those that Pillow warns of
 
 _MAX_KINDS = 100  # that are told of: Pillow has a few dozen, some of which quote the file
 _told: set[str] = set()  # texts without their numbers
@@ -51,8 +54,9 @@ class _ShowWarning:
 def named(name: Name | None) -> Iterator[None]:
     """While this thread decodes the file of this name; None: of one without."""
     before, _thread.name = _thread.name, name
-    # looked at each time: warnings.catch_warnings() of any thread puts back what it found. Of its own for each
-    # replaced function, so that nothing that has wrapped an earlier one is called in a circle
+    # looked at each time: warnings.catch_warnings() of any thread puts back what it found. Of its
+    # own for each replaced function, so that nothing that has wrapped an earlier one is called in a
+    # circle
     if name is not None and not isinstance(warnings.showwarning, _ShowWarning):
         warnings.showwarning = _ShowWarning(warnings.showwarning)
     try:
@@ -61,7 +65,9 @@ def named(name: Name | None) -> Iterator[None]:
         _thread.name = before
 
 
-def probe_named(engine: DecodeEngine, blobs: Sequence[Any], names: Sequence[Name | None]) -> list[Header | Bad]:
+def probe_named(
+    engine: DecodeEngine, blobs: Sequence[Any], names: Sequence[Name | None]
+) -> list[Header | Bad]:
     """`engine.probe(blobs)`, each under its name."""
     headers = []
     for blob, name in zip(blobs, names, strict=True):
@@ -84,7 +90,9 @@ def tell_current(message: Warning | str) -> bool:
 
 
 def tell(name: str, text: str) -> None:
-    """Log what Pillow says of a file, unless it has said so of another: texts that differ in numbers count as one."""
+    """Log what Pillow says of a file, unless it has said so of another: texts that differ in
+    numbers count as one.
+    """
     text = " ".join(text.split())
     kind = re.sub(r"\d+", "0", text)
     if kind in _told or len(_told) >= _MAX_KINDS:
@@ -103,5 +111,7 @@ _outlet = _Outlet(tell)
 
 
 def send_to(send: Callable[[str, str], None]) -> None:
-    """Have all warnings of this process sent elsewhere instead, as (uri, text): to the process that logs them."""
+    """Have all warnings of this process sent elsewhere instead, as (uri, text): to the process that
+    logs them.
+    """
     _outlet.send = send

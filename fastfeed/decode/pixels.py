@@ -1,4 +1,7 @@
-"""Crops, scales and flips samples that are already pixels. The resampling here defines what the filters mean."""
+"""Crops, scales and flips samples that are already pixels.
+
+The resampling here defines what the filters mean.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,14 @@ _FILTERS = {
 }
 
 
-def resampled(image: Image.Image, box: tuple[float, float, float, float], size: tuple[int, int], filter: str) -> Any:
-    """Scale a (top, left, height, width) box, fractions allowed, to size (height, width): an L or RGB image.
+def resampled(
+    image: Image.Image, box: tuple[float, float, float, float], size: tuple[int, int], filter: str
+) -> Any:
+    """Scale a (top, left, height, width) box, fractions allowed, to size (height, width): an L or
+    RGB image.
 
-    Pillow's convolution: the filter's support grows with the reduction, weights are normalised inside the box.
+    Pillow's convolution: the filter's support grows with the reduction, weights are normalised
+    inside the box.
     """
     top, left, height, width = box
     right, bottom = min(left + width, image.width), min(top + height, image.height)
@@ -49,10 +56,16 @@ class PixelsEngine:
             if stop.is_set():
                 break
             top, left, height, width = (float(v) for v in request.windows.boxes[i])
-            if (height, width) == out.shape[1:3] and top.is_integer() and left.is_integer():  # a cut, nothing to scale
+            if (
+                (height, width) == out.shape[1:3] and top.is_integer() and left.is_integer()
+            ):  # a cut, nothing to scale
                 cut = blob[int(top) : int(top + height), int(left) : int(left + width)]
             else:
-                image = Image.fromarray(blob[:, :, 0] if blob.shape[2] == 1 else np.ascontiguousarray(blob))
-                cut = np.asarray(resampled(image, (top, left, height, width), out.shape[1:3], request.filter))
+                image = Image.fromarray(
+                    blob[:, :, 0] if blob.shape[2] == 1 else np.ascontiguousarray(blob)
+                )
+                cut = np.asarray(
+                    resampled(image, (top, left, height, width), out.shape[1:3], request.filter)
+                )
             out[i] = flipped(cut.reshape(out.shape[1:]), request.windows.flips[i])
         return [None] * len(request)

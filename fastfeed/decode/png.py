@@ -1,4 +1,5 @@
-"""Opens PNGs for Pillow: their structure is checked, and only chunks that matter to the pixels are handed on.
+"""Opens PNGs for Pillow: their structure is checked, and only chunks that matter to the pixels are
+handed on.
 
 Texts, profiles and unknown chunks are skipped, or read up to a limit, whatever they hold.
 """
@@ -16,11 +17,20 @@ from PIL import Image, PngImagePlugin
 __all__ = ["PngFile", "png_intact", "png_names"]
 
 _FIRST, _MOST_CHUNKS = 8, 1_000_000  # byte at which chunks begin, and a limit: each takes memory
-_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # bits, by color type
+_DEPTHS = {
+    0: (1, 2, 4, 8, 16),
+    2: (8, 16),
+    3: (1, 2, 4, 8),
+    4: (8, 16),
+    6: (8, 16),
+}  # bits, by color type
 _PALETTE = 3  # a color type
 _KEY_BYTES = {0: 2, 2: 6}  # of a transparent color, by color type
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
-_MOST_TEXT, _MOST_PROFILE = 1 << 20, 4 << 20  # unpacked bytes: the rest of a text is cut off, a larger profile ignored
+_MOST_TEXT, _MOST_PROFILE = (
+    1 << 20,
+    4 << 20,
+)  # unpacked bytes: the rest of a text is cut off, a larger profile ignored
 _TEXTS, _MOST_KEYWORD = (b"tEXt", b"zTXt", b"iTXt"), 80  # bytes, with the zero behind it
 _EXIF_TEXT = b"Raw profile type exif"
 _SRGB = (1, 13, True)
@@ -31,9 +41,10 @@ Chunk = tuple[bytes, int, int]  # name, start and end of the content
 class PngFile(PngImagePlugin.PngImageFile):
     """A PNG; of an animation the image that is shown where animations are not.
 
-    `info` has "exif" and "icc_profile" as in other formats (b"": a profile that is unreadable or too large), and
-    "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`, if that describes the colors. A
-    transparent color is in "transparency" until the pixels are loaded, then it is alpha; all of its bits are compared.
+    `info` has "exif" and "icc_profile" as in other formats (b"": a profile that is unreadable or
+    too large), and "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`,
+    if that describes the colors. A transparent color is in "transparency" until the pixels are
+    loaded, then it is alpha; all of its bits are compared.
     """
 
     def _open(self) -> None:
@@ -50,7 +61,10 @@ class PngFile(PngImagePlugin.PngImageFile):
             self.info["transparency"] = self._key
 
     def getexif(self) -> Image.Exif:
-        """EXIF from `info`. Pillow's own would load the pixels first, since the chunk may follow them."""
+        """EXIF from `info`.
+
+        Pillow's own would load the pixels first, since the chunk may follow them.
+        """
         return Image.Image.getexif(self)
 
     def load_end(self) -> None:
@@ -84,7 +98,10 @@ def png_names(blob: bytes) -> set[bytes]:
 
 
 def png_intact(blob: bytes) -> bool:
-    """True if the checksums of a PNG's pixel data hold. Pillow skips them and can decode damage to a black image."""
+    """True if the checksums of a PNG's pixel data hold.
+
+    Pillow skips them and can decode damage to a black image.
+    """
     return all(_sound(blob, chunk) for chunk in _chunks(blob) if chunk[0] == b"IDAT")
 
 
@@ -100,18 +117,26 @@ def _chunks(blob: bytes) -> Iterator[Chunk]:
         if len(name) == 4 and not (name.isalpha() and name.isascii()):
             raise OSError(f"a chunk is named {name!r}")
         if len(name) < 4 or end + 4 > len(blob):
-            raise OSError(f"truncated: the file ends in {name.decode('ascii')}" if name else "truncated before IEND")
+            raise OSError(
+                f"truncated: the file ends in {name.decode('ascii')}"
+                if name
+                else "truncated before IEND"
+            )
         yield name, begin, end
         at = end + 4
 
 
 def _sound(blob: bytes, chunk: Chunk) -> bool:
     _, begin, end = chunk
-    return zlib.crc32(memoryview(blob)[begin - 4 : end]) == int.from_bytes(blob[end : end + 4], "big")
+    return zlib.crc32(memoryview(blob)[begin - 4 : end]) == int.from_bytes(
+        blob[end : end + 4], "big"
+    )
 
 
 def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
-    """A file of the chunks that decide pixels; OSError where one is missing, damaged or misplaced."""
+    """A file of the chunks that decide pixels; OSError where one is missing, damaged or
+    misplaced.
+    """
     names = [name for name, _, _ in chunks]
     if names[0] == b"CgBI":
         raise OSError("unsupported: a PNG rewritten for iPhones (CgBI)")
@@ -123,7 +148,10 @@ def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
         raise OSError("its first chunk is not IHDR of 13 bytes, or there are two")
     depth, color, compression, filtering, interlacing = blob[begin + 8 : end]
     if depth not in _DEPTHS.get(color, ()) or compression or filtering or interlacing > 1:
-        raise OSError(f"IHDR has color type {color}, depth {depth}, methods {compression}, {filtering}, {interlacing}")
+        raise OSError(
+            f"IHDR has color type {color}, depth {depth}, methods {compression}, {filtering},"
+            f" {interlacing}"
+        )
     if b"IDAT" not in names:
         raise OSError("it has no IDAT: no pixels")
     pixels = names.index(b"IDAT")
@@ -137,7 +165,12 @@ def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
                 raise OSError("its PLTE is not of 1 to 256 colors, or there are two")
             colors = (end - begin) // 3
             kept.append(chunk)
-        elif name == b"tRNS" and color == _PALETTE and kept[-1][0] == b"PLTE" and 0 < end - begin <= colors:
+        elif (
+            name == b"tRNS"
+            and color == _PALETTE
+            and kept[-1][0] == b"PLTE"
+            and 0 < end - begin <= colors
+        ):
             kept.append(chunk)  # others are ignored, as by libpng
     if color == _PALETTE and not colors:
         raise OSError("it has a palette's indexes, but no PLTE before IDAT")
@@ -152,7 +185,9 @@ def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
 
 
 def _key(blob: bytes, chunks: list[Chunk]) -> tuple[int, ...] | None:
-    """The transparent color of gray or RGB, in bits of the file's depth; those beyond do not count."""
+    """The transparent color of gray or RGB, in bits of the file's depth; those beyond do not
+    count.
+    """
     depth, color = blob[24], blob[25]
     for chunk in chunks:
         name, begin, end = chunk
@@ -174,7 +209,9 @@ def _low_bytes(essential: bytes) -> np.ndarray:
 
 
 def _metadata(blob: bytes, chunks: list[Chunk]) -> dict[str, Any]:
-    """Entries of `info` from chunks that are no part of the pixels; the first of each kind counts."""
+    """Entries of `info` from chunks that are no part of the pixels; the first of each kind
+    counts.
+    """
     info: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     for name, begin, end in chunks:
@@ -190,7 +227,9 @@ def _metadata(blob: bytes, chunks: list[Chunk]) -> dict[str, Any]:
         info["exif"] = b"Exif\0\0" + found[b"eXIf"].removeprefix(b"Exif\0\0")
     if b"iCCP" in found:
         _, _, packed = found[b"iCCP"].partition(b"\0")
-        info["icc_profile"] = _unpacked(packed[1:], _MOST_PROFILE, whole=True) if packed[:1] == b"\0" else b""
+        info["icc_profile"] = (
+            _unpacked(packed[1:], _MOST_PROFILE, whole=True) if packed[:1] == b"\0" else b""
+        )
     return info | _signal(found)
 
 
@@ -205,7 +244,9 @@ def _signal(found: dict[bytes, bytes]) -> dict[str, Any]:
         return {"signal": _SRGB}
     gamma, points = (found.get(name, b"") for name in (b"gAMA", b"cHRM"))
     numbers = (
-        [int.from_bytes(points[at : at + 4], "big") / 100_000 for at in range(0, 32, 4)] if len(points) >= 32 else []
+        [int.from_bytes(points[at : at + 4], "big") / 100_000 for at in range(0, 32, 4)]
+        if len(points) >= 32
+        else []
     )
     if len(gamma) >= 4:
         value = int.from_bytes(gamma[:4], "big")
@@ -221,13 +262,18 @@ def _text(name: bytes, content: bytes) -> bytes:
         return content[:_MOST_TEXT]
     packed = name == b"zTXt"
     if name == b"iTXt":
-        packed, parts = content[:1] == b"\1", content[2:].split(b"\0", 2)  # a language, a translated keyword, the text
+        packed, parts = (
+            content[:1] == b"\1",
+            content[2:].split(b"\0", 2),
+        )  # a language, a translated keyword, the text
         content = b"\0" + parts[2] if len(parts) == 3 else b"\0"
     return _unpacked(content[1:], _MOST_TEXT) if packed else content[1 : _MOST_TEXT + 1]
 
 
 def _unpacked(packed: bytes, most: int, whole: bool = False) -> bytes:
-    """At most so many bytes of a zlib stream; `whole`: b"" if there are more. b"" where it is damaged."""
+    """At most so many bytes of a zlib stream; `whole`: b"" if there are more. b"" where it is
+    damaged.
+    """
     stream = zlib.decompressobj()
     try:
         content = stream.decompress(packed, most)

@@ -1,4 +1,6 @@
-"""Recodes photographs as smaller JPEGs: decode, crop, scale and encode in one kernel call per batch."""
+"""Recodes photographs as smaller JPEGs: decode, crop, scale and encode in one kernel call per
+batch.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,21 @@ _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
 class Recoder:
     """Recodes files as upright baseline JPEGs of RGB pixels, without metadata.
 
-    The same file gives the same bytes for any number of threads and any batch. The kernel scales luma and chroma of a
-    JPEG one by one, where at least half of the picture is kept; Pillow scales RGB pixels: luma differs by a level or
-    so, fine detail in saturated colors by more. Safe to call from several threads.
+    The same file gives the same bytes for any number of threads and any batch. The kernel scales
+    luma and chroma of a JPEG one by one, where at least half of the picture is kept; Pillow scales
+    RGB pixels: luma differs by a level or so, fine detail in saturated colors by more. Safe to call
+    from several threads.
 
     Args:
-        ops (Sequence[Op]): Geometry without randomness and borders; sizes may differ from file to file.
+        ops (Sequence[Op]): Geometry without randomness and borders; sizes may differ from file to
+            file.
         quality (int): In [1, 100], on libjpeg's scale. Default: 90.
         subsampling (str): "4:2:0" halves chroma both ways, "4:4:4" keeps it. Default: "4:2:0".
-        optimize (bool): Huffman tables made for each file: the same pixels in fewer bytes, more slowly. Default: False.
+        optimize (bool): Huffman tables made for each file: the same pixels in fewer bytes, more
+            slowly. Default: False.
         threads (int | None): At least 1. Default: None, this process's share of the cores.
-        decode (str): "auto" (the kernel where it is built, Pillow for what the kernel does not decode), "native" (an
-            error if it is not built) or "pillow". Default: "auto".
+        decode (str): "auto" (the kernel where it is built, Pillow for what the kernel does not
+            decode), "native" (an error if it is not built) or "pillow". Default: "auto".
 
     Raises:
         ConfigError: If an argument is out of range, or an op is random or no geometry.
@@ -69,8 +74,12 @@ class Recoder:
         if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
             raise ConfigError(f"quality must be an integer in [1, 100], got {quality!r}")
         if subsampling not in SUBSAMPLINGS:
-            raise ConfigError(f"subsampling must be one of {', '.join(SUBSAMPLINGS)}, got {subsampling!r}")
-        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise ConfigError(
+                f"subsampling must be one of {', '.join(SUBSAMPLINGS)}, got {subsampling!r}"
+            )
+        if threads is not None and (
+            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
+        ):
             raise ConfigError(f"threads must be an integer >= 1, got {threads!r}")
         if decode not in ("auto", "native", "pillow"):
             raise ConfigError(f"decode must be auto, native or pillow, got {decode!r}")
@@ -78,9 +87,13 @@ class Recoder:
         for step in self._program.steps:
             if step.op.draws:
                 raise ConfigError(f"{step.op} is random, but recoding must be deterministic")
-            if step.op.kind not in ("decode", "geometry") or getattr(step.op, "border", None) is not None:
+            if (
+                step.op.kind not in ("decode", "geometry")
+                or getattr(step.op, "border", None) is not None
+            ):
                 raise ConfigError(
-                    f"a recoder's ops must be geometry without a border, such as Resize(512), got {step.op}"
+                    "a recoder's ops must be geometry without a border, such as Resize(512), got"
+                    f" {step.op}"
                 )
         self.quality, self.subsampling, self.optimize = quality, subsampling, optimize
         self.threads = threads or cores_for(World.detect())
@@ -94,11 +107,18 @@ class Recoder:
 
     def __repr__(self) -> str:
         tables = ", optimized" if self.optimize else ""
-        engine = f"kernel for {', '.join(formats())}, Pillow for the rest" if self._native else "Pillow"
-        return f"Recoder(JPEG, quality {self.quality}, {self.subsampling}{tables}, {engine}, {self.threads} threads)"
+        engine = (
+            f"kernel for {', '.join(formats())}, Pillow for the rest" if self._native else "Pillow"
+        )
+        return (
+            f"Recoder(JPEG, quality {self.quality}, {self.subsampling}{tables}, {engine},"
+            f" {self.threads} threads)"
+        )
 
     def __call__(self, blobs: Sequence[bytes], stop: Stop | None = None) -> list[bytes | Bad]:
-        """One result per file: the new file's bytes, or why there is none. Never raises for what a file contains.
+        """One result per file: the new file's bytes, or why there is none.
+
+        Never raises for what a file contains.
 
         Once `stop` is set the call returns early, and its result is meaningless.
         """
@@ -111,11 +131,17 @@ class Recoder:
             files = self._native.recode(request, self.quality, subsampled, self.optimize, stop)
             for i, file in zip(rows, files, strict=True):
                 results[i] = file
-            remaining = [i for i, result in enumerate(results) if isinstance(result, Bad) and result.reason in DECLINED]
+            remaining = [
+                i
+                for i, result in enumerate(results)
+                if isinstance(result, Bad) and result.reason in DECLINED
+            ]
         if remaining and not stop.is_set():
             with ThreadPoolExecutor(self.threads) as pool:
                 for i, file in zip(
-                    remaining, pool.map(lambda i: self._recode_one(blobs[i], stop), remaining), strict=True
+                    remaining,
+                    pool.map(lambda i: self._recode_one(blobs[i], stop), remaining),
+                    strict=True,
                 ):
                     results[i] = file
         return results
@@ -123,18 +149,28 @@ class Recoder:
     def _request(
         self, blobs: Sequence[bytes], headers: Sequence[Header | Bad], results: list[bytes | Bad]
     ) -> tuple[list[int], Request]:
-        """The samples that can be recoded, and the request for them; reasons of the others go to `results`."""
+        """The samples that can be recoded, and the request for them; reasons of the others go to
+        `results`.
+        """
         good = [i for i, header in enumerate(headers) if isinstance(header, Header)]
         for i, header in enumerate(headers):
             if isinstance(header, Bad):
                 results[i] = header
         valid = [header for header in headers if isinstance(header, Header)]
-        sizes = np.array([(header.height, header.width) for header in valid], np.int64).reshape(-1, 2)
-        windows = self._program.windows(self._program.draw(lambda slot, n: np.empty((len(good), n))), sizes)
-        fits = np.all(windows.sizes <= _MAX_SIDE, axis=1) & (windows.sizes.prod(axis=1) <= self._decode.max_pixels)
+        sizes = np.array([(header.height, header.width) for header in valid], np.int64).reshape(
+            -1, 2
+        )
+        windows = self._program.windows(
+            self._program.draw(lambda slot, n: np.empty((len(good), n))), sizes
+        )
+        fits = np.all(windows.sizes <= _MAX_SIDE, axis=1) & (
+            windows.sizes.prod(axis=1) <= self._decode.max_pixels
+        )
         for row in np.flatnonzero(~fits):
             height, width = windows.sizes[row]
-            limits = f"a JPEG has at most {_MAX_SIDE} a side, and the limit is {self._decode.max_pixels}"
+            limits = (
+                f"a JPEG has at most {_MAX_SIDE} a side, and the limit is {self._decode.max_pixels}"
+            )
             results[good[row]] = Bad("bomb", f"would become {width}x{height} pixels; {limits}")
         request = Request([blobs[i] for i in good], valid, windows, self._program.filter)
         rows = np.flatnonzero(fits).tolist()

@@ -41,10 +41,14 @@ class RouterEngine:
             self._some(self._first, request, first_rows, out, stop, results)
         others = [i for i, header in enumerate(request.headers) if header.handle is not None]
         self._some(self.other, request, others, out, stop, results)
-        declined = [i for i in first_rows if (bad := results[i]) is not None and bad.reason in DECLINED]
+        declined = [
+            i for i in first_rows if (bad := results[i]) is not None and bad.reason in DECLINED
+        ]
         if declined:  # discovered only after the header: four components, a color space of its own
             headers = list(request.headers)
-            for i, header in zip(declined, self.other.probe([request.blobs[i] for i in declined]), strict=True):
+            for i, header in zip(
+                declined, self.other.probe([request.blobs[i] for i in declined]), strict=True
+            ):
                 results[i] = header if isinstance(header, Bad) else None
                 headers[i] = headers[i] if isinstance(header, Bad) else header
             good = [i for i in declined if results[i] is None]
@@ -53,7 +57,12 @@ class RouterEngine:
 
     @staticmethod
     def _some(
-        engine: DecodeEngine, request: Request, rows: list[int], out: np.ndarray, stop: Stop, results: list[Bad | None]
+        engine: DecodeEngine,
+        request: Request,
+        rows: list[int],
+        out: np.ndarray,
+        stop: Stop,
+        results: list[Bad | None],
     ) -> None:
         if not rows:
             return

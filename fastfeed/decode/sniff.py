@@ -59,7 +59,9 @@ def sniff(blob: bytes) -> str | None:
 
 
 def _of_brands(brands: bytes) -> str | None:
-    """Return the format of an ISO media file, by its major brand or, if that names no codec, a compatible one."""
+    """Return the format of an ISO media file, by its major brand or, if that names no codec, a
+    compatible one.
+    """
     if brands[:4] == b"crx ":
         return "camera raw, Canon CR3"
     major, compatible = brands[:4], {brands[at : at + 4] for at in range(8, len(brands), 4)}
@@ -84,7 +86,9 @@ _OTHERS = (
 
 
 def content_kind(blob: bytes) -> str:
-    """What something that is no image is, never what it holds: the file may be one that no one should see."""
+    """What something that is no image is, never what it holds: the file may be one that no one
+    should see.
+    """
     head = bytes(blob[:512])
     if head[4:8] == b"ftyp":
         return "a video"
@@ -104,7 +108,10 @@ def content_kind(blob: bytes) -> str:
 
 
 def ends_early(blob: bytes, format: str) -> bool:
-    """Whether the file is shorter than its headers say. Called only for files that failed to decode."""
+    """Whether the file is shorter than its headers say.
+
+    Called only for files that failed to decode.
+    """
     if format == "WEBP":
         return int.from_bytes(blob[4:8], "little") + 8 > len(blob)
     if format == "TIFF":

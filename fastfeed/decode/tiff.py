@@ -1,4 +1,5 @@
-"""Opens TIFFs for Pillow: camera raw and samples that Pillow would read as something else are refused by name.
+"""Opens TIFFs for Pillow: camera raw and samples that Pillow would read as something else are
+refused by name.
 
 Pixels stay as they are stored: what turns them upright is the same for all formats.
 """
@@ -20,10 +21,43 @@ _BITS, _COMPRESSION, _PHOTOMETRIC, _FILL_ORDER, _MAKE, _PLANAR = 258, 259, 262, 
 _SUB_DIRECTORIES, _INK_SET, _EXTRA, _FORMAT, _DNG_VERSION = 330, 332, 338, 339, 50706
 _ORIENTATION, _RESOLUTION = 274, (282, 283, 296)
 _TELL_RAW = (_COMPRESSION, _PHOTOMETRIC, _SUB_DIRECTORIES, _DNG_VERSION)
-_DECIDE = frozenset({  # tags that decide over pixels: all others are metadata
-    254, 255, 256, 257, 258, 259, 262, 263, 266, 273, 274, 277, 278, 279, 280, 281, 284, 292, 293, 317, 320, 322, 323,
-    324, 325, 332, 338, 339, 347, *range(512, 522), 529, 530, 532,
-})  # fmt: skip
+_DECIDE = frozenset(
+    {  # tags that decide over pixels: all others are metadata
+        254,
+        255,
+        256,
+        257,
+        258,
+        259,
+        262,
+        263,
+        266,
+        273,
+        274,
+        277,
+        278,
+        279,
+        280,
+        281,
+        284,
+        292,
+        293,
+        317,
+        320,
+        322,
+        323,
+        324,
+        325,
+        332,
+        338,
+        339,
+        347,
+        *range(512, 522),
+        529,
+        530,
+        532,
+    }
+)
 _YCBCR = 6  # a photometric interpretation
 _CCITT = (2, 3, 4)  # compressions of black and white
 _OLD_JPEG = 6  # a compression
@@ -48,8 +82,28 @@ _MAKES = (
     (b"canon", "Canon"),
 )
 _MOST_DIRECTORIES, _MOST_ENTRIES, _MOST_TEXT = 32, 4096, 100  # that are looked at
-_WHOLE = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}  # types of whole numbers, as struct reads them
-_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}  # of a value; of other types 1
+_WHOLE = {
+    1: "B",
+    3: "H",
+    4: "I",
+    13: "I",
+    16: "Q",
+    18: "Q",
+}  # types of whole numbers, as struct reads them
+_BYTES = {
+    3: 2,
+    4: 4,
+    5: 8,
+    8: 2,
+    9: 4,
+    10: 8,
+    11: 4,
+    12: 8,
+    13: 4,
+    16: 8,
+    17: 8,
+    18: 8,
+}  # of a value; of other types 1
 
 _MM = b"MM"
 _OPEN_INFO = TiffImagePlugin.OPEN_INFO | {  # what Pillow knows in little-endian order alone
@@ -60,10 +114,15 @@ _OPEN_INFO = TiffImagePlugin.OPEN_INFO | {  # what Pillow knows in little-endian
 
 
 class TiffFile(TiffImagePlugin.TiffImageFile):
-    """The first image of a TIFF, as stored. Gray of 12 or 16 bits is loaded as 8 bits, with black at 0."""
+    """The first image of a TIFF, as stored.
+
+    Gray of 12 or 16 bits is loaded as 8 bits, with black at 0.
+    """
 
     _setup_pixels = with_globals(TiffImagePlugin.TiffImageFile._setup, OPEN_INFO=_OPEN_INFO)
-    _setup_through_libtiff = with_globals(TiffImagePlugin.TiffImageFile._setup, OPEN_INFO=_OPEN_INFO, READ_LIBTIFF=True)
+    _setup_through_libtiff = with_globals(
+        TiffImagePlugin.TiffImageFile._setup, OPEN_INFO=_OPEN_INFO, READ_LIBTIFF=True
+    )
 
     def _open(self) -> None:
         assert self.fp is not None
@@ -76,12 +135,18 @@ class TiffFile(TiffImagePlugin.TiffImageFile):
 
     def _setup(self) -> None:
         tags = self.tag_v2
-        for tag in (_ORIENTATION, *_RESOLUTION):  # Pillow would turn the pixels, or fail on a strange resolution
+        for tag in (
+            _ORIENTATION,
+            *_RESOLUTION,
+        ):  # Pillow would turn the pixels, or fail on a strange resolution
             del tags[tag]
         bits, formats = _values(tags, _BITS, 1), _values(tags, _FORMAT, 1)
         photometric, compression = tags.get(_PHOTOMETRIC), tags.get(_COMPRESSION, 1)
         if set(formats) != {1}:
-            raise OSError(f"unsupported: samples that are not unsigned whole numbers (sample format {formats[0]})")
+            raise OSError(
+                "unsupported: samples that are not unsigned whole numbers (sample format"
+                f" {formats[0]})"
+            )
         if max(bits) > 16:
             raise OSError(f"unsupported: samples of more than 16 bits ({max(bits)})")
         if _values(tags, _INK_SET, 1) != (1,):
@@ -118,7 +183,12 @@ class TiffFile(TiffImagePlugin.TiffImageFile):
             self.im, self._mode = image.im, image.mode
 
 
-_TOLD = {_PHOTOMETRIC: "photometric", _BITS: "bits", _EXTRA: "extra samples", _FILL_ORDER: "fill order"}
+_TOLD = {
+    _PHOTOMETRIC: "photometric",
+    _BITS: "bits",
+    _EXTRA: "extra samples",
+    _FILL_ORDER: "fill order",
+}
 
 
 def _values(tags: Any, tag: int, default: int) -> tuple[int, ...]:
@@ -127,7 +197,8 @@ def _values(tags: Any, tag: int, default: int) -> tuple[int, ...]:
 
 
 def camera_raw(blob: bytes) -> str | None:
-    """The name of a camera's format in which a TIFF holds the values of a sensor, not a picture; None: it does not.
+    """The name of a camera's format in which a TIFF holds the values of a sensor, not a picture;
+    None: it does not.
 
     Whatever its first picture is: most such files begin with a thumbnail.
     """
@@ -143,21 +214,35 @@ def camera_raw(blob: bytes) -> str | None:
             continue
         seen.add(at)
         entries, after = layout.directory(at)
-        known = (entry for entry in reversed(entries) if entry.tag in _TELL_RAW)  # of several the first counts
+        known = (
+            entry for entry in reversed(entries) if entry.tag in _TELL_RAW
+        )  # of several the first counts
         tags = {entry.tag: layout.numbers(entry) for entry in known}
         make = make or next((layout.text(entry) for entry in entries if entry.tag == _MAKE), b"")
         if _DNG_VERSION in tags:
             return "DNG"
-        if {*tags.get(_PHOTOMETRIC, ())} & {*_SENSOR} or {*tags.get(_COMPRESSION, ())} & {*_SENSOR_PACKING}:
-            return next((name for start, name in _MAKES if make.lower().startswith(start)), "of an unknown camera")
+        if {*tags.get(_PHOTOMETRIC, ())} & {*_SENSOR} or {*tags.get(_COMPRESSION, ())} & {
+            *_SENSOR_PACKING
+        }:
+            return next(
+                (name for start, name in _MAKES if make.lower().startswith(start)),
+                "of an unknown camera",
+            )
         waiting += [*tags.get(_SUB_DIRECTORIES, ())[:_MOST_DIRECTORIES], after]
     return None
 
 
 def _without_broken_metadata(blob: bytes) -> bytes:
-    """The file; its metadata that lies outside of it has no type, so that readers skip it. Pillow reads no further."""
+    """The file; its metadata that lies outside of it has no type, so that readers skip it.
+
+    Pillow reads no further.
+    """
     layout = _Layout(blob)
-    broken = [e.at for e in layout.directory(layout.first)[0] if e.tag not in _DECIDE and not layout.lies_inside(e)]
+    broken = [
+        e.at
+        for e in layout.directory(layout.first)[0]
+        if e.tag not in _DECIDE and not layout.lies_inside(e)
+    ]
     if not broken:
         return blob
     changed = bytearray(blob)
@@ -201,7 +286,9 @@ class _Layout:
         for start in range(first, end, before + width):
             tag, kind, number = struct.unpack_from(self._order + entry, self._blob, start)
             place_at = start + before
-            values_at = place_at if self._size(kind, number) <= width else self._number(place, place_at)
+            values_at = (
+                place_at if self._size(kind, number) <= width else self._number(place, place_at)
+            )
             entries.append(_Entry(start, tag, kind, number, values_at))
         return entries, self._number(place, end)
 
@@ -218,8 +305,12 @@ class _Layout:
         if entry.kind not in _WHOLE or not self.lies_inside(entry):
             return ()
         count = min(entry.length, _MOST_ENTRIES)
-        return struct.unpack_from(f"{self._order}{count}{_WHOLE[entry.kind]}", self._blob, entry.start)
+        return struct.unpack_from(
+            f"{self._order}{count}{_WHOLE[entry.kind]}", self._blob, entry.start
+        )
 
     def text(self, entry: _Entry) -> bytes:
         """The beginning of a text."""
-        return self._blob[entry.start : entry.start + min(self._size(entry.kind, entry.length), _MOST_TEXT)]
+        return self._blob[
+            entry.start : entry.start + min(self._size(entry.kind, entry.length), _MOST_TEXT)
+        ]

@@ -1,4 +1,6 @@
-"""A small convolutional classifier that learns from a few hundred photographs on a CPU within a minute."""
+"""A small convolutional classifier that learns from a few hundred photographs on a CPU within a
+minute.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def epochs_for(images: int) -> int:
 
 
 def build(classes: int, size: int, steps: int) -> keras.Model:
-    """A compiled model for float32 (batch, size, size, 3) and int64 labels; `steps` counts the whole run."""
+    """A compiled model for float32 (batch, size, size, 3) and int64 labels; `steps` counts the
+    whole run.
+    """
     pixels = keras.Input((size, size, 3))
     x = _convolve(pixels, 32, kernel=5, stride=2)
     for filters in (48, 96, 128):
@@ -45,12 +49,22 @@ def build(classes: int, size: int, steps: int) -> keras.Model:
 
 
 def smoothed_loss(labels: keras.KerasTensor, logits: keras.KerasTensor) -> keras.KerasTensor:
-    """Cross-entropy of integer labels with label smoothing, which Keras only has for one-hot ones: shape (batch,)."""
+    """Cross-entropy of integer labels with label smoothing, which Keras only has for one-hot ones:
+    shape (batch,).
+    """
     targets = keras.ops.one_hot(keras.ops.reshape(labels, (-1,)), logits.shape[-1])
-    return keras.losses.categorical_crossentropy(targets, logits, from_logits=True, label_smoothing=0.1)
+    return keras.losses.categorical_crossentropy(
+        targets, logits, from_logits=True, label_smoothing=0.1
+    )
 
 
-def _convolve(x: keras.KerasTensor, filters: int, kernel: int = 3, stride: int = 1) -> keras.KerasTensor:
-    x = layers.Conv2D(filters, kernel, stride, padding="same", use_bias=False, kernel_initializer="he_normal")(x)
-    x = layers.BatchNormalization(momentum=0.9)(x)  # Keras's 0.99 needs more steps than a small set has
+def _convolve(
+    x: keras.KerasTensor, filters: int, kernel: int = 3, stride: int = 1
+) -> keras.KerasTensor:
+    x = layers.Conv2D(
+        filters, kernel, stride, padding="same", use_bias=False, kernel_initializer="he_normal"
+    )(x)
+    x = layers.BatchNormalization(momentum=0.9)(
+        x
+    )  # Keras's 0.99 needs more steps than a small set has
     return layers.ReLU()(x)

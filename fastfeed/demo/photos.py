@@ -1,4 +1,6 @@
-"""Generate stock-like landmark photographs, the same ones every time; classes differ only in the landmark."""
+"""Generate stock-like landmark photographs, the same ones every time; classes differ only in the
+landmark.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,27 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from fastfeed.demo.landmarks import HOURS, LANDMARKS, LANDS, Scene, noise, paint_land, paint_sky, paint_water
+from fastfeed.demo.landmarks import (
+    HOURS,
+    LANDMARKS,
+    LANDS,
+    Scene,
+    noise,
+    paint_land,
+    paint_sky,
+    paint_water,
+)
 
 __all__ = ["MadePhotos", "make_photos", "photograph"]
 
 VERSION, SEED, NOTE = 1, 20240607, "PHOTOS.json"
-SIZES = ((1536, 1024), (1024, 1536), (1600, 1067), (1080, 1440), (2048, 1365))  # (width, height), all over 1.5 MP
+SIZES = (
+    (1536, 1024),
+    (1024, 1536),
+    (1600, 1067),
+    (1080, 1440),
+    (2048, 1365),
+)  # (width, height), all over 1.5 MP
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,66 +51,133 @@ class MadePhotos:
 
 def photograph(split: str, name: str, index: int) -> bytes:
     """One JPEG; the same split, class and index always give the same bytes."""
-    rng = np.random.Generator(np.random.PCG64([SEED, split == "val", list(LANDMARKS).index(name), index]))
-    (w, h), hour, sun = SIZES[rng.integers(len(SIZES))], int(rng.integers(len(HOURS))), rng.uniform(-1, 1)
-    horizon, wet, color = int(h * rng.uniform(0.55, 0.74)), rng.random() < 0.4, np.asarray(LANDS[rng.integers(5)])
-    grain = np.tile(1 + 0.08 * noise(rng, (512, 512), 64, 4, 1.0), (h // 512 + 1, w // 512 + 1))[:h, :w]
-    s = Scene(paint_sky(rng, (h, w), horizon, hour, sun), grain, rng, float(np.copysign(0.5 + abs(sun) / 2, sun)), hour)
+    rng = np.random.Generator(
+        np.random.PCG64([SEED, split == "val", list(LANDMARKS).index(name), index])
+    )
+    (w, h), hour, sun = (
+        SIZES[rng.integers(len(SIZES))],
+        int(rng.integers(len(HOURS))),
+        rng.uniform(-1, 1),
+    )
+    horizon, wet, color = (
+        int(h * rng.uniform(0.55, 0.74)),
+        rng.random() < 0.4,
+        np.asarray(LANDS[rng.integers(5)]),
+    )
+    grain = np.tile(1 + 0.08 * noise(rng, (512, 512), 64, 4, 1.0), (h // 512 + 1, w // 512 + 1))[
+        :h, :w
+    ]
+    s = Scene(
+        paint_sky(rng, (h, w), horizon, hour, sun),
+        grain,
+        rng,
+        float(np.copysign(0.5 + abs(sun) / 2, sun)),
+        hour,
+    )
     paint_land(s, horizon, color)
     foot = horizon + h * (0.01 if wet else rng.uniform(0.01, 0.09))
-    LANDMARKS[name](s, w * rng.uniform(0.3, 0.7), foot, min(h * 0.62, w * 0.8) * rng.uniform(0.6, 1.0))
-    s.line(np.arange(w), foot - h * 0.003 * (1 + noise(rng, (2, w), 150, 3, 0.7)[0]), h * 0.02, color * 0.85)  # grass
+    LANDMARKS[name](
+        s, w * rng.uniform(0.3, 0.7), foot, min(h * 0.62, w * 0.8) * rng.uniform(0.6, 1.0)
+    )
+    s.line(
+        np.arange(w),
+        foot - h * 0.003 * (1 + noise(rng, (2, w), 150, 3, 0.7)[0]),
+        h * 0.02,
+        color * 0.85,
+    )  # grass
     if wet:
         paint_water(s, int(foot + h * 0.015))
     return develop(s.pixels, rng)
 
 
 def develop(pixels: np.ndarray, rng: np.random.Generator) -> bytes:
-    """What lens, sensor and camera software do: tilt, vignette, exposure, noise, and a file with its orientation."""
+    """What lens, sensor and camera software do: tilt, vignette, exposure, noise, and a file with
+    its orientation.
+    """
     h, w = pixels.shape[:2]
     tilt = cv2.getRotationMatrix2D((w / 2, h / 2), rng.normal(0, 0.9), 1.06)
-    frame = cv2.warpAffine(cv2.convertScaleAbs(pixels, alpha=285), tilt, (w, h), borderMode=cv2.BORDER_REFLECT)
+    frame = cv2.warpAffine(
+        cv2.convertScaleAbs(pixels, alpha=285), tilt, (w, h), borderMode=cv2.BORDER_REFLECT
+    )
     y, x = np.linspace(-1, 1, h, dtype=np.float32)[:, None], np.linspace(-1, 1, w, dtype=np.float32)
     gain = ((255 - rng.uniform(5, 50) * (x * x + y * y)) * rng.uniform(0.8, 1.0)).astype(np.uint8)
-    grit = (32 + rng.standard_normal((256, w), np.float32) * rng.uniform(3, 6.5)).clip(0, 64).astype(np.uint8)
+    grit = (
+        (32 + rng.standard_normal((256, w), np.float32) * rng.uniform(3, 6.5))
+        .clip(0, 64)
+        .astype(np.uint8)
+    )
     frame = cv2.multiply(frame, cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB), scale=1 / 255)
     grit = cv2.cvtColor(np.tile(grit, (h // 256 + 1, 1))[:h], cv2.COLOR_GRAY2RGB)
     image, kind = Image.fromarray(cv2.addWeighted(frame, 1, grit, 1, -32)), rng.random()
-    turned, exif, out = int(rng.choice((1, 6, 8, 3), p=(0.8, 0.08, 0.07, 0.05))), Image.Exif(), io.BytesIO()
+    turned, exif, out = (
+        int(rng.choice((1, 6, 8, 3), p=(0.8, 0.08, 0.07, 0.05))),
+        Image.Exif(),
+        io.BytesIO(),
+    )
     exif[0x0112] = turned  # how a viewer must turn it; the pixels are stored turned the other way
-    image = image.rotate({1: 0, 6: 90, 8: 270, 3: 180}[turned], expand=True).convert("L" if kind < 0.04 else "RGB")
-    image.save(out, "JPEG", quality=int(rng.integers(84, 93)), exif=exif, progressive=bool(kind > 0.93))
+    image = image.rotate({1: 0, 6: 90, 8: 270, 3: 180}[turned], expand=True).convert(
+        "L" if kind < 0.04 else "RGB"
+    )
+    image.save(
+        out, "JPEG", quality=int(rng.integers(84, 93)), exif=exif, progressive=bool(kind > 0.93)
+    )
     return out.getvalue()
 
 
 def spoiled(good: bytes) -> tuple[bytes, ...]:
-    """Six bad files: cut in half, empty, a web page, only a header, noise after the magic bytes, and 65500 x 65500."""
+    """Six bad files: cut in half, empty, a web page, only a header, noise after the magic bytes,
+    and 65500 x 65500.
+    """
     frame, junk = good.index(b"\xff\xc0"), np.random.Generator(np.random.PCG64(SEED)).bytes(60_000)
     huge = good[: frame + 5] + (65500).to_bytes(2, "big") * 2 + good[frame + 9 :]
-    return good[: len(good) // 2], b"", b"<!DOCTYPE html>", good[: frame + 2], b"\xff\xd8" + junk, huge
+    return (
+        good[: len(good) // 2],
+        b"",
+        b"<!DOCTYPE html>",
+        good[: frame + 2],
+        b"\xff\xd8" + junk,
+        huge,
+    )
 
 
 def make_photos(
-    root: Path, train_per_class: int = 40, val_per_class: int = 10, progress: Callable[[int, int], None] | None = None
+    root: Path,
+    train_per_class: int = 40,
+    val_per_class: int = 10,
+    progress: Callable[[int, int], None] | None = None,
 ) -> MadePhotos:
-    """Generate the photographs under `root` once, as train/<class>/NNN.jpg and val/<class>/NNN.jpg."""
-    root, names, count = Path(root), tuple(LANDMARKS), {"train": train_per_class, "val": val_per_class}
+    """Generate the photographs under `root` once, as train/<class>/NNN.jpg and
+    val/<class>/NNN.jpg.
+    """
+    root, names, count = (
+        Path(root),
+        tuple(LANDMARKS),
+        {"train": train_per_class, "val": val_per_class},
+    )
     partial = root.with_name(root.name + ".partial")
     bad = [f"train/{names[i % 5]}/{train_per_class + i // 5:03d}.jpg" for i in range(6)]
-    note = json.dumps({"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}, indent=1)
-    photos = MadePhotos(root, names, len(names) * sum(count.values()), tuple(root / path for path in bad))
+    note = json.dumps(
+        {"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}, indent=1
+    )
+    photos = MadePhotos(
+        root, names, len(names) * sum(count.values()), tuple(root / path for path in bad)
+    )
     if (root / NOTE).is_file() and (root / NOTE).read_text() == note:
         return photos
     for taken in (root, partial):
         if taken.exists() and not (taken is partial and (partial / NOTE).is_file()):
-            raise FileExistsError(f"{taken} exists and holds something else; remove it or choose another folder")
+            raise FileExistsError(
+                f"{taken} exists and holds something else; remove it or choose another folder"
+            )
     shutil.rmtree(partial, ignore_errors=True)  # left by a run that was stopped
     for folder in [partial / split / name for split in count for name in names]:
         folder.mkdir(parents=True)
     (partial / NOTE).write_text(note)
     todo = [(split, name, i) for split in count for name in names for i in range(count[split])]
     with ThreadPoolExecutor() as pool:
-        for done, (split, name, i, photo) in enumerate(pool.map(lambda job: (*job, photograph(*job)), todo), 1):
+        for done, (split, name, i, photo) in enumerate(
+            pool.map(lambda job: (*job, photograph(*job)), todo), 1
+        ):
             (partial / split / name / f"{i:03d}.jpg").write_bytes(photo)
             if progress:
                 progress(done, len(todo))

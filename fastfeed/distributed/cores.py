@@ -23,21 +23,35 @@ def cores_for(world: World, root: Path = Path("/")) -> int:
 
 
 def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
-    """(cores, bytes of memory) that the container or job allows: the tightest limit of its cgroup and its parents."""
+    """(cores, bytes of memory) that the container or job allows: the tightest limit of its cgroup
+    and its parents.
+    """
     cores: list[float] = []
     memory: list[int] = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
-        for name in {"", "cpu", "memory"}.intersection(names.split(",")):  # version 2 has no name, version 1 has many
+        for name in {"", "cpu", "memory"}.intersection(
+            names.split(",")
+        ):  # version 2 has no name, version 1 has many
             own = root.joinpath("sys/fs/cgroup", name, path.strip("/"))
-            # Inside a container `own` may be a path of the host that does not exist here; its parents do.
+            # Inside a container `own` may be a path of the host that does not exist here; its
+            # parents do.
             for folder in (own, *own.parents):
                 cpu_max = _text(folder / "cpu.max")
-                parts = (cpu_max or _text(folder / "cpu.cfs_quota_us") + _text(folder / "cpu.cfs_period_us")).split()
-                if len(parts) == 2 and all(part.isdigit() for part in parts):  # "max" and -1 are no limit
+                parts = (
+                    cpu_max
+                    or _text(folder / "cpu.cfs_quota_us") + _text(folder / "cpu.cfs_period_us")
+                ).split()
+                if len(parts) == 2 and all(
+                    part.isdigit() for part in parts
+                ):  # "max" and -1 are no limit
                     cores.append(int(parts[0]) / int(parts[1]))
-                limit = (_text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")).strip()
-                if limit.isdigit() and int(limit) < 1 << 60:  # version 1 writes "no limit" as a huge number
+                limit = (
+                    _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
+                ).strip()
+                if (
+                    limit.isdigit() and int(limit) < 1 << 60
+                ):  # version 1 writes "no limit" as a huge number
                     memory.append(int(limit))
     return min(cores, default=None), min(memory, default=None)
 

@@ -21,21 +21,25 @@ ENTRY = re.compile(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+")
 
 @checked
 @runs_on_gpu("ranks")
-def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.environ) -> str | None:
+def pin_gpu(
+    world: World | None = None, environ: MutableMapping[str, str] = os.environ
+) -> str | None:
     """Show this process only the GPU of its local rank, before a framework looks for GPUs.
 
-    Takes one of the visible GPUs; if a launcher shows only one already, nothing changes. Frameworks then call it GPU 0.
+    Takes one of the visible GPUs; if a launcher shows only one already, nothing changes. Frameworks
+    then call it GPU 0.
 
     Args:
         world (World | None): The ranks. Default: None, what the launcher's environment says.
-        environ (MutableMapping[str, str]): Where CUDA_VISIBLE_DEVICES is read and set. Default: os.environ.
+        environ (MutableMapping[str, str]): Where CUDA_VISIBLE_DEVICES is read and set. Default:
+            os.environ.
 
     Returns:
         The entry of CUDA_VISIBLE_DEVICES; None without GPUs.
 
     Raises:
-        ConfigError: If there are fewer GPUs than processes on this machine, or CUDA is initialized in this process
-            already, as `torch.cuda.is_available()` does.
+        ConfigError: If there are fewer GPUs than processes on this machine, or CUDA is initialized
+            in this process already, as `torch.cuda.is_available()` does.
 
     Example:
         >>> world = ff.World(rank=1, size=2, local_rank=1, local_size=2)
@@ -52,15 +56,16 @@ def pin_gpu(world: World | None = None, environ: MutableMapping[str, str] = os.e
             return entries[0] if entries else None
         if len(entries) < world.local_size:
             raise ConfigError(
-                f"{NAME} must list 1 GPU, or one for each of the {world.local_size} processes on this machine, "
-                f"got {len(entries)}: {visible!r}; start {len(entries)} processes per machine, or list more GPUs"
+                f"{NAME} must list 1 GPU, or one for each of the {world.local_size} processes on"
+                f" this machine, got {len(entries)}: {visible!r}; start {len(entries)} processes"
+                " per machine, or list more GPUs"
             )
         pinned = entries[world.local_rank]
     initializer = next((name for name, has_started in CUDA_CHECKS.items() if has_started()), None)
     if initializer is not None:
         raise ConfigError(
-            f"pin_gpu must come before CUDA is initialized, got a process in which {initializer} has done so; "
-            "call fastfeed.pin_gpu() first, above the imports of frameworks"
+            f"pin_gpu must come before CUDA is initialized, got a process in which {initializer}"
+            " has done so; call fastfeed.pin_gpu() first, above the imports of frameworks"
         )
     environ[NAME] = pinned
     return pinned
@@ -85,13 +90,17 @@ def _jax() -> bool:
 
 def _tensorflow() -> bool:
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-    return any(device.device_type == "GPU" for device in getattr(context, "_physical_devices", None) or ())
+    return any(
+        device.device_type == "GPU" for device in getattr(context, "_physical_devices", None) or ()
+    )
 
 
 def _driver() -> bool:
     """By any library: before, cuDeviceGetCount returns CUDA_ERROR_NOT_INITIALIZED."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)  # only if it is in this process already
+        driver = ctypes.CDLL(
+            "libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD
+        )  # only if it is in this process already
     except (OSError, AttributeError):  # no such flags elsewhere than on Linux
         return False
     return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0

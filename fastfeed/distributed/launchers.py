@@ -1,11 +1,13 @@
 """What launchers say of a process in its environment variables, read without the network.
 
-`LAUNCHERS` is the order of priority: the inner launcher wins, because it numbered this process, while the outer ones
-only describe the machine.
+`LAUNCHERS` is the order of priority: the inner launcher wins, because it numbered this process,
+while the outer ones only describe the machine.
 
-- torchrun, then Horovod, before MPI and Slurm: both are started *by* `mpirun` or `srun` and split each of their tasks.
+- torchrun, then Horovod, before MPI and Slurm: both are started *by* `mpirun` or `srun` and split
+  each of their tasks.
 - MPI before Slurm: `mpirun` starts one `srun` task per node and several ranks inside it.
-- JAX and TF_CONFIG, set by hand or by the cloud for one process, before Slurm's step, which describes the job.
+- JAX and TF_CONFIG, set by hand or by the cloud for one process, before Slurm's step, which
+  describes the job.
 """
 
 from __future__ import annotations
@@ -42,14 +44,23 @@ class Found(NamedTuple):
 
 
 def torchrun(environ: Environ) -> Found | None:
-    """torchrun, DeepSpeed, Accelerate, Kubeflow's PyTorchJob: RANK and WORLD_SIZE, mostly with LOCAL_RANK."""
+    """torchrun, DeepSpeed, Accelerate, Kubeflow's PyTorchJob: RANK and WORLD_SIZE, mostly with
+    LOCAL_RANK.
+    """
     pair = [name for name in ("RANK", "WORLD_SIZE") if _is_set(environ, name)]
-    hints = [name for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID") if _is_set(environ, name)]
-    # Either name alone is common for other things (sbatch scripts export WORLD_SIZE and leave the rank to srun), and
-    # some tools export LOCAL_RANK=-1. MASTER_ADDR is no evidence for the same reason.
+    hints = [
+        name
+        for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+        if _is_set(environ, name)
+    ]
+    # Either name alone is common for other things (sbatch scripts export WORLD_SIZE and leave the
+    # rank to srun), and some tools export LOCAL_RANK=-1. MASTER_ADDR is no evidence for the same
+    # reason.
     if not pair or (len(pair) == 1 and not hints):
         return None
-    local_size = "LOCAL_SIZE" if _is_set(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"  # DeepSpeed says LOCAL_SIZE
+    local_size = (
+        "LOCAL_SIZE" if _is_set(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"
+    )  # DeepSpeed says LOCAL_SIZE
     return numbered("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", local_size, environ)
 
 
@@ -57,7 +68,8 @@ def pmi(environ: Environ) -> Found | None:
     """MPICH and Intel MPI (Hydra), Cray PALS: PMI_RANK and PMI_SIZE."""
     local_rank, local_size = "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
     if not _is_set(environ, local_rank):
-        # `srun --mpi=pmi2` sets PMI_RANK as well; Slurm's entry below knows more (local rank, interactive shells).
+        # `srun --mpi=pmi2` sets PMI_RANK as well; Slurm's entry below knows more (local rank,
+        # interactive shells).
         half = _is_set(environ, "PMI_RANK") != _is_set(environ, "PMI_SIZE")
         same = all(
             environ.get(ours) == environ.get(theirs)
@@ -70,7 +82,9 @@ def pmi(environ: Environ) -> Found | None:
 
 
 def jax(environ: Environ) -> Found | None:
-    """JAX_PROCESS_ID and JAX_NUM_PROCESSES, as scripts pass them to `jax.distributed.initialize`."""
+    """JAX_PROCESS_ID and JAX_NUM_PROCESSES, as scripts pass them to
+    `jax.distributed.initialize`.
+    """
     both = _is_set(environ, "JAX_PROCESS_ID") and _is_set(environ, "JAX_NUM_PROCESSES")
     if not both and not _is_set(environ, "JAX_COORDINATOR_ADDRESS"):
         return None
@@ -78,12 +92,16 @@ def jax(environ: Environ) -> Found | None:
 
 
 def tf_config(environ: Environ) -> Found | None:
-    """TF_CONFIG's cluster, in TensorFlow's order: chief (or master), then workers; other tasks are alone."""
+    """TF_CONFIG's cluster, in TensorFlow's order: chief (or master), then workers; other tasks are
+    alone.
+    """
     if not _is_set(environ, "TF_CONFIG"):
         return None
     try:
         config = json.loads(environ["TF_CONFIG"])
-        cluster = {str(kind): _addresses(tasks) for kind, tasks in (config.get("cluster") or {}).items()}
+        cluster = {
+            str(kind): _addresses(tasks) for kind, tasks in (config.get("cluster") or {}).items()
+        }
         if not cluster:
             return None  # TensorFlow, too, takes this for no cluster at all
         kind, index = str(config["task"]["type"]), int(config["task"]["index"])
@@ -92,56 +110,92 @@ def tf_config(environ: Environ) -> Found | None:
         host = _host(cluster[kind][index])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            'TF_CONFIG must be like {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}, '
-            f"with the task in the cluster, got {printable(repr(environ['TF_CONFIG']))}; correct it or unset TF_CONFIG"
+            'TF_CONFIG must be like {"cluster": {"worker": ["host:port"]}, "task": {"type":'
+            ' "worker", "index": 0}}, '
+            f"with the task in the cluster, got {printable(repr(environ['TF_CONFIG']))}; correct it"
+            " or unset TF_CONFIG"
         ) from error
-    tasks = [(name, i, _host(at)) for name in TRAINING_TASKS for i, at in sorted(cluster.get(name, {}).items())]
+    tasks = [
+        (name, i, _host(at))
+        for name in TRAINING_TASKS
+        for i, at in sorted(cluster.get(name, {}).items())
+    ]
     local = [(name, i) for name, i, address in tasks if address == host]
     return Found(
         rank=[(name, i) for name, i, _ in tasks].index((kind, index)),
         size=len(tasks),
         local_rank=local.index((kind, index)),
         local_size=len(local),
-        found_by=f"TF_CONFIG: task {kind} {index}, {len(tasks)} training tasks, {len(local)} on {host}",
+        found_by=(
+            f"TF_CONFIG: task {kind} {index}, {len(tasks)} training tasks, {len(local)} on {host}"
+        ),
     )
 
 
 def slurm(environ: Environ) -> Found | None:
-    """A task of an `srun` step. A batch script or interactive shell is a single process, whatever its allocation."""
+    """A task of an `srun` step.
+
+    A batch script or interactive shell is a single process, whatever its allocation.
+    """
     if not _is_set(environ, "SLURM_STEP_NUM_TASKS"):
         if not _is_set(environ, "SLURM_JOB_ID"):
             return None
-        return Found(found_by=f"Slurm: SLURM_JOB_ID={environ['SLURM_JOB_ID']} without an srun step, so it is alone")
+        return Found(
+            found_by=(
+                f"Slurm: SLURM_JOB_ID={environ['SLURM_JOB_ID']} without an srun step, so it is"
+                " alone"
+            )
+        )
     step = _integer(environ, "SLURM_STEP_ID", "Slurm") if _is_set(environ, "SLURM_STEP_ID") else 0
     if step >= FIRST_SPECIAL_STEP:
-        return Found(found_by=f"Slurm: SLURM_STEP_ID={step}, a batch script or an interactive shell, so it is alone")
+        return Found(
+            found_by=(
+                f"Slurm: SLURM_STEP_ID={step}, a batch script or an interactive shell, so it is"
+                " alone"
+            )
+        )
     size = _integer(environ, "SLURM_STEP_NUM_TASKS", "Slurm")
     if size > 1 and _is_set(environ, "SLURM_PTY_PORT"):
-        # `srun --pty` sets SLURM_PTY_PORT and every later srun inherits it. Only step 0 of a job that is itself named
-        # after a shell is surely the shell. The name without the port proves nothing: `srun bash train.sh` has it too.
+        # `srun --pty` sets SLURM_PTY_PORT and every later srun inherits it. Only step 0 of a job
+        # that is itself named after a shell is surely the shell. The name without the port proves
+        # nothing: `srun bash train.sh` has it too.
         name = environ.get("SLURM_JOB_NAME", "")
         if step == 0 and name in SHELLS:
-            return Found(found_by=f"Slurm: SLURM_JOB_NAME={name} with srun --pty, an interactive shell, so it is alone")
+            return Found(
+                found_by=(
+                    f"Slurm: SLURM_JOB_NAME={name} with srun --pty, an interactive shell, so it is"
+                    " alone"
+                )
+            )
         raise ConfigError(
-            f"SLURM_STEP_NUM_TASKS must be 1 under SLURM_PTY_PORT (srun --pty), got {size}, which may be this shell's "
-            f"or a step's; in a shell, start it with `srun --pty -n 1`; before a step, `unset SLURM_PTY_PORT`"
+            f"SLURM_STEP_NUM_TASKS must be 1 under SLURM_PTY_PORT (srun --pty), got {size}, which"
+            " may be this shell's or a step's; in a shell, start it with `srun --pty -n 1`; before"
+            " a step, `unset SLURM_PTY_PORT`"
         )
-    found = numbered("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None, environ)
+    found = numbered(
+        "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None, environ
+    )
     if found is not None and not _is_set(environ, "SLURM_LOCALID"):
         raise ConfigError(
-            f"SLURM_LOCALID must be set inside an srun step, got {found.found_by}; pass every SLURM_* variable on, "
-            "for example into the container, or unset SLURM_STEP_NUM_TASKS"
+            f"SLURM_LOCALID must be set inside an srun step, got {found.found_by}; pass every"
+            " SLURM_* variable on, for example into the container, or unset SLURM_STEP_NUM_TASKS"
         )
     return found
 
 
 def numbered(
-    launcher: str, rank: str, size: str, local_rank: str | None, local_size: str | None, environ: Environ
+    launcher: str,
+    rank: str,
+    size: str,
+    local_rank: str | None,
+    local_size: str | None,
+    environ: Environ,
 ) -> Found | None:
     """A launcher with one number per variable; `rank`, `size`, ... are the names of the variables.
 
-    Missing local numbers are taken from the srun step if it has the same rank and size. Otherwise no local rank means
-    one process per machine, and no local size means one machine; `found_by` says so.
+    Missing local numbers are taken from the srun step if it has the same rank and size. Otherwise
+    no local rank means one process per machine, and no local size means one machine; `found_by`
+    says so.
     """
     names_set = [name for name in (rank, size) if _is_set(environ, name)]
     if not names_set:
@@ -149,10 +203,13 @@ def numbered(
     if len(names_set) == 1:
         missing = size if names_set == [rank] else rank
         raise ConfigError(
-            f"{missing} must be set when {names_set[0]} is, got {names_set[0]}={environ[names_set[0]]} alone; "
-            f"set both as {launcher} does, or unset {names_set[0]}"
+            f"{missing} must be set when {names_set[0]} is, got"
+            f" {names_set[0]}={environ[names_set[0]]} alone; set both as {launcher} does, or unset"
+            f" {names_set[0]}"
         )
-    names = [name for name in (rank, size, local_rank, local_size) if name and _is_set(environ, name)]
+    names = [
+        name for name in (rank, size, local_rank, local_size) if name and _is_set(environ, name)
+    ]
     n = {name: _integer(environ, name, launcher) for name in names}
     found_by = f"{launcher}: " + " ".join(f"{name}={n[name]}" for name in names)
 
@@ -178,7 +235,8 @@ def tasks_per_node(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"([0-9]+)(?:\(x([0-9]+)\))?", part.strip())
         if match is None:
             raise ConfigError(
-                f'SLURM_STEP_TASKS_PER_NODE must be counts like "2(x3),1", got {text!r}; let srun set it, or unset it'
+                f'SLURM_STEP_TASKS_PER_NODE must be counts like "2(x3),1", got {text!r}; let srun'
+                " set it, or unset it"
             )
         counts += [int(match[1])] * int(match[2] or 1)
     return tuple(counts)
@@ -186,7 +244,14 @@ def tasks_per_node(text: str) -> tuple[int, ...]:
 
 LAUNCHERS: dict[str, Callable[[Environ], Found | None]] = {
     "torchrun": torchrun,
-    "Horovod": partial(numbered, "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
+    "Horovod": partial(
+        numbered,
+        "Horovod",
+        "HOROVOD_RANK",
+        "HOROVOD_SIZE",
+        "HOROVOD_LOCAL_RANK",
+        "HOROVOD_LOCAL_SIZE",
+    ),
     "Open MPI": partial(
         numbered,
         *("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -211,22 +276,30 @@ def _is_set(environ: Environ, name: str) -> bool:
 def _integer(environ: Environ, name: str, launcher: str) -> int:
     text = environ[name].strip()
     if not re.fullmatch(r"-?[0-9]+", text):
-        raise ConfigError(f"{name} must be an integer, got {text!r}; let {launcher} set it, or unset {name}")
+        raise ConfigError(
+            f"{name} must be an integer, got {text!r}; let {launcher} set it, or unset {name}"
+        )
     return int(text)
 
 
 def _slurm_tasks_here(environ: Environ, size: int) -> tuple[int, int] | None:
-    """(local rank, tasks on this node) of the srun step, if it is the step that has `size` ranks."""
+    """(local rank, tasks on this node) of the srun step, if it is the step that has `size`
+    ranks.
+    """
     if environ.get("SLURM_STEP_NUM_TASKS") != str(size):
         return None
-    if not all(_is_set(environ, name) for name in ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID")):
+    if not all(
+        _is_set(environ, name)
+        for name in ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID")
+    ):
         return None
     counts = tasks_per_node(environ["SLURM_STEP_TASKS_PER_NODE"])
     node = _integer(environ, "SLURM_NODEID", "Slurm")
     if not 0 <= node < len(counts):
         raise ConfigError(
-            f"SLURM_NODEID must be in [0, {len(counts)}), as SLURM_STEP_TASKS_PER_NODE="
-            f"{environ['SLURM_STEP_TASKS_PER_NODE']} says, got {node}; let srun set both, or unset SLURM_NODEID"
+            f"SLURM_NODEID must be in [0, {len(counts)}), as"
+            f" SLURM_STEP_TASKS_PER_NODE={environ['SLURM_STEP_TASKS_PER_NODE']} says, got {node};"
+            " let srun set both, or unset SLURM_NODEID"
         )
     return _integer(environ, "SLURM_LOCALID", "Slurm"), counts[node]
 

@@ -1,4 +1,7 @@
-"""Check that the framework that trains and a feed agree on this process's rank. Imports no framework."""
+"""Check that the framework that trains and a feed agree on this process's rank.
+
+Imports no framework.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,33 @@ __all__ = ["check_process_groups", "check_ranks"]
 
 
 def check_ranks(world: World, framework: str, rank: int, size: int) -> None:
-    """Raise where the framework runs other processes than the launcher's variables have told the feed.
+    """Raise where the framework runs other processes than the launcher's variables have told the
+    feed.
 
-    A world that was passed on purpose is believed: a feed may be for one rank alone, as when rank 0 evaluates.
+    A world that was passed on purpose is believed: a feed may be for one rank alone, as when rank 0
+    evaluates.
     """
     launcher, _, what = world.found_by.partition(": ")
     if not what or (world.size == size and (launcher != "default" or world.rank == rank)):
         return
-    alike = "every process would train on the same samples" if world.size == 1 else "several would train on the same"
+    alike = (
+        "every process would train on the same samples"
+        if world.size == 1
+        else "several would train on the same"
+    )
     raise ConfigError(
-        f"the feed reads as rank {world.rank} of {world.size} ({what}), but {framework} runs this process as {rank} of "
-        f"{size}: {alike if size > world.size else 'samples would be left out'}; pass "
-        f"Feed(world=ff.World({rank}, {size}, local_rank, local_size)), or world=ff.World() if this is meant"
+        f"the feed reads as rank {world.rank} of {world.size} ({what}), but {framework} runs this"
+        f" process as {rank} of {size}:"
+        f" {alike if size > world.size else 'samples would be left out'}; pass"
+        f" Feed(world=ff.World({rank}, {size}, local_rank, local_size)), or world=ff.World() if"
+        " this is meant"
     )
 
 
 def check_process_groups(world: World) -> None:
-    """As `check_ranks`, for each framework that runs several processes by now; called before a feed's first batch."""
+    """As `check_ranks`, for each framework that runs several processes by now; called before a
+    feed's first batch.
+    """
     torch: Any = sys.modules.get("torch.distributed")
     if torch is not None and torch.is_available() and torch.is_initialized():
         check_ranks(world, "torch.distributed", torch.get_rank(), torch.get_world_size())

@@ -20,9 +20,11 @@ class World:
     Args:
         rank (int): Rank among all processes. Range [0, size). Default: 0.
         size (int): Number of processes in all. At least 1. Default: 1.
-        local_rank (int): Rank among the processes on this machine. Range [0, local_size). Default: 0.
+        local_rank (int): Rank among the processes on this machine. Range [0, local_size). Default:
+            0.
         local_size (int): Number of processes on this machine. Range [1, size]. Default: 1.
-        found_by (str): The launcher and the variables read, for people. Not compared. Default: "default".
+        found_by (str): The launcher and the variables read, for people. Not compared. Default:
+            "default".
 
     Raises:
         ConfigError: A number is not an integer or outside its range.
@@ -44,14 +46,18 @@ class World:
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ConfigError(f"{name} must be an integer, got {value!r}; pass int({name})")
         if self.size < 1:
-            raise ConfigError(f"size must be >= 1, got {self.size}; pass the number of processes in all")
+            raise ConfigError(
+                f"size must be >= 1, got {self.size}; pass the number of processes in all"
+            )
         if not 0 <= self.rank < self.size:
             raise ConfigError(
-                f"rank must be in [0, {self.size}), got {self.rank}; pass the global rank, not the local one"
+                f"rank must be in [0, {self.size}), got {self.rank}; pass the global rank, not the"
+                " local one"
             )
         if not 1 <= self.local_size <= self.size:
             raise ConfigError(
-                f"local_size must be in [1, {self.size}], got {self.local_size}; pass the processes on this machine"
+                f"local_size must be in [1, {self.size}], got {self.local_size}; pass the processes"
+                " on this machine"
             )
         if not 0 <= self.local_rank < self.local_size:
             raise ConfigError(
@@ -64,13 +70,16 @@ class World:
     def detect(cls, environ: Environ | None = None) -> World:
         """Read the rank of this process from its launcher's environment variables.
 
-        A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` without the others) does not count as a launcher.
+        A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` without the others) does not count
+        as a launcher.
 
         Args:
-            environ (Mapping[str, str] | None): Environment variables. Default: None, those of this process.
+            environ (Mapping[str, str] | None): Environment variables. Default: None, those of this
+                process.
 
         Returns:
-            The world, whose `found_by` names the variables read; `World()` where no launcher is found.
+            The world, whose `found_by` names the variables read; `World()` where no launcher is
+            found.
 
         Raises:
             ConfigError: Variables are half set, not numbers, or out of range.
@@ -86,14 +95,18 @@ class World:
             if found is None:
                 continue
             try:
-                return cls(found.rank, found.size, found.local_rank, found.local_size, found.found_by)
+                return cls(
+                    found.rank, found.size, found.local_rank, found.local_size, found.found_by
+                )
             except ConfigError as error:
                 raise ConfigError(f"{found.found_by}: {error}, or unset {found.variable}") from None
         return cls(found_by="default: no launcher in the environment")
 
     @property
     def gpu(self) -> int:
-        """The GPU of this process on its machine; GPU 0 if the launcher shows each process only its own GPU."""
+        """The GPU of this process on its machine; GPU 0 if the launcher shows each process only its
+        own GPU.
+        """
         return self.local_rank
 
     @property

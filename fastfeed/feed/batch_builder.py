@@ -1,4 +1,7 @@
-"""Builds one batch: read, decode, augment, replace bad samples, mix, convert. Many threads make its rows."""
+"""Builds one batch: read, decode, augment, replace bad samples, mix, convert.
+
+Many threads make its rows.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,9 @@ class BatchBuilder:
         self._executor, self.sizes = executor, sizes
         self._outage = outage
         self._outages = Outages(outage, len(source), source.uri, timeline.progress)
-        self._loader = Loader(source, engine, quarantine, timeline, sizes.max_bytes, self._outages, executor, native)
+        self._loader = Loader(
+            source, engine, quarantine, timeline, sizes.max_bytes, self._outages, executor, native
+        )
         self._policy: FaultPolicy = quarantine.policy
         self._annotator = annotator(source, self.program)
         self._rows = RowMaker(self.branches, self._annotator, self._loader.failure)
@@ -77,7 +82,9 @@ class BatchBuilder:
 
     @property
     def program(self) -> Program:
-        """The program of the first branch, which has what belongs to samples rather than to images."""
+        """The program of the first branch, which has what belongs to samples rather than to
+        images.
+        """
         return self.branches[0].program
 
     @property
@@ -94,7 +101,9 @@ class BatchBuilder:
 
     @property
     def encoded_bytes(self) -> int:
-        """At most so many are held of files that were read and not yet decoded, one large file per task left out."""
+        """At most so many are held of files that were read and not yet decoded, one large file per
+        task left out.
+        """
         ahead = READ_AHEAD_BYTES if isinstance(self.source, Fetching) and self.source.remote else 0
         return self.sizes.threads * self.sizes.max_bytes + ahead
 
@@ -119,7 +128,9 @@ class BatchBuilder:
         weights = np.ones(rows.count, np.float32)
         weights[rows.own] = plan.weights(step)
         here = CancelToken(stop)  # an error in one task ends the others, which may wait for storage
-        batch = PendingBatch(epoch, step, number, here, ahead, rows, visits.ids, visits.keys, weights)
+        batch = PendingBatch(
+            epoch, step, number, here, ahead, rows, visits.ids, visits.keys, weights
+        )
         tickets = self._request(batch.ids, ahead)
         requested = batch.ids.copy()  # rows of `ids` change as samples are replaced
         allocating = threading.Lock()
@@ -137,7 +148,8 @@ class BatchBuilder:
                             if not batch.images:
                                 self._allocate(batch)
                         self._make(batch, first, last, read)
-                except BaseException:  # whatever it is, also Ctrl-C: the batch's other threads stop; it is raised again
+                # whatever it is, also Ctrl-C: the batch's other threads stop; it is raised again
+                except BaseException:
                     here.set()
                     raise
                 finally:
@@ -152,25 +164,44 @@ class BatchBuilder:
                 ahead.drop(tickets.values())  # they have turned out bad since they were requested
             return self._finished_without_failures(batch)
 
-        return ParallelJob(stop, [task(first, last) for first, last in rows.chunks(self.sizes.rows)], finish)
+        return ParallelJob(
+            stop, [task(first, last) for first, last in rows.chunks(self.sizes.rows)], finish
+        )
 
     def _finished_without_failures(self, batch: PendingBatch) -> Batch:
-        """The batch; made again without the samples whose labels or columns raise an unforeseen error."""
+        """The batch; made again without the samples whose labels or columns raise an unforeseen
+        error.
+        """
         while True:
             try:
                 return self._finished(batch)
             except Exception as error:  # a source may raise anything
-                failed = [] if ends_run(error) else self._failed_alone(batch, batch.ids, self._check_facts, "read")
+                failed = (
+                    []
+                    if ends_run(error)
+                    else self._failed_alone(batch, batch.ids, self._check_facts, "read")
+                )
                 if not failed:
                     raise
             batch.unreadable += failed
             for first, last in batch.rows.chunks(self.sizes.rows):
-                self._make(batch, first, last, lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch))
+                self._make(
+                    batch,
+                    first,
+                    last,
+                    lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch),
+                )
 
     def _failed_alone(
-        self, batch: PendingBatch, ids: np.ndarray, check: Callable[[np.ndarray], object], stage: str
+        self,
+        batch: PendingBatch,
+        ids: np.ndarray,
+        check: Callable[[np.ndarray], object],
+        stage: str,
     ) -> list[int]:
-        """Samples not known to fail at which an error is raised when they are checked one at a time; noted as such."""
+        """Samples not known to fail at which an error is raised when they are checked one at a
+        time; noted as such.
+        """
         failed = []
         for id in ids.tolist():
             try:
@@ -198,13 +229,26 @@ class BatchBuilder:
         views = tuple(batch.images) if self.program.views else ()
         objects, masks = batch.annotations.objects, batch.annotations.masks
         labels = self._labels(batch, facts)
-        return Batch(batch.images[0], labels, weights, ids, batch.epoch, batch.step, columns, views, objects, masks)
+        return Batch(
+            batch.images[0],
+            labels,
+            weights,
+            ids,
+            batch.epoch,
+            batch.step,
+            columns,
+            views,
+            objects,
+            masks,
+        )
 
     def _columns(self, batch: PendingBatch, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Values of the columns, read with the samples where the source reads them."""
         if not self._loader.reads_columns:
             return self._optionals.columns(ids)
-        others = [id for id in ids.tolist() if id not in batch.columns]  # masked: what can be read of them
+        others = [
+            id for id in ids.tolist() if id not in batch.columns
+        ]  # masked: what can be read of them
         unread = self._optionals.column_values(others) if others else None
         by_id = batch.columns | dict(zip(others, unread or (), strict=True))
         rows = [by_id[id] for id in ids.tolist()]
@@ -216,7 +260,11 @@ class BatchBuilder:
         if targets is None:
             return labels[batch.rows.own]
         soft = targets.of(labels)
-        return soft[batch.rows.own] if batch.mix_plan is None else mix_labels(soft, batch.rows.members, batch.mix_plan)
+        return (
+            soft[batch.rows.own]
+            if batch.mix_plan is None
+            else mix_labels(soft, batch.rows.members, batch.mix_plan)
+        )
 
     def _request(self, ids: np.ndarray, ahead: ReadAhead | None) -> dict[int, Ticket]:
         """Begin to read the rows of a batch that are not known to be bad."""
@@ -230,7 +278,9 @@ class BatchBuilder:
         batch.draws = self._draws(batch.epoch, batch.keys)
         mix = self.program.mix
         if mix is not None:
-            u = uniform(self.plan.seed, batch.epoch, batch.keys[batch.rows.own], mix.slot, mix.op.draws)
+            u = uniform(
+                self.plan.seed, batch.epoch, batch.keys[batch.rows.own], mix.slot, mix.op.draws
+            )
             batch.mix_plan = mix.op.mix_plan(u, self.program.augmented.size)
         batch.annotations = self._annotator.empty(self.plan.batch, mixed=mix is not None)
         batch.images = [branch.buffers.take() for branch in self.branches]
@@ -238,7 +288,10 @@ class BatchBuilder:
     def _draws(self, epoch: int, keys: np.ndarray) -> list[list[np.ndarray]]:
         """Random numbers of these samples, per branch."""
         seed = self.plan.seed
-        return [branch.program.draw(lambda slot, n: uniform(seed, epoch, keys, slot, n)) for branch in self.branches]
+        return [
+            branch.program.draw(lambda slot, n: uniform(seed, epoch, keys, slot, n))
+            for branch in self.branches
+        ]
 
     def _make(self, batch: PendingBatch, first: int, last: int, read: ReadRows) -> None:
         """Rows [first, last) of those made."""
@@ -260,7 +313,9 @@ class BatchBuilder:
         out, annotated = batch.images[0][begin:end], batch.annotations[begin:end]
 
         def mix(rows: slice) -> None:
-            self.backend.mix(samples, members[rows], mix_plan[rows], out[rows], batch.stop, batch.number)
+            self.backend.mix(
+                samples, members[rows], mix_plan[rows], out[rows], batch.stop, batch.number
+            )
             self._annotator.mix(annotations, members[rows], mix_plan[rows], annotated[rows])
 
         try:
@@ -275,7 +330,12 @@ class BatchBuilder:
 
             if ends_run(error) or not self._failed_alone(batch, own, mix_alone, "augment"):
                 raise
-            self._make(batch, first, last, lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch))
+            self._make(
+                batch,
+                first,
+                last,
+                lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch),
+            )
 
     def _fill(
         self,
@@ -286,7 +346,10 @@ class BatchBuilder:
         annotations: Annotations,
         read: ReadRows,
     ) -> list[int]:
-        """Make these rows; `ids` and `weights` change where samples are replaced or masked. Returns masked rows."""
+        """Make these rows; `ids` and `weights` change where samples are replaced or masked.
+
+        Returns masked rows.
+        """
         start, masked = first, []
         while start < last and not batch.stop.is_set():
 
@@ -296,7 +359,12 @@ class BatchBuilder:
             part = slice(start - first, last - first)
             draws = [[u[start:] for u in draws] for draws in batch.draws]
             made = self._make_rows(
-                batch.ids[start:last], draws, [out[part] for out in outs], annotations[part], batch, read_rest
+                batch.ids[start:last],
+                draws,
+                [out[part] for out in outs],
+                annotations[part],
+                batch,
+                read_rest,
             )
             if batch.stop.is_set():
                 break
@@ -307,7 +375,9 @@ class BatchBuilder:
                     masked.append(row - first)
                 else:
                     part = slice(row - first, row - first + 1)
-                    batch.ids[row] = self._substitute(row, [out[part] for out in outs], annotations[part], batch)
+                    batch.ids[row] = self._substitute(
+                        row, [out[part] for out in outs], annotations[part], batch
+                    )
             start += len(made.ids)
         return masked
 
@@ -322,7 +392,8 @@ class BatchBuilder:
     ) -> MadeRows:
         """Make the rows of the first of these samples, as many as fit into memory.
 
-        An unforeseen error, wherever it comes from, costs the sample that raises it: all are made again, each alone.
+        An unforeseen error, wherever it comes from, costs the sample that raises it: all are made
+        again, each alone.
         """
         if not batch.failed or batch.failed.keys().isdisjoint(ids.tolist()):
             try:
@@ -362,14 +433,20 @@ class BatchBuilder:
     ) -> MadeRows:
         samples = self._loader.load(ids, batch, read)  # as many as fit into memory
         part = slice(0, len(samples.ids))
-        self.timeline.progress.enter(batch.number, "decode" if self.program.decode is not None else "augment")
+        self.timeline.progress.enter(
+            batch.number, "decode" if self.program.decode is not None else "augment"
+        )
         self._rows.fill(samples, draws, [out[part] for out in outs], annotations[part], batch)
         return MadeRows(samples.ids, samples.bad)
 
-    def _substitute(self, row: int, outs: list[np.ndarray], annotations: Annotations, batch: PendingBatch) -> int:
+    def _substitute(
+        self, row: int, outs: list[np.ndarray], annotations: Annotations, batch: PendingBatch
+    ) -> int:
         """Put the first good substitute into a row; its id."""
         plan, id = self.plan, int(batch.ids[row])
-        positions = substitutes(plan.seed, batch.epoch, int(batch.keys[row]), self._policy.attempts, plan.length)
+        positions = substitutes(
+            plan.seed, batch.epoch, int(batch.keys[row]), self._policy.attempts, plan.length
+        )
         down: list[Failure] = []
         for other in plan.at(batch.epoch, positions).ids:
             ids = np.array([other])
@@ -391,13 +468,21 @@ class BatchBuilder:
         self.quarantine.raise_exhausted(id)
         return id
 
-    def _record(self, samples: MadeRows, batch: PendingBatch, scheduled: bool = True) -> list[Failure]:
-        """Returns failures of a storage that is down, which are not listed: they say nothing about the files."""
+    def _record(
+        self, samples: MadeRows, batch: PendingBatch, scheduled: bool = True
+    ) -> list[Failure]:
+        """Returns failures of a storage that is down, which are not listed: they say nothing about
+        the files.
+        """
         self.quarantine.record_good(len(samples.ids) - len(samples.bad), scheduled)
         failures = [failure for failure in samples.bad.values() if failure is not None]
         down = [failure for failure in failures if failure.reason == "outage"]
         if len(samples.bad) > len(down):
             failures = [failure for failure in failures if failure.reason != "outage"]
-            known = [int(samples.ids[row]) for row, failure in samples.bad.items() if failure is None]
-            self.quarantine.record_bad(failures, batch.epoch, batch.step, known=known, scheduled=scheduled)
+            known = [
+                int(samples.ids[row]) for row, failure in samples.bad.items() if failure is None
+            ]
+            self.quarantine.record_bad(
+                failures, batch.epoch, batch.step, known=known, scheduled=scheduled
+            )
         return down

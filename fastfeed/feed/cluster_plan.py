@@ -1,4 +1,6 @@
-"""What every rank of a cluster will read in an epoch, computed from the plan without reading any data."""
+"""What every rank of a cluster will read in an epoch, computed from the plan without reading any
+data.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ _PICTURE, _ROWS = 1000, 120  # columns of time, rows of units in a trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
-    """Reads of every rank in one epoch. If only some steps are simulated, totals are scaled to the epoch."""
+    """Reads of every rank in one epoch.
+
+    If only some steps are simulated, totals are scaled to the epoch.
+    """
 
     plan: Plan
     source: Source
@@ -31,12 +36,20 @@ class Simulation:
     units_read: np.ndarray  # int64 (ranks,): units that a rank reads from, in the simulated steps
     per_step: np.ndarray  # int64 (simulated steps, ranks): units read from in one step
     in_batch: np.ndarray  # int64 (simulated steps,): units that a global batch comes from
-    node_units_read: np.ndarray  # int64 (nodes,): units that the ranks of one machine read from, in the simulated steps
+    node_units_read: (
+        np.ndarray
+    )  # int64 (nodes,): units that the ranks of one machine read from, in the simulated steps
     most_read: np.ndarray  # int32 (ranks, columns): the unit that a rank reads most from, over time
-    traces: dict[int, np.ndarray]  # of some ranks: bool (rows, columns), the units that it reads from, over time
+    traces: dict[
+        int, np.ndarray
+    ]  # of some ranks: bool (rows, columns), the units that it reads from, over time
     unit_bytes: float  # mean
-    step_bytes: np.ndarray  # float64 (simulated steps, ranks): bytes read in one step; 0 where sizes are not known
-    mix: np.ndarray  # int64 (groups, columns): samples from each group over time; no rows without groups
+    step_bytes: (
+        np.ndarray
+    )  # float64 (simulated steps, ranks): bytes read in one step; 0 where sizes are not known
+    mix: (
+        np.ndarray
+    )  # int64 (groups, columns): samples from each group over time; no rows without groups
 
     @property
     def is_complete(self) -> bool:
@@ -45,7 +58,9 @@ class Simulation:
 
     @property
     def imbalance(self) -> float:
-        """How much more than the mean the busiest rank reads, as a fraction; of bytes where they are known."""
+        """How much more than the mean the busiest rank reads, as a fraction; of bytes where they
+        are known.
+        """
         read = self.bytes if self.bytes.any() else self.samples
         return float(read.max() / read.mean() - 1) if read.mean() else 0.0
 
@@ -83,10 +98,14 @@ def simulate(
     units = len(bounds) - 1
     if size * units > _PAIRS:
         raise ConfigError(
-            f"plan follows at most {_PAIRS:,} pairs of rank and shard, got {size} ranks and {units:,} shards; "
-            "pass a smaller world, or part of the shards"
+            f"plan follows at most {_PAIRS:,} pairs of rank and shard, got {size} ranks and"
+            f" {units:,} shards; pass a smaller world, or part of the shards"
         )
-    steps = np.unique(np.linspace(0, plan.steps - 1, min(plan.steps, max(1, _SAMPLES // plan.global_batch)), dtype=int))
+    steps = np.unique(
+        np.linspace(
+            0, plan.steps - 1, min(plan.steps, max(1, _SAMPLES // plan.global_batch)), dtype=int
+        )
+    )
     columns = min(len(steps), _PICTURE)
     column_of = np.arange(len(steps)) * columns // len(steps)
 
@@ -110,7 +129,8 @@ def simulate(
         both, counts = np.unique(rank_of * units + unit, return_counts=True)
         per_step[i] = np.bincount(both // units, minlength=size)
         in_batch[i] = len(np.unique(unit))
-        # by rank, the most read unit last; ties by hash: the last in storage would bias the colors of the picture
+        # by rank, the most read unit last; ties by hash: the last in storage would bias the colors
+        # of the picture
         order = np.lexsort((both * 2_654_435_761 % (1 << 32), counts, both // units))
         last = np.flatnonzero(np.diff(np.append(both[order] // units, size)) > 0)
         most_read[both[order][last] // units, column_of[i]] = both[order][last] % units
@@ -139,5 +159,7 @@ def simulate(
 
 
 def _together(ranks: list[Plan], epoch: int, step: int) -> np.ndarray:
-    """The ids of all ranks, one after the other; of an incomplete last batch each rank has its share, and padding."""
+    """The ids of all ranks, one after the other; of an incomplete last batch each rank has its
+    share, and padding.
+    """
     return np.concatenate([rank.ids(epoch, step) for rank in ranks])

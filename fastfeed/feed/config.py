@@ -1,4 +1,7 @@
-"""A feed's configuration and its validation. All values pickle, so that a helper process can make the same batches."""
+"""A feed's configuration and its validation.
+
+All values pickle, so that a helper process can make the same batches.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ class FeedConfig:
     memory: int | None  # bytes that decoding may hold at once in this process; None: as it is
     weigh: bool  # by the source's weights, where it has any
 
-    def builders(self, quarantine: Quarantine, timeline: Timeline) -> tuple[BatchBuilder, BatchBuilder]:
+    def builders(
+        self, quarantine: Quarantine, timeline: Timeline
+    ) -> tuple[BatchBuilder, BatchBuilder]:
         """The builder of batches, and that of raw ones."""
         if self.memory is not None:
             limit_decoding(self.memory)
@@ -77,7 +82,10 @@ class FeedConfig:
         sizes = TaskSizes.of(plan.batch, group, threads, native, lanes)
 
         def branches(programs: list[Program]) -> list[Branch]:
-            return [Branch(program, backend(program), plan.batch, self.buffers, sizes) for program in programs]
+            return [
+                Branch(program, backend(program), plan.batch, self.buffers, sizes)
+                for program in programs
+            ]
 
         programs = [self.program, *self.program.others]
         builder = BatchBuilder(
@@ -114,8 +122,9 @@ def _check_draws(program: Program) -> None:
         if step.views * step.op.draws > PER_SLOT:
             each = f" for each of {step.views} views" if step.views > 1 else ""
             raise ConfigError(
-                f"{type(step.op).__name__} may draw {PER_SLOT} random numbers per sample, got {step.op.draws}{each}; "
-                "give the functions in it fewer draws: one number can seed a generator"
+                f"{type(step.op).__name__} may draw {PER_SLOT} random numbers per sample, got"
+                f" {step.op.draws}{each}; give the functions in it fewer draws: one number can seed"
+                " a generator"
             )
 
 
@@ -128,8 +137,8 @@ def _check_partners(name: str, plan: Plan) -> None:
     order = plan.shuffle
     if isinstance(order, Repeated) and order.together and plan.global_batch <= order.times:
         raise ConfigError(
-            f"{name} would mix samples with themselves only: a global batch of {plan.global_batch} under {order} is "
-            "one sample; raise batch, or write together=False"
+            f"{name} would mix samples with themselves only: a global batch of {plan.global_batch}"
+            f" under {order} is one sample; raise batch, or write together=False"
         )
 
 
@@ -143,23 +152,26 @@ def _check_labels(program: Program, source: Source) -> None:
         if labels.min(initial=-1) < -1:
             i = int(labels.argmin())
             raise ConfigError(
-                f"labels must be in [0, {classes}) to become soft, or -1 where there is none, got {labels[i]} for "
-                f"{source.uri(first + i)}; number the classes from 0"
+                f"labels must be in [0, {classes}) to become soft, or -1 where there is none, got"
+                f" {labels[i]} for {source.uri(first + i)}; number the classes from 0"
             )
         if largest >= classes:
             i = first + int(labels.argmax())
             raise ConfigError(
-                f"labels must be in [0, {classes}) to become soft, got {largest} for {source.uri(i)}; "
-                f"write OneHot({largest + 1}), or the number of classes there are"
+                f"labels must be in [0, {classes}) to become soft, got {largest} for"
+                f" {source.uri(i)}; write OneHot({largest + 1}), or the number of classes there are"
             )
     if largest < 0 and len(source):
         raise ConfigError(
-            f"{source!r} has no labels, but the ops make soft labels; use a labeled source, or leave these ops out"
+            f"{source!r} has no labels, but the ops make soft labels; use a labeled source, or"
+            " leave these ops out"
         )
 
 
 def timeline_path(world: World) -> str | None:
-    """The path in FASTFEED_TIMELINE, with `.rank1` inserted before its suffix if there are several ranks."""
+    """The path in FASTFEED_TIMELINE, with `.rank1` inserted before its suffix if there are several
+    ranks.
+    """
     path = os.environ.get("FASTFEED_TIMELINE")
     if not path or world.size == 1:
         return path or None

@@ -14,7 +14,9 @@ __all__ = ["checked", "size_of"]
 
 
 def checked(source: Any, id: int, entry: Any) -> Any:
-    """The sample's bytes, or its pixels as the source's spec says, uint8 (height, width, channels); else a Failure."""
+    """The sample's bytes, or its pixels as the source's spec says, uint8 (height, width, channels);
+    else a Failure.
+    """
     if isinstance(entry, (bytes, Failure)) and source.spec.encoded:
         return entry
     if isinstance(entry, Failure) or (not source.spec.encoded and _fits(source.spec, entry)):
@@ -25,7 +27,11 @@ def checked(source: Any, id: int, entry: Any) -> Any:
             if view.format != "O":
                 return bytes(view)
     wanted = "bytes" if source.spec.encoded else str(source.spec)
-    got = f"{entry.dtype}{list(entry.shape)}" if isinstance(entry, np.ndarray) else type(entry).__name__
+    got = (
+        f"{entry.dtype}{list(entry.shape)}"
+        if isinstance(entry, np.ndarray)
+        else type(entry).__name__
+    )
     detail = f"{type(source).__name__}.read gave {got}, expected {wanted}"
     return Failure(id, source.uri(id), "read", "corrupt", detail)
 
@@ -36,6 +42,11 @@ def size_of(entry: Any) -> int:
 
 
 def _fits(spec: Spec, entry: Any) -> bool:
-    if not isinstance(entry, np.ndarray) or entry.dtype != np.uint8 or entry.ndim != 3 or not entry.size:
+    if (
+        not isinstance(entry, np.ndarray)
+        or entry.dtype != np.uint8
+        or entry.ndim != 3
+        or not entry.size
+    ):
         return False
     return all(side in (None, got) for side, got in zip(spec.shape, entry.shape, strict=True))

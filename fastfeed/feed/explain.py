@@ -1,4 +1,6 @@
-"""Text for `print(feed)`: the user's ops, the stages they were fused into, and the spec after each."""
+"""Text for `print(feed)`: the user's ops, the stages they were fused into, and the spec after
+each.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ __all__ = ["decoding_text", "feed_text", "placed_text", "program_text", "short"]
 
 
 def short(op: Any) -> str:
-    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults, and so of ops within it."""
+    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults, and so
+    of ops within it.
+    """
     if isinstance(op, Function):
         return repr(op)
     if dataclasses.is_dataclass(op) and op == _imagenet(type(op)):
@@ -50,21 +54,31 @@ def _imagenet(kind: type[Any]) -> Any:
     return kind.imagenet() if hasattr(kind, "imagenet") else None
 
 
-def feed_text(source: Any, plan: Plan, program: Program, how: str, path: str, batches: int, memory_name: str) -> str:
+def feed_text(
+    source: Any, plan: Plan, program: Program, how: str, path: str, batches: int, memory_name: str
+) -> str:
     """What a feed will do; at most `batches` are in the memory of this name."""
     world = plan.world
-    ranks = f", rank {world.rank} of {world.size} (global {plan.global_batch})" if world.size > 1 else ""
+    ranks = (
+        f", rank {world.rank} of {world.size} (global {plan.global_batch})"
+        if world.size > 1
+        else ""
+    )
     shapes, more, size = _batch(source, plan, program)
     about, notes = repr(source), notes_of(source)
     counted = notes_text(notes)  # others say all of them in a line
     lines = [
         with_notes(f"Feed from {about}", notes if counted and about.endswith(counted) else []),
-        f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
-        f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}",
+        (
+            f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
+            f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}"
+        ),
         f"  {how}",
         program_text(program, path),
-        f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
-        f"at most {batches} in {memory_name} ({batches * size / 1e6:.1f} MB)",
+        (
+            f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
+            f"at most {batches} in {memory_name} ({batches * size / 1e6:.1f} MB)"
+        ),
     ]
     if more:
         lines.append(f"  with {', '.join(more)}")
@@ -80,18 +94,25 @@ def decoding_text(memory: int, encoded: int) -> str:
     )
 
 
-def placed_text(name: str, source: Any, plan: Plan, program: Program, batches: int, raw: bool) -> str:
+def placed_text(
+    name: str, source: Any, plan: Plan, program: Program, batches: int, raw: bool
+) -> str:
     """What a device holds of a feed; `raw`: batches arrive as bytes and are converted there."""
     size = _batch(source, plan, program, carried=False)[2]
     text = f"placed on {name}: at most {batches} batches, {batches * size / 1e6:.1f} MB"
     if raw:
         size = plan.batch * math.prod(program.shape)
-        text += f", and the bytes of one, {size / 1e6:.1f} MB, which becomes {program.spec.dtype} there"
+        text += (
+            f", and the bytes of one, {size / 1e6:.1f} MB, which becomes {program.spec.dtype} there"
+        )
     return text
 
 
-def _batch(source: Any, plan: Plan, program: Program, carried: bool = True) -> tuple[list[str], list[str], int]:
-    """A batch's arrays of images, what else in it has more than a number per sample, and the bytes of all of it.
+def _batch(
+    source: Any, plan: Plan, program: Program, carried: bool = True
+) -> tuple[list[str], list[str], int]:
+    """A batch's arrays of images, what else in it has more than a number per sample, and the bytes
+    of all of it.
 
     `carried`: with ids and columns, which stay on the host.
     """
@@ -100,7 +121,11 @@ def _batch(source: Any, plan: Plan, program: Program, carried: bool = True) -> t
     objects = dict(annotator(source, program).specs)
     own = {"labels": labels} if labels[0] else {}
     columns, unread = _columns_of(source) if carried else ({}, [])
-    alike = [labels, ((), "float32"), *([((), "int64")] if "boxes" in objects else [])]  # weights, counts of boxes
+    alike = [
+        labels,
+        ((), "float32"),
+        *([((), "int64")] if "boxes" in objects else []),
+    ]  # weights, counts of boxes
     alike += [((), "int64")] if carried else []  # ids
     arrays = [*images, *alike, *objects.values(), *columns.values()]
     size = plan.batch * sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
@@ -108,14 +133,17 @@ def _batch(source: Any, plan: Plan, program: Program, carried: bool = True) -> t
     def text(shape: tuple[int, ...], dtype: str) -> str:
         return f"{dtype}[{', '.join(map(str, (plan.batch, *shape)))}]"
 
-    named = [f"{name} {text(*spec)}" for part in (own, objects, columns) for name, spec in part.items()]
+    named = [
+        f"{name} {text(*spec)}" for part in (own, objects, columns) for name, spec in part.items()
+    ]
     more = f"{', '.join(unread)}, whose values are as large as they are read"
     return [text(*spec) for spec in images], named + ([more] if unread else []), size
 
 
 def _columns_of(source: Any) -> tuple[dict[str, tuple[tuple[int, ...], str]], list[str]]:
-    """Shape and dtype of one sample's columns, and the names of those that have none before they are read: texts, and
-    all of shards."""
+    """Shape and dtype of one sample's columns, and the names of those that have none before they
+    are read: texts, and all of shards.
+    """
     optionals = Optionals(source)
     is_read = optionals.column_values([]) is not None
     columns = optionals.columns(np.empty(0, np.int64))
@@ -126,12 +154,19 @@ def _columns_of(source: Any) -> tuple[dict[str, tuple[tuple[int, ...], str]], li
 
 def program_text(program: Program, path: str) -> str:
     """Two tables: the ops as written, and the stages that run."""
-    written = [(short(s.op) + ("  (added automatically)" if s.implied else ""), str(s.spec)) for s in program.steps]
+    written = [
+        (short(s.op) + ("  (added automatically)" if s.implied else ""), str(s.spec))
+        for s in program.steps
+    ]
     runs = [("read", "bytes" if program.input_spec.encoded else "arrays", str(program.input_spec))]
     for branch in (program, *program.others):
         runs += _branch(branch)
     if program.targets is not None:
-        smoothed = f", {program.targets.smoothing:g} of each spread over all" if program.targets.smoothing else ""
+        smoothed = (
+            f", {program.targets.smoothing:g} of each spread over all"
+            if program.targets.smoothing
+            else ""
+        )
         runs.append(("labels", f"soft labels{smoothed}", f"float32[{program.targets.classes}]"))
     lines = ["  you wrote", *_columns(written), "  runs as", *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
@@ -141,10 +176,18 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
     """The stages of one program, from bytes to the batch."""
     verb = "decode" if program.input_spec.encoded else "cut"
     several = f"{program.views} views: " if program.views else ""
-    runs = [(verb, f"{several}{_window(program.window)}, one {program.filter} resampling", str(program.pixels))]
+    runs = [
+        (
+            verb,
+            f"{several}{_window(program.window)}, one {program.filter} resampling",
+            str(program.pixels),
+        )
+    ]
     for link in program.chain:
         first = link.steps[0].op
-        own = sorted({repr(op) for layer in link.layers for op in layer.ops if isinstance(op, Function)})
+        own = sorted(
+            {repr(op) for layer in link.layers for op in layer.ops if isinstance(op, Function)}
+        )
         yours = f": {', '.join(own)}, yours, in Python" if own else ""
         what = _window(link.steps) if first.kind == "geometry" else f"{type(first).__name__}{yours}"
         runs.append(("change", what, str(link.spec)))

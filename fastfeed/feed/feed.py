@@ -42,7 +42,9 @@ from fastfeed.storage.fingerprint import difference
 
 __all__ = ["Feed"]
 
-BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}  # loaded on demand
+BACKENDS = {
+    name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")
+}  # loaded on demand
 
 
 @checked
@@ -50,43 +52,53 @@ BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali"
 class Feed(ForAdapters, ForTrainers):
     """Yields batches of augmented images, prepared ahead of the trainer.
 
-    Each iteration yields one epoch, and the next iteration the next epoch, also if the last one was left early. After
-    an error raised by the feed, the next iteration continues with the batch that failed. `state()` returns the position
-    as a small JSON dictionary; `restore(state)` resumes from it at any world size.
+    Each iteration yields one epoch, and the next iteration the next epoch, also if the last one was
+    left early. After an error raised by the feed, the next iteration continues with the batch that
+    failed. `state()` returns the position as a small JSON dictionary; `restore(state)` resumes from
+    it at any world size.
 
     Args:
         source (Source): Where the samples come from, such as `ImageFolder("photos/train")`.
-        ops (Sequence[Op | Callable]): Ops to run on each sample, in order. A bare function is wrapped in `Function`.
-        batch (int | None): Samples per rank per step, at least 1. Default: None, from `global_batch`.
-        global_batch (int | None): Samples per step over all ranks; give either this or `batch`. Default: None.
+        ops (Sequence[Op | Callable]): Ops to run on each sample, in order. A bare function is
+            wrapped in `Function`.
+        batch (int | None): Samples per rank per step, at least 1. Default: None, from
+            `global_batch`.
+        global_batch (int | None): Samples per step over all ranks; give either this or `batch`.
+            Default: None.
         seed (int): Seed of the shuffle and of all random ops, >= 0. Default: 0.
-        world (World | None): Rank and world size. Default: None, what the launcher's environment says.
-        shuffle (str | bool | Order): "full" or True, "none" or False (the source's order), or an order such as
-            `Blocks()`. Default: "full".
-        tail (str): An incomplete last batch: "drop" leaves it out, "pad" divides its samples evenly among the ranks and
-            fills it with others of weight 0. Default: "drop".
-        threads (int | None): Threads of this rank, at least 1. Default: None, the cores this process may use, shared
-            with the node's other ranks.
+        world (World | None): Rank and world size. Default: None, what the launcher's environment
+            says.
+        shuffle (str | bool | Order): "full" or True, "none" or False (the source's order), or an
+            order such as `Blocks()`. Default: "full".
+        tail (str): An incomplete last batch: "drop" leaves it out, "pad" divides its samples evenly
+            among the ranks and fills it with others of weight 0. Default: "drop".
+        threads (int | None): Threads of this rank, at least 1. Default: None, the cores this
+            process may use, shared with the node's other ranks.
         prefetch (int): Batches to prepare ahead of the one in use, >= 0. Default: 2.
-        decode (str | GpuDecode): "auto" and "cpu" use the kernel for JPEGs and most PNGs, and Pillow for the rest;
-            "native" and "pillow" require that decoder. "gpu" uses DALI on this rank's GPU; "hybrid" splits JPEGs
-            between GPU and kernel at a ratio measured in the first batches and saved for this machine. Default: "auto".
-        backend (str | None): "cpu", "dali" or "nvjpeg". Default: None, "dali" for decode="gpu" and "hybrid", that of
-            the engine of a `GpuDecode`, otherwise "cpu".
-        on_bad (str | FaultPolicy): A sample that cannot be read or decoded: "substitute", "mask" or "raise". Default:
-            "substitute".
-        on_error (str | None): An exception in your own function: "raise" ends the iteration with it, "bad" marks the
-            sample as bad. Default: None, "raise" or what a FaultPolicy says.
-        outage (float | Outage): Storage that answers no read at all; a number is seconds to wait. Default: Outage().
-        memory (int | None): Bytes that decoding may hold at once in this process; an image that needs more is decoded
-            alone. Batches and files that were read come on top; `print(feed)` adds up. Default: None, 2 GiB until a
-            feed is given another number.
-        quarantine (str | os.PathLike[str] | None): File that lists bad samples; read first if it exists. Default: None.
-        side_process (bool): Make batches in a helper process, for trainers that keep Python busy. Default: False.
+        decode (str | GpuDecode): "auto" and "cpu" use the kernel for JPEGs and most PNGs, and
+            Pillow for the rest; "native" and "pillow" require that decoder. "gpu" uses DALI on this
+            rank's GPU; "hybrid" splits JPEGs between GPU and kernel at a ratio measured in the
+            first batches and saved for this machine. Default: "auto".
+        backend (str | None): "cpu", "dali" or "nvjpeg". Default: None, "dali" for decode="gpu" and
+            "hybrid", that of the engine of a `GpuDecode`, otherwise "cpu".
+        on_bad (str | FaultPolicy): A sample that cannot be read or decoded: "substitute", "mask" or
+            "raise". Default: "substitute".
+        on_error (str | None): An exception in your own function: "raise" ends the iteration with
+            it, "bad" marks the sample as bad. Default: None, "raise" or what a FaultPolicy says.
+        outage (float | Outage): Storage that answers no read at all; a number is seconds to wait.
+            Default: Outage().
+        memory (int | None): Bytes that decoding may hold at once in this process; an image that
+            needs more is decoded alone. Batches and files that were read come on top; `print(feed)`
+            adds up. Default: None, 2 GiB until a feed is given another number.
+        quarantine (str | os.PathLike[str] | None): File that lists bad samples; read first if it
+            exists. Default: None.
+        side_process (bool): Make batches in a helper process, for trainers that keep Python busy.
+            Default: False.
         name (str): Name of this feed in timelines. Default: "".
 
     Raises:
-        ConfigError: If an argument is wrong. An op that cannot follow what comes before it is a SpecError.
+        ConfigError: If an argument is wrong. An op that cannot follow what comes before it is a
+            SpecError.
 
     Example:
         >>> source = ff.Arrays(np.zeros((10, 8, 8, 3), np.uint8), np.arange(10))
@@ -118,7 +130,7 @@ class Feed(ForAdapters, ForTrainers):
         backend: Literal["cpu", "dali", "nvjpeg"] | None = None,
         on_bad: Literal["substitute", "mask", "raise"] | FaultPolicy = "substitute",
         on_error: Literal["raise", "bad"] | None = None,
-        outage: float | Outage = Outage(),  # seconds to wait for storage that does not answer  # noqa: B008
+        outage: float | Outage = Outage(),  # noqa: B008
         memory: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
         side_process: bool = False,
@@ -128,17 +140,25 @@ class Feed(ForAdapters, ForTrainers):
         check_workers(explicit_world=world is not None)
         world = world if world is not None else World.detect()
         if not isinstance(world, World):
-            raise ConfigError(f"world must be a World such as World(rank=0, size=2) or None, got {world!r}")
+            raise ConfigError(
+                f"world must be a World such as World(rank=0, size=2) or None, got {world!r}"
+            )
         threads = cores_for(world) if threads is None else threads
         for argument, value, minimum in (("threads", threads, 1), ("prefetch", prefetch, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, np.integer))
+                or value < minimum
+            ):
                 raise ConfigError(f"{argument} must be an integer >= {minimum}, got {value!r}")
         check_memory(memory)
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError(f"side_process must be True or False, got {side_process!r}")
         self.source, self.threads, self.prefetch = source, threads, prefetch
-        self.program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
+        self.program = fuse(
+            ops, source.spec, classes=len(source.classes), objects=says_where(source)
+        )
         self.plan = Plan.make(
             len(source),
             batch=batch,
@@ -153,22 +173,39 @@ class Feed(ForAdapters, ForTrainers):
         self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
         check_fit(self.program, self.plan, source)
         policy, outage = fault_policies(on_bad, on_error, outage)
-        self._quarantine = Quarantine(quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri)
+        self._quarantine = Quarantine(
+            quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri
+        )
         self._timeline = Timeline(timeline_path(world), rank=world.rank, name=name)
         weigh = not self._drawn_by_weight
         config = FeedConfig(
-            source, self.program, self.plan, BACKENDS[chosen], decode, threads, prefetch + 2, outage, memory, weigh
+            source,
+            self.program,
+            self.plan,
+            BACKENDS[chosen],
+            decode,
+            threads,
+            prefetch + 2,
+            outage,
+            memory,
+            weigh,
         )
         builder, raw = config.builders(self._quarantine, self._timeline)
         self._memory, self._encoded = memory, builder.encoded_bytes
         self._backend, self._backend_name, self.side_process = builder.backend, chosen, side_process
         self._producer: Producer = ThreadProducer(builder, raw, prefetch)
         if side_process:
-            self._producer = HelperProducer(HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline)
+            self._producer = HelperProducer(
+                HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline
+            )
         self._meter = Meter()
-        self.live = live_status(self._meter, self._timeline, self._quarantine, self._producer, config, name)
+        self.live = live_status(
+            self._meter, self._timeline, self._quarantine, self._producer, config, name
+        )
         tell = self._quarantine.tell
-        self._cursor = Cursor(self._producer, self.plan, self._meter, self._timeline, self.live, tell)
+        self._cursor = Cursor(
+            self._producer, self.plan, self._meter, self._timeline, self.live, tell
+        )
         self.notes: list[str] = []  # lines that adapters add to `explain`
 
     def __len__(self) -> int:
@@ -218,8 +255,8 @@ class Feed(ForAdapters, ForTrainers):
         """The position after the last batch that was yielded, with what it depends on.
 
         Args:
-            at (tuple[int, int] | None): (epoch, step) to save instead, for trainers that count steps themselves.
-                Default: None.
+            at (tuple[int, int] | None): (epoch, step) to save instead, for trainers that count
+                steps themselves. Default: None.
 
         Returns:
             Values that fit into JSON.
@@ -229,22 +266,27 @@ class Feed(ForAdapters, ForTrainers):
         """
         if self.proof is not None:
             raise ProofError(
-                "feed.state() is refused during a proof: the weights are meaningless; run the trainer without "
-                "`fastfeed prove` to save it, or switch its checkpoints off for the proof"
+                "feed.state() is refused during a proof: the weights are meaningless; run the"
+                " trainer without `fastfeed prove` to save it, or switch its checkpoints off for"
+                " the proof"
             )
-        position = self.plan.state(*(self._cursor.position if at is None else at), self.source.fingerprint)
+        position = self.plan.state(
+            *(self._cursor.position if at is None else at), self.source.fingerprint
+        )
         return position | identity(self.program, self._quarantine.policy)
 
     @checked_early
     def restore(self, state: dict[str, Any], strict: bool | Literal["ops"] = True) -> None:
         """Resume from a saved state with the same global batches, at any world size.
 
-        Other ops, or another policy for bad samples, than the state was saved with are a warning that says which.
+        Other ops, or another policy for bad samples, than the state was saved with are a warning
+        that says which.
 
         Args:
             state (dict[str, Any]): What `state` returned.
-            strict (bool | str): "ops" refuses other ops and policies. False accepts changed files (a repaired image
-                changes the fingerprint) if there are as many as before. Default: True.
+            strict (bool | str): "ops" refuses other ops and policies. False accepts changed files
+                (a repaired image changes the fingerprint) if there are as many as before. Default:
+                True.
 
         Raises:
             StateError: If the state does not fit this feed; the text names the field.
@@ -254,10 +296,14 @@ class Feed(ForAdapters, ForTrainers):
         def changed(before: str) -> str:
             return difference(before, source.fingerprint, len(source), source.uri)
 
-        position = self.plan.position(state, source.fingerprint if strict else None, changed, known=own)
+        position = self.plan.position(
+            state, source.fingerprint if strict else None, changed, known=own
+        )
         if other := changes(state, own):
             if strict == "ops":
-                raise StateError(f"cannot restore: {other}; create the feed as it was, or call restore(state)")
+                raise StateError(
+                    f"cannot restore: {other}; create the feed as it was, or call restore(state)"
+                )
             warn(f"restored at the saved position, but {printable(other, 1000)}", stacklevel=3)
         self.seek(*position)
 
@@ -276,12 +322,16 @@ class Feed(ForAdapters, ForTrainers):
             The plan, and the spec after every stage, as lines.
         """
         quarantine = self._quarantine
-        bad = quarantine.policy.action + (f", listed in {quarantine.path}" if quarantine.path else "")
+        bad = quarantine.policy.action + (
+            f", listed in {quarantine.path}" if quarantine.path else ""
+        )
         where = " of a helper process" if self.side_process else ""
         threads, ahead = "thread" + "s" * (self.threads != 1), "batch" + "es" * (self.prefetch != 1)
         how = f"{self.threads} {threads}{where}, {self.prefetch} {ahead} ahead, bad samples: {bad}"
         path, memory_name = self._backend.decode_path(), self._backend.memory_name
-        text = feed_text(self.source, self.plan, self.program, how, path, self.prefetch + 2, memory_name)
+        text = feed_text(
+            self.source, self.plan, self.program, how, path, self.prefetch + 2, memory_name
+        )
         if self.program.decode is not None:
             text += f"\n  {decoding_text(self._memory or 2 * DECODING.bytes, self._encoded)}"
         return "\n".join([text, *(f"  {line}" for line in self.notes)])

@@ -51,12 +51,14 @@ class ForAdapters:
     _allocate: Allocate = staticmethod(aligned)
 
     def placed(self, place: PlaceFunction | None, raw: bool = False) -> LockedIterator[Any]:
-        """Iterate one epoch, with each batch passed to a function by the thread that finished it, ahead of its turn.
+        """Iterate one epoch, with each batch passed to a function by the thread that finished it,
+        ahead of its turn.
 
         Args:
-            place (Callable[[Batch], Any] | None): Its result is yielded at the batch's turn, an exception from it
-                raised then; None yields the batches.
-            raw (bool): Images are uint8 HWC, and the caller still has to apply `program.convert`. Default: False.
+            place (Callable[[Batch], Any] | None): Its result is yielded at the batch's turn, an
+                exception from it raised then; None yields the batches.
+            raw (bool): Images are uint8 HWC, and the caller still has to apply `program.convert`.
+                Default: False.
 
         Returns:
             An iterator that threads may share.
@@ -70,8 +72,12 @@ class ForAdapters:
             return self._proven(place, raw, lambda: self._cursor.iterate(place, raw))
         return self._cursor.iterate(place, raw)
 
-    def _proven(self, place: PlaceFunction | None, raw: bool, unproven: Callable[[], Any]) -> LockedIterator[Any]:
-        """What the proof gives instead; `unproven` begins the iteration if another feed is measured."""
+    def _proven(
+        self, place: PlaceFunction | None, raw: bool, unproven: Callable[[], Any]
+    ) -> LockedIterator[Any]:
+        """What the proof gives instead; `unproven` begins the iteration if another feed is
+        measured.
+        """
         return importlib.import_module("fastfeed.proof.trainer").iterate(self, place, raw, unproven)
 
     @property
@@ -79,8 +85,11 @@ class ForAdapters:
         """Training is only measured: what it learns is meaningless and must not be saved."""
         return self.proof is not None or bool(os.environ.get(PROVE))
 
-    def open_batches(self, epoch: int, step: int, place: PlaceFunction | None, raw: bool) -> BatchIterator[Any]:
-        """Endless batches from a position, counted and recorded; this feed's own position does not change.
+    def open_batches(
+        self, epoch: int, step: int, place: PlaceFunction | None, raw: bool
+    ) -> BatchIterator[Any]:
+        """Endless batches from a position, counted and recorded; this feed's own position does not
+        change.
 
         Args:
             epoch (int): Counts from 0.
@@ -98,7 +107,9 @@ class ForAdapters:
         """
         return self._cursor.open(epoch, step, None, place, raw)
 
-    def start_batches(self, epoch: int, step: int, place: PlaceFunction | None, raw: bool) -> BatchStream:
+    def start_batches(
+        self, epoch: int, step: int, place: PlaceFunction | None, raw: bool
+    ) -> BatchStream:
         """Like open_batches, but not counted in the statistics.
 
         Args:
@@ -128,7 +139,8 @@ class ForAdapters:
         return self._meter
 
     def epoch_ended(self) -> None:
-        """The epoch is complete: for trainers that count steps and so never iterate past the last batch.
+        """The epoch is complete: for trainers that count steps and so never iterate past the last
+        batch.
 
         Example:
             >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2)
@@ -139,7 +151,8 @@ class ForAdapters:
         self._cursor.epoch_ended()
 
     def advance(self, epoch: int, step: int) -> None:
-        """Begin the next iteration here if that is ahead of this feed's position, unless seek() or restore() set it.
+        """Begin the next iteration here if that is ahead of this feed's position, unless seek() or
+        restore() set it.
 
         Args:
             epoch (int): Counts from 0.
@@ -167,14 +180,21 @@ class ForAdapters:
     @property
     def partial(self) -> bool:
         """Whether the last batch ends in padding that no other rank needs; adapters cut it off."""
-        return self.plan.tail == "pad" and self.plan.world.size == 1 and self.plan.length % self.plan.batch != 0
+        return (
+            self.plan.tail == "pad"
+            and self.plan.world.size == 1
+            and self.plan.length % self.plan.batch != 0
+        )
 
     @property
     def weighted(self) -> bool:
         """Whether weights of samples may differ from 1: masked samples, weights of the source."""
         if self._quarantine.policy.action == "mask":
             return True
-        return not self._drawn_by_weight and Optionals(self.source).weights(np.empty(0, np.int64)) is not None
+        return (
+            not self._drawn_by_weight
+            and Optionals(self.source).weights(np.empty(0, np.int64)) is not None
+        )
 
     @property
     def timeline(self) -> Timeline:
@@ -204,4 +224,6 @@ class ForAdapters:
         name = placement.name
         if placement.accelerator:  # it begins with its framework
             name = gpu_note(name, name.split()[0].lower())
-        self.notes.append(placed_text(name, self.source, self.plan, self.program, self.prefetch + 2, raw))
+        self.notes.append(
+            placed_text(name, self.source, self.plan, self.program, self.prefetch + 2, raw)
+        )

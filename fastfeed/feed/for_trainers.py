@@ -15,7 +15,9 @@ __all__ = ["ForTrainers"]
 
 
 class ForTrainers(TrainerInput):
-    """The part of a feed that hands it to an adapter; each framework is imported with its first call."""
+    """The part of a feed that hands it to an adapter; each framework is imported with its first
+    call.
+    """
 
     @checked_early
     @runs_on_gpu("keras")
@@ -23,9 +25,10 @@ class ForTrainers(TrainerInput):
         """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend.
 
         Args:
-            class_weight (Mapping[int, float] | None): Factor of the loss by label, 1 for labels that are not named; a
-                soft label has the weighted mean of its classes' factors. Pass it here, not to `fit`, which would
-                ignore it for a feed and is refused. Default: None.
+            class_weight (Mapping[int, float] | None): Factor of the loss by label, 1 for labels
+                that are not named; a soft label has the weighted mean of its classes' factors. Pass
+                it here, not to `fit`, which would ignore it for a feed and is refused. Default:
+                None.
 
         Returns:
             A data set for Keras, one epoch per iteration.
@@ -42,7 +45,10 @@ class ForTrainers(TrainerInput):
 
     @checked_early
     def keras_backup(
-        self, folder: str | os.PathLike[str], save_freq: str | int = "epoch", delete_checkpoint: bool = True
+        self,
+        folder: str | os.PathLike[str],
+        save_freq: str | int = "epoch",
+        delete_checkpoint: bool = True,
     ) -> Any:
         """A Keras callback like BackupAndRestore that also saves the data position.
 
@@ -69,7 +75,8 @@ class ForTrainers(TrainerInput):
         """A `tf.data.Dataset` of one epoch per iteration.
 
         Args:
-            device (str | None): "/GPU:0" prefetches two batches to that device. Default: None, in host memory.
+            device (str | None): "/GPU:0" prefetches two batches to that device. Default: None, in
+                host memory.
 
         Returns:
             The data set.
@@ -90,16 +97,18 @@ class ForTrainers(TrainerInput):
         """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to a device.
 
         Args:
-            sharding (Any): A jax.Device, or a Sharding of the leading axis; one that spans processes yields global
-                arrays. Default: None, this process's first device.
-            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only uint8 is copied;
-                "host" runs them on the CPU; "auto" is "device" unless the device is the CPU. Default: "auto".
+            sharding (Any): A jax.Device, or a Sharding of the leading axis; one that spans
+                processes yields global arrays. Default: None, this process's first device.
+            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only
+                uint8 is copied; "host" runs them on the CPU; "auto" is "device" unless the device
+                is the CPU. Default: "auto".
 
         Returns:
             The iterable.
 
         Raises:
-            ConfigError: If the sharding does not divide the batch, or JAX runs other ranks than the feed.
+            ConfigError: If the sharding does not divide the batch, or JAX runs other ranks than the
+                feed.
             MissingExtra: If JAX is not installed.
 
         Example:
@@ -113,19 +122,22 @@ class ForTrainers(TrainerInput):
     def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
         """An iterable of tensor tuples, one epoch per iteration, prefetched to a device.
 
-        Images are (n, height, width, channels); with `ToLayout("CHW")` among the ops (n, channels, height, width), as
-        PyTorch's own models take them. The result has `state_dict()` and `load_state_dict()`.
+        Images are (n, height, width, channels); with `ToLayout("CHW")` among the ops (n, channels,
+        height, width), as PyTorch's own models take them. The result has `state_dict()` and
+        `load_state_dict()`.
 
         Args:
             device (Any): A torch.device or its name. Default: None, this rank's GPU.
-            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only uint8 is copied;
-                "host" runs them on the CPU; "auto" is "device" unless the device is the CPU. Default: "auto".
+            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only
+                uint8 is copied; "host" runs them on the CPU; "auto" is "device" unless the device
+                is the CPU. Default: "auto".
 
         Returns:
             The iterable.
 
         Raises:
-            ConfigError: If PyTorch has no such device, or torch.distributed runs other ranks than the feed.
+            ConfigError: If PyTorch has no such device, or torch.distributed runs other ranks than
+                the feed.
             MissingExtra: If PyTorch is not installed.
 
         Example:

@@ -27,21 +27,35 @@ _KEYS = {
 def identity(program: Program, policy: FaultPolicy) -> dict[str, Any]:
     """Strings and integers that differ where batches would, for a saved state."""
     ops = [_text(step.op) for step in program.steps if not step.implied]
-    replaced = f"{policy.action}, {policy.attempts} attempts" if policy.action == "substitute" else policy.action
+    replaced = (
+        f"{policy.action}, {policy.attempts} attempts"
+        if policy.action == "substitute"
+        else policy.action
+    )
     return {"ops": ops, "meaning": MEANING, "on_bad": replaced}
 
 
 def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What a saved state says other than this feed, in words; empty where nothing, or where it says nothing."""
+    """What a saved state says other than this feed, in words; empty where nothing, or where it says
+    nothing.
+    """
     found = []
     for key, what in _KEYS.items():
         before = saved.get(key, now[key])
         if before == now[key]:
             continue
         if key == "ops" and isinstance(before, list):
-            gone, new = ([op for op in a if op not in b] for a, b in ((before, now[key]), (now[key], before)))
-            gone, new = gone or ([] if new else before), new or ([] if gone else now[key])  # only the order changed
-            found.append(f"{what} were {', '.join(map(str, gone)) or 'fewer'}, now {', '.join(new) or 'fewer'}")
+            gone, new = (
+                [op for op in a if op not in b] for a, b in ((before, now[key]), (now[key], before))
+            )
+            gone, new = (
+                gone or ([] if new else before),
+                new or ([] if gone else now[key]),
+            )  # only the order changed
+            found.append(
+                f"{what} were {', '.join(map(str, gone)) or 'fewer'}, now"
+                f" {', '.join(new) or 'fewer'}"
+            )
         else:
             found.append(f"{what} was {before!r}, now {now[key]!r}")
     return "; ".join(found)

@@ -1,4 +1,6 @@
-"""Batches in order, from any position and across epoch ends; and the position of a feed, which iterating it moves."""
+"""Batches in order, from any position and across epoch ends; and the position of a feed, which
+iterating it moves.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ T = TypeVar("T")
 
 
 class BatchIterator(Generic[T]):
-    """An iterator of batches, or of the results of a place function. Several threads may take from it."""
+    """An iterator of batches, or of the results of a place function.
+
+    Several threads may take from it.
+    """
 
     def __init__(
         self,
         stream: BatchStream,
-        placed: bool,  # the stream yields (ids, what a place function made of the batch), else batches
+        # the stream yields (ids, what a place function made of the batch), else batches
+        placed: bool,
         plan: Plan,
         meter: Meter,
         timeline: Timeline,
@@ -61,8 +67,12 @@ class BatchIterator(Generic[T]):
             batch = next(self._stream)
             ids, batch = batch if self._placed else (batch.ids, batch)
             self._lockstep.delivered(self.position, ids)
-        except BaseException as error:  # Ctrl-C too: whatever ended it, no batch is waited for now; raised again
-            failed = isinstance(error, Exception) and not isinstance(error, (StopIteration, FeedClosed))
+        except (
+            BaseException
+        ) as error:  # Ctrl-C too: whatever ended it, no batch is waited for now; raised again
+            failed = isinstance(error, Exception) and not isinstance(
+                error, (StopIteration, FeedClosed)
+            )
             if leads:
                 self._status.paused(clock(), failed)
             raise
@@ -93,7 +103,10 @@ def _with_ids(place: PlaceFunction) -> Callable[[Batch], tuple[np.ndarray, Any]]
 
 
 class Cursor:
-    """Where a feed stands. One iteration at a time moves it; it draws from one batch iterator, also across epochs."""
+    """Where a feed stands.
+
+    One iteration at a time moves it; it draws from one batch iterator, also across epochs.
+    """
 
     def __init__(
         self,
@@ -113,7 +126,10 @@ class Cursor:
         self._inside_epoch = False  # the last iteration ended before its epoch did
         self._owner: object = None  # the iteration that may draw from the batch iterator
         self._iterator: BatchIterator[Any] | None = None
-        self._options: tuple[PlaceFunction | None, bool] = (None, False)  # place and raw, of that iterator
+        self._options: tuple[PlaceFunction | None, bool] = (
+            None,
+            False,
+        )  # place and raw, of that iterator
 
     def open(
         self, epoch: int, start: int, epochs: int | None, place: PlaceFunction | None, raw: bool
@@ -123,19 +139,23 @@ class Cursor:
             raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
         if epoch < 0 or not 0 <= start < self._plan.steps:
             raise ConfigError(
-                f"start must be in [0, {self._plan.steps}) and epoch >= 0, got start={start}, epoch={epoch}; "
-                f"this feed has {self._plan.steps} steps per epoch"
+                f"start must be in [0, {self._plan.steps}) and epoch >= 0, got start={start},"
+                f" epoch={epoch}; this feed has {self._plan.steps} steps per epoch"
             )
         check_process_groups(self._plan.world)
         placed = place is not None
-        stream = self._producer.start(epoch, start, epochs, _with_ids(place) if placed else None, raw)
-        return BatchIterator(stream, placed, self._plan, self._meter, self._timeline, self._status, epoch, start)
+        stream = self._producer.start(
+            epoch, start, epochs, _with_ids(place) if placed else None, raw
+        )
+        return BatchIterator(
+            stream, placed, self._plan, self._meter, self._timeline, self._status, epoch, start
+        )
 
     def iterate(self, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
         """The rest of this epoch, or the next epoch where the last iteration was left inside one.
 
-        After an error of the feed the next iteration continues where it was raised. Several threads may take from the
-        result: each batch is given to one of them.
+        After an error of the feed the next iteration continues where it was raised. Several threads
+        may take from the result: each batch is given to one of them.
         """
         return LockedIterator(self._iterate(place, raw), self.close)
 
@@ -146,14 +166,18 @@ class Cursor:
         epoch, iterator = self.position[0], self._continue(place, raw)
         more = True
         while more:
-            if self._owner is not owner:  # the position does not tell: it belongs to the other iteration now
+            if (
+                self._owner is not owner
+            ):  # the position does not tell: it belongs to the other iteration now
                 raise FeedClosed(
                     "another iteration of this feed has begun, or seek() moved it; "
                     "for two at once use feed.batches(epoch)"
                 )
             try:
                 batch = next(iterator)
-            except BaseException as error:  # the next iteration continues at `position`, with the batch that failed
+            except (
+                BaseException
+            ) as error:  # the next iteration continues at `position`, with the batch that failed
                 self._inside_epoch = False
                 if isinstance(error, FastfeedError):
                     self.error = error
@@ -165,9 +189,13 @@ class Cursor:
         self._after_epoch()
 
     def _continue(self, place: PlaceFunction | None, raw: bool) -> BatchIterator[Any]:
-        """The batch iterator of the last iteration, where it stands at this position and does the same."""
+        """The batch iterator of the last iteration, where it stands at this position and does the
+        same.
+        """
         iterator = self._iterator
-        stands_here = iterator is not None and not iterator.closed and iterator.position == self.position
+        stands_here = (
+            iterator is not None and not iterator.closed and iterator.position == self.position
+        )
         if iterator is None or not stands_here or self._options != (place, raw):
             self.close()
             self._iterator = iterator = self.open(*self.position, None, place, raw)

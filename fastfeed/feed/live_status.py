@@ -1,7 +1,9 @@
-"""Publishes the live status of a feed: writes its live page once or twice per batch, for `fastfeed watch`.
+"""Publishes the live status of a feed: writes its live page once or twice per batch, for `fastfeed
+watch`.
 
-The page is created by the first batch, in the process that takes it, and removed when the feed is closed or collected
-and when the interpreter exits. Where no page can be created the feed runs without one; `problem` says why.
+The page is created by the first batch, in the process that takes it, and removed when the feed is
+closed or collected and when the interpreter exits. Where no page can be created the feed runs
+without one; `problem` says why.
 """
 
 from __future__ import annotations
@@ -58,17 +60,22 @@ class Closable(Protocol):
 
 
 class LiveStatus:
-    """Counts what the meter does not, and publishes both. Never raises: a run must not end because of it."""
+    """Counts what the meter does not, and publishes both.
 
-    def __init__(self, meter: Meter, identity: Mapping[str, Any], slow: Callable[[], SlowCounts]) -> None:
+    Never raises: a run must not end because of it.
+    """
+
+    def __init__(
+        self, meter: Meter, identity: Mapping[str, Any], slow: Callable[[], SlowCounts]
+    ) -> None:
         """slow: called about once a second, for what takes longer to count."""
         self._meter, self._identity, self._slow = meter, identity, slow
         self._feed = secrets.token_hex(4)
         self._phase, self._since, self._failed = IDLE, 0, 0
         self._position, self._framework = (0, 0), (0, 0)
         self._stages_ns, self._stages_images, self._counted = 0, 0, SlowCounts()
-        # of the newest steps, and of those that a callback has timed: lists, which another thread may append to while
-        # they are sorted
+        # of the newest steps, and of those that a callback has timed: lists, which another thread
+        # may append to while they are sorted
         self._steps_ns: list[int] = []
         self._framework_steps_ns: list[int] = []
         self._medians, self._last_step = (0, 0), 0
@@ -86,7 +93,9 @@ class LiveStatus:
         return None if self._page is None else self._page.path
 
     def set_leader(self, batches: Closable) -> None:
-        """Only these batches move the position and the phase on the page, until they are closed or collected."""
+        """Only these batches move the position and the phase on the page, until they are closed or
+        collected.
+        """
         self._leader = weakref.ref(batches)
 
     def is_led_by(self, batches: Closable) -> bool:
@@ -95,7 +104,9 @@ class LiveStatus:
         return leader is None or leader is batches or leader.closed
 
     def requested(self, now_ns: int, ready: int, leads: bool = True) -> None:
-        """A batch is asked for; published only if the trainer will have to wait. leads: it is the trainer that asks."""
+        """A batch is asked for; published only if the trainer will have to wait. leads: it is the
+        trainer that asks.
+        """
         self._meter.record_ready(ready)
         if leads and not ready:
             self._phase, self._since = WAITING, now_ns
@@ -130,7 +141,9 @@ class LiveStatus:
         """What a reader of the page would see now, also where there is none."""
         counted = self._slow()
         counters = dict(zip(COUNTERS, self._counters(self._since, counted), strict=True))
-        return Page(self._identity, counters | {"stages_images": counters["images"]}, dict(counted.stages))
+        return Page(
+            self._identity, counters | {"stages_images": counters["images"]}, dict(counted.stages)
+        )
 
     def close(self) -> None:
         """Remove the page."""
@@ -140,8 +153,8 @@ class LiveStatus:
         self._page = None
 
     def _publish(self, now_ns: int) -> None:
-        # a thread that comes meanwhile leaves it at that: the next batch brings its counts. Never waits, as a lock may
-        # have been copied by fork() while it was held
+        # a thread that comes meanwhile leaves it at that: the next batch brings its counts. Never
+        # waits, as a lock may have been copied by fork() while it was held
         if self._lock.acquire(blocking=False):
             try:
                 self._write(now_ns)
@@ -200,7 +213,9 @@ class LiveStatus:
             self.problem = "no live page: FASTFEED_LIVE is off"
             return None
         if not has_owners():
-            self.problem = "no live page, `fastfeed watch` will not see this feed: it needs Linux or macOS"
+            self.problem = (
+                "no live page, `fastfeed watch` will not see this feed: it needs Linux or macOS"
+            )
             _log.info(self.problem)
             return None
         try:
@@ -211,7 +226,9 @@ class LiveStatus:
             self._page = page = _create(name, identity)
         except (OSError, ValueError) as error:
             self.problem = f"no live page, `fastfeed watch` will not see this feed: {error}"
-            _log.log(logging.WARNING if os.environ.get("FASTFEED_LIVE") else logging.INFO, self.problem)
+            _log.log(
+                logging.WARNING if os.environ.get("FASTFEED_LIVE") else logging.INFO, self.problem
+            )
             return None
         self._end = weakref.finalize(self, page.close)  # also at interpreter exit
         return page
@@ -239,9 +256,17 @@ def _create(name: str, identity: Mapping[str, Any]) -> PageWriter:
 
 
 def live_status(
-    meter: Meter, timeline: Timeline, quarantine: Quarantine, producer: Producer, config: FeedConfig, name: str
+    meter: Meter,
+    timeline: Timeline,
+    quarantine: Quarantine,
+    producer: Producer,
+    config: FeedConfig,
+    name: str,
 ) -> LiveStatus:
-    """Create the live status of a feed. It holds no reference to the feed, so the feed is collected when dropped."""
+    """Create the live status of a feed.
+
+    It holds no reference to the feed, so the feed is collected when dropped.
+    """
     plan = config.plan
     identity = {
         "version": __version__,
@@ -263,7 +288,9 @@ def live_status(
         stages = {stage: spent for stage, spent in timeline.totals().items() if stage != "wait"}
         retries = progress.retries + sent_again() - begun
         bad = len(quarantine.failures)
-        return SlowCounts(stages, bad, producer.helper_pid, progress.read_bytes, retries, progress.doing())
+        return SlowCounts(
+            stages, bad, producer.helper_pid, progress.read_bytes, retries, progress.doing()
+        )
 
     status = LiveStatus(meter, identity, slow)
     waits = weakref.WeakMethod(status.waits)

@@ -51,7 +51,9 @@ class LoadedSamples:
     bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
 
     def orientations(self) -> np.ndarray:
-        """EXIF orientation of each image, 1..8: int64 (n,); 1 of bad samples, and where decoding turns the image."""
+        """EXIF orientation of each image, 1..8: int64 (n,); 1 of bad samples, and where decoding
+        turns the image.
+        """
         found, native = np.ones(len(self.ids), np.int64), self.native
         if native is not None and not native.encoded:
             return found
@@ -89,10 +91,21 @@ class Loader:
         max_bytes: int,
         outages: Outages,
         executor: Executor | None = None,  # reads with native threads
-        native: bool = False,  # it keeps the samples for native threads; otherwise they become Python's
+        # it keeps the samples for native threads; otherwise they become Python's
+        native: bool = False,
     ) -> None:
-        self._source, self._engine, self._quarantine, self._max_bytes = source, engine, quarantine, max_bytes
-        self._timeline, self._executor, self._native, self._outages = timeline, executor, native, outages
+        self._source, self._engine, self._quarantine, self._max_bytes = (
+            source,
+            engine,
+            quarantine,
+            max_bytes,
+        )
+        self._timeline, self._executor, self._native, self._outages = (
+            timeline,
+            executor,
+            native,
+            outages,
+        )
         self._optionals = Optionals(source)
         self.reads_columns = self._optionals.column_values([]) is not None
         self._progress, self._in_memory = timeline.progress, isinstance(source, Arrays)
@@ -108,7 +121,9 @@ class Loader:
         headers = [_BLACK] * len(ids)
         good = [row for row in range(len(ids)) if row not in bad]
         names = [self._name(ids, row) for row in good]
-        for row, header in zip(good, probe_named(self._engine, [blobs[row] for row in good], names), strict=True):
+        for row, header in zip(
+            good, probe_named(self._engine, [blobs[row] for row in good], names), strict=True
+        ):
             if isinstance(header, Bad):
                 bad[row] = self.failure(ids[row], header)
             else:
@@ -126,20 +141,24 @@ class Loader:
         return partial(self._source.uri, int(ids[row]))
 
     def failure(self, id: Any, bad: Bad) -> Failure:
-        """The failure as the quarantine lists it. Raises MemoryError, which is no sample's fault, and if the policy
-        says so, what a user's function raised."""
+        """The failure as the quarantine lists it.
+
+        Raises MemoryError, which is no sample's fault, and if the policy says so, what a user's
+        function raised.
+        """
         uri = self._source.uri(int(id))
         if bad.reason == "oom":
             raise MemoryError(
-                f"decoding sample {int(id)}, {uri}: {bad.detail}; no sample is listed as bad for it: lower "
-                "Feed(memory=...), batch or threads, or leave large images out with Decode(max_pixels=...)"
+                f"decoding sample {int(id)}, {uri}: {bad.detail}; no sample is listed as bad for"
+                " it: lower Feed(memory=...), batch or threads, or leave large images out with"
+                " Decode(max_pixels=...)"
             )
         if not isinstance(bad, FunctionFailed):
             return Failure(int(id), uri, "decode", bad.reason, bad.detail)
         if self._quarantine.policy.on_error == "raise":
             raise SampleError(
-                f'sample {int(id)}, {uri}: {bad.detail}; fix the function, or pass Feed(on_error="bad") to count such '
-                "samples as bad"
+                f"sample {int(id)}, {uri}: {bad.detail}; fix the function, or pass"
+                ' Feed(on_error="bad") to count such samples as bad'
             ) from bad.error
         return Failure(int(id), uri, "augment", bad.reason, bad.detail)
 
@@ -151,7 +170,9 @@ class Loader:
             uri = f"sample {int(id)}"
         return Failure(int(id), uri, stage, "internal", error_text(error))
 
-    def _load_native(self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
+    def _load_native(
+        self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows
+    ) -> LoadedSamples:
         bad: dict[int, Failure | None] = {}
         ahead, stop = batch.ahead is not None, batch.stop
         addresses = None if ahead else addresses_of(self._source, ids)
@@ -184,11 +205,17 @@ class Loader:
         batch: PendingBatch,
         read: ReadRows,
     ) -> Samples:
-        """The first samples, read by native threads; what they cannot read, the source reads, or knows the reason."""
+        """The first samples, read by native threads; what they cannot read, the source reads, or
+        knows the reason.
+        """
         known_bad, stop = self._quarantine.known_bad(ids), batch.stop
         some_known = bool(np.count_nonzero(known_bad))
         samples = executor.read(
-            addresses, self._max_bytes, stop, known_bad if some_known else None, partial(self._name, ids)
+            addresses,
+            self._max_bytes,
+            stop,
+            known_bad if some_known else None,
+            partial(self._name, ids),
         )
         unread = [row for row in samples.unread if not known_bad[row]]
         size, step = 0, executor.threads * _READ_AT_ONCE
@@ -208,13 +235,19 @@ class Loader:
             bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
 
-    def _read_columns(self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch) -> None:
-        """Columns of the samples that are good so far; where one cannot be read, the sample is bad."""
+    def _read_columns(
+        self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch
+    ) -> None:
+        """Columns of the samples that are good so far; where one cannot be read, the sample is
+        bad.
+        """
         rows = [row for row in range(len(ids)) if row not in bad] if self.reads_columns else []
         if not rows:
             return
         good = [int(ids[row]) for row in rows]
-        entries = self._outages.settle(good, self._column_entries(good), self._column_entries, batch.stop)
+        entries = self._outages.settle(
+            good, self._column_entries(good), self._column_entries, batch.stop
+        )
         for row, id, entry in zip(rows, good, entries, strict=True):
             if entry is None or isinstance(entry, Failure):
                 bad[row] = entry
@@ -224,12 +257,17 @@ class Loader:
     def _column_entries(self, ids: list[int]) -> list[Any]:
         """The columns of each sample by name, or the first failure among them."""
         rows = self._optionals.column_values(ids) or []
-        return [next((value for value in row.values() if isinstance(value, Failure)), row) for row in rows]
+        return [
+            next((value for value in row.values() if isinstance(value, Failure)), row)
+            for row in rows
+        ]
 
     def _regions(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
     ) -> tuple[np.ndarray | float, np.ndarray]:
-        """The region of each image to use, in whole pixels: top left corners and (height, width)."""
+        """The region of each image to use, in whole pixels: top left corners and (height,
+        width).
+        """
         boxes = self._optionals.boxes(ids)
         if boxes is None:
             return 0.0, sizes
@@ -239,19 +277,37 @@ class Loader:
         return first, sizes
 
     def _read(
-        self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch, read: ReadRows, threads: int = 1
+        self,
+        ids: np.ndarray,
+        bad: dict[int, Failure | None],
+        batch: PendingBatch,
+        read: ReadRows,
+        threads: int = 1,
     ) -> list[Any]:
-        """Blobs of the first samples; in `bad` those without one. Reads a few at a time, so that it can stop early."""
-        if batch.ahead is None and isinstance(self._source, Holding) and isinstance(self._source, Sharded):
-            count = 1 + int(np.searchsorted(np.cumsum(self._source.sizes(ids[:-1])), self._max_bytes))
+        """Blobs of the first samples; in `bad` those without one.
+
+        Reads a few at a time, so that it can stop early.
+        """
+        if (
+            batch.ahead is None
+            and isinstance(self._source, Holding)
+            and isinstance(self._source, Sharded)
+        ):
+            count = 1 + int(
+                np.searchsorted(np.cumsum(self._source.sizes(ids[:-1])), self._max_bytes)
+            )
             if (held := self._source.hold(ids[:count])) is not None:
                 return self._read_held(held, ids[:count], bad, batch, threads)
         known_bad = self._quarantine.known_bad(ids)
         blobs: list[Any] = []
         size = 0  # bytes
-        while len(blobs) < len(ids) and size < self._max_bytes and not (blobs and batch.stop.is_set()):
+        while (
+            len(blobs) < len(ids) and size < self._max_bytes and not (blobs and batch.stop.is_set())
+        ):
             rows = range(len(blobs), min(len(blobs) + threads * _READ_AT_ONCE, len(ids)))
-            by_row = self._read_parallel([row for row in rows if not known_bad[row]], ids, batch, read, threads)
+            by_row = self._read_parallel(
+                [row for row in rows if not known_bad[row]], ids, batch, read, threads
+            )
             for row in rows:
                 blob = by_row.get(row)
                 if blob is None or isinstance(blob, Failure):
@@ -270,12 +326,16 @@ class Loader:
         batch: PendingBatch,
         threads: int,
     ) -> list[Any]:
-        """Blobs of samples whose units the source holds, read unit by unit, so that each is read once."""
+        """Blobs of samples whose units the source holds, read unit by unit, so that each is read
+        once.
+        """
         units = np.searchsorted(cast(Sharded, self._source).bounds, ids, side="right")
         known_bad = self._quarantine.known_bad(ids)
         rows = [row for row in np.argsort(units, kind="stable").tolist() if not known_bad[row]]
         try:
-            by_row = self._read_parallel(rows, ids, batch, lambda rows: [held[row].result() for row in rows], threads)
+            by_row = self._read_parallel(
+                rows, ids, batch, lambda rows: [held[row].result() for row in rows], threads
+            )
         finally:
             for pending in held:
                 pending.cancel()
@@ -302,7 +362,12 @@ class Loader:
         return by_row
 
     def _read_rows(
-        self, rows: list[int], ids: np.ndarray, batch: PendingBatch, read: ReadRows, by_row: dict[int, Any]
+        self,
+        rows: list[int],
+        ids: np.ndarray,
+        batch: PendingBatch,
+        read: ReadRows,
+        by_row: dict[int, Any],
     ) -> None:
         here = [int(ids[row]) for row in rows]
 
@@ -329,5 +394,7 @@ class Loader:
 
     def _checked(self, ids: list[int], entries: list[Any]) -> list[Any]:
         if len(entries) != len(ids):
-            raise TypeError(f"{type(self._source).__name__}.read({len(ids)} ids) gave {len(entries)} entries")
+            raise TypeError(
+                f"{type(self._source).__name__}.read({len(ids)} ids) gave {len(entries)} entries"
+            )
         return [checked(self._source, id, entry) for id, entry in zip(ids, entries, strict=True)]

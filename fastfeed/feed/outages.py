@@ -48,13 +48,18 @@ class _Down:
 class Outages:
     """What the reads of one feed say about each endpoint: a bucket, a host, or the local disks.
 
-    A read that fails for a reason of `faults.STORAGE` is repeated. If its endpoint answers other reads meanwhile, it is
-    the file's fault, and the failure stays. If it answers none, storage is down: all threads that need it wait. Of a
-    small endpoint, one host of a list of web addresses, nothing is waited for as long as other endpoints answer.
+    A read that fails for a reason of `faults.STORAGE` is repeated. If its endpoint answers other
+    reads meanwhile, it is the file's fault, and the failure stays. If it answers none, storage is
+    down: all threads that need it wait. Of a small endpoint, one host of a list of web addresses,
+    nothing is waited for as long as other endpoints answer.
     """
 
     def __init__(
-        self, outage: Outage, length: int, uri: Callable[[int], Any], progress: Progress | None = None
+        self,
+        outage: Outage,
+        length: int,
+        uri: Callable[[int], Any],
+        progress: Progress | None = None,
     ) -> None:
         """`progress` counts the reads that are repeated."""
         self._outage, self._endpoints = outage, Endpoints(length, uri)
@@ -65,14 +70,18 @@ class Outages:
         self._lock = threading.Lock()
 
     def patience(self) -> AbstractContextManager[None]:
-        """Reads begun inside fail as soon as the endpoint has not answered for as long as the feed waits."""
+        """Reads begun inside fail as soon as the endpoint has not answered for as long as the feed
+        waits.
+        """
         return patience(self._outage.wait)
 
-    def settle(self, ids: Sequence[int], entries: list[Any], read: ReadIds, stop: Stop) -> list[Any]:
+    def settle(
+        self, ids: Sequence[int], entries: list[Any], read: ReadIds, stop: Stop
+    ) -> list[Any]:
         """What was read of these ids, with failures of storage replaced by what later reads gave.
 
-        An entry is None where `stop` was set first. Once patience is at its end, StorageError is raised, or it is a
-        Failure with the reason "outage".
+        An entry is None where `stop` was set first. Once patience is at its end, StorageError is
+        raised, or it is a Failure with the reason "outage".
         """
         self._note(ids, entries)
         failed = [k for k, entry in enumerate(entries) if _is_storage(entry)]
@@ -88,8 +97,9 @@ class Outages:
         down = self._down.get(endpoint)
         passed = f" for {time.monotonic() - down.since:.0f} s" if down is not None else ""
         return StorageError(
-            f"{_name(endpoint)} has not answered{passed}: {failure}; feed.state() holds the position, and the next "
-            f"iteration continues there; Feed(outage=ff.Outage(wait=...)) waits longer than {self._outage.wait:g} s"
+            f"{_name(endpoint)} has not answered{passed}: {failure}; feed.state() holds the"
+            " position, and the next iteration continues there; Feed(outage=ff.Outage(wait=...))"
+            f" waits longer than {self._outage.wait:g} s"
         )
 
     def _insist(self, id: int, failure: Failure, read: ReadIds, stop: Stop) -> Any:
@@ -102,7 +112,9 @@ class Outages:
                 self._progress.count(retries=1)
                 (entry,) = read([id])
                 if not _is_storage(entry):
-                    if not isinstance(entry, Failure) and entry is not None:  # it did need a request: it has failed
+                    if (
+                        not isinstance(entry, Failure) and entry is not None
+                    ):  # it did need a request: it has failed
                         self._is_up(endpoint)
                     return entry
                 failure = entry
@@ -111,12 +123,17 @@ class Outages:
                     if faults == _FILE_FAULTS:
                         return failure
                 elif self._give_up(endpoint, down, failure):
-                    return replace(failure, reason="outage", detail=f"{failure.reason}: {failure.detail}")
+                    return replace(
+                        failure, reason="outage", detail=f"{failure.reason}: {failure.detail}"
+                    )
         raise AssertionError("pauses never end")
 
     @contextmanager
     def _waits(self, endpoint: str) -> Iterator[None]:
-        """Counts the threads that wait. After the last one no outage remains, but one that is known to be given up."""
+        """Counts the threads that wait.
+
+        After the last one no outage remains, but one that is known to be given up.
+        """
         with self._lock:
             self._waiting[endpoint] += 1
         try:
@@ -125,7 +142,11 @@ class Outages:
             with self._lock:
                 self._waiting[endpoint] -= 1
                 down = self._down.get(endpoint)
-                if not self._waiting[endpoint] and down is not None and not (down.given_up and self._replaces):
+                if (
+                    not self._waiting[endpoint]
+                    and down is not None
+                    and not (down.given_up and self._replaces)
+                ):
                     del self._down[endpoint]  # its time does not run while nothing is read
 
     @property
@@ -139,9 +160,14 @@ class Outages:
             return self._down.setdefault(endpoint, _Down(since))
 
     def _is_the_files_fault(self, endpoint: str, id: int, since: float, read: ReadIds) -> bool:
-        """Whether its endpoint, or for a small one any other, has answered since then, or does so now."""
+        """Whether its endpoint, or for a small one any other, has answered since then, or does so
+        now.
+        """
         small = self._endpoints.is_small(endpoint)
-        for other in [None, *islice(self._endpoints.candidates(None if small else endpoint, id), _PROBES)]:
+        for other in [
+            None,
+            *islice(self._endpoints.candidates(None if small else endpoint, id), _PROBES),
+        ]:
             if other is not None:
                 self._note([other], read([other]))
             if self._endpoints.answered(endpoint, since):
@@ -152,8 +178,14 @@ class Outages:
         return False
 
     def _note(self, ids: Sequence[int], entries: Sequence[Any]) -> None:
-        """See which of these were read: neither a failure, which may need no request, nor stopped before."""
-        read = [id for id, entry in zip(ids, entries, strict=True) if not (entry is None or isinstance(entry, Failure))]
+        """See which of these were read: neither a failure, which may need no request, nor stopped
+        before.
+        """
+        read = [
+            id
+            for id, entry in zip(ids, entries, strict=True)
+            if not (entry is None or isinstance(entry, Failure))
+        ]
         if read:
             self._endpoints.note(read[0])
             if self._down:
@@ -164,19 +196,29 @@ class Outages:
         with self._lock:
             down = self._down.pop(endpoint, None)
         if down is not None and down.told:
-            _log.warning("%s answers again after %.0f s", _name(endpoint), time.monotonic() - down.since)
+            _log.warning(
+                "%s answers again after %.0f s", _name(endpoint), time.monotonic() - down.since
+            )
 
     def _give_up(self, endpoint: str, down: _Down, failure: Failure) -> bool:
-        """Whether the feed waits no longer; raises where that ends it. Writes the lines about it."""
+        """Whether the feed waits no longer; raises where that ends it.
+
+        Writes the lines about it.
+        """
         now = time.monotonic()
         with self._lock:
             left = down.since + self._outage.wait - now
             down.given_up = left <= 0
-            tell = now - down.since >= _TOLD_S and (not down.told or now - down.told >= _AGAIN_S) and left > 0
+            tell = (
+                now - down.since >= _TOLD_S
+                and (not down.told or now - down.told >= _AGAIN_S)
+                and left > 0
+            )
             down.told = now if tell else down.told
         if tell:
             _log.warning(
-                "waiting for %s: no read has succeeded since %s; %s at %s, or Feed(outage=...); last error: %s",
+                "waiting for %s: no read has succeeded since %s; %s at %s, or Feed(outage=...);"
+                " last error: %s",
                 _name(endpoint),
                 _at(down.since - now),
                 "its samples are replaced" if self._replaces else "StorageError",

@@ -1,4 +1,6 @@
-"""One batch while it is built: which rows a task makes, and the arrays that the tasks fill together."""
+"""One batch while it is built: which rows a task makes, and the arrays that the tasks fill
+together.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ __all__ = ["BatchRows", "PendingBatch"]
 class BatchRows:
     """The rows of one batch, and those around it that its first and last mixing group still need.
 
-    Groups begin at multiples of `group` in the epoch, wherever batches and ranks begin: what a sample is mixed with
-    does not depend on them. Positions are int64, counted over all ranks.
+    Groups begin at multiples of `group` in the epoch, wherever batches and ranks begin: what a
+    sample is mixed with does not depend on them. Positions are int64, counted over all ranks.
     """
 
     first: int  # position of the first row made
@@ -59,13 +61,18 @@ class BatchRows:
 
     @property
     def members(self) -> np.ndarray:
-        """Rows made, per row of the batch: its own, then the others of its group in turn. int64 (batch, group)."""
+        """Rows made, per row of the batch: its own, then the others of its group in turn. int64
+        (batch, group).
+        """
         return member_rows(self.positions[self.own], self.group, self.first)
 
 
 @dataclass(slots=True)
 class PendingBatch:
-    """One batch under way. Arrays have an entry per row made, of which some may lie around the batch."""
+    """One batch under way.
+
+    Arrays have an entry per row made, of which some may lie around the batch.
+    """
 
     epoch: int
     step: int
@@ -79,15 +86,29 @@ class PendingBatch:
     images: list[np.ndarray] = field(default_factory=list)  # the batch's, per branch
     draws: list[list[np.ndarray]] = field(default_factory=list)  # random numbers, per branch
     mix_plan: MixPlan | None = None  # of the batch's own rows
-    annotations: Annotations = field(default_factory=Annotations)  # boxes and masks of the batch's own rows
-    columns: dict[int, dict[str, Any]] = field(default_factory=dict)  # by id, values by name, where these are read
-    failed: dict[int, Failure] = field(default_factory=dict)  # samples at which an unforeseen error was raised
-    unreadable: list[int] = field(default_factory=list)  # of these, those whose label or columns did
+    annotations: Annotations = field(
+        default_factory=Annotations
+    )  # boxes and masks of the batch's own rows
+    columns: dict[int, dict[str, Any]] = field(
+        default_factory=dict
+    )  # by id, values by name, where these are read
+    failed: dict[int, Failure] = field(
+        default_factory=dict
+    )  # samples at which an unforeseen error was raised
+    unreadable: list[int] = field(
+        default_factory=list
+    )  # of these, those whose label or columns did
 
     @property
     def readable_ids(self) -> np.ndarray:
-        """`ids`, with another sample's in place of those that are masked since their labels cannot be read."""
+        """`ids`, with another sample's in place of those that are masked since their labels cannot
+        be read.
+        """
         if not self.unreadable:
             return self.ids
         unreadable = np.isin(self.ids, self.unreadable)
-        return self.ids if unreadable.all() else np.where(unreadable, self.ids[~unreadable][0], self.ids)
+        return (
+            self.ids
+            if unreadable.all()
+            else np.where(unreadable, self.ids[~unreadable][0], self.ids)
+        )

@@ -1,4 +1,6 @@
-"""Makes batches ahead of the trainer with the threads of this process; `helper_process` does it with another one."""
+"""Makes batches ahead of the trainer with the threads of this process; `helper_process` does it
+with another one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, T
 
 __all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer"]
 
-# called with each finished batch ahead of time, for example to copy it to a device; its result is yielded
+# called with each finished batch ahead of time, for example to copy it to a device; its result is
+# yielded
 PlaceFunction = Callable[[Batch], Any]
 
 
@@ -43,7 +46,9 @@ class BatchStream(Protocol):
 class Producer(Protocol):
     """Starts streams of batches at any position."""
 
-    def start(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
+    def start(
+        self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+    ) -> BatchStream:
         """Batches from a position on. `raw`: images stay bytes, and the device converts them."""
         ...
 
@@ -53,7 +58,9 @@ class Producer(Protocol):
 
     @property
     def helper_pid(self) -> int:
-        """The id of the process that makes the batches; 0 if it is this process, or has not been started."""
+        """The id of the process that makes the batches; 0 if it is this process, or has not been
+        started.
+        """
         ...
 
     def close(self) -> None: ...
@@ -79,7 +86,9 @@ class ThreadProducer:
                 for branch in builder.branches:
                     branch.buffers.use_allocator(allocate)
 
-    def start(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
+    def start(
+        self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+    ) -> BatchStream:
         builder = self._raw if raw else self._builder
         return _ThreadStream(builder, self._pool, self._depth, (epoch, step), epochs, place)
 
@@ -142,8 +151,8 @@ def _jobs(
 def _detached(batch: Batch) -> Batch:
     """The batch in memory of CuPy's default stream, for a loop that takes it as it is.
 
-    Another stream would write to a reused slot as soon as the batch is dropped, though work that is queued on it may
-    not have been done. Adapters copy batches, too.
+    Another stream would write to a reused slot as soon as the batch is dropped, though work that is
+    queued on it may not have been done. Adapters copy batches, too.
     """
     arrays, rebuild = flatten(batch)
     return rebuild(map(_copied, arrays))
@@ -155,7 +164,9 @@ def _copied(array: Any) -> Any:
         return array
     with array.device:
         copied = array.copy()  # on this thread's stream, the default one
-        importlib.import_module("cupy").cuda.get_current_stream().synchronize()  # the slot is free now
+        importlib.import_module(
+            "cupy"
+        ).cuda.get_current_stream().synchronize()  # the slot is free now
     return copied
 
 

@@ -1,4 +1,6 @@
-"""The list of bad samples: each once, in memory and in a file that ranks may share and later runs may start from."""
+"""The list of bad samples: each once, in memory and in a file that ranks may share and later runs
+may start from.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,21 @@ _log = logging.getLogger("fastfeed")
 
 _START = b'{"id": '  # of every line of the file
 _DEFAULT = FaultPolicy()
-_ENOUGH = 50  # samples to be handled, or all there are, before their share is judged: bad files come in clusters
+# samples to be handled, or all there are, before their share is judged: bad files come in clusters
+_ENOUGH = 50
 
 
 class Quarantine:
     """Bad samples so far, and the limits on them.
 
-    A file that exists already is read first: samples listed there under the same uri are known to be bad and not read
-    again (delete the line, or the file, after repairing them). Transient failures (`faults.TRANSIENT`) are
-    listed too but read again. If the file becomes unwritable, the run continues with a warning.
+    A file that exists already is read first: samples listed there under the same uri are known to
+    be bad and not read again (delete the line, or the file, after repairing them). Transient
+    failures (`faults.TRANSIENT`) are listed too but read again. If the file becomes unwritable, the
+    run continues with a warning.
 
-    The first bad sample, and their count at the end of each epoch that has brought more, go to the log ("fastfeed",
-    level WARNING), which Python prints unless logging is set up otherwise. `tells`: False in a helper process.
+    The first bad sample, and their count at the end of each epoch that has brought more, go to the
+    log ("fastfeed", level WARNING), which Python prints unless logging is set up otherwise.
+    `tells`: False in a helper process.
     """
 
     def __init__(
@@ -61,27 +66,45 @@ class Quarantine:
         self._file = _QuarantineFile(self.path, rank) if self.path is not None else None
         if self._file is not None:
             for failure in self._file.read():
-                if failure.reason not in TRANSIENT and 0 <= failure.id < length and uri(failure.id) == failure.uri:
+                if (
+                    failure.reason not in TRANSIENT
+                    and 0 <= failure.id < length
+                    and uri(failure.id) == failure.uri
+                ):
                     self._known[failure.id] = failure
 
     def known_bad(self, ids: np.ndarray) -> np.ndarray:
-        """Which of these samples need not be read: bool, same shape. All False where a bad sample must be raised."""
+        """Which of these samples need not be read: bool, same shape.
+
+        All False where a bad sample must be raised.
+        """
         if not self._known or self.policy.action == "raise":
             return np.zeros(len(ids), bool)
         with self._lock:
             return np.array([id in self._known for id in ids.tolist()], bool)
 
     def record_good(self, count: int, scheduled: bool = True) -> None:
-        """Count good samples. `scheduled` is False for substitutes: their number says nothing about the data."""
+        """Count good samples.
+
+        `scheduled` is False for substitutes: their number says nothing about the data.
+        """
         if count:
             with self._lock:
                 self._handled += count * scheduled
                 self._run = 0
 
     def record_bad(
-        self, failures: list[Failure], epoch: int, step: int, *, known: list[int] | None = None, scheduled: bool = True
+        self,
+        failures: list[Failure],
+        epoch: int,
+        step: int,
+        *,
+        known: list[int] | None = None,
+        scheduled: bool = True,
     ) -> None:
-        """List failures, and samples that were `known` to be bad; raises where the policy says the run ends."""
+        """List failures, and samples that were `known` to be bad; raises where the policy says the
+        run ends.
+        """
         with self._lock:
             occurred = failures + [self._known[i] for i in known or ()]
             fresh = list({f.id: f for f in failures if f.id not in self._failures}.values())
@@ -120,7 +143,8 @@ class Quarantine:
             self._told = max(self._told, 1)
             how = "masked" if self.policy.action == "mask" else "replaced"
             _log.warning(
-                "sample %d is bad and was %s: %s; others are counted at the end of each epoch and listed in %s",
+                "sample %d is bad and was %s: %s; others are counted at the end of each epoch and"
+                " listed in %s",
                 failure.id,
                 how,
                 failure,
@@ -153,19 +177,27 @@ class Quarantine:
         if policy.action == "raise" and failures:
             first = failures[0]
             raise SampleError(
-                f'sample {first.id} is bad in stage {first.stage}: {first}; on_bad="substitute" continues'
+                f'sample {first.id} is bad in stage {first.stage}: {first}; on_bad="substitute"'
+                " continues"
             )
         if self._handled >= self._enough and too_many(self._bad, self._handled, policy.max_share):
             self._stop(
-                f"{self._bad} of {self._handled} samples are bad, the limit is {policy.max_share:.0%}", "max_share"
+                f"{self._bad} of {self._handled} samples are bad, the limit is"
+                f" {policy.max_share:.0%}",
+                "max_share",
             )
         if self._run >= policy.max_run:
-            self._stop(f"{self._run} bad samples in a row, the limit is {policy.max_run}", "max_run")
+            self._stop(
+                f"{self._run} bad samples in a row, the limit is {policy.max_run}", "max_run"
+            )
 
     def raise_exhausted(self, id: int) -> None:
         """Stop because every substitute tried for one sample was bad as well."""
         with self._lock:
-            self._stop(f"sample {id} and the {self.policy.attempts} substitutes tried for it are all bad", "attempts")
+            self._stop(
+                f"sample {id} and the {self.policy.attempts} substitutes tried for it are all bad",
+                "attempts",
+            )
 
     def _stop(self, why: str, limit: str) -> None:
         counts = self.reasons()
@@ -173,10 +205,12 @@ class Quarantine:
         more = f"\n  and {len(self._failures) - 5} more" if len(self._failures) > 5 else ""
         where = f"; all are in {self.path}" if self.path else ""
         code = {"op_failed": "your function", "internal": "the code that raised it"}
-        check = next((code[name] for name in code if 2 * counts[name] > sum(counts.values())), "the data")
+        check = next(
+            (code[name] for name in code if 2 * counts[name] > sum(counts.values())), "the data"
+        )
         raise TooManyFailures(
-            f"too many bad samples: {why} ({self._reasons_text()}){where}; check {check}, or raise the limit with "
-            f"on_bad=FaultPolicy({limit}=...){examples}{more}",
+            f"too many bad samples: {why} ({self._reasons_text()}){where}; check {check}, or raise"
+            f" the limit with on_bad=FaultPolicy({limit}=...){examples}{more}",
             list(self._failures.values()),
         )
 
@@ -192,9 +226,17 @@ class Quarantine:
 
 
 def _failure(entry: dict[str, Any]) -> Failure:
-    """A line of the file. ValueError, KeyError, TypeError, AttributeError for what was not written by a feed."""
+    """A line of the file.
+
+    ValueError, KeyError, TypeError, AttributeError for what was not written by a feed.
+    """
     id, offset = entry["id"], entry.get("offset")
-    uri, stage, reason, detail = entry["uri"], entry["stage"], entry["reason"], entry.get("detail", "")
+    uri, stage, reason, detail = (
+        entry["uri"],
+        entry["stage"],
+        entry["reason"],
+        entry.get("detail", ""),
+    )
     if type(id) is not int or type(offset) not in (int, type(None)):
         raise ValueError("ids and offsets are integers")
     if not all(type(text) is str for text in (uri, stage, reason, detail)):
@@ -211,11 +253,15 @@ class _QuarantineFile:
         self._read_to = 0  # bytes that have been read
         self._warned = False
         if path.is_dir():
-            raise ConfigError(f"quarantine: {path} is a folder; pass a file, such as {path / 'quarantine.jsonl'}")
+            raise ConfigError(
+                f"quarantine: {path} is a folder; pass a file, such as {path / 'quarantine.jsonl'}"
+            )
         if not path.parent.is_dir():
             raise ConfigError(f"quarantine: no folder {path.parent}; create it first")
         if not os.access(path if path.exists() else path.parent, os.R_OK | os.W_OK):
-            raise ConfigError(f"quarantine: {path} cannot be read and written; change its permissions or the path")
+            raise ConfigError(
+                f"quarantine: {path} cannot be read and written; change its permissions or the path"
+            )
 
     def read(self) -> list[Failure]:
         """What the file lists."""
@@ -225,20 +271,28 @@ class _QuarantineFile:
             with open(open_regular(self._path), "rb") as file:
                 return self._catch_up(file)
         except OSError as error:
-            raise ConfigError(f"quarantine: cannot read {self._path}: {error.strerror}; pass another path") from error
+            raise ConfigError(
+                f"quarantine: cannot read {self._path}: {error.strerror}; pass another path"
+            ) from error
 
     def append(self, fresh: list[Failure], epoch: int, step: int) -> None:
-        """Add failures that no rank has listed yet. A list that cannot be written is a warning, it never ends a run."""
+        """Add failures that no rank has listed yet.
+
+        A list that cannot be written is a warning, it never ends a run.
+        """
         try:
             with self._path.open("a+b") as file:
-                with suppress(OSError):  # a file system without locks: at worst a line is written twice
+                with suppress(
+                    OSError
+                ):  # a file system without locks: at worst a line is written twice
                     lock(file.fileno())
                 self._append(file, fresh, {"rank": self._rank, "epoch": epoch, "step": step})
         except (OSError, ConfigError) as error:
             if not self._warned:
                 self._warned = True
                 warn(
-                    f"cannot write the quarantine list: {error}; bad samples are kept in memory (feed.stats().bad)",
+                    f"cannot write the quarantine list: {error}; bad samples are kept in memory"
+                    " (feed.stats().bad)",
                     stacklevel=2,
                 )
 
@@ -253,7 +307,9 @@ class _QuarantineFile:
         self._listed.update((f.id, f.uri) for f in fresh)
         if lines:
             file.seek(max(self._read_to - 1, 0))
-            glue = b"" if file.read(1) in (b"", b"\n") else b"\n"  # an editor may have removed the last newline
+            glue = (
+                b"" if file.read(1) in (b"", b"\n") else b"\n"
+            )  # an editor may have removed the last newline
             file.write(glue + "".join(line + "\n" for line in lines).encode())
             file.flush()
             self._read_to = file.tell()
@@ -269,11 +325,13 @@ class _QuarantineFile:
                     entries.append(_failure(entry))
                     self._listed.add((entries[-1].id, entries[-1].uri))
                 except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                    if not line.endswith(b"\n") and (line.startswith(_START) or _START.startswith(line)):
+                    if not line.endswith(b"\n") and (
+                        line.startswith(_START) or _START.startswith(line)
+                    ):
                         break
                     raise ConfigError(
-                        f"{self._path} is not a quarantine file: cannot read line {printable(repr(line), 80)}; "
-                        "pass another path"
+                        f"{self._path} is not a quarantine file: cannot read line"
+                        f" {printable(repr(line), 80)}; pass another path"
                     ) from None
             self._read_to += len(line)
         return entries

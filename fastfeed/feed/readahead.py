@@ -1,7 +1,7 @@
 """Starts reads from storage ahead of their batches, so that the network works while threads decode.
 
-A limited number of samples and bytes is in flight or ready. Reads start in the order in which batches need them, on a
-thread of their own: the thread that takes batches has a model to train.
+A limited number of samples and bytes is in flight or ready. Reads start in the order in which
+batches need them, on a thread of their own: the thread that takes batches has a model to train.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _SAMPLES = 256  # in flight or ready
 READ_AHEAD_BYTES = 256 << 20  # of these
 _GUESS = 4 << 20  # bytes of a sample, before the first one has been read
 _WINDOW = 32  # samples that the running mean covers
-_SHARE = 8  # reads start when there is room for this fraction of all: many at once cost less than one by one
+# reads start when there is room for this fraction of all: many at once cost less than one by one
+_SHARE = 8
 _STUCK_S = 5.0  # after this a daemon thread is abandoned in a source that does not return
 _POLL_S = 0.2  # how often a waiting thread checks whether it should stop
 
@@ -47,26 +48,48 @@ class Ticket:
 
 
 class ReadAhead:
-    """For one stream of batches. Reads that are never taken are canceled when this is closed or collected."""
+    """For one stream of batches.
+
+    Reads that are never taken are canceled when this is closed or collected.
+    """
 
     def __init__(
-        self, source: Fetching, samples: int = _SAMPLES, limit: int = READ_AHEAD_BYTES, wait: float = math.inf
+        self,
+        source: Fetching,
+        samples: int = _SAMPLES,
+        limit: int = READ_AHEAD_BYTES,
+        wait: float = math.inf,
     ) -> None:
-        """wait: seconds without an answer of storage after which reads fail, where they would be tried for longer."""
+        """wait: seconds without an answer of storage after which reads fail, where they would be
+        tried for longer.
+        """
         self._source, self._samples, self._limit, self._wait = source, samples, limit, wait
         self._sharded = source if isinstance(source, Sharded) else None
         self._waiting: deque[Ticket] = deque()
         self._urgent: deque[Ticket] = deque()  # threads wait for these: they start in any case
         self._in_flight: set[Ticket] = set()  # or ready
-        self._known_bytes, self._unknown_count = 0, 0  # of those in flight: known bytes; samples of unknown size
+        self._known_bytes, self._unknown_count = (
+            0,
+            0,
+        )  # of those in flight: known bytes; samples of unknown size
         self._mean = float(_GUESS)  # bytes of a sample, over the last ones taken
         self._taken = 0
-        self._changed = threading.Condition()  # for all of the above; its lock is never held for long
+        self._changed = (
+            threading.Condition()
+        )  # for all of the above; its lock is never held for long
         self._closed = threading.Event()
-        self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()  # to the thread that starts reads; False: end
+        self._signals: queue.SimpleQueue[bool] = (
+            queue.SimpleQueue()
+        )  # to the thread that starts reads; False: end
         self._threads: list[threading.Thread] = []  # one, once it is needed
         self._end = weakref.finalize(
-            self, _cancel_all, self._in_flight, self._changed, self._closed, self._signals, self._threads
+            self,
+            _cancel_all,
+            self._in_flight,
+            self._changed,
+            self._closed,
+            self._signals,
+            self._threads,
         )
 
     def request(self, ids: Sequence[int]) -> list[Ticket]:
@@ -76,9 +99,14 @@ class ReadAhead:
             self._waiting.extend(tickets)
         if not self._threads:  # the thread holds this object only while it works
             thread = threading.Thread(
-                target=_work, args=(weakref.ref(self), self._signals), name="fastfeed-reads", daemon=True
+                target=_work,
+                args=(weakref.ref(self), self._signals),
+                name="fastfeed-reads",
+                daemon=True,
             )
-            self._threads.append(thread)  # before start: Ctrl-C in between must not leave a thread running
+            self._threads.append(
+                thread
+            )  # before start: Ctrl-C in between must not leave a thread running
             thread.start()
         self._signals.put(True)
         return tickets
@@ -156,7 +184,9 @@ class ReadAhead:
     def _room(self) -> int:
         """How many more samples may start."""
         size = self._known_bytes + self._unknown_count * self._mean
-        return min(self._samples - len(self._in_flight), int((self._limit - size) / max(self._mean, 1)))
+        return min(
+            self._samples - len(self._in_flight), int((self._limit - size) / max(self._mean, 1))
+        )
 
     def _forget(self, ticket: Ticket) -> None:
         """Remove it from those in flight. With the lock held."""
@@ -175,8 +205,13 @@ class ReadAhead:
             with patience(self._wait), batched():
                 pendings = self._source.fetch(ids) if ids else []
             if len(pendings) != len(ids):
-                raise TypeError(f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)} entries")
-        except Exception as error:  # a source may raise anything; it is raised where the sample is taken
+                raise TypeError(
+                    f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)}"
+                    " entries"
+                )
+        except (
+            Exception
+        ) as error:  # a source may raise anything; it is raised where the sample is taken
             if len(tickets) > 1:  # and only there: read one at a time to know which sample it is
                 for ticket in tickets:
                     self._start([ticket], 1)
@@ -184,14 +219,18 @@ class ReadAhead:
             pendings = [_Raised(error)] * len(tickets)
         with self._changed:
             late = [  # dropped or closed meanwhile
-                pending for ticket, pending in zip(tickets, pendings, strict=True) if not self._add(ticket, pending)
+                pending
+                for ticket, pending in zip(tickets, pendings, strict=True)
+                if not self._add(ticket, pending)
             ]
             self._changed.notify_all()
         for pending in late:
             pending.cancel()
 
     def _fitting(self, tickets: list[Ticket], urgent: int) -> list[Ticket]:
-        """Return the tickets for which there is room by their true sizes; the others go back to the queue."""
+        """Return the tickets for which there is room by their true sizes; the others go back to the
+        queue.
+        """
         if self._sharded is None:
             return tickets
         sizes = self._sharded.sizes(np.array([ticket.id for ticket in tickets], np.int64)).tolist()
@@ -218,7 +257,10 @@ class ReadAhead:
 
 
 class _Raised:
-    """A read that failed to start. It is never in flight: the traceback of its error holds everything."""
+    """A read that failed to start.
+
+    It is never in flight: the traceback of its error holds everything.
+    """
 
     def __init__(self, error: Exception) -> None:
         self._error = error

@@ -23,12 +23,16 @@ __all__ = ["Branch", "RowMaker"]
 class Branch:
     """One program and its buffers; a second branch exists only for views of a second size."""
 
-    def __init__(self, program: Program, backend: Backend, batch: int, keep: int, sizes: TaskSizes) -> None:
+    def __init__(
+        self, program: Program, backend: Backend, batch: int, keep: int, sizes: TaskSizes
+    ) -> None:
         """keep: how many batches are reused."""
         self.program, self.backend, empty = program, backend, backend.empty
         self.buffers = BufferPool((batch, *program.shape), program.spec.dtype, keep, empty)
         rendered = backend.rendered  # of one task, before mixing
-        self.unmixed = BufferPool((sizes.rows, *rendered.shape), rendered.spec.dtype, sizes.threads, empty)
+        self.unmixed = BufferPool(
+            (sizes.rows, *rendered.shape), rendered.spec.dtype, sizes.threads, empty
+        )
 
     def black(self) -> Any:
         """A black pixel as `render` leaves it, in a shape that broadcasts to any image."""
@@ -41,7 +45,10 @@ class RowMaker:
     """Decodes and augments samples into rows, one array per branch."""
 
     def __init__(
-        self, branches: Sequence[Branch], annotator: Annotator, failure: Callable[[Any, Bad], Failure]
+        self,
+        branches: Sequence[Branch],
+        annotator: Annotator,
+        failure: Callable[[Any, Bad], Failure],
     ) -> None:
         self._branches, self._annotator, self._failure = branches, annotator, failure
 
@@ -53,7 +60,10 @@ class RowMaker:
         annotations: Annotations,
         batch: PendingBatch,
     ) -> None:
-        """Make the rows of samples that are good so far; the others become black. Adds to `samples.bad`."""
+        """Make the rows of samples that are good so far; the others become black.
+
+        Adds to `samples.bad`.
+        """
         for branch, numbers, out in zip(self._branches, draws, outs, strict=True):
             work = samples.work(branch.program, numbers)
             self._annotator.fill(samples, work, annotations)
@@ -66,7 +76,9 @@ class RowMaker:
     def clear(self, rows: list[int], outs: list[np.ndarray], annotations: Annotations) -> None:
         """Make these rows black, without boxes and masks."""
         for branch, out in zip(self._branches, outs, strict=True):
-            with branch.backend.device_context():  # on its own stream, as all that is written to its batches
+            with (
+                branch.backend.device_context()
+            ):  # on its own stream, as all that is written to its batches
                 out[rows] = branch.black()
         clear(annotations, rows)
 
@@ -79,12 +91,21 @@ class RowMaker:
             if bad:
                 skip[list(bad)] = True
             renderer = cast(NativeRenderer, backend)
-            return renderer.render_native(samples.native, skip, work, out, batch.stop, batch.number).items()
+            return renderer.render_native(
+                samples.native, skip, work, out, batch.stop, batch.number
+            ).items()
         good = [row for row in range(len(samples.ids)) if row not in bad]
-        target = out if len(good) == len(out) else backend.empty((len(good), *out.shape[1:]), out.dtype.name)
+        target = (
+            out
+            if len(good) == len(out)
+            else backend.empty((len(good), *out.shape[1:]), out.dtype.name)
+        )
         if not good:
             return ()
-        blobs, headers = [samples.blobs[row] for row in good], [samples.headers[row] for row in good]
+        blobs, headers = (
+            [samples.blobs[row] for row in good],
+            [samples.headers[row] for row in good],
+        )
         results = backend.render(blobs, headers, work[good], target, batch.stop, batch.number)
         if target is not out:
             with backend.device_context():  # `target` is given back to this backend's memory

@@ -20,7 +20,8 @@ class FeedStats:
     Args:
         images (int): Images delivered.
         batches (int): Batches delivered.
-        seconds (float): From the request for an epoch's first batch to the one after its last, summed over epochs.
+        seconds (float): From the request for an epoch's first batch to the one after its last,
+            summed over epochs.
         wait_seconds (float): Of these, spent waiting for a batch.
         stage_ms (dict[str, float]): Thread time per delivered image, milliseconds, by stage.
         ready (float): Batches that were ready when one was requested, mean.
@@ -54,9 +55,10 @@ class FeedStats:
     def wait_share(self) -> float:
         """Share of time in which the consumer waited for data, 0..1.
 
-        This counts every wait, the first batch's included, whether or not a GPU still had work, and no time between
-        epochs. The row of a feed in `fastfeed analyze` counts the same, with the ends of epochs guessed from long
-        pauses; the verdict on a GPU counts only waits that leave the GPU idle, in steady steps.
+        This counts every wait, the first batch's included, whether or not a GPU still had work, and
+        no time between epochs. The row of a feed in `fastfeed analyze` counts the same, with the
+        ends of epochs guessed from long pauses; the verdict on a GPU counts only waits that leave
+        the GPU idle, in steady steps.
         """
         return self.wait_seconds / self.seconds if self.seconds else 0.0
 
@@ -91,8 +93,12 @@ class Meter:
     consumer_ns: int = 0
     ready: int = 0
     asked: int = 0
-    ready_counts: list[int] = field(default_factory=lambda: [0] * READY)  # as the live page has them
-    _returned_ns: int | None = field(default=None)  # when the consumer last got a batch it may still be using
+    ready_counts: list[int] = field(
+        default_factory=lambda: [0] * READY
+    )  # as the live page has them
+    _returned_ns: int | None = field(
+        default=None
+    )  # when the consumer last got a batch it may still be using
 
     def record_request(self, now_ns: int, ready: int) -> None:
         """The consumer requests a batch."""
@@ -116,9 +122,13 @@ class Meter:
             self.batches += 1
             self.images += images
 
-    def stats(self, spent: Mapping[str, tuple[int, int]], bad: Sequence[Failure], threads: int) -> FeedStats:
+    def stats(
+        self, spent: Mapping[str, tuple[int, int]], bad: Sequence[Failure], threads: int
+    ) -> FeedStats:
         """The totals; `spent` is Timeline.totals()."""
-        stages = {s: ns / 1e6 / self.images for s, (_, ns) in spent.items() if s != "wait" and self.images}
+        stages = {
+            s: ns / 1e6 / self.images for s, (_, ns) in spent.items() if s != "wait" and self.images
+        }
         return FeedStats(
             images=self.images,
             batches=self.batches,

@@ -1,4 +1,7 @@
-"""The samples of a step. Those of the steps behind it are computed with them: one call costs as much as eight."""
+"""The samples of a step.
+
+Those of the steps behind it are computed with them: one call costs as much as eight.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ class StepVisits:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._block: tuple[int, int, Visits] = (-1, -1, Visits.once(np.empty((0, 0), np.int64)))  # epoch, its number
+        self._block: tuple[int, int, Visits] = (
+            -1,
+            -1,
+            Visits.once(np.empty((0, 0), np.int64)),
+        )  # epoch, its number
 
     def __call__(self, epoch: int, step: int) -> Visits:
         """As `plan.visits`."""
@@ -25,10 +32,16 @@ class StepVisits:
         block = self._block
         if block[:2] != (epoch, number):
             plan, first = self._plan, number * _STEPS
-            firsts = np.array([plan.first(other) for other in range(first, min(first + _STEPS, plan.steps))])
+            firsts = np.array(
+                [plan.first(other) for other in range(first, min(first + _STEPS, plan.steps))]
+            )
             visits = plan.at(epoch, (firsts[:, None] + np.arange(plan.batch)).reshape(-1))
             shape = len(firsts), plan.batch
-            block = epoch, number, Visits(visits.ids.reshape(shape), visits.occurrences.reshape(shape))
+            block = (
+                epoch,
+                number,
+                Visits(visits.ids.reshape(shape), visits.occurrences.reshape(shape)),
+            )
             self._block = block
         ids, occurrences = block[2]
         return Visits(ids[row].copy(), occurrences[row])

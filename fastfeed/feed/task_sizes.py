@@ -7,10 +7,13 @@ from dataclasses import dataclass
 __all__ = ["TaskSizes"]
 
 _ROWS = 32  # of a task that decodes on the thread that runs it: enough to vectorize over
-_ROWS_MIXED = 64  # of a task of native threads that are mixed afterwards: as bytes they need memory of their own
+# of a task of native threads that are mixed afterwards: as bytes they need memory of their own
+_ROWS_MIXED = 64
 _READ_BYTES = 32 << 20  # encoded bytes that a task holds before it decodes them
 _READ_BYTES_THREAD = 8 << 20  # the same, of a task of native threads, per thread
-_READ_BYTES_WHOLE = 512 << 20  # where one task makes a whole batch, for a GPU that wants many images at once
+_READ_BYTES_WHOLE = (
+    512 << 20
+)  # where one task makes a whole batch, for a GPU that wants many images at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,18 @@ class TaskSizes:
 
         lanes: whole batches that a GPU makes at once; 0 where threads share a batch.
         """
-        most = batch + (2 * group if group > 1 else 0)  # groups at the batch's edges are made completely
+        most = batch + (
+            2 * group if group > 1 else 0
+        )  # groups at the batch's edges are made completely
         if native and lanes:
             return cls(most, lanes + 1, _READ_BYTES_WHOLE)  # one reads meanwhile
-        if native:  # tasks wait for native threads most of the time; these want the next task before one has ended
+        # tasks wait for native threads most of the time; these want the next task before one has
+        # ended
+        if native:
             rows = most if group == 1 else min(most, _ROWS_MIXED)
-            return cls(rows, 2 + -(-4 * threads // rows), max(_READ_BYTES, _READ_BYTES_THREAD * threads))
+            return cls(
+                rows, 2 + -(-4 * threads // rows), max(_READ_BYTES, _READ_BYTES_THREAD * threads)
+            )
         if lanes:
             return cls(most, threads, _READ_BYTES_WHOLE)
         return cls(max(1, min(_ROWS, -(-batch // threads))), threads, _READ_BYTES)

@@ -1,4 +1,6 @@
-"""Is this GPU starving now? Reads what running feeds write to their live pages; never talks to a trainer.
+"""Is this GPU starving now?
+
+Reads what running feeds write to their live pages; never talks to a trainer.
 
 From shared memory to a sentence:
 

@@ -1,4 +1,7 @@
-"""Processors that a process uses, seen from outside: /proc and its cgroup. All that the process does counts."""
+"""Processors that a process uses, seen from outside: /proc and its cgroup.
+
+All that the process does counts.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ class CpuUse:
 
 
 def read_cpu(pids: Sequence[int], at_ns: int, root: Path = Path("/")) -> CpuReading:
-    """The first of these processes is the trainer; their children count as well, as far as they live."""
+    """The first of these processes is the trainer; their children count as well, as far as they
+    live.
+    """
     trainer = pids[0]
     ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
     used, stopped = None, False
@@ -49,7 +54,9 @@ def read_cpu(pids: Sequence[int], at_ns: int, root: Path = Path("/")) -> CpuRead
             stopped = stopped or (pid == trainer and fields[0] in ("T", "t"))
     first, *rest = (_text(root / "proc/stat") or "cpu").splitlines()
     times = [int(n) for n in first.split()[1:9]]
-    machine_s = (sum(times) - times[3] - times[4]) / ticks if len(times) == 8 else None  # all but idle and iowait
+    machine_s = (
+        (sum(times) - times[3] - times[4]) / ticks if len(times) == 8 else None
+    )  # all but idle and iowait
     machine = sum(line.startswith("cpu") for line in rest) or None
     quota, periods, throttled = _cgroup(root, trainer)
     try:
@@ -58,7 +65,15 @@ def read_cpu(pids: Sequence[int], at_ns: int, root: Path = Path("/")) -> CpuRead
         bound = machine
     limits = [limit for limit in (bound, quota) if limit]
     return CpuReading(
-        at_ns, used, machine_s, machine, min(limits) if limits else None, quota, periods, throttled, stopped
+        at_ns,
+        used,
+        machine_s,
+        machine,
+        min(limits) if limits else None,
+        quota,
+        periods,
+        throttled,
+        stopped,
     )
 
 
@@ -70,12 +85,16 @@ def cpu_use(before: CpuReading, after: CpuReading) -> CpuUse:
         return known
     cores = others = throttled = None
     if before.process_s is not None and after.process_s is not None:
-        cores = max(0.0, after.process_s - before.process_s) / seconds  # a child that has ended takes its time along
+        cores = (
+            max(0.0, after.process_s - before.process_s) / seconds
+        )  # a child that has ended takes its time along
     if cores is not None and before.machine_s is not None and after.machine_s is not None:
         others = max(0.0, (after.machine_s - before.machine_s) / seconds - cores)
     if None not in (before.periods, after.periods, before.throttled, after.throttled):
         periods = (after.periods or 0) - (before.periods or 0)
-        throttled = ((after.throttled or 0) - (before.throttled or 0)) / periods if periods > 0 else 0.0
+        throttled = (
+            ((after.throttled or 0) - (before.throttled or 0)) / periods if periods > 0 else 0.0
+        )
     return CpuUse(cores, others, after.usable, after.machine, after.quota, throttled)
 
 
@@ -98,15 +117,23 @@ def _cgroup(root: Path, pid: int) -> tuple[float | None, int | None, int | None]
                     _text(folder / "cpu.max")
                     or _text(folder / "cpu.cfs_quota_us") + _text(folder / "cpu.cfs_period_us")
                 ).split()
-                if len(limit) != 2 or not all(part.isdigit() for part in limit):  # "max" and -1 are no limit
+                if len(limit) != 2 or not all(
+                    part.isdigit() for part in limit
+                ):  # "max" and -1 are no limit
                     continue
                 cores = int(limit[0]) / int(limit[1])
                 if tightest[0] is None or cores < tightest[0]:
                     counts = dict(
-                        entry.split() for entry in _text(folder / "cpu.stat").splitlines() if entry.count(" ") == 1
+                        entry.split()
+                        for entry in _text(folder / "cpu.stat").splitlines()
+                        if entry.count(" ") == 1
                     )
                     periods, throttled = counts.get("nr_periods"), counts.get("nr_throttled")
-                    tightest = (cores, int(periods) if periods else None, int(throttled) if throttled else None)
+                    tightest = (
+                        cores,
+                        int(periods) if periods else None,
+                        int(throttled) if throttled else None,
+                    )
     return tightest
 
 

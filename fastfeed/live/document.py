@@ -1,4 +1,7 @@
-"""What `fastfeed watch --json` prints. The schema is documented in docs/watching.md; fields are only ever added."""
+"""What `fastfeed watch --json` prints.
+
+The schema is documented in docs/watching.md; fields are only ever added.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ VERSION = 1
 
 
 def document(view: View) -> dict[str, Any]:
-    """Values that fit into JSON. Figures are grouped by how they are known: exact, framework, estimate."""
+    """Values that fit into JSON.
+
+    Figures are grouped by how they are known: exact, framework, estimate.
+    """
     return {
         "fastfeed_watch": VERSION,
         "time": round(view.wall_s, 3),
@@ -24,7 +30,12 @@ def document(view: View) -> dict[str, Any]:
 
 
 def _feed(row: Row) -> dict[str, Any]:
-    identity, counters, short, long = row.found.page.identity, row.found.page.counters, row.short, row.long
+    identity, counters, short, long = (
+        row.found.page.identity,
+        row.found.page.counters,
+        row.short,
+        row.long,
+    )
     names = (
         "host",
         "pid",
@@ -64,7 +75,9 @@ def _feed(row: Row) -> dict[str, Any]:
             "need_images_per_second": _rounded(short, "need"),
             "delivered_images_per_second": _rounded(short, "delivered"),
             "ready_batches": None if ready is None else round(ready, 2),
-            "stage_ms_per_image": {} if short is None else {k: round(v, 4) for k, v in short.stage_ms.items()},
+            "stage_ms_per_image": (
+                {} if short is None else {k: round(v, 4) for k, v in short.stage_ms.items()}
+            ),
         },
         "waiting": _waiting(row),
         "history": {"seconds": BUCKET_S, "wait": [_digits(share) for share in row.waits]},
@@ -82,7 +95,9 @@ def _feed(row: Row) -> dict[str, Any]:
 
 
 def _waiting(row: Row) -> dict[str, Any] | None:
-    """How long the trainer has been waiting for the batch that it has not got yet, and what that is at."""
+    """How long the trainer has been waiting for the batch that it has not got yet, and what that is
+    at.
+    """
     if row.reading.ended or row.reading.page.counters["phase"] != WAITING:
         return None
     stage, place = row.reading.page.doing

@@ -1,7 +1,9 @@
-"""Waits that leave the GPU idle: the trainer waits while the multiprocessors have nothing to do. An estimate.
+"""Waits that leave the GPU idle: the trainer waits while the multiprocessors have nothing to do.
 
-A trainer may wait for a batch while its GPU still works on what was queued before: such a wait costs nothing. Bins of a
-fifth of a second tell both apart, as far as GPM counts (not below 0.1 s).
+An estimate.
+
+A trainer may wait for a batch while its GPU still works on what was queued before: such a wait
+costs nothing. Bins of a fifth of a second tell both apart, as far as GPM counts (not below 0.1 s).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ class Exposure:
 
     def __init__(self, window_s: float) -> None:
         self._window_ns = int(window_s * 1e9)
-        self._bins: deque[tuple[int, float, float]] = deque()  # its end, ns waited while the GPU idled, ns in all
+        self._bins: deque[tuple[int, float, float]] = (
+            deque()
+        )  # its end, ns waited while the GPU idled, ns in all
         self._last: Reading | None = None
 
     def add(self, reading: Reading, sm: float | None) -> None:

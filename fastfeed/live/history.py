@@ -1,4 +1,6 @@
-"""What the last minutes were like: shares of time waiting, each of a fixed time, however often one looks."""
+"""What the last minutes were like: shares of time waiting, each of a fixed time, however often one
+looks.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class History:
         self._begin: Reading | None = None
 
     def add(self, reading: Reading) -> None:
-        """A look; where looks are farther apart than a value covers, it stands for as many values."""
+        """A look; where looks are farther apart than a value covers, it stands for as many
+        values.
+        """
         begin = self._begin
         if begin is None:
             self._begin = reading

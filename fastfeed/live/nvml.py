@@ -1,8 +1,10 @@
-"""What the GPUs are doing, as NVML sees it: estimates. GPM on Hopper and later, the older calls elsewhere.
+"""What the GPUs are doing, as NVML sees it: estimates.
 
-GPM counts SM, DRAM, PCIe and every engine between two samples, which should lie more than 100 ms apart. It shares
-hardware counters with DCGM, and unprivileged containers may lose it after minutes (error 4): then the older calls take
-over, and `notes` say so. Ids of metrics: nvidia-ml-py 13.615.
+GPM on Hopper and later, the older calls elsewhere.
+
+GPM counts SM, DRAM, PCIe and every engine between two samples, which should lie more than 100 ms
+apart. It shares hardware counters with DCGM, and unprivileged containers may lose it after minutes
+(error 4): then the older calls take over, and `notes` say so. Ids of metrics: nvidia-ml-py 13.615.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ __all__ = ["GpuUse", "Gpus"]
 _SM, _DRAM, _PCIE_RX, _NVDEC, _NVJPG = 2, 10, 21, range(30, 38), range(40, 48)
 _METRICS = (_SM, _DRAM, _PCIE_RX, *_NVDEC, *_NVJPG)
 _RX = 1  # counter of nvmlDeviceGetPcieThroughput
-_LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # bytes/s of a lane by generation
+_LANE = {
+    1: 0.25e9,
+    2: 0.5e9,
+    3: 0.985e9,
+    4: 1.969e9,
+    5: 3.938e9,
+    6: 7.563e9,
+}  # bytes/s of a lane by generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +86,28 @@ class Gpus:
         nvml = self._nvml
         support = self._get(nvml.nvmlGpmQueryDeviceSupport, device)
         gpm = bool(support is not None and support.isSupportedDevice)
-        use = GpuUse(index, self._name(device), "GPM" if gpm else "utilization", pcie_limit=self._link(device))
+        use = GpuUse(
+            index,
+            self._name(device),
+            "GPM" if gpm else "utilization",
+            pcie_limit=self._link(device),
+        )
         mode = self._get(nvml.nvmlDeviceGetMigMode, device)
         if not mode or not mode[0]:
             return [_Unit(device, device, use, gpm)]
         parts = []
         for k in range(self._get(nvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0):
             handle = self._get(nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, k)
-            instance = None if handle is None else self._get(nvml.nvmlDeviceGetGpuInstanceId, handle)
+            instance = (
+                None if handle is None else self._get(nvml.nvmlDeviceGetGpuInstanceId, handle)
+            )
             if instance is not None:
                 parts.append(_Unit(device, handle, replace(use, instance=instance), gpm))
         if parts and not gpm:
-            self.notes.append(f"GPU {index} is divided (MIG) and has no GPM: the use of its instances is not known")
+            self.notes.append(
+                f"GPU {index} is divided (MIG) and has no GPM: the use of its instances is not"
+                " known"
+            )
         return parts
 
     def sample(self) -> list[GpuUse]:
@@ -96,7 +115,9 @@ class Gpus:
         return [self._sample(unit) for unit in self._units]
 
     def glance(self) -> dict[tuple[int, int | None], float | None]:
-        """Share of time in which multiprocessors worked since the last glance, by (index, instance); by GPM alone."""
+        """Share of time in which multiprocessors worked since the last glance, by (index,
+        instance); by GPM alone.
+        """
         return {
             (unit.use.index, unit.use.instance): None if value is None else value / 100
             for unit in self._units
@@ -154,8 +175,12 @@ class Gpus:
                 self._get(self._nvml.nvmlGpmSampleFree, held)
         unit.last = unit.glanced = None
 
-    def _gpm(self, unit: _Unit, ids: Sequence[int] = _METRICS, kept: str = "last") -> dict[int, float]:
-        """Metrics since the sample before, those that this GPU has; switches GPM off where it is refused."""
+    def _gpm(
+        self, unit: _Unit, ids: Sequence[int] = _METRICS, kept: str = "last"
+    ) -> dict[int, float]:
+        """Metrics since the sample before, those that this GPU has; switches GPM off where it is
+        refused.
+        """
         nvml = self._nvml
         before, sample = getattr(unit, kept), None
         try:
@@ -175,7 +200,9 @@ class Gpus:
             nvml.nvmlGpmMetricsGet(wanted)
             self._get(nvml.nvmlGpmSampleFree, before)
             metrics = [wanted.metrics[k] for k in range(len(ids))]
-            return {m.metricId: m.value for m in metrics if m.nvmlReturn == 0 and m.value == m.value}
+            return {
+                m.metricId: m.value for m in metrics if m.nvmlReturn == 0 and m.value == m.value
+            }
         except nvml.NVMLError as error:
             if sample is not None and getattr(unit, kept) is not sample:
                 self._get(nvml.nvmlGpmSampleFree, sample)
@@ -184,7 +211,8 @@ class Gpus:
             unit.gpm = False
             self._free(unit)
             self.notes.append(
-                f"GPU {unit.use.index}: GPM no longer answers ({error}); its figures now come from coarser calls"
+                f"GPU {unit.use.index}: GPM no longer answers ({error}); its figures now come from"
+                " coarser calls"
             )
             return {}
 
@@ -201,5 +229,8 @@ class Gpus:
         """What a call returns; None where it is not supported, or this driver does not know it."""
         try:
             return call(*arguments)
-        except (self._nvml.NVMLError, getattr(self._nvml, "NVMLLibraryMismatchError", self._nvml.NVMLError)):
+        except (
+            self._nvml.NVMLError,
+            getattr(self._nvml, "NVMLLibraryMismatchError", self._nvml.NVMLError),
+        ):
             return None

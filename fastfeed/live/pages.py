@@ -1,4 +1,6 @@
-"""Finds the live pages of running feeds, and removes those whose process has ended without doing so."""
+"""Finds the live pages of running feeds, and removes those whose process has ended without doing
+so.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ __all__ = ["KEPT_S", "FoundPage", "Pages", "find_pages"]
 _NUMBERS = ("pid", "rank", "world", "local_rank")
 _MAYBE_NUMBERS = ("samples", "batch", "steps", "threads", "prefetch")  # None: of another loader
 _TEXTS = ("host", "feed", "name", "source")
-KEPT_S = 60.0  # the page of a process that was killed is shown this long after its last batch, then removed
+# the page of a process that was killed is shown this long after its last batch, then removed
+KEPT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,16 @@ class FoundPage:
 
     path: str
     page: Page
-    alive: bool | None  # None: not known here, the process is in another container or on another machine
+    alive: (
+        bool | None
+    )  # None: not known here, the process is in another container or on another machine
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What was found; `problems` are sentences, `removed` counts pages of processes that have ended."""
+    """What was found; `problems` are sentences, `removed` counts pages of processes that have
+    ended.
+    """
 
     pages: tuple[FoundPage, ...]
     problems: tuple[str, ...] = ()
@@ -57,7 +64,9 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
         except FileNotFoundError:
             continue
         except OSError as error:
-            problems.append(f"cannot list {folder}: {error.strerror}; run fastfeed watch as the user who trains")
+            problems.append(
+                f"cannot list {folder}: {error.strerror}; run fastfeed watch as the user who trains"
+            )
             continue
         for path in paths:
             try:
@@ -80,8 +89,12 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
                 pages.append(found)
     if denied:
         users = "pages of other users" if denied > 1 else "page of another user"
-        problems.append(f"{denied} {users} cannot be read; run fastfeed watch as that user, or as root")
-    pages.sort(key=lambda found: (found.page.identity["host"], found.page.identity["rank"], found.path))
+        problems.append(
+            f"{denied} {users} cannot be read; run fastfeed watch as that user, or as root"
+        )
+    pages.sort(
+        key=lambda found: (found.page.identity["host"], found.page.identity["rank"], found.path)
+    )
     return Pages(tuple(pages), tuple(problems), removed)
 
 

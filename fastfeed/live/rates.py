@@ -1,4 +1,7 @@
-"""Two readings of a page -> rates of the time between them. Pure arithmetic; times are nanoseconds unless named."""
+"""Two readings of a page -> rates of the time between them.
+
+Pure arithmetic; times are nanoseconds unless named.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ __all__ = ["Rates", "Reading", "rates"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A page as it was read at `at_ns` (CLOCK_MONOTONIC), with what the time since the last write belongs to."""
+    """A page as it was read at `at_ns` (CLOCK_MONOTONIC), with what the time since the last write
+    belongs to.
+    """
 
     page: Page
     at_ns: int
@@ -45,11 +50,17 @@ class Reading:
 
     @property
     def step_ns(self) -> float:
-        """Median of the last steps, which one that compiles or saves does not move; before it is known, the mean."""
+        """Median of the last steps, which one that compiles or saves does not move; before it is
+        known, the mean.
+        """
         counters = self.page.counters
         if counters["step_median_ns"]:
             return counters["step_median_ns"]
-        return (counters["wait_ns"] + counters["consumer_ns"]) / counters["batches"] if counters["batches"] else 0.0
+        return (
+            (counters["wait_ns"] + counters["consumer_ns"]) / counters["batches"]
+            if counters["batches"]
+            else 0.0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +75,24 @@ class Rates:
     delivered: float | None  # exact: images/s that it got
     capacity: float | None  # estimate: images/s of all threads together, from their time per image
     ready: float | None  # exact: batches ready when one was requested, mean; 7 stands for more
-    framework_step_ms: float | None  # framework: time per training step, from a callback; median of the last ones
+    framework_step_ms: (
+        float | None
+    )  # framework: time per training step, from a callback; median of the last ones
     read_rate: float | None = None  # exact: bytes/s of samples that were read
     retries: int = 0  # exact: reads and requests that were repeated
-    stage_ms: dict[str, float] = field(default_factory=dict)  # exact: thread time per image, milliseconds
+    stage_ms: dict[str, float] = field(
+        default_factory=dict
+    )  # exact: thread time per image, milliseconds
 
     @property
     def make(self) -> float | None:
         """images/s: what was delivered where the trainer waited for it, else the capacity."""
-        if self.delivered is None or self.capacity is None or self.wait is None or self.wait >= 0.05:
+        if (
+            self.delivered is None
+            or self.capacity is None
+            or self.wait is None
+            or self.wait >= 0.05
+        ):
             return self.delivered
         return max(self.delivered, self.capacity)
 
@@ -93,8 +113,9 @@ class Rates:
 def rates(before: Reading, after: Reading) -> Rates:
     """Rates between two readings of the same page.
 
-    wait = Δwait / (Δwait + Δconsumer), which for a feed that makes a batch in p ms and a trainer that uses one for c ms
-    is max(0, p - c) / max(p, c). Time in which nothing iterates the feed belongs to neither.
+    wait = Δwait / (Δwait + Δconsumer), which for a feed that makes a batch in p ms and a trainer
+    that uses one for c ms is max(0, p - c) / max(p, c). Time in which nothing iterates the feed
+    belongs to neither.
     """
     one, two = before.page.counters, after.page.counters
 
@@ -103,7 +124,9 @@ def rates(before: Reading, after: Reading) -> Rates:
 
     wait, consumer = max(0, after.wait - before.wait), max(0, after.consumer - before.consumer)
     spent, images = wait + consumer, delta("images")
-    if after.page.identity.get("steps_only"):  # a callback counts them, and the wait lies within the steps
+    if after.page.identity.get(
+        "steps_only"
+    ):  # a callback counts them, and the wait lies within the steps
         spent = 0
     asked = delta("asked")
     ready = [two[f"ready_{n}"] - one[f"ready_{n}"] for n in range(READY)]
@@ -128,7 +151,9 @@ def rates(before: Reading, after: Reading) -> Rates:
 
 
 def _stage_ms(before: Page, after: Page) -> dict[str, float]:
-    """Thread time per image between the two writes of stages; since the beginning where those are the same."""
+    """Thread time per image between the two writes of stages; since the beginning where those are
+    the same.
+    """
     images = after.counters["stages_images"] - before.counters["stages_images"]
     earlier = before.stages
     if images <= 0:

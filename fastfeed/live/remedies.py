@@ -1,4 +1,7 @@
-"""What to change, with a number: the first cause that the figures show. Each is an estimate of what would help."""
+"""What to change, with a number: the first cause that the figures show.
+
+Each is an estimate of what would help.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,15 @@ _MARGIN = 1.1  # more threads than just enough
 
 
 def remedy(
-    state: State, window: Rates | None, threads: int, cpu: CpuUse | None = None, gpu: GpuUse | None = None
+    state: State,
+    window: Rates | None,
+    threads: int,
+    cpu: CpuUse | None = None,
+    gpu: GpuUse | None = None,
 ) -> str | None:
-    """For a feed that is not FED; for one that is, how much it has to spare. None: nothing is known to say.
+    """For a feed that is not FED; for one that is, how much it has to spare.
+
+    None: nothing is known to say.
 
     Args:
         state: What is shown.
@@ -52,20 +61,28 @@ def _container(window: Rates, cpu: CpuUse | None) -> str | None:
         return None
     more = _cores_needed(window, cpu)
     to = f"; raise it to {more}" if more and cpu.quota and more > cpu.quota else "; raise it"
-    return f"the container's CPU quota of {cpu.quota or 0:g} cores holds it back {cpu.throttled:.0%} of the time{to}"
+    return (
+        f"the container's CPU quota of {cpu.quota or 0:g} cores holds it back {cpu.throttled:.0%}"
+        f" of the time{to}"
+    )
 
 
 def _reading(window: Rates, threads: int) -> str | None:
     read = window.stage_ms.get("read", 0.0)
-    if window.need is None or not window.thread_ms or read / window.thread_ms <= _READS or not threads:
+    if (
+        window.need is None
+        or not window.thread_ms
+        or read / window.thread_ms <= _READS
+        or not threads
+    ):
         return None
     needed = math.ceil(window.need * window.thread_ms / 1e3 * _MARGIN)
     share = read / window.thread_ms
     if needed <= threads:
         return None
     return (
-        f"reading takes {read:.1f} ms per image, {share:.0%} of thread time: threads={needed} instead of {threads}, "
-        "or faster storage, or shards"
+        f"reading takes {read:.1f} ms per image, {share:.0%} of thread time: threads={needed}"
+        f" instead of {threads}, or faster storage, or shards"
     )
 
 
@@ -78,7 +95,10 @@ def _cores(window: Rates, cpu: CpuUse | None) -> str | None:
         if needed and needed > cpu.usable:
             more = math.ceil(needed - cpu.usable)
             return f'all {cpu.usable:g} cores are busy: {more} more, or decode="hybrid" on a GPU'
-        return f'all {cpu.usable:g} cores are busy: fewer other threads in the trainer, or decode="hybrid" on a GPU'
+        return (
+            f"all {cpu.usable:g} cores are busy: fewer other threads in the trainer, or"
+            ' decode="hybrid" on a GPU'
+        )
     if (
         cpu.others is not None
         and cpu.machine
@@ -93,11 +113,14 @@ def _gpu(gpu: GpuUse | None) -> str | None:
     if gpu is None:
         return None
     if gpu.nvjpg is not None and gpu.nvjpg > _ENGINES:
-        return f"the GPU's JPEG engines are busy {gpu.nvjpg:.0%} of the time: give the CPU a larger share"
+        return (
+            f"the GPU's JPEG engines are busy {gpu.nvjpg:.0%} of the time: give the CPU a larger"
+            " share"
+        )
     if gpu.pcie_rx is not None and gpu.pcie_limit and gpu.pcie_rx > _LINK * gpu.pcie_limit:
         return (
-            f"the PCIe link carries {gpu.pcie_rx / 1e9:.1f} of {gpu.pcie_limit / 1e9:.1f} GB/s: convert "
-            "uint8 on the device"
+            f"the PCIe link carries {gpu.pcie_rx / 1e9:.1f} of {gpu.pcie_limit / 1e9:.1f} GB/s:"
+            " convert uint8 on the device"
         )
     return None
 
@@ -113,7 +136,10 @@ def _threads(window: Rates, threads: int, cpu: CpuUse | None) -> str | None:
         if cpu is not None and cpu.usable and needed > cpu.usable:
             advice += f', on {needed} cores instead of {cpu.usable:g}, or decode="hybrid" on a GPU'
         return advice
-    return f"{stage}; the threads could keep up: try a larger prefetch, or side_process=True if Python is busy"
+    return (
+        f"{stage}; the threads could keep up: try a larger prefetch, or side_process=True if Python"
+        " is busy"
+    )
 
 
 def _cores_needed(window: Rates, cpu: CpuUse) -> int | None:

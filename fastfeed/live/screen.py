@@ -27,7 +27,10 @@ STYLES = {
 }
 _WIDE, _GPU_WIDE = 110, 145  # columns that the table needs, without GPUs and with them
 _BARS = "▁▂▃▄▅▆▇█"
-_LEGEND = "waits, need, makes, ready, reads: exact (the feed's own) · step: framework · ~, CPU, GPU, remedy: estimate"
+_LEGEND = (
+    "waits, need, makes, ready, reads: exact (the feed's own) · step: framework · ~, CPU, GPU,"
+    " remedy: estimate"
+)
 
 
 def screen(view: View, width: int, ascii_only: bool = False) -> RenderableType:
@@ -49,11 +52,15 @@ def screen(view: View, width: int, ascii_only: bool = False) -> RenderableType:
 
 
 def sparkline(waits: Sequence[float | None], width: int, ascii_only: bool = False) -> str:
-    """Shares of time waiting, 0 to 1, as many to a mark as it takes; a space where nothing is known."""
+    """Shares of time waiting, 0 to 1, as many to a mark as it takes; a space where nothing is
+    known.
+    """
     bars = " .:-=+*#"[: len(_BARS)] if ascii_only else _BARS
     each = max(1, -(-len(waits) // width))
     marks = [_mean(waits[max(0, end - each) : end]) for end in range(len(waits), 0, -each)][::-1]
-    return "".join(" " if wait is None else bars[min(len(bars) - 1, int(wait * len(bars)))] for wait in marks)
+    return "".join(
+        " " if wait is None else bars[min(len(bars) - 1, int(wait * len(bars)))] for wait in marks
+    )
 
 
 def _mean(waits: Sequence[float | None]) -> float | None:
@@ -77,15 +84,19 @@ def _table(rows: Sequence[Row], width: int, ascii_only: bool) -> Table:
         *(["SM", "exposed", "NVJPG", "PCIe rx"] * gpus),
     ]
     for name in names:
-        table.add_column(name, justify="left" if name == "feed" else "right", no_wrap=True, header_style="cyan")
+        table.add_column(
+            name, justify="left" if name == "feed" else "right", no_wrap=True, header_style="cyan"
+        )
     table.add_column("last minutes", no_wrap=True, header_style="cyan")
     for row in rows:
         gpu = _gpu(row) if row.gpu is not None else [""] * 4
         style = STYLES[row.judgment.state]
         table.add_row(
-            Text(_label(row), style=style), *_figures(row), *(gpu if gpus else []),
+            Text(_label(row), style=style),
+            *_figures(row),
+            *(gpu if gpus else []),
             sparkline(row.waits, max(10, width - (110 + 33 * gpus)), ascii_only),
-        )  # fmt: skip
+        )
     grid = Table.grid()
     grid.add_row(table)
     for row in rows:
@@ -112,7 +123,9 @@ def _block(row: Row, width: int, ascii_only: bool) -> RenderableType:
 def _sentence(row: Row, prefix: str) -> Text:
     text = Text(prefix)
     text.append(row.judgment.state.value, style=STYLES[row.judgment.state])
-    text.append(printable(f": {row.judgment.reason}" + (f"; {row.remedy}" if row.remedy else ""), None))
+    text.append(
+        printable(f": {row.judgment.reason}" + (f"; {row.remedy}" if row.remedy else ""), None)
+    )
     return text
 
 
@@ -120,21 +133,31 @@ def _label(row: Row) -> str:
     identity, counters = row.found.page.identity, row.found.page.counters
     name = printable(str(identity.get("name") or identity["source"]))[:20]
     rank = f" rank {identity['rank']}" if identity.get("world", 1) > 1 else ""
-    steps = f" {counters['epoch']}:{counters['step']}/{identity['steps']}" if identity.get("steps") else ""
+    steps = (
+        f" {counters['epoch']}:{counters['step']}/{identity['steps']}"
+        if identity.get("steps")
+        else ""
+    )
     return f"{name}{rank} pid {identity['pid']}{steps}"
 
 
 def _figures(row: Row) -> list[str]:
     short, long, cpu = row.short, row.long, row.cpu
     usable = f"/{cpu.usable:g}" if cpu.usable else ""
-    ahead = row.found.page.identity.get("prefetch") is not None  # of other loaders that is not known
+    ahead = (
+        row.found.page.identity.get("prefetch") is not None
+    )  # of other loaders that is not known
     return [
         _count(short and short.need),
         _make(short),
         _waits(short, SHORT_S),
         _waits(long, LONG_S) if is_of(long, LONG_S) else "-",
         f"{short.ready:.1f}" if short is not None and short.ready is not None and ahead else "-",
-        f"{short.framework_step_ms:.0f} ms" if short is not None and short.framework_step_ms is not None else "-",
+        (
+            f"{short.framework_step_ms:.0f} ms"
+            if short is not None and short.framework_step_ms is not None
+            else "-"
+        ),
         _reads(short),
         f"{cpu.cores:.1f}{usable}" if cpu.cores is not None else "-",
     ]
@@ -150,7 +173,11 @@ def _gpu(row: Row) -> list[str]:
 def _reads(window: Rates | None) -> str:
     if window is None or window.read_rate is None:
         return "-"
-    retried = f", {window.retries} {'retry' if window.retries == 1 else 'retries'}" if window.retries else ""
+    retried = (
+        f", {window.retries} {'retry' if window.retries == 1 else 'retries'}"
+        if window.retries
+        else ""
+    )
     return f"{window.read_rate / 1e6:,.0f} MB/s{retried}"
 
 

@@ -1,4 +1,7 @@
-"""Serves the newest view over HTTP: metrics, the page, its JSON. On the loopback unless told otherwise; GET alone."""
+"""Serves the newest view over HTTP: metrics, the page, its JSON.
+
+On the loopback unless told otherwise; GET alone.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from fastfeed.live.web import PAGE
 __all__ = ["CONNECTIONS", "Server", "parse_address"]
 
 CONNECTIONS = 32  # at once; a browser has a few, Prometheus one
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self';"
+    " img-src data:"
+)
 
 
 def parse_address(text: str, option: str) -> tuple[str, int]:
@@ -34,13 +40,16 @@ def parse_address(text: str, option: str) -> tuple[str, int]:
         number = -1
     if not 0 <= number < 1 << 16:
         raise ConfigError(
-            f"{option} must be like :9400 or 127.0.0.1:9400 (0.0.0.0:9400 for all networks), got {text!r}"
+            f"{option} must be like :9400 or 127.0.0.1:9400 (0.0.0.0:9400 for all networks), got"
+            f" {text!r}"
         )
     return host, number
 
 
 class Server:
-    """Answers from what `view` was set to last; requests never look at a feed or a GPU themselves."""
+    """Answers from what `view` was set to last; requests never look at a feed or a GPU
+    themselves.
+    """
 
     def __init__(self, host: str, port: int, option: str) -> None:
         """Port 0 takes any that is free. ConfigError if the port is in use, or not allowed."""
@@ -56,8 +65,14 @@ class Server:
             ) from error
         self.port: int = self._http.server_address[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
-        self.warning = "" if loopback else "anyone who can reach this machine can read it; :PORT alone is the loopback"
-        self._thread = threading.Thread(target=self._http.serve_forever, name="fastfeed-watch", daemon=True)
+        self.warning = (
+            ""
+            if loopback
+            else "anyone who can reach this machine can read it; :PORT alone is the loopback"
+        )
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, name="fastfeed-watch", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -72,14 +87,22 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
         timeout = 10  # seconds for a request that does not come
 
         def do_GET(self) -> None:
-            if loopback and not _is_here(self.headers.get("Host", "")):  # of a page whose name was made to point here
-                self._answer(403, "text/plain", "this server answers to its loopback address alone\n")
+            if loopback and not _is_here(
+                self.headers.get("Host", "")
+            ):  # of a page whose name was made to point here
+                self._answer(
+                    403, "text/plain", "this server answers to its loopback address alone\n"
+                )
                 return
             view, path = server.view, _path(self.path)
             if path == "/":
                 self._answer(200, "text/html; charset=utf-8", PAGE)
             elif view is None or path not in ("/metrics", "/data.json"):
-                self._answer(503 if view is None else 404, "text/plain", "not there: /, /data.json, /metrics\n")
+                self._answer(
+                    503 if view is None else 404,
+                    "text/plain",
+                    "not there: /, /data.json, /metrics\n",
+                )
             elif path == "/metrics":
                 self._answer(200, CONTENT_TYPE, metrics(view))
             else:

@@ -12,13 +12,24 @@ from fastfeed.runtime.live_page import IDLE, TRAINING, WAITING
 
 __all__ = ["Hysteresis", "Judgment", "State", "judge"]
 
-TIGHT, STARVED, SEVERE = 0.01, 0.05, 0.20  # shares of time waiting; the last two are the profiler's marks
-GPU_IDLE = 0.5  # below this share of SM time a GPU that does not wait for input idles for another reason
+TIGHT, STARVED, SEVERE = (
+    0.01,
+    0.05,
+    0.20,
+)  # shares of time waiting; the last two are the profiler's marks
+GPU_IDLE = (
+    0.5  # below this share of SM time a GPU that does not wait for input idles for another reason
+)
 STALL_S, STALL_STEPS = 30.0, 20  # no batch for the longer of both
 IDLE_CORES = 0.02  # a process that uses less does nothing
 HELD_S, HELD_STEPS = 10.0, 20  # a trainer that keeps a batch for longer than both is not training
 PAUSE_S = 3.0  # a pause between two epochs that is shorter says nothing
-_STAGES = {"read": "read", "decode": "decoded", "augment": "augmented", "place": "copied to the device"}
+_STAGES = {
+    "read": "read",
+    "decode": "decoded",
+    "augment": "augmented",
+    "place": "copied to the device",
+}
 WINDOWS = 3  # windows in a row that must agree before the state changes
 
 
@@ -62,7 +73,8 @@ def judge(
         window: Rates of the last ten seconds; None if this is the first reading.
         alive: Whether the process lives; None: not known.
         stopped: It was stopped by a signal or a debugger.
-        sm: Share of time in which the GPU's multiprocessors worked, an estimate by NVML; None: not known.
+        sm: Share of time in which the GPU's multiprocessors worked, an estimate by NVML; None: not
+            known.
         cores: That the process and its helper keep busy; None: not known.
         wall_s: Time of day of this reading, seconds since 1970; None: times of day are left out.
     """
@@ -71,35 +83,54 @@ def judge(
     if alive is False:
         ended_s = max(0, reading.at_ns - counters["updated_ns"]) / 1e9
         last = f"its last sign was {ended_s:.0f} s ago{_clock(wall_s, ended_s)}"
-        return Judgment(State.STALLED, f"its process has ended without closing the feed, as after a kill: {last}")
+        return Judgment(
+            State.STALLED,
+            f"its process has ended without closing the feed, as after a kill: {last}",
+        )
     if stopped:
         pid = reading.page.identity.get("pid")
         why = f"its process is stopped, by a signal or a debugger: kill -CONT {pid} continues it"
-        return Judgment(State.STALLED, f"{why}; no batch for {since_s:.0f} s{_clock(wall_s, since_s)}")
+        return Judgment(
+            State.STALLED, f"{why}; no batch for {since_s:.0f} s{_clock(wall_s, since_s)}"
+        )
     paused = counters["phase"] == IDLE and not (window and window.batches and since_s < PAUSE_S)
     if counters["phase"] == IDLE and (paused or counters["failed"]):
-        why = "an error has ended the iteration" if counters["failed"] else "between epochs, or training has ended"
+        why = (
+            "an error has ended the iteration"
+            if counters["failed"]
+            else "between epochs, or training has ended"
+        )
         return Judgment(State.UNKNOWN, f"not iterated for {since_s:.0f} s: {why}")
     if counters["phase"] == WAITING and since_s > max(STALL_S, STALL_STEPS * step_s):
         return Judgment(
-            State.STALLED, f"no batch for {since_s:.0f} s{_clock(wall_s, since_s)}{_doing(reading, window)}"
+            State.STALLED,
+            f"no batch for {since_s:.0f} s{_clock(wall_s, since_s)}{_doing(reading, window)}",
         )
     if not counters["batches"]:
         return Judgment(State.UNKNOWN, f"the first batch is being made, for {since_s:.0f} s")
-    if counters["phase"] == TRAINING and since_s > max(STALL_S, STALL_STEPS * step_s) and _hangs(cores, sm):
+    if (
+        counters["phase"] == TRAINING
+        and since_s > max(STALL_S, STALL_STEPS * step_s)
+        and _hangs(cores, sm)
+    ):
         return Judgment(
             State.STALLED,
-            f"the trainer has kept its batch for {since_s:.0f} s{_clock(wall_s, since_s)} and does nothing, on the CPU "
-            "or a GPU: it hangs, or waits for other ranks",
+            f"the trainer has kept its batch for {since_s:.0f} s{_clock(wall_s, since_s)} and does"
+            " nothing, on the CPU or a GPU: it hangs, or waits for other ranks",
         )
     if counters["phase"] == TRAINING and since_s > max(HELD_S, HELD_STEPS * step_s):
         return Judgment(
             State.UNKNOWN,
-            f"the trainer has kept its batch for {since_s:.0f} s: it compiles, validates, saves, or the loop was left",
+            f"the trainer has kept its batch for {since_s:.0f} s: it compiles, validates, saves, or"
+            " the loop was left",
         )
     if reading.page.identity.get("steps_only"):
         return Judgment(State.UNKNOWN, _not_watched(window, sm))
-    if window is None or window.wait is None or (not window.batches and counters["phase"] == TRAINING):
+    if (
+        window is None
+        or window.wait is None
+        or (not window.batches and counters["phase"] == TRAINING)
+    ):
         return Judgment(State.UNKNOWN, "no batch was taken in the last seconds")
     return _by_share(reading, window, window.wait, sm)
 
@@ -119,7 +150,9 @@ def _hangs(cores: float | None, sm: float | None) -> bool:
 
 def _clock(wall_s: float | None, ago_s: float) -> str:
     """`, since 14:03:22`."""
-    return "" if wall_s is None else time.strftime(", since %H:%M:%S", time.localtime(wall_s - ago_s))
+    return (
+        "" if wall_s is None else time.strftime(", since %H:%M:%S", time.localtime(wall_s - ago_s))
+    )
 
 
 def _doing(reading: Reading, window: Rates | None) -> str:
@@ -128,19 +161,26 @@ def _doing(reading: Reading, window: Rates | None) -> str:
     if not stage:
         helper = counters["helper_pid"]
         return f"; the helper process {helper} makes it" if helper else ""
-    repeated = f", {window.retries} reads were repeated" if window is not None and window.retries else ""
+    repeated = (
+        f", {window.retries} reads were repeated" if window is not None and window.retries else ""
+    )
     done = printable(f"{_STAGES.get(stage, stage)}{f' from {place}' if place else ''}")
     return f"; it is being {done}, for {reading.doing_ns / 1e9:.0f} s{repeated}"
 
 
 def _by_share(reading: Reading, window: Rates, wait: float, sm: float | None) -> Judgment:
     if wait >= STARVED:
-        return Judgment(State.SEVERE if wait >= SEVERE else State.STARVED, f"waits {wait:.0%} of the time for batches")
+        return Judgment(
+            State.SEVERE if wait >= SEVERE else State.STARVED,
+            f"waits {wait:.0%} of the time for batches",
+        )
     if wait >= TIGHT:
         return Judgment(State.TIGHT, f"waits {wait:.1%} of the time for batches")
     if sm is not None and sm < GPU_IDLE:
         return Judgment(
-            State.GPU_IDLE, f"the feed waits for the trainer, whose GPU works {sm:.0%} of the time: `fastfeed profile`"
+            State.GPU_IDLE,
+            f"the feed waits for the trainer, whose GPU works {sm:.0%} of the time: `fastfeed"
+            " profile`",
         )
     keeps_ahead = (reading.page.identity.get("prefetch") or 0) > 0
     if keeps_ahead and window.ready is not None and window.ready < 1:
@@ -159,7 +199,12 @@ class Hysteresis:
     def __call__(self, judgment: Judgment) -> Judgment:
         """The state to show, with the newest reason where the state is the same."""
         current = self.current
-        if current is None or judgment.at_once or current.at_once or judgment.state is current.state:
+        if (
+            current is None
+            or judgment.at_once
+            or current.at_once
+            or judgment.state is current.state
+        ):
             self.current, self._other, self._times = judgment, None, 0
             return judgment
         self._times = self._times + 1 if judgment.state is self._other else 1

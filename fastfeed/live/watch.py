@@ -22,10 +22,28 @@ from fastfeed.live.states import Hysteresis, Judgment, State, judge
 from fastfeed.runtime.live_page import read_page
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["LONG_S", "SHORT_S", "Row", "View", "Watch", "gpu_of", "is_of", "variables", "visible_gpus"]
+__all__ = [
+    "LONG_S",
+    "SHORT_S",
+    "Row",
+    "View",
+    "Watch",
+    "gpu_of",
+    "is_of",
+    "variables",
+    "visible_gpus",
+]
 
 SHORT_S, LONG_S = 10.0, 60.0  # windows
-_ORDER = [State.STALLED, State.SEVERE, State.STARVED, State.TIGHT, State.GPU_IDLE, State.UNKNOWN, State.FED]
+_ORDER = [
+    State.STALLED,
+    State.SEVERE,
+    State.STARVED,
+    State.TIGHT,
+    State.GPU_IDLE,
+    State.UNKNOWN,
+    State.FED,
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +54,25 @@ class Row:
     reading: Reading
     judgment: Judgment
     remedy: str | None
-    short: Rates | None  # of the last SHORT_S, or as long as it has been watched, or from look to look
+    short: (
+        Rates | None
+    )  # of the last SHORT_S, or as long as it has been watched, or from look to look
     long: Rates | None  # of the last LONG_S, likewise
     cpu: CpuUse
     gpu: GpuUse | None
-    waits: tuple[float | None, ...]  # share of time waiting, a value per history.BUCKET_S, oldest first
-    exposed: float | None = None  # share of the last ten seconds that it waited while the GPU idled, an estimate
+    waits: tuple[
+        float | None, ...
+    ]  # share of time waiting, a value per history.BUCKET_S, oldest first
+    exposed: float | None = (
+        None  # share of the last ten seconds that it waited while the GPU idled, an estimate
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All feeds, those with the greatest loss first; `notes` are sentences about what cannot be seen."""
+    """All feeds, those with the greatest loss first; `notes` are sentences about what cannot be
+    seen.
+    """
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
@@ -78,7 +104,13 @@ class Watch:
         root: Path = Path("/"),
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._folders, self._pid, self._gpus, self._clock, self._root = folders, pid, gpus, clock, root
+        self._folders, self._pid, self._gpus, self._clock, self._root = (
+            folders,
+            pid,
+            gpus,
+            clock,
+            root,
+        )
         self._feeds: dict[str, _Feed] = {}
         self._wall = wall
 
@@ -88,12 +120,20 @@ class Watch:
         gpus = self._gpus.sample() if self._gpus is not None else []
         self._feeds = {found.path: self._feeds.get(found.path) or _Feed() for found in pages.pages}
         rows = [self._row(found, self._feeds[found.path], gpus) for found in pages.pages]
-        rows.sort(key=lambda row: (_ORDER.index(row.judgment.state), -((row.short and row.short.wait) or 0)))
+        rows.sort(
+            key=lambda row: (
+                _ORDER.index(row.judgment.state),
+                -((row.short and row.short.wait) or 0),
+            )
+        )
         notes = [*pages.problems, *(self._gpus.notes if self._gpus is not None else ())]
         return View(tuple(rows), tuple(notes), self._wall())
 
     def rest(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Until the next look. Where GPUs have GPM, five glances a second tell which waits leave them idle."""
+        """Until the next look.
+
+        Where GPUs have GPM, five glances a second tell which waits leave them idle.
+        """
         end = self._clock() + int(seconds * 1e9)
         while (left := (end - self._clock()) / 1e9) > 0:
             sleep(min(left, BIN_S) if self._gpus is not None and self._gpus.has_gpm else left)
@@ -107,13 +147,18 @@ class Watch:
         for path, feed in self._feeds.items():
             if feed.gpu in shares:
                 with suppress(OSError, ValueError):  # closed meanwhile
-                    feed.exposure.add(Reading(read_page(path), self._clock(), feed.ended), shares[feed.gpu])
+                    feed.exposure.add(
+                        Reading(read_page(path), self._clock(), feed.ended), shares[feed.gpu]
+                    )
 
     def _row(self, found: FoundPage, feed: _Feed, gpus: Sequence[GpuUse]) -> Row:
         page, now = found.page, self._clock()
         feed.ended = found.alive is False
         reading = Reading(page, now, feed.ended)
-        pids = [page.identity["pid"], *([page.counters["helper_pid"]] if page.counters["helper_pid"] else [])]
+        pids = [
+            page.identity["pid"],
+            *([page.counters["helper_pid"]] if page.counters["helper_pid"] else []),
+        ]
         elsewhere = found.alive is None  # the number means another process here
         cpu = read_cpu([] if elsewhere else pids, now, self._root)
         feed.history.add(reading)
@@ -141,17 +186,29 @@ class Watch:
         )
         text = remedy(judgment.state, window, page.identity.get("threads") or 0, use, gpu)
         return Row(
-            found, reading, judgment, text, window, None if long is None else rates(long[0], reading), use, gpu,
-            feed.history.shares, feed.exposure.share,
-        )  # fmt: skip
+            found,
+            reading,
+            judgment,
+            text,
+            window,
+            None if long is None else rates(long[0], reading),
+            use,
+            gpu,
+            feed.history.shares,
+            feed.exposure.share,
+        )
 
 
 def is_of(window: Rates | None, seconds: float) -> TypeGuard[Rates]:
-    """Whether this window is about so long, within a quarter: it is shorter at first, and longer if looks are rare."""
+    """Whether this window is about so long, within a quarter: it is shorter at first, and longer if
+    looks are rare.
+    """
     return window is not None and 0.98 * seconds <= window.seconds <= 1.25 * seconds
 
 
-def _since(readings: deque[tuple[Reading, CpuReading]], seconds: float) -> tuple[Reading, CpuReading] | None:
+def _since(
+    readings: deque[tuple[Reading, CpuReading]], seconds: float
+) -> tuple[Reading, CpuReading] | None:
     """The newest reading that is so old, or the oldest; None if there is only one."""
     if len(readings) < 2:
         return None
@@ -173,13 +230,19 @@ def variables(root: Path, pid: int) -> dict[str, str]:
 
 
 def visible_gpus(environment: Mapping[str, str]) -> tuple[int, ...]:
-    """GPUs by number that a process with these variables may use; empty where all of them, or unknown."""
+    """GPUs by number that a process with these variables may use; empty where all of them, or
+    unknown.
+    """
     numbers = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return tuple(int(number) for number in numbers if number.strip().isdigit())
 
 
-def gpu_of(local_rank: int, pids: Sequence[int], visible: Sequence[int], gpus: Sequence[GpuUse]) -> GpuUse | None:
-    """The GPU on which a process computes; else that of its rank, unless instances make it unclear."""
+def gpu_of(
+    local_rank: int, pids: Sequence[int], visible: Sequence[int], gpus: Sequence[GpuUse]
+) -> GpuUse | None:
+    """The GPU on which a process computes; else that of its rank, unless instances make it
+    unclear.
+    """
     for gpu in gpus:
         if set(pids) & set(gpu.pids):
             return gpu

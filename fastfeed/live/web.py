@@ -1,6 +1,8 @@
-"""The page of `fastfeed watch --web`: one file, nothing from elsewhere, light and dark, phone and desk.
+"""The page of `fastfeed watch --web`: one file, nothing from elsewhere, light and dark, phone and
+desk.
 
-It asks for `data.json` (see `document`) once a second. All text from feeds goes through textContent.
+It asks for `data.json` (see `document`) once a second. All text from feeds goes through
+textContent.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Ops: descriptions of what to do to an image, as data.
 
-The `__all__` of each module that holds ops are its public names; those names together are the package's.
+The `__all__` of each module that holds ops are its public names; those names together are the
+package's.
 
 base                        the op protocols
 decode, source_crop         bytes to pixels
 crops, geometry, warp, views                geometry
 color, levels, jitter, filters, erasing, function    pixel values
-compose, policy, augmix     composites; policies and policy_space hold AutoAugment's tables, children checks their ops
-mix, labels                 several samples, soft labels; mix_plan is what a mixing op decides, soft_labels the labels
-convert                     dtype, range and layout
+compose, policy, augmix     composites; policies and policy_space hold AutoAugment's tables,
+children checks their ops mix, labels                 several samples, soft labels; mix_plan is what
+a mixing op decides, soft_labels the labels convert                     dtype, range and layout
 ranges, beta, noise_table   strengths and random numbers; move_boxes moves boxes as pixels move
 program/                    checks a list of ops and folds it into one program
 """
@@ -70,6 +71,8 @@ __all__ += crops.__all__
 __all__ += policy.__all__
 __all__ += augmix.__all__
 
-OPS: tuple[type, ...] = tuple(globals()[name] for name in __all__ if hasattr(globals()[name], "kind"))
+OPS: tuple[type, ...] = tuple(
+    globals()[name] for name in __all__ if hasattr(globals()[name], "kind")
+)
 for _op in OPS:
     checked(_op)

@@ -17,9 +17,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["AugMix"]
 
-SHOWCASE = (  # examples that `fastfeed show --ops` draws
-    "AugMix(6)",
-)
+SHOWCASE = ("AugMix(6)",)  # examples that `fastfeed show --ops` draws
 
 _BINS, _DEEPEST = 10, 3  # levels of strength; maximum ops in a chain of random length
 _MILD = ("Brightness", "Color", "Contrast", "Sharpness")
@@ -36,20 +34,25 @@ def _layer(all_ops: bool, filter: str, fill: tuple[int, int, int]) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class AugMix:
-    """Blend the image with augmented versions of it, each the result of a short chain of random ops.
+    """Blend the image with augmented versions of it, each the result of a short chain of random
+    ops.
 
-    Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty" (2019), with the
-    ops and strengths of torchvision's `AugMix`; the blend is rounded, where torchvision truncates it. The image's own
-    share is from Beta(alpha, alpha); the versions share the rest by Dirichlet(alpha, ...).
+    Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and
+    Uncertainty" (2019), with the ops and strengths of torchvision's `AugMix`; the blend is rounded,
+    where torchvision truncates it. The image's own share is from Beta(alpha, alpha); the versions
+    share the rest by Dirichlet(alpha, ...).
 
     Args:
-        severity (int): Strengths are drawn from the lowest `severity` of ten levels, in [1, 10]. Default: 3.
+        severity (int): Strengths are drawn from the lowest `severity` of ten levels, in [1, 10].
+            Default: 3.
         mixture_width (int): Versions, in [1, 16]. Default: 3.
         chain_depth (int): Ops in a chain, in [1, 16]; -1 draws one to three. Default: -1.
-        alpha (float): Parameter of both distributions, in [0.01, 50]; higher means more equal shares. Default: 1.0.
+        alpha (float): Parameter of both distributions, in [0.01, 50]; higher means more equal
+            shares. Default: 1.0.
         all_ops (bool): Include brightness, color, contrast and sharpness. Default: True.
         filter (str): For ops that move pixels, "bilinear" or "nearest". Default: "bilinear".
-        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
+            0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -75,15 +78,21 @@ class AugMix:
         check_integer("AugMix mixture_width", self.mixture_width, 1, 16, "3 is usual")
         if type(self.chain_depth) is not int or self.chain_depth != -1:
             check_integer("AugMix chain_depth", self.chain_depth, 1, 16, "-1 draws one to three")
-        number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(self.alpha, bool)
+        number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(
+            self.alpha, bool
+        )
         if not number or not 0.01 <= self.alpha <= 50:
-            raise ConfigError(f"AugMix alpha must be a number in [0.01, 50], got {self.alpha!r}; 1.0 is usual")
+            raise ConfigError(
+                f"AugMix alpha must be a number in [0.01, 50], got {self.alpha!r}; 1.0 is usual"
+            )
         check_flag("AugMix all_ops", self.all_ops)
         check_warp_params(self)
 
     @property
     def draws(self) -> int:
-        """The shares; the length of each chain; which op, its strength and direction for each op in a chain."""
+        """The shares; the length of each chain; which op, its strength and direction for each op in
+        a chain.
+        """
         return self.mixture_width * (1 + (self.chain_depth < 0) + 3 * self._depth)
 
     @property
@@ -99,9 +108,13 @@ class AugMix:
         return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
-        """shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one Choices per layer."""
+        """shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one
+        Choices per layer.
+        """
         width, own = self.mixture_width, beta(u[:, 0], self.alpha, self.alpha)[:, None]
-        shares = np.concatenate([own, (1 - own) * dirichlet(u[:, 1:width], self.alpha, width)], axis=1)
+        shares = np.concatenate(
+            [own, (1 - own) * dirichlet(u[:, 1:width], self.alpha, width)], axis=1
+        )
         each = np.split(u[:, width:], width, axis=1)
         return {"shares": shares, "chains": tuple(self._chain(columns, sizes) for columns in each)}
 

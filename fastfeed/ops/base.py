@@ -1,4 +1,6 @@
-"""The op protocols: an op is a frozen value that describes what to do, independent of any backend."""
+"""The op protocols: an op is a frozen value that describes what to do, independent of any
+backend.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,21 @@ __all__ = [
     "shade",
 ]
 
-FILTERS = ("bilinear", "bicubic", "lanczos", "box")  # all antialiased: the support grows with the reduction
+FILTERS = (
+    "bilinear",
+    "bicubic",
+    "lanczos",
+    "box",
+)  # all antialiased: the support grows with the reduction
 
 
 Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views"]
 
 
 class Op(Protocol):
-    """One entry of a user's list. Its kind decides where in the list it may be and which part of the feed runs it.
+    """One entry of a user's list.
+
+    Its kind decides where in the list it may be and which part of the feed runs it.
 
     decode    encoded bytes to pixels
     geometry  moves pixels along the axes: folded into one window per sample, see `Geometry`
@@ -49,9 +58,10 @@ class Op(Protocol):
     mix       combines several finished samples
     views     makes several images out of one
 
-    An op also has `draws`, how many uniform numbers it needs per sample. Both are class variables, or properties where
-    an op is composed of others. A protocol can declare only one of these forms, so it declares neither. Ops that
-    resample have `filter`, the name of the filter; those that may reach beyond the image, `border`.
+    An op also has `draws`, how many uniform numbers it needs per sample. Both are class variables,
+    or properties where an op is composed of others. A protocol can declare only one of these forms,
+    so it declares neither. Ops that resample have `filter`, the name of the filter; those that may
+    reach beyond the image, `border`.
     """
 
     def out(self, spec: Spec) -> Spec:
@@ -86,18 +96,23 @@ class Simple(Op, Protocol):
 
 
 class Geometry(Simple, Protocol):
-    """An op that only moves pixels. Its parameters are always these three, so any run of them folds into one window.
+    """An op that only moves pixels.
+
+    Its parameters are always these three, so any run of them folds into one window.
 
     box   float64 (n, 4): top, left, height, width of what is kept, in pixels of the input image
     size  int64 (n, 2): height, width of the output
     flip  bool (n, 2): mirrored top to bottom, left to right
 
-    Ops with a `border` may give boxes that reach beyond the image; the border defines the pixels there.
+    Ops with a `border` may give boxes that reach beyond the image; the border defines the pixels
+    there.
     """
 
 
 class Composite(Op, Protocol):
-    """An op composed of others, such as `Maybe`; which of them runs on a sample is data, see `program/layers.py`."""
+    """An op composed of others, such as `Maybe`; which of them runs on a sample is data, see
+    `program/layers.py`.
+    """
 
     @property
     def layers(self) -> tuple[Any, ...]:
@@ -146,7 +161,9 @@ class Splitting(Op, Protocol):
 class Border:
     """The pixels beyond the edge of an image."""
 
-    mode: Literal["constant", "edge", "reflect"] = "constant"  # reflect: dcb|abcd|cba, the edge itself once
+    mode: Literal["constant", "edge", "reflect"] = (
+        "constant"  # reflect: dcb|abcd|cba, the edge itself once
+    )
     fill: tuple[int, int, int] = (0, 0, 0)  # RGB, for "constant"
 
     def __post_init__(self) -> None:
@@ -171,8 +188,8 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
         raise SpecError(f"{name} works on bytes, got {spec}; put it before ToFloat and Normalize")
     if not spec.fixed:
         raise SpecError(
-            f"{name} needs images of one size, got {spec}; put Resize((height, width)), CenterCrop(size) or "
-            "RandomResizedCrop(size) before it, which is also cheaper"
+            f"{name} needs images of one size, got {spec}; put Resize((height, width)),"
+            " CenterCrop(size) or RandomResizedCrop(size) before it, which is also cheaper"
         )
     return spec
 
@@ -180,7 +197,9 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
 def check_size(name: str, size: Any) -> tuple[int, int]:
     """(height, width) in pixels from an int (square) or a pair."""
     pair = size if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair):
+    if len(pair) != 2 or not all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair
+    ):
         raise ConfigError(f"{name} size must be an int or (height, width), got {size!r}")
     height, width = (int(n) for n in pair)
     if not (1 <= height <= 65_535 and 1 <= width <= 65_535):
@@ -210,14 +229,19 @@ def check_filter(name: str, filter: str) -> None:
 def check_range(
     name: str, pair: Any, minimum: float, maximum: float, hint: str = "", above: bool = False
 ) -> tuple[float, float]:
-    """(low, high) with minimum <= low <= high <= maximum; `above`: minimum < low. `hint` says what to write instead."""
+    """(low, high) with minimum <= low <= high <= maximum; `above`: minimum < low.
+
+    `hint` says what to write instead.
+    """
     more = f"; {hint}" if hint else ""
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_number(v) for v in pair):
         raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}{more}")
     low, high = (float(v) for v in pair)
     if not minimum <= low <= high <= maximum or (above and low == minimum):
         sign = "<" if above else "<="
-        raise ConfigError(f"{name} must be {minimum:g} {sign} low <= high <= {maximum:g}, got {pair!r}{more}")
+        raise ConfigError(
+            f"{name} must be {minimum:g} {sign} low <= high <= {maximum:g}, got {pair!r}{more}"
+        )
     return low, high
 
 
@@ -242,13 +266,18 @@ def check_fill(name: str, fill: Any) -> None:
     if (
         not isinstance(fill, tuple)
         or len(fill) != 3
-        or not all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) and 0 <= v <= 255 for v in fill)
+        or not all(
+            isinstance(v, (int, np.integer)) and not isinstance(v, bool) and 0 <= v <= 255
+            for v in fill
+        )
     ):
         raise ConfigError(f"{name} must be three integers in [0, 255], RGB, got {fill!r}")
 
 
 def shade(fill: tuple[int, int, int], channels: int) -> tuple[int, ...]:
-    """An RGB color for an image with this many channels; gray is ITU-R 601 luma, as Pillow's convert("L")."""
+    """An RGB color for an image with this many channels; gray is ITU-R 601 luma, as Pillow's
+    convert("L").
+    """
     if channels == 3:
         return fill
     r, g, b = fill

@@ -1,4 +1,5 @@
-"""Beta and Dirichlet random numbers from uniform ones, by inverting the distribution function (no rejection).
+"""Beta and Dirichlet random numbers from uniform ones, by inverting the distribution function (no
+rejection).
 
 With a fixed number of draws per sample, a sample stays a pure function of its random numbers.
 """
@@ -19,9 +20,10 @@ _POINTS, _WEIGHTS = (_POINTS + 1) / 2, _WEIGHTS / 2  # on [0, 1]
 def beta(u: np.ndarray, a: float, b: float) -> np.ndarray:
     """Beta(a, b) from uniform numbers: float64 in [0, 1], of u's shape. a and b in (0, 1000].
 
-    Where the distribution function is I(x), |I(x) - u| < 1e-11, as far as float64 can hold x. I is integrated over the
-    logit t of x, where its density e^(at) / (1 + e^t)^(a+b) is smooth for all a and b: 8-point Gauss-Legendre in each
-    of 4000 cells, once per a and b; then Newton's method from the nearest knot.
+    Where the distribution function is I(x), |I(x) - u| < 1e-11, as far as float64 can hold x. I is
+    integrated over the logit t of x, where its density e^(at) / (1 + e^t)^(a+b) is smooth for all a
+    and b: 8-point Gauss-Legendre in each of 4000 cells, once per a and b; then Newton's method from
+    the nearest knot.
     """
     u = np.asarray(u, np.float64)
     if a == 1:
@@ -43,9 +45,11 @@ def beta(u: np.ndarray, a: float, b: float) -> np.ndarray:
 
 
 def dirichlet(u: np.ndarray, alpha: float, n: int) -> np.ndarray:
-    """Symmetric Dirichlet(alpha, ..., alpha) of n shares from uniform numbers (..., n - 1): float64 (..., n), sum 1.
+    """Symmetric Dirichlet(alpha, ..., alpha) of n shares from uniform numbers (..., n - 1): float64
+    (..., n), sum 1.
 
-    By stick breaking: each share is a Beta(alpha, rest * alpha) part of what the ones before it left.
+    By stick breaking: each share is a Beta(alpha, rest * alpha) part of what the ones before it
+    left.
     """
     rest = np.ones(u.shape[:-1])
     shares = np.empty((*u.shape[:-1], n))
@@ -63,7 +67,9 @@ def _density(t: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
 
 
 def _mass(start: np.ndarray, span: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
-    """The integral of the density over a part of a cell; summed in a fixed order, so neighbors do not matter."""
+    """The integral of the density over a part of a cell; summed in a fixed order, so neighbors do
+    not matter.
+    """
     total_mass = np.zeros_like(start)
     for point, weight in zip(_POINTS.tolist(), _WEIGHTS.tolist(), strict=True):
         total_mass += weight * _density(start + span * point, a, b, scale)
@@ -72,10 +78,14 @@ def _mass(start: np.ndarray, span: np.ndarray, a: float, b: float, scale: float)
 
 @lru_cache(maxsize=16)
 def _cells(a: float, b: float) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Knots, the distribution function there, the logarithm of the density's factor, the first knot's log x."""
+    """Knots, the distribution function there, the logarithm of the density's factor, the first
+    knot's log x.
+    """
     ends = np.linspace(-_END, _END, _CELLS + 1)
     width = 2 * _END / _CELLS
-    top = np.clip(np.log(a / b), -_END, _END)  # where the density is highest: the numbers stay in range
+    top = np.clip(
+        np.log(a / b), -_END, _END
+    )  # where the density is highest: the numbers stay in range
     peak = float(a * top - (a + b) * np.logaddexp(0, top))
     parts = _mass(ends[:-1], np.full(_CELLS, width), a, b, peak)
     low = np.exp(-a * _END - peak) / a  # the powers beyond both ends

@@ -1,4 +1,6 @@
-"""The ops that an op is composed of: what they may be, their kind, their draws, their window where all are geometry."""
+"""The ops that an op is composed of: what they may be, their kind, their draws, their window where
+all are geometry.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +34,26 @@ __all__ = [
 def child(where: str, op: Any) -> Any:
     op = as_op(op)
     if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
-        what = f"the class {op.__name__}; write {op.__name__}(...)" if isinstance(op, type) else repr(op)
+        what = (
+            f"the class {op.__name__}; write {op.__name__}(...)"
+            if isinstance(op, type)
+            else repr(op)
+        )
         raise ConfigError(f"{where} must be an op such as RandomFlip() or a function, got {what}")
     if op.kind not in ("geometry", "change"):
         raise ConfigError(
-            f"{where} must be an op that moves or changes pixels, such as RandomFlip() or ColorJitter(0.4), "
-            f"got {op!r}; put it directly into the list of ops, where all samples take it"
+            f"{where} must be an op that moves or changes pixels, such as RandomFlip() or"
+            f" ColorJitter(0.4), got {op!r}; put it directly into the list of ops, where all"
+            " samples take it"
         )
     return op
 
 
 def children(name: str, ops: Any) -> tuple[Any, ...]:
     if not isinstance(ops, (list, tuple)) or not ops:
-        raise ConfigError(f"{name} ops must be a list of one op or more, such as [RandomFlip()], got {ops!r}")
+        raise ConfigError(
+            f"{name} ops must be a list of one op or more, such as [RandomFlip()], got {ops!r}"
+        )
     return tuple(child(f"{name} ops[{i}]", op) for i, op in enumerate(ops))
 
 
@@ -86,10 +95,16 @@ def window_layers(op: Any) -> tuple[Layer, ...]:
 
 
 def window_choices(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """Choices of a composite of geometry on pixels of one size: one window, or none where it changes nothing."""
+    """Choices of a composite of geometry on pixels of one size: one window, or none where it
+    changes nothing.
+    """
     values = op.params(u, sizes)
     full_box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
-    moves = (values["box"] != full_box).any(axis=1) | (values["size"] != sizes).any(axis=1) | values["flip"].any(axis=1)
+    moves = (
+        (values["box"] != full_box).any(axis=1)
+        | (values["size"] != sizes).any(axis=1)
+        | values["flip"].any(axis=1)
+    )
     return [Choices(np.where(moves, 0, -1), (values | {"limit": full_box},))]
 
 

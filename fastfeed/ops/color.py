@@ -1,7 +1,7 @@
 """Ops that change how bright and how colorful an image is.
 
-Factors are those of Pillow's ImageEnhance: 0 removes the property, 1 changes nothing, above 1 exaggerates it.
-Saturation, Hue and Grayscale leave single-channel images unchanged.
+Factors are those of Pillow's ImageEnhance: 0 removes the property, 1 changes nothing, above 1
+exaggerates it. Saturation, Hue and Grayscale leave single-channel images unchanged.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Brightness(RandomAmountOp):
     Pillow's `ImageEnhance.Brightness`; the factor is drawn per sample.
 
     Args:
-        amount (float | tuple[float, float]): A number b draws factors from max(0, 1 - b) to 1 + b, as torchvision's
-            `ColorJitter`; a pair is the range itself. In [0, 100].
+        amount (float | tuple[float, float]): A number b draws factors from max(0, 1 - b) to 1 + b,
+            as torchvision's `ColorJitter`; a pair is the range itself. In [0, 100].
 
     Raises:
         ConfigError: If `amount` is out of range.
@@ -58,8 +58,8 @@ class Contrast(RandomAmountOp):
     Pillow's `ImageEnhance.Contrast`; the factor is drawn per sample.
 
     Args:
-        amount (float | tuple[float, float]): A number c draws factors from max(0, 1 - c) to 1 + c, as torchvision's
-            `ColorJitter`; a pair is the range itself. In [0, 100].
+        amount (float | tuple[float, float]): A number c draws factors from max(0, 1 - c) to 1 + c,
+            as torchvision's `ColorJitter`; a pair is the range itself. In [0, 100].
 
     Raises:
         ConfigError: If `amount` is out of range.
@@ -85,11 +85,13 @@ class Contrast(RandomAmountOp):
 class Saturation(RandomAmountOp):
     """Make colors paler or stronger, relative to each pixel's own gray.
 
-    Pillow's `ImageEnhance.Color`; the factor is drawn per sample. Images of one channel stay as they are.
+    Pillow's `ImageEnhance.Color`; the factor is drawn per sample. Images of one channel stay as
+    they are.
 
     Args:
-        amount (float | tuple[float, float]): A number s draws factors from max(0, 1 - s) to 1 + s, as torchvision's
-            `ColorJitter`; a pair is the range itself, and factor 0 is gray. In [0, 100].
+        amount (float | tuple[float, float]): A number s draws factors from max(0, 1 - s) to 1 + s,
+            as torchvision's `ColorJitter`; a pair is the range itself, and factor 0 is gray. In [0,
+            100].
 
     Raises:
         ConfigError: If `amount` is out of range.
@@ -114,11 +116,12 @@ class Saturation(RandomAmountOp):
 class Hue(RandomAmountOp):
     """Rotate the hue on the color wheel; half a turn makes red cyan.
 
-    torchvision's `adjust_hue`, on HSV; the shift is drawn per sample. Images of one channel stay as they are.
+    torchvision's `adjust_hue`, on HSV; the shift is drawn per sample. Images of one channel stay as
+    they are.
 
     Args:
-        amount (float | tuple[float, float]): Turns. A number h in [0, 0.5] draws shifts from -h to h; a pair in [-0.5,
-            0.5] is the range itself.
+        amount (float | tuple[float, float]): Turns. A number h in [0, 0.5] draws shifts from -h to
+            h; a pair in [-0.5, 0.5] is the range itself.
 
     Raises:
         ConfigError: If `amount` is out of range.
@@ -141,7 +144,8 @@ class Hue(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Grayscale(FixedOp):
-    """Set every channel to the pixel's gray, 0.299 R + 0.587 G + 0.114 B, and keep the number of channels.
+    """Set every channel to the pixel's gray, 0.299 R + 0.587 G + 0.114 B, and keep the number of
+    channels.
 
     Pillow's mode L. Images of one channel stay as they are.
 

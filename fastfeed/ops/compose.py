@@ -43,7 +43,8 @@ class Maybe:
     As torchvision's `RandomApply` of one op. The op must keep the size of images.
 
     Args:
-        op (Op | Callable): An op that moves or changes pixels, one composed of others, or a function (see `Function`).
+        op (Op | Callable): An op that moves or changes pixels, one composed of others, or a
+            function (see `Function`).
         p (float): Probability that a sample takes it, in [0, 1]. Default: 0.5.
 
     Raises:
@@ -86,7 +87,11 @@ class Maybe:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
-        on, stay, move = (u[:, 0] < self.p)[:, None], unmoved(sizes), self.op.params(u[:, 1:], sizes)
+        on, stay, move = (
+            (u[:, 0] < self.p)[:, None],
+            unmoved(sizes),
+            self.op.params(u[:, 1:], sizes),
+        )
         return {name: np.where(on, move[name], value) for name, value in stay.items()}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
@@ -103,21 +108,22 @@ class Maybe:
 class OneOf:
     """Apply one of several ops to each sample, chosen at random.
 
-    As torchvision's `RandomChoice`. The ops must keep the size of images; ops that only crop or scale may all change it
-    to the same new size.
+    As torchvision's `RandomChoice`. The ops must keep the size of images; ops that only crop or
+    scale may all change it to the same new size.
 
     Args:
-        ops (Sequence[Op | Callable]): At least one op that moves or changes pixels, one composed of others, or a
-            function.
-        weights (Sequence[float] | None): Relative frequencies, one number >= 0 per op and not all 0. Default: None, all
-            equally likely.
+        ops (Sequence[Op | Callable]): At least one op that moves or changes pixels, one composed of
+            others, or a function.
+        weights (Sequence[float] | None): Relative frequencies, one number >= 0 per op and not all
+            0. Default: None, all equally likely.
 
     Raises:
         ConfigError: If `ops` or `weights` are none of these.
 
     Example:
         >>> ff.OneOf([ff.GaussianBlur(5), ff.JPEGCompression((30, 80))], weights=[3, 1])
-        OneOf(ops=(GaussianBlur(kernel=5, sigma=(0.1, 2.0)), JPEGCompression(quality=(30, 80))), weights=(3.0, 1.0))
+        OneOf(ops=(GaussianBlur(kernel=5, sigma=(0.1, 2.0)), JPEGCompression(quality=(30, 80))),
+        weights=(3.0, 1.0))
     """
 
     ops: Sequence[Any]
@@ -135,13 +141,16 @@ class OneOf:
         )
         if not numbers or len(weights) != len(self.ops) or not 0 < sum(weights) < math.inf:
             raise ConfigError(
-                f"OneOf weights must be {len(self.ops)} numbers >= 0, one per op and not all 0, got {weights!r}"
+                f"OneOf weights must be {len(self.ops)} numbers >= 0, one per op and not all 0, got"
+                f" {weights!r}"
             )
         return tuple(float(w) for w in weights)
 
     @property
     def kind(self) -> Kind:
-        return kind_of(self.ops) if len(set(filters_of(self.ops))) <= 1 else "change"  # a window has one filter
+        return (
+            kind_of(self.ops) if len(set(filters_of(self.ops))) <= 1 else "change"
+        )  # a window has one filter
 
     @property
     def filter(self) -> str:
@@ -157,15 +166,19 @@ class OneOf:
             return window_layers(self)
         parts = [layers(op) for op in self.ops]
         depth = max(len(part) for part in parts)
-        return tuple(Layer(tuple(op for part in parts if k < len(part) for op in part[k].ops)) for k in range(depth))
+        return tuple(
+            Layer(tuple(op for part in parts if k < len(part) for op in part[k].ops))
+            for k in range(depth)
+        )
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
             filters = ", ".join(sorted(set(filters_of(self.ops))))
             if not spec.fixed and "," in filters and all(op.kind == "geometry" for op in self.ops):
                 raise SpecError(
-                    f"OneOf needs ops with one filter where images are of many sizes, got {filters}; "
-                    "give all its ops the same, or put Resize((height, width)) before it"
+                    "OneOf needs ops with one filter where images are of many sizes, got"
+                    f" {filters}; give all its ops the same, or put Resize((height, width))"
+                    " before it"
                 )
             need_bytes(self, spec)
             for op in self.ops:
@@ -175,16 +188,23 @@ class OneOf:
         for op, result in zip(self.ops, after, strict=True):
             if result != after[0]:
                 raise SpecError(
-                    f"OneOf needs ops that lead to one size, but {self.ops[0]!r} makes {after[0]} of {spec} and {op!r} "
-                    f"makes {result}; give them the same size, or put what changes it directly into the list of ops"
+                    f"OneOf needs ops that lead to one size, but {self.ops[0]!r} makes {after[0]}"
+                    f" of {spec} and {op!r} makes {result}; give them the same size, or put what"
+                    " changes it directly into the list of ops"
                 )
         return after[0]
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
         which, rows = self._which(u), np.arange(len(sizes))
-        moves = [op.params(own, sizes) for op, own in zip(self.ops, split_draws(u, 1, self.ops), strict=True)]
-        return {name: np.stack([move[name] for move in moves])[which, rows] for name in ("box", "size", "flip")}
+        moves = [
+            op.params(own, sizes)
+            for op, own in zip(self.ops, split_draws(u, 1, self.ops), strict=True)
+        ]
+        return {
+            name: np.stack([move[name] for move in moves])[which, rows]
+            for name in ("box", "size", "flip")
+        }
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         if self.kind == "geometry":
@@ -215,15 +235,16 @@ class Sequential:
     For use inside `Maybe` and `OneOf`; a list of ops is a sequence already.
 
     Args:
-        ops (Sequence[Op | Callable]): At least one op that moves or changes pixels, one composed of others, or a
-            function.
+        ops (Sequence[Op | Callable]): At least one op that moves or changes pixels, one composed of
+            others, or a function.
 
     Raises:
         ConfigError: If `ops` is empty or holds anything else.
 
     Example:
         >>> ff.Maybe(ff.Sequential([ff.RandomFlip(), ff.Brightness(0.5)]), p=0.2)
-        Maybe(op=Sequential(ops=(RandomFlip(p=0.5, direction='horizontal'), Brightness(amount=0.5))), p=0.2)
+        Maybe(op=Sequential(ops=(RandomFlip(p=0.5, direction='horizontal'),
+        Brightness(amount=0.5))), p=0.2)
     """
 
     ops: Sequence[Any]
@@ -246,7 +267,9 @@ class Sequential:
     @property
     def layers(self) -> tuple[Layer, ...]:
         return (
-            window_layers(self) if self.kind == "geometry" else tuple(layer for op in self.ops for layer in layers(op))
+            window_layers(self)
+            if self.kind == "geometry"
+            else tuple(layer for op in self.ops for layer in layers(op))
         )
 
     def out(self, spec: Spec) -> Spec:

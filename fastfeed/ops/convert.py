@@ -54,7 +54,8 @@ class ToFloat:
 class Normalize:
     """Subtract a mean and divide by a standard deviation, per channel: (x - mean) / std, x in 0..1.
 
-    As torchvision's `Normalize`. Bytes are scaled to 0..1 and become float32 first, so no `ToFloat` is needed.
+    As torchvision's `Normalize`. Bytes are scaled to 0..1 and become float32 first, so no `ToFloat`
+    is needed.
 
     Args:
         mean (tuple[float, ...]): One finite number per channel, on the scale 0..1.
@@ -80,9 +81,13 @@ class Normalize:
         freeze(self)
         for name, values in (("mean", self.mean), ("std", self.std)):
             if not isinstance(values, tuple) or not all(_number(v) for v in values):
-                raise ConfigError(f"Normalize {name} must be a tuple of numbers, one per channel, got {values!r}")
+                raise ConfigError(
+                    f"Normalize {name} must be a tuple of numbers, one per channel, got {values!r}"
+                )
         if len(self.mean) != len(self.std):
-            raise ConfigError(f"Normalize needs as many means as stds, got {len(self.mean)} and {len(self.std)}")
+            raise ConfigError(
+                f"Normalize needs as many means as stds, got {len(self.mean)} and {len(self.std)}"
+            )
         if not all(map(math.isfinite, self.mean)):
             raise ConfigError(f"Normalize mean must be finite, got {self.mean!r}")
         if not all(0 < s < math.inf for s in self.std):
@@ -105,7 +110,8 @@ class Normalize:
         _not_encoded(self, spec)
         if spec.channels is not None and spec.channels != len(self.mean):
             raise SpecError(
-                f"Normalize has {len(self.mean)} channels, got {spec}; give one mean and one std per channel"
+                f"Normalize has {len(self.mean)} channels, got {spec}; give one mean and one std"
+                " per channel"
             )
         return Spec(spec.shape, "float32" if spec.dtype == "uint8" else spec.dtype, spec.layout)
 
@@ -140,7 +146,11 @@ class ToLayout:
         _not_encoded(self, spec)
         if spec.layout == self.layout:
             return spec
-        shape = (spec.shape[2], *spec.shape[:2]) if self.layout == "CHW" else (*spec.shape[1:], spec.shape[0])
+        shape = (
+            (spec.shape[2], *spec.shape[:2])
+            if self.layout == "CHW"
+            else (*spec.shape[1:], spec.shape[0])
+        )
         return Spec(shape, spec.dtype, self.layout)
 
 

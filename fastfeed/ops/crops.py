@@ -30,11 +30,12 @@ Mode = Literal["constant", "edge", "reflect"]
 class CenterCrop:
     """Crop the center.
 
-    As torchvision's `CenterCrop`. An image that turns out to be smaller than `size` gives its largest center crop of
-    the same shape, enlarged; torchvision pads it with black.
+    As torchvision's `CenterCrop`. An image that turns out to be smaller than `size` gives its
+    largest center crop of the same shape, enlarged; torchvision pads it with black.
 
     Args:
-        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535]
+            pixels.
 
     Raises:
         ConfigError: If `size` is out of range.
@@ -61,7 +62,8 @@ class CenterCrop:
         height, width = check_size("CenterCrop", self.size)
         if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
             raise SpecError(
-                f"CenterCrop of {height}x{width} does not fit into {spec}; put Resize before it, or Pad for a border"
+                f"CenterCrop of {height}x{width} does not fit into {spec}; put Resize before it, or"
+                " Pad for a border"
             )
         return spec.with_size(height, width)
 
@@ -76,13 +78,14 @@ class CenterCrop:
 class Crop:
     """Crop a fixed box.
 
-    If an image turns out to be too small, the box moves inward as far as needed. A box larger than the image becomes
-    the largest box of the same shape that fits, enlarged, as in `CenterCrop`.
+    If an image turns out to be too small, the box moves inward as far as needed. A box larger than
+    the image becomes the largest box of the same shape that fits, enlarged, as in `CenterCrop`.
 
     Args:
         top (int): First row, in [0, 65535] pixels.
         left (int): First column, in [0, 65535] pixels.
-        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535]
+            pixels.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -107,16 +110,22 @@ class Crop:
         check_size("Crop", self.size)
         for name in ("top", "left"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value <= 65_535:
-                raise ConfigError(f"Crop {name} must be an integer in [0, 65535] pixels, got {value!r}")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, np.integer))
+                or not 0 <= value <= 65_535
+            ):
+                raise ConfigError(
+                    f"Crop {name} must be an integer in [0, 65535] pixels, got {value!r}"
+                )
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         want = check_size("Crop", self.size)
         if spec.fixed and not _larger(spec.size, (self.top + want[0], self.left + want[1])):
             raise SpecError(
-                f"{self!r} reaches beyond {spec}; put Resize before it, or Pad where a border is wanted, or write "
-                "CenterCrop(size)"
+                f"{self!r} reaches beyond {spec}; put Resize before it, or Pad where a border is"
+                " wanted, or write CenterCrop(size)"
             )
         return spec.with_size(*want)
 
@@ -131,15 +140,17 @@ class Crop:
 class RandomCrop:
     """Crop a box of `size` at a random position, after padding the image.
 
-    As torchvision's `RandomCrop`, whose `padding` has width before height. If an image turns out to be too small even
-    with its padding, the largest part of the same shape is cropped and enlarged, as in `CenterCrop`.
+    As torchvision's `RandomCrop`, whose `padding` has width before height. If an image turns out to
+    be too small even with its padding, the largest part of the same shape is cropped and enlarged,
+    as in `CenterCrop`.
 
     Args:
-        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
-        padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left, bottom, right), in
-            [0, 65535] pixels. Default: 0.
-        mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels; "reflect": dcb|abcd|cba.
-            Default: "constant".
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535]
+            pixels.
+        padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left,
+            bottom, right), in [0, 65535] pixels. Default: 0.
+        mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels;
+            "reflect": dcb|abcd|cba. Default: "constant".
         fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
 
     Raises:
@@ -168,24 +179,34 @@ class RandomCrop:
     @property
     def border(self) -> Border | None:
         """None without padding."""
-        return _border("RandomCrop", self.mode, self.fill) if _checked_sides(self.padding).any() else None
+        return (
+            _border("RandomCrop", self.mode, self.fill)
+            if _checked_sides(self.padding).any()
+            else None
+        )
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         want = check_size("RandomCrop", self.size)
         if spec.fixed and not _larger(_padded(spec.size, self.padding), want):
             raise SpecError(
-                f"{self!r} needs images at least that large, got {spec}; write padding=..., or put Resize before it"
+                f"{self!r} needs images at least that large, got {spec}; write padding=..., or put"
+                " Resize before it"
             )
         return spec.with_size(*want)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want, sides = np.array(check_size("RandomCrop", self.size), np.int64), _checked_sides(self.padding)
+        want, sides = (
+            np.array(check_size("RandomCrop", self.size), np.int64),
+            _checked_sides(self.padding),
+        )
         padded = sizes + sides[:2] + sides[2:]
         cut_size, fits = fit_inside(want, padded)
         room = padded - cut_size
         corner = np.where(fits, np.minimum(np.floor(u * (room + 1)), room), u * room)
-        return window_params(np.concatenate([corner - sides[:2], cut_size], axis=1), same_size(want, sizes))
+        return window_params(
+            np.concatenate([corner - sides[:2], cut_size], axis=1), same_size(want, sizes)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +216,10 @@ class Pad:
     As torchvision's `Pad`, whose `padding` has width before height.
 
     Args:
-        padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left, bottom, right), in
-            [0, 65535] pixels.
-        mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels; "reflect": dcb|abcd|cba.
-            Default: "constant".
+        padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left,
+            bottom, right), in [0, 65535] pixels.
+        mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels;
+            "reflect": dcb|abcd|cba. Default: "constant".
         fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
 
     Raises:
@@ -236,17 +257,22 @@ class Pad:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         sides = _checked_sides(self.padding)
         size = sizes + sides[:2] + sides[2:]
-        return window_params(np.concatenate([np.broadcast_to(-sides[:2], size.shape), size], axis=1), size)
+        return window_params(
+            np.concatenate([np.broadcast_to(-sides[:2], size.shape), size], axis=1), size
+        )
 
 
 def _sides(name: str, padding: Any) -> np.ndarray:
     """int64 (4,): top, left, bottom, right."""
     values = (padding,) if not isinstance(padding, tuple) else padding
-    are_valid = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= 65_535 for n in values)
+    are_valid = all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= 65_535
+        for n in values
+    )
     if len(values) not in (1, 2, 4) or not are_valid:
         raise ConfigError(
-            f"{name} padding must be an int, (top and bottom, left and right) or (top, left, bottom, right), in "
-            f"[0, 65535] pixels, got {padding!r}"
+            f"{name} padding must be an int, (top and bottom, left and right) or (top, left,"
+            f" bottom, right), in [0, 65535] pixels, got {padding!r}"
         )
     return np.array(values * (4 // len(values)), np.int64)
 
@@ -262,11 +288,16 @@ def _checked_sides(padding: Padding) -> np.ndarray:
 def _padded(size: tuple[int | None, int | None], padding: Padding) -> tuple[int | None, int | None]:
     top, left, bottom, right = _checked_sides(padding).tolist()
     height, width = size
-    return (None if height is None else height + top + bottom, None if width is None else width + left + right)
+    return (
+        None if height is None else height + top + bottom,
+        None if width is None else width + left + right,
+    )
 
 
 def _larger(size: tuple[int | None, int | None], want: tuple[int, int]) -> bool:
-    return all(side is not None and side >= minimum for side, minimum in zip(size, want, strict=True))
+    return all(
+        side is not None and side >= minimum for side, minimum in zip(size, want, strict=True)
+    )
 
 
 def _border(name: str, mode: Mode, fill: tuple[int, int, int]) -> Border:

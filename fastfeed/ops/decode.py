@@ -19,9 +19,10 @@ class Decode:
     Put at the front of the list where it is left out; leave it out for arrays.
 
     Args:
-        matte (tuple[int, int, int]): RGB background of transparent pixels, in [0, 255]. Default: (255, 255, 255).
-        max_pixels (int): Height times width, at least 1; a larger image is a bad sample and no pixel of it is
-            allocated. Default: 300_000_000.
+        matte (tuple[int, int, int]): RGB background of transparent pixels, in [0, 255]. Default:
+            (255, 255, 255).
+        max_pixels (int): Height times width, at least 1; a larger image is a bad sample and no
+            pixel of it is allocated. Default: 300_000_000.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -42,13 +43,24 @@ class Decode:
         if (
             not isinstance(self.matte, tuple)
             or len(self.matte) != 3
-            or not all(isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 255 for v in self.matte)
+            or not all(
+                isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 255 for v in self.matte
+            )
         ):
-            raise ConfigError(f"Decode matte must be three integers in [0, 255], got {self.matte!r}")
-        if not isinstance(self.max_pixels, int) or isinstance(self.max_pixels, bool) or self.max_pixels < 1:
+            raise ConfigError(
+                f"Decode matte must be three integers in [0, 255], got {self.matte!r}"
+            )
+        if (
+            not isinstance(self.max_pixels, int)
+            or isinstance(self.max_pixels, bool)
+            or self.max_pixels < 1
+        ):
             raise ConfigError(f"Decode max_pixels must be an integer >= 1, got {self.max_pixels!r}")
 
     def out(self, spec: Spec) -> Spec:
         if not spec.encoded:
-            raise SpecError(f"Decode needs encoded bytes, got {spec}; put it first, once, and leave it out for arrays")
+            raise SpecError(
+                f"Decode needs encoded bytes, got {spec}; put it first, once, and leave it out for"
+                " arrays"
+            )
         return PIXELS

@@ -30,17 +30,21 @@ _TRIES = 10
 class RandomErasing:
     """Erase a random rectangle with a given probability.
 
-    Ten areas (uniform) and aspect ratios (log-uniform) are tried until one is smaller than the image on both axes; if
-    none is, nothing is erased. Zhong et al., "Random Erasing Data Augmentation" (2017); drawn and rounded as in
-    torchvision's `RandomErasing.get_params`, but on bytes: torchvision's value=0 after Normalize means ImageNet's mean,
-    which is fill=(124, 116, 104) here.
+    Ten areas (uniform) and aspect ratios (log-uniform) are tried until one is smaller than the
+    image on both axes; if none is, nothing is erased. Zhong et al., "Random Erasing Data
+    Augmentation" (2017); drawn and rounded as in torchvision's `RandomErasing.get_params`, but on
+    bytes: torchvision's value=0 after Normalize means ImageNet's mean, which is fill=(124, 116,
+    104) here.
 
     Args:
         p (float): Probability that a sample is erased, in [0, 1]. Default: 0.5.
-        scale (tuple[float, float]): Lowest and highest share of the image's area, in [0, 1]. Default: (0.02, 0.33).
-        ratio (tuple[float, float]): Lowest and highest height / width, in (0, 1000]. Default: (0.3, 3.3).
-        fill (tuple[int, int, int] | str): RGB in [0, 255], or "noise": normal noise for every byte, 127.5 +- 57.5,
-            clipped, close to torchvision's value="random" (see `fastfeed/ops/noise_table.py`). Default: (0, 0, 0).
+        scale (tuple[float, float]): Lowest and highest share of the image's area, in [0, 1].
+            Default: (0.02, 0.33).
+        ratio (tuple[float, float]): Lowest and highest height / width, in (0, 1000]. Default: (0.3,
+            3.3).
+        fill (tuple[int, int, int] | str): RGB in [0, 255], or "noise": normal noise for every byte,
+            127.5 +- 57.5, clipped, close to torchvision's value="random" (see
+            `fastfeed/ops/noise_table.py`). Default: (0, 0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -62,12 +66,20 @@ class RandomErasing:
     def __post_init__(self) -> None:
         freeze(self)
         check_p("RandomErasing p", self.p)
-        check_range("RandomErasing scale", self.scale, 0, 1, "shares of the image's area, such as (0.02, 0.33)")
+        check_range(
+            "RandomErasing scale",
+            self.scale,
+            0,
+            1,
+            "shares of the image's area, such as (0.02, 0.33)",
+        )
         hint = "height / width, such as (0.3, 3.3)"
         check_range("RandomErasing ratio", self.ratio, 0, 1000, hint, above=True)
         if self.fill != "noise":
             if isinstance(self.fill, str):
-                raise ConfigError(f'RandomErasing fill must be (r, g, b) or "noise", got {self.fill!r}')
+                raise ConfigError(
+                    f'RandomErasing fill must be (r, g, b) or "noise", got {self.fill!r}'
+                )
             check_fill("RandomErasing fill", self.fill)
 
     @property
@@ -88,7 +100,9 @@ class RandomErasing:
         rows, first = np.arange(len(sizes)), fits.argmax(axis=1)
         h, w = h[rows, first], w[rows, first]
         y, x = u[:, 1 + 2 * _TRIES], u[:, 2 + 2 * _TRIES]
-        box = np.stack([np.floor(y * (height - h + 1)), np.floor(x * (width - w + 1)), h, w], axis=1)
+        box = np.stack(
+            [np.floor(y * (height - h + 1)), np.floor(x * (width - w + 1)), h, w], axis=1
+        )
         box[~(fits.any(axis=1) & (u[:, 0] < self.p) & (h > 0) & (w > 0))] = 0
         values = {"box": box.astype(np.int64)}
         if self.fill == "noise":
@@ -100,15 +114,17 @@ class RandomErasing:
 class CutOut:
     """Hide a square whose center lies anywhere in the image, so it is cut off near the edges.
 
-    DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017): 16 pixels for
-    CIFAR-10, 8 for CIFAR-100.
+    DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout"
+    (2017): 16 pixels for CIFAR-10, 8 for CIFAR-100.
 
     Args:
-        size (int): Height and width of the square, in [1, 65535] pixels and not larger than the image.
+        size (int): Height and width of the square, in [1, 65535] pixels and not larger than the
+            image.
         fill (tuple[int, int, int]): RGB, in [0, 255]. Default: (0, 0, 0).
 
     Raises:
-        ConfigError: If a field is out of range. A square larger than the image is a SpecError when the feed is made.
+        ConfigError: If a field is out of range. A square larger than the image is a SpecError when
+            the feed is made.
 
     Example:
         >>> feed = ff.Feed(ff.Arrays(np.full((1, 1, 1, 3), 100, np.uint8)), [ff.CutOut(1)], batch=1)
@@ -126,7 +142,10 @@ class CutOut:
         freeze(self)
         size: Any = self.size
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 65_535:
-            raise ConfigError(f"CutOut size must be an integer in [1, 65535] pixels, got {size!r}; write CutOut(16)")
+            raise ConfigError(
+                f"CutOut size must be an integer in [1, 65535] pixels, got {size!r}; write"
+                " CutOut(16)"
+            )
         check_fill("CutOut fill", self.fill)
 
     def out(self, spec: Spec) -> Spec:
@@ -134,29 +153,33 @@ class CutOut:
         height, width = spec.size
         if self.size > min(height or 0, width or 0):
             raise SpecError(
-                f"CutOut size must be at most the image's, {height} x {width} pixels, got {self.size}; "
-                f"write CutOut({max(min(height or 0, width or 0) // 2, 1)}), or put it where images are larger"
+                f"CutOut size must be at most the image's, {height} x {width} pixels, got"
+                f" {self.size}; write CutOut({max(min(height or 0, width or 0) // 2, 1)}), or put"
+                " it where images are larger"
             )
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         first = np.floor(u * sizes).astype(np.int64) - self.size // 2
         inside = np.maximum(first, 0)
-        return {"box": np.concatenate([inside, np.minimum(first + self.size, sizes) - inside], axis=1)}
+        return {
+            "box": np.concatenate([inside, np.minimum(first + self.size, sizes) - inside], axis=1)
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class GridMask:
     """Hide squares on a regular grid that begins at a random point.
 
-    Chen et al., "GridMask Data Augmentation" (2020), with d and r as `unit` and `keep`; the defaults are theirs for
-    ImageNet at 224 pixels. The grid is never rotated, as theirs may be: squares are exact to the pixel.
+    Chen et al., "GridMask Data Augmentation" (2020), with d and r as `unit` and `keep`; the
+    defaults are theirs for ImageNet at 224 pixels. The grid is never rotated, as theirs may be:
+    squares are exact to the pixel.
 
     Args:
-        unit (int | tuple[int, int]): Period of the grid, or the range that it is drawn from per sample, both ends
-            included, in [2, 65535] pixels. Default: (96, 224).
-        keep (float): Share of a period's side that is kept, in (0, 1); rounded, at least one pixel is kept and one
-            hidden. (1 - keep)**2 of the image is hidden. Default: 0.6.
+        unit (int | tuple[int, int]): Period of the grid, or the range that it is drawn from per
+            sample, both ends included, in [2, 65535] pixels. Default: (96, 224).
+        keep (float): Share of a period's side that is kept, in (0, 1); rounded, at least one pixel
+            is kept and one hidden. (1 - keep)**2 of the image is hidden. Default: 0.6.
         fill (tuple[int, int, int]): RGB, in [0, 255]. Default: (0, 0, 0).
 
     Raises:
@@ -180,14 +203,18 @@ class GridMask:
         self._units()
         keep: Any = self.keep
         if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep < 1:
-            raise ConfigError(f"GridMask keep must be in (0, 1), got {keep!r}; 0.6 hides 16 % of the image")
+            raise ConfigError(
+                f"GridMask keep must be in (0, 1), got {keep!r}; 0.6 hides 16 % of the image"
+            )
         check_fill("GridMask fill", self.fill)
 
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """A pixel is hidden where (y - top) % unit and (x - left) % unit are both below share * unit, an integer."""
+        """A pixel is hidden where (y - top) % unit and (x - left) % unit are both below share *
+        unit, an integer.
+        """
         low, high = self._units()
         unit = low + np.floor(u[:, 0] * (high - low + 1)).astype(np.int64)
         kept = np.clip(np.floor(unit * self.keep + 0.5), 1, unit - 1)
@@ -195,7 +222,9 @@ class GridMask:
         return {"unit": unit, "share": (unit - kept) / unit, "top": top, "left": left}
 
     def _units(self) -> tuple[int, int]:
-        return value_range("GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", integer=True)
+        return value_range(
+            "GridMask unit", self.unit, 2, 65_535, "in pixels: GridMask((96, 224))", integer=True
+        )
 
 
 def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:

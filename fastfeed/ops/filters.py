@@ -30,12 +30,13 @@ _MAX_SIDE = 65_500  # pixels a side of a JPEG, by libjpeg
 class Sharpness(RandomAmountOp):
     """Make the image softer or sharper, by blending it with a smoothed one.
 
-    Pillow's `ImageEnhance.Sharpness`, whose smoothed image is `ImageFilter.SMOOTH`; the outermost pixels stay as they
-    are. The factor is drawn per sample.
+    Pillow's `ImageEnhance.Sharpness`, whose smoothed image is `ImageFilter.SMOOTH`; the outermost
+    pixels stay as they are. The factor is drawn per sample.
 
     Args:
-        amount (float | tuple[float, float]): A number s draws factors from max(0, 1 - s) to 1 + s; a pair is the range
-            itself. 0 is the smoothed image, 1 the image, above 1 is sharper. In [0, 100].
+        amount (float | tuple[float, float]): A number s draws factors from max(0, 1 - s) to 1 + s;
+            a pair is the range itself. 0 is the smoothed image, 1 the image, above 1 is sharper. In
+            [0, 100].
 
     Raises:
         ConfigError: If `amount` is out of range.
@@ -57,14 +58,14 @@ class Sharpness(RandomAmountOp):
 class GaussianBlur(RandomAmountOp):
     """Blur with a Gaussian, of one width for all images or of one drawn per sample.
 
-    torchvision's `gaussian_blur`. Beyond the edge the image is mirrored, the edge itself once; images smaller than the
-    kernel are mirrored as often as it takes.
+    torchvision's `gaussian_blur`. Beyond the edge the image is mirrored, the edge itself once;
+    images smaller than the kernel are mirrored as often as it takes.
 
     Args:
-        kernel (int | None): Width of the filter, odd, in [1, 999] pixels. Default: None, as wide as the largest sigma
-            needs, 2 * ceil(3 * sigma) + 1.
-        sigma (float | tuple[float, float]): Standard deviation, or the range that it is drawn from per sample, in
-            [0.01, 100] pixels. Default: (0.1, 2.0).
+        kernel (int | None): Width of the filter, odd, in [1, 999] pixels. Default: None, as wide as
+            the largest sigma needs, 2 * ceil(3 * sigma) + 1.
+        sigma (float | tuple[float, float]): Standard deviation, or the range that it is drawn from
+            per sample, in [0.01, 100] pixels. Default: (0.1, 2.0).
 
     Raises:
         ConfigError: If a field is out of range, or `kernel` is even.
@@ -89,10 +90,13 @@ class GaussianBlur(RandomAmountOp):
         is_integer = isinstance(kernel, int) and not isinstance(kernel, bool)
         if kernel is not None and not (is_integer and 1 <= kernel <= 999 and kernel % 2):
             raise ConfigError(
-                f"GaussianBlur kernel must be an odd integer in [1, 999] pixels or None, got {kernel!r}; "
-                "write GaussianBlur(23) or leave it out"
+                "GaussianBlur kernel must be an odd integer in [1, 999] pixels or None, got"
+                f" {kernel!r}; write GaussianBlur(23) or leave it out"
             )
-        hint = "write GaussianBlur(sigma=(0.1, 2.0)), and Maybe(GaussianBlur(), 0.5) to blur every other image"
+        hint = (
+            "write GaussianBlur(sigma=(0.1, 2.0)), and Maybe(GaussianBlur(), 0.5) to blur every"
+            " other image"
+        )
         return value_range("GaussianBlur sigma", self.sigma, 0.01, 100, hint)
 
     @property
@@ -105,12 +109,13 @@ class GaussianBlur(RandomAmountOp):
 class GaussianNoise:
     """Add Gaussian noise, independent for every pixel and channel.
 
-    Byte i of the image becomes byte + sigma * table[(offset + i) % len(table)], rounded and clipped: the noise is read
-    from a fixed table at a random offset. `fastfeed/ops/noise_table.py` describes its statistics.
+    Byte i of the image becomes byte + sigma * table[(offset + i) % len(table)], rounded and
+    clipped: the noise is read from a fixed table at a random offset. `fastfeed/ops/noise_table.py`
+    describes its statistics.
 
     Args:
-        sigma (float | tuple[float, float]): Standard deviation, or the range that it is drawn from per sample, in [0,
-            255] levels; torchvision's 0.1 is 25.5. Default: (0.0, 25.0).
+        sigma (float | tuple[float, float]): Standard deviation, or the range that it is drawn from
+            per sample, in [0, 255] levels; torchvision's 0.1 is 25.5. Default: (0.0, 25.0).
 
     Raises:
         ConfigError: If `sigma` is out of range.
@@ -135,7 +140,10 @@ class GaussianNoise:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self._bounds()
-        return {"sigma": low + u[:, 0] * (high - low), "offset": (u[:, 1] * LENGTH).astype(np.int64)}
+        return {
+            "sigma": low + u[:, 0] * (high - low),
+            "offset": (u[:, 1] * LENGTH).astype(np.int64),
+        }
 
     def _bounds(self) -> tuple[float, float]:
         hint = "it is in levels: torchvision's 0.1 is GaussianNoise(25.5)"
@@ -149,8 +157,8 @@ class JPEGCompression:
     libjpeg with chroma subsampled 4:2:0, as Pillow's `Image.save`.
 
     Args:
-        quality (int | tuple[int, int]): On libjpeg's scale, or the range that it is drawn from per sample, both ends
-            included. In [1, 100]. Default: (30, 95).
+        quality (int | tuple[int, int]): On libjpeg's scale, or the range that it is drawn from per
+            sample, both ends included. In [1, 100]. Default: (30, 95).
 
     Raises:
         ConfigError: If `quality` is out of range.
@@ -173,8 +181,8 @@ class JPEGCompression:
         need_bytes(self, spec)
         if max(side or 0 for side in spec.size) > _MAX_SIDE:
             raise SpecError(
-                f"JPEGCompression needs images of at most {_MAX_SIDE} pixels a side, got {spec}; put CenterCrop or "
-                "Resize before it"
+                f"JPEGCompression needs images of at most {_MAX_SIDE} pixels a side, got {spec};"
+                " put CenterCrop or Resize before it"
             )
         return spec
 
@@ -184,5 +192,10 @@ class JPEGCompression:
 
     def _bounds(self) -> tuple[int, int]:
         return value_range(
-            "JPEGCompression quality", self.quality, 1, 100, "write JPEGCompression((30, 95))", integer=True
+            "JPEGCompression quality",
+            self.quality,
+            1,
+            100,
+            "write JPEGCompression((30, 95))",
+            integer=True,
         )

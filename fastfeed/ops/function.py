@@ -19,17 +19,19 @@ __all__ = ["Function"]
 class Function:
     """Your own function as an op: it changes the pixels of one image, on the CPU.
 
-    It is called from many threads. Take all randomness from the numbers it gets: they are a pure function of seed,
-    epoch and sample. A bare function in a list of ops is wrapped in a Function with eight numbers.
+    It is called from many threads. Take all randomness from the numbers it gets: they are a pure
+    function of seed, epoch and sample. A bare function in a list of ops is wrapped in a Function
+    with eight numbers.
 
-    If it raises, or returns anything but an image of the same shape, the feed raises SampleError with that error as its
-    cause; under `Feed(on_error="bad")` the sample counts as bad, with the reason `op_failed`. A MemoryError is always
-    raised.
+    If it raises, or returns anything but an image of the same shape, the feed raises SampleError
+    with that error as its cause; under `Feed(on_error="bad")` the sample counts as bad, with the
+    reason `op_failed`. A MemoryError is always raised.
 
     Args:
-        function (Callable[[np.ndarray, np.ndarray], np.ndarray]): Takes the image, uint8 (height, width, channels), and
-            the numbers, float64 (draws,) in [0, 1); returns an image of the same shape and dtype. It may change the
-            image in place; it must copy it to keep it, since the memory is reused.
+        function (Callable[[np.ndarray, np.ndarray], np.ndarray]): Takes the image, uint8 (height,
+            width, channels), and the numbers, float64 (draws,) in [0, 1); returns an image of the
+            same shape and dtype. It may change the image in place; it must copy it to keep it,
+            since the memory is reused.
         draws (int): Random numbers per sample, in [0, 65536]. Default: 8.
 
     Raises:
@@ -50,9 +52,17 @@ class Function:
 
     def __post_init__(self) -> None:
         if not callable(self.function) or isinstance(self.function, type):
-            raise ConfigError(f"Function needs a function (image, numbers) -> image, got {self.function!r}")
-        if isinstance(self.draws, bool) or not isinstance(self.draws, int) or not 0 <= self.draws <= 65_536:
-            raise ConfigError(f"Function draws must be an integer in [0, 65536], got {self.draws!r}")
+            raise ConfigError(
+                f"Function needs a function (image, numbers) -> image, got {self.function!r}"
+            )
+        if (
+            isinstance(self.draws, bool)
+            or not isinstance(self.draws, int)
+            or not 0 <= self.draws <= 65_536
+        ):
+            raise ConfigError(
+                f"Function draws must be an integer in [0, 65536], got {self.draws!r}"
+            )
 
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)

@@ -1,7 +1,7 @@
 """Ops that move pixels: resize, crop a random part and scale it, flip.
 
-A run of these ops is a single resampling: [Resize(256), CenterCrop(224), RandomFlip()] reads each source pixel once and
-blurs once. All resampling is antialiased.
+A run of these ops is a single resampling: [Resize(256), CenterCrop(224), RandomFlip()] reads each
+source pixel once and blurs once. All resampling is antialiased.
 """
 
 from __future__ import annotations
@@ -37,10 +37,16 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 )
 
 
-def window_params(box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None) -> dict[str, np.ndarray]:
+def window_params(
+    box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
     """The parameters of a geometric op, without a flip by default."""
     flip = np.zeros((len(box), 2), bool) if flip is None else flip
-    return {"box": box.astype(np.float64, copy=False), "size": size.astype(np.int64, copy=False), "flip": flip}
+    return {
+        "box": box.astype(np.float64, copy=False),
+        "size": size.astype(np.int64, copy=False),
+        "flip": flip,
+    }
 
 
 def full_boxes(sizes: np.ndarray) -> np.ndarray:
@@ -58,7 +64,9 @@ def same_size(want: np.ndarray | tuple[int, int], sizes: np.ndarray) -> np.ndarr
 
 
 def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(height, width) of cuts of the shape `want`, so large or as large as there is room, (n, 2); which fit, (n, 1)."""
+    """(height, width) of cuts of the shape `want`, so large or as large as there is room, (n, 2);
+    which fit, (n, 1).
+    """
     if not np.count_nonzero(sizes < want):
         return same_size(want, sizes), np.ones((len(sizes), 1), bool)
     fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
@@ -69,16 +77,18 @@ def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 class Resize:
     """Scale an image, with an antialiased filter.
 
-    Same pixels as Pillow's `Image.resize`, within a level. A run of geometric ops is one resampling.
+    Same pixels as Pillow's `Image.resize`, within a level. A run of geometric ops is one
+    resampling.
 
     Args:
         size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.
         filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
-        fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio (an int is a square).
-            "short": the short side becomes `size`. "long": the long side does. "pad": as large as fits inside `size`,
-            centered, with a border of `fill` (an int is a square). Default: None, which is "exact" for a pair and
-            "short" for an int.
-        fill (tuple[int, int, int]): RGB of the border under fit="pad", in [0, 255]. Default: (0, 0, 0).
+        fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio
+            (an int is a square). "short": the short side becomes `size`. "long": the long side
+            does. "pad": as large as fits inside `size`, centered, with a border of `fill` (an int
+            is a square). Default: None, which is "exact" for a pair and "short" for an int.
+        fill (tuple[int, int, int]): RGB of the border under fit="pad", in [0, 255]. Default: (0, 0,
+            0).
 
     Raises:
         ConfigError: If a field is out of range, or `fit` does not go with `size` or `fill`.
@@ -105,11 +115,13 @@ class Resize:
         check_filter("Resize", self.filter)
         check_fill("Resize fill", self.fill)
         if self.fit not in (None, "exact", "short", "long", "pad"):
-            raise ConfigError(f'Resize fit must be "exact", "short", "long" or "pad", got {self.fit!r}')
+            raise ConfigError(
+                f'Resize fit must be "exact", "short", "long" or "pad", got {self.fit!r}'
+            )
         if self.fit in ("short", "long") and isinstance(self.size, tuple):
             raise ConfigError(
-                f'Resize fit="{self.fit}" needs one side, got {self.size}; write Resize({min(self.size)}, '
-                f'fit="{self.fit}"), or fit="pad" for both'
+                f'Resize fit="{self.fit}" needs one side, got {self.size}; write'
+                f' Resize({min(self.size)}, fit="{self.fit}"), or fit="pad" for both'
             )
         if self.fill != (0, 0, 0) and self.fit != "pad":
             raise ConfigError(f'Resize fill is for fit="pad", got fit={self.fit!r}; leave it out')
@@ -157,7 +169,9 @@ class Resize:
             ((256, 65535), (65535, 256))
         """
         want = check_size("Resize", self.size)[0]
-        return {"short": ((want, unlimited), (unlimited, want)), "long": ((want, want),)}.get(self._fit, ())
+        return {"short": ((want, unlimited), (unlimited, want)), "long": ((want, want),)}.get(
+            self._fit, ()
+        )
 
     @property
     def _fit(self) -> str:
@@ -177,16 +191,20 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class RandomResizedCrop:
-    """Crop a box of random area and aspect ratio and scale it to `size`, as for training ImageNet classifiers.
+    """Crop a box of random area and aspect ratio and scale it to `size`, as for training ImageNet
+    classifiers.
 
-    Ten pairs of area (uniform) and aspect ratio (log-uniform) are tried until a box fits; if none does, the largest
-    centered box of an allowed ratio is used. Szegedy et al., "Going deeper with convolutions" (2015); rounding as in
-    torchvision's `RandomResizedCrop.get_params`.
+    Ten pairs of area (uniform) and aspect ratio (log-uniform) are tried until a box fits; if none
+    does, the largest centered box of an allowed ratio is used. Szegedy et al., "Going deeper with
+    convolutions" (2015); rounding as in torchvision's `RandomResizedCrop.get_params`.
 
     Args:
-        size (int | tuple[int, int]): (height, width) of the result, or the side of a square, in [1, 65535] pixels.
-        scale (tuple[float, float]): Lowest and highest share of the image's area, in (0, 1]. Default: (0.08, 1.0).
-        ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 / 4, 4 / 3).
+        size (int | tuple[int, int]): (height, width) of the result, or the side of a square, in [1,
+            65535] pixels.
+        scale (tuple[float, float]): Lowest and highest share of the image's area, in (0, 1].
+            Default: (0.08, 1.0).
+        ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 /
+            4, 4 / 3).
         filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
 
     Raises:
@@ -209,7 +227,14 @@ class RandomResizedCrop:
         freeze(self)
         check_size("RandomResizedCrop", self.size)
         check_filter("RandomResizedCrop", self.filter)
-        check_range("RandomResizedCrop scale", self.scale, 0, 1, "shares of the area, such as (0.08, 1.0)", above=True)
+        check_range(
+            "RandomResizedCrop scale",
+            self.scale,
+            0,
+            1,
+            "shares of the area, such as (0.08, 1.0)",
+            above=True,
+        )
         hint = "width / height, such as (3 / 4, 4 / 3)"
         check_range("RandomResizedCrop ratio", self.ratio, 0, 1000, hint, above=True)
 
@@ -237,8 +262,12 @@ class RandomResizedCrop:
         box_h, box_w = h[rows, first], w[rows, first]
         none = ~fits.any(axis=1)
         box_h[none], box_w[none] = self._largest(height[none], width[none])
-        top = np.where(none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1)))
-        left = np.where(none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1)))
+        top = np.where(
+            none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1))
+        )
+        left = np.where(
+            none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1))
+        )
         return np.stack([top, left, box_h, box_w], axis=1)
 
     def _largest(self, height: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -255,8 +284,8 @@ class RandomFlip:
 
     Args:
         p (float): Probability of each direction, in [0, 1]. Default: 0.5.
-        direction (str): "horizontal" (left to right), "vertical" (top to bottom), or "both", which decides each
-            direction independently. Default: "horizontal".
+        direction (str): "horizontal" (left to right), "vertical" (top to bottom), or "both", which
+            decides each direction independently. Default: "horizontal".
 
     Raises:
         ConfigError: If a field is out of range.
@@ -279,7 +308,8 @@ class RandomFlip:
         check_p("RandomFlip p", self.p)
         if self.direction not in ("horizontal", "vertical", "both"):
             raise ConfigError(
-                f'RandomFlip direction must be "horizontal", "vertical" or "both", got {self.direction!r}'
+                'RandomFlip direction must be "horizontal", "vertical" or "both", got'
+                f" {self.direction!r}"
             )
 
     def out(self, spec: Spec) -> Spec:
@@ -287,7 +317,9 @@ class RandomFlip:
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        allowed = {"horizontal": (False, True), "vertical": (True, False), "both": (True, True)}[self.direction]
+        allowed = {"horizontal": (False, True), "vertical": (True, False), "both": (True, True)}[
+            self.direction
+        ]
         return window_params(full_boxes(sizes), sizes, (u < self.p) & np.array(allowed))
 
 

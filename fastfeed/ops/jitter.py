@@ -17,24 +17,23 @@ from fastfeed.spec import Spec
 
 __all__ = ["ColorJitter"]
 
-SHOWCASE = (  # examples that `fastfeed show --ops` draws
-    "ColorJitter(0.4, 0.4, 0.4, 0.1)",
-)
+SHOWCASE = ("ColorJitter(0.4, 0.4, 0.4, 0.1)",)  # examples that `fastfeed show --ops` draws
 
 
 @dataclass(frozen=True, slots=True)
 class ColorJitter:
     """Change brightness, contrast, saturation and hue, in an order drawn per sample.
 
-    torchvision's `ColorJitter`. Adjustments that cannot change anything, such as 0, are left out; all orders of the
-    rest are equally likely.
+    torchvision's `ColorJitter`. Adjustments that cannot change anything, such as 0, are left out;
+    all orders of the rest are equally likely.
 
     Args:
-        brightness (float | tuple[float, float]): As `Brightness`: b draws factors from max(0, 1 - b) to 1 + b, a pair
-            is the range itself; in [0, 100]. Default: 0.
+        brightness (float | tuple[float, float]): As `Brightness`: b draws factors from max(0, 1 -
+            b) to 1 + b, a pair is the range itself; in [0, 100]. Default: 0.
         contrast (float | tuple[float, float]): Factors, as `Contrast`. Default: 0.
         saturation (float | tuple[float, float]): Factors, as `Saturation`. Default: 0.
-        hue (float | tuple[float, float]): Turns, as `Hue`: h draws shifts from -h to h; in [-0.5, 0.5]. Default: 0.
+        hue (float | tuple[float, float]): Turns, as `Hue`: h draws shifts from -h to h; in [-0.5,
+            0.5]. Default: 0.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -55,7 +54,9 @@ class ColorJitter:
         freeze(self)
         hint = "write ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
         for name in ("brightness", "contrast", "saturation", "hue"):
-            (shift_range if name == "hue" else factor_range)(f"ColorJitter {name}", getattr(self, name), hint)
+            (shift_range if name == "hue" else factor_range)(
+                f"ColorJitter {name}", getattr(self, name), hint
+            )
 
     @property
     def ops(self) -> tuple[Any, ...]:
@@ -89,7 +90,12 @@ class ColorJitter:
 
 @lru_cache(maxsize=64)
 def _ops(op: ColorJitter) -> tuple[Any, ...]:
-    every = (Brightness(op.brightness), Contrast(op.contrast), Saturation(op.saturation), Hue(op.hue))
+    every = (
+        Brightness(op.brightness),
+        Contrast(op.contrast),
+        Saturation(op.saturation),
+        Hue(op.hue),
+    )
     idle = ((1, 1), (1, 1), (1, 1), (0, 0))
     return tuple(each for each, none in zip(every, idle, strict=True) if each.bounds() != none)
 

@@ -22,11 +22,12 @@ _MAX_CLASSES = 2**24  # classes: 64 MiB of labels per sample
 class OneHot:
     """Encode labels one-hot: float32 (n, classes), as categorical cross-entropy expects.
 
-    As Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of zeros. It may be
-    anywhere in the list, since it does not touch pixels.
+    As Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of
+    zeros. It may be anywhere in the list, since it does not touch pixels.
 
     Args:
-        classes (int | None): Number of classes, in [1, 2**24]. Default: None, as many as the source has names for.
+        classes (int | None): Number of classes, in [1, 2**24]. Default: None, as many as the source
+            has names for.
 
     Raises:
         ConfigError: If `classes` is out of range.
@@ -55,14 +56,15 @@ class OneHot:
 class LabelSmoothing:
     """Smooth labels: 1 - smoothing for the class, plus smoothing spread evenly over all classes.
 
-    float32 (n, classes). Szegedy et al., "Rethinking the Inception Architecture" (2016); the same numbers as
-    `label_smoothing` of Keras's `CategoricalCrossentropy` and of PyTorch's `CrossEntropyLoss`, so use one of them, not
-    both. It may be before or after `MixUp`: the result is the same.
+    float32 (n, classes). Szegedy et al., "Rethinking the Inception Architecture" (2016); the same
+    numbers as `label_smoothing` of Keras's `CategoricalCrossentropy` and of PyTorch's
+    `CrossEntropyLoss`, so use one of them, not both. It may be before or after `MixUp`: the result
+    is the same.
 
     Args:
         smoothing (float): Share that is spread, in [0, 1). Default: 0.1.
-        classes (int | None): Number of classes, in [1, 2**24]. Default: None, as many as the source has names for, or
-            as `OneHot` says.
+        classes (int | None): Number of classes, in [1, 2**24]. Default: None, as many as the source
+            has names for, or as `OneHot` says.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -84,7 +86,8 @@ class LabelSmoothing:
         s: Any = self.smoothing
         if isinstance(s, bool) or not isinstance(s, (int, float, np.number)) or not 0 <= s < 1:
             raise ConfigError(
-                f"LabelSmoothing smoothing must be in [0, 1), got {s!r}; 0.1 leaves 0.9 to the class and spreads 0.1"
+                f"LabelSmoothing smoothing must be in [0, 1), got {s!r}; 0.1 leaves 0.9 to the"
+                " class and spreads 0.1"
             )
         _check_classes(self)
 
@@ -93,9 +96,11 @@ class LabelSmoothing:
 
 
 def targets(ops: Sequence[Any], classes: int) -> Targets | None:
-    """Soft labels as a list of ops defines them, or None if labels stay int64; `classes`: of the source, 0 if unknown.
+    """Soft labels as a list of ops defines them, or None if labels stay int64; `classes`: of the
+    source, 0 if unknown.
 
-    Ops that mix samples make them soft as well. ConfigError where the number of classes is not known or not one.
+    Ops that mix samples make them soft as well. ConfigError where the number of classes is not
+    known or not one.
     """
     label = [op for op in ops if op.kind == "label"]
     soft = [*label, *(op for op in ops if op.kind == "mix")]
@@ -103,29 +108,42 @@ def targets(ops: Sequence[Any], classes: int) -> Targets | None:
         return None
     smoothing = [op for op in label if isinstance(op, LabelSmoothing)]
     if len(smoothing) > 1:
-        raise ConfigError(f"labels can be smoothed once, got {smoothing[0]} and {smoothing[1]}; leave one out")
+        raise ConfigError(
+            f"labels can be smoothed once, got {smoothing[0]} and {smoothing[1]}; leave one out"
+        )
     with_classes = [op for op in label if op.classes is not None]
     for op in with_classes:
         if op.classes != with_classes[0].classes:
-            raise ConfigError(f"all label ops must have the same number of classes, got {with_classes[0]} and {op}")
+            raise ConfigError(
+                f"all label ops must have the same number of classes, got {with_classes[0]} and"
+                f" {op}"
+            )
         if op.classes < classes:
             raise ConfigError(
-                f"{type(op).__name__} classes must be at least the {classes} that the source names, got {op.classes}; "
-                f"leave it out, or write {classes}"
+                f"{type(op).__name__} classes must be at least the {classes} that the source names,"
+                f" got {op.classes}; leave it out, or write {classes}"
             )
     count = with_classes[0].classes if with_classes else classes
     if not count:
         name = type(soft[-1]).__name__
         raise ConfigError(
-            f"{name} makes soft labels and needs the number of classes: put OneHot(1000) before it, or give the "
-            "source class names"
+            f"{name} makes soft labels and needs the number of classes: put OneHot(1000) before it,"
+            " or give the source class names"
             if soft[-1].kind == "mix"
-            else f"{name} needs the number of classes: write {name}(classes=1000), or give the source class names"
+            else (
+                f"{name} needs the number of classes: write {name}(classes=1000), or give the"
+                " source class names"
+            )
         )
     return Targets(count, float(smoothing[0].smoothing) if smoothing else 0.0)
 
 
 def _check_classes(op: Any) -> None:
     n = op.classes
-    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= _MAX_CLASSES):
-        raise ConfigError(f"{type(op).__name__} classes must be an integer in [1, {_MAX_CLASSES}] or None, got {n!r}")
+    if n is not None and (
+        isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= _MAX_CLASSES
+    ):
+        raise ConfigError(
+            f"{type(op).__name__} classes must be an integer in [1, {_MAX_CLASSES}] or None, got"
+            f" {n!r}"
+        )

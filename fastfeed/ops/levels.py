@@ -1,4 +1,6 @@
-"""Ops that map the levels of bytes to others, by a fixed table or by one that depends on the image's histogram."""
+"""Ops that map the levels of bytes to others, by a fixed table or by one that depends on the
+image's histogram.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class Gamma(RandomAmountOp):
     torchvision's `adjust_gamma`.
 
     Args:
-        gamma (float | tuple[float, float]): The exponent, or the range that it is drawn from per sample. In [0.01,
-            100].
+        gamma (float | tuple[float, float]): The exponent, or the range that it is drawn from per
+            sample. In [0.01, 100].
 
     Raises:
         ConfigError: If `gamma` is out of range.
@@ -51,7 +53,9 @@ class Gamma(RandomAmountOp):
     value: ClassVar[str] = "gamma"
 
     def bounds(self) -> tuple[float, float]:
-        return value_range("Gamma gamma", self.gamma, 0.01, 100, "write Gamma(2.2) or Gamma((0.8, 1.25))")
+        return value_range(
+            "Gamma gamma", self.gamma, 0.01, 100, "write Gamma(2.2) or Gamma((0.8, 1.25))"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,8 @@ class Solarize(RandomAmountOp):
     Pillow's `ImageOps.solarize`.
 
     Args:
-        threshold (float | tuple[float, float]): The threshold, or the range that it is drawn from per sample. In [0,
-            256]; 256 inverts nothing. Default: 128.
+        threshold (float | tuple[float, float]): The threshold, or the range that it is drawn from
+            per sample. In [0, 256]; 256 inverts nothing. Default: 128.
 
     Raises:
         ConfigError: If `threshold` is out of range.
@@ -81,7 +85,13 @@ class Solarize(RandomAmountOp):
     value: ClassVar[str] = "threshold"
 
     def bounds(self) -> tuple[float, float]:
-        return value_range("Solarize threshold", self.threshold, 0, 256, "write Solarize(128) or Solarize((64, 256))")
+        return value_range(
+            "Solarize threshold",
+            self.threshold,
+            0,
+            256,
+            "write Solarize(128) or Solarize((64, 256))",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +101,8 @@ class Posterize(RandomAmountOp):
     Pillow's `ImageOps.posterize`.
 
     Args:
-        bits (int | tuple[int, int]): Bits to keep, or the range that it is drawn from per sample, both ends included.
-            In [0, 8].
+        bits (int | tuple[int, int]): Bits to keep, or the range that it is drawn from per sample,
+            both ends included. In [0, 8].
 
     Raises:
         ConfigError: If `bits` is out of range.
@@ -119,7 +129,14 @@ class Posterize(RandomAmountOp):
         Raises:
             ConfigError: If `bits` is out of range.
         """
-        return value_range("Posterize bits", self.bits, 0, 8, "write Posterize(4) or Posterize((4, 8))", integer=True)
+        return value_range(
+            "Posterize bits",
+            self.bits,
+            0,
+            8,
+            "write Posterize(4) or Posterize((4, 8))",
+            integer=True,
+        )
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self.bounds()
@@ -177,8 +194,8 @@ class LUT:
     Pillow's `Image.point`.
 
     Args:
-        table (Sequence[int] | Sequence[Sequence[int]] | np.ndarray): 256 integers in [0, 255], or three rows of them
-            for R, G and B. Lists and arrays become tuples.
+        table (Sequence[int] | Sequence[Sequence[int]] | np.ndarray): 256 integers in [0, 255], or
+            three rows of them for R, G and B. Lists and arrays become tuples.
 
     Raises:
         ConfigError: If `table` has another shape, or a value is out of range.
@@ -211,7 +228,9 @@ class LUT:
             return f"{len(rows)} rows"
         for row in rows:
             if not isinstance(row, tuple) or len(row) != 256:
-                return f"{len(row)} values" if isinstance(row, tuple) and len(row) > 8 else repr(row)
+                return (
+                    f"{len(row)} values" if isinstance(row, tuple) and len(row) > 8 else repr(row)
+                )
             for at, value in enumerate(row):
                 if type(value) is not int or not 0 <= value <= 255:
                     return f"{value!r} at [{at}]"
@@ -220,12 +239,16 @@ class LUT:
     @property
     def per_channel(self) -> bool:
         """Whether there is a row for each of three channels."""
-        return isinstance(self.table, tuple) and bool(self.table) and isinstance(self.table[0], tuple)
+        return (
+            isinstance(self.table, tuple) and bool(self.table) and isinstance(self.table[0], tuple)
+        )
 
     def out(self, spec: Spec) -> Spec:
         need_bytes(self, spec)
         if self.per_channel and spec.channels != 3:
-            raise SpecError(f"LUT with three rows needs 3 channels, got {spec}; write one row of 256 integers")
+            raise SpecError(
+                f"LUT with three rows needs 3 channels, got {spec}; write one row of 256 integers"
+            )
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:

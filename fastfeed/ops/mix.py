@@ -1,8 +1,9 @@
 """Ops that combine several samples: MixUp, CutMix, Mosaic.
 
-The rows of every global batch are shuffled (`Plan.mixed`), and a sample's partners are its neighbors there: aligned
-groups of consecutive positions. Lambda, box and choice come from its own draws. So the result for a sample does not
-depend on the number of ranks or a restart, and every sample has its own lambda, which timm calls the "elem" mode.
+The rows of every global batch are shuffled (`Plan.mixed`), and a sample's partners are its
+neighbors there: aligned groups of consecutive positions. Lambda, box and choice come from its own
+draws. So the result for a sample does not depend on the number of ranks or a restart, and every
+sample has its own lambda, which timm calls the "elem" mode.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 
 
 def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
-    """Rows of the members of each position's group: own first, then the others in order. int64 (n, group).
+    """Rows of the members of each position's group: own first, then the others in order. int64 (n,
+    group).
 
-    positions: in the epoch, int64 (n,); the rows are of an array that begins at epoch position `first`, a multiple of
-    `group`.
+    positions: in the epoch, int64 (n,); the rows are of an array that begins at epoch position
+    `first`, a multiple of `group`.
     """
     begin = positions - positions % group
     turn = (positions - begin)[:, None] + np.arange(group)
@@ -44,12 +46,12 @@ def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
 class MixUp:
     """Blend each image and its label with another sample's as a weighted mean.
 
-    Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Lambda, the sample's own share, is drawn per
-    sample from Beta(alpha, alpha). Labels become soft: float32 (n, classes).
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Lambda, the sample's own
+    share, is drawn per sample from Beta(alpha, alpha). Labels become soft: float32 (n, classes).
 
     Args:
-        alpha (float): Parameter of the beta distribution, in (0, 1000]; below 1 most shares are close to 0 or 1.
-            Default: 0.2.
+        alpha (float): Parameter of the beta distribution, in (0, 1000]; below 1 most shares are
+            close to 0 or 1. Default: 0.2.
         p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
 
     Raises:
@@ -80,21 +82,23 @@ class MixUp:
         """The plan for n samples of size (height, width), from draws (n, draws)."""
         is_mixed = u[:, 0] < self.p
         own = np.where(is_mixed, beta(u[:, 1], self.alpha, self.alpha), 1.0)
-        return MixPlan(np.where(is_mixed, BLEND, AS_IS), _pair(own), np.zeros((len(u), 4), np.int64))
+        return MixPlan(
+            np.where(is_mixed, BLEND, AS_IS), _pair(own), np.zeros((len(u), 4), np.int64)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CutMix:
     """Replace a box of each image by the same box of another sample, and mix labels by area.
 
-    Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers" (2019). The box has the image's shape and
-    1 - lambda of its area, lambda from Beta(alpha, alpha); its center lies anywhere, and the part outside the image is
-    cut off and not counted: as torchvision's `v2.CutMix`, but drawn per sample. Labels become soft: float32 (n,
-    classes).
+    Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers" (2019). The box has
+    the image's shape and 1 - lambda of its area, lambda from Beta(alpha, alpha); its center lies
+    anywhere, and the part outside the image is cut off and not counted: as torchvision's
+    `v2.CutMix`, but drawn per sample. Labels become soft: float32 (n, classes).
 
     Args:
-        alpha (float): Parameter of the beta distribution, in (0, 1000]; at 1 all areas are equally likely. Default:
-            1.0.
+        alpha (float): Parameter of the beta distribution, in (0, 1000]; at 1 all areas are equally
+            likely. Default: 1.0.
         p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
 
     Raises:
@@ -133,21 +137,24 @@ class CutMix:
             area = area * (end - begin) / length
         is_mixed &= area > 0
         box[~is_mixed] = 0
-        return MixPlan(np.where(is_mixed, PASTE, AS_IS), _pair(np.where(is_mixed, 1 - area, 1.0)), box)
+        return MixPlan(
+            np.where(is_mixed, PASTE, AS_IS), _pair(np.where(is_mixed, 1 - area, 1.0)), box
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Mosaic:
     """Combine four samples around a random point of one canvas.
 
-    Bochkovskiy et al., "YOLOv4" (2020). Images keep their scale and are cropped to the part that would lie there if all
-    four met at that point, as in keras-cv's `Mosaic`. The sample itself is at the top left, the others follow row by
-    row. Labels are mixed by area and become soft: float32 (n, classes).
+    Bochkovskiy et al., "YOLOv4" (2020). Images keep their scale and are cropped to the part that
+    would lie there if all four met at that point, as in keras-cv's `Mosaic`. The sample itself is
+    at the top left, the others follow row by row. Labels are mixed by area and become soft: float32
+    (n, classes).
 
     Args:
         p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
-        center (tuple[float, float]): Where the point may lie, lowest and highest share of height and of width, in [0,
-            1]. Default: (0.25, 0.75).
+        center (tuple[float, float]): Where the point may lie, lowest and highest share of height
+            and of width, in [0, 1]. Default: (0.25, 0.75).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -172,7 +179,9 @@ class Mosaic:
     def __post_init__(self) -> None:
         freeze(self)
         check_p("Mosaic p", self.p)
-        check_range("Mosaic center", self.center, 0, 1, "it is (low, high), as shares of height and width")
+        check_range(
+            "Mosaic center", self.center, 0, 1, "it is (low, high), as shares of height and width"
+        )
 
     def out(self, spec: Spec) -> Spec:
         return _need_size(self, spec)
@@ -183,7 +192,9 @@ class Mosaic:
         low, high = self.center
         box = np.zeros((len(u), 4), np.int64)
         for axis, length in enumerate(size):
-            box[:, axis] = np.where(is_mixed, np.rint((low + u[:, 1 + axis] * (high - low)) * length), 0)
+            box[:, axis] = np.where(
+                is_mixed, np.rint((low + u[:, 1 + axis] * (high - low)) * length), 0
+            )
         top, left = box[:, 0] / size[0], box[:, 1] / size[1]
         areas = [top * left, top * (1 - left), (1 - top) * left, (1 - top) * (1 - left)]
         shares = np.where(is_mixed[:, None], np.stack(areas, axis=1), np.eye(1, 4))
@@ -198,8 +209,8 @@ class RandomChoice:
 
     Args:
         ops (Sequence[Op]): `MixUp`, `CutMix`, `Mosaic`; at least one.
-        weights (Sequence[float] | None): Relative frequencies, one number >= 0 per op and not all 0. Default: None, all
-            equally likely.
+        weights (Sequence[float] | None): Relative frequencies, one number >= 0 per op and not all
+            0. Default: None, all equally likely.
 
     Raises:
         ConfigError: If `ops` or `weights` are none of these.
@@ -229,11 +240,15 @@ class RandomChoice:
         if (
             not isinstance(w, tuple)
             or len(w) != len(self.ops)
-            or not all(isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v < np.inf for v in w)
+            or not all(
+                isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v < np.inf
+                for v in w
+            )
             or not 0 < sum(w) < np.inf
         ):
             raise ConfigError(
-                f"RandomChoice weights must be {len(self.ops)} numbers >= 0, one per op, not all zero, got {w!r}"
+                f"RandomChoice weights must be {len(self.ops)} numbers >= 0, one per op, not all"
+                f" zero, got {w!r}"
             )
 
     @property
@@ -253,7 +268,9 @@ class RandomChoice:
 
     def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> MixPlan:
         """The plan for n samples of size (height, width), from draws (n, draws)."""
-        edges = np.cumsum(np.ones(len(self.ops)) if self.weights is None else np.array(self.weights, np.float64))
+        edges = np.cumsum(
+            np.ones(len(self.ops)) if self.weights is None else np.array(self.weights, np.float64)
+        )
         # from the right, and not at the last edge: an op of weight 0 is never chosen
         choice = np.searchsorted(edges[:-1] / edges[-1], u[:, 0], side="right")
         n, group = len(u), self.group
@@ -275,8 +292,8 @@ def _need_size(op: Any, spec: Spec) -> Spec:
         need_pixels(op, spec)
     if not spec.fixed:
         raise SpecError(
-            f"{name} needs images of one size, got {spec}; put Resize((height, width)), CenterCrop(size) or "
-            "RandomResizedCrop(size) before it"
+            f"{name} needs images of one size, got {spec}; put Resize((height, width)),"
+            " CenterCrop(size) or RandomResizedCrop(size) before it"
         )
     return spec
 
@@ -285,6 +302,6 @@ def _check_alpha(op: Any) -> None:
     a = op.alpha
     if isinstance(a, bool) or not isinstance(a, (int, float, np.number)) or not 0 < a <= 1000:
         raise ConfigError(
-            f"{type(op).__name__} alpha must be in (0, 1000], got {a!r}; it is the parameter of Beta(alpha, alpha), "
-            "such as 0.2; to mix nothing leave the op out"
+            f"{type(op).__name__} alpha must be in (0, 1000], got {a!r}; it is the parameter of"
+            " Beta(alpha, alpha), such as 0.2; to mix nothing leave the op out"
         )

@@ -16,10 +16,14 @@ AS_IS, BLEND, PASTE, MOSAIC = range(4)
 class MixPlan:
     """Mixing of n samples. A sample's group is itself (member 0), then its partners."""
 
-    # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four members
+    # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four
+    # members
     how: np.ndarray
-    shares: np.ndarray  # float64 (n, group): of each member in the image and in the label; rows sum to 1
-    box: np.ndarray  # int64 (n, 4): top, left, height, width of PASTE; for MOSAIC row and column of its center, 0, 0
+    shares: (
+        np.ndarray
+    )  # float64 (n, group): of each member in the image and in the label; rows sum to 1
+    # int64 (n, 4): top, left, height, width of PASTE; for MOSAIC row and column of its center, 0, 0
+    box: np.ndarray
 
     def __getitem__(self, rows: Any) -> MixPlan:
         return MixPlan(self.how[rows], self.shares[rows], self.box[rows])

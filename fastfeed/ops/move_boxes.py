@@ -1,7 +1,8 @@
 """Moves boxes the way pixels move, using the same parameters.
 
-Every geometric op is a matrix per sample, whether it cuts, scales, mirrors, turns or tilts; color changes, noise
-and erasing do not affect boxes. Ops that blend several moved copies of an image (AugMix) leave boxes in place.
+Every geometric op is a matrix per sample, whether it cuts, scales, mirrors, turns or tilts; color
+changes, noise and erasing do not affect boxes. Ops that blend several moved copies of an image
+(AugMix) leave boxes in place.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ __all__ = ["Stage", "boxes_after", "stages"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One move of n images. Coordinates are continuous, (x, y, 1) columns, pixel centers at +0.5."""
+    """One move of n images.
+
+    Coordinates are continuous, (x, y, 1) columns, pixel centers at +0.5.
+    """
 
     forward: np.ndarray  # float64 (n, 3, 3): from input to output
     back: np.ndarray  # float64 (n, 3, 3): from output to input
@@ -33,7 +37,9 @@ class Stage:
 
 
 def stages(program: Program, work: Work) -> list[Stage]:
-    """All moves of these samples in order: the decoded window, then the ops of the chain that move pixels."""
+    """All moves of these samples in order: the decoded window, then the ops of the chain that move
+    pixels.
+    """
     windows = work.windows
     limits = windows.boxes if windows.limits is None else windows.limits
     moves = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
@@ -51,12 +57,14 @@ def boxes_after(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The boxes that remain after all stages, and their indices.
 
-    boxes  float64 (m, 4): left, top, right, bottom in pixels of the displayed image; rows int64 (m,): of which image
+    boxes  float64 (m, 4): left, top, right, bottom in pixels of the displayed image; rows int64
+    (m,): of which image
 
-    After every stage a box becomes the bounding box of its four corners, clipped to the image. It is dropped when a
-    side ends up shorter than `min_size` pixels, or when less than `min_visible` of it is visible: the product, over all
-    stages, of the share of its area that was not cut off. (Albumentations' `min_visibility` looks at each op alone, so
-    there three crops that each keep half leave a box that is one eighth visible at any `min_visibility` up to 0.5.)
+    After every stage a box becomes the bounding box of its four corners, clipped to the image. It
+    is dropped when a side ends up shorter than `min_size` pixels, or when less than `min_visible`
+    of it is visible: the product, over all stages, of the share of its area that was not cut off.
+    (Albumentations' `min_visibility` looks at each op alone, so there three crops that each keep
+    half leave a box that is one eighth visible at any `min_visibility` up to 0.5.)
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     corners, path = _corners(boxes), np.tile(np.eye(3), (len(boxes), 1, 1))
@@ -67,12 +75,15 @@ def boxes_after(
         forward = stage.forward[rows]
         path = _product(forward, path)
         current = _bounds(forward, _corners(current))
-        # what bounds a box that was turned twice is larger than what bounds the corners turned twice: both hold it
+        # what bounds a box that was turned twice is larger than what bounds the corners turned
+        # twice: both hold it
         current = _intersection(current, _bounds(path, corners))
         current, share = _clip(current, _canvas(stage.sizes[rows]))
         visible = visible * share
     sides = current[:, 2:] - current[:, :2]
-    rows_left = np.flatnonzero((sides >= min_size).all(axis=1) & (sides > 0).all(axis=1) & (visible >= min_visible))
+    rows_left = np.flatnonzero(
+        (sides >= min_size).all(axis=1) & (sides > 0).all(axis=1) & (visible >= min_visible)
+    )
     return current[rows_left], rows_left
 
 
@@ -85,7 +96,12 @@ def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
         rows = np.flatnonzero(choices.choice == k)
         if isinstance(op, Window):
             cut = _cut(*(values[name][rows] for name in ("box", "size", "flip", "limit")))
-            forward[rows], back[rows], limits[rows], after[rows] = cut.forward, cut.back, cut.limits, cut.sizes
+            forward[rows], back[rows], limits[rows], after[rows] = (
+                cut.forward,
+                cut.back,
+                cut.limits,
+                cut.sizes,
+            )
         elif "matrix" in values:
             back[rows] = values["matrix"][rows]
             forward[rows] = np.linalg.inv(back[rows])
@@ -96,7 +112,9 @@ def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
 
 
 def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.ndarray) -> Stage:
-    """The stage of windows: x -> (x - left) * scale, or as far from the other side where it is mirrored."""
+    """The stage of windows: x -> (x - left) * scale, or as far from the other side where it is
+    mirrored.
+    """
     forward, back = np.zeros((len(boxes), 3, 3)), np.zeros((len(boxes), 3, 3))
     scale = sizes / boxes[:, 2:]
     scale = np.where(flips, -scale, scale)
@@ -109,13 +127,17 @@ def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.nda
 
 
 def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Matrix products (m, 3, 3), each the same to the bit however many there are: `@` of NumPy 2.0 is not."""
+    """Matrix products (m, 3, 3), each the same to the bit however many there are: `@` of NumPy 2.0
+    is not.
+    """
     rows, columns = first.transpose(2, 0, 1)[..., None], second.transpose(1, 0, 2)[:, :, None]
     return rows[0] * columns[0] + rows[1] * columns[1] + rows[2] * columns[2]
 
 
 def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k): where these differ in sign, lines break."""
+    """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k): where these differ in
+    sign, lines break.
+    """
     columns = matrices.transpose(2, 0, 1)[:, :, None]
     projected = points[..., :1] * columns[0] + points[..., 1:] * columns[1] + columns[2]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -123,11 +145,15 @@ def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Bounding boxes of four corners (m, 4, 2) after matrices; unbounded where the horizon lies between them."""
+    """Bounding boxes of four corners (m, 4, 2) after matrices; unbounded where the horizon lies
+    between them.
+    """
     moved, depth = _through(matrices, corners)
     in_front = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]
     low, high = moved.min(axis=1), moved.max(axis=1)
-    return np.concatenate([np.where(in_front, low, -np.inf), np.where(in_front, high, np.inf)], axis=1)
+    return np.concatenate(
+        [np.where(in_front, low, -np.inf), np.where(in_front, high, np.inf)], axis=1
+    )
 
 
 def _corners(boxes: np.ndarray) -> np.ndarray:

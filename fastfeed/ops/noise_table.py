@@ -1,13 +1,16 @@
 """One fixed table of standard normal numbers for all samples, computed when it is first needed.
 
-Like the film-grain tables of AV1 (section 7.18.3 of its specification): noise is looked up, not generated, so it costs
-little and is the same on every backend. Computing it takes 0.2 s, once per process. Statistically:
+Like the film-grain tables of AV1 (section 7.18.3 of its specification): noise is looked up, not
+generated, so it costs little and is the same on every backend. Computing it takes 0.2 s, once per
+process. Statistically:
 
-- It has 2**21 numbers within +-4.9. A 224x224 RGB image reads 150528 of them, 7 %, in a row from anywhere, each once;
-  an image of more than 2**21 bytes sees its noise again from there on.
-- Noise of two samples is the same numbers at another shift. Those of two 224x224 RGB images overlap in one of seven
-  pairs, at other places of the image: the same place has the same number once in 2**21 pairs.
-- The mean of a pixel over ever more samples does not tend to 0 but to the table's, 1.4e-4 standard deviations.
+- It has 2**21 numbers within +-4.9. A 224x224 RGB image reads 150528 of them, 7 %, in a row from
+  anywhere, each once; an image of more than 2**21 bytes sees its noise again from there on.
+- Noise of two samples is the same numbers at another shift. Those of two 224x224 RGB images overlap
+  in one of seven pairs, at other places of the image: the same place has the same number once in
+  2**21 pairs.
+- The mean of a pixel over ever more samples does not tend to 0 but to the table's, 1.4e-4 standard
+  deviations.
 """
 
 from __future__ import annotations
@@ -22,8 +25,12 @@ from fastfeed.sampling.rng import philox
 __all__ = ["GRAY_MEAN", "GRAY_STD", "LENGTH", "STEPS", "gray", "normal", "read_wrapped", "steps"]
 
 LENGTH = 1 << 21
-STEPS = 4096  # per 1: so coarse that the last bit of a logarithm changes nothing, and fine enough for sigma 255
-GRAY_MEAN, GRAY_STD = 127.5, 57.5  # levels; 57.5 is the mean of ImageNet's three standard deviations
+# per 1: so coarse that the last bit of a logarithm changes nothing, and fine enough for sigma 255
+STEPS = 4096
+GRAY_MEAN, GRAY_STD = (
+    127.5,
+    57.5,
+)  # levels; 57.5 is the mean of ImageNet's three standard deviations
 _KEY = 0x6661737466656564  # "fastfeed"
 _lock, _tables = threading.RLock(), dict[str, np.ndarray]()  # one table is made from another
 
@@ -39,8 +46,13 @@ def steps() -> np.ndarray:
 
 
 def gray() -> np.ndarray:
-    """127.5 + 57.5 times the table, clipped: uint8 (LENGTH,), read-only. Used by `RandomErasing(fill="noise")`."""
-    return _cached("gray", lambda: np.clip(np.rint(GRAY_MEAN + GRAY_STD * normal()), 0, 255).astype(np.uint8))
+    """127.5 + 57.5 times the table, clipped: uint8 (LENGTH,), read-only.
+
+    Used by `RandomErasing(fill="noise")`.
+    """
+    return _cached(
+        "gray", lambda: np.clip(np.rint(GRAY_MEAN + GRAY_STD * normal()), 0, 255).astype(np.uint8)
+    )
 
 
 def read_wrapped(table: np.ndarray, offset: int, n: int) -> np.ndarray:

@@ -10,7 +10,15 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.policies import POLICIES
-from fastfeed.ops.policy_space import NAMES, RAND, WIDE, PolicyDraw, check_integer, check_warp_params, pick
+from fastfeed.ops.policy_space import (
+    NAMES,
+    RAND,
+    WIDE,
+    PolicyDraw,
+    check_integer,
+    check_warp_params,
+    pick,
+)
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.spec import Spec
 
@@ -29,16 +37,18 @@ _BINS = "the levels between which strength is divided; 31 is usual"
 class RandAugment:
     """Apply `num_ops` random ops to each sample, all at the same strength.
 
-    Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space" (2019), with the
-    strengths of torchvision's `RandAugment`. Drawn from fourteen: identity, shears, translations, rotation, brightness,
-    color, contrast, sharpness, posterize, solarize, autocontrast, equalize; directions are random.
+    Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space"
+    (2019), with the strengths of torchvision's `RandAugment`. Drawn from fourteen: identity,
+    shears, translations, rotation, brightness, color, contrast, sharpness, posterize, solarize,
+    autocontrast, equalize; directions are random.
 
     Args:
         num_ops (int): Ops in sequence, in [1, 16]. Default: 2.
         magnitude (int): Level of strength, in [0, bins). Default: 9.
         bins (int): Levels between no and full strength, in [2, 1000]. Default: 31.
         filter (str): For ops that move pixels, "nearest" or "bilinear". Default: "nearest".
-        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
+            0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -83,10 +93,15 @@ class RandAugment:
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         n, layers = len(sizes), self.layers
-        which, minus = u[:, 0::2].T.reshape(-1), u[:, 1::2].T.reshape(-1)  # of the first layer, then of the next
+        which, minus = (
+            u[:, 0::2].T.reshape(-1),
+            u[:, 1::2].T.reshape(-1),
+        )  # of the first layer, then of the next
         level = np.full(len(which), self.magnitude, np.int64)
         selection = PolicyDraw(pick(which, len(NAMES)), level, minus < 0.5)
-        choices = RAND.choose(NAMES, layers[0], selection, self.bins, np.tile(sizes, (len(layers), 1)))
+        choices = RAND.choose(
+            NAMES, layers[0], selection, self.bins, np.tile(sizes, (len(layers), 1))
+        )
         return [choices[k * n : (k + 1) * n] for k in range(len(layers))]
 
 
@@ -94,13 +109,15 @@ class RandAugment:
 class TrivialAugmentWide:
     """Apply one random op to each sample, at a random strength; there is nothing to tune.
 
-    Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation" (2021), with the strengths
-    of torchvision's `TrivialAugmentWide`. Drawn from `RandAugment`'s fourteen ops, over wider ranges of strength.
+    Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation" (2021),
+    with the strengths of torchvision's `TrivialAugmentWide`. Drawn from `RandAugment`'s fourteen
+    ops, over wider ranges of strength.
 
     Args:
         bins (int): Levels between no and full strength, in [2, 1000]. Default: 31.
         filter (str): For ops that move pixels, "nearest" or "bilinear". Default: "nearest".
-        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
+            0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -138,13 +155,15 @@ class TrivialAugmentWide:
 class AutoAugment:
     """Apply one of 25 learned pairs of ops to each sample, each op with its own probability.
 
-    Cubuk et al., "AutoAugment: Learning Augmentation Strategies from Data" (2018), with torchvision's strengths;
-    directions are random.
+    Cubuk et al., "AutoAugment: Learning Augmentation Strategies from Data" (2018), with
+    torchvision's strengths; directions are random.
 
     Args:
-        policy (str): The data set that the pairs were learned on: "imagenet", "cifar10" or "svhn". Default: "imagenet".
+        policy (str): The data set that the pairs were learned on: "imagenet", "cifar10" or "svhn".
+            Default: "imagenet".
         filter (str): For ops that move pixels, "nearest" or "bilinear". Default: "nearest".
-        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
+            0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -164,7 +183,9 @@ class AutoAugment:
     def __post_init__(self) -> None:
         freeze(self)
         if not isinstance(self.policy, str) or self.policy not in POLICIES:
-            raise ConfigError(f"AutoAugment policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
+            raise ConfigError(
+                f"AutoAugment policy must be one of {', '.join(POLICIES)}, got {self.policy!r}"
+            )
         check_warp_params(self)
 
     @property

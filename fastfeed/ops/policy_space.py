@@ -1,6 +1,8 @@
-"""The ops that policies choose from, by the papers' names, and their parameters at each level of strength.
+"""The ops that policies choose from, by the papers' names, and their parameters at each level of
+strength.
 
-All numbers are those of torchvision's `_augmentation_space`s (transforms/autoaugment.py), in float32 as there.
+All numbers are those of torchvision's `_augmentation_space`s (transforms/autoaugment.py), in
+float32 as there.
 """
 
 from __future__ import annotations
@@ -19,10 +21,25 @@ from fastfeed.ops.levels import AutoContrast, Equalize, Invert, Posterize, Solar
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.warp import Affine, affine_matrices, check_warp_filter
 
-__all__ = ["MIX", "NAMES", "RAND", "WIDE", "PolicyDraw", "Space", "check_integer", "check_warp_params", "pick"]
+__all__ = [
+    "MIX",
+    "NAMES",
+    "RAND",
+    "WIDE",
+    "PolicyDraw",
+    "Space",
+    "check_integer",
+    "check_warp_params",
+    "pick",
+]
 
 _MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
-_FACTORS = {"Brightness": Brightness, "Color": Saturation, "Contrast": Contrast, "Sharpness": Sharpness}
+_FACTORS = {
+    "Brightness": Brightness,
+    "Color": Saturation,
+    "Contrast": Contrast,
+    "Sharpness": Sharpness,
+}
 _PLAIN = {"AutoContrast": AutoContrast(), "Equalize": Equalize(), "Invert": Invert()}
 NAMES = ("Identity", *_MOVES, *_FACTORS, "Posterize", "Solarize", "AutoContrast", "Equalize")
 
@@ -53,12 +70,19 @@ class Space:
         return _layer(self, names, filter, fill)
 
     def choose(
-        self, names: tuple[str, ...], layer: Layer, selection: PolicyDraw, bins: int, sizes: np.ndarray
+        self,
+        names: tuple[str, ...],
+        layer: Layer,
+        selection: PolicyDraw,
+        bins: int,
+        sizes: np.ndarray,
     ) -> Choices:
         """The layer's choices: an op per sample, and its values."""
         index = _positions(self, names, layer)[selection.which]
         on = {name: selection.which == i for i, name in enumerate(names)}
-        return Choices(index, tuple(self._values(op, on, selection, bins, sizes) for op in layer.ops))
+        return Choices(
+            index, tuple(self._values(op, on, selection, bins, sizes) for op in layer.ops)
+        )
 
     def op(self, name: str, filter: str, fill: tuple[int, int, int]) -> Any:
         """The simple op behind a name."""
@@ -71,24 +95,40 @@ class Space:
         return Solarize((0, 255)) if name == "Solarize" else _PLAIN[name]
 
     def _values(
-        self, op: Any, on: dict[str, np.ndarray], selection: PolicyDraw, bins: int, sizes: np.ndarray
+        self,
+        op: Any,
+        on: dict[str, np.ndarray],
+        selection: PolicyDraw,
+        bins: int,
+        sizes: np.ndarray,
     ) -> dict[str, np.ndarray]:
         """Values of one simple op for all samples; identity where it is not chosen."""
         level, sign = selection.level, np.where(selection.minus, -1.0, 1.0)
         if isinstance(op, Affine):
             return {"matrix": self._matrices(on, level, sign, bins, sizes)}
         if isinstance(op, Posterize):
-            lost = np.rint(level.astype(np.float32) / np.float32((bins - 1) / self.lost)).astype(np.int64)
+            lost = np.rint(level.astype(np.float32) / np.float32((bins - 1) / self.lost)).astype(
+                np.int64
+            )
             return {"bits": np.where(on["Posterize"], self.bits - lost, 8)}
         if isinstance(op, Solarize):
             return {"threshold": np.where(on["Solarize"], _line(255.0, 0.0, level, bins), 256.0)}
         for name, kind in _FACTORS.items():
             if isinstance(op, kind):
-                return {"factor": np.where(on[name], 1.0 + sign * _line(0.0, self.factor, level, bins), 1.0)}
+                return {
+                    "factor": np.where(
+                        on[name], 1.0 + sign * _line(0.0, self.factor, level, bins), 1.0
+                    )
+                }
         return {}
 
     def _matrices(
-        self, on: dict[str, np.ndarray], level: np.ndarray, sign: np.ndarray, bins: int, sizes: np.ndarray
+        self,
+        on: dict[str, np.ndarray],
+        level: np.ndarray,
+        sign: np.ndarray,
+        bins: int,
+        sizes: np.ndarray,
     ) -> np.ndarray:
         never = np.zeros(len(level), bool)
         x, y, turned = (on.get(name, never) for name in ("TranslateX", "TranslateY", "Rotate"))
@@ -112,10 +152,14 @@ def _layer(space: Space, names: tuple[str, ...], filter: str, fill: tuple[int, i
 
 @lru_cache(maxsize=64)
 def _positions(space: Space, names: tuple[str, ...], layer: Layer) -> np.ndarray:
-    """Index of each name's op in the layer, -1 for none: int64 (names + 1,), the last for no name."""
+    """Index of each name's op in the layer, -1 for none: int64 (names + 1,), the last for no
+    name.
+    """
     move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
     look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
-    positions = [-1 if name == "Identity" else layer.ops.index(space.op(name, *look)) for name in names]
+    positions = [
+        -1 if name == "Identity" else layer.ops.index(space.op(name, *look)) for name in names
+    ]
     return np.array([*positions, -1], np.int64)
 
 
@@ -138,11 +182,15 @@ def check_warp_params(op: Any) -> None:
 def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:
     """Raise ConfigError unless `value` is an integer in [minimum, maximum]."""
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-        raise ConfigError(f"{name} must be an integer in [{minimum}, {maximum}], got {value!r}; {hint}")
+        raise ConfigError(
+            f"{name} must be an integer in [{minimum}, {maximum}], got {value!r}; {hint}"
+        )
 
 
 def _line(first: float, last: Any, level: np.ndarray, bins: int) -> np.ndarray:
-    """`torch.linspace(first, last, bins)[level]`, to the bit: in float32, fused multiply-adds from the nearer end."""
+    """`torch.linspace(first, last, bins)[level]`, to the bit: in float32, fused multiply-adds from
+    the nearer end.
+    """
     low, high = np.float32(first), np.asarray(last, np.float32)
     step = ((high - low) / np.float32(bins - 1)).astype(np.float64)
     up, down = low + step * level, high - step * (bins - 1 - level)

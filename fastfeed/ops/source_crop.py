@@ -8,10 +8,12 @@ __all__ = ["parts"]
 
 
 def parts(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-    """Boxes in whole pixels: top left corners, (height, width), and the reasons why some rows have none.
+    """Boxes in whole pixels: top left corners, (height, width), and the reasons why some rows have
+    none.
 
-    boxes: float64 (n, 4), top, left, height, width; a row with a NaN stands for the whole image. sizes: int64 (n, 2).
-    Boxes are clipped to the image; one without a pixel inside is rejected, and the whole image is used.
+    boxes: float64 (n, 4), top, left, height, width; a row with a NaN stands for the whole image.
+    sizes: int64 (n, 2). Boxes are clipped to the image; one without a pixel inside is rejected, and
+    the whole image is used.
     """
     is_full = np.isnan(boxes).any(axis=1, keepdims=True)
     first = np.where(is_full, 0, np.clip(np.floor(boxes[:, :2]), 0, sizes))

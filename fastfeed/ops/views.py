@@ -1,4 +1,6 @@
-"""Ops that make several images out of one: test-time crops, and the crops of self-supervised learning."""
+"""Ops that make several images out of one: test-time crops, and the crops of self-supervised
+learning.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_filter, check_flag, check_range, check_size, freeze, need_pixels
+from fastfeed.ops.base import (
+    Kind,
+    check_filter,
+    check_flag,
+    check_range,
+    check_size,
+    freeze,
+    need_pixels,
+)
 from fastfeed.ops.function import as_op
 from fastfeed.ops.geometry import RandomResizedCrop
 from fastfeed.spec import Spec
@@ -28,7 +38,9 @@ _MOST = 15  # branches; each has 4096 slots of random numbers to itself
 
 @dataclass(frozen=True, slots=True)
 class ViewGroup:
-    """Views of one size, as the program runs them; ops after the split in the list apply to each view."""
+    """Views of one size, as the program runs them; ops after the split in the list apply to each
+    view.
+    """
 
     count: int
     geometry: Any  # yields one window per view
@@ -39,11 +51,13 @@ class ViewGroup:
 class FiveCrop:
     """Crop the four corners and the center, to average predictions over.
 
-    As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. Images become (n, 5, height,
-    width, channels). For an image smaller than `size`, all five are its largest center crop of that shape, enlarged.
+    As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. Images
+    become (n, 5, height, width, channels). For an image smaller than `size`, all five are its
+    largest center crop of that shape, enlarged.
 
     Args:
-        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535]
+            pixels.
 
     Raises:
         ConfigError: If `size` is out of range.
@@ -78,7 +92,8 @@ class TenCrop:
     As torchvision's `TenCrop`, in its order. Images become (n, 10, height, width, channels).
 
     Args:
-        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535]
+            pixels.
         vertical (bool): Mirror top to bottom instead of left to right. Default: False.
 
     Raises:
@@ -106,7 +121,11 @@ class TenCrop:
 
     @property
     def view_groups(self) -> tuple[ViewGroup, ...]:
-        return (ViewGroup(10, FiveCropWindows(self.size, "vertical" if self.vertical else "horizontal")),)
+        return (
+            ViewGroup(
+                10, FiveCropWindows(self.size, "vertical" if self.vertical else "horizontal")
+            ),
+        )
 
 
 @checked
@@ -115,12 +134,15 @@ class View:
     """Random crops of one size, as a part of `MultiCrop`.
 
     Args:
-        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535] pixels.
+        size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535]
+            pixels.
         count (int): Crops per image, in [1, 64]. Default: 1.
-        scale (tuple[float, float]): Lowest and highest share of the image's area, in (0, 1]; as `RandomResizedCrop`.
-            Default: (0.08, 1.0).
-        ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 / 4, 4 / 3).
-        ops (Sequence[Op | Callable]): Ops for these crops alone, each crop with random numbers of its own. Default: ().
+        scale (tuple[float, float]): Lowest and highest share of the image's area, in (0, 1]; as
+            `RandomResizedCrop`. Default: (0.08, 1.0).
+        ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 /
+            4, 4 / 3).
+        ops (Sequence[Op | Callable]): Ops for these crops alone, each crop with random numbers of
+            its own. Default: ().
         filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
 
     Raises:
@@ -128,7 +150,8 @@ class View:
 
     Example:
         >>> ff.View(96, count=8, scale=(0.05, 0.4)).crop
-        RandomResizedCrop(size=96, scale=(0.05, 0.4), ratio=(0.75, 1.3333333333333333), filter='bilinear')
+        RandomResizedCrop(size=96, scale=(0.05, 0.4), ratio=(0.75, 1.3333333333333333),
+        filter='bilinear')
     """
 
     size: int | tuple[int, int]
@@ -140,23 +163,33 @@ class View:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= 64:
+        if (
+            isinstance(self.count, bool)
+            or not isinstance(self.count, int)
+            or not 1 <= self.count <= 64
+        ):
             raise ConfigError(f"View count must be an integer in [1, 64], got {self.count!r}")
         self._check_ops()
         check_size("View", self.size)
         check_filter("View", self.filter)
-        check_range("View scale", self.scale, 0, 1, "shares of the area, such as (0.08, 1.0)", above=True)
-        check_range("View ratio", self.ratio, 0, 1000, "width / height, such as (3 / 4, 4 / 3)", above=True)
+        check_range(
+            "View scale", self.scale, 0, 1, "shares of the area, such as (0.08, 1.0)", above=True
+        )
+        check_range(
+            "View ratio", self.ratio, 0, 1000, "width / height, such as (3 / 4, 4 / 3)", above=True
+        )
 
     def _check_ops(self) -> None:
         if not isinstance(self.ops, tuple):
-            raise ConfigError(f"View ops must be a list of ops such as [RandomFlip()], got {self.ops!r}")
+            raise ConfigError(
+                f"View ops must be a list of ops such as [RandomFlip()], got {self.ops!r}"
+            )
         object.__setattr__(self, "ops", tuple(as_op(op) for op in self.ops))
         for i, op in enumerate(self.ops):
             if isinstance(op, type) or getattr(op, "kind", None) not in ("geometry", "change"):
                 raise ConfigError(
-                    f"View ops[{i}] must be an op that moves or changes pixels, such as RandomFlip(), got {op!r}; "
-                    "put ops for all views after MultiCrop"
+                    f"View ops[{i}] must be an op that moves or changes pixels, such as"
+                    f" RandomFlip(), got {op!r}; put ops for all views after MultiCrop"
                 )
 
     @property
@@ -167,10 +200,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MultiCrop:
-    """Several random crops of each image, as in DINO and SwAV: a few large ones and many small ones.
+    """Several random crops of each image, as in DINO and SwAV: a few large ones and many small
+    ones.
 
-    Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments" (2020). `batch.views`
-    holds an array per View, (n, count, height, width, channels); `batch.images` is the first of them.
+    Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments"
+    (2020). `batch.views` holds an array per View, (n, count, height, width, channels);
+    `batch.images` is the first of them.
 
     Args:
         views (tuple[View, ...]): One to 15 of them, in the order of `batch.views`.
@@ -192,12 +227,17 @@ class MultiCrop:
 
     def __post_init__(self) -> None:
         freeze(self)
-        if not isinstance(self.views, tuple) or not all(isinstance(view, View) for view in self.views):
+        if not isinstance(self.views, tuple) or not all(
+            isinstance(view, View) for view in self.views
+        ):
             raise ConfigError(
-                f"MultiCrop needs a tuple of views, got {self.views!r}; write MultiCrop((View(224, 2), View(96, 8)))"
+                f"MultiCrop needs a tuple of views, got {self.views!r}; write MultiCrop((View(224,"
+                " 2), View(96, 8)))"
             )
         if not 1 <= len(self.views) <= _MOST:
-            raise ConfigError(f"MultiCrop takes 1 to {_MOST} views, got {len(self.views)}; use View(count=...)")
+            raise ConfigError(
+                f"MultiCrop takes 1 to {_MOST} views, got {len(self.views)}; use View(count=...)"
+            )
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
@@ -210,7 +250,9 @@ class MultiCrop:
 
 @dataclass(frozen=True, slots=True)
 class FiveCropWindows:
-    """The windows of FiveCrop, and with `mirrored` those of TenCrop: rows are views, sample after sample."""
+    """The windows of FiveCrop, and with `mirrored` those of TenCrop: rows are views, sample after
+    sample.
+    """
 
     size: int | tuple[int, int]
     mirrored: str = ""  # "horizontal" or "vertical"
@@ -228,9 +270,9 @@ class FiveCropWindows:
         fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
         cut_size = np.minimum(want * fit, sizes)  # rounding may not reach outside the image
         room = sizes - cut_size
-        share = np.stack([(position == 2) | (position == 3), (position == 1) | (position == 3)], axis=1).astype(
-            np.float64
-        )
+        share = np.stack(
+            [(position == 2) | (position == 3), (position == 1) | (position == 3)], axis=1
+        ).astype(np.float64)
         share[(position == 4)] = 0.5
         corner = np.where(fit == 1.0, np.rint(room * share), room * 0.5)
         second = view >= 5
@@ -238,12 +280,18 @@ class FiveCropWindows:
         flip = np.stack([second & vertical, second & (not vertical)], axis=1)
         corner = np.where(flip, room - corner, corner)  # the place is in the mirrored image
         size = np.broadcast_to(want, sizes.shape).astype(np.int64)
-        return {"box": np.concatenate([corner, cut_size], axis=1).astype(np.float64), "size": size, "flip": flip}
+        return {
+            "box": np.concatenate([corner, cut_size], axis=1).astype(np.float64),
+            "size": size,
+            "flip": flip,
+        }
 
 
 def _fits(op: Any, spec: Spec) -> Spec:
     need_pixels(op, spec)
     name, (height, width) = type(op).__name__, check_size(type(op).__name__, op.size)
     if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
-        raise SpecError(f"{name} of {height}x{width} does not fit into {spec}; put Resize(...) before it")
+        raise SpecError(
+            f"{name} of {height}x{width} does not fit into {spec}; put Resize(...) before it"
+        )
     return spec.with_size(height, width)

@@ -32,14 +32,17 @@ def affine_matrices(
     shear_y: Any = 0.0,
     center: Any = (0.0, 0.0),
 ) -> np.ndarray:
-    """From output to input coordinates: float64 (n, 3, 3), acting on columns (x, y, 1); pixel centers lie at +0.5.
+    """From output to input coordinates: float64 (n, 3, 3), acting on columns (x, y, 1); pixel
+    centers lie at +0.5.
 
-    Degrees (an angle > 0 turns clockwise), pixels for `translate` and `center`: (x, y), or (n, 2). A scalar
-    applies to all. The image is sheared along x, along y, scaled, turned about `center`, then moved: torchvision's
-    `_get_inverse_affine_matrix`, term by term.
+    Degrees (an angle > 0 turns clockwise), pixels for `translate` and `center`: (x, y), or (n, 2).
+    A scalar applies to all. The image is sheared along x, along y, scaled, turned about `center`,
+    then moved: torchvision's `_get_inverse_affine_matrix`, term by term.
     """
     turn, sx, sy = np.radians(angle), np.radians(shear_x), np.radians(shear_y)
-    (tx, ty), (cx, cy) = (np.moveaxis(np.asarray(pair, np.float64), -1, 0) for pair in (translate, center))
+    (tx, ty), (cx, cy) = (
+        np.moveaxis(np.asarray(pair, np.float64), -1, 0) for pair in (translate, center)
+    )
     turn, sx, sy, scale, tx, ty, cx, cy = np.broadcast_arrays(turn, sx, sy, scale, tx, ty, cx, cy)
     a = np.cos(turn - sy) / np.cos(sy)
     b = -np.cos(turn - sy) * np.tan(sx) / np.cos(sy) - np.sin(turn)
@@ -49,7 +52,9 @@ def affine_matrices(
     matrix[..., 0, 0], matrix[..., 0, 1] = d / scale, -b / scale
     matrix[..., 1, 0], matrix[..., 1, 1] = -c / scale, a / scale
     for row, middle in ((0, cx), (1, cy)):
-        matrix[..., row, 2] = matrix[..., row, 0] * (-cx - tx) + matrix[..., row, 1] * (-cy - ty) + middle
+        matrix[..., row, 2] = (
+            matrix[..., row, 0] * (-cx - tx) + matrix[..., row, 1] * (-cy - ty) + middle
+        )
     matrix[..., 2, 2] = 1.0
     return matrix.reshape(-1, 3, 3)
 
@@ -67,10 +72,11 @@ class Rotate:
     As torchvision's `RandomRotation`.
 
     Args:
-        degrees (float | tuple[float, float]): A number d draws angles from -d to d; a pair is the range itself, both in
-            [-360, 360]. Above 0 is counterclockwise.
+        degrees (float | tuple[float, float]): A number d draws angles from -d to d; a pair is the
+            range itself, both in [-360, 360]. Above 0 is counterclockwise.
         filter (str): "bilinear" or "nearest". Default: "bilinear".
-        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
+            0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -116,22 +122,25 @@ class Affine:
     As torchvision's `RandomAffine`.
 
     Args:
-        degrees (float | tuple[float, float]): A number d draws angles from -d to d; a pair is the range itself, in
-            [-360, 360]. Above 0 is clockwise. Default: 0.0.
-        translate (tuple[float, float]): Largest shift, as shares of width and height, in [0, 1]; rounded to whole
-            pixels. Default: (0.0, 0.0).
-        scale (tuple[float, float]): Lowest and highest factor, in [0.001, 1000]. Default: (1.0, 1.0).
-        shear (float | tuple[float, ...]): Degrees in [-89, 89]. A number s draws from -s to s along x; two numbers are
-            the range along x, four the ranges along x and y. Default: 0.0.
+        degrees (float | tuple[float, float]): A number d draws angles from -d to d; a pair is the
+            range itself, in [-360, 360]. Above 0 is clockwise. Default: 0.0.
+        translate (tuple[float, float]): Largest shift, as shares of width and height, in [0, 1];
+            rounded to whole pixels. Default: (0.0, 0.0).
+        scale (tuple[float, float]): Lowest and highest factor, in [0.001, 1000]. Default: (1.0,
+            1.0).
+        shear (float | tuple[float, ...]): Degrees in [-89, 89]. A number s draws from -s to s along
+            x; two numbers are the range along x, four the ranges along x and y. Default: 0.0.
         filter (str): "bilinear" or "nearest". Default: "bilinear".
-        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
+            0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
 
     Example:
         >>> ff.Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2))
-        Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2), shear=0.0, filter='bilinear', fill=(0, 0, 0))
+        Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2), shear=0.0, filter='bilinear',
+        fill=(0, 0, 0))
     """
 
     degrees: float | Range = 0.0
@@ -150,7 +159,9 @@ class Affine:
         _check_shares("Affine translate", self.translate)
         low, _ = check_range("Affine scale", self.scale, 0.0, 1000.0, "write scale=(0.8, 1.2)")
         if low < 0.001:
-            raise ConfigError(f"Affine scale must be in [0.001, 1000], got {self.scale!r}; write scale=(0.8, 1.2)")
+            raise ConfigError(
+                f"Affine scale must be in [0.001, 1000], got {self.scale!r}; write scale=(0.8, 1.2)"
+            )
         self._ranges()
 
     @property
@@ -170,7 +181,9 @@ class Affine:
         shear = self.shear
         hint = "write shear=10, (-10, 10) or (-10, 10, -5, 5)"
         if isinstance(shear, tuple) and len(shear) == 4:
-            along = [check_range("Affine shear", pair, -89, 89, hint) for pair in (shear[:2], shear[2:])]
+            along = [
+                check_range("Affine shear", pair, -89, 89, hint) for pair in (shear[:2], shear[2:])
+            ]
         else:
             along = [_degrees("Affine shear", shear, 89, hint), (0.0, 0.0)]
         x, y = self.translate
@@ -179,16 +192,20 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Perspective:
-    """Distort the perspective with a given probability: every corner moves inward by a random amount.
+    """Distort the perspective with a given probability: every corner moves inward by a random
+    amount.
 
-    As torchvision's `RandomPerspective.get_params`: whole pixels, from corners at pixel indices. Corners that would
-    fold the image over (distortion near 1, or sides of one or two pixels) leave it as it is.
+    As torchvision's `RandomPerspective.get_params`: whole pixels, from corners at pixel indices.
+    Corners that would fold the image over (distortion near 1, or sides of one or two pixels) leave
+    it as it is.
 
     Args:
-        distortion (float): Largest shift of a corner, as a share of half a side, in [0, 1]. Default: 0.5.
+        distortion (float): Largest shift of a corner, as a share of half a side, in [0, 1].
+            Default: 0.5.
         p (float): Probability that a sample is distorted, in [0, 1]. Default: 0.5.
         filter (str): "bilinear" or "nearest". Default: "bilinear".
-        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
+            0, 0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -228,7 +245,9 @@ class Perspective:
         sides = sizes[:, None, ::-1].astype(np.float64)  # (n, 1, 2): width, height
         reach = np.floor(self.distortion * (sides // 2)) + 1
         inward = np.floor(u[:, :8].reshape(n, 4, 2) * reach)
-        far = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], bool)  # right, bottom: of the corners in turn
+        far = np.array(
+            [[0, 0], [1, 0], [1, 1], [0, 1]], bool
+        )  # right, bottom: of the corners in turn
         corners = np.where(far, sides - reach + inward, inward)
         used = _convex(corners) & (sizes > 1).all(axis=1)
         if self.draws == 9:
@@ -238,10 +257,12 @@ class Perspective:
 
 
 def _from_corners(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """Matrices that map corners (n, 4, 2), clockwise from the top left, to rectangles from 0 to sides (n, 2).
+    """Matrices that map corners (n, 4, 2), clockwise from the top left, to rectangles from 0 to
+    sides (n, 2).
 
-    The unit square to a quadrilateral in closed form (Heckbert, "Fundamentals of Texture Mapping and Image Warping",
-    1989, section 2.2.3), inverted: what torchvision's `_get_perspective_coeffs` finds by least squares.
+    The unit square to a quadrilateral in closed form (Heckbert, "Fundamentals of Texture Mapping
+    and Image Warping", 1989, section 2.2.3), inverted: what torchvision's `_get_perspective_coeffs`
+    finds by least squares.
     """
     p0, p1, p2, p3 = corners.transpose(1, 0, 2)
     d1, d2, d3 = p1 - p2, p3 - p2, p0 - p1 + p2 - p3
@@ -270,18 +291,27 @@ def _degrees(name: str, value: Any, limit: float = 360, hint: str = "") -> Range
     hint = hint or f"write {name}(15) or {name}((-10, 10))"
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         if not 0 <= value <= limit:
-            raise ConfigError(f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r}; {hint}")
+            raise ConfigError(
+                f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r};"
+                f" {hint}"
+            )
         return (-float(value), float(value))
     if not isinstance(value, tuple) or len(value) != 2:
-        raise ConfigError(f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r}; {hint}")
+        raise ConfigError(
+            f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r};"
+            f" {hint}"
+        )
     return check_range(what, value, -limit, limit, hint)
 
 
 def _check_shares(name: str, pair: Any) -> None:
-    numbers = isinstance(pair, tuple) and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in pair)
+    numbers = isinstance(pair, tuple) and all(
+        isinstance(v, (int, float)) and not isinstance(v, bool) for v in pair
+    )
     if not numbers or len(pair) != 2 or not all(0 <= v <= 1 for v in pair):
         raise ConfigError(
-            f"{name} must be two shares in [0, 1], of width and height, got {pair!r}; write translate=(0.1, 0.1)"
+            f"{name} must be two shares in [0, 1], of width and height, got {pair!r}; write"
+            " translate=(0.1, 0.1)"
         )
 
 

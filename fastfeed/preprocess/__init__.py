@@ -1,23 +1,26 @@
-"""Turns millions of photographs into training shards: planned first, committed atomically, resumable.
+"""Turns millions of photographs into training shards: planned first, committed atomically,
+resumable.
 
     report = run("photos/", "shards/", Recipe(Scaling(512), Encoding("jpeg", 90)))
 
-The bytes depend only on the plan, not on the workers, the engine, or how often the job was interrupted. In the order of
-a run:
+The bytes depend only on the plan, not on the workers, the engine, or how often the job was
+interrupted. In the order of a run:
 
 job              runs all of these
 inputs/          photographs, labels, captions; shards of a previous job
 recipe           how photographs (image_recipe) and shards are made
-planning         which photograph goes into which shard, decided once; `--append` adds shards. survey/: duplicates and
-                 split. plan is its file; changes and same_source compare it with the source now
-engines/         where shards are built: local, executor, Ray; workers/ supervises the processes; task is the contract
-shard            one shard: pixels/ decodes, resizes and encodes, entry is one sample, extras what your function
+planning         which photograph goes into which shard, decided once; `--append` adds shards.
+                 survey/: duplicates and split. plan is its file; changes and same_source compare it
+                 with the source now
+engines/         where shards are built: local, executor, Ray; workers/ supervises the processes;
+task is the contract shard            one shard: pixels/ decodes, resizes and encodes, entry is one
+sample, extras what your function
                  adds to it, writers/ write each format
 targets/         local or remote folders, in which a shard is committed by atomic rename
-record, state    what is committed already, read from the target: how a job resumes; layout names its files
-run_state        progress and limits of a run; report is its result
-finalize         manifest and list of bad images; versions records libraries
-reports/         progress, estimate, status, statistics, verification, preview
+record, state    what is committed already, read from the target: how a job resumes; layout names
+its files run_state        progress and limits of a run; report is its result finalize
+manifest and list of bad images; versions records libraries reports/         progress, estimate,
+status, statistics, verification, preview
 """
 
 from __future__ import annotations
@@ -29,7 +32,15 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.extras import Sample
     from fastfeed.preprocess.inputs.inputs import Input, open_input
     from fastfeed.preprocess.job import run
-    from fastfeed.preprocess.recipe import Choice, Encoding, Limits, Metadata, Packing, Recipe, Scaling
+    from fastfeed.preprocess.recipe import (
+        Choice,
+        Encoding,
+        Limits,
+        Metadata,
+        Packing,
+        Recipe,
+        Scaling,
+    )
     from fastfeed.preprocess.report import Progress, Report
     from fastfeed.preprocess.task import Engine
 

@@ -1,4 +1,6 @@
-"""What differs between the source of a job and the source now: photographs, labels, captions and columns."""
+"""What differs between the source of a job and the source now: photographs, labels, captions and
+columns.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class Changes:
         if self.removed == self.before:
             return [f"source: none of the job's {self.before:,} photographs is in {self.now.text}"]
         if self.removed:
-            lines.append(f"source: {self.removed:,} of the job's {self.before:,} photographs are gone")
+            lines.append(
+                f"source: {self.removed:,} of the job's {self.before:,} photographs are gone"
+            )
         if len(self.resized):
             lines.append(f"source: {self._count(self.resized)} another size now")
         if self.unlabeled and len(self.relabeled):
@@ -80,15 +84,22 @@ class Changes:
         if not len(self.added):
             return ""
         noun = "photograph" if len(self.added) == 1 else "photographs"
-        return f"{len(self.added):,} more {noun} than this job, such as {self.now.source.uri(int(self.added[0]))}"
+        return (
+            f"{len(self.added):,} more {noun} than this job, such as"
+            f" {self.now.source.uri(int(self.added[0]))}"
+        )
 
     def _count(self, ids: np.ndarray) -> str:
         first = self.now.source.uri(int(ids[0]))
-        return f"{first} has" if len(ids) == 1 else f"{len(ids):,} photographs, such as {first}, have"
+        return (
+            f"{first} has" if len(ids) == 1 else f"{len(ids):,} photographs, such as {first}, have"
+        )
 
 
 def describe(input: Input) -> np.ndarray:
-    """A row for each sample of the source: what it is called, and hashes of what is known of it without reading it."""
+    """A row for each sample of the source: what it is called, and hashes of what is known of it
+    without reading it.
+    """
     rows = np.zeros(len(input.source), _ROW)
     names = _names(input)
     for first in range(0, len(rows), _AT_ONCE):
@@ -116,17 +127,28 @@ def compare(before: np.ndarray, input: Input) -> Changes:
     sized = (rows["size"] != there["size"]) & (rows["size"] > 0) & (there["size"] > 0)
     unlabeled = bool(before["label"].any()) and not bool(now["label"].any())
     return Changes(
-        input, len(before), np.flatnonzero(~is_old), kept, ids[sized], ids[rows["label"] != there["label"]], unlabeled,
+        input,
+        len(before),
+        np.flatnonzero(~is_old),
+        kept,
+        ids[sized],
+        ids[rows["label"] != there["label"]],
+        unlabeled,
         ids[rows["note"] != there["note"]],
-    )  # fmt: skip
+    )
 
 
 def _spell_as_before(now: np.ndarray, before: np.ndarray, input: Input) -> None:
-    """Hash names and classes in the form they had: a copy made by macOS may spell `é` as two characters, or as one."""
+    """Hash names and classes in the form they had: a copy made by macOS may spell `é` as two
+    characters, or as one.
+    """
     known = set(before["name"].tolist())
     for row, name in enumerate(_names(input)):
         if not name.isascii() and int(now["name"][row]) not in known:
-            hashes = (_name_hash(os.fsencode(unicodedata.normalize(form, os.fsdecode(name)))) for form in _FORMS)
+            hashes = (
+                _name_hash(os.fsencode(unicodedata.normalize(form, os.fsdecode(name))))
+                for form in _FORMS
+            )
             now["name"][row] = next((code for code in hashes if code in known), now["name"][row])
     known = set(before["label"].tolist())
     for text in input.source.classes:
@@ -156,9 +178,15 @@ def _keys(rows: np.ndarray) -> np.ndarray:
     names = rows["name"]
     order = np.argsort(names, kind="stable")
     ranked = names[order]
-    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ranked) else order
+    starts = (
+        np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+        if len(ranked)
+        else order
+    )
     occurrence = np.empty(len(names), np.uint64)
-    occurrence[order] = np.arange(len(names)) - np.repeat(starts, np.diff(np.append(starts, len(names))))
+    occurrence[order] = np.arange(len(names)) - np.repeat(
+        starts, np.diff(np.append(starts, len(names)))
+    )
     return names + occurrence * _SPREAD
 
 
@@ -208,5 +236,7 @@ def _notes(input: Input, first: int, last: int) -> np.ndarray:
     if not (input.caption or input.columns) or in_shards:
         return np.zeros(last - first, np.uint32)
     notes = input.notes(range(first, last))
-    texts = ["" if isinstance(note, Failure) else json.dumps(note, sort_keys=True) for note in notes]
+    texts = [
+        "" if isinstance(note, Failure) else json.dumps(note, sort_keys=True) for note in notes
+    ]
     return np.array([zlib.crc32(text.encode()) or 1 if text else 0 for text in texts], np.uint32)

@@ -10,7 +10,17 @@ import numpy as np
 __all__ = ["Entry", "ProcessedImage", "entry_of"]
 
 # of the file that the first of several jobs read
-_ORIGINAL = ("uri", "format", "source_height", "source_width", "source_bytes", "sha256", "orientation", "icc", "mode")
+_ORIGINAL = (
+    "uri",
+    "format",
+    "source_height",
+    "source_width",
+    "source_bytes",
+    "sha256",
+    "orientation",
+    "icc",
+    "mode",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,32 +32,48 @@ class ProcessedImage:
     height: int  # pixels
     width: int
     # metadata written next to the image and counted; JSON values: "format" (of the source, "JPEG"),
-    # "source_height", "source_width" (as displayed), "source_bytes", "sha256" (of the source's bytes), "orientation"
-    # (1..8), "icc" (a short name such as "sRGB", "Display P3", "none"), "mode" (such as "RGB", "CMYK", "I;16"), "box"
-    # (top, left, height, width of the crop, pixels as displayed), "kept" (the source's bytes were passed through)
+    # "source_height", "source_width" (as displayed), "source_bytes", "sha256" (of the source's
+    # bytes), "orientation" (1..8), "icc" (a short name such as "sRGB", "Display P3", "none"),
+    # "mode" (such as "RGB", "CMYK", "I;16"), "box" (top, left, height, width of the crop, pixels as
+    # displayed), "kept" (the source's bytes were passed through)
     facts: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)  # by stage (decode, resize, encode); for statistics only
+    seconds: dict[str, float] = field(
+        default_factory=dict
+    )  # by stage (decode, resize, encode); for statistics only
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One sample of a shard."""
 
-    key: str  # unique in the job: the source id with leading zeros; no dot, so that every reader splits it correctly
+    # unique in the job: the source id with leading zeros; no dot, so that every reader splits it
+    # correctly
+    key: str
     image: bytes
     extension: str
     height: int
     width: int
     label: int | None = None  # class number
     text: str | None = None  # a caption
-    meta: dict[str, Any] = field(default_factory=dict)  # JSON: "uri", "class", "label", facts, metadata columns
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # of `extras`: little endian, C order
+    meta: dict[str, Any] = field(
+        default_factory=dict
+    )  # JSON: "uri", "class", "label", facts, metadata columns
+    arrays: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # of `extras`: little endian, C order
 
 
 def entry_of(
-    i: int, image: ProcessedImage, uri: str, label: int, classes: tuple[str, ...], note: dict[str, Any]
+    i: int,
+    image: ProcessedImage,
+    uri: str,
+    label: int,
+    classes: tuple[str, ...],
+    note: dict[str, Any],
 ) -> Entry:
-    """The sample of photograph `i`, of label `label` (below 0: none), with its caption and columns in `note`."""
+    """The sample of photograph `i`, of label `label` (below 0: none), with its caption and columns
+    in `note`.
+    """
     meta: dict[str, Any] = {"uri": uri, **image.facts}
     if earlier := note.get("earlier"):
         meta = _of_both(earlier, meta)
@@ -71,5 +97,7 @@ def _of_both(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
     else:
         merged.pop("box", None)  # not known of a crop of a crop
     columns, own = dict(earlier.get("columns") or {}), meta.get("columns") or {}
-    columns |= {name: value for name, value in own.items() if value is not None or name not in columns}
+    columns |= {
+        name: value for name, value in own.items() if value is not None or name not in columns
+    }
     return merged | ({"columns": columns} if columns else {})

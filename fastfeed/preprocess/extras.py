@@ -1,9 +1,11 @@
 """Arrays and texts that a user's function adds to samples: embeddings, latents, scores, captions.
 
     def embed(samples):  # in features.py, for Metadata(extras="features:embed")
-        return [{"clip": model(sample.pixels), "text": f"a photograph called {sample.uri}"} for sample in samples]
+        return [{"clip": model(sample.pixels), "text": f"a photograph called {sample.uri}"} for
+        sample in samples]
 
-A class is created once per worker process and its objects are called, so that a model is loaded once.
+A class is created once per worker process and its objects are called, so that a model is loaded
+once.
 """
 
 from __future__ import annotations
@@ -29,9 +31,39 @@ __all__ = ["Added", "Extras", "Sample", "extended", "find_function", "sample_of"
 
 MAX_BYTES = 16 << 20  # of an array
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_TAKEN = ("cls", "json", "txt", "npy", "image", "extension", "height", "width", "label", "labels", "class", "uri",
-          "meta", "key", "exif_time", "exif_camera", "exif_lens", "exif_gps")  # fmt: skip
-_DTYPES = ("float16", "float32", "float64", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+_TAKEN = (
+    "cls",
+    "json",
+    "txt",
+    "npy",
+    "image",
+    "extension",
+    "height",
+    "width",
+    "label",
+    "labels",
+    "class",
+    "uri",
+    "meta",
+    "key",
+    "exif_time",
+    "exif_camera",
+    "exif_lens",
+    "exif_gps",
+)
+_DTYPES = (
+    "float16",
+    "float32",
+    "float64",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +117,10 @@ class Added:
 
 
 class Extras:
-    """The function in `Metadata.extras`, found and checked. What it raises names it and the sample."""
+    """The function in `Metadata.extras`, found and checked.
+
+    What it raises names it and the sample.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -96,7 +131,10 @@ class Extras:
             raise ConfigError(f"{name}() raised {_where(error)}") from error
 
     def __call__(self, samples: Sequence[Sample]) -> list[Added | SampleFault]:
-        """Of each sample. Where the function raises for several, it is called with each of them alone."""
+        """Of each sample.
+
+        Where the function raises for several, it is called with each of them alone.
+        """
         try:
             results = self._function(list(samples))
             results = None if isinstance(results, (str, Mapping)) else list(results)
@@ -108,8 +146,12 @@ class Extras:
             return [fault]
         if results is None or len(results) != len(samples):
             got = "a single object" if results is None else len(results)
-            raise ConfigError(f"{self.name} must return one mapping per sample, {len(samples)} here, got {got}")
-        return [self._checked(result, sample) for result, sample in zip(results, samples, strict=True)]
+            raise ConfigError(
+                f"{self.name} must return one mapping per sample, {len(samples)} here, got {got}"
+            )
+        return [
+            self._checked(result, sample) for result, sample in zip(results, samples, strict=True)
+        ]
 
     def _checked(self, result: Any, sample: Sample) -> Added | SampleFault:
         try:
@@ -117,16 +159,22 @@ class Extras:
         except SampleFault as fault:
             return fault
         except Exception as error:  # objects of the user's
-            return SampleFault(f"{self.name} returned what raised {_where(error)}, for {sample.uri}")
+            return SampleFault(
+                f"{self.name} returned what raised {_where(error)}, for {sample.uri}"
+            )
 
     def _added(self, result: Any, sample: Sample) -> Added:
         if not isinstance(result, Mapping):
-            raise self._wrong(sample, f"must return mappings of names to values, got {type(result).__name__}")
+            raise self._wrong(
+                sample, f"must return mappings of names to values, got {type(result).__name__}"
+            )
         added, text = Added(), None
         for name, value in result.items():
             if name == "text":
                 if not isinstance(value, str):
-                    raise self._wrong(sample, f"'text' must be a string, got {type(value).__name__}")
+                    raise self._wrong(
+                        sample, f"'text' must be a string, got {type(value).__name__}"
+                    )
                 text = value
                 continue
             if problem := _name_problem(name):
@@ -170,7 +218,8 @@ def find_function(name: str) -> Callable[..., Any]:
     except Exception as error:  # the user's code
         advice = "; set PYTHONPATH to its folder" if isinstance(error, ImportError) else ""
         raise ConfigError(
-            f"extras must name a module that can be imported: {module} raised {_where(error)}{advice}"
+            f"extras must name a module that can be imported: {module} raised"
+            f" {_where(error)}{advice}"
         ) from error
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -183,9 +232,15 @@ def sample_of(entry: Entry) -> Sample:
     """An entry, as the function is given it."""
     meta = entry.meta
     return Sample(
-        entry.image, entry.extension, entry.height, entry.width, meta["uri"], entry.label, entry.text,
+        entry.image,
+        entry.extension,
+        entry.height,
+        entry.width,
+        meta["uri"],
+        entry.label,
+        entry.text,
         dict(meta.get("columns", {})),
-    )  # fmt: skip
+    )
 
 
 def extended(entry: Entry, added: Added) -> Entry:
@@ -193,7 +248,9 @@ def extended(entry: Entry, added: Added) -> Entry:
     meta = entry.meta
     if added.columns:
         meta = meta | {"columns": meta.get("columns", {}) | added.columns}
-    return replace(entry, meta=meta, text=entry.text if added.text is None else added.text, arrays=added.arrays)
+    return replace(
+        entry, meta=meta, text=entry.text if added.text is None else added.text, arrays=added.arrays
+    )
 
 
 def _name_problem(name: Any) -> str:
@@ -205,4 +262,6 @@ def _name_problem(name: Any) -> str:
 
 def _where(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__}: {error}" + (f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else "")
+    return f"{type(error).__name__}: {error}" + (
+        f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    )

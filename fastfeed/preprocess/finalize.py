@@ -1,4 +1,7 @@
-"""Files written once all shards are complete: manifest, list of bad images, indexes. Also the log of run times."""
+"""Files written once all shards are complete: manifest, list of bad images, indexes.
+
+Also the log of run times.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,22 @@ def finalize(job: Job) -> None:
     for name, content in indexes(job, records).items():
         _write(job.target, name, content)
     bad = [
-        {"id": sample.id, "uri": sample.uri, "shard": record.shard, "reason": sample.reason, "detail": sample.detail}
+        {
+            "id": sample.id,
+            "uri": sample.uri,
+            "shard": record.shard,
+            "reason": sample.reason,
+            "detail": sample.detail,
+        }
         for record in records
         for sample in record.bad
     ]
     _write(job.target, BAD, "".join(json.dumps(row) + "\n" for row in bad).encode())
-    _write(job.target, MANIFEST, json.dumps(_manifest(job, records), indent=1, sort_keys=True).encode() + b"\n")
+    _write(
+        job.target,
+        MANIFEST,
+        json.dumps(_manifest(job, records), indent=1, sort_keys=True).encode() + b"\n",
+    )
     job.target.sweep(everything=True)
 
 
@@ -37,7 +50,12 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
     for record in records:
         main = record.files[0]
         groups.setdefault(record.shard.rpartition("/")[0], []).append(
-            {"name": main.name, "bytes": main.bytes, "sha256": main.sha256, "samples": len(record.ids)}
+            {
+                "name": main.name,
+                "bytes": main.bytes,
+                "sha256": main.sha256,
+                "samples": len(record.ids),
+            }
         )
     counts = Counts.sum(record.tally for record in records)
     return {
@@ -68,7 +86,10 @@ def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
         name = main.name[len(folder) + bool(folder) :]
         file = name, main.bytes, main.sha256, len(record.ids), record.arrays
         folders.setdefault(folder, []).append(file)
-    return {f"{folder}/index.json".lstrip("/"): index_json(files, packing, image) for folder, files in folders.items()}
+    return {
+        f"{folder}/index.json".lstrip("/"): index_json(files, packing, image)
+        for folder, files in folders.items()
+    }
 
 
 def _write(target: Target, name: str, content: bytes) -> None:
@@ -77,7 +98,14 @@ def _write(target: Target, name: str, content: bytes) -> None:
         target.write(name, content)
 
 
-def log_run(target: Target, seconds: float, images: int, stages: Mapping[str, float], shards: int, **more: Any) -> None:
+def log_run(
+    target: Target,
+    seconds: float,
+    images: int,
+    stages: Mapping[str, float],
+    shards: int,
+    **more: Any,
+) -> None:
     """Append one line to TIMES."""
     line = {"seconds": round(seconds, 3), "images": images, "shards": shards, **more}
     line["stages"] = {stage: round(took, 3) for stage, took in sorted(stages.items())}

@@ -1,4 +1,6 @@
-"""How one photograph is scaled and encoded: frozen values that print, compare and convert to JSON."""
+"""How one photograph is scaled and encoded: frozen values that print, compare and convert to
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from typing import Any
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["FILTERS", "IMAGES", "MAX_SIDE", "MODES", "Encoding", "Scaling", "check_choice", "is_int_in"]
+__all__ = [
+    "FILTERS",
+    "IMAGES",
+    "MAX_SIDE",
+    "MODES",
+    "Encoding",
+    "Scaling",
+    "check_choice",
+    "is_int_in",
+]
 
 MODES = {
     "short": "the short side becomes `size`",
@@ -32,18 +43,24 @@ class Scaling:
     """How photographs are scaled. Smaller ones keep their size unless `enlarge` is given.
 
     Args:
-        size (int | tuple[int, int] | None): In [1, 65500] pixels: a side, or (height, width) for "cover", "contain" and
-            "exact", where a side means a square. Not used by "none" and "buckets". Default: 512.
-        mode (str): "short" or "long" (that side becomes `size`), "cover" (fills `size`, cropped evenly on both sides),
-            "contain" (fits into it, with borders), "exact" (is stretched to it), "none" (keeps its size) or "buckets"
-            (covers the bucket with the nearest aspect ratio). Default: "short".
+        size (int | tuple[int, int] | None): In [1, 65500] pixels: a side, or (height, width) for
+            "cover", "contain" and "exact", where a side means a square. Not used by "none" and
+            "buckets". Default: 512.
+        mode (str): "short" or "long" (that side becomes `size`), "cover" (fills `size`, cropped
+            evenly on both sides), "contain" (fits into it, with borders), "exact" (is stretched to
+            it), "none" (keeps its size) or "buckets" (covers the bucket with the nearest aspect
+            ratio). Default: "short".
         filter (str): "lanczos", "bicubic" or "area", always antialiased. Default: "lanczos".
         enlarge (bool): Whether small photographs are enlarged. Default: False.
-        buckets (tuple[tuple[int, int], ...]): (height, width) in pixels of each bucket. Default: ().
-        matte (tuple[int, int, int]): RGB behind transparent pixels, in [0, 255]. Default: (255, 255, 255).
-        fill (tuple[int, int, int]): RGB of the borders of "contain", in [0, 255]. Default: (0, 0, 0).
-        full_decode (bool): Decode JPEGs at full size before scaling, not shrunk as far as can hardly be seen: the mean
-            of saturated colors shifts less, for more CPU time. Default: False.
+        buckets (tuple[tuple[int, int], ...]): (height, width) in pixels of each bucket. Default:
+            ().
+        matte (tuple[int, int, int]): RGB behind transparent pixels, in [0, 255]. Default: (255,
+            255, 255).
+        fill (tuple[int, int, int]): RGB of the borders of "contain", in [0, 255]. Default: (0, 0,
+            0).
+        full_decode (bool): Decode JPEGs at full size before scaling, not shrunk as far as can
+            hardly be seen: the mean of saturated colors shifts less, for more CPU time. Default:
+            False.
 
     Raises:
         ConfigError: If a field is out of range or does not fit the mode.
@@ -70,24 +87,34 @@ class Scaling:
             color = tuple(getattr(self, name))
             object.__setattr__(self, name, color)
             if len(color) != 3 or any(not is_int_in(c, 0, 255) for c in color):
-                raise ConfigError(f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}")
+                raise ConfigError(
+                    f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}"
+                )
         object.__setattr__(self, "buckets", tuple(tuple(bucket) for bucket in self.buckets))
         for bucket in self.buckets:
             if len(bucket) != 2 or any(not is_int_in(n, 1, MAX_SIDE) for n in bucket):
-                raise ConfigError(f"buckets must be (height, width) in [1, {MAX_SIDE}] pixels each, got {bucket!r}")
+                raise ConfigError(
+                    f"buckets must be (height, width) in [1, {MAX_SIDE}] pixels each, got"
+                    f" {bucket!r}"
+                )
         if (self.mode == "buckets") != bool(self.buckets):
             raise ConfigError(
-                'mode "buckets" needs buckets, a list of (height, width), and no other mode accepts them; '
-                f"got mode {self.mode!r} and {len(self.buckets)} buckets"
+                'mode "buckets" needs buckets, a list of (height, width), and no other mode'
+                f" accepts them; got mode {self.mode!r} and {len(self.buckets)} buckets"
             )
         if self.mode in ("none", "buckets"):
             return
         sides = self.size if isinstance(self.size, (tuple, list)) else (self.size,)
         if len(sides) > 2 or not sides or any(not is_int_in(n, 1, MAX_SIDE) for n in sides):
-            raise ConfigError(f"size must be in [1, {MAX_SIDE}] pixels, a side or (height, width), got {self.size!r}")
+            raise ConfigError(
+                f"size must be in [1, {MAX_SIDE}] pixels, a side or (height, width), got"
+                f" {self.size!r}"
+            )
         if len(sides) == 2:
             if self.mode in ("short", "long"):
-                raise ConfigError(f"size must be one length for mode {self.mode!r}, got {self.size!r}")
+                raise ConfigError(
+                    f"size must be one length for mode {self.mode!r}, got {self.size!r}"
+                )
             object.__setattr__(self, "size", tuple(sides))
 
     @property
@@ -104,11 +131,15 @@ class Encoding:
     """How an image is written.
 
     Args:
-        image (str): "jpeg", "webp", "png", or "raw", a `.npy` file: uint8 (height, width, 3). Default: "jpeg".
+        image (str): "jpeg", "webp", "png", or "raw", a `.npy` file: uint8 (height, width, 3).
+            Default: "jpeg".
         quality (int): In [1, 100]: libjpeg's scale, or WebP's, where 100 is lossless. Default: 90.
-        subsampling (str): Of JPEG's chroma: "4:2:0", or "4:4:4", which keeps full color resolution. Default: "4:2:0".
-        keep_small (bool): Pass files that need no change through, after decoding them completely. Default: False.
-        optimize (bool): Huffman tables made for each JPEG: the same pixels in fewer bytes, more slowly. Default: False.
+        subsampling (str): Of JPEG's chroma: "4:2:0", or "4:4:4", which keeps full color resolution.
+            Default: "4:2:0".
+        keep_small (bool): Pass files that need no change through, after decoding them completely.
+            Default: False.
+        optimize (bool): Huffman tables made for each JPEG: the same pixels in fewer bytes, more
+            slowly. Default: False.
 
     Raises:
         ConfigError: If a field is out of range.

@@ -30,7 +30,13 @@ from fastfeed.preprocess.planning import (
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.record import Counts
 from fastfeed.preprocess.report import Report
-from fastfeed.preprocess.run_state import OnProgress, RunState, sample_reporter, stage_reporter, survey_reporter
+from fastfeed.preprocess.run_state import (
+    OnProgress,
+    RunState,
+    sample_reporter,
+    stage_reporter,
+    survey_reporter,
+)
 from fastfeed.preprocess.same_source import added_since, check_content, planned_ids
 from fastfeed.preprocess.shard import ShardTask
 from fastfeed.preprocess.state import Job, open_job
@@ -64,30 +70,35 @@ def run(
     Finished shards are not built again: if a run is interrupted, the same call resumes it.
 
     Args:
-        source (str | os.PathLike[str] | Source | Input | Callable): A path or URL (a folder, shards, a table), a
-            Source, an Input, or a function that takes the target and returns an Input. A complete job is compared with
-            it: the notes of the report say what is new in it.
+        source (str | os.PathLike[str] | Source | Input | Callable): A path or URL (a folder,
+            shards, a table), a Source, an Input, or a function that takes the target and returns an
+            Input. A complete job is compared with it: the notes of the report say what is new in
+            it.
         dst (str | os.PathLike[str]): An empty folder or URL, or one that holds the same job.
-        recipe (Recipe | None): How photographs are scaled, encoded, filtered and packed. Default: None, `Recipe()`.
-        engine (Engine | Executor | str): "local", "ray", "ray:ADDRESS", a `concurrent.futures.Executor`, or an Engine
-            of your own. Default: "local".
-        workers (int | None): Processes, each working on one photograph at a time. Default: None, one per core.
-        memory (int | str | None): Bytes, or a string such as "2GB", for all processes of the local engine together.
-            Default: None, three fifths of the machine's memory.
-        max_bad (float | None): The number of bad photographs above which the run stops; below 1, a fraction of the
-            planned ones. Default: None, no limit.
-        part (tuple[int, int] | None): (i, n): build only every n-th shard, starting with the i-th, counted from 0.
-            Default: None, all.
+        recipe (Recipe | None): How photographs are scaled, encoded, filtered and packed. Default:
+            None, `Recipe()`.
+        engine (Engine | Executor | str): "local", "ray", "ray:ADDRESS", a
+            `concurrent.futures.Executor`, or an Engine of your own. Default: "local".
+        workers (int | None): Processes, each working on one photograph at a time. Default: None,
+            one per core.
+        memory (int | str | None): Bytes, or a string such as "2GB", for all processes of the local
+            engine together. Default: None, three fifths of the machine's memory.
+        max_bad (float | None): The number of bad photographs above which the run stops; below 1, a
+            fraction of the planned ones. Default: None, no limit.
+        part (tuple[int, int] | None): (i, n): build only every n-th shard, starting with the i-th,
+            counted from 0. Default: None, all.
         timeout_s (float): Seconds that one photograph may take. Default: 120.0.
-        retry (Collection[str]): Reasons, such as "io_error". Shards with bad photographs of these reasons are built
-            again. Default: ().
-        append (bool): Add what is new in the source since the job was complete, in shards of its own. Earlier shards
-            keep their bytes. Default: False.
+        retry (Collection[str]): Reasons, such as "io_error". Shards with bad photographs of these
+            reasons are built again. Default: ().
+        append (bool): Add what is new in the source since the job was complete, in shards of its
+            own. Earlier shards keep their bytes. Default: False.
         storage (dict[str, Any] | None): fsspec options for the source. Default: None.
         target_storage (dict[str, Any] | None): fsspec options for `dst`. Default: None.
-        on_progress (Callable[[Progress], None] | None): Called with a Progress several times a second. Default: None.
-        on_hint (Callable[[str], None] | None): Called before the shards of a new job are built, with sentences such as
-            that they will have no labels. They are in the report's notes, too. Default: None.
+        on_progress (Callable[[Progress], None] | None): Called with a Progress several times a
+            second. Default: None.
+        on_hint (Callable[[str], None] | None): Called before the shards of a new job are built,
+            with sentences such as that they will have no labels. They are in the report's notes,
+            too. Default: None.
 
     Returns:
         What the run did, and the state of the job.
@@ -119,15 +130,27 @@ def run(
     on_stage = stage_reporter(on_progress, started)
     if plan is None:
         if append:
-            raise ConfigError(f"{target.text} holds no job that photographs could be appended to; leave append out")
+            raise ConfigError(
+                f"{target.text} holds no job that photographs could be appended to; leave"
+                " append out"
+            )
         on_stage("source")
         input = resolve_input(source, target)
         on_sample = sample_reporter(on_progress, started)
         plan = create_plan(
-            target, input, recipe, runner, on_survey, on_sample, lambda: on_stage("compare"), part or (0, 1),
+            target,
+            input,
+            recipe,
+            runner,
+            on_survey,
+            on_sample,
+            lambda: on_stage("compare"),
+            part or (0, 1),
             source.document() if isinstance(source, InputRequest) else None,
-        )  # fmt: skip
-        input = planned_input(plan, input, planned_ids(target, plan, input))  # of another part's plan, maybe
+        )
+        input = planned_input(
+            plan, input, planned_ids(target, plan, input)
+        )  # of another part's plan, maybe
         job, part_shards = _open_part(target, plan, part)
         notes = (*input.hints, *unmixed(input.source.label(plan.order), recipe))
         if on_hint is not None:
@@ -146,7 +169,13 @@ def run(
                 check_content(target, plan, now, job.records, kept, listing)
                 if changes is not None and append:
                     plan, input = append_plan(
-                        target, plan, changes, listing, runner, on_survey, lambda: on_stage("compare")
+                        target,
+                        plan,
+                        changes,
+                        listing,
+                        runner,
+                        on_survey,
+                        lambda: on_stage("compare"),
                     )
                 elif changes is not None:
                     notes = (f"{changes.text}; append=True (--append) adds them in new shards",)
@@ -178,27 +207,48 @@ def run(
         finalize(after)
     if state.errors:
         raise state.errors[0]
-    if append and not after.todo:  # an earlier run was interrupted: what is new now comes after its shards
+    if (
+        append and not after.todo
+    ):  # an earlier run was interrupted: what is new now comes after its shards
         return run(
-            source, dst, recipe, engine=engine, workers=workers, memory=memory, max_bad=max_bad, part=part,
-            timeout_s=timeout_s, append=True, target_storage=target_storage, on_progress=on_progress, on_hint=on_hint,
-        )  # fmt: skip
+            source,
+            dst,
+            recipe,
+            engine=engine,
+            workers=workers,
+            memory=memory,
+            max_bad=max_bad,
+            part=part,
+            timeout_s=timeout_s,
+            append=True,
+            target_storage=target_storage,
+            on_progress=on_progress,
+            on_hint=on_hint,
+        )
     return _report(after, state, (*notes, *(input.remarks if input else ())), monotonic() - started)
 
 
-def _open_part(target: Target, plan: JobPlan, part: tuple[int, int] | None) -> tuple[Job, list[Shard]]:
-    """The job, and the shards of a part of it. Temporary files of runs that have ended are removed."""
+def _open_part(
+    target: Target, plan: JobPlan, part: tuple[int, int] | None
+) -> tuple[Job, list[Shard]]:
+    """The job, and the shards of a part of it.
+
+    Temporary files of runs that have ended are removed.
+    """
     target.sweep()
     job = open_job(target, plan)
     return job, [job.shards[k] for k in select_part(range(len(job.shards)), part or (0, 1))]
 
 
 def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> list[Shard]:
-    """Take the records of shards with bad photographs of these reasons from `job`, not yet from its target.
+    """Take the records of shards with bad photographs of these reasons from `job`, not yet from its
+    target.
 
     Returns their shards, and those of invalid records.
     """
-    indexes = [k for k, record in job.records.items() if any(bad.reason in retry for bad in record.bad)]
+    indexes = [
+        k for k, record in job.records.items() if any(bad.reason in retry for bad in record.bad)
+    ]
     shards = [shard for shard in part_shards if shard.index in job.stale or shard.index in indexes]
     for shard in shards:
         job.records.pop(shard.index, None)
@@ -206,7 +256,9 @@ def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]
 
 
 def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
-    """Remove the records of these shards, or a worker would take the shards for done; first the manifest."""
+    """Remove the records of these shards, or a worker would take the shards for done; first the
+    manifest.
+    """
     if shards:
         target.remove(MANIFEST)
     for shard in shards:
@@ -215,7 +267,9 @@ def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
 
 def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> None:
     if max_bad is not None and (isinstance(max_bad, bool) or not max_bad >= 0):
-        raise ConfigError(f"max_bad must be a number of photographs, or a fraction below 1, got {max_bad!r}")
+        raise ConfigError(
+            f"max_bad must be a number of photographs, or a fraction below 1, got {max_bad!r}"
+        )
     if part is not None and not 0 <= part[0] < part[1]:
         raise ConfigError(f"part must be (i, n) with 0 <= i < n, got {part!r}")
 

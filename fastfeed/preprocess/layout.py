@@ -1,7 +1,8 @@
 """Names of a job's files in its target, and where earlier versions kept them.
 
-Everything but the shards and their indexes is in the folder JOB, which readers of data sets skip: PyArrow, pandas,
-Spark and Dask skip names that begin with `_`, Hugging Face datasets skips folders that begin with `__`.
+Everything but the shards and their indexes is in the folder JOB, which readers of data sets skip:
+PyArrow, pandas, Spark and Dask skip names that begin with `_`, Hugging Face datasets skips folders
+that begin with `__`.
 """
 
 from __future__ import annotations
@@ -39,14 +40,18 @@ def record_name(shard: str) -> str:
 
 
 def is_job_file(path: str) -> bool:
-    """Whether a path below a target is in the folder of a job, of this version or an earlier one."""
+    """Whether a path below a target is in the folder of a job, of this version or an earlier
+    one.
+    """
     return path.startswith((f"{JOB}/", _EARLIER_JOB))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Converts names of files to paths below the target, and back. `is_earlier`: records lie next to the shards,
-    manifest and list of bad photographs at the top, the rest in `_job`.
+    """Converts names of files to paths below the target, and back.
+
+    `is_earlier`: records lie next to the shards, manifest and list of bad photographs at the top,
+    the rest in `_job`.
     """
 
     is_earlier: bool = False
@@ -76,6 +81,9 @@ CURRENT, EARLIER = Layout(), Layout(is_earlier=True)
 
 
 def layout_in(exists: Callable[[str], bool]) -> Layout:
-    """The layout of a target; `exists` says whether there is a file at a path below it. Empty targets get CURRENT."""
+    """The layout of a target; `exists` says whether there is a file at a path below it.
+
+    Empty targets get CURRENT.
+    """
     plan = f"{JOB}/plan.json"
     return EARLIER if exists(EARLIER.path(plan)) and not exists(plan) else CURRENT

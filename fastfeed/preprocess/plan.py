@@ -1,7 +1,7 @@
 """The plan of a job: which photographs go into which shard. Made once and written to a file.
 
-It changes only when photographs are appended: the plan then gets more ids and shards, and the earlier ones stay as they
-are, with the hash of the plan that they were made by.
+It changes only when photographs are appended: the plan then gets more ids and shards, and the
+earlier ones stay as they are, with the hash of the plan that they were made by.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ __all__ = [
     "version_differences",
 ]
 
-_FOLDER = re.compile(r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")  # of shards, below the target
+_FOLDER = re.compile(
+    r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?"
+)  # of shards, below the target
 PLAN, ORDER = f"{JOB}/plan.json", f"{JOB}/order.npy"
 
 
@@ -69,23 +71,38 @@ class JobPlan:
     classes: tuple[str, ...]  # class names by label
     order: np.ndarray  # int64, shape (planned,): ids in the source, shard by shard
     groups: tuple[tuple[str, int], ...]  # folder ("" is the target itself) and its number of ids
-    left_out: dict[str, int] = field(default_factory=dict)  # photographs left out by the plan, by reason (duplicates)
-    made_with: dict[str, str] = field(default_factory=dict)  # library versions that bytes depend on; {}: any
-    first_uri: str = ""  # URI of the first photograph: later runs may spell the source's path differently
+    left_out: dict[str, int] = field(
+        default_factory=dict
+    )  # photographs left out by the plan, by reason (duplicates)
+    made_with: dict[str, str] = field(
+        default_factory=dict
+    )  # library versions that bytes depend on; {}: any
+    first_uri: str = (
+        ""  # URI of the first photograph: later runs may spell the source's path differently
+    )
     earlier: tuple[Earlier, ...] = ()  # one for each time that photographs were appended
     source_ids: np.ndarray | None = (
         None  # int64, shape (length,): where the plan's ids are in the source; None: the same
     )
-    failed: dict[int, str] = field(default_factory=dict)  # detail by id of photographs that the survey failed on
-    shares: dict[str, Any] = field(default_factory=dict)  # what the split and the duplicates came to: survey/shares.py
-    request: dict[str, Any] = field(default_factory=dict)  # options that opened the source: InputRequest.document
+    failed: dict[int, str] = field(
+        default_factory=dict
+    )  # detail by id of photographs that the survey failed on
+    shares: dict[str, Any] = field(
+        default_factory=dict
+    )  # what the split and the duplicates came to: survey/shares.py
+    request: dict[str, Any] = field(
+        default_factory=dict
+    )  # options that opened the source: InputRequest.document
 
     def __len__(self) -> int:
         return len(self.order)
 
     @property
     def shards(self) -> list[Shard]:
-        """All shards. Each group starts a new shard, numbered from 0, or after those of the same folder."""
+        """All shards.
+
+        Each group starts a new shard, numbered from 0, or after those of the same folder.
+        """
         shards: list[Shard] = []
         numbers = Counter[str]()
         start = 0
@@ -117,7 +134,9 @@ class JobPlan:
         if self.earlier:
             assert self.source_ids is not None
             appended = {
-                "earlier": [[part.hash, part.shards, part.length, part.fingerprint] for part in self.earlier],
+                "earlier": [
+                    [part.hash, part.shards, part.length, part.fingerprint] for part in self.earlier
+                ],
                 "source_ids": digest(self.source_ids.tolist()),
             }
         if self.failed:
@@ -152,36 +171,70 @@ class JobPlan:
         return {**dict(zip(plan_files(head), contents, strict=True)), PLAN: head}
 
     @classmethod
-    def load(cls, plan: bytes, order: bytes, where: str, source_ids: bytes | None = None) -> JobPlan:
-        """Parse the plan's files, PLAN and those of `plan_files`. SourceError if they are damaged."""
+    def load(
+        cls, plan: bytes, order: bytes, where: str, source_ids: bytes | None = None
+    ) -> JobPlan:
+        """Parse the plan's files, PLAN and those of `plan_files`.
+
+        SourceError if they are damaged.
+        """
         try:
             header = json.loads(plan)
             loaded = cls(
-                Recipe.of(header["recipe"]), header["source"], header["fingerprint"], header["length"],
-                tuple(header["classes"]), np.load(io.BytesIO(order), allow_pickle=False),
-                tuple((name, count) for name, count in header["groups"]), header["left_out"], header["made_with"],
-                header.get("first_uri", ""), tuple(Earlier(*part) for part in header.get("earlier", ())),
+                Recipe.of(header["recipe"]),
+                header["source"],
+                header["fingerprint"],
+                header["length"],
+                tuple(header["classes"]),
+                np.load(io.BytesIO(order), allow_pickle=False),
+                tuple((name, count) for name, count in header["groups"]),
+                header["left_out"],
+                header["made_with"],
+                header.get("first_uri", ""),
+                tuple(Earlier(*part) for part in header.get("earlier", ())),
                 None if source_ids is None else np.load(io.BytesIO(source_ids), allow_pickle=False),
-                {int(i): str(detail) for i, detail in header.get("failed", ())}, header.get("shares", {}),
+                {int(i): str(detail) for i, detail in header.get("failed", ())},
+                header.get("shares", {}),
                 header.get("request", {}),
-            )  # fmt: skip
+            )
             loaded._check()
             if header["hash"] != loaded.hash:
                 raise ValueError(f"its hash is {loaded.hash}, not {header['hash']}")
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise SourceError(f"the plan in {where} is damaged: {error}; start in an empty folder") from error
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise SourceError(
+                f"the plan in {where} is damaged: {error}; start in an empty folder"
+            ) from error
         return loaded
 
     def _check(self) -> None:
-        """ValueError for folders that lead out of the target, other types, and numbers that do not fit each other."""
-        texts = (self.source, self.fingerprint, self.first_uri, *self.classes, *self.made_with.values())
+        """ValueError for folders that lead out of the target, other types, and numbers that do not
+        fit each other.
+        """
+        texts = (
+            self.source,
+            self.fingerprint,
+            self.first_uri,
+            *self.classes,
+            *self.made_with.values(),
+        )
         numbers = (self.length, *self.left_out.values())
         if self.earlier and self.source_ids is None:
             raise ValueError("it has no ids in the source")
-        if not all(type(text) is str for text in texts) or not all(type(number) is int for number in numbers):
+        if not all(type(text) is str for text in texts) or not all(
+            type(number) is int for number in numbers
+        ):
             raise ValueError("a text or a number is something else")
         for value in self.request.values():
-            if not all(type(text) is str for text in (value if isinstance(value, list) else [value])):
+            if not all(
+                type(text) is str for text in (value if isinstance(value, list) else [value])
+            ):
                 raise ValueError("an option of its source is no text")
         for folder, count in self.groups:
             if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
@@ -198,15 +251,20 @@ class JobPlan:
         """How `other`, the plan requested now, differs, one line each; empty if it does not."""
         lines = [f"  {line}" for line in self.recipe.difference(other.recipe)]
         if self.fingerprint != other.fingerprint:
-            lines.append(f"  source: {self.source} with {self.length} images -> {other.source} with {other.length}")
+            lines.append(
+                f"  source: {self.source} with {self.length} images -> {other.source} with"
+                f" {other.length}"
+            )
         lines += [f"  {line}" for line in version_differences(self.made_with, other.made_with)]
         return "\n".join(lines)
 
 
 def plan_files(head: bytes) -> list[str]:
-    """Names of the files that belong to the content of PLAN: the order, and ids in the source if there are any.
+    """Names of the files that belong to the content of PLAN: the order, and ids in the source if
+    there are any.
 
-    Those of a plan with appended photographs have names of their own: writing PLAN is what makes them count.
+    Those of a plan with appended photographs have names of their own: writing PLAN is what makes
+    them count.
     """
     try:
         header = json.loads(head)
@@ -242,13 +300,26 @@ def make_plan(
     """Make a plan from groups of (folder, ids in order)."""
     groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
     if not groups:
-        raise ConfigError(f"no photographs to process: {length} images in {source}, left out: {left_out}")
+        raise ConfigError(
+            f"no photographs to process: {length} images in {source}, left out: {left_out}"
+        )
     order = np.concatenate([ids for _, ids in groups])
     sizes = tuple((folder, len(ids)) for folder, ids in groups)
     return JobPlan(
-        recipe, source, fingerprint, length, classes, order, sizes, left_out, made_with, first_uri,
-        failed=failed or {}, shares=shares or {}, request=request or {},
-    )  # fmt: skip
+        recipe,
+        source,
+        fingerprint,
+        length,
+        classes,
+        order,
+        sizes,
+        left_out,
+        made_with,
+        first_uri,
+        failed=failed or {},
+        shares=shares or {},
+        request=request or {},
+    )
 
 
 def version_differences(planned: dict[str, str], here: dict[str, str]) -> list[str]:
@@ -275,8 +346,8 @@ def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
 def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = None) -> str | None:
     """A photograph's URI relative to its source; None if it lies elsewhere.
 
-    That is relative to the folder `source` or, of files and patterns, to their folder. root: the source's own spelling
-    of its folder.
+    That is relative to the folder `source` or, of files and patterns, to their folder. root: the
+    source's own spelling of its folder.
     """
     source = source.removeprefix("file://")
     folder = re.split(r"[*?\[{]", source, maxsplit=1)[0].rpartition("/")[0]

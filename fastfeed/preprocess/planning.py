@@ -1,4 +1,6 @@
-"""Makes the plan of a job, or loads an existing one and checks that it matches the current request."""
+"""Makes the plan of a job, or loads an existing one and checks that it matches the current
+request.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,15 @@ __all__ = [
     "unmixed",
 ]
 
-OnSurvey = Callable[[int, int, int, int], None]  # pieces done, pieces, photographs done, photographs
+OnSurvey = Callable[
+    [int, int, int, int], None
+]  # pieces done, pieces, photographs done, photographs
 
 _SURVEY_PIECE = 2000  # photographs per piece of the survey
-_QUICK_SAMPLE = (4, 10.0)  # photographs per piece, seconds: the check must not delay the start of a job
+_QUICK_SAMPLE = (
+    4,
+    10.0,
+)  # photographs per piece, seconds: the check must not delay the start of a job
 
 
 def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
@@ -53,7 +60,9 @@ def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
 
 
 def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
-    """A hint where most shards of photographs with these labels, in this order, would hold one class only."""
+    """A hint where most shards of photographs with these labels, in this order, would hold one
+    class only.
+    """
     shard = np.arange(len(labels)) // recipe.packing.samples
     count = int(shard[-1]) + 1 if len(labels) else 0
     if recipe.choice.shuffle is not None or count < 2 or len(np.unique(labels[labels >= 0])) < 2:
@@ -62,7 +71,12 @@ def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
     pure = count - len(np.unique(shard[changes]))
     if 2 * pure < count:
         return ()
-    return (f"{pure:,} of {count:,} shards hold one class only, as the source is in this order; shuffle=0 mixes them",)
+    return (
+        (
+            f"{pure:,} of {count:,} shards hold one class only, as the source is in this order;"
+            " shuffle=0 mixes them"
+        ),
+    )
 
 
 def check_free_space(
@@ -74,7 +88,8 @@ def check_free_space(
 ) -> None:
     """TargetError if the target certainly has too little free space for the job.
 
-    Costs nothing where there is plenty. Else a sample is processed, and `on_sample` is called with (done, total).
+    Costs nothing where there is plenty. Else a sample is processed, and `on_sample` is called with
+    (done, total).
     """
     free = target.free_bytes()
     if free is None or surely_fits(len(input.source), recipe, free):
@@ -82,7 +97,9 @@ def check_free_space(
     if on_sample is not None:
         on_sample(0, min(len(input.source), SAMPLE_SIZE))
     at_once, longest_s = _QUICK_SAMPLE
-    estimated = estimate(input, recipe, engine, free=free, on_sample=on_sample, longest_s=longest_s, at_once=at_once)
+    estimated = estimate(
+        input, recipe, engine, free=free, on_sample=on_sample, longest_s=longest_s, at_once=at_once
+    )
     check_space(estimated, target.text)
 
 
@@ -111,7 +128,9 @@ def create_plan(
     length, ids = len(source), np.arange(len(source))
     survey = None
     if recipe.looks:
-        survey = _run_survey(target, input, recipe, engine, _bounds([length]), on_survey, on_compare, part=part)
+        survey = _run_survey(
+            target, input, recipe, engine, _bounds([length]), on_survey, on_compare, part=part
+        )
     selection = select(recipe, length, source.label(ids), survey, source.uri)
     if selection.pairs:
         from fastfeed.preprocess.survey.duplicates_page import write_duplicates  # draws pictures
@@ -131,7 +150,9 @@ def create_plan(
         shares=selection.shares,
         request=request,
     )
-    if (existing := load_plan(target)) is not None:  # another part of the job, or another user, was faster
+    if (
+        existing := load_plan(target)
+    ) is not None:  # another part of the job, or another user, was faster
         check_plan(target, existing, recipe)
         return existing
     target.write(samples_file(plan), saved(describe(input)))
@@ -141,7 +162,9 @@ def create_plan(
 
 
 def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:
-    """The input with the ids and labels of the plan, which differ where photographs were added: see `planned_ids`."""
+    """The input with the ids and labels of the plan, which differ where photographs were added: see
+    `planned_ids`.
+    """
     if ids is None:
         return input
     return replace(input, source=Renumbered(input.source, ids, plan.classes))
@@ -156,9 +179,11 @@ def append_plan(
     on_survey: OnSurvey,
     on_compare: Callable[[], None] | None = None,
 ) -> tuple[JobPlan, Input]:
-    """Add what is new in the source to the plan, in shards of its own, and write it; also returns the planned input.
+    """Add what is new in the source to the plan, in shards of its own, and write it; also returns
+    the planned input.
 
-    Every photograph of the plan must be there still. `listing`: prefix of the listing that `changes` comes from.
+    Every photograph of the plan must be there still. `listing`: prefix of the listing that
+    `changes` comes from.
     """
     recipe, now = plan.recipe, changes.now
     ids = np.concatenate([changes.kept, changes.added])
@@ -167,8 +192,13 @@ def append_plan(
     hashes = plan.shard_hashes
     earlier = (*plan.earlier, Earlier(plan.hash, len(hashes), plan.length, plan.fingerprint))
     grown = replace(
-        plan, fingerprint=now.fingerprint, length=len(ids), classes=classes, earlier=earlier, source_ids=ids
-    )  # fmt: skip
+        plan,
+        fingerprint=now.fingerprint,
+        length=len(ids),
+        classes=classes,
+        earlier=earlier,
+        source_ids=ids,
+    )
     input = planned_input(grown, now, ids)
     survey = None
     if recipe.looks:
@@ -205,7 +235,9 @@ def _sides(plan: JobPlan) -> np.ndarray:
 
 
 def _bounds(lengths: Sequence[int]) -> np.ndarray:
-    """First ids of the pieces of a survey, and its length last; each of these lengths, ascending, ends a piece."""
+    """First ids of the pieces of a survey, and its length last; each of these lengths, ascending,
+    ends a piece.
+    """
     starts = [np.arange(first, last, _SURVEY_PIECE) for first, last in pairwise([0, *lengths])]
     return np.append(np.concatenate(starts), lengths[-1]).astype(np.int64)
 
@@ -223,7 +255,8 @@ def _run_survey(
 ) -> Survey:
     """Survey the pieces that are not surveyed yet, and load all; `on_compare` is called in between.
 
-    Each part (i, n) of a job begins elsewhere, and skips what another has completed by the time it gets there.
+    Each part (i, n) of a job begins elsewhere, and skips what another has completed by the time it
+    gets there.
     """
     pixels, max_pixels = needs_pixels(recipe), recipe.limits.max_pixels
     fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
@@ -234,7 +267,10 @@ def _run_survey(
         return _load_all(target, pieces, on_compare)
     start = len(remaining) * part[0] // part[1]
     remaining = [*remaining[start:], *remaining[:start]]
-    pieces_done, images_done = len(done), sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
+    pieces_done, images_done = (
+        len(done),
+        sum(int(bounds[piece + 1] - bounds[piece]) for piece in done),
+    )
     in_progress: dict[int, int] = {}
     on_survey(pieces_done, pieces, images_done, length)
     with run_pieces(
@@ -261,7 +297,9 @@ def existing_plan(target: Target) -> JobPlan | None:
     """The plan in the target; None if the target is empty. ConfigError if it holds other files."""
     plan = load_plan(target)
     others = [] if plan else sorted(name for name in target.files() if not is_job_file(name))
-    if others and (plan := load_plan(target)) is None:  # else another part of the job has just started
+    if (
+        others and (plan := load_plan(target)) is None
+    ):  # else another part of the job has just started
         raise ConfigError(
             f"{target.text} is not empty: it holds {others[0]}"
             + (f" and {len(others) - 1} more files" if len(others) > 1 else "")

@@ -35,7 +35,18 @@ __all__ = [
     "Scaling",
 ]
 
-SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "HEIC")  # what can be decoded
+SOURCE_FORMATS = (
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "TIFF",
+    "AVIF",
+    "JPEG2000",
+    "PPM",
+    "HEIC",
+)  # what can be decoded
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
 
 
@@ -46,7 +57,8 @@ class Limits:
     Args:
         min_side (int): Pixels of the short side, as displayed, in [1, 65500]. Default: 1.
         max_aspect (float): Long side / short side, at least 1; 0 is any. Default: 0.0.
-        formats (tuple[str, ...]): "JPEG", "PNG" and the like, detected from the bytes; () is any. Default: ().
+        formats (tuple[str, ...]): "JPEG", "PNG" and the like, detected from the bytes; () is any.
+            Default: ().
         max_pixels (int): Pixels that a file may claim, at least 1. Default: 300_000_000.
 
     Raises:
@@ -70,18 +82,22 @@ class Limits:
         if not is_int_in(self.min_side, 1, MAX_SIDE):
             raise ConfigError(f"min_side must be in [1, {MAX_SIDE}] pixels, got {self.min_side!r}")
         if self.max_aspect and self.max_aspect < 1:
-            raise ConfigError(f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}")
+            raise ConfigError(
+                f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}"
+            )
         if not is_int_in(self.max_pixels, 1, 1 << 40):
             raise ConfigError(f"max_pixels must be >= 1, got {self.max_pixels!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How samples are packed: a shard is a fixed slice of the plan, whether or not its photographs are good.
+    """How samples are packed: a shard is a fixed slice of the plan, whether or not its photographs
+    are good.
 
     Args:
         format (str): "webdataset", "tfrecord", "parquet", "mds" or "raw". Default: "webdataset".
-        samples (int): Planned photographs per shard, at least 1; bad ones leave gaps. Default: 1000.
+        samples (int): Planned photographs per shard, at least 1; bad ones leave gaps. Default:
+            1000.
         group_bytes (int): Bytes of a Parquet row group, at least 1. Default: 67_108_864.
 
     Raises:
@@ -110,11 +126,15 @@ class Choice:
 
     Args:
         shuffle (int | None): Seed of the order. Default: None, the source's order.
-        val (float): Fraction that goes to val/, the rest to train/, in [0, 1); 0 is no split. Default: 0.0.
+        val (float): Fraction that goes to val/, the rest to train/, in [0, 1); 0 is no split.
+            Default: 0.0.
         split_seed (int): Seed of the split. Default: 0.
-        split_by (str): "looks": similar photographs stay on one side; "names": no survey needed. Default: "looks".
-        dedupe (str): "none", "exact" (equal bytes), or "near" (also similar images). Default: "none".
-        distance (int): Bits of 64 in which the dHashes of similar images differ at most, in [0, 16]. Default: 4.
+        split_by (str): "looks": similar photographs stay on one side; "names": no survey needed.
+            Default: "looks".
+        dedupe (str): "none", "exact" (equal bytes), or "near" (also similar images). Default:
+            "none".
+        distance (int): Bits of 64 in which the dHashes of similar images differ at most, in [0,
+            16]. Default: 4.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -136,7 +156,9 @@ class Choice:
         check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
         check_choice("split_by", self.split_by, ("looks", "names"))
         if not 0 <= self.val < 1:
-            raise ConfigError(f"val must be in [0, 1), the fraction of photographs in val/, got {self.val!r}")
+            raise ConfigError(
+                f"val must be in [0, 1), the fraction of photographs in val/, got {self.val!r}"
+            )
         if not is_int_in(self.distance, 0, 16):
             raise ConfigError(f"distance must be in [0, 16] bits of 64, got {self.distance!r}")
 
@@ -184,11 +206,13 @@ class Recipe:
         if self.packing.format == "raw":
             if self.scaling.fixed is None:
                 raise ConfigError(
-                    'format "raw" holds one array per shard, so all images must have one size: use mode "contain", or '
-                    '"cover" or "exact" with enlarge=True'
+                    'format "raw" holds one array per shard, so all images must have one size: use'
+                    ' mode "contain", or "cover" or "exact" with enlarge=True'
                 )
             if self.encoding.image != "raw":
-                raise ConfigError(f'format "raw" holds pixels: use Encoding("raw"), got {self.encoding.image!r}')
+                raise ConfigError(
+                    f'format "raw" holds pixels: use Encoding("raw"), got {self.encoding.image!r}'
+                )
 
     def document(self) -> dict[str, Any]:
         """As JSON values.
@@ -218,12 +242,21 @@ class Recipe:
         Returns:
             An equal recipe.
         """
-        kinds = {"scaling": Scaling, "encoding": Encoding, "limits": Limits, "packing": Packing, "choice": Choice}
+        kinds = {
+            "scaling": Scaling,
+            "encoding": Encoding,
+            "limits": Limits,
+            "packing": Packing,
+            "choice": Choice,
+        }
         metadata = Metadata(**document["metadata"]) if "metadata" in document else _EARLIER_METADATA
-        return cls(**{name: kind(**document[name]) for name, kind in kinds.items()}, metadata=metadata)
+        return cls(
+            **{name: kind(**document[name]) for name, kind in kinds.items()}, metadata=metadata
+        )
 
     def as_in(self, plan: Recipe) -> Recipe:
-        """This recipe, for a job that an earlier version planned: its default for metadata was another one.
+        """This recipe, for a job that an earlier version planned: its default for metadata was
+        another one.
 
         Args:
             plan (Recipe): That of the job.
@@ -237,7 +270,9 @@ class Recipe:
     @property
     def looks(self) -> bool:
         """Whether the plan needs a survey of all photographs."""
-        return self.choice.dedupe != "none" or self.choice.compares or self.scaling.mode == "buckets"
+        return (
+            self.choice.dedupe != "none" or self.choice.compares or self.scaling.mode == "buckets"
+        )
 
     @property
     def hash(self) -> str:

@@ -1,4 +1,5 @@
-"""The JSON record of each shard: its files, its samples, the images that failed and why, and counts.
+"""The JSON record of each shard: its files, its samples, the images that failed and why, and
+counts.
 
 A shard counts as done when its record is there and matches the plan and the files.
 """
@@ -35,7 +36,9 @@ REASONS = FILE_REASONS | {
 }
 
 
-EXCLUDED = frozenset({"too_small", "aspect", "policy"})  # reasons that a recipe asks for: no sign of a fault
+EXCLUDED = frozenset(
+    {"too_small", "aspect", "policy"}
+)  # reasons that a recipe asks for: no sign of a fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,17 @@ class BadSample:
     detail: str = ""
 
     def __str__(self) -> str:
-        return printable(f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else ""), None)
+        return printable(
+            f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else ""), None
+        )
 
 
 @dataclass(slots=True)
 class Counts:
-    """Counts over the photographs in the shards; they add up in any order. Histogram keys are lower bin edges."""
+    """Counts over the photographs in the shards; they add up in any order.
+
+    Histogram keys are lower bin edges.
+    """
 
     samples: int = 0
     bytes_in: int = 0
@@ -75,7 +83,9 @@ class Counts:
     modes: Histogram = field(default_factory=dict)
     icc: Histogram = field(default_factory=dict)
     orientations: Histogram = field(default_factory=dict)
-    megapixels: Histogram = field(default_factory=dict)  # of the source, in powers of two: "4" is [4, 8)
+    megapixels: Histogram = field(
+        default_factory=dict
+    )  # of the source, in powers of two: "4" is [4, 8)
     aspects: Histogram = field(default_factory=dict)  # width / height, in quarter octaves
     sizes: Histogram = field(default_factory=dict)  # "512x768": height x width of the results
 
@@ -129,10 +139,13 @@ class Record:
     plan: str  # hash of the plan that it belongs to
     files: tuple[ShardFile, ...]  # the main one first
     ids: tuple[int, ...]  # source ids of its samples, in order
-    offsets: tuple[int, ...]  # of each sample in the main file, bytes; () for formats without offsets
+    offsets: tuple[
+        int, ...
+    ]  # of each sample in the main file, bytes; () for formats without offsets
     bad: tuple[BadSample, ...]
     tally: Counts = field(default_factory=Counts)  # counts over the good ones
-    sums: str = ""  # `part_of_sum` of what each sample was made of; "": not known, in records of earlier versions
+    # `part_of_sum` of what each sample was made of; "": not known, in records of earlier versions
+    sums: str = ""
     arrays: dict[str, list[Any]] = field(default_factory=dict)  # of `extras`, by name: dtype, shape
 
     @property

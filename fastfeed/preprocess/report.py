@@ -23,12 +23,14 @@ class Progress:
     """How far a job is; passed to `on_progress` several times a second.
 
     Args:
-        phase (str): "room" (a sample, to estimate the output's size), "survey" (duplicates and sizes), "shards", or
-            "source", "resume", "compare", "finish", which have no numbers and are reported once, before they begin.
+        phase (str): "room" (a sample, to estimate the output's size), "survey" (duplicates and
+            sizes), "shards", or "source", "resume", "compare", "finish", which have no numbers and
+            are reported once, before they begin.
         shards_done (int): Complete shards, including those of earlier runs.
         shards (int): Shards of this part.
         shards_before (int): Shards that were complete when this run began.
-        images_done (int): Photographs in complete shards and in those in progress, including bad ones.
+        images_done (int): Photographs in complete shards and in those in progress, including bad
+            ones.
         images (int): Photographs of this part.
         images_before (int): Photographs in shards that were complete when this run began.
         bytes_in (int): Bytes read by this run, for complete shards. Default: 0.
@@ -70,16 +72,21 @@ class Report:
         shards_now (int): Shards that this run completed.
         tally (Counts): Numbers of samples, bytes and pixels, over all complete shards.
         bad (tuple[BadSample, ...]): Bad photographs in all complete shards.
-        left_out (dict[str, int]): Photographs that the plan leaves out, such as duplicates, by reason.
+        left_out (dict[str, int]): Photographs that the plan leaves out, such as duplicates, by
+            reason.
         bytes (int): Bytes of all shard files.
         seconds (float): Seconds that this run took.
-        stages (dict[str, float]): Seconds by stage, of all workers of this run together. Default: {}.
+        stages (dict[str, float]): Seconds by stage, of all workers of this run together. Default:
+            {}.
         classes (tuple[str, ...]): Names of classes in the order of their labels. Default: ().
-        bad_list (str): Path below the target of the list of bad photographs; "" until the job is complete. Default: "".
-        duplicates (str): Path below the target of the page of duplicates; "" if there are none. Default: "".
-        notes (tuple[str, ...]): Damaged or excluded parts of the source; () if the run had nothing to read.
+        bad_list (str): Path below the target of the list of bad photographs; "" until the job is
+            complete. Default: "".
+        duplicates (str): Path below the target of the page of duplicates; "" if there are none.
+            Default: "".
+        notes (tuple[str, ...]): Damaged or excluded parts of the source; () if the run had nothing
+            to read. Default: ().
+        selection (tuple[str, ...]): What the split and the duplicates came to, in sentences.
             Default: ().
-        selection (tuple[str, ...]): What the split and the duplicates came to, in sentences. Default: ().
 
     Example:
         >>> from fastfeed.preprocess import Recipe, Scaling, run
@@ -117,15 +124,20 @@ class Report:
     def __str__(self) -> str:
         good = self.tally.samples
         lines = [
-            f"{self.target}: {self.shards_done} of {self.shards} shards, {good} images, {self.bytes / 1e6:.1f} MB"
-            f" from {self.tally.bytes_in / 1e6:.1f} MB"
+            f"{self.target}: {self.shards_done} of {self.shards} shards, {good} images,"
+            f" {self.bytes / 1e6:.1f} MB from {self.tally.bytes_in / 1e6:.1f} MB"
         ]
         if self.shards_now:
             shards = "1 shard" if self.shards_now == 1 else f"{self.shards_now} shards"
             lines.append(f"  {shards} in this run, in {self.seconds:.1f} s")
         if self.bad:
-            lines.append(f"  {len(self.bad)} bad: " + ", ".join(f"{n} {why}" for why, n in self.reasons.most_common()))
+            lines.append(
+                f"  {len(self.bad)} bad: "
+                + ", ".join(f"{n} {why}" for why, n in self.reasons.most_common())
+            )
         if self.left_out:
-            lines.append("  left out: " + ", ".join(f"{n} {why}" for why, n in sorted(self.left_out.items())))
+            lines.append(
+                "  left out: " + ", ".join(f"{n} {why}" for why, n in sorted(self.left_out.items()))
+            )
         lines += [f"  {sentence}" for sentence in self.selection]
         return "\n".join(lines)

@@ -12,7 +12,10 @@ __all__ = ["NeedsMore", "ReservedContext"]
 
 
 class NeedsMore(BaseException):
-    """A photograph needs more memory than is reserved. Not an Exception: decoders must not catch it."""
+    """A photograph needs more memory than is reserved.
+
+    Not an Exception: decoders must not catch it.
+    """
 
     def __init__(self, need: int) -> None:
         self.need = need

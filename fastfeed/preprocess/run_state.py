@@ -1,4 +1,6 @@
-"""What a run has done so far: its progress, its bad photographs, and whether there are too many of them."""
+"""What a run has done so far: its progress, its bad photographs, and whether there are too many of
+them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class RunState:
         self.bad = Counter(bad.reason for bad in self.job.bad)
         self.shards_before = len(self.part_shards) - self.remaining
         self.images_before = sum(
-            shard.last - shard.first for shard in self.part_shards if shard.index in self.job.records
+            shard.last - shard.first
+            for shard in self.part_shards
+            if shard.index in self.job.records
         )
 
     @property
@@ -60,7 +64,9 @@ class RunState:
             return
         self.in_progress.pop(outcome.piece, None)
         if outcome.error is not None:
-            if isinstance(outcome.error, OSError):  # the target is full or gone: the other shards would fail too
+            if isinstance(
+                outcome.error, OSError
+            ):  # the target is full or gone: the other shards would fail too
                 raise outcome.error
             self.errors.append(outcome.error)
             return
@@ -89,17 +95,27 @@ class RunState:
                 f"{bad} photographs are bad, more than max_bad allows ({limit:g}): "
                 + ", ".join(f"{n} {why}" for why, n in counted.most_common())
                 + "".join(f"\n  {bad_sample}" for bad_sample in bad_samples[:5])
-                + "\nfinished shards are kept; run again with a larger max_bad, or repair these files and retry them",
+                + "\nfinished shards are kept; run again with a larger max_bad, or repair these"
+                " files and retry them",
                 bad_samples,
             )
 
     def log(self, workers: int | None, pieces: int) -> None:
-        """Log what this run did, for `stats`. Errors are ignored: the cause is being raised already."""
+        """Log what this run did, for `stats`.
+
+        Errors are ignored: the cause is being raised already.
+        """
         with suppress(OSError):
             log_run(
-                self.job.target, self.seconds, self.images, self.stages, pieces - self.remaining, workers=workers,
-                bytes_in=self.bytes_in, bytes_out=self.bytes_out,
-            )  # fmt: skip
+                self.job.target,
+                self.seconds,
+                self.images,
+                self.stages,
+                pieces - self.remaining,
+                workers=workers,
+                bytes_in=self.bytes_in,
+                bytes_out=self.bytes_out,
+            )
 
     def report_progress(self, phase: str = "shards") -> None:
         """Call `on_progress`."""
@@ -109,10 +125,19 @@ class RunState:
         done = self.images_before + self.images + sum(self.in_progress.values())
         self.on_progress(
             Progress(
-                phase, len(self.part_shards) - self.remaining, len(self.part_shards), self.shards_before, done,
-                images, self.images_before, self.bytes_in, self.bytes_out, Counter(self.bad), self.seconds,
+                phase,
+                len(self.part_shards) - self.remaining,
+                len(self.part_shards),
+                self.shards_before,
+                done,
+                images,
+                self.images_before,
+                self.bytes_in,
+                self.bytes_out,
+                Counter(self.bad),
+                self.seconds,
             )
-        )  # fmt: skip
+        )
 
 
 def _first_bad(bad: Sequence[BadSample]) -> list[BadSample]:
@@ -129,18 +154,24 @@ def stage_reporter(on_progress: OnProgress | None, started: float) -> Callable[[
     return tell
 
 
-def survey_reporter(on_progress: OnProgress | None, started: float) -> Callable[[int, int, int, int], None]:
+def survey_reporter(
+    on_progress: OnProgress | None, started: float
+) -> Callable[[int, int, int, int], None]:
     """Reports progress of the survey: (pieces done, pieces, photographs done, photographs)."""
 
     def tell(done: int, pieces: int, images: int, total: int) -> None:
         if on_progress is not None:
-            on_progress(Progress("survey", done, pieces, 0, images, total, 0, seconds=monotonic() - started))
+            on_progress(
+                Progress("survey", done, pieces, 0, images, total, 0, seconds=monotonic() - started)
+            )
 
     return tell
 
 
 def sample_reporter(on_progress: OnProgress | None, started: float) -> Callable[[int, int], None]:
-    """Reports progress of the sample that estimates the output's size: (photographs done, photographs)."""
+    """Reports progress of the sample that estimates the output's size: (photographs done,
+    photographs).
+    """
 
     def tell(images: int, total: int) -> None:
         if on_progress is not None:

@@ -1,4 +1,6 @@
-"""Whether the source of a job is still the same: its list of photographs, and the content of a few of them."""
+"""Whether the source of a job is still the same: its list of photographs, and the content of a few
+of them.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,14 @@ from fastfeed.storage.storage import Storage
 
 __all__ = ["added_since", "check_content", "planned_ids"]
 
-_READ = 16  # photographs whose content is compared, spread over the job; and as many of those with another version
+# photographs whose content is compared, spread over the job; and as many of those with another
+# version
+_READ = 16
 
 
 def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | None:
-    """Where the plan's photographs are in the input, which may have more: int64, shape (plan.length,). None: the same.
+    """Where the plan's photographs are in the input, which may have more: int64, shape
+    (plan.length,). None: the same.
 
     ConfigError, with the differences, if they are not all there as they were.
     """
@@ -34,7 +39,10 @@ def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | Non
 
 
 def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """What was added to the source since the plan was made; None: nothing. ConfigError if anything else differs."""
+    """What was added to the source since the plan was made; None: nothing.
+
+    ConfigError if anything else differs.
+    """
     if input.fingerprint == plan.fingerprint:
         return None
     changes = _changes(target, plan, input)
@@ -62,15 +70,16 @@ def check_content(
 ) -> None:
     """ConfigError if a photograph has another content than the one that a shard was made of.
 
-    Names and sizes do not show that. A few are read, the same ones each time, and a few of those whose time of change
-    or ETag is another one now; those that cannot be read say nothing.
+    Names and sizes do not show that. A few are read, the same ones each time, and a few of those
+    whose time of change or ETag is another one now; those that cannot be read say nothing.
 
     Args:
         target: The job's.
         plan: The job's.
         input: The source as it is now.
         records: Of the shards that are done.
-        ids: Where the plan's photographs are in `input`: int64, shape (plan.length,). None: the same ids.
+        ids: Where the plan's photographs are in `input`: int64, shape (plan.length,). None: the
+            same ids.
         listing: Prefix of the listing that was made now. Default: None, of none.
     """
     made_of = {
@@ -81,17 +90,25 @@ def check_content(
     known = np.array(sorted(made_of), np.int64)
     places = known if ids is None else ids[known]
     touched = _touched(target, listing, getattr(input.source, "paths", None))
-    chosen = np.unique(np.concatenate([_spread(np.arange(len(known))), _spread(np.flatnonzero(touched(places)))]))
+    chosen = np.unique(
+        np.concatenate([_spread(np.arange(len(known))), _spread(np.flatnonzero(touched(places)))])
+    )
     contents = read_each(input.source, places[chosen].tolist()) if len(chosen) else []
-    for i, place, content in zip(known[chosen].tolist(), places[chosen].tolist(), contents, strict=True):
+    for i, place, content in zip(
+        known[chosen].tolist(), places[chosen].tolist(), contents, strict=True
+    ):
         part, shard = made_of[i]
         if isinstance(content, bytes) and part_of_sum(hashlib.sha256(content).hexdigest()) != part:
             line = f"source: {input.source.uri(place)} has another content than {shard} was made of"
             raise _different(target, plan, input, [line])
 
 
-def _touched(target: Target, listing: str | None, names: StringColumn | None) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of ids in the source: bool, whether a file has another version than in the job's own listing."""
+def _touched(
+    target: Target, listing: str | None, names: StringColumn | None
+) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of ids in the source: bool, whether a file has another version than in the job's
+    own listing.
+    """
     kept = None if listing is None or names is None else listing_prefix(target)
     before, now = _versions(kept), _versions(listing)
     if names is None or before is None or now is None:
@@ -104,7 +121,9 @@ def _touched(target: Target, listing: str | None, names: StringColumn | None) ->
 
 
 def _versions(prefix: str | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Hashes of paths, and of what changes with the content, in a listing; None where there is none."""
+    """Hashes of paths, and of what changes with the content, in a listing; None where there is
+    none.
+    """
     path = None if prefix is None else prefix + "listing" + ARRAYS
     if path is None or not os.path.exists(path):
         return None
@@ -112,7 +131,11 @@ def _versions(prefix: str | None) -> tuple[np.ndarray, np.ndarray] | None:
         rows, _, _ = read_listing(path, Storage(), True, "preprocess")
     except SourceError:  # damaged; listing the source again did not need it
         return None
-    return None if rows.versions is None or not len(rows) else (rows.paths.hashes(), rows.versions.hashes())
+    return (
+        None
+        if rows.versions is None or not len(rows)
+        else (rows.paths.hashes(), rows.versions.hashes())
+    )
 
 
 def _spread(items: np.ndarray) -> np.ndarray:
@@ -121,27 +144,36 @@ def _spread(items: np.ndarray) -> np.ndarray:
 
 
 def _changes(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """How the input differs from the source of the plan; None where the plan's version kept no list to compare with."""
+    """How the input differs from the source of the plan; None where the plan's version kept no list
+    to compare with.
+    """
     before = load_samples(target.read(samples_file(plan)))
     return None if before is None else compare(before, input)
 
 
-def _different(target: Target, plan: JobPlan, input: Input, differences: Sequence[str]) -> ConfigError:
+def _different(
+    target: Target, plan: JobPlan, input: Input, differences: Sequence[str]
+) -> ConfigError:
     """The error for a source that is not that of the plan."""
     now = len(input.source)
     has = f"has {now} now" if now != plan.length else "differs"
     lines = differences or _other_kind_of_labels(plan, input)
     return ConfigError(
-        f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text} {has}:\n"
+        f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text}"
+        f" {has}:\n"
         + "".join(f"  {line}\n" for line in lines)
         + "use the same source and options for it, or choose another, empty target"
     )
 
 
 def _other_kind_of_labels(plan: JobPlan, input: Input) -> list[str]:
-    """What differs where nothing else does: whether integers are names of classes; else, what may."""
+    """What differs where nothing else does: whether integers are names of classes; else, what
+    may.
+    """
     kept, now = bool(plan.classes), bool(input.source.classes)
     if kept == now:
         return ["its photographs, their order, labels, captions or columns are other ones"]
     was, kind = ("class names", "name") if kept else ("indices, as they are", "index")
-    return [f"labels: this job takes integers for {was}; pass label_kind='{kind}' (--label-kind {kind})"]
+    return [
+        f"labels: this job takes integers for {was}; pass label_kind='{kind}' (--label-kind {kind})"
+    ]

@@ -10,7 +10,13 @@ from fastfeed.faults import error_text
 
 __all__ = ["SampleFault", "fault_of"]
 
-_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)  # no image causes these
+_MACHINE = (
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EDQUOT,
+)  # no image causes these
 
 
 class SampleFault(ValueError):
@@ -18,9 +24,11 @@ class SampleFault(ValueError):
 
 
 def fault_of(error: Exception) -> Bad:
-    """The fault of an image whose processing raised `error`: `internal`, with the text and the line of code.
+    """The fault of an image whose processing raised `error`: `internal`, with the text and the line
+    of code.
 
-    Errors of the target, and those of a machine without descriptors, memory or space, are raised again.
+    Errors of the target, and those of a machine without descriptors, memory or space, are raised
+    again.
     """
     if isinstance(error, MemoryError):
         return Bad("oom", "the system has no more memory")

@@ -1,4 +1,7 @@
-"""Builds one shard: reads its photographs, transforms and packs them, and commits. Runs in worker processes."""
+"""Builds one shard: reads its photographs, transforms and packs them, and commits.
+
+Runs in worker processes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ from fastfeed.preprocess.writers import Writer, writer_for
 __all__ = ["ShardTask"]
 
 _NO_SAMPLE = -1
-_HOPELESS = 32  # samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
+# samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
+_HOPELESS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,17 +58,24 @@ class ShardTask:
             object.__setattr__(self, name, value)
 
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """As in Task. OSError and TargetError if the shard cannot be read or written; ConfigError if this process would
-        write other bytes than the one that made the plan."""
+        """As in Task.
+
+        OSError and TargetError if the shard cannot be read or written; ConfigError if this process
+        would write other bytes than the one that made the plan.
+        """
         self._check_versions()
         shard = self._shards[piece]
         if (existing := self._existing_record(shard)) is not None:
             return _summary(existing, {})
-        poison = {i: Bad("internal", detail) for i, detail in self.plan.failed.items()} | dict(poison)
+        poison = {i: Bad("internal", detail) for i, detail in self.plan.failed.items()} | dict(
+            poison
+        )
         packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
-            builder = _ShardBuilder(self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds)
+            builder = _ShardBuilder(
+                self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds
+            )
             builder.fill(context, poison)
             context.begin(_NO_SAMPLE)
             started = perf_counter()
@@ -91,7 +102,10 @@ class ShardTask:
             for i, blob, _ in blobs:
                 image = self.make(i, blob, context)
                 if self.batch == 1 and isinstance(image, ProcessedImage):
-                    label, note = int(self.input.source.label(np.array([i]))[0]), self.input.notes([i], earlier=True)[0]
+                    label, note = (
+                        int(self.input.source.label(np.array([i]))[0]),
+                        self.input.notes([i], earlier=True)[0],
+                    )
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context))
 
@@ -134,7 +148,9 @@ class ShardTask:
         ]
 
     def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
-        """Reserve memory before reading the file; if decoding needs more, start over with a larger reservation."""
+        """Reserve memory before reading the file; if decoding needs more, start over with a larger
+        reservation.
+        """
         source = self.input.source
         need = known_sizes(source, [sample])[0]
         try:
@@ -147,7 +163,9 @@ class ShardTask:
                     context.begin(sample)
                     try:
                         with named(partial(self.uri, sample)):
-                            return self._transformer(blob, ReservedContext(context, need - len(blob)))
+                            return self._transformer(
+                                blob, ReservedContext(context, need - len(blob))
+                            )
                     except NeedsMore as more:
                         need = len(blob) + more.need
                     del blob
@@ -172,10 +190,15 @@ class ShardTask:
         return record if record.index == shard.index and record.plan == self.hash(shard) else None
 
     def uri(self, i: int) -> str:
-        """The URI as spelled in the plan, however the source is named now. Bytes that are not UTF-8 become \\xNN."""
+        """The URI as spelled in the plan, however the source is named now.
+
+        Bytes that are not UTF-8 become \\xNN.
+        """
         if "spelled" not in self._cache:
             first = self.plan.first_uri
-            self._cache["spelled"] = uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
+            self._cache["spelled"] = (
+                uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
+            )
         planned, here = self._cache["spelled"]
         uri = self.input.source.uri(i)
         return _encodable(planned + uri[len(here) :] if uri.startswith(here) else uri)
@@ -225,8 +248,12 @@ class _ShardBuilder:
     sums: list[str] = field(default_factory=list)  # of each of them
     bad: list[BadSample] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    waiting: list[tuple[int, Entry, ProcessedImage]] = field(default_factory=list)  # not written yet
-    failed: list[Exception] = field(default_factory=list)  # of the function in `Metadata.extras`, and of the writer
+    waiting: list[tuple[int, Entry, ProcessedImage]] = field(
+        default_factory=list
+    )  # not written yet
+    failed: list[Exception] = field(
+        default_factory=list
+    )  # of the function in `Metadata.extras`, and of the writer
 
     def fill(self, context: TaskContext, poison: Mapping[int, Bad]) -> None:
         plan, source = self.task.plan, self.task.input.source
@@ -242,16 +269,24 @@ class _ShardBuilder:
                     result = self.task.make(i, blob, context)
                     del blob
                 context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
-                result = note if isinstance(note, Failure) and isinstance(result, ProcessedImage) else result
+                result = (
+                    note
+                    if isinstance(note, Failure) and isinstance(result, ProcessedImage)
+                    else result
+                )
                 if isinstance(result, ProcessedImage):
                     self.add(i, int(label), note, result, context)
                 else:
                     self.reject(i, result)
         self.write(context)
-        if len(self.failed) > max(len(self.ids), 1):  # it is the function or the format that fails, not an image
+        if len(self.failed) > max(
+            len(self.ids), 1
+        ):  # it is the function or the format that fails, not an image
             self.give_up()
 
-    def add(self, i: int, label: int, note: Any, image: ProcessedImage, context: TaskContext) -> None:
+    def add(
+        self, i: int, label: int, note: Any, image: ProcessedImage, context: TaskContext
+    ) -> None:
         for stage, stage_seconds in image.seconds.items():
             self.seconds[stage] += stage_seconds
         try:
@@ -269,7 +304,9 @@ class _ShardBuilder:
         extended = perf_counter()
         for (i, _, image), entry in zip(waiting, entries, strict=True):
             self.write_one(i, entry, image)
-        self.seconds["extras"] += extended - started if self.task.plan.recipe.metadata.extras else 0.0
+        self.seconds["extras"] += (
+            extended - started if self.task.plan.recipe.metadata.extras else 0.0
+        )
         self.seconds["write"] += perf_counter() - extended
 
     def write_one(self, i: int, entry: Entry | Exception, image: ProcessedImage) -> None:
@@ -302,9 +339,17 @@ class _ShardBuilder:
     def record(self, files: Sequence[ShardFile], offsets: list[int]) -> Record:
         shard = self.shard
         return Record(
-            shard.name, shard.index, self.task.hash(shard), tuple(files), tuple(self.ids), tuple(offsets),
-            tuple(self.bad), self.counts, "".join(self.sums), self.writer.columns.kinds,
-        )  # fmt: skip
+            shard.name,
+            shard.index,
+            self.task.hash(shard),
+            tuple(files),
+            tuple(self.ids),
+            tuple(offsets),
+            tuple(self.bad),
+            self.counts,
+            "".join(self.sums),
+            self.writer.columns.kinds,
+        )
 
 
 def _summary(record: Record, seconds: dict[str, float]) -> dict[str, Any]:

@@ -25,7 +25,9 @@ class Job:
     plan: JobPlan
     shards: list[Shard]
     records: dict[int, Record]  # by shard index; completed shards only
-    stale: frozenset[int] = frozenset()  # shards whose record is invalid: files are missing or truncated
+    stale: frozenset[int] = (
+        frozenset()
+    )  # shards whose record is invalid: files are missing or truncated
 
     @property
     def todo(self) -> list[int]:
@@ -48,7 +50,9 @@ def load_plan(target: Target) -> JobPlan | None:
 
 
 def open_job(target: Target, plan: JobPlan | None = None) -> Job:
-    """The job in a target. A shard is done if its record is of this plan and its files have the recorded sizes.
+    """The job in a target.
+
+    A shard is done if its record is of this plan and its files have the recorded sizes.
 
     SourceError if there is no plan.
     """

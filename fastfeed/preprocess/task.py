@@ -1,4 +1,6 @@
-"""Protocols of work in numbered pieces: the task, the context it runs in, and the engine that runs it."""
+"""Protocols of work in numbered pieces: the task, the context it runs in, and the engine that runs
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ __all__ = [
 
 FREE_BYTES = 24_000_000  # bytes that a process may use for one photograph without reserving them
 
-IMPORT_HINT = "their classes must be defined in a module that workers can import, not in a script or notebook"
+IMPORT_HINT = (
+    "their classes must be defined in a module that workers can import, not in a script or notebook"
+)
 
 
 def pickle_task(task: Task) -> bytes:
@@ -34,7 +38,9 @@ def pickle_task(task: Task) -> bytes:
     try:
         return pickle.dumps(task)
     except Exception as error:  # user classes may raise anything
-        raise ConfigError(f"the source or the target does not pickle: {error!r}; {IMPORT_HINT}") from error
+        raise ConfigError(
+            f"the source or the target does not pickle: {error!r}; {IMPORT_HINT}"
+        ) from error
 
 
 def unpickle_task(pickled: bytes) -> Task:
@@ -42,7 +48,9 @@ def unpickle_task(pickled: bytes) -> Task:
     try:
         return pickle.loads(pickled)
     except Exception as error:  # user classes may not be importable here, and raise anything
-        raise ConfigError(f"a worker process cannot load the source or the target: {error!r}; {IMPORT_HINT}") from error
+        raise ConfigError(
+            f"a worker process cannot load the source or the target: {error!r}; {IMPORT_HINT}"
+        ) from error
 
 
 class MemoryLimitError(Exception):
@@ -53,7 +61,10 @@ class MemoryLimitError(Exception):
 
 
 class Orphaned(BaseException):
-    """The process that started this worker is gone. Not an Exception: error handlers must not catch it."""
+    """The process that started this worker is gone.
+
+    Not an Exception: error handlers must not catch it.
+    """
 
 
 class TaskContext(Protocol):
@@ -64,7 +75,10 @@ class TaskContext(Protocol):
         ...
 
     def room(self, need: int) -> AbstractContextManager[None]:
-        """Wait until `need` bytes may be used besides the process's own. MemoryLimitError if that is impossible."""
+        """Wait until `need` bytes may be used besides the process's own.
+
+        MemoryLimitError if that is impossible.
+        """
         ...
 
 
@@ -72,14 +86,18 @@ class Task(Protocol):
     """Pieces of work, each run and committed by one process at a time. Must pickle."""
 
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """Run a piece, commit it, and return a summary of JSON values. Samples in `poison` are skipped: they are bad.
+        """Run a piece, commit it, and return a summary of JSON values.
+
+        Samples in `poison` are skipped: they are bad.
 
         Running a piece twice, even concurrently, writes the same bytes.
         """
         ...
 
     def alone(self, sample: int, context: TaskContext) -> None:
-        """Do what `run` does with this one sample and discard the result: does the process survive?"""
+        """Do what `run` does with this one sample and discard the result: does the process
+        survive?
+        """
         ...
 
 
@@ -89,7 +107,9 @@ class Outcome:
 
     piece: int
     summary: dict[str, Any] = field(default_factory=dict)  # what Task.run returned
-    error: BaseException | None = None  # of the piece, not of a sample: a full disk, a missing target
+    error: BaseException | None = (
+        None  # of the piece, not of a sample: a full disk, a missing target
+    )
     samples: int = 0  # done so far, if the piece is not complete (progress)
 
 
@@ -97,7 +117,9 @@ class Engine(Protocol):
     """Runs pieces, several at a time, in any order."""
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """Run the pieces of a task. Closing the iterator stops the work and leaves no process behind.
+        """Run the pieces of a task.
+
+        Closing the iterator stops the work and leaves no process behind.
 
         Args:
             task (Task): What is done to each piece; it pickles.

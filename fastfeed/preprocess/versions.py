@@ -30,16 +30,20 @@ _OF_PILLOW = {  # by our names; the first feature that Pillow was built with
 
 
 def versions(recipe: Recipe) -> dict[str, str]:
-    """Versions of all libraries that decode, scale, convert, encode and pack in this process; "none" if absent.
+    """Versions of all libraries that decode, scale, convert, encode and pack in this process;
+    "none" if absent.
 
-    Of fastfeed itself the minor version: within one, pixels stay the same (docs/stability.md), and jobs resume.
+    Of fastfeed itself the minor version: within one, pixels stay the same (docs/stability.md), and
+    jobs resume.
     """
     result, own = {"pillow": _PILLOW}, ".".join(__version__.split(".")[:2])
     for name, feature_names in _OF_PILLOW.items():
         candidates = (features.version(feature) for feature in feature_names)
         result[name] = next((version for version in candidates if version), "none")
     vips = libvips()
-    result["kernel"] = f"{own}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
+    result["kernel"] = (
+        f"{own}, {importlib.import_module('fastfeed._native').LIBJPEG}" if is_built() else "none"
+    )
     result["vips"] = vips.VERSION if vips else "none"
     if package := heic.installed():  # only then: plans of machines without it stay as they were
         result["heic"] = package
@@ -54,6 +58,6 @@ def check_here(plan: JobPlan) -> None:
     """ConfigError if this process would write other bytes than the machine that made the plan."""
     if plan.made_with and (lines := version_differences(plan.made_with, versions(plan.recipe))):
         raise ConfigError(
-            f"{socket.gethostname()} has other libraries than the machine that made the plan: {', '.join(lines)}; "
-            "shards would differ: install the same versions everywhere"
+            f"{socket.gethostname()} has other libraries than the machine that made the plan:"
+            f" {', '.join(lines)}; shards would differ: install the same versions everywhere"
         )

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fastfeed.profiler.attribution.attribution import Attribution, attribute_device, spans_with_cause
+from fastfeed.profiler.attribution.attribution import (
+    Attribution,
+    attribute_device,
+    spans_with_cause,
+)
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import union
@@ -39,20 +43,26 @@ class _DeviceAnalysis:
 
 
 def analyze(
-    traces: Sequence[Trace], *, input_range: str = "", last_steps: int | None = None, again: str = ""
+    traces: Sequence[Trace],
+    *,
+    input_range: str = "",
+    last_steps: int | None = None,
+    again: str = "",
 ) -> Result:
     """Find out why the devices of these traces were idle, and whether input is to blame.
 
     Args:
-        traces (Sequence[Trace]): Traces of one run; several ranks may be in one trace or in one each. Merge timelines
-            first (see `merge`).
-        input_range (str): A regular expression; ranges whose names match count as waiting for input, as do known
-            names. Default: "".
-        last_steps (int | None): Judge only this many of the last steady steps. At least 1. Default: None, all of them.
+        traces (Sequence[Trace]): Traces of one run; several ranks may be in one trace or in one
+            each. Merge timelines first (see `merge`).
+        input_range (str): A regular expression; ranges whose names match count as waiting for
+            input, as do known names. Default: "".
+        last_steps (int | None): Judge only this many of the last steady steps. At least 1. Default:
+            None, all of them.
         again (str): The command to measure again, shown in the report. Default: "".
 
     Returns:
-        A `Result`: the verdict, for each device where its idle time went (causes sum to it exactly, in nanoseconds),
+        A `Result`: the verdict, for each device where its idle time went (causes sum to it exactly,
+            in nanoseconds),
         ranks, feeds, and notes of the readers.
 
     Raises:
@@ -63,10 +73,17 @@ def analyze(
         >>> from fastfeed import profiler
         >>> result = profiler.analyze([profiler.read("trace.json")])
         >>> result.verdict.word, result.verdict.headline
-        ('severe', 'The GPU is severely starved: it waits for input 30.0 % of the time (idle 30.1 %).')
+        ('severe', 'The GPU is severely starved: it waits for input 30.0 % of the time (idle 30.1
+        %).')
     """
-    analyses = [analysis for index, trace in enumerate(traces) for analysis in _devices(index, trace, input_range)]
-    names = labels([(traces[analysis.trace], analysis.device) for analysis in analyses], len(traces))
+    analyses = [
+        analysis
+        for index, trace in enumerate(traces)
+        for analysis in _devices(index, trace, input_range)
+    ]
+    names = labels(
+        [(traces[analysis.trace], analysis.device) for analysis in analyses], len(traces)
+    )
     results = [
         _result(traces[analysis.trace], analysis, name, last_steps)
         for analysis, name in zip(analyses, names, strict=True)
@@ -101,7 +118,9 @@ def analyze(
 
 def _absent_ranks(traces: Sequence[Trace], results: Sequence[DeviceResult]) -> int:
     """How many ranks of the run are in none of the traces; 0 if that is not known."""
-    size = next((size for trace in traces if (size := trace.metadata.get("world_size")) is not None), None)
+    size = next(
+        (size for trace in traces if (size := trace.metadata.get("world_size")) is not None), None
+    )
     here = {result.rank for result in results if result.rank is not None}
     return max(0, size - len(here)) if isinstance(size, int) and here else 0
 
@@ -110,7 +129,9 @@ def _collect_notes(origins: Sequence[Origin]) -> list[str]:
     """Notes of the readers, with the file name if a note does not apply to all files."""
     common = set.intersection(*(set(origin.notes) for origin in origins)) if origins else set()
     return [
-        note if note in common else f"{Path(origin.path).name}: {note}" for origin in origins for note in origin.notes
+        note if note in common else f"{Path(origin.path).name}: {note}"
+        for origin in origins
+        for note in origin.notes
     ]
 
 
@@ -127,10 +148,14 @@ def _attributed(index: int, trace: Trace, device: int, host: Host) -> _DeviceAna
     return _DeviceAnalysis(index, device, host, attribute_device(trace, device, host, edges))
 
 
-def _result(trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int | None) -> DeviceResult:
+def _result(
+    trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int | None
+) -> DeviceResult:
     process, host = main_process(trace, analysis.attribution.rows), analysis.host
     waits = host.input_spans(host.main_thread(process))
-    steps = find_steps(trace, analysis.device, process, analysis.attribution.edges, host.launch, waits)
+    steps = find_steps(
+        trace, analysis.device, process, analysis.attribution.edges, host.launch, waits
+    )
     phases = find_phases(trace, host, analysis.attribution, process)
     steps = training_steps(steps, phases)
     min_steps = MIN_STEPS
@@ -139,14 +164,26 @@ def _result(trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int
         last = np.flatnonzero(steps.steady)[-last_steps:]
         steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), last))
     return device_result(
-        trace, analysis.trace, analysis.device, analysis.host, analysis.attribution, steps, label, min_steps, phases
+        trace,
+        analysis.trace,
+        analysis.device,
+        analysis.host,
+        analysis.attribution,
+        steps,
+        label,
+        min_steps,
+        phases,
     )
 
 
 def _with_ranks(result: DeviceResult, blame: Blame, absent: int) -> DeviceResult:
-    """Adds what other ranks cost this device: waiting for a rank that waits for input is starvation by proxy."""
+    """Adds what other ranks cost this device: waiting for a rank that waits for input is starvation
+    by proxy.
+    """
     own = spans_with_cause(result.slices, *STARVING)
     by_proxy = union(blame.spans[np.isin(blame.cause, STARVING)])
     share = share_of(result.steps, result.judged, own, by_proxy)
     metrics = {**result.metrics, "absent_ranks": float(absent)} if absent else result.metrics
-    return replace(result, charges=blame.charges, comm_wait=blame.comm_wait, share=share, metrics=metrics)
+    return replace(
+        result, charges=blame.charges, comm_wait=blame.comm_wait, share=share, metrics=metrics
+    )

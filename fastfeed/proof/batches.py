@@ -40,9 +40,13 @@ class Resident:
 
 
 class Cached:
-    """Finished batches, placed ahead of their turn by a thread of their own, as far ahead as the feed works."""
+    """Finished batches, placed ahead of their turn by a thread of their own, as far ahead as the
+    feed works.
+    """
 
-    def __init__(self, pool: ThreadPool, batches: Sequence[Batch], place: PlaceFunction | None, depth: int) -> None:
+    def __init__(
+        self, pool: ThreadPool, batches: Sequence[Batch], place: PlaceFunction | None, depth: int
+    ) -> None:
         if place is None:
             self._placed: Iterator[Any] = cycle(batches)
             self.close = _nothing
@@ -56,8 +60,10 @@ class Cached:
 
 
 class Busy:
-    """Cached batches, while the feed makes one per step that no one waits for. It never gets further behind than its
-    queue is long, as with a trainer that does wait."""
+    """Cached batches, while the feed makes one per step that no one waits for.
+
+    It never gets further behind than its queue is long, as with a trainer that does wait.
+    """
 
     def __init__(self, cached: Cached, stream: BatchStream, depth: int) -> None:
         self._cached, self._stream, self._depth = cached, stream, depth
@@ -65,7 +71,8 @@ class Busy:
         self._begun = False
 
     def next(self) -> Any:
-        if not self._begun:  # the first request starts the threads; it is the only one that waits, and does not count
+        # the first request starts the threads; it is the only one that waits, and does not count
+        if not self._begun:
             self._begun = True
             next(self._stream)
         self._owed = min(self._owed + 1, self._depth + 1)
@@ -93,7 +100,9 @@ class Real:
 
 
 def copied(batch: Batch, allocate: Allocate) -> Batch:
-    """In memory of its own, of the kind that the feed fills: its buffers are few and are needed for real batches."""
+    """In memory of its own, of the kind that the feed fills: its buffers are few and are needed for
+    real batches.
+    """
     arrays, rebuild = flatten(batch)
     return rebuild(iter([_copy(array, allocate) for array in arrays]))
 
@@ -106,7 +115,9 @@ def _copy(array: Any, allocate: Allocate) -> Any:
     return own
 
 
-def _jobs(batches: Sequence[Batch], place: PlaceFunction, stop: CancelToken) -> Iterator[ParallelJob[Any]]:
+def _jobs(
+    batches: Sequence[Batch], place: PlaceFunction, stop: CancelToken
+) -> Iterator[ParallelJob[Any]]:
     for batch in cycle(batches):
         yield ParallelJob(stop, [_nothing], lambda batch=batch: place(batch))
 

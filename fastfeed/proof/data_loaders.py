@@ -1,4 +1,5 @@
-"""DataLoaders of an unchanged PyTorch trainer: the one whose batch an optimizer steps on is measured.
+"""DataLoaders of an unchanged PyTorch trainer: the one whose batch an optimizer steps on is
+measured.
 
 `fastfeed prove` has these functions called in the trainer when it has imported PyTorch's modules.
 """

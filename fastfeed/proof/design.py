@@ -1,4 +1,6 @@
-"""How many steps a proof takes: rounds of one block per mode, each block some steps to settle and some that count."""
+"""How many steps a proof takes: rounds of one block per mode, each block some steps to settle and
+some that count.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,14 @@ def settling_steps(prefetch: int) -> int:
     return prefetch + 3
 
 
-def choose(seconds: float, step_s: float, modes: int, prefetch: int, longest: int | None = None) -> Design:
+def choose(
+    seconds: float, step_s: float, modes: int, prefetch: int, longest: int | None = None
+) -> Design:
     """The design that fits into a time.
 
     Args:
-        seconds: For all of it. Where that is too little for the smallest design, the smallest is taken.
+        seconds: For all of it. Where that is too little for the smallest design, the smallest is
+            taken.
         step_s: Of a step with real input, the slowest mode.
         modes: How many take turns.
         prefetch: Batches that the feed works ahead.
@@ -60,7 +65,9 @@ def choose(seconds: float, step_s: float, modes: int, prefetch: int, longest: in
 
 
 def shortened(design: Design, longest: int) -> Design | None:
-    """With blocks of at most so many steps, and more of them; None where that is too few for any."""
+    """With blocks of at most so many steps, and more of them; None where that is too few for
+    any.
+    """
     steps = min(design.steps, longest - design.warmup)
     if steps < _MIN_STEPS:
         return None
@@ -73,8 +80,9 @@ def least_block(prefetch: int) -> int:
 
 
 def _width(design: Design) -> float:
-    """The relative width of an interval if steps were independent: few rounds know little of their spread, many lose
-    steps to settling."""
+    """The relative width of an interval if steps were independent: few rounds know little of their
+    spread, many lose steps to settling.
+    """
     return student_95(design.rounds - 1) / math.sqrt(design.rounds * design.steps)
 
 

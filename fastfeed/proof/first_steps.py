@@ -1,4 +1,7 @@
-"""The first steps of a proof: real batches, until compilers and caches have settled. Some are kept, and steps timed."""
+"""The first steps of a proof: real batches, until compilers and caches have settled.
+
+Some are kept, and steps timed.
+"""
 
 from __future__ import annotations
 

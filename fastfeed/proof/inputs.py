@@ -1,4 +1,6 @@
-"""Opens the input of a block: batches of its mode, from steps of the plan whose files are warm or cold."""
+"""Opens the input of a block: batches of its mode, from steps of the plan whose files are warm or
+cold.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ __all__ = ["Inputs"]
 
 
 class Inputs:
-    """The inputs of one feed. `finished` are batches in their own memory; the first block needs one when it begins."""
+    """The inputs of one feed.
+
+    `finished` are batches in their own memory; the first block needs one when it begins.
+    """
 
     def __init__(self, feed: Feed, pages: FilePages, finished: list[Batch]) -> None:
         self._feed, self._pages, self._finished = feed, pages, finished
@@ -28,7 +33,9 @@ class Inputs:
         self._raw = False
         self._resident: Any = None
         self._windows = 0
-        self._window = range(0)  # steps of the plan, counted from epoch 0, that the blocks of this round read
+        self._window = range(
+            0
+        )  # steps of the plan, counted from epoch 0, that the blocks of this round read
 
     def place_with(self, place: PlaceFunction | None, raw: bool) -> None:
         """Batches are for an iteration with this function."""
@@ -57,7 +64,9 @@ class Inputs:
         feed, depth = self._feed, self._feed.prefetch
         if mode is Mode.RESIDENT:
             if self._resident is None:
-                self._resident = self._finished[0] if self._place is None else self._place(self._finished[0])
+                self._resident = (
+                    self._finished[0] if self._place is None else self._place(self._finished[0])
+                )
             return Resident(self._resident)
         if mode is Mode.CACHED:
             return Cached(self._pool, self._finished, self._place, depth)

@@ -1,4 +1,6 @@
-"""Starts the processes of a trainer, waits for them, and ends them together with all that they have started."""
+"""Starts the processes of a trainer, waits for them, and ends them together with all that they have
+started.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _KILL_S = 10.0  # after SIGTERM
 
 @contextmanager
 def orderly() -> Iterator[None]:
-    """SIGTERM and the like end this process by SystemExit, so that what it has started is ended as well."""
+    """SIGTERM and the like end this process by SystemExit, so that what it has started is ended as
+    well.
+    """
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -54,7 +58,9 @@ def start(command: Sequence[str], more: Mapping[str, str]) -> Process[bytes]:
 
 
 def wait(processes: Sequence[Process[bytes]], is_complete: Callable[[], bool]) -> list[int]:
-    """Until all have ended, one has failed, or a complete proof's processes have had their time to exit. Exit codes."""
+    """Until all have ended, one has failed, or a complete proof's processes have had their time to
+    exit. Exit codes.
+    """
     complete_at: float | None = None
     while any(process.poll() is None for process in processes):
         if any(process.returncode for process in processes):
@@ -91,7 +97,9 @@ def _stderr() -> int:
 
 
 def _tree(processes: Iterable[Process[bytes]]) -> dict[int, str]:
-    """Descendants of those that run: process -> when it started, as its number may be given again."""
+    """Descendants of those that run: process -> when it started, as its number may be given
+    again.
+    """
     running = [process.pid for process in processes if process.poll() is None]
     return {pid: process_state(pid)[1] for parent in running for pid in descendants(parent)}
 
@@ -113,6 +121,8 @@ def _send(processes: Iterable[Process[bytes]], tree: Mapping[int, str], number: 
 def _await(processes: Sequence[Process[bytes]], tree: Mapping[int, str], seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if all(process.poll() is not None for process in processes) and not any(map(_lives, tree, tree.values())):
+        if all(process.poll() is not None for process in processes) and not any(
+            map(_lives, tree, tree.values())
+        ):
             return
         time.sleep(_POLL_S)

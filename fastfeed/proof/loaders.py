@@ -1,7 +1,7 @@
 """A proof with any loader: real batches against the same few, from host memory and on the device.
 
-A loader that is no Feed cannot be told to make batches that are thrown away, or to read its files from memory, so
-there are three kinds of input instead of five, and two parts: copy and loading.
+A loader that is no Feed cannot be told to make batches that are thrown away, or to read its files
+from memory, so there are three kinds of input instead of five, and two parts: copy and loading.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class _Ended(Exception):
 
 
 class _Epochs:
-    """The batches of a loader, epoch after epoch; `begin` starts one, and `batches` may be one under way."""
+    """The batches of a loader, epoch after epoch; `begin` starts one, and `batches` may be one
+    under way.
+    """
 
     def __init__(self, begin: Begin, batches: Iterator[Any] | None = None) -> None:
         self.restarts = 0
@@ -83,7 +85,10 @@ def measure_loader(step: Step, loader: Iterable[Any], seconds: float) -> Record:
 
 
 class LoaderSession:
-    """The proof of one loader. Its iterator does not end before the proof does, and a new iteration continues it."""
+    """The proof of one loader.
+
+    Its iterator does not end before the proof does, and a new iteration continues it.
+    """
 
     def __init__(
         self,
@@ -143,8 +148,9 @@ class LoaderSession:
         record = self.record
         if record.rounds < 2:
             raise ProofError(
-                f"the loader ended after {self._epochs.taken} batches, too few for a proof of {record.seconds:g} s, "
-                "and cannot be iterated again; pass a loader that can, such as a DataLoader, or a longer one"
+                f"the loader ended after {self._epochs.taken} batches, too few for a proof of"
+                f" {record.seconds:g} s, and cannot be iterated again; pass a loader that can, such"
+                " as a DataLoader, or a longer one"
             ) from None
         self._finish()
 
@@ -162,12 +168,19 @@ class LoaderSession:
         resident, is_moved = on_device(kept[-1], _device())
         if record.gpu and not is_moved:
             record.notes.append(
-                "batches are not tensors that can be put on the device, so copying them counts as the step"
+                "batches are not tensors that can be put on the device, so copying them counts as"
+                " the step"
             )
         design = choose(record.seconds, step_s, len(self._modes), record.feed["prefetch"])
-        scheme = self._agree(Scheme(design, self._modes, "", steady_ns()))  # another order in each proof
+        scheme = self._agree(
+            Scheme(design, self._modes, "", steady_ns())
+        )  # another order in each proof
         record.design = scheme.design
-        inputs = {Mode.RESIDENT: repeat(resident), Mode.CACHED: cycle(kept), Mode.REAL: self._epochs}
+        inputs = {
+            Mode.RESIDENT: repeat(resident),
+            Mode.CACHED: cycle(kept),
+            Mode.REAL: self._epochs,
+        }
         while record.rounds < record.design.rounds:
             blocks = []
             for mode in order(self._modes, record.rounds, scheme.seed):
@@ -182,7 +195,8 @@ class LoaderSession:
         self.done = True
         if self._epochs.restarts:
             self.record.notes.append(
-                "the loader began again during the proof, and the time that this takes counts as loading"
+                "the loader began again during the proof, and the time that this takes counts as"
+                " loading"
             )
         self._on_change(self.record)
 
@@ -199,8 +213,8 @@ class LoaderSession:
             if shorter is None:
                 least = least_block(self.record.feed["prefetch"]) + 1
                 raise ProofError(
-                    f"the trainer takes {self._longest} batches in a row from its loader, and a proof needs {least}; "
-                    "make its epochs longer, or validate less often"
+                    f"the trainer takes {self._longest} batches in a row from its loader, and a"
+                    f" proof needs {least}; make its epochs longer, or validate less often"
                 )
             self.record.design = shorter
 
@@ -262,7 +276,9 @@ def _about(loader: Any) -> dict[str, Any]:
 
 
 def _device() -> Any:
-    """The device that PyTorch or TensorFlow computes on; None: the host, or neither of them is in use."""
+    """The device that PyTorch or TensorFlow computes on; None: the host, or neither of them is in
+    use.
+    """
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
         return f"cuda:{cuda.current_device()}"
@@ -275,8 +291,8 @@ def on_device(batch: Any, device: Any) -> tuple[Any, bool]:
     """A batch with its tensors on a device, and whether it has any.
 
     Args:
-        batch: Tensors of PyTorch or TensorFlow, objects with a method `to`, or arrays of JAX, which are on their
-            device; in dicts, lists and tuples.
+        batch: Tensors of PyTorch or TensorFlow, objects with a method `to`, or arrays of JAX, which
+            are on their device; in dicts, lists and tuples.
         device: As `Tensor.to` and `tf.device` take it; None leaves all where they are.
     """
     jax: Any = sys.modules.get("jax")
@@ -288,7 +304,9 @@ def on_device(batch: Any, device: Any) -> tuple[Any, bool]:
         return batch.to(device), True
     if isinstance(batch, Mapping):
         moved = {key: on_device(value, device) for key, value in batch.items()}
-        return {key: value for key, (value, _) in moved.items()}, any(is_moved for _, is_moved in moved.values())
+        return {key: value for key, (value, _) in moved.items()}, any(
+            is_moved for _, is_moved in moved.values()
+        )
     if isinstance(batch, (list, tuple)):
         parts = [on_device(value, device) for value in batch]
         values = [value for value, _ in parts]

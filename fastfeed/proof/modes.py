@@ -10,11 +10,16 @@ __all__ = ["FEED_MODES", "LOADER_MODES", "PARTS", "Mode", "order"]
 
 
 class Mode(str, enum.Enum):
-    """Where a batch comes from. Each kind costs what the one before it costs, and one thing more."""
+    """Where a batch comes from.
+
+    Each kind costs what the one before it costs, and one thing more.
+    """
 
     RESIDENT = "resident"  # the same batch each time, on the device already
-    CACHED = "cached"  # finished batches in host memory, handed over and copied; the feed's threads are idle
-    BUSY = "busy"  # as CACHED, while the feed makes a batch per step that is not waited for and thrown away
+    # finished batches in host memory, handed over and copied; the feed's threads are idle
+    CACHED = "cached"
+    # as CACHED, while the feed makes a batch per step that is not waited for and thrown away
+    BUSY = "busy"
     WARM = "warm"  # from the feed; its files are in the page cache
     COLD = "cold"  # from the feed; its files are not in the page cache
     REAL = "real"  # from a loader that is no feed
@@ -22,7 +27,9 @@ class Mode(str, enum.Enum):
 
 FEED_MODES = (Mode.RESIDENT, Mode.CACHED, Mode.BUSY, Mode.WARM, Mode.COLD)
 LOADER_MODES = (Mode.RESIDENT, Mode.CACHED, Mode.REAL)
-PARTS: dict[str, tuple[Mode, Mode]] = {  # part of a step -> it is the second mode's step minus the first's
+PARTS: dict[
+    str, tuple[Mode, Mode]
+] = {  # part of a step -> it is the second mode's step minus the first's
     "copy": (Mode.RESIDENT, Mode.CACHED),
     "contention": (Mode.CACHED, Mode.BUSY),
     "preparation": (Mode.BUSY, Mode.WARM),
@@ -32,11 +39,12 @@ PARTS: dict[str, tuple[Mode, Mode]] = {  # part of a step -> it is the second mo
 
 
 def order(modes: Sequence[Mode], turn: int, seed: int) -> list[Mode]:
-    """The modes of one round, in an order that is drawn for it: randomized blocks (Fisher, The Design of Experiments).
+    """The modes of one round, in an order that is drawn for it: randomized blocks (Fisher, The
+    Design of Experiments).
 
-    Whatever else changes on the machine in the course of a round then hits each mode as likely as any other, and
-    independently of other rounds, as the intervals assume. Orders with a system do not: with every second round
-    backwards, and another mode first from pair to pair, a load that returned every 30 s left the truth outside of most
-    intervals (benchmarks/results/prove.md).
+    Whatever else changes on the machine in the course of a round then hits each mode as likely as
+    any other, and independently of other rounds, as the intervals assume. Orders with a system do
+    not: with every second round backwards, and another mode first from pair to pair, a load that
+    returned every 30 s left the truth outside of most intervals (benchmarks/results/prove.md).
     """
     return random.Random(f"{seed} {turn}").sample(list(modes), len(modes))

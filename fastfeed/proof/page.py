@@ -1,4 +1,6 @@
-"""The report as one HTML page in the style of the profiler's: no script, nothing from elsewhere, light and dark."""
+"""The report as one HTML page in the style of the profiler's: no script, nothing from elsewhere,
+light and dark.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,19 @@ from importlib import resources
 from string import Template
 
 from fastfeed.proof.result import Proof
-from fastfeed.proof.sentences import MODES, PARTS, cannot, faster, headline, ms, percent, rate, shown, verdict, word
+from fastfeed.proof.sentences import (
+    MODES,
+    PARTS,
+    cannot,
+    faster,
+    headline,
+    ms,
+    percent,
+    rate,
+    shown,
+    verdict,
+    word,
+)
 from fastfeed.proof.statistics import Estimate
 
 __all__ = ["TITLE", "page"]
@@ -54,9 +68,20 @@ def page(proof: Proof) -> str:
     """HTML text; write it as UTF-8."""
     name = shown(proof.feed["name"] or proof.feed["source"])
     style = resources.files("fastfeed.profiler.reports").joinpath("page.css").read_text("utf-8")
-    sections = [_head(proof), _bar(proof), _act(proof), _parts(proof), _modes(proof), _what_if(proof), _notes(proof)]
+    sections = [
+        _head(proof),
+        _bar(proof),
+        _act(proof),
+        _parts(proof),
+        _modes(proof),
+        _what_if(proof),
+        _notes(proof),
+    ]
     return _PAGE.substitute(
-        title=_text(f"{TITLE}: {name}"), description=_text(headline(proof)), style=style, body="\n".join(sections)
+        title=_text(f"{TITLE}: {name}"),
+        description=_text(headline(proof)),
+        style=style,
+        body="\n".join(sections),
     )
 
 
@@ -70,7 +95,13 @@ def _head(proof: Proof) -> str:
     facts = [
         f"{feed['source']}, {feed['samples']:,} samples" if is_feed else feed["source"],
         f"batch {feed['batch']}",
-        *([f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} batches ahead"] * is_feed),
+        *(
+            [
+                f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']}"
+                " batches ahead"
+            ]
+            * is_feed
+        ),
         f"{proof.rounds} rounds of blocks of {proof.block_steps} steps",
     ]
     if feed["name"]:
@@ -78,8 +109,10 @@ def _head(proof: Proof) -> str:
     if feed["world"] > 1:
         facts.append(f"rank {feed['rank']} of {feed['world']}")
     return (
-        f'<span class="word {word(proof)}">{_text(verdict(proof).upper())}</span>\n<h1>{_text(headline(proof))}</h1>\n'
-        f"<p>{_text(cannot(proof))}</p>\n<ul class=facts>{''.join(f'<li>{_text(fact)}</li>' for fact in facts)}</ul>"
+        '<span class="word'
+        f' {word(proof)}">{_text(verdict(proof).upper())}</span>\n<h1>{_text(headline(proof))}</h1>\n'
+        f"<p>{_text(cannot(proof))}</p>\n<ul"
+        f" class=facts>{''.join(f'<li>{_text(fact)}</li>' for fact in facts)}</ul>"
     )
 
 
@@ -92,12 +125,17 @@ def _bar(proof: Proof) -> str:
     pieces, legend, swatches = [], [], []
     for name, part in _rows(proof):
         color, share = _COLORS[name], f"{name} {percent(part.ns / real)}"
-        pieces.append(f'<i style="width:{max(0.0, 100 * part.ns / real):.2f}%;background:{color}"></i>')
+        pieces.append(
+            f'<i style="width:{max(0.0, 100 * part.ns / real):.2f}%;background:{color}"></i>'
+        )
         legend.append(share)
-        swatches.append(f'<li><span class="swatch" style="background:{color}"></span>{_text(share)}</li>')
+        swatches.append(
+            f'<li><span class="swatch" style="background:{color}"></span>{_text(share)}</li>'
+        )
     return (
-        f'<div class="bar" role="img" aria-label="{_text(", ".join(legend))}">{"".join(pieces)}</div>\n'
-        f'<ul class="legend">{"".join(swatches)}</ul>'
+        '<div class="bar" role="img"'
+        f' aria-label="{_text(", ".join(legend))}">{"".join(pieces)}</div>\n<ul'
+        f' class="legend">{"".join(swatches)}</ul>'
     )
 
 
@@ -106,9 +144,9 @@ def _act(proof: Proof) -> str:
     if remedy is None or word(proof) == "not_starved":
         return ""
     return (
-        '<section class="act"><h2>What would help most</h2>'
-        f"<p>{_text(remedy.remedy)}</p><p class=soft>{_text(remedy.change)}: about {_text(ms(remedy.step_ns))} ms per "
-        f"step; training would {_text(faster(remedy.gain))}, as an estimate</p></section>"
+        f'<section class="act"><h2>What would help most</h2><p>{_text(remedy.remedy)}</p><p'
+        f" class=soft>{_text(remedy.change)}: about {_text(ms(remedy.step_ns))} ms per step;"
+        f" training would {_text(faster(remedy.gain))}, as an estimate</p></section>"
     )
 
 
@@ -118,14 +156,20 @@ def _parts(proof: Proof) -> str:
     for name, part in [*_rows(proof), ("total", proof.real)]:
         rows.append(
             [
-                f"<b>{name}</b><br><span class=soft>{_text(PARTS.get(name, 'with real input'))}</span>",
+                (
+                    f"<b>{name}</b><br><span"
+                    f" class=soft>{_text(PARTS.get(name, 'with real input'))}</span>"
+                ),
                 _text(ms(part.ns)),
                 _text(f"{ms(part.low)} to {ms(part.high)}"),
                 _text(percent(part.ns / real)),
                 _range(part, real, _COLORS.get(name, "var(--soft)")),
             ]
         )
-    note = "Parts add up exactly. The line in a bar is the 95 % interval, Student's t over rounds of paired blocks."
+    note = (
+        "Parts add up exactly. The line in a bar is the 95 % interval, Student's t over rounds of"
+        " paired blocks."
+    )
     table = _table(("", "ms", "95 % interval", "share", ""), rows)
     return f"<h2>Breakdown of a step</h2>{table}<p class=soft>{note}</p>"
 
@@ -158,7 +202,8 @@ def _what_if(proof: Proof) -> str:
     if not proof.whatif:
         return ""
     rows = [
-        [_text(row.change), _text(ms(row.step_ns)), _text(percent(row.gain)), _text(row.remedy)] for row in proof.whatif
+        [_text(row.change), _text(ms(row.step_ns)), _text(percent(row.gain)), _text(row.remedy)]
+        for row in proof.whatif
     ]
     table = _table(("change", "ms per step", "gain", "what to do"), rows)
     return f"<h2>What if</h2>{table}<p class=soft>Estimates from the threads' time per image.</p>"
@@ -167,7 +212,10 @@ def _what_if(proof: Proof) -> str:
 def _notes(proof: Proof) -> str:
     notes = list(proof.notes)
     if proof.own_wait is not None:
-        notes.append(f"the feed itself counted {percent(proof.own_wait)} of the time as waiting, in real blocks")
+        notes.append(
+            f"the feed itself counted {percent(proof.own_wait)} of the time as waiting, in real"
+            " blocks"
+        )
     notes.append("the weights of this run are meaningless")
     items = "".join(f"<li>{_text(note)}</li>" for note in notes)
     return f'<h2>Notes</h2><ul class="notes">{items}</ul><footer>fastfeed prove</footer>'
@@ -176,18 +224,21 @@ def _notes(proof: Proof) -> str:
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The first and the last column are text where they are no number."""
     head = "".join(
-        f'<th scope="col"{_class(k, heads)}>{_text(name)}</th>' if name else "<td></td>" for k, name in enumerate(heads)
+        f'<th scope="col"{_class(k, heads)}>{_text(name)}</th>' if name else "<td></td>"
+        for k, name in enumerate(heads)
     )
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{_class(k, heads)}{_data_title(heads[k]) * bool(cell)}>{cell}</td>" for k, cell in enumerate(row)
+            f"<td{_class(k, heads)}{_data_title(heads[k]) * bool(cell)}>{cell}</td>"
+            for k, cell in enumerate(row)
         )
         + "</tr>"
         for row in rows
     )
     return (
-        f'<div class="scroll"><table class="stacked"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        '<div class="scroll"><table'
+        f' class="stacked"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 

@@ -1,4 +1,6 @@
-"""Makes the files of coming batches warm, or cold: no root, no other file of the machine is touched."""
+"""Makes the files of coming batches warm, or cold: no root, no other file of the machine is
+touched.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,17 @@ class FilePages:
         ranges = list(self._ranges(ids))
         if not ranges:
             if isinstance(source, Fetching) and source.remote:
-                return ColdCheck("its files are remote, and what other machines hold in memory cannot be dropped")
+                return ColdCheck(
+                    "its files are remote, and what other machines hold in memory cannot be dropped"
+                )
             return ColdCheck("its samples lie in this process's memory, not in files")
         held = self.drop(ids)
         if held is None:
             return ColdCheck(verified=False)
         if held > _MOST_STAY:
-            return ColdCheck("its files stay in memory: they are on a RAM disk, or mapped by a process")
+            return ColdCheck(
+                "its files stay in memory: they are on a RAM disk, or mapped by a process"
+            )
         return ColdCheck(verified=True)
 
     def warm(self, ids: np.ndarray) -> None:
@@ -73,9 +79,12 @@ class FilePages:
                         remaining, left = remaining - size, left - size
 
     def drop(self, ids: np.ndarray) -> float | None:
-        """Let the page cache forget them. The share of those looked at that it still has; None: it does not say.
+        """Let the page cache forget them.
 
-        Shards are forgotten as a whole: pages are kept in folios of up to megabytes, which a part does not free.
+        The share of those looked at that it still has; None: it does not say.
+
+        Shards are forgotten as a whole: pages are kept in folios of up to megabytes, which a part
+        does not free.
         """
         files: dict[bytes, list[int]] = {}  # path -> a byte in the middle of each range
         for path, first, length in self._ranges(ids):
@@ -87,12 +96,16 @@ class FilePages:
                     continue
                 with suppress(OSError):  # no regular file
                     page_cache.forget(fd)
-                    if looked < _SAMPLED and any(page_cache.is_held(fd, middle) for middle in middles):
+                    if looked < _SAMPLED and any(
+                        page_cache.is_held(fd, middle) for middle in middles
+                    ):
                         os.fsync(fd)  # not written yet, perhaps
                         page_cache.forget(fd)
                 if looked >= _SAMPLED:
                     continue
-                found = [has for middle in middles if (has := page_cache.is_held(fd, middle)) is not None]
+                found = [
+                    has for middle in middles if (has := page_cache.is_held(fd, middle)) is not None
+                ]
                 looked, held = looked + len(found), held + sum(found)
         return held / looked if looked else None
 
@@ -141,7 +154,10 @@ def _addressed(addresses: Addresses) -> Iterator[Range]:
     names, ends = addresses.names, addresses.ends
     if isinstance(addresses, FileRanges):
         for file, first, last in zip(
-            addresses.files.tolist(), addresses.firsts.tolist(), addresses.lasts.tolist(), strict=True
+            addresses.files.tolist(),
+            addresses.firsts.tolist(),
+            addresses.lasts.tolist(),
+            strict=True,
         ):
             if file >= 0:
                 yield _name(names, ends, file), first, last - first

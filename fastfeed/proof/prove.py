@@ -18,25 +18,29 @@ __all__ = ["prove"]
 
 
 @checked
-def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold: bool = True) -> Proof:
+def prove(
+    step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold: bool = True
+) -> Proof:
     """Measure how much of a training step is its input, and which part of the input.
 
-    The step is called with batches of five kinds in turn, in blocks: the same batch, on the device already; finished
-    batches from host memory; the same while the feed decodes in parallel; real batches whose files are in the page
-    cache; and real ones whose files are not. What each kind costs more than the one before is a part of the step. What
-    the step trains is meaningless afterwards, and the feed's position does not change.
+    The step is called with batches of five kinds in turn, in blocks: the same batch, on the device
+    already; finished batches from host memory; the same while the feed decodes in parallel; real
+    batches whose files are in the page cache; and real ones whose files are not. What each kind
+    costs more than the one before is a part of the step. What the step trains is meaningless
+    afterwards, and the feed's position does not change.
 
     Args:
-        step (Callable[[Any], Any]): Called with what iterating `feed` gives, one batch at a time. It need not wait for
-            the device: PyTorch, JAX and TensorFlow are waited for at the ends of blocks. Other frameworks must be
-            waited for in it.
-        feed (Any): A Feed, or what `feed.to_torch()` or `feed.to_jax()` returned; or any other loader that gives
-            batches: a torch DataLoader, a tf.data.Dataset, a generator. Of such a loader three kinds are measured: a
-            batch on the device, finished batches from host memory, and real ones.
-        seconds (float): How long to measure, at least a second. Slow steps may take longer: four rounds of blocks of
-            five steps are the least. Default: 60.
-        cold (bool): Measure real batches without the page cache, too: their files are dropped from it. A
-            loader that is no Feed is left as it is. Default: True.
+        step (Callable[[Any], Any]): Called with what iterating `feed` gives, one batch at a time.
+            It need not wait for the device: PyTorch, JAX and TensorFlow are waited for at the ends
+            of blocks. Other frameworks must be waited for in it.
+        feed (Any): A Feed, or what `feed.to_torch()` or `feed.to_jax()` returned; or any other
+            loader that gives batches: a torch DataLoader, a tf.data.Dataset, a generator. Of such a
+            loader three kinds are measured: a batch on the device, finished batches from host
+            memory, and real ones.
+        seconds (float): How long to measure, at least a second. Slow steps may take longer: four
+            rounds of blocks of five steps are the least. Default: 60.
+        cold (bool): Measure real batches without the page cache, too: their files are dropped from
+            it. A loader that is no Feed is left as it is. Default: True.
 
     Returns:
         The parts of a step, with 95 % intervals. `print(proof)` shows them.
@@ -52,12 +56,17 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
         True
     """
     held = next(
-        (h for h in (feed, getattr(feed, "feed", None), getattr(feed, "_fastfeed", None)) if isinstance(h, Feed)), None
+        (
+            h
+            for h in (feed, getattr(feed, "feed", None), getattr(feed, "_fastfeed", None))
+            if isinstance(h, Feed)
+        ),
+        None,
     )
     if not isinstance(feed, Iterable):
         raise ConfigError(
-            f"feed must be a Feed, feed.to_torch(), feed.to_jax() or a loader, got {type(feed).__name__}; for Keras: "
-            "fastfeed prove -- python train.py"
+            "feed must be a Feed, feed.to_torch(), feed.to_jax() or a loader, got"
+            f" {type(feed).__name__}; for Keras: fastfeed prove -- python train.py"
         )
     if not callable(step):
         raise ConfigError(f"step must be a function that takes a batch, got {step!r}")
@@ -68,7 +77,10 @@ def prove(step: Callable[[Any], Any], feed: Any, *, seconds: float = 60.0, cold:
     if held is None:
         return Proof.of(measure_loader(step, feed, float(seconds)))
     if held.is_proving:
-        raise ProofError("this feed is being proved already, by `fastfeed prove` or another ff.prove(); do one of them")
+        raise ProofError(
+            "this feed is being proved already, by `fastfeed prove` or another ff.prove(); do one"
+            " of them"
+        )
     held.proof = session = Session(held, Settings(float(seconds), cold), synchronize)
     session.record.cores = cores_for(held.plan.world)
     last = None  # keeps the newest result alive, so that JAX can be asked to wait for it

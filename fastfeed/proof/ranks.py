@@ -1,4 +1,6 @@
-"""One row per number of ranks: images/s with a batch on the device and with real input, speed-up and efficiency."""
+"""One row per number of ranks: images/s with a batch on the device and with real input, speed-up
+and efficiency.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _KINDS = ("synthetic", "real")
 _GAIN = ("speed-up", "efficiency")
 _TABLE = 78  # columns from which there is room for it
 _WHAT = (
-    "images/s of all ranks, speed-up and efficiency against the fewest ranks; synthetic: one batch that is on the "
-    "device already, real: from the feed, input: what it costs of a step"
+    "images/s of all ranks, speed-up and efficiency against the fewest ranks; synthetic: one batch"
+    " that is on the device already, real: from the feed, input: what it costs of a step"
 )
 
 
@@ -41,8 +43,9 @@ class RankCount:
         """Count the records of all ranks of one run."""
         if len(records) != ranks:
             raise ProofError(
-                f"{len(records)} of {ranks} ranks have iterated a feed that knows its rank; the trainer must read RANK "
-                "and WORLD_SIZE, as fastfeed.World.detect() does, and train with the same feed on every rank"
+                f"{len(records)} of {ranks} ranks have iterated a feed that knows its rank; the"
+                " trainer must read RANK and WORLD_SIZE, as fastfeed.World.detect() does, and"
+                " train with the same feed on every rank"
             )
         proofs = [Proof.of(record) for record in records]
         slowest = max(proofs, key=lambda proof: proof.real.ns)
@@ -97,7 +100,11 @@ class Scaling:
         console.print(_WHAT, style="dim", highlight=False)
 
     def _cells(self, row: RankCount, kind: str) -> tuple[str, str, str]:
-        return rate(getattr(row, kind)), f"{self.speed_up(row, kind):.2f}", percent(self.efficiency(row, kind))
+        return (
+            rate(getattr(row, kind)),
+            f"{self.speed_up(row, kind):.2f}",
+            percent(self.efficiency(row, kind)),
+        )
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")

@@ -26,7 +26,8 @@ class Block:
     steps: int
     ns: int  # from the first counted request to the one after the last
     cpu_ns: int  # CPU time of the trainer's process meanwhile
-    wait_ns: int  # of `ns`, what the feed itself counted as waiting for a batch; 0 where nothing came from it
+    # of `ns`, what the feed itself counted as waiting for a batch; 0 where nothing came from it
+    wait_ns: int
     stage_ns: dict[str, int]  # thread time by stage, of real batches
 
 
@@ -75,8 +76,15 @@ class Record:
     def from_dict(cls, values: dict[str, Any]) -> Record:
         """The inverse of `as_dict`."""
         if values.get("fastfeed_prove_record") != _FORMAT:
-            raise ProofError("the record of the proof is of another version of fastfeed; use the same in both places")
-        known = {name: value for name, value in values.items() if name not in ("fastfeed_prove_record", "version")}
+            raise ProofError(
+                "the record of the proof is of another version of fastfeed; use the same in both"
+                " places"
+            )
+        known = {
+            name: value
+            for name, value in values.items()
+            if name not in ("fastfeed_prove_record", "version")
+        }
         design = known["design"]
         known["design"] = None if design is None else Design(**design)
         known["blocks"] = [Block(**block) for block in known["blocks"]]

@@ -1,4 +1,6 @@
-"""What a proof has found: the parts of a step, each with its interval, and what changes would gain at most."""
+"""What a proof has found: the parts of a step, each with its interval, and what changes would gain
+at most.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,23 @@ _FEW = 2  # rounds; with fewer there is no interval
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What `ff.prove` and `fastfeed prove` have measured. Times are per step, in nanoseconds, with 95 % intervals.
+    """What `ff.prove` and `fastfeed prove` have measured.
+
+    Times are per step, in nanoseconds, with 95 % intervals.
 
     Args:
-        steps (dict[str, Estimate]): Step time by kind of input: "resident", "cached", "busy", "warm", "cold"; of a
-            loader that is no Feed "resident", "cached", "real".
-        parts (dict[str, Estimate]): "copy", "contention", "preparation", "fetch", or "copy" and "loading"; they add
-            up to `input` exactly.
-        input (Estimate): Step time with real input minus that with a resident batch: what an infinitely fast feed
-            would save.
-        feed (dict[str, Any]): The feed that was measured: name, source, batch, threads, prefetch, side_process,
-            rank, world.
+        steps (dict[str, Estimate]): Step time by kind of input: "resident", "cached", "busy",
+            "warm", "cold"; of a loader that is no Feed "resident", "cached", "real".
+        parts (dict[str, Estimate]): "copy", "contention", "preparation", "fetch", or "copy" and
+            "loading"; they add up to `input` exactly.
+        input (Estimate): Step time with real input minus that with a resident batch: what an
+            infinitely fast feed would save.
+        feed (dict[str, Any]): The feed that was measured: name, source, batch, threads, prefetch,
+            side_process, rank, world.
         rounds (int): Rounds of blocks; the intervals are over these.
         block_steps (int): Steps of each block that count.
-        own_wait (float | None): Share of the time that the feed itself counted as waiting, in blocks of real input.
+        own_wait (float | None): Share of the time that the feed itself counted as waiting, in
+            blocks of real input.
         cores (dict[str, float]): Processors that the trainer's process used, by kind of input.
         stage_ms (dict[str, float]): Thread time per image, milliseconds, with real input.
         whatif (tuple[WhatIf, ...]): What changes would gain. Default: ().
@@ -80,10 +85,15 @@ class Proof:
         """
         if record.rounds < _FEW or record.design is None:
             raise ProofError(_too_short(record))
-        by_mode = {Mode(name): [b for b in record.blocks if b.mode == name] for name in record.modes}
+        by_mode = {
+            Mode(name): [b for b in record.blocks if b.mode == name] for name in record.modes
+        }
         means = {mode: [b.ns / b.steps for b in blocks] for mode, blocks in by_mode.items()}
         real = next(mode for mode in _REAL if mode in means)
-        images = {mode: sum(b.steps for b in blocks) * record.feed["batch"] for mode, blocks in by_mode.items()}
+        images = {
+            mode: sum(b.steps for b in blocks) * record.feed["batch"]
+            for mode, blocks in by_mode.items()
+        }
         stage_ms = {mode: _stages(by_mode[mode], images[mode]) for mode in _REAL if mode in means}
         ns = {mode: float(mean(blocks).ns) for mode, blocks in means.items()}
         spent = sum(b.ns for b in by_mode[real])
@@ -112,7 +122,10 @@ class Proof:
             rounds=record.rounds,
             block_steps=record.design.steps,
             own_wait=sum(b.wait_ns for b in by_mode[real]) / spent if spent else None,
-            cores={m.value: sum(b.cpu_ns for b in bs) / max(1, sum(b.ns for b in bs)) for m, bs in by_mode.items()},
+            cores={
+                m.value: sum(b.cpu_ns for b in bs) / max(1, sum(b.ns for b in bs))
+                for m, bs in by_mode.items()
+            },
             stage_ms=stage_ms[real],
             whatif=() if measured is None else what_if(measured),
             notes=(*notes, *_notes(record)),
@@ -120,12 +133,16 @@ class Proof:
 
     @property
     def real(self) -> Estimate:
-        """Step time with real input: cold where that was measured, else warm; of a loader that is no Feed, real."""
+        """Step time with real input: cold where that was measured, else warm; of a loader that is
+        no Feed, real.
+        """
         return self.steps[self.slowest]
 
     @property
     def slowest(self) -> str:
-        """The kind of real input that `real` is of: "cold" where that was measured, else "warm", or "real"."""
+        """The kind of real input that `real` is of: "cold" where that was measured, else "warm", or
+        "real".
+        """
         return next(mode.value for mode in _REAL if mode.value in self.steps)
 
     @property
@@ -142,7 +159,9 @@ class Proof:
     @property
     def remedy(self) -> WhatIf | None:
         """The change that would gain most, of those that can be made."""
-        return max((row for row in self.whatif if row.remedy), key=lambda row: row.gain, default=None)
+        return max(
+            (row for row in self.whatif if row.remedy), key=lambda row: row.gain, default=None
+        )
 
     def images_per_second(self, mode: str) -> float:
         """Images per second of this rank.
@@ -210,20 +229,27 @@ def _notes(record: Record) -> list[str]:
     if record.no_cold:
         notes.append(f"fetch was not measured apart from preparation: {record.no_cold}")
     elif Mode.COLD.value in record.modes and not record.cold_verified:
-        notes.append("files were dropped from the page cache, but this system does not say whether it still has them")
+        notes.append(
+            "files were dropped from the page cache, but this system does not say whether it still"
+            " has them"
+        )
     if not record.complete and record.design is not None:
-        notes.append(f"only {record.rounds} of {record.design.rounds} rounds were measured, so the intervals are wide")
+        notes.append(
+            f"only {record.rounds} of {record.design.rounds} rounds were measured, so the intervals"
+            " are wide"
+        )
     return notes
 
 
 def _too_short(record: Record) -> str:
     if record.design is None:
         return (
-            f"the run was too short for a proof: it ended after {steps_text(record.steps)}, while it was still "
-            "settling; let the trainer run for longer"
+            f"the run was too short for a proof: it ended after {steps_text(record.steps)}, while"
+            " it was still settling; let the trainer run for longer"
         )
     needed = record.design.block * len(record.modes) * record.design.rounds
     return (
-        f"the run was too short for a proof: it ended after {steps_text(record.steps)}, and a proof of "
-        f"{record.seconds:g} s takes about {needed:,} here; let the trainer run for longer, or lower --seconds"
+        f"the run was too short for a proof: it ended after {steps_text(record.steps)}, and a proof"
+        f" of {record.seconds:g} s takes about {needed:,} here; let the trainer run for longer, or"
+        " lower --seconds"
     )

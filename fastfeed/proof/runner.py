@@ -1,4 +1,6 @@
-"""Starts the trainer, or several ranks of it, with FASTFEED_PROVE set, and reads what it has measured."""
+"""Starts the trainer, or several ranks of it, with FASTFEED_PROVE set, and reads what it has
+measured.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
     Args:
         command: The trainer and its arguments.
         job: What to measure.
-        ranks: Start so many processes with the environment of torchrun; None: one, with the environment as it is.
+        ranks: Start so many processes with the environment of torchrun; None: one, with the
+            environment as it is.
     """
     with launch.orderly(), _folder(job) as folder:
         port = _free_port() if ranks else 0
@@ -72,11 +75,20 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
             interrupted = False
         finally:
             launch.end(processes, interrupted)
-        texts = {path.name: path.read_text("utf-8") for path in folder.iterdir() if path.suffix in (".json", ".txt")}
+        texts = {
+            path.name: path.read_text("utf-8")
+            for path in folder.iterdir()
+            if path.suffix in (".json", ".txt")
+        }
     names = sorted((n for n in texts if n.startswith("record-")), key=lambda n: int(n[7:-5]))
     records = tuple(Record.from_dict(json.loads(texts[n])) for n in names)
-    others = tuple(shown(name) or f"{source} (without a name)" for name, source in json.loads(texts.get(OTHERS, "[]")))
-    return Outcome(next((code for code in codes if code), 0), records, others, texts.get(PROBLEM, ""))
+    others = tuple(
+        shown(name) or f"{source} (without a name)"
+        for name, source in json.loads(texts.get(OTHERS, "[]"))
+    )
+    return Outcome(
+        next((code for code in codes if code), 0), records, others, texts.get(PROBLEM, "")
+    )
 
 
 def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
@@ -88,13 +100,20 @@ def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
     record, others = outcome.records[0], ", ".join(outcome.others)
     if not record.complete and outcome.code:
         after = f" after {steps_text(record.steps)}," if record.left else ""
-        raise ProofError(f"the command {_ended(outcome.code)}{after} before its proof was complete{_above(outcome)}")
+        raise ProofError(
+            f"the command {_ended(outcome.code)}{after} before its proof was"
+            f" complete{_above(outcome)}"
+        )
     try:
-        return Proof.of(record, [f"other feeds were iterated and not measured: {others}"] if others else [])
+        return Proof.of(
+            record, [f"other feeds were iterated and not measured: {others}"] if others else []
+        )
     except ProofError as error:
         if not others:
             raise
-        raise ProofError(f"{error}; other feeds were iterated as well, and --feed NAME chooses: {others}") from error
+        raise ProofError(
+            f"{error}; other feeds were iterated as well, and --feed NAME chooses: {others}"
+        ) from error
 
 
 @contextmanager
@@ -105,7 +124,9 @@ def _folder(job: Job) -> Iterator[Path]:
         (Path(folder.name) / JOB).write_text(json.dumps(job.as_dict()), "utf-8")
     except OSError as error:
         reason = error.strerror or error
-        raise ProofError(f"cannot write temporary files: {reason}; set TMPDIR to a folder with room") from error
+        raise ProofError(
+            f"cannot write temporary files: {reason}; set TMPDIR to a folder with room"
+        ) from error
     with folder:
         yield Path(folder.name)
 
@@ -122,21 +143,31 @@ def _above(outcome: Outcome) -> str:
 
 def _no_feed(outcome: Outcome, job: Job) -> str:
     if outcome.code:
-        return f"the command {_ended(outcome.code)} before it took a batch from a feed or loader{_above(outcome)}"
+        return (
+            f"the command {_ended(outcome.code)} before it took a batch from a feed or"
+            f" loader{_above(outcome)}"
+        )
     if job.feed is not None and outcome.others:
         return (
-            f"no feed is named {job.feed!r}; the command iterated {', '.join(outcome.others)}: --feed takes a name "
-            'that the trainer gives, as in Feed(name="train")'
+            f"no feed is named {job.feed!r}; the command iterated {', '.join(outcome.others)}:"
+            ' --feed takes a name that the trainer gives, as in Feed(name="train")'
         )
     return (
-        "the command ended without taking a batch from a fastfeed.Feed, or stepping an optimizer of PyTorch on a batch "
-        "of a DataLoader: there is nothing to measure; pass other loaders to ff.prove, or try `fastfeed profile`"
+        "the command ended without taking a batch from a fastfeed.Feed, or stepping an optimizer of"
+        " PyTorch on a batch of a DataLoader: there is nothing to measure; pass other loaders to"
+        " ff.prove, or try `fastfeed profile`"
     )
 
 
 def _torchrun(rank: int, ranks: int, port: int) -> dict[str, str]:
     """What torchrun sets for one machine (pytorch.org/docs/stable/elastic/run.html)."""
-    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+    own = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+        "MASTER_PORT": port,
+    }
     return {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in own.items()}
 
 

@@ -61,7 +61,9 @@ def ms(ns: float) -> str:
 
 def rate(images: float) -> str:
     """Images per second."""
-    return f"{images:,.0f}" if images >= 100 else f"{images:.1f}" if images >= 10 else f"{images:.2f}"
+    return (
+        f"{images:,.0f}" if images >= 100 else f"{images:.1f}" if images >= 10 else f"{images:.2f}"
+    )
 
 
 def shown(name: str) -> str:
@@ -109,17 +111,21 @@ def headline(proof: Proof) -> str:
         f"({percent(low)} to {percent(high)})"
     )
     if word(proof) == "not_starved":
-        return f"{found}: with an infinitely fast feed, training could {faster(proof.gain)} at most."
+        return (
+            f"{found}: with an infinitely fast feed, training could {faster(proof.gain)} at most."
+        )
     if word(proof) == "unsure":
         return f"{found}: too little is known to say. {longer(proof)}"
     return (
-        f"{found}: with an infinitely fast feed, training could {faster(proof.gain)} at most, {ms(resident.ns)} ms per "
-        f"step instead of {ms(real.ns)}."
+        f"{found}: with an infinitely fast feed, training could {faster(proof.gain)} at most,"
+        f" {ms(resident.ns)} ms per step instead of {ms(real.ns)}."
     )
 
 
 def longer(proof: Proof) -> str:
-    """How long to measure for an interval that decides: its width falls with the square root of the time."""
+    """How long to measure for an interval that decides: its width falls with the square root of the
+    time.
+    """
     half = (proof.input.high - proof.input.low) / 2
     distance = max(abs(proof.input.ns - _STARVED * proof.real.ns), 0.01 * proof.real.ns)
     times = math.ceil((half / distance) ** 2)
@@ -132,6 +138,8 @@ def cannot(proof: Proof) -> str:
     """What a faster feed could not gain."""
     mode = "resident" if proof.steps["resident"].ns < proof.real.ns else proof.slowest
     left = percent(1.0 - proof.input_share) if proof.input_share >= 0.0005 else ""
-    limit = f"{ms(proof.steps[mode].ns)} ms per step, {rate(proof.images_per_second(mode))} images/s"
+    limit = (
+        f"{ms(proof.steps[mode].ns)} ms per step, {rate(proof.images_per_second(mode))} images/s"
+    )
     own = f"the other {left}" if left else "all of it"
     return f"No feed can make it faster than {limit}: {own} is the trainer itself."

@@ -1,7 +1,9 @@
-"""One proof: decides at each request which batch the trainer gets, and times blocks of steps from request to request.
+"""One proof: decides at each request which batch the trainer gets, and times blocks of steps from
+request to request.
 
-The time of a block is that between its first counted request and the one after its last, both after waiting for the
-devices: it holds whatever the trainer does, whether the framework computes in the background or not.
+The time of a block is that between its first counted request and the one after its last, both after
+waiting for the devices: it holds whatever the trainer does, whether the framework computes in the
+background or not.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from fastfeed.proof.record import Block, Record
 __all__ = ["Agree", "Scheme", "Session", "Settings"]
 
 _DISTURBED = 3  # times that another feed was asked within one block: they are trained together
-_ELSEWHERE = 200  # batches in a row of other feeds, before the first steps are done: this one is not trained with
+# batches in a row of other feeds, before the first steps are done: this one is not trained with
+_ELSEWHERE = 200
 _RESTARTS = 3  # blocks in a row that an ending iteration has cut short
 
 
@@ -117,7 +120,8 @@ class Session:
         if self._elsewhere >= _ELSEWHERE:
             steps = self.record.steps
             raise ProofError(
-                f"the first feed that was iterated gave {steps} batch{'es' * (steps != 1)}, and then another one gave "
+                f"the first feed that was iterated gave {steps} batch{'es' * (steps != 1)}, and"
+                " then another one gave "
                 f'{_ELSEWHERE}; say which of them to measure with --feed NAME (Feed(name="train"))'
             )
 
@@ -175,14 +179,19 @@ class Session:
                 longest = self._inputs.longest_cold
         scheme = self._agree(
             # the clock draws another order in each proof: a load may happen to fit one of them
-            Scheme(choose(settings.seconds, step_s, len(modes), feed.prefetch, longest), modes, problem, self._clock())
+            Scheme(
+                choose(settings.seconds, step_s, len(modes), feed.prefetch, longest),
+                modes,
+                problem,
+                self._clock(),
+            )
         )
         self._modes, self._seed = scheme.modes, scheme.seed
         record.modes, record.no_cold = [mode.value for mode in scheme.modes], scheme.no_cold
         if Mode.COLD in scheme.modes and scheme.design.block > self._inputs.longest_cold:
             record.notes.append(
-                f"an epoch has {feed.plan.steps} steps, too few for a cold block: its files were read from storage "
-                "once and then from memory, so fetch is underestimated"
+                f"an epoch has {feed.plan.steps} steps, too few for a cold block: its files were"
+                " read from storage once and then from memory, so fetch is underestimated"
             )
         self._take(scheme.design)
 
@@ -250,7 +259,9 @@ class Session:
             self._feed.live.paused(self._clock())
 
     def _restart(self) -> None:
-        """The block under way does not count; the same mode is tried again, in a shorter block if need be."""
+        """The block under way does not count; the same mode is tried again, in a shorter block if
+        need be.
+        """
         self._end_running()
         self._restarts += 1
         design = self._known_design()
@@ -260,8 +271,8 @@ class Session:
         if shorter is None:
             least = least_block(self._feed.prefetch) + 1
             raise ProofError(
-                f"the trainer ends an epoch after {self._longest} steps, and a proof needs {least} steps in a row "
-                f"here; raise steps_per_epoch to {least}"
+                f"the trainer ends an epoch after {self._longest} steps, and a proof needs {least}"
+                f" steps in a row here; raise steps_per_epoch to {least}"
             )
         self._restarts, self._queue, self._round = 0, [], []
         self._take(shorter)
@@ -273,8 +284,8 @@ class Session:
         self._disturbed += 1
         if self._disturbed >= _DISTURBED:
             raise ProofError(
-                "two feeds are iterated in turn, and a proof measures one of them; say which with --feed NAME "
-                '(Feed(name="train")): the other is then a part of the step'
+                "two feeds are iterated in turn, and a proof measures one of them; say which with"
+                ' --feed NAME (Feed(name="train")): the other is then a part of the step'
             )
         self._end_running()
 

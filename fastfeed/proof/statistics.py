@@ -1,11 +1,13 @@
 """Means of blocks -> step times and their differences, with 95 % intervals.
 
-A block's steps depend on each other (queues, caches, clocks of the processor), blocks hardly do: so a block's mean is
-one observation, and the interval is Student's t over the rounds ("batch means": Schmeiser, Batch size effects in the
-analysis of simulation output, Operations Research 30(3), 1982; Law, Simulation Modeling and Analysis, ch. 9). A
-difference is taken within each round first, between blocks that were run close to each other (paired differences).
-That rounds are independent is made true by drawing the order of each (`modes.order`). What machines have in common with
-all rounds, such as a speed that changes over minutes, is no error: costs are those at the speed of the proof's time.
+A block's steps depend on each other (queues, caches, clocks of the processor), blocks hardly do: so
+a block's mean is one observation, and the interval is Student's t over the rounds ("batch means":
+Schmeiser, Batch size effects in the analysis of simulation output, Operations Research 30(3), 1982;
+Law, Simulation Modeling and Analysis, ch. 9). A difference is taken within each round first,
+between blocks that were run close to each other (paired differences). That rounds are independent
+is made true by drawing the order of each (`modes.order`). What machines have in common with all
+rounds, such as a speed that changes over minutes, is no error: costs are those at the speed of the
+proof's time.
 """
 
 from __future__ import annotations
@@ -75,7 +77,10 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Estimate:
 
 
 def parts(blocks: Mapping[Mode, Sequence[float]]) -> dict[str, Estimate]:
-    """The parts whose two modes were measured. They add up to the last mode's step minus RESIDENT's, exactly."""
+    """The parts whose two modes were measured.
+
+    They add up to the last mode's step minus RESIDENT's, exactly.
+    """
     return {
         name: difference(blocks[before], blocks[after])
         for name, (before, after) in PARTS.items()

@@ -10,7 +10,18 @@ from rich.text import Text
 
 from fastfeed.profiler.reports.layout import Sheet, bar, encodable, fitted
 from fastfeed.proof.result import Proof
-from fastfeed.proof.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, shown, verdict, word
+from fastfeed.proof.sentences import (
+    MODES,
+    PARTS,
+    cannot,
+    headline,
+    ms,
+    percent,
+    rate,
+    shown,
+    verdict,
+    word,
+)
 from fastfeed.proof.statistics import Estimate
 
 __all__ = ["plain", "render"]
@@ -45,7 +56,12 @@ def render(proof: Proof, console: Console) -> None:
 def plain(proof: Proof, width: int = 100) -> str:
     """Return the report as text without colors."""
     out = io.StringIO()
-    render(proof, Console(file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False))
+    render(
+        proof,
+        Console(
+            file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False
+        ),
+    )
     return out.getvalue().rstrip("\n")
 
 
@@ -71,7 +87,11 @@ def _parts(proof: Proof, width: int, ascii: bool) -> Iterator[str]:
 def _narrow_parts(proof: Proof) -> Iterator[str]:
     yield ""
     yield f"{'part of step':13}{'ms':>10}{'share':>10}"
-    for name, part in [("step", proof.steps["resident"]), *proof.parts.items(), ("total", proof.real)]:
+    for name, part in [
+        ("step", proof.steps["resident"]),
+        *proof.parts.items(),
+        ("total", proof.real),
+    ]:
         share = part.ns / proof.real.ns if proof.real.ns else 0.0
         yield f"  {name:11}{ms(part.ns):>10}{percent(share):>10}"
         yield f"    {_range(part)}"
@@ -114,7 +134,11 @@ def _how(proof: Proof) -> str:
     feed = proof.feed
     is_feed = proof.slowest != "real"
     whose = "the feed's" if is_feed else "the loop's"
-    own = "" if proof.own_wait is None else f"; {whose} own count of waiting: {percent(proof.own_wait)}"
+    own = (
+        ""
+        if proof.own_wait is None
+        else f"; {whose} own count of waiting: {percent(proof.own_wait)}"
+    )
     name = shown(feed["name"] or feed["source"])
     rank = f", rank {feed['rank']} of {feed['world']}" if feed["world"] > 1 else ""
     ahead = f", {feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} ahead"

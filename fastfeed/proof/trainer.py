@@ -1,8 +1,9 @@
-"""The proof inside an unchanged trainer: FASTFEED_PROVE names the folder of the job; the feed asks here for batches,
-or a loader that is measured in its place.
+"""The proof inside an unchanged trainer: FASTFEED_PROVE names the folder of the job; the feed asks
+here for batches, or a loader that is measured in its place.
 
-The record is written after each round, so that a run that ends early leaves what is known. The run ends with the proof:
-by SystemExit(0) in the thread that asked, or, where that is not the main thread, without more ado.
+The record is written after each round, so that a run that ends early leaves what is known. The run
+ends with the proof: by SystemExit(0) in the thread that asked, or, where that is not the main
+thread, without more ado.
 """
 
 from __future__ import annotations
@@ -38,7 +39,17 @@ if TYPE_CHECKING:
     from fastfeed.feed.feed import Feed
     from fastfeed.feed.producer import PlaceFunction
 
-__all__ = ["JOB", "OTHERS", "PROBLEM", "ProofDone", "complete_name", "iterate", "measure", "measured", "record_name"]
+__all__ = [
+    "JOB",
+    "OTHERS",
+    "PROBLEM",
+    "ProofDone",
+    "complete_name",
+    "iterate",
+    "measure",
+    "measured",
+    "record_name",
+]
 
 JOB, OTHERS, PROBLEM = "job.json", "others.json", "problem.txt"  # in the folder
 _SCHEME = "scheme.json"
@@ -65,7 +76,9 @@ def complete_name(rank: int) -> str:
     return f"complete-{rank}"
 
 
-def iterate(feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven) -> LockedIterator[Any]:
+def iterate(
+    feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven
+) -> LockedIterator[Any]:
     """Instead of the feed's own iteration, which `unproven` begins."""
     folder = os.environ.get(PROVE)
     if not folder:  # ff.prove()
@@ -109,14 +122,17 @@ class _Run:
             self._name: str | None = job["feed"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ProofError(
-                f"{PROVE}={folder} is not the job of a running `fastfeed prove`; unset {PROVE}: {error}"
+                f"{PROVE}={folder} is not the job of a running `fastfeed prove`; unset {PROVE}:"
+                f" {error}"
             ) from error
         self._feed: Any = None  # a weak reference to the feed that is measured
         self._session: Session | None = None
         self._world = World()
         self._others: set[tuple[str, str]] = set()  # name and source
 
-    def iterate(self, feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven) -> LockedIterator[Any]:
+    def iterate(
+        self, feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven
+    ) -> LockedIterator[Any]:
         with _lock:
             session = self._session_of(feed)
         if session is None:
@@ -152,7 +168,9 @@ class _Run:
         if self._feed is None and self._name in (None, name):
             self._begin(feed.plan.world)
             self._feed = weakref.ref(feed)
-            feed.proof = self._session = Session(feed, self._settings, synchronize, self._write, self._agree)
+            feed.proof = self._session = Session(
+                feed, self._settings, synchronize, self._write, self._agree
+            )
             self._session.record.cores = cores_for(feed.plan.world)
             self._write(self._session.record)  # a run that is killed leaves at least this
         if self._feed is not None and self._feed() is feed:
@@ -171,14 +189,17 @@ class _Run:
             if other != os.getpid() and process_exists(other):
                 raise self._told(
                     ProofError(
-                        f"processes {other} and {os.getpid()} both train as rank {self._world.rank}; start them with "
-                        "torchrun or another launcher that fastfeed.World.detect() knows, or say which feed to "
-                        "measure with --feed NAME"
+                        f"processes {other} and {os.getpid()} both train as rank"
+                        f" {self._world.rank}; start them with torchrun or another launcher that"
+                        " fastfeed.World.detect() knows, or say which feed to measure with --feed"
+                        " NAME"
                     )
                 )
         claim.write_text(str(os.getpid()), "ascii")
 
-    def measured(self, session: Session | LoaderSession, batches: Generator[Any]) -> Generator[Any, None, None]:
+    def measured(
+        self, session: Session | LoaderSession, batches: Generator[Any]
+    ) -> Generator[Any, None, None]:
         session.record.left = False
         try:
             yield from batches
@@ -189,10 +210,16 @@ class _Run:
                 session.record.left = True
                 self._write(session.record)
         steps = session.record.steps
-        self._end(f"fastfeed prove: done after {steps} steps; this run ends here, its weights are meaningless")
+        self._end(
+            f"fastfeed prove: done after {steps} steps; this run ends here, its weights are"
+            " meaningless"
+        )
 
     def _other(self, batches: Iterator[Any]) -> Generator[Any, None, None]:
-        """A feed that is not measured. Where none was chosen by name, it must not be asked within a block."""
+        """A feed that is not measured.
+
+        Where none was chosen by name, it must not be asked within a block.
+        """
         for batch in batches:
             if self._name is None and self._session is not None:
                 try:
@@ -213,7 +240,9 @@ class _Run:
             (self._folder / complete_name(self._world.rank)).touch()
 
     def _agree(self, scheme: Scheme) -> Scheme:
-        """All ranks take the first one's scheme: they step together, and must change modes at the same step."""
+        """All ranks take the first one's scheme: they step together, and must change modes at the
+        same step.
+        """
         path = self._folder / _SCHEME
         if self._world.size == 1:
             return scheme
@@ -224,12 +253,17 @@ class _Run:
         while not path.exists():
             if time.monotonic() > end:
                 raise ProofError(
-                    f"rank 0 has not begun its proof within {_AGREE_S:.0f} s; all ranks must iterate the same feed or "
-                    "loader, and share the folder for temporary files"
+                    f"rank 0 has not begun its proof within {_AGREE_S:.0f} s; all ranks must"
+                    " iterate the same feed or loader, and share the folder for temporary files"
                 )
             time.sleep(0.05)
         first = json.loads(path.read_text("utf-8"))
-        return Scheme(Design(**first["design"]), tuple(map(Mode, first["modes"])), first["no_cold"], first["seed"])
+        return Scheme(
+            Design(**first["design"]),
+            tuple(map(Mode, first["modes"])),
+            first["no_cold"],
+            first["seed"],
+        )
 
     def _end(self, sentence: str) -> NoReturn:
         """End the trainer; one rank says why."""

@@ -1,9 +1,10 @@
 """What a change would make of a step, from the proof's parts and the threads' time per image.
 
-A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at best. Where that is
-longer than the step with a busy feed, the step is as long as the threads take, and changes as their time does. Where it
-is not, the wait has another reason, and nothing that spares the threads time changes it. Twice the cores, or cores of
-its own, leave no contention. No estimate is below the part that was measured, or above it.
+A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at
+best. Where that is longer than the step with a busy feed, the step is as long as the threads take,
+and changes as their time does. Where it is not, the wait has another reason, and nothing that
+spares the threads time changes it. Twice the cores, or cores of its own, leave no contention. No
+estimate is below the part that was measured, or above it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,12 @@ class WhatIf:
 
     def as_dict(self) -> dict[str, Any]:
         """Values for JSON."""
-        return {"change": self.change, "step_ms": self.step_ns / 1e6, "gain": self.gain, "remedy": self.remedy}
+        return {
+            "change": self.change,
+            "step_ms": self.step_ns / 1e6,
+            "gain": self.gain,
+            "remedy": self.remedy,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,9 @@ class Measured:
         return self.batch * sum(stage_ms.values()) * 1e6 / threads
 
     def changed(self, stage_ms: Mapping[str, float], threads: float, contention: float) -> float:
-        """The step with this thread time, so many threads and so much contention; never more than it takes now."""
+        """The step with this thread time, so many threads and so much contention; never more than
+        it takes now.
+        """
         least = self.busy - self.contention + contention  # of the trainer
         before, after = self.make(self.stage_ms, self.threads), self.make(stage_ms, threads)
         if before > self.busy:
@@ -120,9 +128,17 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     if decode >= _SHARE * sum(stage_ms.values()) > 0:
         share = _gpu_share(measured, stage_ms, decode)
         rest = {stage: 0.0 if stage in _DECODE else ms for stage, ms in stage_ms.items()}
-        remedy = f'decode="hybrid": the GPU must take {share:.0%} of them' if share is not None else 'decode="gpu"'
+        remedy = (
+            f'decode="hybrid": the GPU must take {share:.0%} of them'
+            if share is not None
+            else 'decode="gpu"'
+        )
         row(
-            "JPEGs decoded by the GPU alone" if measured.gpu else "JPEGs decoded by a GPU (none is used here)",
+            (
+                "JPEGs decoded by the GPU alone"
+                if measured.gpu
+                else "JPEGs decoded by a GPU (none is used here)"
+            ),
             measured.changed(rest, threads, contention),
             remedy if measured.gpu else "",
         )
@@ -146,13 +162,17 @@ def _threads_needed(measured: Measured, stage_ms: Mapping[str, float]) -> int:
 
 def _more_threads(measured: Measured, needed: int, doubled: int) -> str:
     threads = min(needed, doubled)
-    cores = f", on {threads} cores instead of {measured.cores}" if threads > measured.cores > 0 else ""
+    cores = (
+        f", on {threads} cores instead of {measured.cores}" if threads > measured.cores > 0 else ""
+    )
     rest = f"; {needed} for no wait at all" if needed > doubled else ""
     return f"threads={threads} instead of {measured.threads}{cores}{rest}"
 
 
 def _gpu_share(measured: Measured, stage_ms: Mapping[str, float], decode: float) -> float | None:
-    """Return the share of images that a GPU must decode so that the rest keeps up; None: all are too few."""
+    """Return the share of images that a GPU must decode so that the rest keeps up; None: all are
+    too few.
+    """
     surplus = sum(stage_ms.values()) - measured.busy * measured.threads / measured.batch / 1e6
     share = surplus / decode
     return min(1.0, max(0.0, share)) if share <= 1 else None

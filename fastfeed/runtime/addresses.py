@@ -11,14 +11,19 @@ __all__ = ["Addresses", "ArrayRows", "FileRanges", "Grouped", "WholeFiles"]
 
 
 class WholeFiles(NamedTuple):
-    """Local files of n samples, each read whole. The names are those of all samples of a source, one after another."""
+    """Local files of n samples, each read whole.
+
+    The names are those of all samples of a source, one after another.
+    """
 
     root: bytes  # comes before every name that does not begin with a slash
     names: np.ndarray  # uint8 (bytes,)
     ends: np.ndarray  # int32 or int64 (samples,): where each name ends
     ids: np.ndarray  # int64 (n,): whose name it is; -1 for one that is not to be read
     sizes: np.ndarray | None  # int64 (n,): bytes as listed, -1 where that is not known
-    folders: Sequence[tuple[bytes, bytes, int]] = ()  # that they must lie in, as Within.native has them; (): anywhere
+    folders: Sequence[
+        tuple[bytes, bytes, int]
+    ] = ()  # that they must lie in, as Within.native has them; (): anywhere
     owner: Any = None  # keeps the folders open
 
     @property
@@ -28,7 +33,10 @@ class WholeFiles(NamedTuple):
 
 
 class FileRanges(NamedTuple):
-    """Byte ranges of local files for n samples. A file of another size or time of change is not read."""
+    """Byte ranges of local files for n samples.
+
+    A file of another size or time of change is not read.
+    """
 
     names: np.ndarray  # uint8 (bytes,): the paths of all files, one after another
     ends: np.ndarray  # int64 (files,): where each path ends
@@ -40,7 +48,9 @@ class FileRanges(NamedTuple):
     modified_ns: np.ndarray  # int64 (n,): time of its last change
     head: int = 0  # bytes before each sample, whose CRC-32 has to be the sample's check
     checks: np.ndarray | None = None  # uint32 (n,)
-    feature: bytes | None = None  # the ranges are a TFRecord's data and checksum; this is how the image's entry begins
+    feature: bytes | None = (
+        None  # the ranges are a TFRecord's data and checksum; this is how the image's entry begins
+    )
     height: int = 0  # the bytes are pixels of this size; 0: an encoded image
     width: int = 0
     owner: Any = None  # keeps the files open
@@ -67,10 +77,14 @@ class Grouped(NamedTuple):
     """Samples of several sources. Those that are in no group are not to be read."""
 
     length: int  # samples
-    groups: Sequence[tuple[np.ndarray, WholeFiles | FileRanges | ArrayRows]]  # int64 (k,): rows among them, and where
+    groups: Sequence[
+        tuple[np.ndarray, WholeFiles | FileRanges | ArrayRows]
+    ]  # int64 (k,): rows among them, and where
 
     @classmethod
-    def of(cls, length: int, parts: Sequence[tuple[np.ndarray, Addresses | None]]) -> Grouped | None:
+    def of(
+        cls, length: int, parts: Sequence[tuple[np.ndarray, Addresses | None]]
+    ) -> Grouped | None:
         """Groups with rows of their own, which may be groups themselves. None: there are none."""
         groups: list[tuple[np.ndarray, WholeFiles | FileRanges | ArrayRows]] = []
         for rows, addresses in parts:

@@ -1,4 +1,6 @@
-"""Files that are replaced as a whole: a temporary name in the same folder, fsync, then an atomic rename."""
+"""Files that are replaced as a whole: a temporary name in the same folder, fsync, then an atomic
+rename.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,17 @@ __all__ = ["atomic_write"]
 
 @contextmanager
 def atomic_write(
-    path: str | os.PathLike[str], *, hidden: bool = False, mode: int = 0o666, sync_parent: bool = False
+    path: str | os.PathLike[str],
+    *,
+    hidden: bool = False,
+    mode: int = 0o666,
+    sync_parent: bool = False,
 ) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an error.
 
-    Until then `path` stays as it was, and it does so for good if the block raises (Ctrl-C included) or the process is
-    killed. A killed process leaves `NAME.<random>.new` next to `path`; an error removes it.
+    Until then `path` stays as it was, and it does so for good if the block raises (Ctrl-C included)
+    or the process is killed. A killed process leaves `NAME.<random>.new` next to `path`; an error
+    removes it.
 
     Args:
         path: The file to write. Its folder must exist.

@@ -15,12 +15,14 @@ __all__ = ["Batch", "Boxes"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:
-    """Boxes of the objects in n images, padded to the same number in each: the first `counts` are real.
+    """Boxes of the objects in n images, padded to the same number in each: the first `counts` are
+    real.
 
     Indexing with rows gives the boxes of these images.
 
     Args:
-        boxes (np.ndarray): float32 (n, boxes, 4): left, top, right, bottom in pixels of the image; 0 for padding.
+        boxes (np.ndarray): float32 (n, boxes, 4): left, top, right, bottom in pixels of the image;
+            0 for padding.
         labels (np.ndarray): int64 (n, boxes); -1 for padding.
         counts (np.ndarray): int64 (n,).
 
@@ -51,7 +53,11 @@ class Boxes:
             >>> ff.Boxes.none(2, boxes=5).boxes.shape
             (2, 5, 4)
         """
-        return cls(np.zeros((n, boxes, 4), np.float32), np.full((n, boxes), -1, np.int64), np.zeros(n, np.int64))
+        return cls(
+            np.zeros((n, boxes, 4), np.float32),
+            np.full((n, boxes), -1, np.int64),
+            np.zeros(n, np.int64),
+        )
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -66,15 +72,20 @@ class Batch:
 
     Args:
         images (np.ndarray): (n, ...) in the shape and dtype that the ops end with.
-        labels (np.ndarray): int64 (n,), -1 for none; float32 (n, classes) where an op makes them soft.
-        weights (np.ndarray): float32 (n,): 0 for padding and masked samples, else 1, or the source's weight.
+        labels (np.ndarray): int64 (n,), -1 for none; float32 (n, classes) where an op makes them
+            soft.
+        weights (np.ndarray): float32 (n,): 0 for padding and masked samples, else 1, or the
+            source's weight.
         ids (np.ndarray): Sample ids, int64 (n,); of a substitute, its own.
         epoch (int): Counts from 0.
         step (int): Within the epoch, counts from 0.
-        columns (Mapping[str, np.ndarray]): Other values that the source carries, by name. Default: {}, none.
-        views (tuple[np.ndarray, ...]): Per size of views, (n, views, ...); `images` is the first. Default: ().
+        columns (Mapping[str, np.ndarray]): Other values that the source carries, by name. Default:
+            {}, none.
+        views (tuple[np.ndarray, ...]): Per size of views, (n, views, ...); `images` is the first.
+            Default: ().
         objects (Boxes | None): Of sources with boxes. Default: None.
-        masks (np.ndarray | None): uint8 (n, height, width): class of each pixel, 255 where unknown. Default: None.
+        masks (np.ndarray | None): uint8 (n, height, width): class of each pixel, 255 where unknown.
+            Default: None.
 
     Example:
         >>> source = ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8), np.arange(8))
@@ -101,8 +112,8 @@ class Batch:
 
     def __iter__(self) -> NoReturn:
         raise ConfigError(
-            "a Batch is not a tuple; take batch.images, batch.labels from it, or iterate feed.to_torch(), "
-            "feed.to_jax() or feed.to_tfdata(), which yield (images, labels)"
+            "a Batch is not a tuple; take batch.images, batch.labels from it, or iterate"
+            " feed.to_torch(), feed.to_jax() or feed.to_tfdata(), which yield (images, labels)"
         )
 
     def __repr__(self) -> str:

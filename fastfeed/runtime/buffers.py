@@ -1,9 +1,10 @@
 """Batch memory that is reused when no batch refers to it any more.
 
-Fresh pages cost a page fault each, some 5 % of a batch. A buffer is free when this pool holds the only reference to its
-array; every view or tensor made from it counts. Reference counts are exact, whatever the trainer keeps. But without
-the interpreter's lock a count is the sum of two numbers, which other threads change between the looks at them: there,
-memory is lent instead, and comes back when the last array on it has gone.
+Fresh pages cost a page fault each, some 5 % of a batch. A buffer is free when this pool holds the
+only reference to its array; every view or tensor made from it counts. Reference counts are exact,
+whatever the trainer keeps. But without the interpreter's lock a count is the sum of two numbers,
+which other threads change between the looks at them: there, memory is lent instead, and comes back
+when the last array on it has gone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import numpy as np
 
 __all__ = ["Allocate", "BufferPool", "aligned"]
 
-Allocate = Callable[[tuple[int, ...], str], np.ndarray]  # (shape, dtype) -> memory with undefined content
+Allocate = Callable[
+    [tuple[int, ...], str], np.ndarray
+]  # (shape, dtype) -> memory with undefined content
 
 _PAGE = 4096  # bytes
 
@@ -34,7 +37,9 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 class BufferPool:
     """Reusable arrays of one shape and dtype."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned
+    ) -> None:
         self._shape, self._dtype, self._keep, self._allocate = shape, dtype, keep, allocate
         self._buffers: list[_Buffer] = []
         self._lock = threading.Lock()
@@ -66,7 +71,9 @@ class BufferPool:
             memory = self._returned.pop()
         except IndexError:
             memory = self._allocate(self._shape, self._dtype)
-            if not hasattr(memory, "__array_interface__"):  # CuPy's: it has a pool of its own, and is not lent
+            if not hasattr(
+                memory, "__array_interface__"
+            ):  # CuPy's: it has a pool of its own, and is not lent
                 return memory
         return np.asarray(_Loan(memory, self._returned))
 
@@ -83,7 +90,9 @@ class _Loan:
 
 
 class _Buffer:
-    """An array and its root, which all views refer to: in NumPy, views of views refer to the first array."""
+    """An array and its root, which all views refer to: in NumPy, views of views refer to the first
+    array.
+    """
 
     __slots__ = ("array", "free_count", "root")
 
@@ -91,7 +100,9 @@ class _Buffer:
         self.array = self.root = array
         while isinstance(self.root.base, type(self.root)):
             self.root = self.root.base
-        self.free_count = 0  # references when only the pool holds it; interpreters count differently
+        self.free_count = (
+            0  # references when only the pool holds it; interpreters count differently
+        )
 
     def references(self) -> int:
         return sys.getrefcount(self.root)

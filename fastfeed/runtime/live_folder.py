@@ -1,7 +1,7 @@
 """Where live pages lie, and which process a page belongs to.
 
-In FASTFEED_LIVE if that is set ("off": no page is written), else in /dev/shm/fastfeed-<uid>, else in fastfeed-<uid> of
-the folder for temporary files. The folder is its owner's alone: mode 0700.
+In FASTFEED_LIVE if that is set ("off": no page is written), else in /dev/shm/fastfeed-<uid>, else
+in fastfeed-<uid> of the folder for temporary files. The folder is its owner's alone: mode 0700.
 """
 
 from __future__ import annotations
@@ -24,11 +24,18 @@ def folders(environ: Mapping[str, str] = os.environ) -> list[str]:
     if chosen:
         return [] if chosen.lower() in ("off", "0", "no") else [chosen]
     name = f"fastfeed-{user()}"
-    return [os.path.join(parent, name) for parent in ("/dev/shm", tempfile.gettempdir()) if os.path.isdir(parent)]
+    return [
+        os.path.join(parent, name)
+        for parent in ("/dev/shm", tempfile.gettempdir())
+        if os.path.isdir(parent)
+    ]
 
 
 def writable_folder(path: str) -> str:
-    """Create the folder if need be. OSError if it cannot be used, also because another user has put something there."""
+    """Create the folder if need be.
+
+    OSError if it cannot be used, also because another user has put something there.
+    """
     if not os.environ.get("FASTFEED_LIVE"):
         return private_folder(path)
     with suppress(FileExistsError):  # a link or a folder of others is what you wanted
@@ -52,18 +59,24 @@ def process_identity() -> dict[str, Any]:
 
 
 def process_start(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None if there is no such process, or no /proc."""
+    """Clock ticks from boot to the start of a process; None if there is no such process, or no
+    /proc.
+    """
     state, start = process_state(pid)
     return int(start) if start and state not in "ZX" else None
 
 
 def is_alive(identity: Mapping[str, Any]) -> bool | None:
-    """Whether the process that wrote this page lives; None if that cannot be known from here, as in a container."""
+    """Whether the process that wrote this page lives; None if that cannot be known from here, as in
+    a container.
+    """
     boot, space = boot_id(), pid_namespace()
     if not (boot and space):
         return None
     if identity.get("boot") != boot:
-        return None if identity.get("host") != os.uname().nodename else False  # this machine was rebooted
+        return (
+            None if identity.get("host") != os.uname().nodename else False
+        )  # this machine was rebooted
     if identity.get("pid_namespace") != space or not os.path.exists("/proc/self/stat"):
         return None
     start = process_start(identity["pid"])

@@ -1,14 +1,16 @@
 """A feed's live page: 4 KiB of shared memory that the feed writes and `fastfeed watch` reads.
 
-Counters only ever grow, so a reader derives rates from two readings and never has to talk to the trainer. A write goes
-to the slot that is not in use and then flips the sequence (a seqlock with two copies, as Linux's seqcount_latch), so
-the page of a process that is stopped or killed in the middle of a write still holds the batch before. The checksum is
-for processors that reorder stores. The layout, native byte order, documented in docs/watching.md:
+Counters only ever grow, so a reader derives rates from two readings and never has to talk to the
+trainer. A write goes to the slot that is not in use and then flips the sequence (a seqlock with two
+copies, as Linux's seqcount_latch), so the page of a process that is stopped or killed in the middle
+of a write still holds the batch before. The checksum is for processors that reorder stores. The
+layout, native byte order, documented in docs/watching.md:
 
     0     magic, 8 bytes
     8     uint64: number of the newest write; it is in slot (number & 1)
-    64    slot 0: uint64 CRC-32 of the rest, uint64 number, int64 for each of COUNTERS, STAGES x (name, count, ns),
-          16 bytes of a stage and 128 of a place: what the batch that is needed first is at
+    64    slot 0: uint64 CRC-32 of the rest, uint64 number, int64 for each of COUNTERS, STAGES x
+          (name, count, ns), 16 bytes of a stage and 128 of a place: what the batch that is needed
+          first is at
     1056  slot 1
     2048  uint32 length and uint32 CRC-32 of a JSON object that never changes: whose page this is
 """
@@ -25,10 +27,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["COUNTERS", "IDLE", "READY", "TRAINING", "WAITING", "Page", "PageError", "PageWriter", "read_page"]
+__all__ = [
+    "COUNTERS",
+    "IDLE",
+    "READY",
+    "TRAINING",
+    "WAITING",
+    "Page",
+    "PageError",
+    "PageWriter",
+    "read_page",
+]
 
 READY = 8  # classes of the histogram of batches ready when one was requested; the last is 7 or more
-IDLE, WAITING, TRAINING = 0, 1, 2  # the phase: not iterated, inside next() with nothing ready, the trainer has a batch
+IDLE, WAITING, TRAINING = (
+    0,
+    1,
+    2,
+)  # the phase: not iterated, inside next() with nothing ready, the trainer has a batch
 COUNTERS = (
     "asked",  # batches requested
     "batches",  # delivered
@@ -56,10 +72,16 @@ COUNTERS = (
 )
 _MAGIC, SIZE = b"FFLIVE01", 4096
 _STAGES = 16
-_COUNTERS, _STAGE, _WORD = struct.Struct(f"@{len(COUNTERS)}q"), struct.Struct("@16s2q"), struct.Struct("@Q")
+_COUNTERS, _STAGE, _WORD = (
+    struct.Struct(f"@{len(COUNTERS)}q"),
+    struct.Struct("@16s2q"),
+    struct.Struct("@Q"),
+)
 _SLOTS, _SLOT = 64, 992
 _STAGE_NAME, _PLACE = 16, 128  # bytes
-_BODY = 8 + _COUNTERS.size + _STAGES * _STAGE.size + _STAGE_NAME + _PLACE  # what the checksum covers
+_BODY = (
+    8 + _COUNTERS.size + _STAGES * _STAGE.size + _STAGE_NAME + _PLACE
+)  # what the checksum covers
 _IDENTITY = 2048
 _TRIES = 1000  # a reader that loses this often against a writer gives up
 assert _SLOTS + 2 * _SLOT <= _IDENTITY and 8 + _BODY <= _SLOT
@@ -76,22 +98,38 @@ class Page:
     identity: Mapping[str, Any]
     counters: Mapping[str, int]
     stages: Mapping[str, tuple[int, int]]  # stage -> (spans, nanoseconds summed over threads)
-    doing: tuple[str, str] = ("", "")  # stage of the batch that is needed first, and the endpoint or folder it reads
+    doing: tuple[str, str] = (
+        "",
+        "",
+    )  # stage of the batch that is needed first, and the endpoint or folder it reads
 
     @property
     def ready(self) -> tuple[int, ...]:
-        """How often so many batches were ready when one was requested; the last entry is 7 or more."""
+        """How often so many batches were ready when one was requested; the last entry is 7 or
+        more.
+        """
         return tuple(self.counters[f"ready_{n}"] for n in range(READY))
 
 
 class PageWriter:
-    """The feed's side. Memory is reserved first: a store into a full tmpfs would otherwise end the process."""
+    """The feed's side.
+
+    Memory is reserved first: a store into a full tmpfs would otherwise end the process.
+    """
 
     def __init__(self, path: str, identity: Mapping[str, Any]) -> None:
-        """Create the file, readable by its owner alone. OSError if that is impossible; nothing is left then."""
-        text = json.dumps(identity, ensure_ascii=False).encode("utf-8", "replace")  # a name may hold any characters
+        """Create the file, readable by its owner alone.
+
+        OSError if that is impossible; nothing is left then.
+        """
+        text = json.dumps(identity, ensure_ascii=False).encode(
+            "utf-8", "replace"
+        )  # a name may hold any characters
         if 8 + len(text) > SIZE - _IDENTITY:
-            raise ValueError(f"the identity of a live page takes {len(text)} bytes, at most {SIZE - _IDENTITY - 8} fit")
+            raise ValueError(
+                f"the identity of a live page takes {len(text)} bytes, at most"
+                f" {SIZE - _IDENTITY - 8} fit"
+            )
         self.path, self._pid = path, os.getpid()
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -100,7 +138,9 @@ class PageWriter:
             else:
                 os.write(fd, bytes(SIZE))
             memory = mmap.mmap(fd, SIZE)
-        except BaseException:  # also Ctrl-C: a page that is not whole must not stay; it is raised again
+        except (
+            BaseException
+        ):  # also Ctrl-C: a page that is not whole must not stay; it is raised again
             os.unlink(path)
             raise
         finally:
@@ -114,14 +154,25 @@ class PageWriter:
         self._bytes[:8] = _MAGIC  # last: from now on it is a page
 
     def set_stages(self, stages: Mapping[str, tuple[int, int]]) -> None:
-        """(spans, nanoseconds) by stage, for the next writes. Names are cut to 16 bytes, the 17th stage is left out."""
-        entries = [_STAGE.pack(name.encode(), count, ns) for name, (count, ns) in list(stages.items())[:_STAGES]]
+        """(spans, nanoseconds) by stage, for the next writes.
+
+        Names are cut to 16 bytes, the 17th stage is left out.
+        """
+        entries = [
+            _STAGE.pack(name.encode(), count, ns)
+            for name, (count, ns) in list(stages.items())[:_STAGES]
+        ]
         self._stages = b"".join(entries).ljust(_STAGES * _STAGE.size, b"\0")
 
     def set_doing(self, stage: str, place: str) -> None:
-        """What the batch that is needed first is at, for the next writes. Of a long place the end is kept."""
+        """What the batch that is needed first is at, for the next writes.
+
+        Of a long place the end is kept.
+        """
         end = place.encode("utf-8", "replace")[-_PLACE:].decode("utf-8", "ignore").encode()
-        self._doing = stage.encode()[:_STAGE_NAME].ljust(_STAGE_NAME, b"\0") + end.ljust(_PLACE, b"\0")
+        self._doing = stage.encode()[:_STAGE_NAME].ljust(_STAGE_NAME, b"\0") + end.ljust(
+            _PLACE, b"\0"
+        )
 
     def write(self, counters: Sequence[int]) -> None:
         """Publish these values of COUNTERS. Not for several threads at once."""
@@ -138,7 +189,10 @@ class PageWriter:
         return self._pid == os.getpid()
 
     def close(self) -> None:
-        """Remove the file, unless this is a forked child. The memory stays with this object: a thread may write."""
+        """Remove the file, unless this is a forked child.
+
+        The memory stays with this object: a thread may write.
+        """
         if self.is_own:
             with suppress(OSError):
                 os.unlink(self.path)
@@ -147,7 +201,8 @@ class PageWriter:
 def read_page(path: str) -> Page:
     """One consistent reading. OSError if it cannot be opened, PageError if it is no page.
 
-    Copies the bytes with read(): a file that is cut short meanwhile must not end this process, as a mapping would.
+    Copies the bytes with read(): a file that is cut short meanwhile must not end this process, as a
+    mapping would.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -158,12 +213,15 @@ def read_page(path: str) -> Page:
             if data[:8] != _MAGIC:
                 version = ascii(data[6:8].decode("latin-1"))
                 raise PageError(
-                    f"{path} is a live page of version {version}, this fastfeed reads '01'; use the same on both sides"
+                    f"{path} is a live page of version {version}, this fastfeed reads '01'; use the"
+                    " same on both sides"
                 )
             number = _WORD.unpack_from(data, 8)[0]
             start = _SLOTS + (number & 1) * _SLOT
             body = data[start + 8 : start + 8 + _BODY]
-            if _WORD.unpack_from(body)[0] == number and _WORD.unpack_from(data, start)[0] == zlib.crc32(body):
+            if _WORD.unpack_from(body)[0] == number and _WORD.unpack_from(data, start)[
+                0
+            ] == zlib.crc32(body):
                 return Page(_identity(path, data), *_values(body))
     finally:
         os.close(fd)
@@ -190,7 +248,11 @@ def _values(body: bytes) -> tuple[dict[str, int], dict[str, tuple[int, int]], tu
     for name, count, ns in _STAGE.iter_unpack(body[8 + _COUNTERS.size : end]):
         if name[0]:
             stages[_text(name)] = (count, ns)
-    return counters, stages, (_text(body[end : end + _STAGE_NAME]), _text(body[end + _STAGE_NAME :]))
+    return (
+        counters,
+        stages,
+        (_text(body[end : end + _STAGE_NAME]), _text(body[end + _STAGE_NAME :])),
+    )
 
 
 def _text(padded: bytes) -> str:

@@ -1,4 +1,6 @@
-"""What is refused of a feed, with what to write instead: copies in loader workers, and being taken for an array."""
+"""What is refused of a feed, with what to write instead: copies in loader workers, and being taken
+for an array.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,18 @@ __all__ = ["TrainerInput", "check_workers"]
 
 
 class TrainerInput:
-    """Base of what yields batches: says what to pass where a library takes it for an array, a list or a value."""
+    """Base of what yields batches: says what to pass where a library takes it for an array, a list
+    or a value.
+    """
 
     __slots__ = ()
 
     def __getitem__(self, index: Any) -> NoReturn:
         """A DataLoader asks for samples by index."""
         raise ConfigError(
-            f"{type(self).__name__} yields whole batches in its own order and has no samples by index, got "
-            f"[{printable(repr(index), 80)}]; iterate it without a DataLoader: for images, labels in feed.to_torch()"
+            f"{type(self).__name__} yields whole batches in its own order and has no samples by"
+            f" index, got [{printable(repr(index), 80)}]; iterate it without a DataLoader: for"
+            " images, labels in feed.to_torch()"
         )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
@@ -35,8 +40,9 @@ class TrainerInput:
 
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
-            f"{type(self).__name__} has threads and cannot be pickled or copied; pickle its source, its ops and "
-            "feed.state(), create a Feed from them where it is used, and call restore(state) there"
+            f"{type(self).__name__} has threads and cannot be pickled or copied; pickle its source,"
+            " its ops and feed.state(), create a Feed from them where it is used, and call"
+            " restore(state) there"
         )
 
 
@@ -45,8 +51,9 @@ class _NotAnArray(ConfigError, AttributeError):
 
     def __init__(self, data: object) -> None:
         super().__init__(
-            f"{type(data).__name__} is not an array; pass feed.to_keras() to model.fit, evaluate and predict, and "
-            "iterate feed.to_torch(), feed.to_jax() or feed.to_tfdata() in your own loop"
+            f"{type(data).__name__} is not an array; pass feed.to_keras() to model.fit, evaluate"
+            " and predict, and iterate feed.to_torch(), feed.to_jax() or feed.to_tfdata() in your"
+            " own loop"
         )
 
 
@@ -62,18 +69,19 @@ def check_workers(explicit_world: bool) -> None:
     worker = data.get_worker_info() if data is not None else None
     if worker is not None and worker.num_workers > 1:
         raise ConfigError(
-            f"this Feed is made in worker {worker.id} of {worker.num_workers} of a torch DataLoader, and each worker "
-            "would yield every sample; iterate feed.to_torch() in the training process without a DataLoader (it has "
-            "threads of its own), set num_workers=0, or pass Feed(..., world=World(rank=worker.id, "
-            "size=worker.num_workers)) with worker = torch.utils.data.get_worker_info()"
+            f"this Feed is made in worker {worker.id} of {worker.num_workers} of a torch"
+            " DataLoader, and each worker would yield every sample; iterate feed.to_torch() in the"
+            " training process without a DataLoader (it has threads of its own), set"
+            " num_workers=0, or pass Feed(..., world=World(rank=worker.id,"
+            " size=worker.num_workers)) with worker = torch.utils.data.get_worker_info()"
         )
     size = _ray_train_size()
     if size > 1 and not os.environ.get("WORLD_SIZE") and not os.environ.get("TF_CONFIG"):
         raise ConfigError(
-            f"this Feed is made in one of {size} workers of Ray Train, and each would yield every sample; pass "
-            "Feed(..., world=World(rank=context.get_world_rank(), size=context.get_world_size(), "
-            "local_rank=context.get_local_rank(), local_size=context.get_local_world_size())) with context = "
-            "ray.train.get_context()"
+            f"this Feed is made in one of {size} workers of Ray Train, and each would yield every"
+            " sample; pass Feed(..., world=World(rank=context.get_world_rank(),"
+            " size=context.get_world_size(), local_rank=context.get_local_rank(),"
+            " local_size=context.get_local_world_size())) with context = ray.train.get_context()"
         )
 
 

@@ -1,8 +1,9 @@
 """Placement of batches on a framework's devices.
 
-The thread that finishes a batch also starts its copy to the device, while the trainer computes on earlier batches. The
-trainer's own thread usually finds the copy done. At most `prefetch` + 2 batches are on the device at once: those ahead,
-the one that is handed over, and the one in use; and on a GPU those that work already queued has yet to read.
+The thread that finishes a batch also starts its copy to the device, while the trainer computes on
+earlier batches. The trainer's own thread usually finds the copy done. At most `prefetch` + 2
+batches are on the device at once: those ahead, the one that is handed over, and the one in use; and
+on a GPU those that work already queued has yet to read.
 """
 
 from __future__ import annotations
@@ -18,14 +19,24 @@ import numpy as np
 from fastfeed.errors import DeviceMemory
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["Placement", "flatten", "lacks_memory", "on_host", "out_of_memory", "size_of", "wait_until_written"]
+__all__ = [
+    "Placement",
+    "flatten",
+    "lacks_memory",
+    "on_host",
+    "out_of_memory",
+    "size_of",
+    "wait_until_written",
+]
 
 
 class Placement(Protocol):
     """Copies arrays to where a framework computes."""
 
     name: str  # as print(feed) shows it: "torch cuda:0"
-    accelerator: bool  # a device other than the CPU: copies go over a bus, and arithmetic there is cheap
+    accelerator: (
+        bool  # a device other than the CPU: copies go over a bus, and arithmetic there is cheap
+    )
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         """Host memory from which copies to the device are fastest."""
@@ -39,7 +50,10 @@ class Placement(Protocol):
         ...
 
     def take(self, placed: Any) -> tuple[Any, ...]:
-        """The framework's arrays. Called on the thread that computes; its later work is ordered after the copy."""
+        """The framework's arrays.
+
+        Called on the thread that computes; its later work is ordered after the copy.
+        """
         ...
 
 
@@ -47,19 +61,23 @@ def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: objec
     """The error for a device that has no room for a batch; it holds at most so many of them."""
     size = size_of(arrays)
     return DeviceMemory(
-        f"{name} has no memory left for a batch of {size / 1e6:.1f} MB; up to {batches} of them are there at once, "
-        f"{batches * size / 1e6:.1f} MB; lower the batch size, or prefetch by one to save {size / 1e6:.1f} MB, "
-        f"or make room there: {_first_line(error)}"
+        f"{name} has no memory left for a batch of {size / 1e6:.1f} MB; up to {batches} of them are"
+        f" there at once, {batches * size / 1e6:.1f} MB; lower the batch size, or prefetch by one"
+        f" to save {size / 1e6:.1f} MB, or make room there: {_first_line(error)}"
     )
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """True for an error of no memory, of a device or a decoder: MemoryError, and others that say so in words."""
+    """True for an error of no memory, of a device or a decoder: MemoryError, and others that say so
+    in words.
+    """
     return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
 
 
 def on_host(array: Any) -> np.ndarray:
-    """Return the array, copied from a GPU if it is there: for frameworks that compute on the CPU."""
+    """Return the array, copied from a GPU if it is there: for frameworks that compute on the
+    CPU.
+    """
     if not hasattr(array, "__cuda_array_interface__"):
         return array
     if hasattr(array, "get"):  # CuPy
@@ -70,8 +88,10 @@ def on_host(array: Any) -> np.ndarray:
 
 
 def wait_until_written(array: Any) -> None:
-    """Wait for what CuPy has queued on the current stream of this thread, which an array's interface names: neither
-    PyTorch nor TensorFlow waits for it. CuPy does not know which stream writes to an array."""
+    """Wait for what CuPy has queued on the current stream of this thread, which an array's
+    interface names: neither PyTorch nor TensorFlow waits for it. CuPy does not know which stream
+    writes to an array.
+    """
     stream = getattr(array, "__cuda_array_interface__", {}).get("stream")
     cupy: Any = sys.modules.get("cupy")
     if stream is not None and cupy is not None:
@@ -80,7 +100,9 @@ def wait_until_written(array: Any) -> None:
 
 def size_of(arrays: tuple[Any, ...]) -> int:
     """Total bytes of these arrays."""
-    return sum(array.nbytes if hasattr(array, "nbytes") else _bytes_on_gpu(array) for array in arrays)
+    return sum(
+        array.nbytes if hasattr(array, "nbytes") else _bytes_on_gpu(array) for array in arrays
+    )
 
 
 def _bytes_on_gpu(array: Any) -> int:
@@ -97,25 +119,33 @@ Rebuild = Callable[[Iterator[Any]], Any]
 
 
 def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
-    """The NumPy arrays in nested tuples, lists, dicts and dataclasses, and a function that rebuilds them around others.
+    """The NumPy arrays in nested tuples, lists, dicts and dataclasses, and a function that rebuilds
+    them around others.
 
-    Anything else stays as it is. Images, views, labels, weights, boxes and masks of a `Batch` are flattened; its ids
-    and columns stay on the host.
+    Anything else stays as it is. Images, views, labels, weights, boxes and masks of a `Batch` are
+    flattened; its ids and columns stay on the host.
     """
     if isinstance(tree, np.ndarray) or hasattr(tree, "__cuda_array_interface__"):
         return [tree], next
     if isinstance(tree, Batch):
         names = ("labels", "weights", "objects", "masks")
-        inner, rebuild = flatten((tree.views or (tree.images,), *(getattr(tree, name) for name in names)))
+        inner, rebuild = flatten(
+            (tree.views or (tree.images,), *(getattr(tree, name) for name in names))
+        )
 
         def placed(leaves: Iterator[Any]) -> Batch:
             images, *rest = rebuild(leaves)
             views = images if tree.views else ()
-            return dataclasses.replace(tree, images=images[0], views=views, **dict(zip(names, rest, strict=True)))
+            return dataclasses.replace(
+                tree, images=images[0], views=views, **dict(zip(names, rest, strict=True))
+            )
 
         return inner, placed
     if isinstance(tree, Mapping):
-        return _flatten_all(list(tree.values()), lambda values: type(tree)(zip(tree, values, strict=True)))  # type: ignore[call-arg]
+        kind: Any = type(tree)
+        return _flatten_all(
+            list(tree.values()), lambda values: kind(zip(tree, values, strict=True))
+        )
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return _flatten_all(list(tree), lambda values: type(tree)(*values))
     if isinstance(tree, (tuple, list)):
@@ -129,7 +159,9 @@ def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
     return [], lambda _: tree
 
 
-def _flatten_all(parts: list[Any], build: Callable[[list[Any]], Any]) -> tuple[list[np.ndarray], Rebuild]:
+def _flatten_all(
+    parts: list[Any], build: Callable[[list[Any]], Any]
+) -> tuple[list[np.ndarray], Rebuild]:
     flat = [flatten(part) for part in parts]
     arrays = [array for inner, _ in flat for array in inner]
     return arrays, lambda leaves: build([rebuild(leaves) for _, rebuild in flat])

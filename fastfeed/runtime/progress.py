@@ -25,7 +25,9 @@ class Progress:
     def __init__(self, clock: Callable[[], int] = steady_ns) -> None:
         self.read_bytes = 0  # of samples
         self.retries = 0  # reads that were repeated
-        self.told: Callable[[int], None] | None = None  # called with the time by a thread that waits for a batch
+        self.told: Callable[[int], None] | None = (
+            None  # called with the time by a thread that waits for a batch
+        )
         self._clock = clock
         # (number of the batch, thread) -> stage, where, since
         self._doing: dict[tuple[int, int], tuple[str, Callable[[], str] | None, int]] = {}
@@ -57,7 +59,9 @@ class Progress:
             told(self._clock())
 
     def doing(self) -> Doing | None:
-        """What takes longest in the batch that is needed first; None: none is being made in this process."""
+        """What takes longest in the batch that is needed first; None: none is being made in this
+        process.
+        """
         with self._lock:
             if not self._doing:
                 return None

@@ -1,7 +1,8 @@
 """A pool of daemon threads, and jobs that run ahead and come out in order.
 
-An error keeps its position: it is raised at its job's turn, after everything before it. Closing ends the threads within
-the time of one image, or of one read; so do garbage collection and interpreter exit.
+An error keeps its position: it is raised at its job's turn, after everything before it. Closing
+ends the threads within the time of one image, or of one read; so do garbage collection and
+interpreter exit.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ class ThreadPool:
         self.closed = threading.Event()
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        # the threads hold the queue, not the pool, so dropping the pool ends them. Also runs at interpreter exit
-        self._end = weakref.finalize(self, _end, self._tasks, self._threads, self.closed, self._lock)
+        # the threads hold the queue, not the pool, so dropping the pool ends them. Also runs at
+        # interpreter exit
+        self._end = weakref.finalize(
+            self, _end, self._tasks, self._threads, self.closed, self._lock
+        )
 
     def submit(self, task: Callable[[], None]) -> None:
         """Queue a task. It must not raise."""
         if os.getpid() != self._pid:
             raise FeedClosed(
-                "this feed was started before fork(), its threads are missing here; create the feed in the child"
+                "this feed was started before fork(), its threads are missing here; create the feed"
+                " in the child"
             )
         with self._lock:
             if self.closed.is_set():
@@ -54,14 +59,17 @@ class ThreadPool:
                     name=f"{self._name}-{len(self._threads)}",
                     daemon=True,
                 )
-                self._threads.append(thread)  # before start: Ctrl-C in between must not leave a thread running
+                self._threads.append(
+                    thread
+                )  # before start: Ctrl-C in between must not leave a thread running
                 try:
                     thread.start()
                 except RuntimeError as error:  # were it counted, jobs would wait for it without end
                     self._threads.remove(thread)
                     raise ConfigError(
-                        f"the system starts no more threads than {len(self._threads)} of {self.size}; lower threads, "
-                        "or raise the process's limits (ulimit -u, ulimit -v)"
+                        f"the system starts no more threads than {len(self._threads)} of"
+                        f" {self.size}; lower threads, or raise the process's limits (ulimit -u,"
+                        " ulimit -v)"
                     ) from error
         self._tasks.put(task)
 
@@ -103,7 +111,10 @@ class Stop(Protocol):
 
 
 class CancelToken:
-    """Cancels one stream of jobs, or one job of it. It is also set when what it is within is: the pool, the stream."""
+    """Cancels one stream of jobs, or one job of it.
+
+    It is also set when what it is within is: the pool, the stream.
+    """
 
     def __init__(self, within: ThreadPool | CancelToken) -> None:
         self._event: threading.Event = threading.Event()
@@ -117,7 +128,9 @@ class CancelToken:
 class ParallelJob(Generic[T]):
     """One result made by several tasks: `parts` of them run in any order, then `finish` once."""
 
-    def __init__(self, stop: Stop, parts: list[Callable[[], None]], finish: Callable[[], T]) -> None:
+    def __init__(
+        self, stop: Stop, parts: list[Callable[[], None]], finish: Callable[[], T]
+    ) -> None:
         self._stop, self._finish = stop, finish
         self._parts, self._remaining = parts, len(parts)
         self._lock, self._done = threading.Lock(), threading.Event()
@@ -125,7 +138,10 @@ class ParallelJob(Generic[T]):
         self._error: BaseException | None = None
 
     def then(self, after: Callable[[T], Any]) -> ParallelJob[Any]:
-        """Apply a function to the result, on the thread that finished it. Call it before `start`."""
+        """Apply a function to the result, on the thread that finished it.
+
+        Call it before `start`.
+        """
         finish = self._finish
         self._finish = lambda: after(finish())
         return self
@@ -140,7 +156,9 @@ class ParallelJob(Generic[T]):
         try:
             if self._error is None and not self._stop.is_set():
                 part()
-        except BaseException as error:  # sources and decoders may raise anything; it is raised at this job's turn
+        except (
+            BaseException
+        ) as error:  # sources and decoders may raise anything; it is raised at this job's turn
             self._error = self._error or error
         with self._lock:
             self._remaining -= 1
@@ -160,13 +178,20 @@ class ParallelJob(Generic[T]):
 
     def result(self, waits: Callable[[], None] | None = None) -> T:
         """Wait for the result, calling `waits` now and then; raises the job's error."""
-        while not self._done.wait(0.2) and not self._stop.is_set():  # a closed pool must not leave a caller waiting
+        while (
+            not self._done.wait(0.2) and not self._stop.is_set()
+        ):  # a closed pool must not leave a caller waiting
             if waits is not None:
                 waits()
         if self._error is not None:
-            error, self._error = self._error, None  # an error holds its frames, and these hold the job: leave no cycle
+            error, self._error = (
+                self._error,
+                None,
+            )  # an error holds its frames, and these hold the job: leave no cycle
             try:
-                if isinstance(error, StopIteration):  # which would end an iteration as if there were nothing more
+                if isinstance(
+                    error, StopIteration
+                ):  # which would end an iteration as if there were nothing more
                     raise RuntimeError("StopIteration was raised while building a batch") from error
                 raise error
             finally:
@@ -187,7 +212,13 @@ class Prefetcher(Generic[T]):
         stop: CancelToken,
         waits: Callable[[], None] | None = None,  # called now and then while a result is waited for
     ) -> None:
-        self._pool, self._jobs, self._depth, self._stop, self._waits = pool, iter(jobs), depth, stop, waits
+        self._pool, self._jobs, self._depth, self._stop, self._waits = (
+            pool,
+            iter(jobs),
+            depth,
+            stop,
+            waits,
+        )
         self._running: deque[ParallelJob[T]] = deque()
         self._closed = False
         self._end = weakref.finalize(self, stop.set)  # a dropped prefetcher starts no more jobs
@@ -197,7 +228,9 @@ class Prefetcher(Generic[T]):
 
     def __next__(self) -> T:
         if self._closed:
-            raise FeedClosed("these batches were closed, or ended by an error; begin a new iteration")
+            raise FeedClosed(
+                "these batches were closed, or ended by an error; begin a new iteration"
+            )
         try:
             while len(self._running) <= self._depth:
                 job = next(self._jobs, None)
@@ -211,7 +244,9 @@ class Prefetcher(Generic[T]):
                 first = None
             if first is not None:
                 return first.result(self._waits)
-        except BaseException:  # also Ctrl-C between two lines: a half-done step must not be continued
+        except (
+            BaseException
+        ):  # also Ctrl-C between two lines: a half-done step must not be continued
             self.close()
             raise
         if self._closed:
@@ -220,7 +255,9 @@ class Prefetcher(Generic[T]):
 
     @property
     def ready(self) -> int:
-        """How many results can be taken without waiting: those behind one that is not ready do not count."""
+        """How many results can be taken without waiting: those behind one that is not ready do not
+        count.
+        """
         return sum(1 for _ in takewhile(lambda job: job.ready, self._running.copy()))
 
     def close(self) -> None:
@@ -234,12 +271,14 @@ class Prefetcher(Generic[T]):
 class LockedIterator(Generic[T]):
     """A generator that several threads may take from: each item is given to one of them.
 
-    `interrupt` makes an item that is waited for end with an error. An error ends the iteration for all threads.
+    `interrupt` makes an item that is waited for end with an error. An error ends the iteration for
+    all threads.
     """
 
     def __init__(self, generator: Generator[T, None, None], interrupt: Callable[[], None]) -> None:
         self._generator, self._interrupt, self._lock = generator, interrupt, threading.Lock()
-        self._ended = ""  # by this error. Not the error itself, which holds its frames, and these hold this iterator
+        # by this error. Not the error itself, which holds its frames, and these hold this iterator
+        self._ended = ""
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -257,7 +296,10 @@ class LockedIterator(Generic[T]):
                 raise
 
     def close(self) -> None:
-        """End the generator. It may be called while a thread waits for an item, also from a signal handler there."""
+        """End the generator.
+
+        It may be called while a thread waits for an item, also from a signal handler there.
+        """
         if self._lock.acquire(blocking=False):
             try:
                 self._generator.close()

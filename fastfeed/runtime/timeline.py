@@ -1,15 +1,17 @@
 """Spans of all stages over time, for the feed's statistics and for the profiler.
 
-Spans are half-open [start_ns, end_ns) in CLOCK_MONOTONIC. The newest `capacity` spans stay in memory; with
-FASTFEED_TIMELINE=path all of them also go to a file of JSON lines, appended whole lines at a time so that several feeds
-and ranks may share it:
+Spans are half-open [start_ns, end_ns) in CLOCK_MONOTONIC. The newest `capacity` spans stay in
+memory; with FASTFEED_TIMELINE=path all of them also go to a file of JSON lines, appended whole
+lines at a time so that several feeds and ranks may share it:
 
-    {"fastfeed_timeline": 1, "feed": "f3a9", "pid": 411, "rank": 0, "host": "node7", "name": "train"}
-    ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to align clocks with other traces
-    ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread id>]
+    {"fastfeed_timeline": 1, "feed": "f3a9", "pid": 411, "rank": 0, "host": "node7", "name":
+    "train"} ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to
+    align clocks with other traces ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread
+    id>]
 
-A feed with a helper process has a header of each process, with the same id. A file of a gibibyte becomes PATH.1, in the
-place of the one before, and a new one begins, with a header of each feed that still writes.
+A feed with a helper process has a header of each process, with the same id. A file of a gibibyte
+becomes PATH.1, in the place of the one before, and a new one begins, with a header of each feed
+that still writes.
 
 Where the `nvtx` package is installed each span is an NVTX range too, so Nsight Systems shows it.
 """
@@ -51,8 +53,8 @@ _AT_ONCE = 64  # blocks of native spans that are added to the totals together
 _log = logging.getLogger("fastfeed")
 
 _FULL = (
-    "the timeline %s has reached %.1f GB: it continues in a new file, this part is %s.1, and earlier parts are "
-    "deleted; unset FASTFEED_TIMELINE for long runs"
+    "the timeline %s has reached %.1f GB: it continues in a new file, this part is %s.1, and"
+    " earlier parts are deleted; unset FASTFEED_TIMELINE for long runs"
 )
 
 
@@ -67,7 +69,9 @@ class Span(NamedTuple):
 
 
 class _Block:
-    """Spans of native threads in one batch; tuples and totals are made of many of them at once, or when asked for."""
+    """Spans of native threads in one batch; tuples and totals are made of many of them at once, or
+    when asked for.
+    """
 
     __slots__ = ("_batch", "array", "count", "stages")
 
@@ -131,7 +135,9 @@ class Timeline:
         self._tell()
 
     def record_native(self, batch: int, stages: Sequence[str], spans: np.ndarray) -> None:
-        """Add spans of native threads: int64 (n, 2 + stages), thread id, begin, and the duration of each stage."""
+        """Add spans of native threads: int64 (n, 2 + stages), thread id, begin, and the duration of
+        each stage.
+        """
         if not len(spans):
             return
         block = _Block(batch, tuple(stages), spans.copy())
@@ -176,7 +182,10 @@ class Timeline:
         durations = np.concatenate([block.array for block in blocks])[:, 2:]
         blocks.clear()
         for stage, used, spent in zip(
-            stages, np.count_nonzero(durations, axis=0).tolist(), durations.sum(axis=0).tolist(), strict=True
+            stages,
+            np.count_nonzero(durations, axis=0).tolist(),
+            durations.sum(axis=0).tolist(),
+            strict=True,
         ):
             if used:
                 self._count_spans(stage, used, spent)
@@ -272,7 +281,9 @@ class _TimelineFile:
                 warn(f"spans are missing from the timeline: {error}", stacklevel=2)
 
     def _rotate(self) -> None:
-        """Continue in a new file where this one is full; another feed or rank may have begun it already."""
+        """Continue in a new file where this one is full; another feed or rank may have begun it
+        already.
+        """
         try:
             status = os.fstat(self._fd)
             if status.st_size < _LIMIT or not stat.S_ISREG(os.lstat(self._path).st_mode):

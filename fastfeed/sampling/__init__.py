@@ -3,8 +3,8 @@
 plan             which rank reads which sample at which step; resume at any number of ranks
 permute          a permutation that is computed, not stored
 rng              random numbers by (seed, epoch, sample id, op)
-base             the contract of orders: blocks with shard_layout, balanced, weighted, repeated, mixture with
-                 part_passes and proportions
+base             the contract of orders: blocks with shard_layout, balanced, weighted, repeated,
+                 mixture with part_passes and proportions
 checkpoint       saves a position; position checks that a saved one fits
 """
 
@@ -51,8 +51,8 @@ def order_of(shuffle: Shuffle) -> Order:
         return NAMES[shuffle]
     if isinstance(shuffle, str | type) or not hasattr(shuffle, "visits"):
         raise ConfigError(
-            'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and Repeated(2) are, '
-            f"got {shuffle!r}"
+            'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and'
+            f" Repeated(2) are, got {shuffle!r}"
         )
     return shuffle
 
@@ -60,14 +60,18 @@ def order_of(shuffle: Shuffle) -> Order:
 def bind(shuffle: Shuffle | bool, source: Any) -> Shuffle:
     """An order bound to a source. True means "full", False means "none".
 
-    A mixture (`starts`, `shares`, `length`) becomes a MixtureOrder, with "full", "none" or Blocks(...) as the order
-    within each of its sources. Balanced, Weighted and Repeated choose among all of its samples, whatever its shares.
+    A mixture (`starts`, `shares`, `length`) becomes a MixtureOrder, with "full", "none" or
+    Blocks(...) as the order within each of its sources. Balanced, Weighted and Repeated choose
+    among all of its samples, whatever its shares.
     """
     if isinstance(shuffle, bool):
         shuffle = "full" if shuffle else "none"
     order = order_of(shuffle)
     if getattr(source, "shares", None) is not None and isinstance(order, Full | AsStored | Blocks):
         ranges = zip(pairwise(np.asarray(source.starts).tolist()), source.shares, strict=True)
-        parts = [MixturePart(first, last - first, share, shuffle) for (first, last), share in ranges]  # type: ignore[arg-type]
+        parts = [
+            MixturePart(first, last - first, share, shuffle)  # type: ignore[arg-type]
+            for (first, last), share in ranges
+        ]
         return MixtureOrder(tuple(parts), source.length).bind(source)
     return shuffle if isinstance(shuffle, str) else order.bind(source)

@@ -25,7 +25,9 @@ Labels = Callable[[int, int], np.ndarray]  # of the samples [first, last)
 class Classes:
     """Sample ids, grouped by class."""
 
-    ids: np.ndarray  # of all samples, class after class, in the smallest unsigned type that holds them
+    ids: (
+        np.ndarray
+    )  # of all samples, class after class, in the smallest unsigned type that holds them
     firsts: np.ndarray  # where each class begins there: int64
     sizes: np.ndarray  # samples of each class: int64
 
@@ -40,7 +42,9 @@ class Classes:
 
     @classmethod
     def sorted(cls, samples: int, labels: Labels, values: np.ndarray, sizes: np.ndarray) -> Classes:
-        """From labels that are read a part at a time, and their counts: no array but the ids is held."""
+        """From labels that are read a part at a time, and their counts: no array but the ids is
+        held.
+        """
         ids, firsts = np.empty(samples, np.min_scalar_type(samples - 1)), np.cumsum(sizes) - sizes
         table = np.full(int(values[-1]) + 1, -1) if values[-1] < _PART else None
         if table is not None:
@@ -49,7 +53,9 @@ class Classes:
         for first in range(0, samples, _PART):
             part = labels(first, min(first + _PART, samples))
             classes = np.searchsorted(values, part) if table is None else table[part]
-            classes = classes.astype(np.min_scalar_type(len(values) - 1))  # sorts several times as fast
+            classes = classes.astype(
+                np.min_scalar_type(len(values) - 1)
+            )  # sorts several times as fast
             order = np.argsort(classes, kind="stable")
             counts = np.bincount(classes, minlength=len(values))
             targets = np.repeat(following - (np.cumsum(counts) - counts), counts)
@@ -77,13 +83,14 @@ def count_labels(samples: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
 class Balanced:
     """Every class equally often, whatever its size.
 
-    Counts of two classes differ by at most one, in an epoch and in any run of batches from its beginning. The samples
-    of a class alternate, also across epochs: none repeats before all others have been read once. A sample that comes
-    several times in an epoch is augmented differently each time. Reads from anywhere in storage; keeps 4 bytes per
-    sample in memory.
+    Counts of two classes differ by at most one, in an epoch and in any run of batches from its
+    beginning. The samples of a class alternate, also across epochs: none repeats before all others
+    have been read once. A sample that comes several times in an epoch is augmented differently each
+    time. Reads from anywhere in storage; keeps 4 bytes per sample in memory.
 
     Args:
-        length (int | None): Positions per epoch, at least 1. Default: None, as many as the source has samples.
+        length (int | None): Positions per epoch, at least 1. Default: None, as many as the source
+            has samples.
         classes (Classes | None): Samples by class, set by `bind`; not for callers. Default: None.
 
     Raises:
@@ -103,7 +110,9 @@ class Balanced:
 
     def __post_init__(self) -> None:
         if self.length is not None:
-            object.__setattr__(self, "length", check_count("Balanced.length", self.length, MOST_SAMPLES))
+            object.__setattr__(
+                self, "length", check_count("Balanced.length", self.length, MOST_SAMPLES)
+            )
 
     def bind(self, source: Any) -> Balanced:
         def labels(first: int, last: int) -> np.ndarray:
@@ -112,11 +121,17 @@ class Balanced:
         samples = len(source)
         values, sizes = count_labels(samples, labels)
         if missing := int(sizes[values < 0].sum()):
-            parts = ((first, labels(first, min(first + _PART, samples))) for first in range(0, samples, _PART))
-            unlabeled = next(first + int((part < 0).argmax()) for first, part in parts if part.min() < 0)
+            parts = (
+                (first, labels(first, min(first + _PART, samples)))
+                for first in range(0, samples, _PART)
+            )
+            unlabeled = next(
+                first + int((part < 0).argmax()) for first, part in parts if part.min() < 0
+            )
             raise ConfigError(
-                f"Balanced() needs the class of every sample, got {missing} of {samples} without a label, "
-                f"the first of them {source.uri(unlabeled)}; label them or leave them out of the source"
+                f"Balanced() needs the class of every sample, got {missing} of {samples} without a"
+                f" label, the first of them {source.uri(unlabeled)}; label them or leave them out"
+                " of the source"
             )
         return replace(self, classes=Classes.sorted(samples, labels, values, sizes))
 
@@ -128,24 +143,31 @@ class Balanced:
             )
         if len(self.classes.ids) != samples:
             raise ConfigError(
-                f"this Balanced() belongs to a source of {len(self.classes.ids)} samples, got a source of {samples}; "
-                "bind Balanced() to it"
+                f"this Balanced() belongs to a source of {len(self.classes.ids)} samples, got a"
+                f" source of {samples}; bind Balanced() to it"
             )
         return samples if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        """Rounds of one sample per class, each in its own order; the last round of an epoch may be shorter, and its
-        classes rotate from epoch to epoch."""
+        """Rounds of one sample per class, each in its own order; the last round of an epoch may be
+        shorter, and its classes rotate from epoch to epoch.
+        """
         assert self.classes is not None  # positions() has checked that
         count = len(self.classes.sizes)
         rounds, extra = divmod(epoch.length, count)
         number, row = np.divmod(positions, count)
         full_round = number < rounds
-        row = permute(row, np.where(full_round, count, extra), (epoch.seed, _ROUND, epoch.number, number))
+        row = permute(
+            row, np.where(full_round, count, extra), (epoch.seed, _ROUND, epoch.number, number)
+        )
         chosen = np.where(full_round, row, (epoch.number * extra + row) % count)
-        before = epoch.number * rounds + (epoch.number * extra - chosen + count - 1) // count  # of the class, so far
+        before = (
+            epoch.number * rounds + (epoch.number * extra - chosen + count - 1) // count
+        )  # of the class, so far
         size = self.classes.sizes[chosen]
-        passes, index = np.divmod(before + number, size)  # through the class, and the sample in this one
+        passes, index = np.divmod(
+            before + number, size
+        )  # through the class, and the sample in this one
         index = permute(index, size, (epoch.seed, _PASS, chosen, passes))
         ids = self.classes.ids[self.classes.firsts[chosen] + index].astype(np.int64)
         return Visits(ids, passes - before // size)

@@ -20,12 +20,16 @@ class Visits(NamedTuple):
     """Which samples come, and for each which of its occurrences in the epoch this is."""
 
     ids: np.ndarray  # int64
-    occurrences: np.ndarray  # int64, same shape: no (id, occurrence) comes twice in an epoch; all 0 if no sample does
+    occurrences: (
+        np.ndarray
+    )  # int64, same shape: no (id, occurrence) comes twice in an epoch; all 0 if no sample does
 
     @property
     def keys(self) -> np.ndarray:
-        """Keys for random numbers: int64. The id at occurrence 0, another number at every other occurrence (up to
-        2**24 of them)."""
+        """Keys for random numbers: int64.
+
+        The id at occurrence 0, another number at every other occurrence (up to 2**24 of them).
+        """
         return self.ids | self.occurrences << _ID_BITS
 
     @classmethod
@@ -46,7 +50,10 @@ class Epoch:
 
 
 class Order(Protocol):
-    """Maps positions of an epoch to samples. A frozen value; its `repr` is saved with a run's state."""
+    """Maps positions of an epoch to samples.
+
+    A frozen value; its `repr` is saved with a run's state.
+    """
 
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out
 

@@ -11,7 +11,14 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
-from fastfeed.sampling.shard_layout import ShuffledUnits, Units, bounds_of, equal_units, lane_of, windows
+from fastfeed.sampling.shard_layout import (
+    ShuffledUnits,
+    Units,
+    bounds_of,
+    equal_units,
+    lane_of,
+    windows,
+)
 
 __all__ = ["Blocks"]
 
@@ -19,24 +26,27 @@ __all__ = ["Blocks"]
 @checked
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Every sample once, reading few shards at a time: for storage where sequential reads are cheaper than random ones.
+    """Every sample once, reading few shards at a time: for storage where sequential reads are
+    cheaper than random ones.
 
-    The shards of an epoch are laid end to end in random order and cut into lanes of equal length. A lane fills the same
-    rows of every global batch, from `window` open shards, whose samples come in random order. A rank reads the lanes of
-    its rows, so each of R ranks has about window * max(1, lanes / R) shards open, and all ranks together have the same
-    ones open at every R. With fewer lanes than ranks, several ranks read a shard. Ops that mix samples (MixUp, CutMix,
-    Mosaic) shuffle the rows of a global batch, and every rank then reads from the shards of all lanes.
+    The shards of an epoch are laid end to end in random order and cut into lanes of equal length. A
+    lane fills the same rows of every global batch, from `window` open shards, whose samples come in
+    random order. A rank reads the lanes of its rows, so each of R ranks has about window * max(1,
+    lanes / R) shards open, and all ranks together have the same ones open at every R. With fewer
+    lanes than ranks, several ranks read a shard. Ops that mix samples (MixUp, CutMix, Mosaic)
+    shuffle the rows of a global batch, and every rank then reads from the shards of all lanes.
 
-    It mixes like a shuffle buffer of window * lanes shards: batches near in time come from the same shards, and which
-    shards are combined changes every epoch. With the defaults, a batch of 256 has samples of about 160 of 640 shards;
-    with shuffle="full" it has about 210. `lanes=1` reads one window after another on all ranks.
+    It mixes like a shuffle buffer of window * lanes shards: batches near in time come from the same
+    shards, and which shards are combined changes every epoch. With the defaults, a batch of 256 has
+    samples of about 160 of 640 shards; with shuffle="full" it has about 210. `lanes=1` reads one
+    window after another on all ranks.
 
     Args:
-        block (int | None): Consecutive samples that are read together, at least 1. Default: None, the source's own
-            shards or row groups.
+        block (int | None): Consecutive samples that are read together, at least 1. Default: None,
+            the source's own shards or row groups.
         window (int): Shards that a lane has open, at least 1. Default: 4.
-        lanes (int): Lanes that are read at the same time, at least 1; at most one per row of the global batch is used.
-            Default: 64.
+        lanes (int): Lanes that are read at the same time, at least 1; at most one per row of the
+            global batch is used. Default: 64.
         units (Units | None): Shards of the source, set by `bind`; not for callers. Default: None.
 
     Raises:
@@ -69,7 +79,8 @@ class Blocks:
         """Return this order with these units of storage.
 
         Args:
-            bounds (np.ndarray): First id of each unit, and the number of samples last: int64, strictly ascending.
+            bounds (np.ndarray): First id of each unit, and the number of samples last: int64,
+                strictly ascending.
 
         Returns:
             Blocks of these units.
@@ -83,13 +94,14 @@ class Blocks:
     def positions(self, samples: int) -> int:
         if self.block is None and self.units is None:
             raise ConfigError(
-                "Blocks() takes its blocks from the shards of a source and is not bound to one; "
-                "create a Feed with it, call its bind(source), or say how many samples lie together, as in Blocks(1024)"
+                "Blocks() takes its blocks from the shards of a source and is not bound to one;"
+                " create a Feed with it, call its bind(source), or say how many samples lie"
+                " together, as in Blocks(1024)"
             )
         if self.block is None and self.units is not None and self.units.bounds[-1] != samples:
             raise ConfigError(
-                f"these Blocks belong to a source of {self.units.bounds[-1]} samples, got a source of {samples}; "
-                "bind Blocks() to it"
+                f"these Blocks belong to a source of {self.units.bounds[-1]} samples, got a source"
+                f" of {samples}; bind Blocks() to it"
             )
         return samples
 

@@ -21,7 +21,8 @@ _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISD
 
 @checked
 def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Save a feed's position as JSON, committed by atomic rename after fsync; until then the old file stays.
+    """Save a feed's position as JSON, committed by atomic rename after fsync; until then the old
+    file stays.
 
     Args:
         path (str | os.PathLike[str]): The file, in a folder that exists.
@@ -40,12 +41,15 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
         with atomic_write(path, sync_parent=True) as file:
             file.write(text.encode())
     except FileNotFoundError:
-        raise StateError(f"cannot save a state to {path}: no folder {path.parent}; create it first") from None
+        raise StateError(
+            f"cannot save a state to {path}: no folder {path.parent}; create it first"
+        ) from None
     except OSError as error:
         if error.errno not in _UNWRITABLE:  # a full disk is no matter of the path
             raise
         raise StateError(
-            f"cannot save a state to {path}: {error.strerror}; pass a file in a folder that can be written"
+            f"cannot save a state to {path}: {error.strerror}; pass a file in a folder that can be"
+            " written"
         ) from error
 
 
@@ -71,12 +75,21 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         with open(open_regular(path), "rb") as file:
             content = file.read(_MOST + 1)
         if len(content) > _MOST:
-            raise StateError(f"{path} is not a saved state: more than {_MOST:,} bytes; pass what save_state wrote")
+            raise StateError(
+                f"{path} is not a saved state: more than {_MOST:,} bytes; pass what save_state"
+                " wrote"
+            )
         state = json.loads(content)
     except OSError as error:
-        raise StateError(f"cannot read a state from {path}: {error.strerror}; pass what save_state wrote") from error
+        raise StateError(
+            f"cannot read a state from {path}: {error.strerror}; pass what save_state wrote"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise StateError(f"{path} is not a saved state: {error}; pass what save_state wrote") from error
+        raise StateError(
+            f"{path} is not a saved state: {error}; pass what save_state wrote"
+        ) from error
     if not isinstance(state, dict):
-        raise StateError(f"{path} is not a saved state: got {type(state).__name__}; pass what save_state wrote")
+        raise StateError(
+            f"{path} is not a saved state: got {type(state).__name__}; pass what save_state wrote"
+        )
     return state

@@ -1,4 +1,6 @@
-"""MixtureOrder: several sources in one epoch, each in proportion to its weight and in its own order."""
+"""MixtureOrder: several sources in one epoch, each in proportion to its weight and in its own
+order.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ class MixturePart:
     order: Literal["full", "none"] | Blocks = "full"
 
     def __repr__(self) -> str:  # saved states hold this text
-        return f"Part(first={self.first!r}, length={self.length!r}, weight={self.weight!r}, order={self.order!r})"
+        return (
+            f"Part(first={self.first!r}, length={self.length!r}, weight={self.weight!r},"
+            f" order={self.order!r})"
+        )
 
     def __post_init__(self) -> None:
         if self.first < 0:
@@ -39,20 +44,24 @@ class MixturePart:
         check_count("Part.length", self.length, MOST_SAMPLES)
         if not 0 < self.weight < float("inf"):
             raise ConfigError(
-                f"Part.weight must be finite and above 0, got {self.weight!r}; leave the part out instead"
+                f"Part.weight must be finite and above 0, got {self.weight!r}; leave the part out"
+                " instead"
             )
         if self.order not in ("full", "none") and not isinstance(self.order, Blocks):
-            raise ConfigError(f'Part.order must be "full", "none" or Blocks(...), got {self.order!r}')
+            raise ConfigError(
+                f'Part.order must be "full", "none" or Blocks(...), got {self.order!r}'
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureOrder:
     """Parts of a source in fixed proportions, spread evenly over every batch.
 
-    In any range of positions a part has its share, to within four samples; in the range from the start of the first
-    epoch, to within two. The samples of a part alternate, also across epochs: none comes a second time before all came
-    once. Within such a pass they come in the order of the part, which for Blocks means from few shards at a time on
-    every rank. A sample that comes several times in an epoch is augmented differently each time.
+    In any range of positions a part has its share, to within four samples; in the range from the
+    start of the first epoch, to within two. The samples of a part alternate, also across epochs:
+    none comes a second time before all came once. Within such a pass they come in the order of the
+    part, which for Blocks means from few shards at a time on every rank. A sample that comes
+    several times in an epoch is augmented differently each time.
     """
 
     open: ClassVar[bool] = False
@@ -69,7 +78,9 @@ class MixtureOrder:
         if not self.parts:
             raise ConfigError("Mixed needs at least one part, got none")
         if self.length is not None:
-            object.__setattr__(self, "length", check_count("Mixed.length", self.length, MOST_SAMPLES))
+            object.__setattr__(
+                self, "length", check_count("Mixed.length", self.length, MOST_SAMPLES)
+            )
         ordered = sorted(self.parts, key=lambda part: part.first)
         for part, following in pairwise(ordered):
             if part.first + part.length > following.first:
@@ -102,7 +113,9 @@ class MixtureOrder:
         begin = epoch.number * epoch.length  # in the sequence of all epochs
         part_of, number = parts.proportions.assign(begin + positions)
         sizes = parts.sizes[part_of]
-        passes, indices = np.divmod(number, sizes)  # completed passes through the part, and the index in this pass
+        passes, indices = np.divmod(
+            number, sizes
+        )  # completed passes through the part, and the index in this pass
         kinds = parts.kinds[part_of]
         rows = np.flatnonzero(kinds == _SHUFFLED)
         key = (epoch.seed, PART + part_of[rows], passes[rows], np.zeros_like(rows))
@@ -111,7 +124,9 @@ class MixtureOrder:
         if len(rows):
             walk = parts.walk(epoch)
             own = part_of[rows]
-            indices[rows] = walk.indices(own, passes[rows], number[rows], positions[rows], epoch.number)
+            indices[rows] = walk.indices(
+                own, passes[rows], number[rows], positions[rows], epoch.number
+            )
         return Visits(parts.firsts[part_of] + indices, passes - parts.completed(begin)[part_of])
 
 

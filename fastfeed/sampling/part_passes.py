@@ -1,7 +1,9 @@
-"""The passes through parts of a mixture that are read in Blocks: those of all parts are looked up at once.
+"""The passes through parts of a mixture that are read in Blocks: those of all parts are looked up
+at once.
 
-Of every part one pass is laid out, so that a batch costs a few look-ups however many parts there are: units of unequal
-sizes stand end to end in one array, equal ones are computed. A part that is asked for another pass is laid out again.
+Of every part one pass is laid out, so that a batch costs a few look-ups however many parts there
+are: units of unequal sizes stand end to end in one array, equal ones are computed. A part that is
+asked for another pass is laid out again.
 """
 
 from __future__ import annotations
@@ -33,7 +35,11 @@ class _RowUnits:
     count: np.ndarray  # units of the part
 
     def units(self, offsets: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.edges, offsets + self.samples_before, side="right") - 1 - self.units_before
+        return (
+            np.searchsorted(self.edges, offsets + self.samples_before, side="right")
+            - 1
+            - self.units_before
+        )
 
     def starts(self, units: np.ndarray) -> np.ndarray:
         units = np.minimum(np.maximum(units, 0), self.count)
@@ -55,7 +61,8 @@ class PartPasses:
         seed: int,
         length: int,
         batch: int,
-        passes: np.ndarray,  # of each part, to be laid out first: all at once cost less than one by one
+        # of each part, to be laid out first: all at once cost less than one by one
+        passes: np.ndarray,
     ) -> None:
         self._proportions, self._parts, self._seed, self._batch = proportions, parts, seed, batch
         self._length, self._steps = length, length // batch
@@ -64,7 +71,11 @@ class PartPasses:
         self._sizes = np.array([size for size, _ in parts])
         self._window, self._lanes, self._width = (np.ones(count, np.int64) for _ in range(3))
         for i, order in blocks:
-            self._window[i], self._lanes[i], self._width[i] = order.window, order.lanes, proportions.minimum(i, batch)
+            self._window[i], self._lanes[i], self._width[i] = (
+                order.window,
+                order.lanes,
+                proportions.minimum(i, batch),
+            )
         self._units = np.array([_listed_units(size, order) for size, order in parts], np.int64)
         self._listed = self._units > 0
         self._units_before = np.cumsum(self._units) - self._units
@@ -81,12 +92,17 @@ class PartPasses:
         self._lay_out(first, passes[first])
 
     def indices(
-        self, part: np.ndarray, passes: np.ndarray, number: np.ndarray, positions: np.ndarray, epoch: int
+        self,
+        part: np.ndarray,
+        passes: np.ndarray,
+        number: np.ndarray,
+        positions: np.ndarray,
+        epoch: int,
     ) -> np.ndarray:
         """Ids in the part: int64 (n,).
 
-        part, passes, number: of each row the part, the pass through it, and which of the part's slots of all epochs it
-        is; positions: in the epoch.
+        part, passes, number: of each row the part, the pass through it, and which of the part's
+        slots of all epochs it is; positions: in the epoch.
         """
         found = np.empty(len(part), np.int64)
         lowest = np.full(len(self._parts), np.iinfo(np.int64).max)
@@ -99,7 +115,9 @@ class PartPasses:
                 for listed in (True, False):
                     own = rows[self._listed[part[rows]] == listed]
                     if len(own):
-                        found[own] = self._within(listed, part[own], passes[own], number[own], positions[own], epoch)
+                        found[own] = self._within(
+                            listed, part[own], passes[own], number[own], positions[own], epoch
+                        )
         return found
 
     def _within(
@@ -122,26 +140,40 @@ class PartPasses:
         return layout.ids(start + permute(offsets - start, size, (*key, label)))
 
     def _offsets(
-        self, part: np.ndarray, passes: np.ndarray, number: np.ndarray, positions: np.ndarray, epoch: int
+        self,
+        part: np.ndarray,
+        passes: np.ndarray,
+        number: np.ndarray,
+        positions: np.ndarray,
+        epoch: int,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Offsets in the passes, the first and last offsets of their lanes, and the lanes' numbers.
 
-        Every step has at least `width` slots of a part, in nearly the same rows of the global batch, so each of these
-        has a lane. All further samples, and the steps in which a pass begins or ends, are one more lane.
+        Every step has at least `width` slots of a part, in nearly the same rows of the global
+        batch, so each of these has a lane. All further samples, and the steps in which a pass
+        begins or ends, are one more lane.
         """
         width, count, size = self._width[part], self._count[part], self._sizes[part]
         lanes = np.minimum(self._lanes[part], width)
         step = positions // self._batch
         before_step = self._proportions.counts(part, epoch * self._length + step * self._batch)
         row = number - before_step  # among the part's slots of this step
-        done = epoch * self._steps + step - self._begin[part]  # complete steps of the pass before this one
+        done = (
+            epoch * self._steps + step - self._begin[part]
+        )  # complete steps of the pass before this one
         is_complete = (step < self._steps) & (done >= 0) & (done < count)
         in_lane = is_complete & (row < width)
-        lane, edge, share = lane_of(np.minimum(row, width - 1), np.maximum(width, 1), np.maximum(lanes, 1))
+        lane, edge, share = lane_of(
+            np.minimum(row, width - 1), np.maximum(width, 1), np.maximum(lanes, 1)
+        )
         first = count * np.where(in_lane, edge, width)
         last = np.where(in_lane, first + count * share, size)
-        in_lanes = np.minimum(np.maximum(done + is_complete, 0), count) * width  # earlier samples of lanes
-        offsets = first + np.where(in_lane, done * share + row - edge, number - passes * size - in_lanes)
+        in_lanes = (
+            np.minimum(np.maximum(done + is_complete, 0), count) * width
+        )  # earlier samples of lanes
+        offsets = first + np.where(
+            in_lane, done * share + row - edge, number - passes * size - in_lanes
+        )
         return offsets, first, last, np.where(in_lane, lane, lanes)
 
     def _lay_out(self, part: np.ndarray, passes: np.ndarray) -> None:
@@ -169,8 +201,9 @@ class PartPasses:
         self._pass[changed] = wanted
 
     def _whole_steps(self, part: np.ndarray, passes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first step that is completely within this pass through a part, counted over all epochs, and the number
-        of such steps: int64, int64."""
+        """The first step that is completely within this pass through a part, counted over all
+        epochs, and the number of such steps: int64, int64.
+        """
         if not self._steps:
             return np.zeros_like(part), np.zeros_like(part)
         size = self._sizes[part]
@@ -182,7 +215,9 @@ class PartPasses:
             low, above = np.zeros_like(part), high.copy()
             for _ in range(int(high.max()).bit_length()):
                 middle = (low + above) // 2
-                slots = middle // self._steps * self._length + middle % self._steps * self._batch + more
+                slots = (
+                    middle // self._steps * self._length + middle % self._steps * self._batch + more
+                )
                 enough = self._proportions.counts(part, slots) >= reached
                 low, above = np.where(enough, low, middle + 1), np.where(enough, middle, above)
                 low = np.minimum(low, above)

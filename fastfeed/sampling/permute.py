@@ -1,9 +1,9 @@
 """A permutation of [0, n) that is computed, not stored.
 
-A Feistel network over Z_a x Z_b with a*b barely above n (a, b near sqrt(n)): each round adds a hash of one half to
-the other half, which is undone by subtracting it, so the network is a bijection for any hash. Values that land in [n,
-a*b) pass through the network again until they fall inside ("cycle walking", Black and Rogaway 2002); since
-a*b - n < a, few do.
+A Feistel network over Z_a x Z_b with a*b barely above n (a, b near sqrt(n)): each round adds a hash
+of one half to the other half, which is undone by subtracting it, so the network is a bijection for
+any hash. Values that land in [n, a*b) pass through the network again until they fall inside ("cycle
+walking", Black and Rogaway 2002); since a*b - n < a, few do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["permute"]
 _ROUNDS = 8
 _WORD = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_STEPS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_STEPS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
 _LAST = np.uint64(31)
 _COUNTERS = np.arange(1, _ROUNDS + 1, dtype=np.uint64)[:, None] * _GOLDEN
 
@@ -30,10 +33,11 @@ Side = np.uint64 | np.ndarray
 
 
 def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = False) -> np.ndarray:
-    """Where each of `values` (int64 in [0, n)) goes under the permutation named by `key`: int64, same shape.
+    """Where each of `values` (int64 in [0, n)) goes under the permutation named by `key`: int64,
+    same shape.
 
-    n (below 2**52) and the parts of the key may be arrays of the shape of `values`: each value then has its own
-    permutation, the same as in a call of its own.
+    n (below 2**52) and the parts of the key may be arrays of the shape of `values`: each value then
+    has its own permutation, the same as in a call of its own.
     """
     values = np.asarray(values, np.int64)
     if not values.size:
@@ -51,7 +55,11 @@ def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = F
 
 
 def _permute(
-    values: np.ndarray, n: int | np.ndarray, sides: tuple[Side, Side], keys: np.ndarray, inverse: bool
+    values: np.ndarray,
+    n: int | np.ndarray,
+    sides: tuple[Side, Side],
+    keys: np.ndarray,
+    inverse: bool,
 ) -> np.ndarray:
     """The definition, which the kernel follows."""
     size = n.reshape(-1).astype(np.uint64) if isinstance(n, np.ndarray) else np.uint64(n)
@@ -69,7 +77,9 @@ def _sides(n: int | np.ndarray) -> tuple[Side, Side]:
     """The square's sides: a = ceil(sqrt(n)), b = ceil(n / a)."""
     if isinstance(n, np.ndarray):
         n = n.reshape(-1).astype(np.int64)
-        a = np.sqrt(n - 1).astype(np.int64) + 1  # exact: doubles hold n, and their root is rounded correctly
+        a = (
+            np.sqrt(n - 1).astype(np.int64) + 1
+        )  # exact: doubles hold n, and their root is rounded correctly
         return a.astype(np.uint64), (-(-n // a)).astype(np.uint64)
     n = int(n)
     side = math.isqrt(n - 1) + 1
@@ -78,7 +88,9 @@ def _sides(n: int | np.ndarray) -> tuple[Side, Side]:
 
 def _of_rows(operand: Any, rows: np.ndarray) -> Any:
     """The entries for these values, if every value has its own; the last axis counts values."""
-    return operand[..., rows] if isinstance(operand, np.ndarray) and operand.shape[-1] > 1 else operand
+    return (
+        operand[..., rows] if isinstance(operand, np.ndarray) and operand.shape[-1] > 1 else operand
+    )
 
 
 def _network(values: np.ndarray, a: Side, b: Side, keys: np.ndarray, inverse: bool) -> np.ndarray:
@@ -117,7 +129,9 @@ def _mix(x: np.ndarray, spare: np.ndarray) -> None:
 
 
 def _round_keys(key: Key) -> np.ndarray:
-    """One key per round: uint64, shape (rounds, 1), or (rounds, len(values)) where a part of the key is an array."""
+    """One key per round: uint64, shape (rounds, 1), or (rounds, len(values)) where a part of the
+    key is an array.
+    """
     if any(isinstance(part, np.ndarray) for part in key):
         return _derive(key)
     return _cached_keys(tuple(int(part) & _WORD for part in key))  # type: ignore[arg-type]
@@ -131,7 +145,9 @@ def _cached_keys(key: tuple[int, ...]) -> np.ndarray:
 def _derive(key: Key) -> np.ndarray:
     state = np.zeros(1, np.uint64)
     for part in key:
-        state = state ^ (part.reshape(-1).astype(np.uint64) if isinstance(part, np.ndarray) else np.uint64(part))
+        state = state ^ (
+            part.reshape(-1).astype(np.uint64) if isinstance(part, np.ndarray) else np.uint64(part)
+        )
         state += _GOLDEN
         _mix(state, np.empty_like(state))
     keys = state + _COUNTERS

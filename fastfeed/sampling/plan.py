@@ -1,10 +1,12 @@
-"""Which rank reads which sample at which step: shuffle -> shard -> batch, by integer arithmetic alone.
+"""Which rank reads which sample at which step: shuffle -> shard -> batch, by integer arithmetic
+alone.
 
-An epoch has `length` positions, and its order maps each to a sample. Orders are computed, never stored, so a billion
-samples cost no memory, and starting at step one million costs as much as starting at step zero.
-Global step s owns positions [s*G, (s+1)*G) and rank r owns its r-th slice of them: the same global batches at every
-world size. Of an incomplete last batch each rank has its share, and padding after it. For ops that mix neighbors, the
-rows of every global batch are shuffled before it is cut into slices.
+An epoch has `length` positions, and its order maps each to a sample. Orders are computed, never
+stored, so a billion samples cost no memory, and starting at step one million costs as much as
+starting at step zero. Global step s owns positions [s*G, (s+1)*G) and rank r owns its r-th slice of
+them: the same global batches at every world size. Of an incomplete last batch each rank has its
+share, and padding after it. For ops that mix neighbors, the rows of every global batch are shuffled
+before it is cut into slices.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _ROWS = 2**33  # in keys, in the place of an epoch number, which is smaller
 class Plan:
     """One rank's path through the data, computed from (seed, epoch, step) alone.
 
-    `dataclasses.replace(plan, world=...)` keeps the global batch, as resuming at another world size does.
+    `dataclasses.replace(plan, world=...)` keeps the global batch, as resuming at another world size
+    does.
 
     Args:
         samples (int): Samples in the source, in [1, 2**40].
@@ -41,13 +44,16 @@ class Plan:
         seed (int): Seed of the order, >= 0. Default: 0.
         world (World): Rank and number of ranks. Default: World(), a single rank.
         shuffle (str | Order): "full", "none" or an order such as `Blocks()`. Default: "full".
-        tail (str): What happens to samples that do not fill a global batch: "drop" leaves them out of this epoch, "pad"
-            divides them evenly among the ranks and fills the batch of each with others of weight 0. Default: "drop".
-        mixed (bool): Shuffle the rows of every global batch, whatever the order: neighbors, which MixUp, CutMix and
-            Mosaic combine, are then any two of its samples. A feed with such an op sets it. Default: False.
+        tail (str): What happens to samples that do not fill a global batch: "drop" leaves them out
+            of this epoch, "pad" divides them evenly among the ranks and fills the batch of each
+            with others of weight 0. Default: "drop".
+        mixed (bool): Shuffle the rows of every global batch, whatever the order: neighbors, which
+            MixUp, CutMix and Mosaic combine, are then any two of its samples. A feed with such an
+            op sets it. Default: False.
 
     Raises:
-        ConfigError: If a field is out of range, or the global batch exceeds the data under tail="drop".
+        ConfigError: If a field is out of range, or the global batch exceeds the data under
+            tail="drop".
 
     Example:
         >>> plan = ff.Plan(samples=10, global_batch=4, world=ff.World(rank=0, size=2), shuffle="none")
@@ -71,13 +77,15 @@ class Plan:
             raise ConfigError(f'tail must be "drop" or "pad", got {self.tail!r}')
         if not isinstance(self.global_batch, int) or self.global_batch < self.world.size:
             raise ConfigError(
-                f"global_batch must be an integer >= {self.world.size} (one sample per rank), got {self.global_batch!r}"
+                f"global_batch must be an integer >= {self.world.size} (one sample per rank), got"
+                f" {self.global_batch!r}"
             )
         if self.tail == "drop" and self.global_batch > self.length:
             raise ConfigError(
-                f"the global batch must not exceed the data: got {self.global_batch} samples per step and "
-                f"{self.length} samples in the {'source' if self.length == self.samples else 'epoch'}; "
-                'lower batch, or use tail="pad"'
+                f"the global batch must not exceed the data: got {self.global_batch} samples per"
+                f" step and {self.length} samples in the"
+                f" {'source' if self.length == self.samples else 'epoch'}; lower batch, or use"
+                ' tail="pad"'
             )
 
     @classmethod
@@ -102,7 +110,8 @@ class Plan:
             global_batch (int | None): Samples per step over all ranks. Default: None, from `batch`.
             seed (int): As for `Plan`. Default: 0.
             world (World | None): Rank and number of ranks. Default: None, a single rank.
-            shuffle (str | bool | Order): As for `Plan`; True is "full", False is "none". Default: "full".
+            shuffle (str | bool | Order): As for `Plan`; True is "full", False is "none". Default:
+                "full".
             tail (str): As for `Plan`. Default: "drop".
             mixed (bool): As for `Plan`. Default: False.
 
@@ -110,7 +119,8 @@ class Plan:
             The plan.
 
         Raises:
-            ConfigError: If both or neither of `batch` and `global_batch` are given, or a value is out of range.
+            ConfigError: If both or neither of `batch` and `global_batch` are given, or a value is
+                out of range.
 
         Example:
             >>> ff.Plan.make(1000, batch=8, world=ff.World(rank=1, size=4)).global_batch
@@ -119,10 +129,13 @@ class Plan:
         world = world or World()
         if (batch is None) == (global_batch is None):
             raise ConfigError(
-                f"pass either batch (per rank) or global_batch; got batch={batch}, global_batch={global_batch}"
+                f"pass either batch (per rank) or global_batch; got batch={batch},"
+                f" global_batch={global_batch}"
             )
         for name, value in (("batch", batch), ("global_batch", global_batch)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1
+            ):
                 raise ConfigError(f"{name} must be an integer >= 1, got {value!r}")
         total = int(global_batch if batch is None else batch * world.size)  # type: ignore[arg-type, operator]
         if isinstance(shuffle, bool):
@@ -143,7 +156,9 @@ class Plan:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """This rank's slice [first, last) of every global batch; slices differ by one when ranks do not divide it."""
+        """This rank's slice [first, last) of every global batch; slices differ by one when ranks do
+        not divide it.
+        """
         return self._share(self.global_batch)
 
     @property
@@ -193,7 +208,10 @@ class Plan:
         """
         length = self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
-        info, order = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed)), order_of(self.shuffle)
+        info, order = (
+            Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed)),
+            order_of(self.shuffle),
+        )
         if self.mixed:
             positions = self._shuffled_rows(int(epoch), positions, length)
         return order.visits(positions % (length if order.open else used), info)
@@ -213,7 +231,8 @@ class Plan:
         return weights
 
     def first(self, step: int) -> int:
-        """The position in an epoch of this rank's first sample of a step, counted over all ranks; others follow.
+        """The position in an epoch of this rank's first sample of a step, counted over all ranks;
+        others follow.
 
         Args:
             step (int): Within the epoch, in [0, steps).
@@ -236,18 +255,26 @@ class Plan:
         return begin + first, begin + last
 
     def _share(self, count: int) -> tuple[int, int]:
-        """This rank's slice [first, last) of so many samples of a step: as many as other ranks have, or one more."""
+        """This rank's slice [first, last) of so many samples of a step: as many as other ranks
+        have, or one more.
+        """
         size = self.world.size
         each, rest = divmod(count, size)
 
         def edge(rank: int) -> int:
-            earlier = rank if each < self.global_batch // size else self.global_batch * rank // size - each * rank
+            earlier = (
+                rank
+                if each < self.global_batch // size
+                else self.global_batch * rank // size - each * rank
+            )
             return each * rank + min(earlier, rest)  # of these, one more, as the batch has room for
 
         return edge(self.world.rank), edge(self.world.rank + 1)
 
     def _shuffled_rows(self, epoch: int, positions: np.ndarray, length: int) -> np.ndarray:
-        """The positions in the order whose samples are at these; each stays in its step, and padding in its rows."""
+        """The positions in the order whose samples are at these; each stays in its step, and
+        padding in its rows.
+        """
         steps, rows = np.divmod(positions, self.global_batch)
         shuffled = positions.copy()
         for step in np.unique(steps).tolist():
@@ -258,7 +285,8 @@ class Plan:
         return shuffled
 
     def state(self, epoch: int, step: int, fingerprint: str) -> dict[str, Any]:
-        """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at any world size.
+        """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at
+        any world size.
 
         Args:
             epoch (int): Counts from 0.
@@ -295,9 +323,10 @@ class Plan:
 
         Args:
             state (dict[str, Any]): What `state` returned, with any keys in `known`.
-            fingerprint (str | None): The source's fingerprint; None is not compared: the files may have changed, their
-                number may not.
-            changed (Callable[[str], str] | None): Describes how a saved fingerprint differs. Default: None.
+            fingerprint (str | None): The source's fingerprint; None is not compared: the files may
+                have changed, their number may not.
+            changed (Callable[[str], str] | None): Describes how a saved fingerprint differs.
+                Default: None.
             known (Iterable[str]): Other keys that the state may have. Default: ().
 
         Returns:
@@ -311,4 +340,6 @@ class Plan:
             >>> plan.position(plan.state(epoch=2, step=1, fingerprint="f00"), fingerprint="f00")
             (2, 1)
         """
-        return position_of(state, self.state(0, 0, fingerprint or ""), self.steps, fingerprint, changed, known)
+        return position_of(
+            state, self.state(0, 0, fingerprint or ""), self.steps, fingerprint, changed, known
+        )

@@ -20,28 +20,40 @@ def position_of(
     changed: Callable[[str], str] | None,
     known: Iterable[str],
 ) -> tuple[int, int]:
-    """(epoch, step) of a saved state; StateError names the field in which it differs from the current one."""
+    """(epoch, step) of a saved state; StateError names the field in which it differs from the
+    current one.
+    """
     if not isinstance(state, Mapping):
-        raise StateError(f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave")
+        raise StateError(
+            f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave"
+        )
     missing = [name for name in current if name not in state]
     if missing:
         raise StateError(
-            f"a saved state needs {', '.join(current)}; {', '.join(missing)} missing; pass what feed.state() gave"
+            f"a saved state needs {', '.join(current)}; {', '.join(missing)} missing; pass what"
+            " feed.state() gave"
         )
     if unknown := [str(name) for name in state if name not in current and name not in known]:
-        raise StateError(f"a saved state has no {', '.join(unknown)}; pass what feed.state() gave, without other keys")
+        raise StateError(
+            f"a saved state has no {', '.join(unknown)}; pass what feed.state() gave, without other"
+            " keys"
+        )
     for name in ("length", "seed", "global_batch", "shuffle", "tail", "fingerprint"):
         if state[name] != current[name] and not (name == "fingerprint" and fingerprint is None):
             if name == "fingerprint":
                 what = changed(str(state[name])) if changed is not None else ""
                 raise StateError(
-                    f"cannot restore: the data differs from what the state was saved with{what and f' ({what})'}; "
-                    "start a new run, or call restore(state, strict=False) if names and order are the same"
+                    "cannot restore: the data differs from what the state was saved"
+                    f" with{what and f' ({what})'}; start a new run, or call restore(state,"
+                    " strict=False) if names and order are the same"
                 )
             hint = {
                 "length": "samples came or went; start a new run",
                 "global_batch": f"pass global_batch={state[name]} (batch counts per rank)",
-                "shuffle": f"pass shuffle={repr(state[name]) if state[name] in ('full', 'none') else state[name]}",
+                "shuffle": (
+                    "pass"
+                    f" shuffle={repr(state[name]) if state[name] in ('full', 'none') else state[name]}"
+                ),
             }.get(name, f"pass {name}={state[name]!r}")
             raise StateError(
                 f"cannot restore: {name} was {state[name]!r}, this feed has {current[name]!r}, "
@@ -51,6 +63,7 @@ def position_of(
     whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (epoch, step))
     if not (whole and 0 <= epoch < _EPOCHS and 0 <= step <= steps):
         raise StateError(
-            f"cannot restore: step must be in [0, {steps}] and epoch in [0, 2^31), got {step!r} and {epoch!r}"
+            f"cannot restore: step must be in [0, {steps}] and epoch in [0, 2^31), got {step!r} and"
+            f" {epoch!r}"
         )
     return (epoch + 1, 0) if step == steps else (epoch, step)

@@ -1,9 +1,11 @@
-"""An infinite sequence of slots assigned to parts by weight, as evenly as integers allow, by arithmetic alone.
+"""An infinite sequence of slots assigned to parts by weight, as evenly as integers allow, by
+arithmetic alone.
 
-Two parts of weights v and w divide the slots so that the first part has round(n * v / (v + w)) of the first n. More
-parts form a tree of such pairs, built like a Huffman code: the two lightest are joined until one remains. A joined pair
-then weighs at most twice as much as its sibling, which bounds the sum of errors: a part is always less than two slots
-off its share, for any number of parts and slots.
+Two parts of weights v and w divide the slots so that the first part has round(n * v / (v + w)) of
+the first n. More parts form a tree of such pairs, built like a Huffman code: the two lightest are
+joined until one remains. A joined pair then weighs at most twice as much as its sibling, which
+bounds the sum of errors: a part is always less than two slots off its share, for any number of
+parts and slots.
 """
 
 from __future__ import annotations
@@ -26,11 +28,17 @@ _TOTAL = 2**30  # of integer weights, so that products of two of them fit into 6
 class Proportions:
     """The tree: node i is part i, or joins two earlier nodes; the last node is the root."""
 
-    heavy: np.ndarray  # weight of the node's left side, int64; 1 of 1 for parts, which point to themselves
+    heavy: (
+        np.ndarray
+    )  # weight of the node's left side, int64; 1 of 1 for parts, which point to themselves
     total: np.ndarray  # weight of both sides, int64
     sides: np.ndarray  # nodes to the left and right, int64, shape (nodes, 2)
-    paths: tuple[tuple[tuple[int, int, bool], ...], ...]  # from the root to each part: (heavy, total, goes left)
-    table: np.ndarray  # the same as int64 (3, deepest path, parts); at the end of a shorter one all slots go left
+    paths: tuple[
+        tuple[tuple[int, int, bool], ...], ...
+    ]  # from the root to each part: (heavy, total, goes left)
+    table: (
+        np.ndarray
+    )  # the same as int64 (3, deepest path, parts); at the end of a shorter one all slots go left
 
     @property
     def shares(self) -> np.ndarray:
@@ -61,7 +69,9 @@ class Proportions:
 
     def counts(self, parts: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """As `count`, of a part per entry: int64."""
-        for heavy, total, goes_left in zip(*(column[:, parts] for column in self.table), strict=True):
+        for heavy, total, goes_left in zip(
+            *(column[:, parts] for column in self.table), strict=True
+        ):
             left = _share(slots, heavy, total)
             slots = np.where(goes_left, left, slots - left)
         return slots
@@ -77,14 +87,24 @@ class Proportions:
 
 @lru_cache(maxsize=64)
 def proportions_of(weights: tuple[float, ...]) -> Proportions:
-    """For these weights, all above 0. Their decimal text counts (0.1 is one tenth), to nine digits of their sum."""
+    """For these weights, all above 0.
+
+    Their decimal text counts (0.1 is one tenth), to nine digits of their sum.
+    """
     exact = [Fraction(str(weight)) for weight in weights]
     scale = math.lcm(*(weight.denominator for weight in exact))
     integers = [int(weight * scale) for weight in exact]
     integers = [weight // math.gcd(*integers) for weight in integers]
     if sum(integers) > _TOTAL:
-        integers = [max(round(Fraction(weight * (_TOTAL - len(integers)), sum(integers))), 1) for weight in integers]
-    heavy, total, sides = [1] * len(integers), [1] * len(integers), [(i, i) for i in range(len(integers))]
+        integers = [
+            max(round(Fraction(weight * (_TOTAL - len(integers)), sum(integers))), 1)
+            for weight in integers
+        ]
+    heavy, total, sides = (
+        [1] * len(integers),
+        [1] * len(integers),
+        [(i, i) for i in range(len(integers))],
+    )
     nodes = [(weight, i) for i, weight in enumerate(integers)]
     heapq.heapify(nodes)
     while len(nodes) > 1:

@@ -22,8 +22,8 @@ _MOST = 2**16
 class Repeated:
     """Every sample several times per epoch, augmented differently each time.
 
-    All samples come once before any repeats; or, with `together`, all occurrences of a sample are adjacent in a batch
-    (Hoffer et al., "Augment Your Batch", CVPR 2020).
+    All samples come once before any repeats; or, with `together`, all occurrences of a sample are
+    adjacent in a batch (Hoffer et al., "Augment Your Batch", CVPR 2020).
 
     Args:
         times (int): Occurrences of each sample per epoch, in [1, 65536].
@@ -56,6 +56,10 @@ class Repeated:
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
         if self.together:
             numbers, occurrences = np.divmod(positions, self.times)
-            return Visits(permute(numbers, epoch.samples, (epoch.seed, epoch.number, 0)), occurrences)
+            return Visits(
+                permute(numbers, epoch.samples, (epoch.seed, epoch.number, 0)), occurrences
+            )
         occurrences, numbers = np.divmod(positions, epoch.samples)
-        return Visits(permute(numbers, epoch.samples, (epoch.seed, epoch.number, occurrences)), occurrences)
+        return Visits(
+            permute(numbers, epoch.samples, (epoch.seed, epoch.number, occurrences)), occurrences
+        )

@@ -1,8 +1,9 @@
-"""Random numbers that are looked up, not generated: a pure function of (seed, epoch, sample id, op slot).
+"""Random numbers that are looked up, not generated: a pure function of (seed, epoch, sample id, op
+slot).
 
-The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC11),
-vectorized over samples. The 128-bit counter holds the sample id (64 bits), the epoch (32), the slot (16) and the block
-(16); the 64-bit key is the seed, so no two draws share a counter.
+The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1,
+2, 3", SC11), vectorized over samples. The 128-bit counter holds the sample id (64 bits), the epoch
+(32), the slot (16) and the block (16); the 64-bit key is the seed, so no two draws share a counter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _ROUNDS = 10
 
 
 def philox(counter: np.ndarray, key: int) -> np.ndarray:
-    """Philox4x32-10 of `counter` (uint64 array, shape (4, n), each word < 2**32) under a 64-bit key; same shape."""
+    """Philox4x32-10 of `counter` (uint64 array, shape (4, n), each word < 2**32) under a 64-bit
+    key; same shape.
+    """
     c0, c1, c2, c3 = (counter[i] for i in range(4))
     k0, k1 = key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF
     for _ in range(_ROUNDS):
@@ -72,7 +75,9 @@ def _uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nd
     pairs = np.empty((len(ids), blocks, 2), np.float64)
     for i in range(2):
         high, low = words[2 * i] >> np.uint64(5), words[2 * i + 1] >> np.uint64(6)
-        pairs[:, :, i] = (high.astype(np.float64) * 67108864.0 + low.astype(np.float64)) / 9007199254740992.0
+        pairs[:, :, i] = (
+            high.astype(np.float64) * 67108864.0 + low.astype(np.float64)
+        ) / 9007199254740992.0
     return pairs.reshape(len(ids), 2 * blocks)[:, :n]
 
 

@@ -1,7 +1,8 @@
 """Units of storage in an order that changes every epoch, and the windows in which lanes read it.
 
-The units are permuted and concatenated; an offset is a sample's index in that sequence. Keys name permutations
-(`permute`): with 1 appended that of the units, with 2 and more those inside windows (`windows`).
+The units are permuted and concatenated; an offset is a sample's index in that sequence. Keys name
+permutations (`permute`): with 1 appended that of the units, with 2 and more those inside windows
+(`windows`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.permute import permute
 
-__all__ = ["EqualUnits", "ListedUnits", "ShuffledUnits", "Units", "bounds_of", "equal_units", "lane_of", "windows"]
+__all__ = [
+    "EqualUnits",
+    "ListedUnits",
+    "ShuffledUnits",
+    "Units",
+    "bounds_of",
+    "equal_units",
+    "lane_of",
+    "windows",
+]
 
 _CACHED = 4  # permutations: prefetching crosses from one epoch to the next
 
@@ -28,7 +38,9 @@ class ShuffledUnits(Protocol):
         ...
 
     def starts(self, units: np.ndarray) -> np.ndarray:
-        """The first offset of each unit of the sequence; numbers outside of it are clipped: int64."""
+        """The first offset of each unit of the sequence; numbers outside of it are clipped:
+        int64.
+        """
         ...
 
     def ids(self, offsets: np.ndarray) -> np.ndarray:
@@ -59,7 +71,9 @@ class EqualUnits:
 
     def _spread(self, offsets: np.ndarray) -> np.ndarray:
         """Offsets as if no unit were short."""
-        return offsets + np.where(offsets >= (self.short + 1) * self.size - self.missing, self.missing, 0)
+        return offsets + np.where(
+            offsets >= (self.short + 1) * self.size - self.missing, self.missing, 0
+        )
 
 
 @lru_cache(maxsize=256)
@@ -90,10 +104,14 @@ class ListedUnits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """The units of a source; caches their permutations for the last epochs, unless they are all of one size."""
+    """The units of a source; caches their permutations for the last epochs, unless they are all of
+    one size.
+    """
 
     bounds: np.ndarray  # first id of each, and the number of samples: int64, strictly ascending
-    size: int | None = field(init=False)  # samples of each; the last may have fewer. None: of any sizes
+    size: int | None = field(
+        init=False
+    )  # samples of each; the last may have fewer. None: of any sizes
     recent: dict[tuple[int, ...], ListedUnits] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +144,10 @@ class Units:
 
 
 def bounds_of(source: Any) -> np.ndarray:
-    """The units of storage of a source: int64, strictly ascending from 0 to its length. Empty ones are left out."""
+    """The units of storage of a source: int64, strictly ascending from 0 to its length.
+
+    Empty ones are left out.
+    """
     bounds = getattr(source, "bounds", None)
     if bounds is None:
         raise ConfigError(
@@ -142,26 +163,35 @@ def bounds_of(source: Any) -> np.ndarray:
         or (np.diff(bounds) < 0).any()
     ):
         raise ConfigError(
-            f"bounds of {type(source).__name__} must ascend from 0 to its length {len(source)}, got {bounds!r}"
+            f"bounds of {type(source).__name__} must ascend from 0 to its length {len(source)}, got"
+            f" {bounds!r}"
         )
     return bounds[np.concatenate([[True], np.diff(bounds) > 0])]
 
 
 def lane_of(rows: np.ndarray, width: Any, lanes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each row's lane, the lane's first row, and how many it has, when `width` rows are divided among the lanes."""
+    """Each row's lane, the lane's first row, and how many it has, when `width` rows are divided
+    among the lanes.
+    """
     lane = ((rows + 1) * lanes - 1) // width
     first = width * lane // lanes
     return lane, first, width * (lane + 1) // lanes - first
 
 
 def windows(
-    layout: ShuffledUnits, offsets: np.ndarray, first: np.ndarray, last: np.ndarray, lane: np.ndarray, window: Any
+    layout: ShuffledUnits,
+    offsets: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    lane: np.ndarray,
+    window: Any,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Start and length of the window around each offset, and a number that is unique to the window.
 
-    A lane owns the offsets [first, last) and reads them in order, with `window` units open at a time, whose samples are
-    to be mixed. Lanes start with windows of different lengths, so that they open units at different times and do not
-    all wait for storage at once. All arrays are int64 of one shape.
+    A lane owns the offsets [first, last) and reads them in order, with `window` units open at a
+    time, whose samples are to be mixed. Lanes start with windows of different lengths, so that they
+    open units at different times and do not all wait for storage at once. All arrays are int64 of
+    one shape.
     """
     begin = layout.units(first) - lane % window  # where the lane's first window would begin
     number = (layout.units(offsets) - begin) // window

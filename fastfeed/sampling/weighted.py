@@ -26,17 +26,20 @@ _CACHED = 2  # orders of columns: prefetching crosses from one epoch to the next
 
 @dataclass(frozen=True, slots=True)
 class WeightLine:
-    """All samples on a line, each as long as its weight, in another order for every cycle of epochs.
+    """All samples on a line, each as long as its weight, in another order for every cycle of
+    epochs.
 
-    Sample i belongs to column i % 2**18, and columns are what is permuted: up to 2**18 samples in any order, of more
-    those with the same remainder stay together.
+    Sample i belongs to column i % 2**18, and columns are what is permuted: up to 2**18 samples in
+    any order, of more those with the same remainder stay together.
     """
 
     ends: np.ndarray = field(compare=False)  # of each sample in its column: int64, shape (samples,)
     digest: str  # of the weights
     total: int = field(compare=False)  # length of the line
     largest: int = field(compare=False)  # and of its longest sample
-    recent: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, compare=False)
+    recent: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=dict, compare=False
+    )
 
     def __repr__(self) -> str:  # saved states hold this text, which changes with the order
         return f"<{len(self.ends)} weights, {self.digest}, drawn per epoch>"
@@ -52,9 +55,13 @@ class WeightLine:
             if not np.can_cast(array.dtype, np.float64, "same_kind"):
                 array = np.asarray(weights, np.float64)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"weights must be numbers, one per sample, got {weights!r}") from error
+            raise ConfigError(
+                f"weights must be numbers, one per sample, got {weights!r}"
+            ) from error
         if array.ndim != 1 or not len(array):
-            raise ConfigError(f"weights must be one number per sample, got an array of shape {array.shape}")
+            raise ConfigError(
+                f"weights must be one number per sample, got an array of shape {array.shape}"
+            )
         return cls.read(len(array), lambda first, last: array[first:last])
 
     @classmethod
@@ -62,7 +69,9 @@ class WeightLine:
         """From weights that are read a part at a time, so that no second array of all is held."""
         lengths = np.empty(samples, np.int64)
         values, digest = lengths.view(np.float64), hashlib.sha256()
-        parts = [slice(first, min(first + _COLUMNS, samples)) for first in range(0, samples, _COLUMNS)]
+        parts = [
+            slice(first, min(first + _COLUMNS, samples)) for first in range(0, samples, _COLUMNS)
+        ]
         bad, wrong = 0, None
         for part in parts:
             values[part] = weights(part.start, part.stop)
@@ -79,7 +88,9 @@ class WeightLine:
         if largest == 0:
             raise ConfigError(f"some weight must be above 0, all {samples} are 0")
         exponent = np.frexp(largest)[1]
-        bits = exponent + np.frexp(sum(np.ldexp(values[part], -exponent).sum() for part in parts))[1]
+        bits = (
+            exponent + np.frexp(sum(np.ldexp(values[part], -exponent).sum() for part in parts))[1]
+        )
         most = 0
         for part in parts:  # a power of two times the weight: equal weights stay equal
             lengths[part] = np.rint(np.ldexp(values[part], _BITS - bits))
@@ -122,17 +133,20 @@ class WeightLine:
 class Weighted:
     """Each sample in proportion to its weight, weight 0 never.
 
-    Systematic resampling: marks at equal distances, as many as the epoch has positions, on a line where each sample is
-    as long as its weight; a sample comes once for every mark on it. So it comes as often as expected, rounded up or
-    down, in every epoch. The line has another order in every epoch, so that samples come independently of each other.
-    Short epochs take turns: where no sample is expected more than half (a quarter, ...) of the time, two (four, ...)
-    consecutive epochs share no sample. A sample that comes several times in an epoch is augmented differently each
-    time. Reads from anywhere in storage; keeps 8 bytes per sample in memory, and up to 8 MB for the epochs in use.
+    Systematic resampling: marks at equal distances, as many as the epoch has positions, on a line
+    where each sample is as long as its weight; a sample comes once for every mark on it. So it
+    comes as often as expected, rounded up or down, in every epoch. The line has another order in
+    every epoch, so that samples come independently of each other.
+    Short epochs take turns: where no sample is expected more than half (a quarter, ...) of the
+    time, two (four, ...) consecutive epochs share no sample. A sample that comes several times in
+    an epoch is augmented differently each time. Reads from anywhere in storage; keeps 8 bytes per
+    sample in memory, and up to 8 MB for the epochs in use.
 
     Args:
-        weights (Sequence[float] | np.ndarray | None): One per sample, finite and >= 0, in any unit. Default: None,
-            those of the source (`Table(weight=...)`).
-        length (int | None): Positions per epoch, at least 1. Default: None, as many as the source has samples.
+        weights (Sequence[float] | np.ndarray | None): One per sample, finite and >= 0, in any unit.
+            Default: None, those of the source (`Table(weight=...)`).
+        length (int | None): Positions per epoch, at least 1. Default: None, as many as the source
+            has samples.
 
     Raises:
         ConfigError: If weights are negative, not finite or all 0, or `length` is no integer >= 1.
@@ -162,8 +176,8 @@ class Weighted:
         read = getattr(source, "weights", None)
         if read is None or read(np.arange(0)) is None:
             raise ConfigError(
-                f"Weighted() takes the weights of the source, and {type(source).__name__} has none; "
-                "pass one per sample, as in Weighted(weights)"
+                f"Weighted() takes the weights of the source, and {type(source).__name__} has none;"
+                " pass one per sample, as in Weighted(weights)"
             )
         line = WeightLine.read(len(source), lambda first, last: read(np.arange(first, last)))
         return Weighted(line, self.length)
@@ -171,12 +185,18 @@ class Weighted:
     def positions(self, samples: int) -> int:
         if self.weights is None:
             raise ConfigError(
-                "Weighted() takes the weights of a source and is not bound to one; create a Feed with it, "
-                "call its bind(source), or pass one per sample, as in Weighted(weights)"
+                "Weighted() takes the weights of a source and is not bound to one; create a Feed"
+                " with it, call its bind(source), or pass one per sample, as in Weighted(weights)"
             )
         if len(self.weights.ends) != samples:
-            raise ConfigError(f"weights must be one per sample: {samples}, got {len(self.weights.ends)}")
-        return check_count("positions per epoch of Weighted", samples if self.length is None else self.length, _MOST)
+            raise ConfigError(
+                f"weights must be one per sample: {samples}, got {len(self.weights.ends)}"
+            )
+        return check_count(
+            "positions per epoch of Weighted",
+            samples if self.length is None else self.length,
+            _MOST,
+        )
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
         line, count = self.weights, epoch.length
@@ -184,7 +204,9 @@ class Weighted:
         cycle, turn = divmod(epoch.number, line.turns(count))
         order, edges = line.columns(epoch.seed, cycle)
         quotient, rest = divmod(total, count)  # distance between two marks
-        offset = total * _offset(epoch.seed, cycle, turn) >> _BITS  # of all marks, in units of 1 / count
+        offset = (
+            total * _offset(epoch.seed, cycle, turn) >> _BITS
+        )  # of all marks, in units of 1 / count
 
         def location(marks: np.ndarray) -> np.ndarray:
             return marks * quotient + (marks * rest + offset) // count
@@ -195,15 +217,19 @@ class Weighted:
         before = np.where(place > 0, edges[place - 1], 0)  # of the column
         ids, begin = line.samples(order[place], at - before)
         begin += before
-        first = np.maximum((begin / total * count).astype(np.int64) - 1, 0)  # up to two before the first mark
+        first = np.maximum(
+            (begin / total * count).astype(np.int64) - 1, 0
+        )  # up to two before the first mark
         for _ in range(3):  # on it, since doubles may round either way
             first += location(first) < begin
         return Visits(ids, marks - first)
 
 
 def _offset(seed: int, cycle: int, turn: int) -> int:
-    """The offset of an epoch's marks, as a fraction of their distance in units of 2**-52: the reversed bits of its
-    number in the cycle (van der Corput's sequence), plus a start that depends on seed and cycle."""
+    """The offset of an epoch's marks, as a fraction of their distance in units of 2**-52: the
+    reversed bits of its number in the cycle (van der Corput's sequence), plus a start that depends
+    on seed and cycle.
+    """
     return (int(f"{turn:0{_BITS}b}"[::-1], 2) + _start(seed, cycle)) % (1 << _BITS)
 
 

@@ -1,4 +1,5 @@
-"""Where samples come from: one class per module, behind the protocols of `base`; describe prints them.
+"""Where samples come from: one class per module, behind the protocols of `base`; describe prints
+them.
 
 folder           ImageFolder: one folder per class
 table            Table: images that CSV, JSON lines or Parquet name or hold; tables/ reads them

@@ -1,4 +1,5 @@
-"""Which files and addresses may be named by a file from elsewhere, such as a table or an index of shards.
+"""Which files and addresses may be named by a file from elsewhere, such as a table or an index of
+shards.
 
 It must not make its user read whatever the user can read.
 """
@@ -15,28 +16,44 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.storage.storage import is_local
 
-__all__ = ["REFUSED", "Access", "Allow", "Refusal", "advice", "allow_of", "allowed_values", "is_public"]
+__all__ = [
+    "REFUSED",
+    "Access",
+    "Allow",
+    "Refusal",
+    "advice",
+    "allow_of",
+    "allowed_values",
+    "is_public",
+]
 
 REFUSED = "not allowed: "  # how a client's error says that it is a refusal
 
-# what follows :// is a bucket or a repository, which the client looks up at its own endpoint, not a machine's name
-_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "hf", "memory"})
+# what follows :// is a bucket or a repository, which the client looks up at its own endpoint, not a
+# machine's name
+_BUCKETS = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "hf", "memory"}
+)
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s@:/?#\\\[\]]+)(?::(\d{1,5}))?", re.I)
 _NUMBER = r"(?:0x[0-9a-f]+|\d+)"
-_NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}", re.I)  # as inet_aton reads it: 2130706433 is 127.0.0.1
+_NUMERIC = re.compile(
+    rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}", re.I
+)  # as inet_aton reads it: 2130706433 is 127.0.0.1
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _FOLDERS = 1 << 14  # whose real paths are kept
 
 
 class Allow(NamedTuple):
-    """What a file from elsewhere may name besides its own folder: values of the `allow_` options."""
+    """What a file from elsewhere may name besides its own folder: values of the `allow_`
+    options.
+    """
 
     paths: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -59,7 +76,8 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Paths below `roots` and `paths`, and public hosts by https, by `schemes` and as the roots are read.
+    """Paths below `roots` and `paths`, and public hosts by https, by `schemes` and as the roots are
+    read.
 
     Private and loopback addresses must be named, in a root or in `hosts`. Build it with `of`.
     """
@@ -79,21 +97,34 @@ class Access:
         hosts: Sequence[str] = (),
         schemes: Sequence[str] = (),
     ) -> Access:
-        """From the addresses of the tables, where their relative paths begin, and what is allowed besides."""
+        """From the addresses of the tables, where their relative paths begin, and what is allowed
+        besides.
+        """
         roots = tuple(dict.fromkeys(roots))
         named = (*roots, *tables)
         own = [uri for uri in named if not is_local(uri)]
         folders = [path.removeprefix("file://") for path in (*roots, *paths)]
         return cls(
             roots,
-            tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders if is_local(folder))),
-            tuple(posixpath.normpath(url).replace(":/", "://", 1) for url in (*roots, *paths) if not is_local(url)),
+            tuple(
+                dict.fromkeys(os.path.realpath(folder) for folder in folders if is_local(folder))
+            ),
+            tuple(
+                posixpath.normpath(url).replace(":/", "://", 1)
+                for url in (*roots, *paths)
+                if not is_local(url)
+            ),
             frozenset({host.lower().rstrip(".") for host in hosts} | {_netloc(uri) for uri in own}),
-            frozenset({"https", *(scheme.lower() for scheme in schemes), *(_scheme(uri) for uri in own)}),
+            frozenset(
+                {"https", *(scheme.lower() for scheme in schemes), *(_scheme(uri) for uri in own)}
+            ),
         )
 
     def refusal(self, uri: str, path: str = "") -> Refusal | None:
-        """Why an address or a local path may not be read; None if it may. `path`: as the table has it."""
+        """Why an address or a local path may not be read; None if it may.
+
+        `path`: as the table has it.
+        """
         if "://" not in uri:
             return self._of_path(uri)
         scheme = _scheme(uri)
@@ -112,7 +143,11 @@ class Access:
                 kind = "a private address" if scheme in _PORTS else "a host that was not named"
                 problems.append(f"{host} is {kind}")
                 allow_host = _joined(host, port, scheme)
-        return Refusal(" and ".join(problems), host=allow_host, scheme=allow_scheme) if problems else None
+        return (
+            Refusal(" and ".join(problems), host=allow_host, scheme=allow_scheme)
+            if problems
+            else None
+        )
 
     def left(self, path: str) -> Refusal:
         """The refusal of a local file that turned out to lie elsewhere when it was opened."""
@@ -133,11 +168,17 @@ class Access:
                 real = os.path.join(_real_folder(os.path.join(os.getcwd(), folder)), name)
         except (OSError, ValueError):  # a zero byte, or a loop: reading it says so
             return None
-        if any(os.path.join(real, "").startswith(os.path.join(folder, "")) for folder in self.folders):
+        if any(
+            os.path.join(real, "").startswith(os.path.join(folder, "")) for folder in self.folders
+        ):
             return None
         lexical = os.path.abspath(path)
         places = [root for root in self.roots if is_local(root)]
-        where = f"outside of {', '.join(os.path.abspath(root) for root in places)}" if places else "a local file"
+        where = (
+            f"outside of {', '.join(os.path.abspath(root) for root in places)}"
+            if places
+            else "a local file"
+        )
         if real != lexical and self._is_below(lexical):
             where = f"a link to {real}, {where}"
         return Refusal(where, path=os.path.dirname(real))
@@ -157,7 +198,11 @@ def advice(refusals: Sequence[Refusal]) -> str:
     if not any(options.values()):
         return "write the address in another way"
     python = ", ".join(f"{name}={values!r}" for name, values in options.items() if values)
-    words = [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name in options for value in options[name]]
+    words = [
+        f"--{name.replace('_', '-')} {shlex.quote(value)}"
+        for name in options
+        for value in options[name]
+    ]
     return f"pass {python} ({' '.join(words)})"
 
 
@@ -169,19 +214,23 @@ def allow_of(paths: object, hosts: object, schemes: object, who: str) -> Allow:
 
 def allowed_values(option: str, values: object, who: str) -> tuple[str, ...]:
     """The values of allow_path, allow_host or allow_scheme. ConfigError."""
-    single = isinstance(values, (str, os.PathLike))
-    items = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in ([values] if single else values)]  # type: ignore[union-attr]
+    listed: Any = [values] if isinstance(values, (str, os.PathLike)) else values
+    items = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in listed]
     if any(not isinstance(item, str) or not item for item in items):
         raise ConfigError(f"{who}: {option} must be a list of texts, got {values!r}")
     if option == "allow_scheme":
         items = [item.removesuffix("://") for item in items]
     if option == "allow_host" and (wrong := [item for item in items if not _HOST.fullmatch(item)]):
-        raise ConfigError(f"{who}: allow_host must be a host, or host:port, without a scheme, got {wrong[0]!r}")
+        raise ConfigError(
+            f"{who}: allow_host must be a host, or host:port, without a scheme, got {wrong[0]!r}"
+        )
     return tuple(items)
 
 
 def is_public(host: str) -> bool:
-    """Whether a host's name or address is not one of this machine or of its network, as far as its text says."""
+    """Whether a host's name or address is not one of this machine or of its network, as far as its
+    text says.
+    """
     host = unicodedata.normalize("NFKC", host).lower().rstrip(".").strip("[]")
     if host == "localhost" or host.endswith(".localhost"):
         return False
@@ -206,7 +255,9 @@ def _scheme(uri: str) -> str:
 
 
 def _netloc(uri: str) -> str:
-    """The host of an address the user named: with its port where it is read by HTTP, so that others are not meant."""
+    """The host of an address the user named: with its port where it is read by HTTP, so that others
+    are not meant.
+    """
     scheme, (host, port, _) = _scheme(uri), _host_of(uri.replace(_user_of(uri), "", 1))
     return host if scheme in _BUCKETS else f"{host}:{port}"
 

@@ -27,15 +27,15 @@ class Arrays:
     """Images in a NumPy array, with their labels.
 
     Args:
-        images (np.ndarray): uint8 (n, height, width) or (n, height, width, 1 or 3), at least one. A memory-mapped array
-            (`np.load(path, mmap_mode="r")`) stays on disk.
-        labels (Sequence[int] | np.ndarray | None): One integer per image, which counts `classes` from 0; -1 for none.
-            Default: None, no labels.
+        images (np.ndarray): uint8 (n, height, width) or (n, height, width, 1 or 3), at least one. A
+            memory-mapped array (`np.load(path, mmap_mode="r")`) stays on disk.
+        labels (Sequence[int] | np.ndarray | None): One integer per image, which counts `classes`
+            from 0; -1 for none. Default: None, no labels.
         classes (Sequence[str]): Names by label. Default: ().
 
     Raises:
-        ConfigError: If images or labels have another shape or dtype; the text says how to convert them. If a label has
-            no class.
+        ConfigError: If images or labels have another shape or dtype; the text says how to convert
+            them. If a label has no class.
 
     Example:
         >>> ff.Arrays(np.zeros((100, 32, 32, 3), np.uint8), np.arange(100) % 2, classes=("cat", "dog"))
@@ -43,7 +43,11 @@ class Arrays:
     """
 
     def __init__(
-        self, images: np.ndarray, labels: Sequence[int] | np.ndarray | None = None, *, classes: Sequence[str] = ()
+        self,
+        images: np.ndarray,
+        labels: Sequence[int] | np.ndarray | None = None,
+        *,
+        classes: Sequence[str] = (),
     ) -> None:
         if not isinstance(images, np.ndarray):
             raise ConfigError(
@@ -51,9 +55,14 @@ class Arrays:
                 "convert with np.asarray(images)"
             )
         if images.dtype != np.uint8:
-            raise ConfigError(f"Arrays needs uint8 images, got {images.dtype}; convert with (x * 255).astype('uint8')")
+            raise ConfigError(
+                f"Arrays needs uint8 images, got {images.dtype}; convert with (x *"
+                " 255).astype('uint8')"
+            )
         if images.ndim >= 3 and not len(images):
-            raise ConfigError(f"Arrays needs at least one image, got an array of shape {images.shape}")
+            raise ConfigError(
+                f"Arrays needs at least one image, got an array of shape {images.shape}"
+            )
         if images.ndim >= 3 and 0 in images.shape:
             raise ConfigError(f"Arrays needs images with pixels, got shape {images.shape}")
         if images.ndim == 3:
@@ -64,14 +73,18 @@ class Arrays:
                 f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)"
             )
         labels_array = np.full(len(images), -1) if labels is None else np.asarray(labels)
-        if labels_array.shape != (len(images),) or not np.issubdtype(labels_array.dtype, np.integer):
+        if labels_array.shape != (len(images),) or not np.issubdtype(
+            labels_array.dtype, np.integer
+        ):
             raise ConfigError(
-                f"Arrays needs one integer label per image, "
+                "Arrays needs one integer label per image, "
                 f"got {labels_array.dtype}{list(labels_array.shape)} for {len(images)} images"
             )
         self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
         if isinstance(classes, str):
-            raise ConfigError(f"Arrays: classes must be a list of names, got {classes!r}; pass [{classes!r}]")
+            raise ConfigError(
+                f"Arrays: classes must be a list of names, got {classes!r}; pass [{classes!r}]"
+            )
         self.classes = tuple(classes)
         _check_range(labels_array, len(self.classes))
         self._images, self._labels = images, labels_array.astype(np.int64)
@@ -107,7 +120,9 @@ class Arrays:
 
     @classmethod
     @checked_early
-    def cifar(cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train") -> Arrays:
+    def cifar(
+        cls, folder: str | os.PathLike[str], split: Literal["train", "test"] = "train"
+    ) -> Arrays:
         """CIFAR-10 or CIFAR-100 as downloaded and unpacked, the binary or the Python version.
 
         Args:
@@ -148,8 +163,9 @@ class Arrays:
 
     @property
     def fingerprint(self) -> str:
-        """Of all labels, and of all pixels up to 256 MB; of more, those of images at even distances. Computed on first
-        use."""
+        """Of all labels, and of all pixels up to 256 MB; of more, those of images at even
+        distances. Computed on first use.
+        """
         if not self._fingerprint:
             digest = hashlib.sha256(repr((self._images.shape, self.classes)).encode())
             digest.update(self._labels.tobytes())
@@ -159,9 +175,15 @@ class Arrays:
         return self._fingerprint
 
     def _fingerprinted(self) -> Iterable[int]:
-        """The images whose pixels count: others may lie on a disk, and reading all of it may take hours."""
+        """The images whose pixels count: others may lie on a disk, and reading all of it may take
+        hours.
+        """
         count = min(len(self), max(2, _FINGERPRINTED * len(self) // max(self._images.nbytes, 1)))
-        return range(len(self)) if count == len(self) else np.linspace(0, len(self) - 1, count).astype(int).tolist()
+        return (
+            range(len(self))
+            if count == len(self)
+            else np.linspace(0, len(self) - 1, count).astype(int).tolist()
+        )
 
     def __repr__(self) -> str:
         of_classes = f" of {len(self.classes)} classes" if self.classes else ""
@@ -174,7 +196,10 @@ def _check_range(labels: np.ndarray, classes: int) -> None:
     if classes:
         wrong = wrong | (labels >= classes)
     if wrong.any():
-        i, allowed = int(np.argmax(wrong)), f"in [0, {classes}) for {classes} classes" if classes else ">= 0"
+        i, allowed = (
+            int(np.argmax(wrong)),
+            f"in [0, {classes}) for {classes} classes" if classes else ">= 0",
+        )
         raise ConfigError(
             f"Arrays: labels must be {allowed}, or -1 for none, got {labels[i]} for image {i}; "
             "number the classes from 0"

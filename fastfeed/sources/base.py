@@ -57,7 +57,8 @@ class Source(Protocol):
             ids (Sequence[int]): Sample ids.
 
         Returns:
-            One entry per id: the bytes of a file (or a pixel array), or the Failure that happened instead.
+            One entry per id: the bytes of a file (or a pixel array), or the Failure that happened
+                instead.
         """
         ...
 
@@ -74,7 +75,9 @@ class Source(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the content changes, so that a saved position is not restored over other data."""
+        """Changes when the content changes, so that a saved position is not restored over other
+        data.
+        """
         ...
 
 
@@ -83,7 +86,8 @@ def check_source(source: Any, name: str) -> None:
     if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
         got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
         raise ConfigError(
-            f"{name} must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
+            f"{name} must be a source such as ImageFolder(path) or Arrays(images, labels), got"
+            f" {got}; wrap it in one"
         )
 
 
@@ -110,7 +114,9 @@ class Fetching(Protocol):
 
 @runtime_checkable
 class Holding(Protocol):
-    """A source that has to read more than a sample at once, and keeps it for samples that are known to come."""
+    """A source that has to read more than a sample at once, and keeps it for samples that are known
+    to come.
+    """
 
     def expect(self, samples: int) -> None:
         """So many samples of a feed may be under way at once.
@@ -134,16 +140,21 @@ class Holding(Protocol):
 
 @runtime_checkable
 class Addressable(Protocol):
-    """A source that says where the bytes of its samples lie, so that native threads can read them."""
+    """A source that says where the bytes of its samples lie, so that native threads can read
+    them.
+    """
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
-        """Where the bytes of samples lie. One that cannot be read there is read with `read`, which gives the reason.
+        """Where the bytes of samples lie.
+
+        One that cannot be read there is read with `read`, which gives the reason.
 
         Args:
             ids (np.ndarray): Sample ids, int64 (n,).
 
         Returns:
-            Files and byte ranges, or rows of an array; None: the samples have to be read with `read`.
+            Files and byte ranges, or rows of an array; None: the samples have to be read with
+            `read`.
         """
         ...
 
@@ -164,7 +175,9 @@ class Sharded(Protocol):
 
     @property
     def bounds(self) -> np.ndarray:
-        """First id of every unit, and the number of samples last: int64, shape (units + 1,), ascending."""
+        """First id of every unit, and the number of samples last: int64, shape (units + 1,),
+        ascending.
+        """
         ...
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
@@ -212,7 +225,8 @@ class Annotated(Protocol):
             ids (np.ndarray): Sample ids, int64 (n,).
 
         Returns:
-            float64 (n, 4): top, left, height, width, pixels as displayed; NaN for all of the image. None: no sample has
+            float64 (n, 4): top, left, height, width, pixels as displayed; NaN for all of the image.
+                None: no sample has
             one.
         """
         ...
@@ -239,7 +253,8 @@ class ReadsColumns(Protocol):
             ids (Sequence[int]): Sample ids.
 
         Returns:
-            One entry per id: by name, values, None for a missing one, or the Failure that happened instead. None in
+            One entry per id: by name, values, None for a missing one, or the Failure that happened
+                instead. None in
             place of the list: its columns are in memory, or there are none.
         """
         ...
@@ -248,21 +263,28 @@ class ReadsColumns(Protocol):
 class Instances(NamedTuple):
     """Objects in n images, those of one after those of another: m in all."""
 
-    boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom, in pixels of the displayed image, or as `frame` says
+    # float64 (m, 4): left, top, right, bottom, in pixels of the displayed image, or as `frame` says
+    boxes: np.ndarray
     labels: np.ndarray  # int64 (m,)
     counts: np.ndarray  # int64 (n,): how many each image has; their sum is m
-    sizes: np.ndarray | None = None  # float64 (n, 2): height, width of the annotated images; NaN where not known
+    sizes: np.ndarray | None = (
+        None  # float64 (n, 2): height, width of the annotated images; NaN where not known
+    )
 
 
 @runtime_checkable
 class Located(Protocol):
-    """A source that says where things are in its images; masks, and boxes with their room, each are optional."""
+    """A source that says where things are in its images; masks, and boxes with their room, each are
+    optional.
+    """
 
     object_classes: tuple[str, ...]  # names by label of an object; empty where they have no names
 
     @property
     def most(self) -> int:
-        """Room for so many objects per image; of more the largest are kept. 0: there are no boxes."""
+        """Room for so many objects per image; of more the largest are kept. 0: there are no
+        boxes.
+        """
         ...
 
     def objects(self, ids: np.ndarray) -> Instances | None:
@@ -283,14 +305,16 @@ class Located(Protocol):
             ids (Sequence[int]): Sample ids.
 
         Returns:
-            An entry per id: a PNG's bytes, uint8 (height, width) of the displayed image, None where nothing is known,
+            An entry per id: a PNG's bytes, uint8 (height, width) of the displayed image, None where
+                nothing is known,
             or the Failure that happened instead. None in place of the list: there are no masks.
         """
         ...
 
 
 class Optionals:
-    """What any source says of its samples: the methods of Annotated, ReadsColumns and Located, each of them optional.
+    """What any source says of its samples: the methods of Annotated, ReadsColumns and Located, each
+    of them optional.
 
     What a source lacks, or has as something other than a method, is as of a source without.
     """
@@ -330,7 +354,10 @@ class Optionals:
         most = getattr(self._source, "most", None)
         if most is None and callable(getattr(self._source, "objects", None)):
             name = type(self._source).__name__
-            raise ConfigError(f"{name} has objects(), but not `most`; add it: the largest number of boxes of an image")
+            raise ConfigError(
+                f"{name} has objects(), but not `most`; add it: the largest number of boxes of an"
+                " image"
+            )
         return int(most) if isinstance(most, (int, np.integer)) else 0
 
     def objects(self, ids: np.ndarray) -> Instances | None:
@@ -345,7 +372,8 @@ class Optionals:
 def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
     """Where the bytes of these samples lie, int64 (n,); None where only its `read` knows.
 
-    A subclass or an object may have a `read` or a `uri` of its own, which `addresses` says nothing about.
+    A subclass or an object may have a `read` or a `uri` of its own, which `addresses` says nothing
+    about.
     """
     own = {"read", "uri"}
     if own & getattr(source, "__dict__", {}).keys():
@@ -354,7 +382,9 @@ def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
         if callable(vars(kind).get("addresses")):
             addresses = source.addresses(ids)
             return addresses if isinstance(addresses, Addresses) else None
-        if own & vars(kind).keys() and ("read" in vars(kind) or not kind.__module__.startswith("fastfeed.")):
+        if own & vars(kind).keys() and (
+            "read" in vars(kind) or not kind.__module__.startswith("fastfeed.")
+        ):
             return None
     return None
 
@@ -366,7 +396,9 @@ def says_where(source: Any) -> bool:
 
 
 def frame_of(source: Any) -> str:
-    """The frame that boxes and masks are in: "displayed", with EXIF's orientation done, or "stored", without."""
+    """The frame that boxes and masks are in: "displayed", with EXIF's orientation done, or
+    "stored", without.
+    """
     return getattr(source, "frame", "displayed")
 
 

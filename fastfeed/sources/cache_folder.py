@@ -1,4 +1,6 @@
-"""The folder for indexes of shards and columns of tables: where it lies, what it holds, and how much it may."""
+"""The folder for indexes of shards and columns of tables: where it lies, what it holds, and how
+much it may.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,17 @@ from fastfeed.system.processes import user
 
 __all__ = ["cache_folder", "cache_limit", "cache_size", "trim_cache"]
 
-_KINDS = {"index": ".ffindex", "tables": ".ffarrays"}  # suffixes by folder; nothing else is counted or removed
+_KINDS = {
+    "index": ".ffindex",
+    "tables": ".ffarrays",
+}  # suffixes by folder; nothing else is counted or removed
 
 
 def cache_folder() -> Path:
-    """FASTFEED_CACHE, or fastfeed in the user's cache folder. ConfigError where others may write to it."""
+    """FASTFEED_CACHE, or fastfeed in the user's cache folder.
+
+    ConfigError where others may write to it.
+    """
     own = os.environ.get("FASTFEED_CACHE")
     if own:
         return Path(own)
@@ -31,8 +39,8 @@ def cache_folder() -> Path:
         return Path(private_folder(folder))
     except OSError as error:
         raise ConfigError(
-            f"this user has no home folder, and the folder for temporary files cannot hold the cache: {error}; "
-            "set FASTFEED_CACHE to a folder of yours"
+            "this user has no home folder, and the folder for temporary files cannot hold the"
+            f" cache: {error}; set FASTFEED_CACHE to a folder of yours"
         ) from error
 
 
@@ -47,7 +55,8 @@ def cache_size(folder: Path) -> int:
 
 
 def trim_cache(folder: Path, kept: Path) -> None:
-    """Remove what was used longest ago while there is more than the limit; `kept` stays, whatever its size.
+    """Remove what was used longest ago while there is more than the limit; `kept` stays, whatever
+    its size.
 
     Processes that have a removed file open can still read it; others build it again.
     """
@@ -70,4 +79,8 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
                 with suppress(OSError):
                     if entry.name.endswith(suffix) and entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
-                        yield max(status.st_atime, status.st_mtime), status.st_size, Path(entry.path)
+                        yield (
+                            max(status.st_atime, status.st_mtime),
+                            status.st_size,
+                            Path(entry.path),
+                        )

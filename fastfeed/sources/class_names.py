@@ -1,6 +1,8 @@
-"""Names of classes: which of them are equal, which are integers, and in what order classes are numbered.
+"""Names of classes: which of them are equal, which are integers, and in what order classes are
+numbered.
 
-Names are compared in Unicode's normal form C (NFC): macOS stores `é` as two characters, other systems as one.
+Names are compared in Unicode's normal form C (NFC): macOS stores `é` as two characters, other
+systems as one.
 """
 
 from __future__ import annotations
@@ -11,13 +13,22 @@ from collections.abc import Iterable, Sequence
 
 from fastfeed.printable import printable
 
-__all__ = ["canonical_integers", "class_names", "class_numbers", "code_points", "equal_names", "nfc"]
+__all__ = [
+    "canonical_integers",
+    "class_names",
+    "class_numbers",
+    "code_points",
+    "equal_names",
+    "nfc",
+]
 
 _CANONICAL = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
 def canonical_integers(texts: Iterable[str]) -> list[int] | None:
-    """The integers that these texts are, if all of them are written as Python writes integers; else None."""
+    """The integers that these texts are, if all of them are written as Python writes integers; else
+    None.
+    """
     integers = []
     for text in texts:
         if not _CANONICAL.fullmatch(text) or not -1 << 63 <= int(text) < 1 << 63:
@@ -32,7 +43,8 @@ def nfc(name: str) -> str:
 
 
 def class_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The classes of a source other than a folder: each once, integers as numbers are sorted, others as texts are.
+    """The classes of a source other than a folder: each once, integers as numbers are sorted,
+    others as texts are.
 
     Names that are equal in NFC are one class, which is called by that form.
     """

@@ -18,13 +18,20 @@ from fastfeed.system.descriptors import open_regular
 __all__ = ["kind_of"]
 
 _TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
-_SHARDS = {".mds": "mds", ".tar": "tar", ".tfrecord": "tfrecord", ".parquet": "table", ".npy": "raw"}
+_SHARDS = {
+    ".mds": "mds",
+    ".tar": "tar",
+    ".tfrecord": "tfrecord",
+    ".parquet": "table",
+    ".npy": "raw",
+}
 _MOST = 10_000  # files of a folder, or of a pattern, that are looked at
 
 
 def kind_of(uri: str) -> str:
-    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by the contents of a local folder, else by the name, of a
-    local pattern by the names that match."""
+    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by the contents of a local folder, else
+    by the name, of a local pattern by the names that match.
+    """
     uri = uri.removeprefix("file://")
     is_folder = is_local(uri) and os.path.isdir(uri)
     kind = (_inside(Path(uri)) if is_folder else "") or _by_name(uri, is_folder)
@@ -58,7 +65,10 @@ def _of_matches(pattern: str) -> str:
 
 
 def _inside(folder: Path) -> str:
-    """The kind, by the files in a folder; "" if they do not tell. With both images and shards it is "folder"."""
+    """The kind, by the files in a folder; "" if they do not tell.
+
+    With both images and shards it is "folder".
+    """
     if _is_mds(folder / "index.json"):
         return "mds"
     kinds: set[str] = set()
@@ -70,7 +80,9 @@ def _inside(folder: Path) -> str:
                 if entry.name.startswith("_") or is_hidden(entry.name):
                     continue
                 if entry.is_dir():
-                    if "=" in entry.name and _inside(Path(entry.path)) == "table":  # a part of a table
+                    if (
+                        "=" in entry.name and _inside(Path(entry.path)) == "table"
+                    ):  # a part of a table
                         return "table"
                     folders = True
                 elif suffix in IMAGE_EXTENSIONS:
@@ -88,6 +100,10 @@ def _is_mds(index: Path) -> bool:
     try:
         with open(open_regular(index), "rb") as file:
             content = json.loads(file.read(1 << 26))
-        return isinstance(content, dict) and content.get("version") == 2 and isinstance(content.get("shards"), list)
+        return (
+            isinstance(content, dict)
+            and content.get("version") == 2
+            and isinstance(content.get("shards"), list)
+        )
     except (OSError, ValueError, RecursionError):
         return False

@@ -21,7 +21,12 @@ from fastfeed.printable import printable, warn
 from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.describe import with_notes
-from fastfeed.sources.listing.class_folders import AmbiguousClasses, class_folders, order_text, parts_text
+from fastfeed.sources.listing.class_folders import (
+    AmbiguousClasses,
+    class_folders,
+    order_text,
+    parts_text,
+)
 from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read_listing
@@ -43,7 +48,9 @@ from fastfeed.system.within import Within
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 
-_SIZES_AT_ONCE = 1 << 13  # files of which sizes are asked before it is looked at how long that takes
+_SIZES_AT_ONCE = (
+    1 << 13
+)  # files of which sizes are asked before it is looked at how long that takes
 _FIRST_WORD_S, _NEXT_WORD_S = 5.0, 30.0  # of waiting, before the log says why
 _clock = time.monotonic
 _log = logging.getLogger("fastfeed")
@@ -65,33 +72,37 @@ class _Patience:
 
 @checked_early
 class ImageFolder:
-    """Every image below a folder, whose class is the first folder on the way: root/daisy/2019/a.jpg is a daisy.
+    """Every image below a folder, whose class is the first folder on the way: root/daisy/2019/a.jpg
+    is a daisy.
 
-    Classes and files are sorted, so ids mean the same on every machine. Symbolic links are followed, and every path
-    counts: a file that is linked twice into a class is two samples, and into two classes an error. Files without an
-    image's extension, hidden ones, folders of the system (`__MACOSX`, `@eaDir`, `lost+found`, `$RECYCLE.BIN` and the
-    like), and images outside the class folders are left out: `print`, `notes` and `left_out` say how many. Classes are
-    compared in Unicode's NFC with `classes`; two folders equal in it are an error.
+    Classes and files are sorted, so ids mean the same on every machine. Symbolic links are
+    followed, and every path counts: a file that is linked twice into a class is two samples, and
+    into two classes an error. Files without an image's extension, hidden ones, folders of the
+    system (`__MACOSX`, `@eaDir`, `lost+found`, `$RECYCLE.BIN` and the like), and images outside the
+    class folders are left out: `print`, `notes` and `left_out` say how many. Classes are compared
+    in Unicode's NFC with `classes`; two folders equal in it are an error.
 
-    A remote root is listed whenever a source is made, which takes minutes for millions of images: `fastfeed index
-    s3://bucket/train` does it once, for `listing`. An image of another size than was listed is a bad sample
-    ("changed").
+    A remote root is listed whenever a source is made, which takes minutes for millions of images:
+    `fastfeed index s3://bucket/train` does it once, for `listing`. An image of another size than
+    was listed is a bad sample ("changed").
 
     Args:
         root (str | os.PathLike[str]): Folder, local or remote (`s3://bucket/train`).
-        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
-            Default: None, the sorted names of the data.
+        classes (Sequence[str] | None): Names of classes in the order of their labels;
+            `train.classes` for validation. Default: None, the sorted names of the data.
         labeled (bool): False takes all images anywhere below root, with label -1. Default: True.
         min_per_class (int): Fewer images of a class are an error. Default: 1.
-        extensions (Sequence[str]): What an image's name ends in, of a listing that is made now. Default:
-            IMAGE_EXTENSIONS.
-        listing (str | os.PathLike[str] | None): What `fastfeed index` wrote. Default: None, list now.
-        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
-            Storage that several sources share. Default: None.
-        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
-            Default: None, nothing is kept.
+        extensions (Sequence[str]): What an image's name ends in, of a listing that is made now.
+            Default: IMAGE_EXTENSIONS.
+        listing (str | os.PathLike[str] | None): What `fastfeed index` wrote. Default: None, list
+            now.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
         progress (bool | None): Show how far the listing is. Default: None, on a terminal.
-        allow_links (Sequence[str] | None): Folders other than root that links may lead to. Default: None, anywhere.
+        allow_links (Sequence[str] | None): Folders other than root that links may lead to. Default:
+            None, anywhere.
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -126,20 +137,28 @@ class ImageFolder:
         uri = os.fspath(root).removeprefix("file://")
         self.remote = not is_local(uri)
         self.root = trimmed(uri) if self.remote else Path(uri)
-        self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._within = None if self.remote or allow_links is None else Within([str(self.root), *allow_links])
+        self._storage = (
+            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        )
+        self._within = (
+            None if self.remote or allow_links is None else Within([str(self.root), *allow_links])
+        )
         self._requested_classes = checked_classes(classes, "ImageFolder")
         linked = False  # through links one file may have several paths
         if listing is not None:
             versions = self.remote and self._storage.cache is not None
-            rows, folders, self._left_out = read_listing(os.fspath(listing), self._storage, versions, "ImageFolder")
+            rows, folders, self._left_out = read_listing(
+                os.fspath(listing), self._storage, versions, "ImageFolder"
+            )
         else:
             if self.remote:
                 tree = RemoteTree(str(self.root), self._storage, extensions, "ImageFolder")
             else:
                 tree = LocalTree(str(self.root), extensions, "ImageFolder", allow_links=allow_links)
             choose = self._choose if labeled else lambda folders, _: folders
-            rows, folders, self._left_out = gather(tree, choose, not labeled, progress, f"listing {self.root}")
+            rows, folders, self._left_out = gather(
+                tree, choose, not labeled, progress, f"listing {self.root}"
+            )
             if isinstance(tree, LocalTree):
                 linked = tree.has_links
         if links := self._left_out.links():
@@ -153,19 +172,28 @@ class ImageFolder:
         if not len(rows):
             raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
         self._paths = rows.paths
-        if labeled and linked and (twice := file_in_two_classes(str(self.root), self._paths, self._labels)):
+        if (
+            labeled
+            and linked
+            and (twice := file_in_two_classes(str(self.root), self._paths, self._labels))
+        ):
             raise AmbiguousClasses(
-                f"ImageFolder: {twice[0]} and {twice[1]} in {self.root} are one file, reached through links from two "
-                "classes, and an image has one label: remove one of them, or pass labeled=False"
+                f"ImageFolder: {twice[0]} and {twice[1]} in {self.root} are one file, reached"
+                " through links from two classes, and an image has one label: remove one of them,"
+                " or pass labeled=False"
             )
-        self._sizes = rows.sizes if rows.sizes is not None and bool(np.any(rows.sizes >= 0)) else None
+        self._sizes = (
+            rows.sizes if rows.sizes is not None and bool(np.any(rows.sizes >= 0)) else None
+        )
         self._versions = rows.versions if self.remote and self._storage.cache is not None else None
         self._fingerprint = ""
 
     def _choose(self, folders: Sequence[str], loose: int) -> Sequence[str]:
         return class_folders(self.root, folders, loose, self._requested_classes)
 
-    def _label(self, rows: FileTable, folders: Sequence[str], minimum: int) -> tuple[FileTable, np.ndarray]:
+    def _label(
+        self, rows: FileTable, folders: Sequence[str], minimum: int
+    ) -> tuple[FileTable, np.ndarray]:
         """Sort images by class. Those in no folder are dropped."""
         assert rows.labels is not None
         labeled = np.flatnonzero(rows.labels >= 0)
@@ -173,7 +201,9 @@ class ImageFolder:
         chosen = self._choose(folders, loose)
         self.classes = tuple(chosen) if self._requested_classes is None else self._requested_classes
         number = class_numbers(self.classes)
-        labels = np.array([number[nfc(folder)] for folder in folders], np.int32)[rows.labels[labeled]]
+        labels = np.array([number[nfc(folder)] for folder in folders], np.int32)[
+            rows.labels[labeled]
+        ]
         if loose:  # of a listing: others have none of them
             self._left_out.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], loose)
         if loose or np.any(np.diff(labels) < 0):
@@ -183,9 +213,9 @@ class ImageFolder:
         for name in chosen:
             if (count := int(counts[number[nfc(name)]])) < minimum:
                 raise SourceError(
-                    f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, "
-                    f"a class needs at least {minimum}; add images, remove the folder, or pass min_per_class={count}"
-                    f"{self._left_out_text()}"
+                    f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, a"
+                    f" class needs at least {minimum}; add images, remove the folder, or pass"
+                    f" min_per_class={count}{self._left_out_text()}"
                 )
         return rows, labels
 
@@ -194,15 +224,21 @@ class ImageFolder:
 
     @property
     def left_out(self) -> Counter[str]:
-        """Counts of files below the root that are not samples, by extension, `(hidden)`, `(no class)` and so on."""
+        """Counts of files below the root that are not samples, by extension, `(hidden)`, `(no
+        class)` and so on.
+        """
         return self._left_out.counts
 
     @property
     def notes(self) -> list[str]:
         """What is left out, with an example of each kind, and classes without images."""
-        empty = np.flatnonzero(np.bincount(self._labels[self._labels >= 0], minlength=len(self.classes)) == 0).tolist()
+        empty = np.flatnonzero(
+            np.bincount(self._labels[self._labels >= 0], minlength=len(self.classes)) == 0
+        ).tolist()
         without = f"{len(empty)} class{'' if len(empty) == 1 else 'es'} without images"
-        notes = self._left_out.notes() + ([f"{without}, such as {self.classes[empty[0]]}"] if empty else [])
+        notes = self._left_out.notes() + (
+            [f"{without}, such as {self.classes[empty[0]]}"] if empty else []
+        )
         return notes + ([self._splits] if self._splits else [])
 
     @property
@@ -255,10 +291,14 @@ class ImageFolder:
         sizes = None if self._sizes is None else self._sizes[ids]
         root, within = os.path.join(self.root, ""), self._within
         folders = () if within is None else within.native(str(self.root))
-        return WholeFiles(os.fsencode(root), self._paths.blob, self._paths.ends, ids, sizes, folders, within)
+        return WholeFiles(
+            os.fsencode(root), self._paths.blob, self._paths.ends, ids, sizes, folders, within
+        )
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of each sample: as listed, else as local files have now; -1: not known. int64, shape (len(ids),)."""
+        """Bytes of each sample: as listed, else as local files have now; -1: not known. int64,
+        shape (len(ids),).
+        """
         ids = np.asarray(ids, np.int64)
         return self._sizes[ids] if self._sizes is not None else self._sizes_now(ids.tolist())
 
@@ -271,7 +311,9 @@ class ImageFolder:
     def _fetch(self, i: int) -> Pending:
         uri, size = self.uri(i), self._size(i)
         if size > MAX_BYTES:
-            return Completed(self._look(i, Unread("bomb", f"{size:,} bytes, the limit is {MAX_BYTES:,}")))
+            return Completed(
+                self._look(i, Unread("bomb", f"{size:,} bytes, the limit is {MAX_BYTES:,}"))
+            )
         version = "" if self._versions is None else self._versions[i]
         span = ByteRange(uri, stat=Stat(size, version) if version and size >= 0 else None)
         return MappedRead(self._storage.fetch([span])[0], lambda data: self._look(i, data))
@@ -286,7 +328,11 @@ class ImageFolder:
             data = Unread("empty")
         elif isinstance(data, bytes) and size not in (-1, len(data)):
             data = Unread("changed", f"{len(data)} bytes, {size} when it was listed")
-        return Failure(i, self.uri(i), "read", data.reason, data.detail) if isinstance(data, Unread) else data
+        return (
+            Failure(i, self.uri(i), "read", data.reason, data.detail)
+            if isinstance(data, Unread)
+            else data
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -308,10 +354,15 @@ class ImageFolder:
             if patience.ends(_clock()):
                 root, seconds = printable(self.root), _clock() - patience.since
                 _log.warning(
-                    f"ImageFolder: {root}: saving a position takes the sizes of all files, and this disk is slow: "
-                    f"{begin:,} of {len(self):,} after {seconds:.0f} s; `fastfeed index {root}` lists them for listing="
+                    f"ImageFolder: {root}: saving a position takes the sizes of all files, and this"
+                    f" disk is slow: {begin:,} of {len(self):,} after {seconds:.0f} s; `fastfeed"
+                    f" index {root}` lists them for listing="
                 )
-            yield np.maximum(self.file_sizes(begin, min(begin + _SIZES_AT_ONCE, last)), -1).astype("<i8").data
+            yield (
+                np.maximum(self.file_sizes(begin, min(begin + _SIZES_AT_ONCE, last)), -1)
+                .astype("<i8")
+                .data
+            )
 
     def file_sizes(self, first: int, last: int) -> np.ndarray:
         """Sizes of a range of files.
@@ -336,7 +387,9 @@ class ImageFolder:
         return with_notes(self._summary(), self.notes)
 
     def __repr__(self) -> str:
-        return self._summary() + self._left_out_text() + (f"; {self._splits}" if self._splits else "")
+        return (
+            self._summary() + self._left_out_text() + (f"; {self._splits}" if self._splits else "")
+        )
 
     def _summary(self) -> str:
         kinds = f" of {len(self.classes)} classes" if self.classes else ""

@@ -1,7 +1,7 @@
 """An HTTP client for addresses that a file from elsewhere names.
 
-What they redirect and resolve to is checked before connecting, and the caller's headers go to hosts that the caller
-named, and to no other.
+What they redirect and resolve to is checked before connecting, and the caller's headers go to hosts
+that the caller named, and to no other.
 """
 
 from __future__ import annotations

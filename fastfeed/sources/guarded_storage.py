@@ -12,7 +12,8 @@ __all__ = ["guarded"]
 def guarded(storage: Storage, access: Access) -> Storage:
     """The same storage with a client that checks what web addresses redirect and resolve to.
 
-    The caller's headers go to hosts that the caller named, and to no other. A client of the caller's own stays.
+    The caller's headers go to hosts that the caller named, and to no other. A client of the
+    caller's own stays.
     """
     if "get_client" in storage.options:
         return storage

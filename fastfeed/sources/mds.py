@@ -1,8 +1,8 @@
 """Shards of MosaicML's streaming (MDS): random access, without its package.
 
-A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of those columns that
-vary, then all columns, sorted by name: streaming/base/format/mds/writer.py. Little endian. The folder's `index.json`
-lists the shards.
+A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of
+those columns that vary, then all columns, sorted by name: streaming/base/format/mds/writer.py.
+Little endian. The folder's `index.json` lists the shards.
 """
 
 from __future__ import annotations
@@ -20,10 +20,22 @@ from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.access import allow_of
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.extra_columns import LARGEST, LARGEST_ARRAY, ValueLocation, add_row, column_names
+from fastfeed.sources.shards.extra_columns import (
+    LARGEST,
+    LARGEST_ARRAY,
+    ValueLocation,
+    add_row,
+    column_names,
+)
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.labels import LabelKind
-from fastfeed.sources.shards.mds_file import Damaged, column_encodings, column_locations, header, short_value
+from fastfeed.sources.shards.mds_file import (
+    Damaged,
+    column_encodings,
+    column_locations,
+    header,
+    short_value,
+)
 from fastfeed.sources.shards.mds_index import expand_indexes
 from fastfeed.sources.shards.mds_values import (
     IMAGES,
@@ -60,26 +72,29 @@ class MDSShards(ShardedSource):
     Compressed shards cannot be read at random and are refused.
 
     Args:
-        shards (str | os.PathLike[str] | Sequence): A folder with its `index.json`, such a file, `.mds` files, a
-            pattern, or a list of these, local or remote (`s3://...`).
-        image (str): Column with the image: of the encoding jpeg, png, pil, or bytes of a file. Default: "image".
-        label (str | None): Column with an integer (below 0: none) or a text; None for none. Default: "label".
-        columns (Sequence[str]): Other columns that are carried to the batch: texts, numbers, bytes, arrays, JSON; all
-            but pickles and lists of images. Default: ().
-        label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
-            of classes, sorted and numbered as texts are. Default: None, "index" in a column named `label` or `cls`,
-            else "name".
-        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
-            Default: None, the sorted names of the data.
-        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
-            Storage that several sources share. Default: None.
-        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
-            Default: None, nothing is kept.
-        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
-            that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        shards (str | os.PathLike[str] | Sequence): A folder with its `index.json`, such a file,
+            `.mds` files, a pattern, or a list of these, local or remote (`s3://...`).
+        image (str): Column with the image: of the encoding jpeg, png, pil, or bytes of a file.
+            Default: "image".
+        label (str | None): Column with an integer (below 0: none) or a text; None for none.
+            Default: "label".
+        columns (Sequence[str]): Other columns that are carried to the batch: texts, numbers, bytes,
+            arrays, JSON; all but pickles and lists of images. Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them;
+            "name": they are names of classes, sorted and numbered as texts are. Default: None,
+            "index" in a column named `label` or `cls`, else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels;
+            `train.classes` for validation. Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to
+            the shards or, where that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
         progress (bool | None): Show how far indexing is. Default: None, on a terminal.
-        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which
-            an `index.json` may name shards, as in Table: it may be from elsewhere. Default: ().
+        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or
+            addresses, below which an `index.json` may name shards, as in Table: it may be from
+            elsewhere. Default: ().
         allow_host (str | Sequence[str]): As in Table. Default: ().
         allow_scheme (str | Sequence[str]): As in Table. Default: ().
 
@@ -118,28 +133,46 @@ class MDSShards(ShardedSource):
         self._kinds: dict[str, str] = {}
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "MDSShards")
         super().__init__(
-            shards, f"mds 1 image {image!r} label {label!r}", label=label, label_kind=label_kind, classes=classes,
-            storage=storage, cache=cache, index=index, progress=progress, columns=self._names,
-        )  # fmt: skip
+            shards,
+            f"mds 1 image {image!r} label {label!r}",
+            label=label,
+            label_kind=label_kind,
+            classes=classes,
+            storage=storage,
+            cache=cache,
+            index=index,
+            progress=progress,
+            columns=self._names,
+        )
 
     def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
         paths, storage = expand_indexes(shards, storage, self._allow)
         files = find_files(paths, self.suffix, storage, "MDSShards", self._folder_notes)
         encodings = column_encodings(*files[0], storage)
-        for name in dict.fromkeys([self._image, *([self._label] if self._label else []), *self._names]):
+        for name in dict.fromkeys(
+            [self._image, *([self._label] if self._label else []), *self._names]
+        ):
             if name not in encodings:
-                raise ConfigError(f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}")
+                raise ConfigError(
+                    f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}"
+                )
         for who, names, fits, held, advice in (
             ("the image column", [self._image], is_image, IMAGES, "pass image='its name'"),
-            ("the label column", [self._label] if self._label else [], is_label, LABELS, "pass label='its name'"),
+            (
+                "the label column",
+                [self._label] if self._label else [],
+                is_label,
+                LABELS,
+                "pass label='its name'",
+            ),
             ("columns", self._names, is_value, VALUES, "leave it out of columns"),
         ):
             for name in names:
                 kind = encodings[name]
                 if not fits(kind):
                     raise ConfigError(
-                        f"MDSShards: {who} must hold {', '.join(held)}, got {name!r} with {kind!r}; {advice}"
-                        f"{_WHY.get(kind, '')}"
+                        f"MDSShards: {who} must hold {', '.join(held)}, got {name!r} with {kind!r};"
+                        f" {advice}{_WHY.get(kind, '')}"
                     )
         self._kinds = encodings
         return files, storage
@@ -159,11 +192,18 @@ class MDSShards(ShardedSource):
             if name is None or len(offsets) == 1:
                 continue
             kind, needed = kinds.get(name, "missing"), self._kinds[name]
-            if kind != needed and not (name == self._image and is_image(kind) and "pil" not in (kind, needed)):
-                raise SourceError(f"MDSShards: column {name!r} is {kind} in {reader.uri}, {needed} in the first shard")
+            if kind != needed and not (
+                name == self._image and is_image(kind) and "pil" not in (kind, needed)
+            ):
+                raise SourceError(
+                    f"MDSShards: column {name!r} is {kind} in {reader.uri}, {needed} in the first"
+                    " shard"
+                )
         name_column = next((name for name in _NAMES if kinds.get(name) == "str"), None)
         notes: list[str] = []
-        for k, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+        for k, (start, stop) in enumerate(
+            zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        ):
             try:
                 locations = column_locations(reader, columns, start, stop)
                 image, label = locations[self._image], None
@@ -176,10 +216,14 @@ class MDSShards(ShardedSource):
                 notes.append(f"sample {k} at {start} is damaged: {error}")
                 scan.add(min(start, reader.size), 0, None, b"%06d" % k, _DAMAGED)
             add_row(column_scan, self._names, locations)
-        scan.notes = notes[:_NOTES] + ([f"and {len(notes) - _NOTES} more"] if len(notes) > _NOTES else [])
+        scan.notes = notes[:_NOTES] + (
+            [f"and {len(notes) - _NOTES} more"] if len(notes) > _NOTES else []
+        )
         return scan, column_scan
 
-    def _label_in(self, reader: ForwardReader, location: ValueLocation, k: int, notes: list[str]) -> int | str | None:
+    def _label_in(
+        self, reader: ForwardReader, location: ValueLocation, k: int, notes: list[str]
+    ) -> int | str | None:
         assert self._label is not None
         try:
             if location.size > 1000:
@@ -191,13 +235,17 @@ class MDSShards(ShardedSource):
                 return value or None
             value = int(value) if isinstance(value, float) and value.is_integer() else value
             if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
-                raise ValueError(f"got {printable(repr(value), 80)}, must be an integer or a string")
+                raise ValueError(
+                    f"got {printable(repr(value), 80)}, must be an integer or a string"
+                )
             return value if value >= 0 else None
         except (ValueError, RecursionError) as error:
             notes.append(f"no label in sample {k}: {error}")
             return None
 
-    def _check_columns(self, missing: Sequence[str], first: tuple[str, Any], storage: Storage) -> None:
+    def _check_columns(
+        self, missing: Sequence[str], first: tuple[str, Any], storage: Storage
+    ) -> None:
         """Nothing: the first shard's header has been looked at."""
 
     def _names_in(self, reader: ForwardReader) -> list[str]:

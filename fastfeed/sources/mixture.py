@@ -36,16 +36,19 @@ __all__ = ["Mixture"]
 class Mixture:
     """Several sources in fixed proportions, spread evenly over every batch.
 
-    Each source is read to its end before it repeats, across epochs. Class names are merged: the same name is the same
-    label. Ids of the second source begin at len(first), and so on.
+    Each source is read to its end before it repeats, across epochs. Class names are merged: the
+    same name is the same label. Ids of the second source begin at len(first), and so on.
 
     Args:
-        sources (Mapping[str, Source] | Sequence[Source]): At least one; all must yield the same kind of images.
-        weights (Mapping[str, float] | Sequence[float] | None): Shares > 0. Default: None, as the sources' lengths.
+        sources (Mapping[str, Source] | Sequence[Source]): At least one; all must yield the same
+            kind of images.
+        weights (Mapping[str, float] | Sequence[float] | None): Shares > 0. Default: None, as the
+            sources' lengths.
         length (int | None): Samples per epoch. Default: None, as many as there are in all.
 
     Raises:
-        ConfigError: If weights do not fit the sources, or some have names of classes and others not.
+        ConfigError: If weights do not fit the sources, or some have names of classes and others
+            not.
 
     Example:
         >>> stock, web = (ff.Arrays(np.zeros((n, 8, 8, 3), np.uint8)) for n in (90, 10))
@@ -60,7 +63,11 @@ class Mixture:
         *,
         length: int | None = None,
     ) -> None:
-        by_name = dict(sources) if isinstance(sources, Mapping) else {str(i): s for i, s in enumerate(sources)}
+        by_name = (
+            dict(sources)
+            if isinstance(sources, Mapping)
+            else {str(i): s for i, s in enumerate(sources)}
+        )
         if not by_name:
             raise ConfigError("Mixture needs at least one source, got none")
         for name, source in by_name.items():
@@ -71,17 +78,23 @@ class Mixture:
         for name, source in by_name.items():
             if source.spec != self.spec:
                 raise ConfigError(
-                    f"Mixture: all sources must yield the same, got {self.spec} from {self.names[0]!r} and "
-                    f"{source.spec} from {name!r}; resize arrays beforehand, or use files"
+                    f"Mixture: all sources must yield the same, got {self.spec} from"
+                    f" {self.names[0]!r} and {source.spec} from {name!r}; resize arrays beforehand,"
+                    " or use files"
                 )
         self._bounds: np.ndarray | None = None  # once they are asked for
         self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
-        self.classes, self._labels = self._merge([(n, s.classes) for n, s in by_name.items()], "class names")
+        self.classes, self._labels = self._merge(
+            [(n, s.classes) for n, s in by_name.items()], "class names"
+        )
         self._optionals = [Optionals(source) for source in self.sources]
         self._located = {i: self._optionals[i] for i, s in enumerate(self.sources) if says_where(s)}
         frames = {self.names[i]: self._optionals[i].frame for i in self._located}
         if len(set(frames.values())) > 1:
-            raise ConfigError(f"Mixture: boxes and masks must be in one frame, got {frames}; pass Objects(frame=...)")
+            raise ConfigError(
+                f"Mixture: boxes and masks must be in one frame, got {frames}; pass"
+                " Objects(frame=...)"
+            )
         self.frame = next(iter(frames.values()), "displayed")
         boxed = [i for i, source in self._located.items() if source.most]
         kinds = [(self.names[i], self._located[i].object_classes) for i in boxed]
@@ -94,13 +107,17 @@ class Mixture:
         if isinstance(weights, Mapping):
             if set(weights) != set(self.names):
                 names = printable(", ".join(map(str, weights)))
-                raise ConfigError(f"Mixture: weights must name the sources {', '.join(self.names)}, got {names}")
+                raise ConfigError(
+                    f"Mixture: weights must name the sources {', '.join(self.names)}, got {names}"
+                )
             weights = [weights[name] for name in self.names]
         try:
             shares = tuple(float(weight) for weight in weights)
         except (TypeError, ValueError):
             shares = ()
-        if len(shares) != len(self.sources) or not all(0 < share < float("inf") for share in shares):
+        if len(shares) != len(self.sources) or not all(
+            0 < share < float("inf") for share in shares
+        ):
             raise ConfigError(
                 f"Mixture: weights must be {len(self.sources)} numbers above 0, one per source, "
                 f"got {printable(list(weights))}; leave a source out instead of giving it 0"
@@ -110,21 +127,26 @@ class Mixture:
     def _merge(
         self, sources: Sequence[tuple[str, tuple[str, ...]]], label_kind: str
     ) -> tuple[tuple[str, ...], list[np.ndarray | None]]:
-        """Class names of all, and per source a table from its labels to these; None where they are the same."""
+        """Class names of all, and per source a table from its labels to these; None where they are
+        the same.
+        """
         class_lists = [classes for _, classes in sources]
         if not any(class_lists):
             return (), [None] * len(class_lists)
         for name, classes in sources:
             if not classes:
                 raise ConfigError(
-                    f"Mixture: source {name!r} has no {label_kind} and others have, so labels may not mean the same; "
-                    "give it classes=..."
+                    f"Mixture: source {name!r} has no {label_kind} and others have, so labels may"
+                    " not mean the same; give it classes=..."
                 )
         if all(classes == class_lists[0] for classes in class_lists):
             return class_lists[0], [None] * len(class_lists)
         merged = class_names(name for classes in class_lists for name in classes)
         code = class_numbers(merged)
-        return merged, [np.array([code[nfc(name)] for name in classes] + [-1], np.int64) for classes in class_lists]
+        return merged, [
+            np.array([code[nfc(name)] for name in classes] + [-1], np.int64)
+            for classes in class_lists
+        ]
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -133,7 +155,9 @@ class Mixture:
         part = int(np.searchsorted(self.starts, i, side="right")) - 1
         return part, int(i) - int(self.starts[part])
 
-    def _gather(self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]) -> list[tuple[np.ndarray, Any]]:
+    def _gather(
+        self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]
+    ) -> list[tuple[np.ndarray, Any]]:
         """Ask each source for its own ids; (positions in `ids`, answer) each."""
         ids = np.asarray(ids, np.int64)
         parts = np.searchsorted(self.starts, ids, side="right") - 1
@@ -150,7 +174,9 @@ class Mixture:
                 values[position] = value
         return values
 
-    def _array(self, ids: np.ndarray, shape: tuple[int, ...], dtype: Any, fill: float, ask: Any) -> np.ndarray:
+    def _array(
+        self, ids: np.ndarray, shape: tuple[int, ...], dtype: Any, fill: float, ask: Any
+    ) -> np.ndarray:
         out = np.full((len(ids), *shape), fill, dtype)
         for at, answer in self._gather(ids, ask):
             if answer is not None:
@@ -167,17 +193,23 @@ class Mixture:
 
         def ask(part: int, source: Source, own: np.ndarray) -> np.ndarray:
             table, labels = self._labels[part], source.label(own)
-            return labels if table is None else table[labels]  # -1, no label, takes the table's last
+            return (
+                labels if table is None else table[labels]
+            )  # -1, no label, takes the table's last
 
         return self._array(np.asarray(ids), (), np.int64, -1, ask)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Read each sample from its own source."""
-        return self._scatter(ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())])
+        return self._scatter(
+            ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())]
+        )
 
     def addresses(self, ids: np.ndarray) -> Grouped | None:
         """As the sources say; samples of those that say nothing are in no group."""
-        return Grouped.of(len(ids), self._gather(ids, lambda _, source, own: addresses_of(source, own)))
+        return Grouped.of(
+            len(ids), self._gather(ids, lambda _, source, own: addresses_of(source, own))
+        )
 
     @property
     def remote(self) -> bool:
@@ -189,14 +221,23 @@ class Mixture:
 
         def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
-                return [MappedRead(pending, lambda x: self._own(part, x)) for pending in source.fetch(own.tolist())]
-            return [DeferredRead(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()]
+                return [
+                    MappedRead(pending, lambda x: self._own(part, x))
+                    for pending in source.fetch(own.tolist())
+                ]
+            return [
+                DeferredRead(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()
+            ]
 
         return self._scatter(ids, ask)
 
     def _own(self, part: int, sample: Any) -> Any:
         """Number a failure by its id in the mixture."""
-        return replace(sample, id=sample.id + int(self.starts[part])) if isinstance(sample, Failure) else sample
+        return (
+            replace(sample, id=sample.id + int(self.starts[part]))
+            if isinstance(sample, Failure)
+            else sample
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -217,7 +258,9 @@ class Mixture:
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Bytes of each sample in storage; 0 where a source does not know: int64."""
-        return self._array(ids, (), np.int64, 0, lambda _, s, own: s.sizes(own) if isinstance(s, Sharded) else None)
+        return self._array(
+            ids, (), np.int64, 0, lambda _, s, own: s.sizes(own) if isinstance(s, Sharded) else None
+        )
 
     def shard(self, unit: int) -> str:
         """The name of a unit of storage."""
@@ -241,13 +284,20 @@ class Mixture:
         return self._annotation(ids, "weights", (), np.float32, 1)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
-        """Boxes, NaN for sources without: float64, shape (len(ids), 4). None if no source has any."""
+        """Boxes, NaN for sources without: float64, shape (len(ids), 4).
+
+        None if no source has any.
+        """
         return self._annotation(ids, "boxes", (4,), np.float64, np.nan)
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """The columns that every source has."""
         names = self._shared_columns()
-        parts = self._gather(ids, lambda part, _, own: self._optionals[part].columns(own)) if names else []
+        parts = (
+            self._gather(ids, lambda part, _, own: self._optionals[part].columns(own))
+            if names
+            else []
+        )
         merged: dict[str, np.ndarray] = {}
         for name in names:
             values = [answer[name] for _, answer in parts] or [np.empty(0)]
@@ -284,7 +334,10 @@ class Mixture:
         return max((source.most for source in self._located.values()), default=0)
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """Boxes with labels by the merged names; sources without have 0. None if no source has boxes."""
+        """Boxes with labels by the merged names; sources without have 0.
+
+        None if no source has boxes.
+        """
         if not self._kinds:
             return None
         parts = [(np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, np.int64))]
@@ -321,13 +374,21 @@ class Mixture:
         none = np.empty(0, np.int64)
         if all(getattr(source, method)(none) is None for source in self._optionals):
             return None
-        return self._array(ids, shape, dtype, fill, lambda part, _, own: getattr(self._optionals[part], method)(own))
+        return self._array(
+            ids,
+            shape,
+            dtype,
+            fill,
+            lambda part, _, own: getattr(self._optionals[part], method)(own),
+        )
 
     def __str__(self) -> str:
         return with_notes(repr(self), self.notes)
 
     def __repr__(self) -> str:
         total = sum(self.shares)
-        shares = ", ".join(f"{n} {w / total:.1%}" for n, w in zip(self.names, self.shares, strict=True))
+        shares = ", ".join(
+            f"{n} {w / total:.1%}" for n, w in zip(self.names, self.shares, strict=True)
+        )
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
         return f"Mixture({shares}): {len(self)} images{kinds}"

@@ -28,20 +28,26 @@ def read_mnist(folder: Path, split: str, memory: int) -> tuple[np.ndarray, np.nd
     prefix = {"train": "train", "test": "t10k"}[_split(split)]
     images, labels = (
         read_idx(
-            _first(folder, [f"{prefix}-{kind}{dot}idx{n}-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]), memory
+            _first(
+                folder,
+                [f"{prefix}-{kind}{dot}idx{n}-ubyte{gz}" for dot in "-." for gz in ("", ".gz")],
+            ),
+            memory,
         )
         for kind, n in (("images", 3), ("labels", 1))
     )
     if images.ndim != 3 or labels.shape != (len(images),):
         raise SourceError(
-            f"MNIST: images and labels in {folder} must have the same length, got {images.shape} and {labels.shape}; "
-            "download both again"
+            f"MNIST: images and labels in {folder} must have the same length, got {images.shape}"
+            f" and {labels.shape}; download both again"
         )
     return images, labels
 
 
 def read_idx(path: Path, memory: int = MEMORY) -> np.ndarray:
-    """One idx file of unsigned bytes (format: yann.lecun.com/exdb/mnist), .gz or not, of up to `memory` bytes."""
+    """One idx file of unsigned bytes (format: yann.lecun.com/exdb/mnist), .gz or not, of up to
+    `memory` bytes.
+    """
     data = _content(path, "idx")
     if path.suffix == ".gz":
         try:
@@ -50,10 +56,13 @@ def read_idx(path: Path, memory: int = MEMORY) -> np.ndarray:
         except (OSError, EOFError, zlib.error) as error:
             raise SourceError(f"idx: cannot read {path}: {error}") from error
     if len(data) > memory:
-        raise SourceError(f"idx: {path} takes more than {memory:,} bytes unpacked; pass memory= if you trust it")
+        raise SourceError(
+            f"idx: {path} takes more than {memory:,} bytes unpacked; pass memory= if you trust it"
+        )
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise SourceError(
-            f"idx: {path} must start with 00 00 08 (unsigned bytes), got {data[:4].hex(' ') or 'nothing'}"
+            f"idx: {path} must start with 00 00 08 (unsigned bytes), got"
+            f" {data[:4].hex(' ') or 'nothing'}"
         )
     start = 4 + 4 * data[3]
     if len(data) < start:
@@ -61,13 +70,16 @@ def read_idx(path: Path, memory: int = MEMORY) -> np.ndarray:
     shape = tuple(int(n) for n in np.frombuffer(data[4:start], ">u4"))
     if len(data) - start != math.prod(shape):
         raise SourceError(
-            f"idx: {path} should hold {math.prod(shape)} bytes for shape {shape}, got {len(data) - start}"
+            f"idx: {path} should hold {math.prod(shape)} bytes for shape {shape}, got"
+            f" {len(data) - start}"
         )
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
 def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Images uint8 (n, 32, 32, 3), labels (fine ones for CIFAR-100), class names where the folder has them."""
+    """Images uint8 (n, 32, 32, 3), labels (fine ones for CIFAR-100), class names where the folder
+    has them.
+    """
     _split(split)
     if not folder.is_dir():
         raise SourceError(f"CIFAR: no folder {folder}; pass the one that was unpacked")
@@ -80,14 +92,16 @@ def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[
         names = ten if all((folder / n).exists() for n in ten) else [split]
         if not all((folder / n).exists() for n in names):
             raise SourceError(
-                f"CIFAR: {folder} holds neither {ten[0]}[.bin] nor {split}[.bin]; is it the unpacked folder?"
+                f"CIFAR: {folder} holds neither {ten[0]}[.bin] nor {split}[.bin]; is it the"
+                " unpacked folder?"
             )
         parts = [_cifar_pickle(folder / n) for n in names]
     images = np.concatenate([p for p, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     labels, classes = np.concatenate([labels for _, labels in parts]), _cifar_names(folder)
     if len(labels) and (int(labels.min()) < 0 or (classes and int(labels.max()) >= len(classes))):
         raise SourceError(
-            f"CIFAR: {folder} has labels {labels.min()} to {labels.max()} and {len(classes)} names of classes; damaged?"
+            f"CIFAR: {folder} has labels {labels.min()} to {labels.max()} and {len(classes)} names"
+            " of classes; damaged?"
         )
     return np.ascontiguousarray(images), labels, classes
 
@@ -96,8 +110,8 @@ def _cifar_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]
     data = np.frombuffer(_content(path, "CIFAR"), np.uint8)
     if not len(data) or len(data) % (label_bytes + _CIFAR_PIXELS):
         raise SourceError(
-            f"CIFAR: the size of {path} must be a multiple of {label_bytes + _CIFAR_PIXELS} bytes, got {len(data)}; "
-            "download it again if it is truncated"
+            f"CIFAR: the size of {path} must be a multiple of {label_bytes + _CIFAR_PIXELS} bytes,"
+            f" got {len(data)}; download it again if it is truncated"
         )
     rows = data.reshape(-1, label_bytes + _CIFAR_PIXELS)
     return rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int64)
@@ -150,7 +164,10 @@ def _first(folder: Path, names: list[str]) -> Path:
     for name in names:
         if (folder / name).exists():
             return folder / name
-    raise SourceError(f"MNIST: {folder} does not hold {names[0]} (or .gz); pass the folder with the four idx files")
+    raise SourceError(
+        f"MNIST: {folder} does not hold {names[0]} (or .gz); pass the folder with the four idx"
+        " files"
+    )
 
 
 def _split(split: str) -> str:

@@ -44,33 +44,37 @@ __all__ = ["Objects"]
 class Objects:
     """The samples of another source, with boxes and masks of what is in their images.
 
-    Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A mask that is missing,
-    broken or of another size marks its sample as bad, as do boxes of an image of another size.
+    Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A
+    mask that is missing, broken or of another size marks its sample as bad, as do boxes of an image
+    of another size.
 
     Args:
         source (Source): The images; their labels and classes stay as they are.
-        boxes (Sequence[Any] | None): One array (k, 4) per sample, k may be 0, in pixels of the image as `frame` says.
-            Half-open: [0, 0, width, height] is the whole image; what reaches outside is cut off, and a box that lies
-            outside altogether makes its sample bad. Default: None, only masks.
+        boxes (Sequence[Any] | None): One array (k, 4) per sample, k may be 0, in pixels of the
+            image as `frame` says. Half-open: [0, 0, width, height] is the whole image; what reaches
+            outside is cut off, and a box that lies outside altogether makes its sample bad.
+            Default: None, only masks.
         labels (Sequence[Any] | None): One integer array (k,) per sample. Default: None, all are 0.
-        masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or its path (`s3://`
-            too), of the image's size; values are class ids, of a palette PNG the indices, 255 is "not known"; None
-            where nothing is known. Default: None, no masks.
+        masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or
+            its path (`s3://` too), of the image's size; values are class ids, of a palette PNG the
+            indices, 255 is "not known"; None where nothing is known. Default: None, no masks.
         classes (Sequence[str]): Names of `labels`, kept as `object_classes`. Default: ().
-        format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height) or "yxhw". Default:
-            "xyxy".
-        most (int | None): Room for boxes per image in a batch; of more, the largest as they are seen then. Default:
-            None, the largest number of any sample.
-        sizes (Sequence[Any] | None): (height, width) of the image that each sample's boxes are for. A sample whose
-            image has another size is bad. Default: None, known for arrays only.
-        frame (str): "displayed", boxes and masks are of the image with its EXIF orientation done; or "stored", of the
-            pixels as the file stores them, as tools annotate that ignore EXIF. Default: "displayed".
+        format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height)
+            or "yxhw". Default: "xyxy".
+        most (int | None): Room for boxes per image in a batch; of more, the largest as they are
+            seen then. Default: None, the largest number of any sample.
+        sizes (Sequence[Any] | None): (height, width) of the image that each sample's boxes are for.
+            A sample whose image has another size is bad. Default: None, known for arrays only.
+        frame (str): "displayed", boxes and masks are of the image with its EXIF orientation done;
+            or "stored", of the pixels as the file stores them, as tools annotate that ignore EXIF.
+            Default: "displayed".
         storage (dict[str, Any] | Storage | None): Options for fsspec, of masks. Default: None.
-        cache (str | os.PathLike[str] | Cache | None): Local folder in which remote masks are kept. Default: None, none
-            is kept.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which remote masks are kept.
+            Default: None, none is kept.
 
     Raises:
-        ConfigError: If boxes, labels and masks are not one per sample, or a box or a label makes no sense.
+        ConfigError: If boxes, labels and masks are not one per sample, or a box or a label makes no
+            sense.
 
     Example:
         >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
@@ -95,20 +99,32 @@ class Objects:
     ) -> None:
         check_source(source, "Objects: source")
         if format not in FORMATS:
-            raise ConfigError(f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}")
+            raise ConfigError(
+                f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}"
+            )
         if isinstance(classes, str):
-            raise ConfigError(f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]")
+            raise ConfigError(
+                f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]"
+            )
         if boxes is None and masks is None:
-            raise ConfigError("Objects needs boxes, masks or both, got neither; without them use the source itself")
+            raise ConfigError(
+                "Objects needs boxes, masks or both, got neither; without them use the source"
+                " itself"
+            )
         if boxes is None and labels is not None:
-            raise ConfigError("Objects: labels are of boxes, got labels without boxes; pass boxes, or leave labels out")
+            raise ConfigError(
+                "Objects: labels are of boxes, got labels without boxes; pass boxes, or leave"
+                " labels out"
+            )
         for option, values, none in (("boxes", boxes, "an empty list"), ("masks", masks, "None")):
             if isinstance(values, (str, bytes, os.PathLike)):
-                raise ConfigError(f"Objects: {option} must be a list, one per sample, got {values!r}")
+                raise ConfigError(
+                    f"Objects: {option} must be a list, one per sample, got {values!r}"
+                )
             if values is not None and len(values) != len(source):
                 raise ConfigError(
-                    f"Objects: {option} must be one per sample, got {len(values)} for {len(source)} samples; "
-                    f"a sample without has {none}"
+                    f"Objects: {option} must be one per sample, got {len(values)} for {len(source)}"
+                    f" samples; a sample without has {none}"
                 )
         names = tuple(classes)
         where = self._namer(source)
@@ -116,9 +132,20 @@ class Objects:
         known = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
         if sizes is not None:
             known = _sizes(sizes, len(source), known)
-        lists = None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, known)
-        storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._set(source, lists, None if masks is None else masks_of(masks, where, storage), names, most, frame)
+        lists = (
+            None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, known)
+        )
+        storage = (
+            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        )
+        self._set(
+            source,
+            lists,
+            None if masks is None else masks_of(masks, where, storage),
+            names,
+            most,
+            frame,
+        )
 
     @classmethod
     @checked_early
@@ -136,26 +163,30 @@ class Objects:
     ) -> Objects:
         """Images and boxes of a COCO file.
 
-        Samples are the file's images in its order, those without annotations too. An image whose size is not the file's
-        `width` and `height` is a bad sample, with both sizes in its message. Labels count the categories by
-        ascending category id: `object_classes` are their names. Crowds (`iscrowd`: 1) are left out, as trainers do; so
-        are segmentations, which would have to be drawn: pass masks as PNGs to `Objects`.
+        Samples are the file's images in its order, those without annotations too. An image whose
+        size is not the file's `width` and `height` is a bad sample, with both sizes in its message.
+        Labels count the categories by ascending category id: `object_classes` are their names.
+        Crowds (`iscrowd`: 1) are left out, as trainers do; so are segmentations, which would have
+        to be drawn: pass masks as PNGs to `Objects`.
 
         Args:
-            images (str | os.PathLike[str] | Source): The folder that `file_name`s begin at, local or remote; or an
-                ImageFolder or Table of these files.
+            images (str | os.PathLike[str] | Source): The folder that `file_name`s begin at, local
+                or remote; or an ImageFolder or Table of these files.
             annotations (str | os.PathLike[str]): The JSON file, such as `instances_train2017.json`.
-            most (int | None): Room for boxes per image in a batch. Default: None, the largest number of any sample.
-            frame (str): As for `Objects`; with "stored", `width` and `height` of the file are those without EXIF
-                orientation. Default: "displayed".
-            memory (int | str): The most that the JSON file may take while it is read, bytes or a string such as "8GB":
-                its own bytes, and ten times those of all but its segmentations. Default: "4GB".
-            allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders that `file_name`s, and
-                links among the images, may lead to; as in `Table`. Default: ().
-            storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
-                Storage that several sources share. Default: None.
-            cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is
-                kept. Default: None, nothing is kept.
+            most (int | None): Room for boxes per image in a batch. Default: None, the largest
+                number of any sample.
+            frame (str): As for `Objects`; with "stored", `width` and `height` of the file are those
+                without EXIF orientation. Default: "displayed".
+            memory (int | str): The most that the JSON file may take while it is read, bytes or a
+                string such as "8GB": its own bytes, and ten times those of all but its
+                segmentations. Default: "4GB".
+            allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders
+                that `file_name`s, and links among the images, may lead to; as in `Table`. Default:
+                ().
+            storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret,
+                endpoint_url, anon ...), or a Storage that several sources share. Default: None.
+            cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+                remote storage is kept. Default: None, nothing is kept.
 
         Returns:
             A source of the images with their boxes.
@@ -169,9 +200,13 @@ class Objects:
             photos: 6 images with 6 boxes of 2 classes
         """
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
-        storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        storage = (
+            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        )
         limit = in_bytes(memory, "Objects.coco: memory")
-        source, lists, names, notes = read_coco(images, os.fspath(annotations), storage, limit, allowed)
+        source, lists, names, notes = read_coco(
+            images, os.fspath(annotations), storage, limit, allowed
+        )
         objects = cls.__new__(cls)
         objects._set(source, lists, None, names, most, frame)
         objects._notes = notes
@@ -188,13 +223,23 @@ class Objects:
     ) -> None:
         if frame not in ("displayed", "stored"):
             raise ConfigError(f'Objects: frame must be "displayed" or "stored", got {frame!r}')
-        if most is not None and (isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1):
+        if most is not None and (
+            isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1
+        ):
             raise ConfigError(
-                f"Objects: most must be an integer >= 1, got {most!r}; it is the room for boxes per image"
+                f"Objects: most must be an integer >= 1, got {most!r}; it is the room for boxes per"
+                " image"
             )
         if most is not None and lists is None:
-            raise ConfigError(f"Objects: most is the room for boxes, got most={most} without boxes; leave it out")
-        self.source, self.spec, self.classes, self.object_classes = source, source.spec, source.classes, names
+            raise ConfigError(
+                f"Objects: most is the room for boxes, got most={most} without boxes; leave it out"
+            )
+        self.source, self.spec, self.classes, self.object_classes = (
+            source,
+            source.spec,
+            source.classes,
+            names,
+        )
         self._lists, self._masks, self._most, self.frame = lists, masks, most, frame
         self._optionals = Optionals(source)
         self._notes: list[str] = []
@@ -229,7 +274,9 @@ class Objects:
     def fingerprint(self) -> str:
         """The source's, and one of the objects; of masks in files only their paths count."""
         if not self._fingerprint:
-            about = ["\0".join(self.object_classes).encode()] + [b"stored"] * (self.frame == "stored")
+            about = ["\0".join(self.object_classes).encode()] + [b"stored"] * (
+                self.frame == "stored"
+            )
             own = fingerprint(len(self), (), tuple(about), self._content)
             self._fingerprint = self.source.fingerprint + OBJECTS_SEPARATOR + own
         return self._fingerprint
@@ -271,11 +318,19 @@ class Objects:
     @property
     def bounds(self) -> np.ndarray:
         """As the source's; one unit where it has none."""
-        return self.source.bounds if isinstance(self.source, Sharded) else np.array([0, len(self)], np.int64)
+        return (
+            self.source.bounds
+            if isinstance(self.source, Sharded)
+            else np.array([0, len(self)], np.int64)
+        )
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """As the source's; 0 where it does not know."""
-        return self.source.sizes(ids) if isinstance(self.source, Sharded) else np.zeros(len(ids), np.int64)
+        return (
+            self.source.sizes(ids)
+            if isinstance(self.source, Sharded)
+            else np.zeros(len(ids), np.int64)
+        )
 
     def shard(self, unit: int) -> str:
         """As the source's."""
@@ -317,10 +372,18 @@ class Objects:
         if self._masks is None:
             return None
         masks = zip(ids, self._masks.read(ids), strict=True)
-        return [self._failure(int(i), mask) if isinstance(mask, Unread) else mask for i, mask in masks]
+        return [
+            self._failure(int(i), mask) if isinstance(mask, Unread) else mask for i, mask in masks
+        ]
 
     def _failure(self, i: int, why: Unread) -> Failure:
-        return Failure(i, self.uri(i), "read", why.reason, f"its mask: {why.detail}" if why.detail else "its mask")
+        return Failure(
+            i,
+            self.uri(i),
+            "read",
+            why.reason,
+            f"its mask: {why.detail}" if why.detail else "its mask",
+        )
 
     def __str__(self) -> str:
         return with_notes(f"{str(self.source).splitlines()[0]}{self._summary()}", self.notes)
@@ -342,13 +405,13 @@ def _sizes(sizes: Sequence[Any], samples: int, known: np.ndarray | None) -> np.n
         array = np.empty(0)
     if array.shape != (samples, 2) or (array <= 0).any():
         raise ConfigError(
-            f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got "
-            f"{printable(repr(sizes))}"
+            f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got"
+            f" {printable(repr(sizes))}"
         )
     if known is not None and (array != known).any():
         i = int((array != known).any(axis=1).argmax())
         raise ConfigError(
-            f"Objects: boxes of sample {i} are for {array[i, 0]:g}x{array[i, 1]:g} pixels (height x width), the image "
-            f"has {known[i, 0]:g}x{known[i, 1]:g}; pass the size of the image"
+            f"Objects: boxes of sample {i} are for {array[i, 0]:g}x{array[i, 1]:g} pixels (height x"
+            f" width), the image has {known[i, 0]:g}x{known[i, 1]:g}; pass the size of the image"
         )
     return array

@@ -1,9 +1,10 @@
 """Pickles of plain values and byte arrays, read without running anything that they name.
 
-An unpickler calls what a file names. Even a short list of allowed names is too many: NumPy's own `dtype` can be changed
-after an array was made of it. Here the opcodes are followed by hand. A name, a call and a state are recorded as data,
-and an array is made at the end, from values that were checked. Nothing else is built than None, numbers, texts, lists,
-tuples, dicts and `Call`s, and no two values of a file are ever compared or hashed but texts and integers.
+An unpickler calls what a file names. Even a short list of allowed names is too many: NumPy's own
+`dtype` can be changed after an array was made of it. Here the opcodes are followed by hand. A name,
+a call and a state are recorded as data, and an array is made at the end, from values that were
+checked. Nothing else is built than None, numbers, texts, lists, tuples, dicts and `Call`s, and no
+two values of a file are ever compared or hashed but texts and integers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ _NAMES = frozenset(
 _UINT8 = ("u1", "|u1", "uint8")
 _VALUES = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+    *(
+        "STRING",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+        "UNICODE",
+        "SHORT_BINUNICODE",
+        "BINUNICODE",
+        "BINUNICODE8",
+    ),
     *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
 }  # opcodes that carry a value
 _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
@@ -117,7 +126,11 @@ class _Machine:
 
     def reduce(self) -> None:
         arguments, function = self.pop(), self.pop()
-        if type(function) is not Call or function.arguments is not None or type(arguments) is not tuple:
+        if (
+            type(function) is not Call
+            or function.arguments is not None
+            or type(arguments) is not tuple
+        ):
             raise ValueError("a call of what is no name")
         self.stack.append(Call(function.name, arguments))
 
@@ -177,7 +190,14 @@ def read_pickle(content: bytes) -> Any:
         with warnings.catch_warnings():  # of a text with unknown escapes
             warnings.simplefilter("ignore")
             return _Machine().run(content)
-    except (IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise ValueError(f"a damaged pickle: {type(error).__name__} {error}") from None
 
 
@@ -194,13 +214,24 @@ def text_of(value: Any) -> str | None:
 
 
 def byte_array(value: Any) -> np.ndarray | None:
-    """The uint8 array that a recorded call describes; None where it is none. The array is read-only."""
+    """The uint8 array that a recorded call describes; None where it is none.
+
+    The array is read-only.
+    """
     if type(value) is not Call or type(value.arguments) is not tuple:
         return None
     raw: Any
-    if value.name == "numpy._core.numeric._frombuffer" and len(value.arguments) == 4 and value.state is None:
+    if (
+        value.name == "numpy._core.numeric._frombuffer"
+        and len(value.arguments) == 4
+        and value.state is None
+    ):
         raw, dtype, shape, order = value.arguments
-    elif value.name == "numpy._core.multiarray._reconstruct" and type(value.state) is tuple and len(value.state) == 5:
+    elif (
+        value.name == "numpy._core.multiarray._reconstruct"
+        and type(value.state) is tuple
+        and len(value.state) == 5
+    ):
         _, shape, dtype, fortran, raw = value.state
         order = "F" if fortran else "C"
     else:
@@ -208,7 +239,11 @@ def byte_array(value: Any) -> np.ndarray | None:
     data = _raw_bytes(raw)
     if data is None or not _is_uint8(dtype) or type(shape) is not tuple or order not in ("C", "F"):
         return None
-    if not all(type(n) is int and 0 <= n < 2**40 for n in shape) or len(shape) > 4 or math.prod(shape) != len(data):
+    if (
+        not all(type(n) is int and 0 <= n < 2**40 for n in shape)
+        or len(shape) > 4
+        or math.prod(shape) != len(data)
+    ):
         return None
     return np.frombuffer(data, np.uint8).reshape(shape, order=order)
 
@@ -220,7 +255,9 @@ def _is_uint8(value: Any) -> bool:
 
 
 def _raw_bytes(value: Any) -> bytes | None:
-    """Bytes however a protocol carries them: Python 2 as text, protocol 2 as encoded text, protocol 5 as bytearray."""
+    """Bytes however a protocol carries them: Python 2 as text, protocol 2 as encoded text, protocol
+    5 as bytearray.
+    """
     if type(value) is Call and value.name == "builtins.bytearray" and value.arguments:
         value = value.arguments[0]
     if type(value) is Call and value.name == "_codecs.encode" and value.arguments:

@@ -1,4 +1,6 @@
-"""Pixels in NumPy's files, one array per shard, as `fastfeed preprocess --format raw` writes them."""
+"""Pixels in NumPy's files, one array per shard, as `fastfeed preprocess --format raw` writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,16 @@ _HEAD = 64 << 10  # bytes: a header is far shorter
 class RawShards:
     """Images as decoded pixels: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
 
-    As `fastfeed preprocess --format raw` writes them. Labels are in `NAME.labels.npy` next to `NAME.npy`, int64 (n,),
-    -1 for none; without that file no image of the shard has one. Other arrays next to it, `NAME.*.npy`, are not read.
+    As `fastfeed preprocess --format raw` writes them. Labels are in `NAME.labels.npy` next to
+    `NAME.npy`, int64 (n,), -1 for none; without that file no image of the shard has one. Other
+    arrays next to it, `NAME.*.npy`, are not read.
 
     Args:
-        shards (str | os.PathLike[str] | Sequence): A folder, a file, a pattern, or a list of these, local or remote
-            (`s3://...`).
+        shards (str | os.PathLike[str] | Sequence): A folder, a file, a pattern, or a list of these,
+            local or remote (`s3://...`).
         classes (Sequence[str]): Names by label. Default: ().
-        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
-            Storage that several sources share. Default: None.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -66,7 +69,11 @@ class RawShards:
         self.notes: list[str] = []  # on what folders hold besides shards
         found = find_files(shards, ".npy", own, "RawShards", self.notes)
         names = {uri for uri, _ in found}
-        files = [(uri, stat) for uri, stat in found if not _is_labels(uri) and _images_of(uri) not in names]
+        files = [
+            (uri, stat)
+            for uri, stat in found
+            if not _is_labels(uri) and _images_of(uri) not in names
+        ]
         others = [uri for uri, _ in found if not _is_labels(uri) and _images_of(uri) in names]
         self.notes += [f"left out {uri}: an array of {_images_of(uri)}" for uri in others]
         if not files:
@@ -78,8 +85,8 @@ class RawShards:
         for (uri, _), (_, shape) in zip(files, heads, strict=True):
             if shape[0] and shape[1:] != self._size:
                 raise SourceError(
-                    f"RawShards: images of {uri} are {_text(shape[1:])}, those before {_text(self._size)}; "
-                    "all must have one size"
+                    f"RawShards: images of {uri} are {_text(shape[1:])}, those before"
+                    f" {_text(self._size)}; all must have one size"
                 )
         self._starts = np.array([start for start, _ in heads], np.int64)
         self._bounds = np.cumsum([0] + [shape[0] for _, shape in heads], dtype=np.int64)
@@ -90,11 +97,17 @@ class RawShards:
             [_labels(uri, shape[0], own) for (uri, _), (_, shape) in zip(files, heads, strict=True)]
         )
         if self.classes and len(self._labels) and int(self._labels.max()) >= len(self.classes):
-            raise SourceError(f"RawShards: label {self._labels.max()}, but there are {len(self.classes)} classes")
+            raise SourceError(
+                f"RawShards: label {self._labels.max()}, but there are {len(self.classes)} classes"
+            )
         if len(self._labels) and int(self._labels.min()) < -1:
-            raise SourceError(f"RawShards: label {self._labels.min()}; labels are >= 0, or -1 for none")
+            raise SourceError(
+                f"RawShards: label {self._labels.min()}; labels are >= 0, or -1 for none"
+            )
         if not len(self):
-            raise SourceError(f"RawShards: no images in {len(files)} shards, the first is {files[0][0]}")
+            raise SourceError(
+                f"RawShards: no images in {len(files)} shards, the first is {files[0][0]}"
+            )
         self._fingerprint = ""
 
     def __len__(self) -> int:
@@ -140,16 +153,25 @@ class RawShards:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of labels, file names and sizes, and some pixels of each file; computed on first use."""
+        """The fingerprint of labels, file names and sizes, and some pixels of each file; computed
+        on first use.
+        """
         if not self._fingerprint:
-            names = [os.path.basename(uri).encode("utf-8", "surrogateescape") + b"\0" for uri in self._shards.uris]
+            names = [
+                os.path.basename(uri).encode("utf-8", "surrogateescape") + b"\0"
+                for uri in self._shards.uris
+            ]
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
             labels = (classes, repr(self._size).encode(), np.ascontiguousarray(self._labels).data)
             self._fingerprint = fingerprint(len(self), names, labels, self._content)
         return self._fingerprint
 
     def _content(self, first: int, last: int) -> list[Any]:
-        rows = sorted({first, *range(first, last, max(1, (last - first) // 16)), last - 1} if last > first else ())
+        rows = sorted(
+            {first, *range(first, last, max(1, (last - first) // 16)), last - 1}
+            if last > first
+            else ()
+        )
         return [x.data if isinstance(x, np.ndarray) else x.reason.encode() for x in self.read(rows)]
 
     # -- Sharded
@@ -187,9 +209,13 @@ def _header(shards: Shards, k: int) -> tuple[int, tuple[int, ...]]:
     uri, size = shards.uris[k], shards.stats[k].size
     start, shape, kind = _npy(shards.read(k, 0, min(size, _HEAD)), uri)
     if kind != "|u1" or len(shape) != 4 or shape[3] not in (1, 3) or (shape[0] and 0 in shape):
-        raise SourceError(f"RawShards: {uri} holds {kind} {shape}; uint8 (n, height, width, 3 or 1) is needed")
+        raise SourceError(
+            f"RawShards: {uri} holds {kind} {shape}; uint8 (n, height, width, 3 or 1) is needed"
+        )
     if start + int(np.prod(shape, dtype=object)) != size:
-        raise SourceError(f"RawShards: {uri} has {size} bytes, its header announces {start} + {_text(shape)}")
+        raise SourceError(
+            f"RawShards: {uri} has {size} bytes, its header announces {start} + {_text(shape)}"
+        )
     return start, shape
 
 
@@ -204,10 +230,20 @@ def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
         start = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
         head = ast.literal_eval(data[8 + width : start].decode("latin-1").strip())
         shape = tuple(head["shape"])
-        if (head["fortran_order"] and len(shape) > 1) or not all(type(n) is int and n >= 0 for n in shape):
+        if (head["fortran_order"] and len(shape) > 1) or not all(
+            type(n) is int and n >= 0 for n in shape
+        ):
             raise ValueError("columns first" if head["fortran_order"] else f"shape {shape}")
         return start, shape, str(head["descr"])
-    except (ValueError, KeyError, TypeError, SyntaxError, IndexError, MemoryError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        SyntaxError,
+        IndexError,
+        MemoryError,
+        RecursionError,
+    ) as error:
         raise SourceError(f"RawShards: {uri} is not an array: {error}") from error
 
 
@@ -227,7 +263,9 @@ def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
     data = Shards([path], [stat], storage).read(0, 0, stat.size)
     start, shape, kind = _npy(data, path)
     if shape != (count,) or kind not in ("<i8", "<i4", "|u1", "<u1") or isinstance(data, Unread):
-        raise SourceError(f"RawShards: {path} holds {kind} {shape}; int64 ({count},) is needed, a label per image")
+        raise SourceError(
+            f"RawShards: {path} holds {kind} {shape}; int64 ({count},) is needed, a label per image"
+        )
     labels = np.frombuffer(data, np.dtype(kind), offset=start)
     if len(labels) != count:
         raise SourceError(f"RawShards: {path} is cut off")

@@ -20,7 +20,13 @@ from fastfeed.sources.shards.labels import LabelKind, check_label_kind, checked_
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.images import Images, folder_of, memory_of
-from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns, label_classes, open_table, reopen_table
+from fastfeed.sources.tables.open_table import (
+    OpenedTable,
+    RequestedColumns,
+    label_classes,
+    open_table,
+    reopen_table,
+)
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
@@ -44,45 +50,48 @@ _STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_sto
 class Table:
     """Images that a table lists or holds, one sample per row: CSV, JSON lines, Parquet.
 
-    A table may come from elsewhere, so it may not read all that its user can: paths must lie below the table's folder
-    or `root`, also behind links; URLs must be https, or of the table's own scheme, and of a public host or the table's
-    own. The `allow_` options permit more; other rows are bad samples ("not_allowed"). A row without path, image or
-    label is a bad sample, too.
+    A table may come from elsewhere, so it may not read all that its user can: paths must lie below
+    the table's folder or `root`, also behind links; URLs must be https, or of the table's own
+    scheme, and of a public host or the table's own. The `allow_` options permit more; other rows
+    are bad samples ("not_allowed"). A row without path, image or label is a bad sample, too.
 
-    Images in Parquet are read by row group. Where these are many and large, pass `shuffle=Blocks(...)` to the feed; a
-    warning says with which numbers. Columns of large tables are cached in FASTFEED_CACHE.
+    Images in Parquet are read by row group. Where these are many and large, pass
+    `shuffle=Blocks(...)` to the feed; a warning says with which numbers. Columns of large tables
+    are cached in FASTFEED_CACHE.
 
     Args:
-        table (str | os.PathLike[str] | Sequence): .csv, .tsv (the first line names the columns), .jsonl, .ndjson, .json
-            or .parquet: a file, a pattern, a folder, or a list of these, local or remote. Folders called `name=value`
-            below a folder are columns.
-        image (str): Column of paths, URLs, data URIs or images in base64; relative paths begin at `root`. In Parquet,
-            also of the images' bytes, or a struct of `bytes` and `path`, which is read where there are no bytes;
-            `a.b` is a field of a struct, in every column.
+        table (str | os.PathLike[str] | Sequence): .csv, .tsv (the first line names the columns),
+            .jsonl, .ndjson, .json or .parquet: a file, a pattern, a folder, or a list of these,
+            local or remote. Folders called `name=value` below a folder are columns.
+        image (str): Column of paths, URLs, data URIs or images in base64; relative paths begin at
+            `root`. In Parquet, also of the images' bytes, or a struct of `bytes` and `path`, which
+            is read where there are no bytes; `a.b` is a field of a struct, in every column.
         label (str | None): Column of names of classes, texts or integers. Default: None, no labels.
         weight (str | None): Column of weights >= 0 in the loss. Default: None, all are 1.
-        box (str | Sequence[str] | None): Column of lists [x, y, width, height], or four columns: the part of the
-            displayed image that counts, pixels; null is the whole image. Default: None.
-        columns (Sequence[str]): Columns carried to the batch: numbers, bools, texts, lists of one length; null is NaN
-            or "". Default: ().
-        label_kind (str): "name": integers are names of classes, sorted and numbered as texts are; "index": they are
-            labels already, and `classes` names them. Default: "name".
-        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
-            Default: None, the sorted names of the data.
-        root (str | os.PathLike[str] | None): Folder that relative paths begin at. Default: None, the table's folder.
-        memory (int | str): Row groups of Parquet kept per process, bytes or a string such as "2GB"; those of samples
-            under way before others. If these lie in more than fits, some are read again. Also the most that columns, or
-            one row group of images, may take unpacked, unless 100 or 20 times their bytes in the file is more; others
-            are refused before they are unpacked; and a line of CSV or JSON above 16 MiB may have no more. Default:
-            "512MB".
-        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
-            Storage that several sources share. Default: None.
-        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
-            Default: None, nothing is kept.
-        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which
-            paths may lead. Default: ().
-        allow_host (str | Sequence[str]): Hosts, or `host:port`, that are private, loopback, or of other schemes.
-            Default: ().
+        box (str | Sequence[str] | None): Column of lists [x, y, width, height], or four columns:
+            the part of the displayed image that counts, pixels; null is the whole image. Default:
+            None.
+        columns (Sequence[str]): Columns carried to the batch: numbers, bools, texts, lists of one
+            length; null is NaN or "". Default: ().
+        label_kind (str): "name": integers are names of classes, sorted and numbered as texts are;
+            "index": they are labels already, and `classes` names them. Default: "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels;
+            `train.classes` for validation. Default: None, the sorted names of the data.
+        root (str | os.PathLike[str] | None): Folder that relative paths begin at. Default: None,
+            the table's folder.
+        memory (int | str): Row groups of Parquet kept per process, bytes or a string such as "2GB";
+            those of samples under way before others. If these lie in more than fits, some are read
+            again. Also the most that columns, or one row group of images, may take unpacked, unless
+            100 or 20 times their bytes in the file is more; others are refused before they are
+            unpacked; and a line of CSV or JSON above 16 MiB may have no more. Default: "512MB".
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
+        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or
+            addresses, below which paths may lead. Default: ().
+        allow_host (str | Sequence[str]): Hosts, or `host:port`, that are private, loopback, or of
+            other schemes. Default: ().
         allow_scheme (str | Sequence[str]): Such as "http", "s3". Default: ().
 
     Raises:
@@ -118,15 +127,21 @@ class Table:
         allow_scheme: str | Sequence[str] = (),
     ) -> None:
         if isinstance(columns, str):
-            raise ConfigError(f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]")
+            raise ConfigError(
+                f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]"
+            )
         check_label_kind(label_kind, "Table")
         boxes = () if box is None else (box,) if isinstance(box, str) else tuple(box)
-        self._requested = RequestedColumns(image, label, weight, boxes, tuple(columns), label_kind or "name")
+        self._requested = RequestedColumns(
+            image, label, weight, boxes, tuple(columns), label_kind or "name"
+        )
         self._root = None if root is None else os.fspath(root)
         self._requested_classes = checked_classes(classes, "Table")
         self._memory = memory_of(memory)
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "Table")
-        self._storage = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        self._storage = (
+            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        )
         files, self.notes = find_table(table, self._storage)
         self._set(open_table(files, self._requested, self._storage, self._memory))
         if isinstance(self._images, ImageFiles):
@@ -144,7 +159,13 @@ class Table:
             paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
             remote = opened.urls or not all(map(is_local, roots))
             self._images: Images = ImageFiles(
-                paths, self._arrays.get("repeated"), self._where, roots, self._storage, remote, access
+                paths,
+                self._arrays.get("repeated"),
+                self._where,
+                roots,
+                self._storage,
+                remote,
+                access,
             )
         else:
             from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
@@ -153,7 +174,9 @@ class Table:
             shards = Shards(uris, [stat for _, stat in opened.files], self._storage)
             columns = self._arrays, opened.leaf
             named = RowGroupPaths(*columns, shards, roots, self._storage, access, self._memory)
-            self._images = self._groups = RowGroups(*columns, self._where, shards, self._memory, named)
+            self._images = self._groups = RowGroups(
+                *columns, self._where, shards, self._memory, named
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         opened = (
@@ -164,7 +187,11 @@ class Table:
     def __setstate__(self, state: dict[str, Any]) -> None:
         opened = state.pop("opened")
         self.__dict__.update(state)
-        self._set(opened if opened.arrays else reopen_table(opened, self._requested, self._storage, self._memory))
+        self._set(
+            opened
+            if opened.arrays
+            else reopen_table(opened, self._requested, self._storage, self._memory)
+        )
 
     # -- Source
 
@@ -172,7 +199,9 @@ class Table:
         return sum(self._opened.rows)
 
     def uri(self, i: int) -> str:
-        """The image's path or URL, followed by `#row N` where other rows have the same; of bytes, `train.parquet#N`."""
+        """The image's path or URL, followed by `#row N` where other rows have the same; of bytes,
+        `train.parquet#N`.
+        """
         return self._images.uri(int(i))
 
     @property
@@ -184,19 +213,27 @@ class Table:
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),)."""
-        return np.full(len(ids), -1, np.int64) if self._labels is None else self._labels[ids].astype(np.int64)
+        return (
+            np.full(len(ids), -1, np.int64)
+            if self._labels is None
+            else self._labels[ids].astype(np.int64)
+        )
 
     def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
         """The images' bytes."""
         if self.remote:
             return results(self.fetch(ids))
-        return [self._look(int(i), self._unlabeled(int(i)) or self._images.read(int(i))) for i in ids]
+        return [
+            self._look(int(i), self._unlabeled(int(i)) or self._images.read(int(i))) for i in ids
+        ]
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
         """Local images named by path; None for others."""
         if not isinstance(self._images, ImageFiles):
             return None
-        return self._images.addresses(ids if self._labels is None else np.where(self._labels[ids] < 0, -1, ids))
+        return self._images.addresses(
+            ids if self._labels is None else np.where(self._labels[ids] < 0, -1, ids)
+        )
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
@@ -213,12 +250,16 @@ class Table:
         return self._images.remote
 
     def expect(self, samples: int) -> None:
-        """So many samples may be under way at once: what the warning about row groups advises depends on it."""
+        """So many samples may be under way at once: what the warning about row groups advises
+        depends on it.
+        """
         if self._groups is not None:
             self._groups.expected = max(self._groups.expected, samples)
 
     def hold(self, ids: np.ndarray) -> list[Pending] | None:
-        """Of local row groups: those of these samples are kept until each is taken, if there is memory for them."""
+        """Of local row groups: those of these samples are kept until each is taken, if there is
+        memory for them.
+        """
         return None if self._groups is None or self.remote else self.fetch(ids.tolist())
 
     def _unlabeled(self, i: int) -> Unread | None:
@@ -227,12 +268,17 @@ class Table:
         return Unread("label_missing", f"row {self._where.row(i)}: no label")
 
     def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        return Failure(i, self.uri(i), "read", data.reason, data.detail) if isinstance(data, Unread) else data
+        return (
+            Failure(i, self.uri(i), "read", data.reason, data.detail)
+            if isinstance(data, Unread)
+            else data
+        )
 
     @property
     def fingerprint(self) -> str:
-        """Of paths, labels, and all else that the table says, but of the files behind paths nothing; computed when
-        first asked for. Of images in Parquet, the sizes of row groups."""
+        """Of paths, labels, and all else that the table says, but of the files behind paths
+        nothing; computed when first asked for. Of images in Parquet, the sizes of row groups.
+        """
         if not self._fingerprint:
             arrays = self._arrays
             names = [arrays[name].data for name in ("paths", "path_ends") if name in arrays]
@@ -245,25 +291,40 @@ class Table:
         """Buffers that rows [first, last) have a part in."""
         arrays, rows = self._arrays, np.arange(first, last)
         for name, array in sorted(arrays.items()):
-            if name in ("weights", "boxes") or (name.startswith("carried ") and f"ends {name[8:]}" not in arrays):
+            if name in ("weights", "boxes") or (
+                name.startswith("carried ") and f"ends {name[8:]}" not in arrays
+            ):
                 yield name.encode()
                 yield np.ascontiguousarray(array[first:last]).data
         if "unit_rows" in arrays and last > first:
-            units = slice(*(np.searchsorted(self.bounds, (first, last - 1), side="right") - (1, 0)).tolist())
-            yield from (np.ascontiguousarray(arrays[name][units]).data for name in ("unit_rows", "unit_unpacked"))
+            units = slice(
+                *(np.searchsorted(self.bounds, (first, last - 1), side="right") - (1, 0)).tolist()
+            )
+            yield from (
+                np.ascontiguousarray(arrays[name][units]).data
+                for name in ("unit_rows", "unit_unpacked")
+            )
         for name in self._requested.columns:
             if f"ends {name}" in arrays:
-                yield from (text.encode("utf-8", "surrogateescape") + b"\0" for text in self._texts(name).take(rows))
+                yield from (
+                    text.encode("utf-8", "surrogateescape") + b"\0"
+                    for text in self._texts(name).take(rows)
+                )
 
     # -- Sharded
 
     @property
     def bounds(self) -> np.ndarray:
-        """First id of every row group, and the number of samples last: int64. Images named by path are one unit."""
+        """First id of every row group, and the number of samples last: int64.
+
+        Images named by path are one unit.
+        """
         return self._images.bounds
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of each sample in storage: int64, shape (len(ids),). 0 for images named by path: not known."""
+        """Bytes of each sample in storage: int64, shape (len(ids),). 0 for images named by path:
+        not known.
+        """
         return self._images.sizes(ids)
 
     def shard(self, unit: int) -> str:
@@ -277,14 +338,20 @@ class Table:
         return self._arrays["weights"][ids] if self._requested.weight is not None else None
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
-        """Top, left, height, width in pixels of the displayed image, NaN for all of it: float64 (len(ids), 4)."""
+        """Top, left, height, width in pixels of the displayed image, NaN for all of it: float64
+        (len(ids), 4).
+        """
         return self._arrays["boxes"][ids].astype(np.float64) if self._requested.box else None
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """By name: numbers and bools as they are, lists of k as (len(ids), k), texts as objects."""
         texts = {name for name in self._requested.columns if f"ends {name}" in self._arrays}
         return {
-            name: self._texts(name).take(ids) if name in texts else self._arrays[f"carried {name}"][ids]
+            name: (
+                self._texts(name).take(ids)
+                if name in texts
+                else self._arrays[f"carried {name}"][ids]
+            )
             for name in self._requested.columns
         }
 

@@ -1,4 +1,6 @@
-"""Tar shards in the layout of WebDataset: members that share a name up to its first dot are one sample."""
+"""Tar shards in the layout of WebDataset: members that share a name up to its first dot are one
+sample.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from fastfeed.sources.access import allow_of
 from fastfeed.sources.folder import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.external_indexes import members_from_dali, samples_in_dali, shards_from_wids
+from fastfeed.sources.shards.external_indexes import (
+    members_from_dali,
+    samples_in_dali,
+    shards_from_wids,
+)
 from fastfeed.sources.shards.extra_columns import (
     LARGEST,
     LARGEST_ARRAY,
@@ -44,44 +50,71 @@ _MAX_LABEL = 1 << 20  # bytes of a label; more is damage
 _NOTES = 50  # kept per shard, of the archive and of the samples
 _LOOKED_AT = 1000  # members of a shard, for the names in a message
 # members whose bytes are no text: images, recordings, files of other libraries; nothing is unpacked
-_BINARY = frozenset((
-    *(extension[1:] for extension in IMAGE_EXTENSIONS),
-    "avi", "bin", "bytes", "dat", "flac", "gz", "mkv", "mov", "mp3", "mp4", "npz", "ogg", "pickle", "pkl", "pt", "pth",
-    "pyd", "raw", "safetensors", "ten", "tenbin", "wav", "webm", "zip",
-))  # fmt: skip
+_BINARY = frozenset(
+    (
+        *(extension[1:] for extension in IMAGE_EXTENSIONS),
+        "avi",
+        "bin",
+        "bytes",
+        "dat",
+        "flac",
+        "gz",
+        "mkv",
+        "mov",
+        "mp3",
+        "mp4",
+        "npz",
+        "ogg",
+        "pickle",
+        "pkl",
+        "pt",
+        "pth",
+        "pyd",
+        "raw",
+        "safetensors",
+        "ten",
+        "tenbin",
+        "wav",
+        "webm",
+        "zip",
+    )
+)
 
 
 @checked_early
 class TarShards(ShardedSource):
     """Images in tar files as WebDataset writes them: `0001.jpg`, `0001.cls`, `0002.jpg`, ...
 
-    Members that share a name up to its first dot are one sample. An index is built when the shards are first used.
-    Where DALI's `wds2idx` left an `.idx` next to a shard, the shard need not be scanned.
+    Members that share a name up to its first dot are one sample. An index is built when the shards
+    are first used. Where DALI's `wds2idx` left an `.idx` next to a shard, the shard need not be
+    scanned.
 
     Args:
-        shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tar`, `*.tar`), folder, or a list
-            of these, local or remote (`s3://...`). Or a wids index (`.json`).
-        label (str | None): Extension of the member that holds the label, or a field of a JSON member
-            ("json:landmark_id", "json:a.b" for one inside another); None for none. Default: "cls".
-        images (Sequence[str] | None): Extensions of images, in order of preference. Default: None, those of
-            ImageFolder, and of several images of a sample the first in the archive.
-        columns (Sequence[str]): Extensions of other members that are carried to the batch: "txt", "json", "npy".
-            Images, recordings, pickles and the like stay bytes; "caption:bytes" leaves the bytes of any other.
-            Default: ().
-        label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
-            of classes, sorted and numbered as texts are. Default: None, "index" in a `.cls` member or a field named
-            `label` or `cls`, else "name".
-        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
-            Default: None, the sorted names of the data.
-        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
-            Storage that several sources share. Default: None.
-        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
-            Default: None, nothing is kept.
-        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
-            that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tar`, `*.tar`),
+            folder, or a list of these, local or remote (`s3://...`). Or a wids index (`.json`).
+        label (str | None): Extension of the member that holds the label, or a field of a JSON
+            member ("json:landmark_id", "json:a.b" for one inside another); None for none. Default:
+            "cls".
+        images (Sequence[str] | None): Extensions of images, in order of preference. Default: None,
+            those of ImageFolder, and of several images of a sample the first in the archive.
+        columns (Sequence[str]): Extensions of other members that are carried to the batch: "txt",
+            "json", "npy". Images, recordings, pickles and the like stay bytes; "caption:bytes"
+            leaves the bytes of any other. Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them;
+            "name": they are names of classes, sorted and numbered as texts are. Default: None,
+            "index" in a `.cls` member or a field named `label` or `cls`, else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels;
+            `train.classes` for validation. Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to
+            the shards or, where that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
         progress (bool | None): Show how far indexing is. Default: None, on a terminal.
-        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or addresses, below which
-            a wids index may name shards, as in Table: it may be from elsewhere. Default: ().
+        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or
+            addresses, below which a wids index may name shards, as in Table: it may be from
+            elsewhere. Default: ().
         allow_host (str | Sequence[str]): As in Table. Default: ().
         allow_scheme (str | Sequence[str]): As in Table. Default: ().
 
@@ -115,15 +148,21 @@ class TarShards(ShardedSource):
         allow_scheme: str | Sequence[str] = (),
     ) -> None:
         if isinstance(images, str):
-            raise ConfigError(f"TarShards: images must be a list of extensions, got {images!r}; pass [{images!r}]")
-        extension, _, field = label.partition(":") if isinstance(label, str) else ("", "", "")
-        if label is not None and (not extension or extension.lower().endswith("json") != bool(field)):
             raise ConfigError(
-                f"TarShards: label must be an extension such as 'cls', a field such as 'json:landmark_id', or None, "
-                f"got {label!r}"
+                f"TarShards: images must be a list of extensions, got {images!r}; pass [{images!r}]"
+            )
+        extension, _, field = label.partition(":") if isinstance(label, str) else ("", "", "")
+        if label is not None and (
+            not extension or extension.lower().endswith("json") != bool(field)
+        ):
+            raise ConfigError(
+                "TarShards: label must be an extension such as 'cls', a field such as"
+                f" 'json:landmark_id', or None, got {label!r}"
             )
         self._prefers = images is not None  # the first of the list; else the first of the archive
-        self._images = tuple(e.lower().lstrip(".") for e in (IMAGE_EXTENSIONS if images is None else images))
+        self._images = tuple(
+            e.lower().lstrip(".") for e in (IMAGE_EXTENSIONS if images is None else images)
+        )
         self._label, self._field = extension.lower().lstrip("."), field
         self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
         self._columns, self._raw = bytes_columns(
@@ -132,15 +171,26 @@ class TarShards(ShardedSource):
         kind = f"tar 3 images {','.join(self._images) if self._prefers else 'any'} label {label}"
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "TarShards")
         super().__init__(
-            shards, kind, label=label, label_kind=label_kind, classes=classes,
-            storage=storage, cache=cache, index=index,
-            progress=progress, columns=self._columns,
-        )  # fmt: skip
+            shards,
+            kind,
+            label=label,
+            label_kind=label_kind,
+            classes=classes,
+            storage=storage,
+            cache=cache,
+            index=index,
+            progress=progress,
+            columns=self._columns,
+        )
         checks = self._index.checks
-        self._heads = checks if checks.all() else checks.copy()  # of headers listed by DALI: as they are first read
+        self._heads = (
+            checks if checks.all() else checks.copy()
+        )  # of headers listed by DALI: as they are first read
 
     def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
-        paths, self._wids_counts, storage = shards_from_wids(shards, storage, self._allow, "TarShards")
+        paths, self._wids_counts, storage = shards_from_wids(
+            shards, storage, self._allow, "TarShards"
+        )
         return super()._files(paths, storage)
 
     def _scan(self, reader: ForwardReader) -> ShardScan:
@@ -200,19 +250,27 @@ class TarShards(ShardedSource):
             self._heads[i] = zlib.crc32(head) if same else 0
         if same:
             return data
-        first = f"delete {self.index_file}, then " if self.index_file else ""  # it was made of a shard of this version
-        return Unread("changed", f"the shard has changed since it was indexed; {first}create the source again")
+        first = (
+            f"delete {self.index_file}, then " if self.index_file else ""
+        )  # it was made of a shard of this version
+        return Unread(
+            "changed", f"the shard has changed since it was indexed; {first}create the source again"
+        )
 
     def _label_advice(self) -> str:
         return (
-            "pass label='json:field' or the extension that holds it, or label=None for images without; "
-            "the members of a sample must be adjacent"
+            "pass label='json:field' or the extension that holds it, or label=None for images"
+            " without; the members of a sample must be adjacent"
         )
 
     def _notes_on(self, shard: int) -> Sequence[str]:
         notes, count = super()._notes_on(shard), int(self.bounds[shard + 1] - self.bounds[shard])
         wids_count = self._wids_counts.get(self.shard(shard), count)
-        return notes if wids_count == count else (*notes, f"{count} samples, but its wids index says {wids_count}")
+        return (
+            notes
+            if wids_count == count
+            else (*notes, f"{count} samples, but its wids index says {wids_count}")
+        )
 
 
 class _Samples:
@@ -235,7 +293,13 @@ class _Samples:
         folder, slash, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if not stem or not dot or re.match(r"__[^/]*__(/|$)", member.name):  # as webdataset does
-            why = "hidden" if not stem else "metadata of the shard is not read" if dot else "no extension"
+            why = (
+                "hidden"
+                if not stem
+                else "metadata of the shard is not read"
+                if dot
+                else "no extension"
+            )
             self.notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: {why}")
             return
         key, extension = folder + slash + stem, extension.lower()
@@ -247,7 +311,9 @@ class _Samples:
             self._key = key
         self._extensions.add(extension)
         if extension in self._tar._columns:
-            self._columns[extension] = ValueLocation(member.offset, member.size, BLOCK, member.check)
+            self._columns[extension] = ValueLocation(
+                member.offset, member.size, BLOCK, member.check
+            )
         if extension in self._tar._images:
             self._take_image(member, extension)
         elif self._tar._label and extension == self._tar._label:
@@ -261,7 +327,8 @@ class _Samples:
             if not self._many_images_noted:
                 self._many_images_noted = True  # noted once: all samples will have it
                 self.notes.append(
-                    f"{other.name} at {other.offset} is not used: the image is {image.name}; pass images=[...]"
+                    f"{other.name} at {other.offset} is not used: the image is {image.name}; pass"
+                    " images=[...]"
                 )
             if not preferred:
                 return
@@ -283,8 +350,16 @@ class _Samples:
             if label and label not in self._extensions:
                 self.notes.append(f"no .{label} for {image.name} at {image.offset}")
         elif self._key is not None:
-            self.notes.append(f"no image for key {self._key}, only {', '.join(sorted(self._extensions))}")
-        self._key, self._image, self._label, self._extensions, self._columns = None, None, None, set(), {}
+            self.notes.append(
+                f"no image for key {self._key}, only {', '.join(sorted(self._extensions))}"
+            )
+        self._key, self._image, self._label, self._extensions, self._columns = (
+            None,
+            None,
+            None,
+            set(),
+            {},
+        )
 
 
 def _label(reader: ForwardReader, member: Member, field: str) -> int | str:

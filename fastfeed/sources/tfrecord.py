@@ -1,8 +1,8 @@
 """TFRecord files of tf.train.Examples: random access, without TensorFlow.
 
-A record is its length (uint64), the length's checksum, the data, the data's checksum; all little endian: TensorFlow,
-core/lib/io/record_writer.h. A checksum is CRC32C, rotated and with a constant added, since data may hold checksums of
-its own: `Mask` in core/lib/hash/crc32c.h.
+A record is its length (uint64), the length's checksum, the data, the data's checksum; all little
+endian: TensorFlow, core/lib/io/record_writer.h. A checksum is CRC32C, rotated and with a constant
+added, since data may hold checksums of its own: `Mask` in core/lib/hash/crc32c.h.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from fastfeed.printable import warn
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.extra_columns import LARGEST_ARRAY, ValueLocation, add_row, bytes_columns, column_names
+from fastfeed.sources.shards.extra_columns import (
+    LARGEST_ARRAY,
+    ValueLocation,
+    add_row,
+    bytes_columns,
+    column_names,
+)
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.shards.notes import Notes
@@ -48,27 +54,28 @@ _LOOKED_AT = 100  # records of a shard, for the names in a message
 class TFRecords(ShardedSource):
     """Images in TFRecord files of tf.train.Examples, as TensorFlow's scripts write them.
 
-    TensorFlow is not needed. Checksums are verified whenever an image is read. An index is built when the shards are
-    first used.
+    TensorFlow is not needed. Checksums are verified whenever an image is read. An index is built
+    when the shards are first used.
 
     Args:
-        shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tfrecord`, `*-of-01024`), folder,
-            or a list of these, local or remote (`s3://...`).
+        shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tfrecord`,
+            `*-of-01024`), folder, or a list of these, local or remote (`s3://...`).
         image (str): Feature with the encoded image. Default: "image/encoded".
-        label (str | None): Feature with an integer or a string; None for none. Default: "image/class/label".
-        columns (Sequence[str]): Other features that are carried to the batch; "vector:bytes" leaves bytes that are not
-            text as they are. Default: ().
-        label_kind (str | None): "index": integers are labels already, and `classes` names them; "name": they are names
-            of classes, sorted and numbered as texts are. Default: None, "index" in a feature whose last part is `label`
-            or `cls`, else "name".
-        classes (Sequence[str] | None): Names of classes in the order of their labels; `train.classes` for validation.
-            Default: None, the sorted names of the data.
-        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url, anon ...), or a
-            Storage that several sources share. Default: None.
-        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from remote storage is kept.
-            Default: None, nothing is kept.
-        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to the shards or, where
-            that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        label (str | None): Feature with an integer or a string; None for none. Default:
+            "image/class/label".
+        columns (Sequence[str]): Other features that are carried to the batch; "vector:bytes" leaves
+            bytes that are not text as they are. Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them;
+            "name": they are names of classes, sorted and numbered as texts are. Default: None,
+            "index" in a feature whose last part is `label` or `cls`, else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels;
+            `train.classes` for validation. Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to
+            the shards or, where that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
         progress (bool | None): Show how far indexing is. Default: None, on a terminal.
 
     Raises:
@@ -98,22 +105,36 @@ class TFRecords(ShardedSource):
     ) -> None:
         self._columns, self._raw = bytes_columns(column_names(columns, "TFRecords"))
         column_options = [("columns", name) for name in self._columns]
-        for option, name in (("image", image), ("label", image if label is None else label), *column_options):
+        for option, name in (
+            ("image", image),
+            ("label", image if label is None else label),
+            *column_options,
+        ):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
-                raise ConfigError(f"TFRecords: {option} must be the name of a feature, got {name!r}")
+                raise ConfigError(
+                    f"TFRecords: {option} must be the name of a feature, got {name!r}"
+                )
         if google_crc32c.implementation != "c":
             warn(
-                "google-crc32c has no compiled part here, so that checking a record takes milliseconds; "
-                "pip install --force-reinstall google-crc32c",
+                "google-crc32c has no compiled part here, so that checking a record takes"
+                " milliseconds; pip install --force-reinstall google-crc32c",
                 stacklevel=3,
             )
         self._image = image.encode()
         self._label = None if label is None else label.encode()
         self._feature_names = FeatureNames(self._image)
         super().__init__(
-            shards, f"tfrecord 2 image {image!r} label {label!r}", label=label, label_kind=label_kind, classes=classes,
-            storage=storage, cache=cache, index=index, progress=progress, columns=self._columns,
-        )  # fmt: skip
+            shards,
+            f"tfrecord 2 image {image!r} label {label!r}",
+            label=label,
+            label_kind=label_kind,
+            classes=classes,
+            storage=storage,
+            cache=cache,
+            index=index,
+            progress=progress,
+            columns=self._columns,
+        )
         self._check_images()
 
     def _scan(self, reader: ForwardReader) -> ShardScan:
@@ -132,7 +153,9 @@ class TFRecords(ShardedSource):
                 example = Example(LazyMessage(reader.read, stop), start, stop, features)
                 bounds = {name: example.feature(key) for name, key in names.items()}
                 locations = {
-                    name: ValueLocation(place[0], place[1] - place[0]) for name, place in bounds.items() if place
+                    name: ValueLocation(place[0], place[1] - place[0])
+                    for name, place in bounds.items()
+                    if place
                 }
             add_row(scan, self._columns, locations)
         return scan
@@ -142,7 +165,11 @@ class TFRecords(ShardedSource):
         for offset, length in islice(records(reader, Notes()), _LOOKED_AT):
             start, stop = offset + _HEADER, offset + length - _TAIL
             with contextlib.suppress(Malformed):
-                names.update(Example(LazyMessage(reader.read, stop), start, stop, self._feature_names).names())
+                names.update(
+                    Example(
+                        LazyMessage(reader.read, stop), start, stop, self._feature_names
+                    ).names()
+                )
         return sorted(names)
 
     def _value(self, name: str, data: bytes) -> Any:
@@ -157,7 +184,9 @@ class TFRecords(ShardedSource):
 
     def addresses(self, ids: np.ndarray) -> FileRanges | None:
         """Local records; None for remote shards."""
-        return self._addresses(ids, checks=self._index.checks[ids], feature=self._feature_names.heads[0])
+        return self._addresses(
+            ids, checks=self._index.checks[ids], feature=self._feature_names.heads[0]
+        )
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         check = int(self._index.checks[i])
@@ -166,7 +195,9 @@ class TFRecords(ShardedSource):
         if check and int.from_bytes(data[-_TAIL:], "little") != check:
             return Unread("changed", "the record has changed since it was indexed")
         try:
-            first, last = Example(LazyMessage.of(data), 0, len(data) - _TAIL, self._feature_names).image(self._image)
+            first, last = Example(
+                LazyMessage.of(data), 0, len(data) - _TAIL, self._feature_names
+            ).image(self._image)
         except Malformed as error:
             return Unread("corrupt", str(error))
         return data[first:last]
@@ -188,7 +219,9 @@ class _ShardScanner:
     def __init__(self, reader: ForwardReader, image: bytes, label: bytes | None) -> None:
         self.structure, self._contents = Notes(), Notes()
         self._reader, self._image, self._label = reader, image, label
-        self._feature_names = FeatureNames(*(name for name in (image, label, _FILENAME) if name is not None))
+        self._feature_names = FeatureNames(
+            *(name for name in (image, label, _FILENAME) if name is not None)
+        )
         self._scan, self._images, self._reason = ShardScan(), 0, ""
         self._verified: set[int | str] = set()
 
@@ -206,7 +239,11 @@ class _ShardScanner:
 
     def end(self) -> ShardScan:
         """The samples and notes."""
-        all_lack = [_NO_IMAGE + (self._reason or "all are cut off")] if self._scan.offsets and not self._images else []
+        all_lack = (
+            [_NO_IMAGE + (self._reason or "all are cut off")]
+            if self._scan.offsets and not self._images
+            else []
+        )
         self._scan.notes = all_lack + self.structure.all() + self._contents.all()
         return self._scan
 
@@ -231,7 +268,9 @@ class _ShardScanner:
         return label, name
 
     def _verified_label(self, label: int | str, offset: int, length: int) -> int | str:
-        """Check the record's checksum for each new label: a damaged one would become one more class."""
+        """Check the record's checksum for each new label: a damaged one would become one more
+        class.
+        """
         if label not in self._verified:
             if not _is_intact(self._reader.read(offset + _HEADER, length - _HEADER)):
                 raise Malformed("the record's checksum is wrong")
@@ -240,9 +279,12 @@ class _ShardScanner:
 
 
 def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
-    """Offset and length of every record with its frame; the last may be cut off. What is damaged goes to `notes`.
+    """Offset and length of every record with its frame; the last may be cut off.
 
-    Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list next to the shard.
+    What is damaged goes to `notes`.
+
+    Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list next
+    to the shard.
     """
     begin, at, count, listed = 0, 0, 0, None
     if not reader.size:
@@ -279,16 +321,24 @@ def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
 
 
 def _refuse_compressed(uri: str, header: bytes) -> None:
-    zlib = header[:1] == b"\x78" and int.from_bytes(header[:2], "big") % 31 == 0  # RFC 1950: deflate, a window of 32 kB
+    zlib = (
+        header[:1] == b"\x78" and int.from_bytes(header[:2], "big") % 31 == 0
+    )  # RFC 1950: deflate, a window of 32 kB
     if zlib or header.startswith(b"\x1f\x8b"):
         raise SourceError(
-            f"{uri} is compressed with {'zlib' if zlib else 'gzip'}: records in it cannot be found without unpacking "
-            "all before them; write it without compression once (images do not shrink any further)"
+            f"{uri} is compressed with {'zlib' if zlib else 'gzip'}: records in it cannot be found"
+            " without unpacking all before them; write it without compression once (images do not"
+            " shrink any further)"
         )
 
 
 def _is_intact(data: bytes) -> bool:
-    """The last 4 bytes are the checksum of those before them. Compares CRCs of all of it, which copies nothing."""
+    """The last 4 bytes are the checksum of those before them.
+
+    Compares CRCs of all of it, which copies nothing.
+    """
     tail = data[-_TAIL:]
     masked = (int.from_bytes(tail, "little") - 0xA282EAD8) & 0xFFFFFFFF
-    return google_crc32c.value(data) == google_crc32c.extend((masked >> 17 | masked << 15) & 0xFFFFFFFF, tail)
+    return google_crc32c.value(data) == google_crc32c.extend(
+        (masked >> 17 | masked << 15) & 0xFFFFFFFF, tail
+    )

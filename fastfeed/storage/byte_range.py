@@ -9,7 +9,17 @@ from typing import Any
 __all__ = ["ByteRange", "Stat", "is_local", "stat_of"]
 
 _VERSIONS = (
-    *("ETag", "etag", "md5Hash", "Content-MD5", "Digest", "mtime", "LastModified", "last_modified", "Last-Modified"),
+    *(
+        "ETag",
+        "etag",
+        "md5Hash",
+        "Content-MD5",
+        "Digest",
+        "mtime",
+        "LastModified",
+        "last_modified",
+        "Last-Modified",
+    ),
     *("updated", "modified", "created", "blob_id", "sha"),
 )
 

@@ -18,8 +18,9 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?i?B)", re.IGNORECASE)
 
 
 def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
-    """Bytes of a string such as "200GB" (10**9 each) or "64KiB" (1024 each), or of a number of bytes; `name` is for the
-    error."""
+    """Bytes of a string such as "200GB" (10**9 each) or "64KiB" (1024 each), or of a number of
+    bytes; `name` is for the error.
+    """
     if isinstance(limit, str) and (match := _SIZE.fullmatch(limit.strip())):
         number, unit = Fraction(match[1]), match[2].lower()
         count = int(number * next(size for name, size in _UNITS.items() if name.lower() == unit))
@@ -27,7 +28,8 @@ def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
         count = limit if isinstance(limit, int) and not isinstance(limit, bool) else 0
     if count < 1:
         raise ConfigError(
-            f'{name} must be a number of bytes > 0, or a string such as "500MB", "1.5TB" or "64KiB" '
+            f'{name} must be a number of bytes > 0, or a string such as "500MB", "1.5TB" or'
+            ' "64KiB" '
             f"({', '.join(_UNITS)}), got {limit!r}"
         )
     return count

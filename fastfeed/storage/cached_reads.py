@@ -1,4 +1,6 @@
-"""Reads through the disk cache: missing parts are fetched in whole chunks, each once however many readers wait."""
+"""Reads through the disk cache: missing parts are fetched in whole chunks, each once however many
+readers wait.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from fastfeed.storage.retry import Unread
 
 __all__ = ["CachedRead", "ChunkFetches", "ChunkParts"]
 
-ChunkParts: TypeAlias = "dict[int, bytes] | Unread"  # parts of a span by the numbers of their chunks
+ChunkParts: TypeAlias = (
+    "dict[int, bytes] | Unread"  # parts of a span by the numbers of their chunks
+)
 _Key = tuple[str, Stat, int]
 
 
@@ -73,14 +77,18 @@ def _within(span: ByteRange, chunk: Chunk, data: bytes) -> bytes:
 
 
 class CachedRead:
-    """A pending read that the cache can serve in full, in part or not at all; read when `result` is called."""
+    """A pending read that the cache can serve in full, in part or not at all; read when `result` is
+    called.
+    """
 
     def __init__(
         self,
         span: ByteRange,
         cache: Cache,
         work: Future[ChunkParts] | None,  # fetches the missing chunks
-        fetch: Callable[[Sequence[Chunk]], Future[ChunkParts]],  # for chunks evicted in the meantime
+        fetch: Callable[
+            [Sequence[Chunk]], Future[ChunkParts]
+        ],  # for chunks evicted in the meantime
     ) -> None:
         assert span.stat is not None and span.stop is not None
         self._span, self._stat, self._stop = span, span.stat, span.stop
@@ -100,7 +108,9 @@ class CachedRead:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._work is not None:
-                fetched = self._work.result(None if end is None else max(0.0, end - time.monotonic()))
+                fetched = self._work.result(
+                    None if end is None else max(0.0, end - time.monotonic())
+                )
                 if isinstance(fetched, Unread):
                     return fetched
                 self._pieces |= fetched

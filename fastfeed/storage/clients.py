@@ -17,14 +17,36 @@ from fastfeed.storage.retry import Diagnosis, Unread
 
 __all__ = ["connect", "explain", "parse_uri", "settings"]
 
-_EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
+_EXTRAS = {
+    "s3": ("s3fs", "s3"),
+    "s3a": ("s3fs", "s3"),
+    "gs": ("gcsfs", "gcs"),
+    "gcs": ("gcsfs", "gcs"),
+}
 # by the name of the exception: the clients' packages may not be installed
 _CREDENTIALS = {
-    *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"),
-    *("ProfileNotFound", "SSOTokenLoadError", "UnauthorizedSSOTokenError", "DefaultCredentialsError", "RefreshError"),
+    *(
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "TokenRetrievalError",
+    ),
+    *(
+        "ProfileNotFound",
+        "SSOTokenLoadError",
+        "UnauthorizedSSOTokenError",
+        "DefaultCredentialsError",
+        "RefreshError",
+    ),
 }
 _REDIRECTS = {"NonHttpUrlRedirectClientError", "InvalidUrlRedirectClientError", "TooManyRedirects"}
-_CERTAIN = {"ParamValidationError", "InvalidRegionError", "NoRegionError", "InvalidConfigError", "ConfigParseError"}
+_CERTAIN = {
+    "ParamValidationError",
+    "InvalidRegionError",
+    "NoRegionError",
+    "InvalidConfigError",
+    "ConfigParseError",
+}
 # errors that a retry would only repeat
 _PERMANENT = (
     TypeError,
@@ -41,8 +63,8 @@ _REFUSED = {
     errno.EREMCHG,  # s3fs: the bucket lies elsewhere
 }
 _ADVICE = (
-    "pass storage={'key': ..., 'secret': ...}, or {'anon': True} for public data, or set up the client's own "
-    "configuration"
+    "pass storage={'key': ..., 'secret': ...}, or {'anon': True} for public data, or set up the"
+    " client's own configuration"
 )
 
 
@@ -61,12 +83,16 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
     if protocol not in ("s3", "s3a"):
         return dict(options)
     config = {
-        "max_pool_connections": 2 * in_flight,  # its default of 10 would be the limit; hedges come on top
+        "max_pool_connections": (
+            2 * in_flight
+        ),  # its default of 10 would be the limit; hedges come on top
         "retries": {"max_attempts": 0},
     }
     own = {
         "max_concurrency": 1,  # an object read whole would else be asked for its size first
-        "use_listings_cache": False,  # every object ever listed would stay in memory, and be what it was then
+        "use_listings_cache": (
+            False
+        ),  # every object ever listed would stay in memory, and be what it was then
     }
     return own | options | {"config_kwargs": config | options.get("config_kwargs", {})}
 
@@ -79,7 +105,9 @@ async def _http_client(limit: int, loop: Any = None, **more: Any) -> Any:
 
 
 def _limited_responses(limit: int) -> dict[str, Any]:
-    """Options of the aiohttp session that gcsfs makes; none if neither is installed, which is an error later."""
+    """Options of the aiohttp session that gcsfs makes; none if neither is installed, which is an
+    error later.
+    """
     try:
         from fastfeed.storage.http_client import limited_response  # loads aiohttp
     except ImportError:
@@ -88,11 +116,13 @@ def _limited_responses(limit: int) -> dict[str, Any]:
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
-    """The protocol of an address, and what of a connection's options is written in it, such as a host."""
+    """The protocol of an address, and what of a connection's options is written in it, such as a
+    host.
+    """
     if "::" in uri:
         raise ConfigError(
-            f"cannot open {uri}: chained URLs are not supported; pass cache= instead of simplecache::, and unpack "
-            "archives other than tar shards"
+            f"cannot open {uri}: chained URLs are not supported; pass cache= instead of"
+            " simplecache::, and unpack archives other than tar shards"
         )
     protocol = uri.partition("://")[0] if "://" in uri else "file"
     return protocol, _about(uri, lambda: get_filesystem_class(protocol)._get_kwargs_from_urls(uri))
@@ -119,7 +149,9 @@ def _about(uri: str, work: Any) -> Any:
             raise MissingExtra.of(f"{protocol}://", *_EXTRAS[protocol]) from error
         raise MissingExtra(f"cannot open {uri}: {error}") from error
     except (ValueError, TypeError) as error:  # no such protocol, or no such option
-        advice = "; fsspec.available_protocols() lists all" if "Protocol not known" in str(error) else ""
+        advice = (
+            "; fsspec.available_protocols() lists all" if "Protocol not known" in str(error) else ""
+        )
         raise ConfigError(f"cannot open {uri}: {error}{advice}") from error
     except Exception as error:  # of any storage client
         why = explain(error).unread
@@ -129,7 +161,11 @@ def _about(uri: str, work: Any) -> Any:
 def explain(error: Exception) -> Diagnosis:
     """Reason and detail for the quarantine list, and whether another try may go better."""
     cause = error.__cause__
-    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and _is_web_error(cause):
+    if (
+        isinstance(error, FileNotFoundError)
+        and isinstance(cause, Exception)
+        and _is_web_error(cause)
+    ):
         error = cause  # fsspec takes any error of a web server for a file that is not there
     name, text = type(error).__name__, printable(" ".join(str(error).split()), 300)
     status = _status(error)
@@ -140,25 +176,36 @@ def explain(error: Exception) -> Diagnosis:
     if isinstance(error, PermissionError) or status in (401, 403):
         return Diagnosis(Unread("denied", f"permission denied: {text or name}"), False)
     if name in _REDIRECTS:
-        return Diagnosis(Unread("io_error", f"the server redirects to where it cannot be read: {text or name}"), False)
+        return Diagnosis(
+            Unread("io_error", f"the server redirects to where it cannot be read: {text or name}"),
+            False,
+        )
     if isinstance(error, BodyTooLarge):
         return Diagnosis(Unread("bomb", text), False)
     if status == 412:
-        return Diagnosis(Unread("changed", "the object has been replaced since it was listed"), False)
+        return Diagnosis(
+            Unread("changed", "the object has been replaced since it was listed"), False
+        )
     if status == 416:
         return Diagnosis(Unread("truncated", "it ends before the requested range"), False)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)) or "Timeout" in name:
         return Diagnosis(Unread("timeout", text), True)
     retryable = (
-        not isinstance(error, _PERMANENT) and name not in _CERTAIN and getattr(error, "errno", None) not in _REFUSED
+        not isinstance(error, _PERMANENT)
+        and name not in _CERTAIN
+        and getattr(error, "errno", None) not in _REFUSED
     )
     if status is not None:
         retryable = status >= 500 or status in (408, 425, 429)
-    return Diagnosis(Unread("io_error", f"{name}: {text}" if name != "OSError" else text), retryable)
+    return Diagnosis(
+        Unread("io_error", f"{name}: {text}" if name != "OSError" else text), retryable
+    )
 
 
 def _status(error: Exception) -> int | None:
-    """HTTP's, where the client says it: aiohttp, gcsfs, Azure; s3fs in the error that it translated."""
+    """HTTP's, where the client says it: aiohttp, gcsfs, Azure; s3fs in the error that it
+    translated.
+    """
     response = getattr(error.__cause__, "response", None)
     if isinstance(response, dict):
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -170,4 +217,6 @@ def _status(error: Exception) -> int | None:
 
 
 def _is_web_error(error: Exception) -> bool:
-    return isinstance(error, (asyncio.TimeoutError, TimeoutError)) or type(error).__module__.startswith("aiohttp")
+    return isinstance(error, (asyncio.TimeoutError, TimeoutError)) or type(
+        error
+    ).__module__.startswith("aiohttp")

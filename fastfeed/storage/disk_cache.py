@@ -41,12 +41,14 @@ class Chunk(NamedTuple):
 
 @checked_early
 class Cache:
-    """At most `limit` bytes of remote objects in a folder of a local disk; evicts the least recently used.
+    """At most `limit` bytes of remote objects in a folder of a local disk; evicts the least
+    recently used.
 
-    All processes of a machine may share the folder, and it may be kept from run to run. Objects are known by uri,
-    version and size, so one that changes is a new one. It never fails a read: what cannot be written (a full disk, no
-    permission) is not kept, with one RuntimeWarning, and counted in `counts` as "unstored". Chunks from before a crash
-    or restart of the machine are checked before they are used.
+    All processes of a machine may share the folder, and it may be kept from run to run. Objects are
+    known by uri, version and size, so one that changes is a new one. It never fails a read: what
+    cannot be written (a full disk, no permission) is not kept, with one RuntimeWarning, and counted
+    in `counts` as "unstored". Chunks from before a crash or restart of the machine are checked
+    before they are used.
 
     Args:
         folder (str | os.PathLike[str]): The folder, which is made where it is missing.
@@ -82,14 +84,21 @@ class Cache:
         self.limit = in_bytes(limit)
         if isinstance(chunk, bool) or not isinstance(chunk, int) or not 1 <= chunk <= _MAX_CHUNK:
             raise ConfigError(
-                f"Cache: chunk must be bytes in [1, {_MAX_CHUNK}], got {chunk!r}; 8 << 20 suits most disks"
+                f"Cache: chunk must be bytes in [1, {_MAX_CHUNK}], got {chunk!r}; 8 << 20 suits"
+                " most disks"
             )
         self.chunk = chunk
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
-            what = "is not a folder" if os.path.exists(self.folder) else f"cannot be created: {error.strerror}"
-            raise SourceError(f"Cache: {self.folder} {what}; pass a folder on a local disk") from error
+            what = (
+                "is not a folder"
+                if os.path.exists(self.folder)
+                else f"cannot be created: {error.strerror}"
+            )
+            raise SourceError(
+                f"Cache: {self.folder} {what}; pass a folder on a local disk"
+            ) from error
         self._boot_argument = boot
         boot = boot_id() if boot is None else boot
         self._mark_ns = mark_ns_of(boot) if boot else None
@@ -97,7 +106,13 @@ class Cache:
         self._quota = Quota(self.folder, self.limit, boot)
 
     def get(
-        self, uri: str, version: str, start: int, stop: int, size: int, fetched: Mapping[int, bytes] | None = None
+        self,
+        uri: str,
+        version: str,
+        start: int,
+        stop: int,
+        size: int,
+        fetched: Mapping[int, bytes] | None = None,
     ) -> bytes | None:
         """Bytes of an object.
 
@@ -127,13 +142,17 @@ class Cache:
             begin, end = max(start - first, 0), min(stop, last) - first
             if fetched and number in fetched:
                 parts.append(fetched[number][begin:end])
-            elif (parts_read := self._read(f"{prefix}{number}", last - first, (begin, end))) is not None:
+            elif (
+                parts_read := self._read(f"{prefix}{number}", last - first, (begin, end))
+            ) is not None:
                 parts += parts_read
             else:
                 return None
         return b"".join(parts)
 
-    def pieces(self, uri: str, version: str, cuts: Sequence[int], size: int) -> tuple[bytes, ...] | None:
+    def pieces(
+        self, uri: str, version: str, cuts: Sequence[int], size: int
+    ) -> tuple[bytes, ...] | None:
         """The bytes between each two neighbors of some offsets in an object.
 
         Args:
@@ -149,9 +168,15 @@ class Cache:
         last = min(first + self.chunk, size)
         if cuts[-1] <= last and cuts[0] < cuts[-1]:
             path = f"{prefix_of(self.folder, self.chunk, uri, version, size)}{first // self.chunk}"
-            return self._read(path, last - first, *((a - first, b - first) for a, b in pairwise(cuts)))
+            return self._read(
+                path, last - first, *((a - first, b - first) for a, b in pairwise(cuts))
+            )
         data = self.get(uri, version, cuts[0], cuts[-1], size)
-        return None if data is None else tuple(data[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts))
+        return (
+            None
+            if data is None
+            else tuple(data[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts))
+        )
 
     def missing(self, uri: str, version: str, start: int, stop: int, size: int) -> list[Chunk]:
         """The chunks to fetch before `get` can give a range of bytes.
@@ -177,8 +202,12 @@ class Cache:
                 absent.append(Chunk(number, first, last))
         return absent
 
-    def put(self, uri: str, version: str, number: int, data: bytes | bytearray | memoryview, size: int) -> None:
-        """Keep one chunk of an object. Where the disk refuses it, a warning comes once, and nothing is raised.
+    def put(
+        self, uri: str, version: str, number: int, data: bytes | bytearray | memoryview, size: int
+    ) -> None:
+        """Keep one chunk of an object.
+
+        Where the disk refuses it, a warning comes once, and nothing is raised.
 
         Args:
             uri (str): The object.
@@ -199,13 +228,17 @@ class Cache:
             )
         trailer = _TRAILER.pack(_MAGIC, zlib.crc32(content))
         try:
-            self._quota.store(self.path(uri, version, number, size), (content, trailer), mtime_ns=self._mark_ns)
+            self._quota.store(
+                self.path(uri, version, number, size), (content, trailer), mtime_ns=self._mark_ns
+            )
         except OSError as error:
             self._warn_once(f"cannot be written: {error.strerror}", "unstored")
 
     @property
     def counts(self) -> Counter[str]:
-        """What this process did, by chunks: stored, unstored, unread (for want of permission), damaged, evicted."""
+        """What this process did, by chunks: stored, unstored, unread (for want of permission),
+        damaged, evicted.
+        """
         return Counter(self._quota.counts)
 
     def path(self, uri: str, version: str, number: int, size: int) -> str:
@@ -223,7 +256,10 @@ class Cache:
         return prefix_of(self.folder, self.chunk, uri, version, size) + str(number)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Cache, self.folder, self.limit, chunk=self.chunk, boot=self._boot_argument), ()
+        return (
+            partial(Cache, self.folder, self.limit, chunk=self.chunk, boot=self._boot_argument),
+            (),
+        )
 
     def __repr__(self) -> str:
         return f"Cache({self.folder!r}, {self.limit}, chunk={self.chunk})"
@@ -238,9 +274,11 @@ class Cache:
         return self._read(path, length) is not None  # it is checked there
 
     def _read(self, path: str, length: int, *spans: tuple[int, int]) -> tuple[bytes, ...] | None:
-        """Parts [start, stop) of a chunk that has `length` bytes, or None if there is no such chunk.
+        """Parts [start, stop) of a chunk that has `length` bytes, or None if there is no such
+        chunk.
 
-        No lock is taken: names appear with complete files behind them, and what is removed can be read to its end.
+        No lock is taken: names appear with complete files behind them, and what is removed can be
+        read to its end.
         """
         try:
             fd = open_file(path)
@@ -255,10 +293,14 @@ class Cache:
                     status.st_mtime_ns == self._mark_ns or self._is_sound(fd, path, length)
                 )
                 now = time.time_ns()
-                if is_whole and abs(now - status.st_atime_ns) > _TOUCH_NS:  # either way: clocks may be set back
+                if (
+                    is_whole and abs(now - status.st_atime_ns) > _TOUCH_NS
+                ):  # either way: clocks may be set back
                     with suppress(OSError):
                         set_times(fd, path, now, self._mark_ns or status.st_mtime_ns)
-                parts = tuple([pread(fd, stop - start, start) for start, stop in spans] if is_whole else [])
+                parts = tuple(
+                    [pread(fd, stop - start, start) for start, stop in spans] if is_whole else []
+                )
             if not is_whole:
                 return self._quota.drop(path, status)
         except OSError as error:
@@ -271,7 +313,9 @@ class Cache:
         return parts
 
     def _is_sound(self, fd: int, path: str, length: int) -> bool:
-        """Check a chunk from before the machine's last start, which may have lost what was not on the disk yet."""
+        """Check a chunk from before the machine's last start, which may have lost what was not on
+        the disk yet.
+        """
         if path in self._checked:
             return True
         data = pread(fd, length + _TRAILER_BYTES, 0)
@@ -279,7 +323,9 @@ class Cache:
             return False
         if self._mark_ns is not None:
             with suppress(OSError):
-                set_times(fd, path, time.time_ns(), self._mark_ns)  # spares every process the next check
+                set_times(
+                    fd, path, time.time_ns(), self._mark_ns
+                )  # spares every process the next check
         if os.fstat(fd).st_mtime_ns != self._mark_ns:
             self._checked.add(path)
         return True

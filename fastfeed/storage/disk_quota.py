@@ -1,8 +1,9 @@
 """A folder of files within a limit of bytes, written by any number of processes of a machine.
 
-A file is <first 2 digits of key>/<key>-<number>, with a random suffix while it is written. A lock of the file `usage`
-guarantees that its count is never too low, and that names appear and disappear under the lock only. Writers count their
-bytes first; if one is killed, the count is too high until the limit seems reached and the folder is scanned.
+A file is <first 2 digits of key>/<key>-<number>, with a random suffix while it is written. A lock
+of the file `usage` guarantees that its count is never too low, and that names appear and disappear
+under the lock only. Writers count their bytes first; if one is killed, the count is too high until
+the limit seems reached and the folder is scanned.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ __all__ = ["Quota"]
 
 _BLOCK = 4096  # bytes; a file takes whole ones
 _FILLED = 0.9  # of the limit, after old files have been removed
-_RESERVE, _RESERVE_SHARE = 10 * 10**9, 0.02  # bytes, or share of the disk if less, that are left to others
+_RESERVE, _RESERVE_SHARE = (
+    10 * 10**9,
+    0.02,
+)  # bytes, or share of the disk if less, that are left to others
 _ABANDONED_S = 3600  # without writing, where locks cannot say whether the writer lives
 _KEY = r"[0-9a-f]{8,}"
 _FILE = re.compile(rf"{_KEY}-[0-9]+")
@@ -36,7 +40,8 @@ _DRAFT = re.compile(rf"{_KEY}-[0-9]+\.[0-9a-f]{{16}}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _USAGE = re.compile(rb"([0-9]{20}) (.*)\n")
 
-# A forked process gets copies of locked descriptors, to be closed, and maybe a mutex of a thread that it lacks.
+# A forked process gets copies of locked descriptors, to be closed, and maybe a mutex of a thread
+# that it lacks.
 _mutex = threading.Lock()
 _locked: set[int] = set()
 
@@ -53,10 +58,11 @@ after_fork(_forked)
 
 
 class Quota:
-    """At most `limit` bytes in files of `folder`: the least recently read ones make room for new ones.
+    """At most `limit` bytes in files of `folder`: the least recently read ones make room for new
+    ones.
 
-    A file's access time says when it was last read. `boot` identifies this boot of the machine: after a crash, the
-    folder is counted again. Only files named as above are touched.
+    A file's access time says when it was last read. `boot` identifies this boot of the machine:
+    after a crash, the folder is counted again. Only files named as above are touched.
     """
 
     def __init__(self, folder: str, limit: int, boot: str) -> None:
@@ -71,9 +77,13 @@ class Quota:
             self.counts[kind] += 1
             return self.counts["unstored"] + self.counts["unread"] == 1
 
-    def store(self, path: str, parts: Sequence[memoryview | bytes], *, mtime_ns: int | None) -> None:
-        """Write a file, unless it lies there already with this length and modification time. It appears when it is
-        complete. OSError: it could not be stored, and nothing is left of it."""
+    def store(
+        self, path: str, parts: Sequence[memoryview | bytes], *, mtime_ns: int | None
+    ) -> None:
+        """Write a file, unless it lies there already with this length and modification time.
+
+        It appears when it is complete. OSError: it could not be stored, and nothing is left of it.
+        """
         length = sum(len(part) for part in parts)
         if _blocks(length) > self.limit:
             raise OSError(errno.EFBIG, f"{length} bytes are more than its limit of {self.limit}")
@@ -126,7 +136,9 @@ class Quota:
                 used = self._make_room(int(limit * _FILLED) - more, limit - more)
                 usage.write(used)
                 if used + more > limit:
-                    raise OSError(errno.ENOSPC, "no room within its limit and what the disk has left")
+                    raise OSError(
+                        errno.ENOSPC, "no room within its limit and what the disk has left"
+                    )
             usage.add(more)
             fd = None
             try:
@@ -142,7 +154,10 @@ class Quota:
             return fd
 
     def _remove(self, draft: str, length: int) -> None:
-        with suppress(OSError), self._locked_usage() as usage:  # the error that brought us here is the one to tell
+        with (
+            suppress(OSError),
+            self._locked_usage() as usage,
+        ):  # the error that brought us here is the one to tell
             os.unlink(draft)
             usage.add(-_blocks(length))
 
@@ -154,12 +169,17 @@ class Quota:
                 fd = self._open_usage()
                 try:
                     _lock(fd)
-                    if os.fstat(fd).st_nlink:  # else removed while we waited: it is another file that has to be locked
+                    if (
+                        os.fstat(fd).st_nlink
+                    ):  # else removed while we waited: it is another file that has to be locked
                         yield _Usage(fd, self._boot)
                         return
                 finally:
                     _unlock(fd)
-            raise OSError(errno.EBUSY, f"{self._usage} keeps being removed; do not delete a cache that is in use")
+            raise OSError(
+                errno.EBUSY,
+                f"{self._usage} keeps being removed; do not delete a cache that is in use",
+            )
 
     def _open_usage(self) -> int:
         try:
@@ -169,14 +189,20 @@ class Quota:
             return open_file(self._usage, CREATE, 0o666)
 
     def _available(self) -> int:
-        """Bytes of the disk that we may still take: who fills a disk takes the room of the next checkpoint."""
+        """Bytes of the disk that we may still take: who fills a disk takes the room of the next
+        checkpoint.
+        """
         free, total = free_bytes(self.folder)
         return max(int(free - min(total * _RESERVE_SHARE, _RESERVE)), 0) if total else self.limit
 
     def _make_room(self, target: int, enough: int) -> int:
-        """Count bytes in use, and if there are more than `enough` remove files until there are `most` or fewer."""
+        """Count bytes in use, and if there are more than `enough` remove files until there are
+        `most` or fewer.
+        """
         used = 0
-        for _ in range(3):  # files that are read between the two looks are not old any more, and then others are
+        for _ in range(
+            3
+        ):  # files that are read between the two looks are not old any more, and then others are
             used, ages, sizes = self._measure()
             if used <= enough or not len(ages):
                 break
@@ -189,7 +215,10 @@ class Quota:
         return used
 
     def _measure(self) -> tuple[int, np.ndarray, np.ndarray]:
-        """Bytes in use; access time and bytes of every complete file: int64, shape (files,). Ends dead drafts."""
+        """Bytes in use; access time and bytes of every complete file: int64, shape (files,).
+
+        Ends dead drafts.
+        """
         used, ages, sizes = 0, array("q"), array("q")  # names are not kept: there may be millions
         for entry, status in self._files():
             if _FILE.fullmatch(entry.name):
@@ -203,10 +232,16 @@ class Quota:
         return used, np.array(ages, np.int64), np.array(sizes, np.int64)
 
     def _remove_files(self, age: int, last: int) -> int:
-        """Remove what was read before `age`, and at least `last` bytes of what was read just then; bytes removed."""
+        """Remove what was read before `age`, and at least `last` bytes of what was read just then;
+        bytes removed.
+        """
         freed = 0
         for entry, status in self._files():
-            if not _FILE.fullmatch(entry.name) or status.st_atime_ns > age or (status.st_atime_ns == age and last <= 0):
+            if (
+                not _FILE.fullmatch(entry.name)
+                or status.st_atime_ns > age
+                or (status.st_atime_ns == age and last <= 0)
+            ):
                 continue
             with suppress(OSError):  # of another user
                 os.unlink(entry.path)  # readers that have it open can read on
@@ -223,7 +258,9 @@ class Quota:
                 os.scandir(os.path.join(self.folder, name)) as entries,
             ):
                 for entry in entries:
-                    if entry.name.startswith(name) and (_FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)):
+                    if entry.name.startswith(name) and (
+                        _FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)
+                    ):
                         with suppress(FileNotFoundError):
                             yield entry, entry.stat(follow_symlinks=False)
 
@@ -289,12 +326,16 @@ def _is_abandoned(draft: str, status: os.stat_result) -> bool:
 
 def _lock(fd: int) -> None:
     _locked.add(fd)
-    with suppress(OSError):  # a file system without locks: threads still wait for each other, processes may miscount
+    with suppress(
+        OSError
+    ):  # a file system without locks: threads still wait for each other, processes may miscount
         lock(fd)
 
 
 def _unlock(fd: int) -> None:
-    with suppress(OSError):  # by name, since a copy of fd in a process forked without Python would hold the lock
+    with suppress(
+        OSError
+    ):  # by name, since a copy of fd in a process forked without Python would hold the lock
         unlock(fd)
     _locked.discard(fd)
     os.close(fd)

@@ -1,4 +1,6 @@
-"""The file systems behind addresses: connected on first use, one client for all hosts that can share it."""
+"""The file systems behind addresses: connected on first use, one client for all hosts that can
+share it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Endpoint:
 
 
 class Endpoints:
-    """The endpoints of one `Storage`: options for fsspec, how many requests may run at once, whether it has a cache."""
+    """The endpoints of one `Storage`: options for fsspec, how many requests may run at once,
+    whether it has a cache.
+    """
 
     def __init__(self, options: dict[str, Any], in_flight: int, cached: bool) -> None:
         self._options, self._in_flight, self._cached = options, in_flight, cached
@@ -49,7 +53,9 @@ class Endpoints:
                 if system not in self._systems:
                     client = connect(uri, self._options, self._in_flight)
                     reader = S3Reader(client) if is_s3(client) else None
-                    self._systems[system] = Endpoint(client, reader, Health(key), max_announced(self._options))
+                    self._systems[system] = Endpoint(
+                        client, reader, Health(key), max_announced(self._options)
+                    )
                 # hosts of the web share a client, not their health
                 health = Health(key, cached=self._cached)
                 endpoint = self._endpoints[key] = replace(self._systems[system], health=health)
@@ -63,8 +69,16 @@ class Endpoints:
 
         def spell(path: str) -> str:
             bare = path.lstrip("/")
-            for uri in (f"{protocol}://{bare}", f"{protocol}://{path}", f"{protocol}://{host}/{bare}"):
-                if "://" not in path and parse_uri(uri) == about and endpoint.system._strip_protocol(uri) == path:
+            for uri in (
+                f"{protocol}://{bare}",
+                f"{protocol}://{path}",
+                f"{protocol}://{host}/{bare}",
+            ):
+                if (
+                    "://" not in path
+                    and parse_uri(uri) == about
+                    and endpoint.system._strip_protocol(uri) == path
+                ):
                     return uri
             return endpoint.system.unstrip_protocol(path)
 

@@ -25,7 +25,9 @@ Submissions = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
 _POLL_S = 0.2  # how often a thread that waits looks for Ctrl-C
 
 _running: set[asyncio.Task[None]] = set()  # an event loop holds its tasks weakly
-_inherited: list[Any] = []  # tasks of the process that this one was forked from: ending them would be reported
+_inherited: list[
+    Any
+] = []  # tasks of the process that this one was forked from: ending them would be reported
 
 
 class _Deferred(threading.local):
@@ -42,7 +44,9 @@ class _Submitted(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         _flush()
-        while True:  # in steps: a signal that comes just before a wait without end would not be seen
+        while (
+            True
+        ):  # in steps: a signal that comes just before a wait without end would not be seen
             is_done = self.done()
             try:
                 return super().result(_POLL_S if timeout is None else timeout)
@@ -76,7 +80,8 @@ def launch(submissions: Submissions) -> None:
 
 @contextmanager
 def batched() -> Iterator[None]:
-    """Start what this thread launches inside in one go at the end: waking the event loop is most of the cost.
+    """Start what this thread launches inside in one go at the end: waking the event loop is most of
+    the cost.
 
     A call of `result` inside starts it at once.
     """
@@ -114,7 +119,9 @@ def _begin(loop: asyncio.AbstractEventLoop, submissions: Submissions) -> None:
             future.add_done_callback(partial(_cancel_task, loop, task))
 
 
-def _cancel_task(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], future: Future[Any]) -> None:
+def _cancel_task(
+    loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], future: Future[Any]
+) -> None:
     if future.cancelled():
         loop.call_soon_threadsafe(task.cancel)
 

@@ -15,7 +15,9 @@ from fastfeed.storage.storage import Stat, Storage, is_local
 
 __all__ = ["SPLIT", "expand_braces", "find_files", "local_stat"]
 
-SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")  # TFRecords are called train-00000-of-01024, too: train-*-of-01024
+SPLIT = re.compile(
+    r"[0-9*?}]-of-[0-9]{2,}$"
+)  # TFRecords are called train-00000-of-01024, too: train-*-of-01024
 
 _MANY = 16  # addresses in one folder above which listing it is cheaper than a stat for each
 _MAX_FILES = 1_000_000  # files of one pattern; more is a typo
@@ -33,23 +35,40 @@ def find_files(
 ) -> list[tuple[str, Stat]]:
     """The files, in the order of the arguments and sorted inside a pattern: (address, stat) each.
 
-    Patterns may hold braces, `{000..099}` or `{a,b}`, and `*`, `?`, `[...]`; a folder means its files that end in
-    `suffix` or, without any, those whose names `also` fits. A local file that exists under a name with such characters
-    is meant literally. SourceError where one is missing, ConfigError where one is given twice.
+    Patterns may hold braces, `{000..099}` or `{a,b}`, and `*`, `?`, `[...]`; a folder means its
+    files that end in `suffix` or, without any, those whose names `also` fits. A local file that
+    exists under a name with such characters is meant literally. SourceError where one is missing,
+    ConfigError where one is given twice.
     """
-    items = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)) else [paths]
+    items = (
+        list(paths)
+        if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes))
+        else [paths]
+    )
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
         raise ConfigError(
-            f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got {paths!r}"
+            f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got"
+            f" {paths!r}"
         )
     texts = [os.fspath(item).removeprefix("file://") for item in items]
-    patterns = [pattern for text in texts for pattern in ([text] if _exists(text) else expand_braces(text))]
+    patterns = [
+        pattern for text in texts for pattern in ([text] if _exists(text) else expand_braces(text))
+    ]
     plain = [p for p in patterns if not p.endswith("/") and (_exists(p) or not _has_magic(p))]
     stats = _stats(plain, storage, who, suffix)
     files: list[tuple[str, Stat]] = []
     for pattern in patterns:
-        files += [(pattern, stats[pattern])] if pattern in stats else _matches(pattern, suffix, also, storage, who)
-        if notes is not None and pattern not in stats and is_local(pattern) and os.path.isdir(pattern):
+        files += (
+            [(pattern, stats[pattern])]
+            if pattern in stats
+            else _matches(pattern, suffix, also, storage, who)
+        )
+        if (
+            notes is not None
+            and pattern not in stats
+            and is_local(pattern)
+            and os.path.isdir(pattern)
+        ):
             notes += _left_out(pattern, suffix, also)
     unique: set[str] = set()
     for uri, _ in files:
@@ -64,7 +83,9 @@ def expand_braces(pattern: str) -> list[str]:
     """`a{0..2}{x,y}` is a0x, a0y, a1x, ...; numbers keep their leading zeros. As in a shell."""
     expanded = list(_expanded(pattern))
     if len(expanded) > _MAX_FILES:
-        raise ConfigError(f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges")
+        raise ConfigError(
+            f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges"
+        )
     return expanded
 
 
@@ -83,10 +104,16 @@ def _expanded(pattern: str) -> Iterator[str]:
     if depth:
         raise ConfigError(f"a brace in {pattern!r} is not closed")
     parts = [pattern[a + 1 : b] for a, b in zip(commas, [*commas[1:], end], strict=True)]
-    options = _numbers(pattern, parts[0]) if len(parts) == 1 else [o for part in parts for o in expand_braces(part)]
+    options = (
+        _numbers(pattern, parts[0])
+        if len(parts) == 1
+        else [o for part in parts for o in expand_braces(part)]
+    )
     tails = expand_braces(pattern[end + 1 :])
     if len(options) * len(tails) > _MAX_FILES:
-        raise ConfigError(f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges")
+        raise ConfigError(
+            f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges"
+        )
     for option in options:
         for tail in tails:
             yield pattern[:begin] + option + tail
@@ -97,13 +124,16 @@ def _numbers(pattern: str, inside: str) -> Sequence[str]:
     steps = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.-?([0-9]{1,18}))?", inside)
     if not steps or steps[3] == "0":
         raise ConfigError(
-            f"braces must hold a range or a list, like {{000..099}} or {{a,b}}, got {{{inside}}} in {pattern!r}"
+            f"braces must hold a range or a list, like {{000..099}} or {{a,b}}, got {{{inside}}} in"
+            f" {pattern!r}"
         )
     first, last, step = int(steps[1]), int(steps[2]), int(steps[3] or 1)
     padded = any(re.match("-?0[0-9]", text) for text in (steps[1], steps[2]))
     digits = max(len(steps[1]), len(steps[2])) if padded else 0
     if abs(last - first) // step >= _MAX_FILES:
-        raise ConfigError(f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges")
+        raise ConfigError(
+            f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges"
+        )
     numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
     return [f"{n:0{digits}d}" for n in numbers]
 
@@ -129,7 +159,9 @@ def _matches(
     inside = "*" if also else f"*{suffix}"  # of a folder
     if is_local(pattern):
         path = pattern if magic else os.path.join(glob.escape(pattern), inside)
-        names = [name for name in sorted(glob.glob(path, recursive=True)) if not os.path.isdir(name)]
+        names = [
+            name for name in sorted(glob.glob(path, recursive=True)) if not os.path.isdir(name)
+        ]
         names = names if magic else _shards(names, suffix, also)
         stats = _stats(names, storage, who, suffix)
     else:
@@ -159,7 +191,9 @@ def _left_out(folder: str, suffix: str, also: re.Pattern[str] | None) -> list[st
     if not entries:
         return []
     count = f"{len(entries):,} other {'entry' if len(entries) == 1 else 'entries'}"
-    return [f"left out {count} of {folder}{': ' if len(entries) == 1 else ', such as '}{entries[0]}"]
+    return [
+        f"left out {count} of {folder}{': ' if len(entries) == 1 else ', such as '}{entries[0]}"
+    ]
 
 
 def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str, Stat]:
@@ -185,11 +219,15 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
         for uri, stat in zip(remaining, storage.stat(remaining), strict=True):
             if isinstance(stat, Stat):
                 stats[uri] = stat
-            elif stat.reason != "not_found" or uri.endswith(suffix):  # else it may be a folder: it is listed later
+            elif stat.reason != "not_found" or uri.endswith(
+                suffix
+            ):  # else it may be a folder: it is listed later
                 missing.append(f"{printable(uri)}: {stat.detail or stat.reason}")
                 down = down or stat.reason in STORAGE
     if missing:
-        more = f" (and {len(missing) - 1} more of the {len(uris)} named)" if len(missing) > 1 else ""
+        more = (
+            f" (and {len(missing) - 1} more of the {len(uris)} named)" if len(missing) > 1 else ""
+        )
         what_next = "try again when its storage answers" if down else "check the path"
         raise SourceError(f"{who}: cannot open {missing[0]}{more}; {what_next}")
     return stats

@@ -1,4 +1,6 @@
-"""Calls file systems from the event loop; blocking ones in daemon threads, which do not delay exit."""
+"""Calls file systems from the event loop; blocking ones in daemon threads, which do not delay
+exit.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,16 @@ from fastfeed.system.forks import after_fork
 
 __all__ = ["DaemonThreads", "call", "list_files", "read_range"]
 
-_LIMITED = frozenset({"http", "https", "gs", "gcs"})  # whose clients have limits, see `clients.settings`
+_LIMITED = frozenset(
+    {"http", "https", "gs", "gcs"}
+)  # whose clients have limits, see `clients.settings`
 T = TypeVar("T")
 
 
 class DaemonThreads:
-    """Up to `limit` daemon threads, started as needed. asyncio's own executor is waited for at exit."""
+    """Up to `limit` daemon threads, started as needed. asyncio's own executor is waited for at
+    exit.
+    """
 
     def __init__(self, limit: int, name: str) -> None:
         self._limit, self._name = limit, name
@@ -44,7 +50,9 @@ class DaemonThreads:
         with self._lock:
             self._busy += 1
             if self._threads < min(self._busy, self._limit):
-                threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True).start()
+                threading.Thread(
+                    target=self._work, name=f"{self._name}-{self._threads}", daemon=True
+                ).start()
                 self._threads += 1
         self._tasks.put((future, call))
         return await asyncio.wrap_future(future)
@@ -78,7 +86,8 @@ async def call(system: Any, verb: str, *args: Any, **kwargs: Any) -> Any:
 
 
 async def list_files(system: Any, path: str, verb: str = "find") -> dict[str, dict[str, Any]]:
-    """All files below a folder, or those that match a pattern (verb "glob"): fsspec's infos by path.
+    """All files below a folder, or those that match a pattern (verb "glob"): fsspec's infos by
+    path.
 
     Raises where some of it cannot be listed; fsspec's own walk would leave that out.
     """
@@ -88,19 +97,25 @@ async def list_files(system: Any, path: str, verb: str = "find") -> dict[str, di
     return await call(system, verb, path, detail=True, **({"on_error": "raise"} if walks else {}))
 
 
-async def read_range(system: Any, s3: S3Reader | None, path: str, span: ByteRange, limit: int) -> bytes | Unread:
+async def read_range(
+    system: Any, s3: S3Reader | None, path: str, span: ByteRange, limit: int
+) -> bytes | Unread:
     """One request for a byte range: all of it, an error, or Unread where retries are useless.
 
     BodyTooLarge for a whole object of more than `limit` bytes whose size was not known.
     """
     stat, start, stop = span.stat, span.start, span.stop
-    if start and stop is None:  # without an end, nothing would show that a server without ranges sent all
+    if (
+        start and stop is None
+    ):  # without an end, nothing would show that a server without ranges sent all
         stop = (await call(system, "info", path)).get("size")
         if stop is None:
             return Unread("io_error", "the server does not say how large it is")
         if stop <= start:
             return (
-                b"" if stop == start else Unread("truncated", f"it ends at {stop}, bytes from {start} were asked for")
+                b""
+                if stop == start
+                else Unread("truncated", f"it ends at {stop}, bytes from {start} were asked for")
             )
     if start == 0 and (stop is None or (stat is not None and stop == stat.size)):
         ends = {}  # a whole read shows that the object grew

@@ -1,7 +1,7 @@
 """Fingerprints of data sets, and what changed between two of them.
 
-It is `names 1f.. labels 9c.. content a1..`; content is given in slices of the samples, so that a change shows where it
-is.
+It is `names 1f.. labels 9c.. content a1..`; content is given in slices of the samples, so that a
+change shows where it is.
 """
 
 from __future__ import annotations
@@ -19,10 +19,18 @@ _ASPECTS = {"names": "names of samples", "labels": "labels or classes"}
 
 
 def fingerprint(
-    length: int, names: Iterable[Any], labels: Iterable[Any], content: Callable[[int, int], Iterable[Any]]
+    length: int,
+    names: Iterable[Any],
+    labels: Iterable[Any],
+    content: Callable[[int, int], Iterable[Any]],
 ) -> str:
-    """Compute a fingerprint of buffers: all names, all labels, and the content of samples [first, last)."""
-    slices = [_digest(content(length * i // _SLICES, length * (i + 1) // _SLICES), 2) for i in range(_SLICES)]
+    """Compute a fingerprint of buffers: all names, all labels, and the content of samples [first,
+    last).
+    """
+    slices = [
+        _digest(content(length * i // _SLICES, length * (i + 1) // _SLICES), 2)
+        for i in range(_SLICES)
+    ]
     return f"names {_digest(names, 8)} labels {_digest(labels, 8)} content {''.join(slices)}"
 
 
@@ -34,17 +42,25 @@ def _digest(buffers: Iterable[Any], size: int) -> str:
 
 
 def difference(before: str, after: str, length: int, uri: Callable[[int], str]) -> str:
-    """What changed between two fingerprints of a source of this length, in words; "" where they do not say."""
+    """What changed between two fingerprints of a source of this length, in words; "" where they do
+    not say.
+    """
     sources = list(zip(before.split(" + "), after.split(" + "), strict=False))
     if len(sources) > 1 and before.count(" + ") == after.count(" + "):  # a mixture's
         changed = [str(i) for i, (old, new) in enumerate(sources) if old != new]
-        return f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}" if changed else "nothing changed"
+        return (
+            f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}"
+            if changed
+            else "nothing changed"
+        )
     if OBJECTS_SEPARATOR in before and OBJECTS_SEPARATOR in after:
         (before, old_objects), (after, new_objects) = (
             before.rsplit(OBJECTS_SEPARATOR, 1),
             after.rsplit(OBJECTS_SEPARATOR, 1),
         )
-        changed = difference(old_objects, new_objects, length, uri).replace("labels or classes", "classes")
+        changed = difference(old_objects, new_objects, length, uri).replace(
+            "labels or classes", "classes"
+        )
         below = difference(before, after, length, uri)
         return below if old_objects == new_objects else f"of objects {changed}; of images {below}"
     old, new = _parts(before), _parts(after)
@@ -55,10 +71,15 @@ def difference(before: str, after: str, length: int, uri: Callable[[int], str]) 
     changed = [text for name, text in _ASPECTS.items() if old.get(name) != new.get(name)]
     width = len(new["content"]) // _SLICES
     slices = [
-        i for i in range(_SLICES) if old["content"][i * width : (i + 1) * width] != new["content"][i * width :][:width]
+        i
+        for i in range(_SLICES)
+        if old["content"][i * width : (i + 1) * width] != new["content"][i * width :][:width]
     ]
     if slices:
-        first, last = length * slices[0] // _SLICES, max(length * (slices[-1] + 1) // _SLICES - 1, 0)
+        first, last = (
+            length * slices[0] // _SLICES,
+            max(length * (slices[-1] + 1) // _SLICES - 1, 0),
+        )
         changed.append(f"content of samples in {first}..{last} ({uri(first)} to {uri(last)})")
     if not changed:
         return "nothing changed"

@@ -1,4 +1,6 @@
-"""Whether an endpoint answers at all: one state for all reads, and a line in the log while it does not."""
+"""Whether an endpoint answers at all: one state for all reads, and a line in the log while it does
+not.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ _SLOW = 1e6  # bytes per second: a large read may take longer, as long as nothin
 # in the texts of clients' errors: no server took the connection
 _REFUSALS = (
     *("ConnectionRefused", "Connection refused", "Connect call failed", "error sending request"),
-    *("Name or service not known", "No route to host", "ClientConnector", "Could not connect to the endpoint"),
+    *(
+        "Name or service not known",
+        "No route to host",
+        "ClientConnector",
+        "Could not connect to the endpoint",
+    ),
 )
 
 _answers: dict[str, float] = {}  # by endpoint: when it last answered a request of this process
@@ -30,7 +37,9 @@ _cached: set[str] = set()
 
 
 def last_answer(endpoint: str) -> float:
-    """When an endpoint, such as "s3://bucket", last answered a request of this process: `time.monotonic`, or -inf."""
+    """When an endpoint, such as "s3://bucket", last answered a request of this process:
+    `time.monotonic`, or -inf.
+    """
     return _answers.get(endpoint, -math.inf)
 
 
@@ -40,7 +49,9 @@ def failing_since(endpoint: str) -> float:
 
 
 def is_cached(endpoint: str) -> bool:
-    """Whether some of what is read there comes from a disk cache: data alone does not show that it answers."""
+    """Whether some of what is read there comes from a disk cache: data alone does not show that it
+    answers.
+    """
     return endpoint in _cached
 
 
@@ -51,11 +62,16 @@ class Health:
         self._name = printable(name)
         if cached:
             _cached.add(name)
-        self._since: float | None = None  # of the first request, or failure, after which nothing was answered
+        self._since: float | None = (
+            None  # of the first request, or failure, after which nothing was answered
+        )
         self._failing_since: float | None = None
         self._failed_last = 0.0
         self._only_refused, self._told, self._last = True, False, ""
-        self._requests, self._size = 0, 0  # reads that wait or will be repeated; bytes of the largest one lately
+        self._requests, self._size = (
+            0,
+            0,
+        )  # reads that wait or will be repeated; bytes of the largest one lately
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, size: int) -> None:
@@ -82,7 +98,9 @@ class Health:
                 self._since = None  # idle is not silent
 
     def answered(self) -> None:
-        """An attempt was answered, also by an error that shows the service at work, such as "not found"."""
+        """An attempt was answered, also by an error that shows the service at work, such as "not
+        found".
+        """
         if self._told and self._since is not None:
             _log.warning("%s answers again after %.0f s", self._name, _now() - self._since)
         _answers[self._name] = time.monotonic()
@@ -103,7 +121,9 @@ class Health:
         self._last = why
 
     def down(self, refused_s: float, failed_s: float) -> bool:
-        """Whether no connection was taken for so many seconds, or no request answered: one attempt has to do."""
+        """Whether no connection was taken for so many seconds, or no request answered: one attempt
+        has to do.
+        """
         return self.patience_left(refused_s, failed_s) <= 0
 
     def patience_left(self, refused_s: float, failed_s: float) -> float:

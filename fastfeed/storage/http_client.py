@@ -1,4 +1,6 @@
-"""The HTTP client's session: limits bodies that a server does not announce, and says which host gets which headers."""
+"""The HTTP client's session: limits bodies that a server does not announce, and says which host
+gets which headers.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,20 @@ from fastfeed.storage.local_file import MAX_BYTES
 
 __all__ = ["Connector", "limited_response", "new_session", "withhold_headers"]
 
-# what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key, Private-Token ...
-_PLAIN_HEADERS = frozenset({"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"})
+# what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key,
+# Private-Token ...
+_PLAIN_HEADERS = frozenset(
+    {"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"}
+)
 
-_origin: ContextVar[object] = ContextVar("origin", default=None)  # of this task's request, before any redirect
+_origin: ContextVar[object] = ContextVar(
+    "origin", default=None
+)  # of this task's request, before any redirect
 
 
 class Connector(aiohttp.TCPConnector):
-    """Connections without aiohttp's own limit of 100; a redirect to another scheme, host or port gets no headers of
-    the caller's.
+    """Connections without aiohttp's own limit of 100; a redirect to another scheme, host or port
+    gets no headers of the caller's.
 
     Args:
         **more (Any): As of aiohttp's connector.
@@ -56,8 +63,9 @@ def new_session(connector: Connector, limit: int, **more: Any) -> aiohttp.Client
 
 
 def limited_response(limit: int) -> type[aiohttp.ClientResponse]:
-    """Responses that have up to `limit` bytes where it is not announced how many they have, else up to MAX_BYTES or
-    `limit`, whichever is more."""
+    """Responses that have up to `limit` bytes where it is not announced how many they have, else up
+    to MAX_BYTES or `limit`, whichever is more.
+    """
 
     class Response(aiohttp.ClientResponse):
         async def read(self) -> bytes:
@@ -65,7 +73,9 @@ def limited_response(limit: int) -> type[aiohttp.ClientResponse]:
             if self._body is None:
                 try:
                     self._body = await _body(self, limit)
-                except BaseException:  # also a cancellation: the connection is not reused; raised again
+                except (
+                    BaseException
+                ):  # also a cancellation: the connection is not reused; raised again
                     self.close()
                     raise
             return await super().read()
@@ -85,6 +95,10 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > most:
-            what = "a compressed body" if is_packed else "a body of a length that the server does not say"
+            what = (
+                "a compressed body"
+                if is_packed
+                else "a body of a length that the server does not say"
+            )
             raise BodyTooLarge(f"{what} has more than {most:,} bytes")
     return b"".join(pieces)

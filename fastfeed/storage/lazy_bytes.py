@@ -28,7 +28,9 @@ class OpenFile:
         _open.add(self.fd)
 
     # when the interpreter ends, the names of this module may be gone before the last file
-    def __del__(self, close: Callable[[int], None] = os.close, forget: Callable[[int], None] = _open.discard) -> None:
+    def __del__(
+        self, close: Callable[[int], None] = os.close, forget: Callable[[int], None] = _open.discard
+    ) -> None:
         if hasattr(self, "fd"):
             forget(self.fd)
             close(self.fd)
@@ -42,8 +44,8 @@ def open_count() -> int:
 class LazyBytes:
     """Bytes [start, start + size) of an open file; `lazy[a:b]` reads as `bytes` does.
 
-    Read, not mapped: where a file on network storage is replaced or truncated, a mapping kills the process. Missing
-    bytes read as zeros. Pickles as the bytes themselves.
+    Read, not mapped: where a file on network storage is replaced or truncated, a mapping kills the
+    process. Missing bytes read as zeros. Pickles as the bytes themselves.
     """
 
     def __init__(self, file: OpenFile, start: int, size: int) -> None:

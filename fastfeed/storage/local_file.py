@@ -16,7 +16,16 @@ from fastfeed.storage.retry import Unread
 from fastfeed.system.descriptors import EXHAUSTED, open_file, open_regular
 from fastfeed.system.within import Within
 
-__all__ = ["MAX_BYTES", "closers", "open_to_read", "over_files", "raise_exhausted", "read_file", "size_of", "unread"]
+__all__ = [
+    "MAX_BYTES",
+    "closers",
+    "open_to_read",
+    "over_files",
+    "raise_exhausted",
+    "read_file",
+    "size_of",
+    "unread",
+]
 
 _T = TypeVar("_T")
 _Path = str | bytes | os.PathLike[str]
@@ -25,7 +34,9 @@ _Path = str | bytes | os.PathLike[str]
 _NO_SUCH_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)  # before another try to open a file
-closers: list[Callable[[], bool]] = []  # close files that are held open and not in use; True if there were any
+closers: list[
+    Callable[[], bool]
+] = []  # close files that are held open and not in use; True if there were any
 
 MAX_BYTES = 1 << 30  # of one file; a photograph is far below
 
@@ -50,7 +61,8 @@ def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
 
 
 def open_to_read(path: _Path, opens: Callable[[_Path], int] = open_regular) -> int:
-    """A descriptor; where there are no more of them, idle shards are closed, and it is tried again for two seconds.
+    """A descriptor; where there are no more of them, idle shards are closed, and it is tried again
+    for two seconds.
 
     StorageError where that does not help.
     """
@@ -73,16 +85,23 @@ def raise_exhausted(error: OSError, what: str) -> None:
     """StorageError if the process or the machine has run out of something; otherwise nothing."""
     if error.errno not in EXHAUSTED:
         return
-    advice = "raise the limit on open files, `ulimit -n`" if error.errno == errno.EMFILE else "close other programs"
+    advice = (
+        "raise the limit on open files, `ulimit -n`"
+        if error.errno == errno.EMFILE
+        else "close other programs"
+    )
     text = f"{what}: {error.strerror or error}; no sample is listed as bad for it: {advice}"
     exhausted = StorageError(text)
     exhausted.errno = error.errno
     raise exhausted from error
 
 
-def read_file(path: str | bytes, within: Within | None = None, limit: int = MAX_BYTES) -> bytes | Unread:
-    """The file's bytes, up to `limit`; Unread for an empty file as well, and "not_allowed" for one that does not lie
-    `within`."""
+def read_file(
+    path: str | bytes, within: Within | None = None, limit: int = MAX_BYTES
+) -> bytes | Unread:
+    """The file's bytes, up to `limit`; Unread for an empty file as well, and "not_allowed" for one
+    that does not lie `within`.
+    """
     try:
         # a named pipe called photo.jpg must not stop the thread for ever
         fd = open_to_read(path, partial(open_file, wait=False))
@@ -107,7 +126,10 @@ def read_file(path: str | bytes, within: Within | None = None, limit: int = MAX_
 
 
 def unread(error: OSError, path: str = "a file") -> Unread:
-    """Why a local file could not be read. StorageError where that is no fault of the file or its storage."""
+    """Why a local file could not be read.
+
+    StorageError where that is no fault of the file or its storage.
+    """
     if isinstance(error, StorageError):
         raise error
     raise_exhausted(error, f"cannot read {path}")

@@ -1,4 +1,6 @@
-"""Reads of byte ranges: through the disk cache where there is one, with retries, under the limit of requests."""
+"""Reads of byte ranges: through the disk cache where there is one, with retries, under the limit of
+requests.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,15 @@ _writers = DaemonThreads(4, "storage-cache")
 class RangeReads:
     """The range reads of one `Storage`."""
 
-    def __init__(self, endpoints: Endpoints, limiter: Limiter, cache: Cache | None, policy: RetryPolicy) -> None:
-        self._endpoints, self._limiter, self._cache, self._policy = endpoints, limiter, cache, policy
+    def __init__(
+        self, endpoints: Endpoints, limiter: Limiter, cache: Cache | None, policy: RetryPolicy
+    ) -> None:
+        self._endpoints, self._limiter, self._cache, self._policy = (
+            endpoints,
+            limiter,
+            cache,
+            policy,
+        )
         self._chunks = ChunkFetches(self._fetch_chunk)
 
     def begin(self, span: ByteRange, submissions: Submissions) -> Pending:
@@ -38,9 +47,15 @@ class RangeReads:
         if stat is not None and span.stop is None:
             span = replace(span, stop=stat.size)
         if span.start < 0 or (span.stop is not None and span.stop < span.start):
-            raise ConfigError(f"a byte range must have 0 <= start <= stop, got {span.start}, {span.stop}")
+            raise ConfigError(
+                f"a byte range must have 0 <= start <= stop, got {span.start}, {span.stop}"
+            )
         if stat is not None and span.stop is not None and span.stop > stat.size:
-            return completed(Unread("truncated", f"it ends at {stat.size}, bytes up to {span.stop} were asked for"))
+            return completed(
+                Unread(
+                    "truncated", f"it ends at {stat.size}, bytes up to {span.stop} were asked for"
+                )
+            )
         if span.start == span.stop:
             return completed(b"")
         if self._cache is None or stat is None or span.stop is None:
@@ -59,23 +74,36 @@ class RangeReads:
     async def _get(self, endpoint: Endpoint, path: str, span: ByteRange) -> bytes | Unread:
         size = 0 if span.stop is None else span.stop - span.start
         async with self._limiter.permit() as permit:
-            request = partial(read_range, endpoint.system, endpoint.s3, path, span, endpoint.max_body)
-            latencies = endpoint.reads if size else None  # where the size is not known, none can be said to lag
+            request = partial(
+                read_range, endpoint.system, endpoint.s3, path, span, endpoint.max_body
+            )
+            latencies = (
+                endpoint.reads if size else None
+            )  # where the size is not known, none can be said to lag
             return _checked(
-                span, await retry(request, size, explain, self._policy, latencies, permit.pause, endpoint.health)
+                span,
+                await retry(
+                    request, size, explain, self._policy, latencies, permit.pause, endpoint.health
+                ),
             )
 
     async def _fetch_chunk(self, span: ByteRange, chunk: Chunk) -> bytes | Unread:
-        """Fetch a chunk and cache it while holding the permit: a slow disk slows the network down."""
+        """Fetch a chunk and cache it while holding the permit: a slow disk slows the network
+        down.
+        """
         endpoint, path = self._endpoints.at(span.uri)
         part = replace(span, start=chunk.start, stop=chunk.stop)
         request = partial(read_range, endpoint.system, endpoint.s3, path, part, endpoint.max_body)
         async with self._limiter.permit() as permit:
             size = chunk.stop - chunk.start
-            data = await retry(request, size, explain, self._policy, endpoint.reads, permit.pause, endpoint.health)
+            data = await retry(
+                request, size, explain, self._policy, endpoint.reads, permit.pause, endpoint.health
+            )
             if isinstance(data, bytes) and self._cache is not None and span.stat is not None:
                 stat = span.stat
-                put = partial(self._cache.put, span.uri, stat.version, chunk.number, data, stat.size)
+                put = partial(
+                    self._cache.put, span.uri, stat.version, chunk.number, data, stat.size
+                )
                 await _writers.run(put)
         return _checked(span, data)
 

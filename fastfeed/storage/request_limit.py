@@ -10,7 +10,10 @@ __all__ = ["Limiter", "Permit"]
 
 
 class Limiter:
-    """Permits for `limit` requests at once, first come first served, also after a pause. For one event loop."""
+    """Permits for `limit` requests at once, first come first served, also after a pause.
+
+    For one event loop.
+    """
 
     def __init__(self, limit: int) -> None:
         self._free, self._numbers = limit, count()

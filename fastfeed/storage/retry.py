@@ -1,8 +1,8 @@
 """Retries one storage request: exponential backoff, a deadline, and hedged requests for stragglers.
 
-The second request for a read that lags ("hedged request", Dean and Barroso, "The tail at scale", CACM 2013) is sent
-long after most others of its size were answered; the first answer counts. A budget keeps hedges rare, so that a slow
-service does not get twice the load.
+The second request for a read that lags ("hedged request", Dean and Barroso, "The tail at scale",
+CACM 2013) is sent long after most others of its size were answered; the first answer counts. A
+budget keeps hedges rare, so that a slow service does not get twice the load.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ _CHECK_S = 0.01  # between checks of the budget, at least
 _requests: Counter[str] = Counter()  # of this process; changed in the event loop alone
 
 
-_patience: ContextVar[float] = ContextVar("patience", default=math.inf)  # of reads that are begun here
+_patience: ContextVar[float] = ContextVar(
+    "patience", default=math.inf
+)  # of reads that are begun here
 
 
 @contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """Reads begun inside fail after an endpoint has not answered for so long, where their policy would try longer."""
+    """Reads begun inside fail after an endpoint has not answered for so long, where their policy
+    would try longer.
+    """
     token = _patience.set(seconds)
     try:
         yield
@@ -72,11 +76,17 @@ class RetryPolicy:
     """How long and how often to try. Time spent waiting for a permit does not count."""
 
     deadline_s: float = 60.0  # seconds allowed for one read, including retries and pauses
-    refused_s: float = 5.0  # of refused connections, over all reads of an endpoint: then each is tried once
+    refused_s: float = (
+        5.0  # of refused connections, over all reads of an endpoint: then each is tried once
+    )
     patience_s: float = 60.0  # of failures of any kind, likewise
     attempt_s: float = 20.0  # maximum for one request
-    first_attempt_s: float = 2.0  # maximum for the first where others are much faster; doubled for each further one
-    min_rate: float = 1e5  # bytes per second; all of the above are extended by the time of the read at this rate
+    first_attempt_s: float = (
+        2.0  # maximum for the first where others are much faster; doubled for each further one
+    )
+    min_rate: float = (
+        1e5  # bytes per second; all of the above are extended by the time of the read at this rate
+    )
     backoff_s: float = 0.1  # before the second attempt; doubled for each further one
     max_backoff_s: float = 5.0
     attempts: int = 1000  # at most
@@ -85,15 +95,20 @@ class RetryPolicy:
 
     @classmethod
     def patient(cls, seconds: float) -> RetryPolicy:
-        """Waits so long for an endpoint that does not answer before its reads fail; for one that refuses connections no
-        longer than by default."""
+        """Waits so long for an endpoint that does not answer before its reads fail; for one that
+        refuses connections no longer than by default.
+        """
         if not seconds >= 0:
             raise ConfigError(f"patience must be seconds >= 0, got {seconds!r}")
         refused_s = min(cls().refused_s, seconds)
-        return cls(deadline_s=max(cls().deadline_s, seconds), refused_s=refused_s, patience_s=seconds)
+        return cls(
+            deadline_s=max(cls().deadline_s, seconds), refused_s=refused_s, patience_s=seconds
+        )
 
     def within(self, seconds: float) -> RetryPolicy:
-        """For those who wait no longer than this from the first failure; itself where it is no more patient."""
+        """For those who wait no longer than this from the first failure; itself where it is no more
+        patient.
+        """
         if seconds >= self.patience_s:
             return self
         attempt_s = max(seconds, _HURRY_S)
@@ -127,7 +142,9 @@ class Latencies:
         recent.append(seconds)
         self._added += 1
         self._tokens = min(self._tokens + self._SHARE * succeeded, self._BURST)
-        if len(recent) >= self._NEEDED and (group not in self._lag or self._added % self._UPDATE == 0):
+        if len(recent) >= self._NEEDED and (
+            group not in self._lag or self._added % self._UPDATE == 0
+        ):
             self._lag[group] = self._LAG * sorted(recent)[len(recent) // 2]
 
     def lags_after(self, size: int) -> float | None:
@@ -138,7 +155,10 @@ class Latencies:
         group = size.bit_length()
         if group in self._lag:
             return self._lag[group]
-        return min((lag * 2 ** max(0, group - size_group) for size_group, lag in self._lag.items()), default=None)
+        return min(
+            (lag * 2 ** max(0, group - size_group) for size_group, lag in self._lag.items()),
+            default=None,
+        )
 
     def spend(self) -> bool:
         """Take one hedge from the budget, if there is one left."""
@@ -179,9 +199,9 @@ async def _retry(
 ) -> T | Unread:
     """The answer, or why there is none after all attempts. The clock is the event loop's.
 
-    `size` is how many bytes are expected, about. Without `latencies` no second request is sent. What `request` returns
-    is the answer, also where that is an Unread: only an error is a reason to try again. While the endpoint is down, as
-    its health says, one attempt has to do.
+    `size` is how many bytes are expected, about. Without `latencies` no second request is sent.
+    What `request` returns is the answer, also where that is an Unread: only an error is a reason to
+    try again. While the endpoint is down, as its health says, one attempt has to do.
     """
     clock = asyncio.get_running_loop().time
     extra = size / policy.min_rate
@@ -190,8 +210,12 @@ async def _retry(
     while True:
         start, limit = clock(), min(policy.attempt_s + extra, remaining)
         lag = None if latencies is None else latencies.lags_after(size)
-        if lag is not None:  # later, no answer is likely; if all have become slow, the next attempt is longer
-            limit = min(limit, max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60) + extra)
+        if (
+            lag is not None
+        ):  # later, no answer is likely; if all have become slow, the next attempt is longer
+            limit = min(
+                limit, max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60) + extra
+            )
         down = health is not None and health.down(policy.refused_s, policy.patience_s)
         limit = min(limit, _PROBE_S + extra) if down else limit
         attempts += 1
@@ -219,12 +243,18 @@ async def _retry(
             health.failed(last.detail or last.reason)
         remaining -= clock() - start
         delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
-        left = math.inf if health is None else health.patience_left(policy.refused_s, policy.patience_s)
+        left = (
+            math.inf
+            if health is None
+            else health.patience_left(policy.refused_s, policy.patience_s)
+        )
         delay, down = min(delay, left), left <= 0
         if remaining <= delay or attempts >= policy.attempts or down:
             if exhausted is not None:  # says nothing about what was to be read
                 raise exhausted
-            tries = f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
+            tries = (
+                f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
+            )
             return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
         await pause(delay)
         _requests["again"] += 1
@@ -237,9 +267,15 @@ class _NoAnswer(Exception):
 
 
 async def _ask(
-    request: Callable[[], Awaitable[T]], size: int, limit: float, policy: RetryPolicy, latencies: Latencies | None
+    request: Callable[[], Awaitable[T]],
+    size: int,
+    limit: float,
+    policy: RetryPolicy,
+    latencies: Latencies | None,
 ) -> T:
-    """One attempt: the first good answer of one request or, where that lags, of two. _NoAnswer without any."""
+    """One attempt: the first good answer of one request or, where that lags, of two. _NoAnswer
+    without any.
+    """
     clock = asyncio.get_running_loop().time
     end, lag = clock() + limit, None
     if latencies is not None and policy.hedge:
@@ -255,7 +291,9 @@ async def _ask(
                 waiting = set(tasks)
                 break
             # no budget for now: it grows as other reads succeed
-            done, waiting = await asyncio.wait(tasks, timeout=min(max(first, _CHECK_S), max(end - clock(), 0)))
+            done, waiting = await asyncio.wait(
+                tasks, timeout=min(max(first, _CHECK_S), max(end - clock(), 0))
+            )
         while True:
             for task in done:
                 if not task.cancelled() and task.exception() is None:
@@ -266,7 +304,9 @@ async def _ask(
                 return tasks[0].result()  # raises
             if clock() >= end:
                 raise _NoAnswer
-            done, waiting = await asyncio.wait(waiting, timeout=end - clock(), return_when=asyncio.FIRST_COMPLETED)
+            done, waiting = await asyncio.wait(
+                waiting, timeout=end - clock(), return_when=asyncio.FIRST_COMPLETED
+            )
     finally:
         for task in tasks:
             task.cancel()

@@ -1,8 +1,9 @@
 """Reads objects from S3 through obstore, a client in Rust, signed in as s3fs is.
 
-s3fs lists, stats and finds credentials, region and endpoint. Reads go through obstore where it is installed, at
-twice the rate (benchmarks/results/obstore.md). They go through s3fs where its options ask for more than is carried
-over, in forked processes, which obstore's threads do not survive, and from servers that ignore ranges.
+s3fs lists, stats and finds credentials, region and endpoint. Reads go through obstore where it is
+installed, at twice the rate (benchmarks/results/obstore.md). They go through s3fs where its options
+ask for more than is carried over, in forked processes, which obstore's threads do not survive, and
+from servers that ignore ranges.
 """
 
 from __future__ import annotations
@@ -30,8 +31,24 @@ _REFUSED = (301, 307, 400, 401, 403)  # HTTP status: another region, another way
 
 # options of s3fs that obstore has no use for, or that are passed on
 _OPTIONS = {
-    *("key", "secret", "token", "anon", "profile", "endpoint_url", "client_kwargs", "config_kwargs"),
-    *("max_concurrency", "use_listings_cache", "skip_instance_cache", "asynchronous", "loop", "use_ssl"),
+    *(
+        "key",
+        "secret",
+        "token",
+        "anon",
+        "profile",
+        "endpoint_url",
+        "client_kwargs",
+        "config_kwargs",
+    ),
+    *(
+        "max_concurrency",
+        "use_listings_cache",
+        "skip_instance_cache",
+        "asynchronous",
+        "loop",
+        "use_ssl",
+    ),
 }
 _CLIENT_OPTIONS = {"endpoint_url", "region_name"}
 _CONFIG_OPTIONS = {"max_pool_connections", "retries"}
@@ -60,7 +77,12 @@ class S3Reader:
         self._stores: dict[str, Any] = {}  # obstore's view of each bucket; None: s3fs reads it
 
     async def read(
-        self, path: str, etag: str = "", start: int = 0, end: int | None = None, limit: int | None = None
+        self,
+        path: str,
+        etag: str = "",
+        start: int = 0,
+        end: int | None = None,
+        limit: int | None = None,
     ) -> bytes:
         """Read bytes [start, end) of an object.
 
@@ -83,7 +105,9 @@ class S3Reader:
             readable = _S3Error(error)
             if readable.status not in _REFUSED and "non-partial response" not in str(readable):
                 raise readable from error
-        data = await self._read_by_s3fs(bucket, key, etag, start, end, limit)  # finds its way, or says what is wrong
+        data = await self._read_by_s3fs(
+            bucket, key, etag, start, end, limit
+        )  # finds its way, or says what is wrong
         self._stores[bucket] = None
         return data
 
@@ -94,7 +118,9 @@ class S3Reader:
         if end is not None:
             options["Range"] = f"bytes={start}-{end - 1}"
         system = self._system
-        reply = await system._call_s3("get_object", Bucket=bucket, Key=key, **options, **system.req_kw)
+        reply = await system._call_s3(
+            "get_object", Bucket=bucket, Key=key, **options, **system.req_kw
+        )
         async with reply["Body"] as body:
             check_announced(reply.get("ContentLength"), limit)
             return await body.read()
@@ -134,7 +160,9 @@ class S3Reader:
         )
 
 
-async def _read_by_obstore(store: Any, key: str, etag: str, start: int, end: int | None, limit: int | None) -> bytes:
+async def _read_by_obstore(
+    store: Any, key: str, etag: str, start: int, end: int | None, limit: int | None
+) -> bytes:
     options: dict[str, Any] = {"if_match": f'"{etag}"'} if etag else {}
     if end is not None:
         options["range"] = (start, end)

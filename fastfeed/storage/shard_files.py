@@ -28,8 +28,14 @@ from fastfeed.system.processes import open_files
 __all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "budget", "split_at"]
 
 _OPEN = 128  # files held open by one source
-_LEAST, _MOST, _WINDOWS = 16, 4096, 512  # by all of a process; what it may open where the system does not say
-_OPEN_AT_ONCE = 32  # files opened for one call of native threads, where there are more than can stay open
+_LEAST, _MOST, _WINDOWS = (
+    16,
+    4096,
+    512,
+)  # by all of a process; what it may open where the system does not say
+_OPEN_AT_ONCE = (
+    32  # files opened for one call of native threads, where there are more than can stay open
+)
 
 
 class _FileTable(NamedTuple):
@@ -43,7 +49,10 @@ class _FileTable(NamedTuple):
     @classmethod
     def of(cls, uris: Sequence[str], stats: Sequence[Stat]) -> _FileTable:
         paths = [os.fsencode(uri) for uri in uris]
-        times = [int(stat.version) if stat.version.isascii() and stat.version.isdigit() else -1 for stat in stats]
+        times = [
+            int(stat.version) if stat.version.isascii() and stat.version.isdigit() else -1
+            for stat in stats
+        ]
         return cls(
             np.frombuffer(b"".join(paths), np.uint8),
             np.cumsum([len(path) for path in paths], dtype=np.int64),
@@ -83,15 +92,25 @@ class Shards:
 
     def fetch_all(self, ranges: Sequence[tuple[int, int, int]]) -> list[Pending]:
         """Start reading many: (shard, start, stop) each."""
-        cut = {i: _cut_off(self.stats[k].size, stop) for i, (k, _, stop) in enumerate(ranges) if self._ends(k, stop)}
-        spans = [ByteRange(self.uris[k], a, b, self.stats[k]) for i, (k, a, b) in enumerate(ranges) if i not in cut]
+        cut = {
+            i: _cut_off(self.stats[k].size, stop)
+            for i, (k, _, stop) in enumerate(ranges)
+            if self._ends(k, stop)
+        }
+        spans = [
+            ByteRange(self.uris[k], a, b, self.stats[k])
+            for i, (k, a, b) in enumerate(ranges)
+            if i not in cut
+        ]
         reads = iter(self.storage.fetch(spans))
         return [Completed(cut[i]) if i in cut else next(reads) for i in range(len(ranges))]
 
     def read_cached(self, shard: int, *cuts: int) -> tuple[bytes, ...] | None:
         """Parts of a remote shard from the cache; None unless all of them are there."""
         cache, stat = self.storage.cache, self.stats[shard]
-        return None if cache is None else cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
+        return (
+            None if cache is None else cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
+        )
 
     def _ends(self, shard: int, stop: int) -> bool:
         return stop > self.stats[shard].size
@@ -112,8 +131,13 @@ class Shards:
             try:
                 file = self._file(shard)
                 parts = tuple(_pread(file.fd, start, stop) for start, stop in pairwise(cuts))
-                status = os.fstat(file.fd)  # after the read: nothing was written before or during it
-                if (status.st_size, str(status.st_mtime_ns)) == (stat.size, stat.version) and None not in parts:
+                status = os.fstat(
+                    file.fd
+                )  # after the read: nothing was written before or during it
+                if (status.st_size, str(status.st_mtime_ns)) == (
+                    stat.size,
+                    stat.version,
+                ) and None not in parts:
                     return parts  # type: ignore[return-value]
             except FileNotFoundError:
                 return Unread("not_found", "the shard is gone")
@@ -121,7 +145,9 @@ class Shards:
                 if error.errno != errno.ESTALE or attempt:
                     return unread(error, self.uris[shard])
             self._drop(shard)  # open the path again: the file may have been moved away and back
-        return Unread("changed", "the shard has changed since it was indexed; create the source again")
+        return Unread(
+            "changed", "the shard has changed since it was indexed; create the source again"
+        )
 
     def ranges(
         self,
@@ -134,9 +160,11 @@ class Shards:
         feature: bytes | None = None,
         size: tuple[int, int] = (0, 0),
     ) -> FileRanges | None:
-        """Bytes [first, last) of local shards, all int64 (n,), for native threads; None for remote shards.
+        """Bytes [first, last) of local shards, all int64 (n,), for native threads; None for remote
+        shards.
 
-        A shard of -1 is not to be read. What these threads cannot read, `pieces` has a reason for, or reads after all.
+        A shard of -1 is not to be read. What these threads cannot read, `pieces` has a reason for,
+        or reads after all.
 
         Args:
             head, checks, feature: as FileRanges has them.
@@ -151,7 +179,19 @@ class Shards:
         opened = self._open_all(distinct.tolist())
         handles = np.array([-1 if file is None else file.fd for file in opened], np.int32)[inverse]
         return FileRanges(
-            table.names, table.ends, files, handles, firsts, lasts, sizes, times, head, checks, feature, *size, opened
+            table.names,
+            table.ends,
+            files,
+            handles,
+            firsts,
+            lasts,
+            sizes,
+            times,
+            head,
+            checks,
+            feature,
+            *size,
+            opened,
         )
 
     def _open_all(self, shards: Sequence[int]) -> list[OpenFile | None]:
@@ -193,7 +233,9 @@ class Shards:
         with self._lock:
             self._files[shard] = file
             while len(self._files) > _OPEN:
-                self._files.popitem(last=False)  # closed when the last thread that reads from it is done
+                self._files.popitem(
+                    last=False
+                )  # closed when the last thread that reads from it is done
         return file
 
     def _drop(self, shard: int) -> None:
@@ -209,7 +251,9 @@ class Shards:
 
 
 def budget() -> int:
-    """How many shards this process may hold open: half of its limit on open files, the rest is for others."""
+    """How many shards this process may hold open: half of its limit on open files, the rest is for
+    others.
+    """
     limit = open_files()
     soft = _WINDOWS if limit is None else limit[0]
     return _MOST if soft < 0 else max(_LEAST, min(_MOST, soft // 2))  # below 0: no limit
@@ -217,7 +261,9 @@ def budget() -> int:
 
 @contextmanager
 def _room(count: int) -> Iterator[bool]:
-    """Room for opening so many more; False if they cannot stay open. Other threads count them until the block ends.
+    """Room for opening so many more; False if they cannot stay open.
+
+    Other threads count them until the block ends.
 
     Closes the shards whose last use is longest ago, of all sources.
     """
@@ -227,7 +273,9 @@ def _room(count: int) -> Iterator[bool]:
     try:
         wanted = open_count() + _Process.opening
         if wanted > most:
-            _close(wanted - most * 7 // 8)  # some more, so that not every file that opens closes another
+            _close(
+                wanted - most * 7 // 8
+            )  # some more, so that not every file that opens closes another
         yield open_count() + _Process.opening <= most
     finally:
         with _Process.lock:
@@ -235,9 +283,15 @@ def _room(count: int) -> Iterator[bool]:
 
 
 def _close(count: int | None = None) -> bool:
-    """Close files that are held open, once no thread reads from them; None: all. False if there were none."""
+    """Close files that are held open, once no thread reads from them; None: all.
+
+    False if there were none.
+    """
     with _Process.lock:
-        held = sorted((entry for shards in _Process.holders for entry in shards.held()), key=lambda entry: entry[0])
+        held = sorted(
+            (entry for shards in _Process.holders for entry in shards.held()),
+            key=lambda entry: entry[0],
+        )
     for _, shards, shard in held[:count]:
         shards._drop(shard)
     return bool(held)

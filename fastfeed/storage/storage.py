@@ -1,7 +1,7 @@
 """Reads byte ranges from any fsspec file system: many at once, with retries until a deadline.
 
-All requests of a process run in fsspec's one event loop. Clients' own retries are switched off where that can be, so
-that one policy decides how often and how long.
+All requests of a process run in fsspec's one event loop. Clients' own retries are switched off
+where that can be, so that one policy decides how often and how long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ __all__ = ["ByteRange", "Stat", "Storage", "call", "is_local", "stat_of"]
 T = TypeVar("T")
 
 _LISTING_S = 3600.0  # for a listing, which takes many requests
-_LISTING_ATTEMPTS = 17  # of which each may take long: about a minute where they fail at once, as a read is given
+_LISTING_ATTEMPTS = (
+    17  # of which each may take long: about a minute where they fail at once, as a read is given
+)
 
 _PUBLIC_OPTIONS = ("anon", "endpoint_url", "project", "requester_pays")  # options without secrets
 
@@ -43,18 +45,21 @@ _inherited: list[Any] = []  # file systems of the process that this one was fork
 
 @checked
 class Storage:
-    """Reads, stats and lists objects on S3, Google Cloud, Azure, the web, or any other file system of fsspec.
+    """Reads, stats and lists objects on S3, Google Cloud, Azure, the web, or any other file system
+    of fsspec.
 
     It connects on first use, can be pickled, and may be used by many threads.
 
     Args:
-        options (dict[str, Any] | None): Passed to fsspec's client: key, secret, endpoint_url, anon, token...
-            `max_body`: bytes of a body whose length the server does not say, or that it compresses, by default "256MB";
-            of an object whose size was not known before, at least 1 GiB. Default: None, what the client finds itself
-            (environment, profiles, machine roles).
+        options (dict[str, Any] | None): Passed to fsspec's client: key, secret, endpoint_url, anon,
+            token... `max_body`: bytes of a body whose length the server does not say, or that it
+            compresses, by default "256MB"; of an object whose size was not known before, at least 1
+            GiB. Default: None, what the client finds itself (environment, profiles, machine roles).
         cache (Cache | None): Keeps what was read on a local disk. Default: None, nothing is kept.
-        in_flight (int): Requests that run at once, plus hedged requests for those that lag. At least 1. Default: 64.
-        policy (RetryPolicy | None): How long and how often a read is tried. Default: None, `RetryPolicy()`, a minute.
+        in_flight (int): Requests that run at once, plus hedged requests for those that lag. At
+            least 1. Default: 64.
+        policy (RetryPolicy | None): How long and how often a read is tried. Default: None,
+            `RetryPolicy()`, a minute.
 
     Raises:
         ConfigError: `in_flight` is less than 1.
@@ -101,8 +106,8 @@ class Storage:
             spans (Sequence[ByteRange]): What to read.
 
         Returns:
-            One `Pending` per range, in their order; its `result()` is all of the requested bytes, or an `Unread` that
-            says why there are none.
+            One `Pending` per range, in their order; its `result()` is all of the requested bytes,
+            or an `Unread` that says why there are none.
 
         Raises:
             ConfigError: A range ends before it starts, or its address has an unknown protocol.
@@ -156,14 +161,18 @@ class Storage:
             (True, 'not_found')
         """
         submissions: Submissions = []
-        pending = [defer(submissions, partial(self._stat, *self._endpoints.at(uri))) for uri in uris]
+        pending = [
+            defer(submissions, partial(self._stat, *self._endpoints.at(uri))) for uri in uris
+        ]
         launch(submissions)
         return results(pending)
 
     async def _stat(self, endpoint: Endpoint, path: str) -> Stat | Unread:
         async with self._limiter.permit() as permit:
             request = partial(call, endpoint.system, "info", path)
-            info = await retry(request, 0, explain, self.policy, endpoint.stats, permit.pause, endpoint.health)
+            info = await retry(
+                request, 0, explain, self.policy, endpoint.stats, permit.pause, endpoint.health
+            )
         if isinstance(info, Unread):
             return info
         if info["type"] == "directory":
@@ -176,7 +185,8 @@ class Storage:
         """List the files that match a pattern, or lie below a folder.
 
         Args:
-            pattern (str): The address of a folder, or one with `*`, `?` (not on the web) and `[...]`; not a path.
+            pattern (str): The address of a folder, or one with `*`, `?` (not on the web) and
+                `[...]`; not a path.
 
         Returns:
             (address, `Stat`) of each file, sorted by address. Empty where nothing matches.
@@ -190,13 +200,17 @@ class Storage:
             >>> [(uri, stat.size) for uri, stat in ff.sources.Storage().find("memory://cats/*.jpg")]
             [('memory://cats/1.jpg', 2), ('memory://cats/2.jpg', 3)]
         """
-        magic = "*[" if pattern.startswith("http") else "*?["  # an address on the web may have a query
+        magic = (
+            "*[" if pattern.startswith("http") else "*?["
+        )  # an address on the web may have a query
         verb = "glob" if any(mark in pattern for mark in magic) else "find"
         infos, spell = (
             self._list(pattern, partial(list_files, verb=verb), default={}),
             self._endpoints.spelling(pattern),
         )
-        files = {spell(name): info for name, info in infos.items() if info.get("type", "file") == "file"}
+        files = {
+            spell(name): info for name, info in infos.items() if info.get("type", "file") == "file"
+        }
         unsized = [uri for uri, info in files.items() if info.get("size") is None]  # of web servers
         stats: dict[str, Stat] = {uri: stat_of(info) for uri, info in files.items()}
         for uri, stat in zip(unsized, self.stat(unsized), strict=True):
@@ -223,16 +237,24 @@ class Storage:
             >>> [(info["uri"], info["type"]) for info in ff.sources.Storage().folder("memory://dogs")]
             [('memory://dogs/list.txt', 'file'), ('memory://dogs/small', 'directory')]
         """
-        infos: list[dict[str, Any]] = self._list(address, lambda system, path: call(system, "ls", path, detail=True))
+        infos: list[dict[str, Any]] = self._list(
+            address, lambda system, path: call(system, "ls", path, detail=True)
+        )
         spell = self._endpoints.spelling(address)
         _, path = self._endpoints.at(address)
         entries = [info for info in infos if info["name"].rstrip("/") != path.rstrip("/")]
-        return sorted((info | {"uri": spell(info["name"])} for info in entries), key=lambda info: info["name"])
+        return sorted(
+            (info | {"uri": spell(info["name"])} for info in entries), key=lambda info: info["name"]
+        )
 
-    def _list(self, address: str, operation: Callable[[Any, str], Awaitable[T]], default: T | None = None) -> T:
+    def _list(
+        self, address: str, operation: Callable[[Any, str], Awaitable[T]], default: T | None = None
+    ) -> T:
         """`default` is returned if the path does not exist; None: that is an error."""
         attempts = min(self.policy.attempts, _LISTING_ATTEMPTS)
-        policy = replace(self.policy, deadline_s=_LISTING_S, attempt_s=_LISTING_S, hedge=False, attempts=attempts)
+        policy = replace(
+            self.policy, deadline_s=_LISTING_S, attempt_s=_LISTING_S, hedge=False, attempts=attempts
+        )
         (result,) = results([self.submit(address, operation, policy)])
         if isinstance(result, Unread) and result.reason == "not_found" and default is not None:
             return default
@@ -241,14 +263,19 @@ class Storage:
         return result
 
     def submit(
-        self, address: str, operation: Callable[[Any, str], Awaitable[T]], policy: RetryPolicy | None = None
+        self,
+        address: str,
+        operation: Callable[[Any, str], Awaitable[T]],
+        policy: RetryPolicy | None = None,
     ) -> Future[T | Unread]:
         """Start an operation of one's own in the event loop; it is repeated when it fails.
 
         Args:
             address (str): Says which file system, and which path.
-            operation (Callable[[Any, str], Awaitable[T]]): Called with fsspec's file system and the path.
-            policy (RetryPolicy | None): How long and how often to try. Default: None, the policy of this storage.
+            operation (Callable[[Any, str], Awaitable[T]]): Called with fsspec's file system and the
+                path.
+            policy (RetryPolicy | None): How long and how often to try. Default: None, the policy of
+                this storage.
 
         Returns:
             A future of what the operation returned, or of an `Unread`.
@@ -260,11 +287,16 @@ class Storage:
             True
         """
         (endpoint, path), policy = self._endpoints.at(address), policy or self.policy
-        request, latencies = partial(operation, endpoint.system, path), endpoint.calls if policy.hedge else None
+        request, latencies = (
+            partial(operation, endpoint.system, path),
+            endpoint.calls if policy.hedge else None,
+        )
 
         async def work() -> T | Unread:
             async with self._limiter.permit() as permit:
-                return await retry(request, 0, explain, policy, latencies, permit.pause, endpoint.health)
+                return await retry(
+                    request, 0, explain, policy, latencies, permit.pause, endpoint.health
+                )
 
         submissions: Submissions = []
         future = defer(submissions, work)
@@ -272,7 +304,9 @@ class Storage:
         return future
 
     def __repr__(self) -> str:
-        options = ", ".join(f"{k}={v!r}" if k in _PUBLIC_OPTIONS else f"{k}=..." for k, v in self.options.items())
+        options = ", ".join(
+            f"{k}={v!r}" if k in _PUBLIC_OPTIONS else f"{k}=..." for k, v in self.options.items()
+        )
         return f"Storage({options})"
 
 
@@ -282,7 +316,9 @@ def _message(why: Unread) -> str:
 
 def _forked() -> None:
     for storage in list(_storages):
-        _inherited.append(storage._endpoints)  # closing them would close connections that the parent still uses
+        _inherited.append(
+            storage._endpoints
+        )  # closing them would close connections that the parent still uses
         storage._forget()
 
 

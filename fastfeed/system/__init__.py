@@ -9,6 +9,6 @@ processes       cores, memory, users, limits, other processes
 shared_memory   memory without a name that processes share
 signals         which signals there are, and what a process died of
 
-Nothing here raises where a system lacks something: it does less, as each function says. What cannot work without it
-asks first (`shared_memory.is_available`, `processes.can_supervise`).
+Nothing here raises where a system lacks something: it does less, as each function says. What cannot
+work without it asks first (`shared_memory.is_available`, `processes.can_supervise`).
 """

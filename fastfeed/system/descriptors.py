@@ -1,7 +1,8 @@
 """Opens files as descriptors of this process alone, and reads and writes at an offset.
 
-Windows: no pipe is waited for, so no flag is needed. Files are never text. Reading at an offset moves the position of
-the descriptor, under a lock, so a descriptor must not be read by others at the same time: `has_pread` is False.
+Windows: no pipe is waited for, so no flag is needed. Files are never text. Reading at an offset
+moves the position of the descriptor, under a lock, so a descriptor must not be read by others at
+the same time: `has_pread` is False.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def has_pread() -> bool:
     return hasattr(os, "pread")
 
 
-def open_file(path: str | bytes | os.PathLike[str], flags: int = READ, mode: int = 0o644, *, wait: bool = True) -> int:
+def open_file(
+    path: str | bytes | os.PathLike[str], flags: int = READ, mode: int = 0o644, *, wait: bool = True
+) -> int:
     """A descriptor that other programs do not inherit.
 
     Args:
@@ -59,7 +62,9 @@ def open_file(path: str | bytes | os.PathLike[str], flags: int = READ, mode: int
 
 
 def open_regular(path: str | bytes | os.PathLike[str]) -> int:
-    """A descriptor for reading a regular file. OSError for a pipe or a device, which could block, or never end.
+    """A descriptor for reading a regular file.
+
+    OSError for a pipe or a device, which could block, or never end.
 
     Folders are IsADirectoryErrors.
     """
@@ -106,7 +111,10 @@ def set_times(fd: int, path: str, accessed_ns: int, modified_ns: int) -> None:
 
 
 def start_writeback(fd: int, start: int, count: int) -> None:
-    """Advise the system to write these bytes out, as their pages are not needed again. Only Linux supports this."""
+    """Advise the system to write these bytes out, as their pages are not needed again.
+
+    Only Linux supports this.
+    """
     if hasattr(os, "posix_fadvise"):
         with suppress(OSError):  # only advice
             os.posix_fadvise(fd, start, count, os.POSIX_FADV_DONTNEED)

@@ -1,6 +1,7 @@
 """Folders and their disks.
 
-Windows: a folder cannot be opened, so its names are on the disk when the system writes them; nothing waits for that.
+Windows: a folder cannot be opened, so its names are on the disk when the system writes them;
+nothing waits for that.
 macOS: fsync reaches the drive, which may still hold it in its cache.
 """
 
@@ -18,7 +19,9 @@ __all__ = ["free_bytes", "private_folder", "sync_folder"]
 
 
 def private_folder(path: str) -> str:
-    """Create a folder of this user alone, in one of all users, or use it. OSError if others made it or may write to it.
+    """Create a folder of this user alone, in one of all users, or use it.
+
+    OSError if others made it or may write to it.
 
     Windows: folders for temporary files belong to one user.
     """
@@ -31,12 +34,17 @@ def private_folder(path: str) -> str:
         if status.st_uid != os.getuid():
             raise PermissionError(f"{path} belongs to user {status.st_uid}")
         if status.st_mode & 0o022:
-            raise PermissionError(f"{path} may be written to by others, mode {stat.S_IMODE(status.st_mode):o}")
+            raise PermissionError(
+                f"{path} may be written to by others, mode {stat.S_IMODE(status.st_mode):o}"
+            )
     return path
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Make the names in a folder outlive a power cut. File systems that have no such call are left alone."""
+    """Make the names in a folder outlive a power cut.
+
+    File systems that have no such call are left alone.
+    """
     if os.name == "nt":
         return
     folder = open_file(path)
@@ -50,7 +58,9 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
 
 
 def free_bytes(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Bytes of the disk of a folder: what this user may still write, and all; (0, 0) where it does not say. OSError."""
+    """Bytes of the disk of a folder: what this user may still write, and all; (0, 0) where it does
+    not say. OSError.
+    """
     if hasattr(os, "statvfs"):
         disk = os.statvfs(path)
         return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize

@@ -1,8 +1,9 @@
 """Locks on open files, which end with the process that holds them.
 
-OSError where there are none: file systems without locks (some network mounts), systems with neither `fcntl` nor
-`msvcrt`. Windows: one byte far behind the end of the file is locked, shared locks are exclusive, and a lock that is
-waited for is tried once a second.
+OSError where there are none: file systems without locks (some network mounts), systems with neither
+`fcntl` nor
+`msvcrt`. Windows: one byte far behind the end of the file is locked, shared locks are exclusive,
+and a lock that is waited for is tried once a second.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ try:
 except ImportError:
     msvcrt = None
 
-_FAR = (1 << 31) - 2  # the byte that is locked on Windows, where what is locked cannot be read; offsets may be 32 bits
+_FAR = (
+    (1 << 31) - 2
+)  # the byte that is locked on Windows, where what is locked cannot be read; offsets may be 32 bits
 
 
 def lock(fd: int, *, wait: bool = True, shared: bool = False) -> None:
-    """Lock an open file. BlockingIOError where another process has it, unless `wait`; OSError where there are no locks.
+    """Lock an open file.
+
+    BlockingIOError where another process has it, unless `wait`; OSError where there are no locks.
 
     Args:
         fd: descriptor of the file.
@@ -37,7 +42,9 @@ def lock(fd: int, *, wait: bool = True, shared: bool = False) -> None:
         shared: other processes may hold shared locks too.
     """
     if fcntl is not None:
-        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(
+            fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        )
     elif msvcrt is not None:
         while not _lock_byte(fd, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK):
             if not wait:

@@ -1,7 +1,8 @@
-"""What the operating system holds of files in memory: asks it to forget a part, or whether it has it.
+"""What the operating system holds of files in memory: asks it to forget a part, or whether it has
+it.
 
-Linux alone can do both (posix_fadvise(2), mincore(2)); elsewhere nothing is forgotten, or known. Asking by preadv2(2)
-with RWF_NOWAIT would be shorter, but it starts to read what is not there.
+Linux alone can do both (posix_fadvise(2), mincore(2)); elsewhere nothing is forgotten, or known.
+Asking by preadv2(2) with RWF_NOWAIT would be shorter, but it starts to read what is not there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def forget(fd: int) -> None:
 
 
 def is_held(fd: int, first: int = 0) -> bool | None:
-    """Whether the page at an offset is in memory; None where that is not known. Reads nothing from the disk."""
+    """Whether the page at an offset is in memory; None where that is not known.
+
+    Reads nothing from the disk.
+    """
     if sys.platform != "linux" or not _may_know(fd):
         return None
     begin = first - first % mmap.ALLOCATIONGRANULARITY
@@ -37,18 +41,26 @@ def is_held(fd: int, first: int = 0) -> bool | None:
         size = min(mmap.PAGESIZE, os.fstat(fd).st_size - begin)
         if size <= 0:
             return None
-        with mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=begin) as pages:
+        with mmap.mmap(
+            fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=begin
+        ) as pages:
             start = ctypes.c_char.from_buffer(pages)
             resident = ctypes.c_ubyte()
             failed = _mincore()(ctypes.addressof(start), size, ctypes.byref(resident))
             del start  # or the mapping could not be closed
         return None if failed else bool(resident.value & 1)
-    except (OSError, ValueError, AttributeError):  # no regular file, or a file system without mappings
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+    ):  # no regular file, or a file system without mappings
         return None
 
 
 def _may_know(fd: int) -> bool:
-    """Whether Linux tells the truth: files of others that may not be written are always reported as in memory."""
+    """Whether Linux tells the truth: files of others that may not be written are always reported as
+    in memory.
+    """
     try:
         return os.fstat(fd).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{fd}", os.W_OK)
     except OSError:

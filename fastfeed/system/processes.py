@@ -1,7 +1,8 @@
 """This process, its user, limits and machine, and other processes.
 
-macOS and Windows have no /proc: what is read there is unknown, so temporary files of processes that were killed are
-left to be removed by hand, and no process ends with another. Windows: no limits; whether a process lives is unknown.
+macOS and Windows have no /proc: what is read there is unknown, so temporary files of processes that
+were killed are left to be removed by hand, and no process ends with another. Windows: no limits;
+whether a process lives is unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ __all__ = [
 
 
 def can_supervise() -> bool:
-    """Whether worker processes can be given descriptors, watched through shared memory, and ended with this one."""
+    """Whether worker processes can be given descriptors, watched through shared memory, and ended
+    with this one.
+    """
     return is_available() and hasattr(os, "fork") and hasattr(socket, "AF_UNIX")
 
 
@@ -43,12 +46,16 @@ def usable_cores() -> int:
 
 
 def user() -> str:
-    """Names this user in a folder of all users: a number, or the name where there are no numbers."""
+    """Names this user in a folder of all users: a number, or the name where there are no
+    numbers.
+    """
     return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
 
 
 def has_owners() -> bool:
-    """Whether processes and files belong to users by number, and the machine has a name in `os`: not on Windows."""
+    """Whether processes and files belong to users by number, and the machine has a name in `os`:
+    not on Windows.
+    """
     return hasattr(os, "getuid") and hasattr(os, "uname")
 
 
@@ -56,7 +63,10 @@ def memory_bytes() -> int | None:
     """Return the memory of the machine; None if unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
-            meminfo = {name: int(value.split()[0]) << 10 for name, value in (line.split(":", 1) for line in file)}
+            meminfo = {
+                name: int(value.split()[0]) << 10
+                for name, value in (line.split(":", 1) for line in file)
+            }
         return meminfo["MemTotal"]
     except (OSError, KeyError):
         pass
@@ -67,7 +77,9 @@ def memory_bytes() -> int | None:
 
 
 def open_files() -> tuple[int, int] | None:
-    """How many files this process may have open, and how far it may raise that; None: the system has no such limit."""
+    """How many files this process may have open, and how far it may raise that; None: the system
+    has no such limit.
+    """
     try:
         resource = import_module("resource")
     except ImportError:
@@ -76,8 +88,9 @@ def open_files() -> tuple[int, int] | None:
 
 
 def limit_memory(more: int) -> None:
-    """Limit what this process may reserve to `more` bytes than it uses, so that excessive allocations fail here instead
-    of invoking the OOM killer."""
+    """Limit what this process may reserve to `more` bytes than it uses, so that excessive
+    allocations fail here instead of invoking the OOM killer.
+    """
     try:
         resource = import_module("resource")
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -90,7 +103,9 @@ def limit_memory(more: int) -> None:
 
 
 def boot_id() -> str:
-    """A text that is another one after every start of the machine; "" where the kernel does not tell."""
+    """A text that is another one after every start of the machine; "" where the kernel does not
+    tell.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -99,7 +114,9 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> int:
-    """Number of the namespace that process ids are of, as each container has its own; 0 if unknown."""
+    """Number of the namespace that process ids are of, as each container has its own; 0 if
+    unknown.
+    """
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -114,10 +131,14 @@ def machine() -> tuple[str, str]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third, the state, on (proc(5)); none where there is no such process."""
+    """The fields of /proc/PID/stat from the third, the state, on (proc(5)); none where there is no
+    such process.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2]  # follows the process name, which may hold any bytes
+            fields = file.read().rpartition(b")")[
+                2
+            ]  # follows the process name, which may hold any bytes
     except OSError:
         return []
     return fields.decode("ascii", "replace").split()

@@ -1,6 +1,8 @@
-"""Anonymous shared memory: it has no name in any folder, and is freed with the last process that maps it.
+"""Anonymous shared memory: it has no name in any folder, and is freed with the last process that
+maps it.
 
-Linux alone has it (`is_available`). macOS and Windows: no helper process, and jobs run in this process.
+Linux alone has it (`is_available`). macOS and Windows: no helper process, and jobs run in this
+process.
 """
 
 from __future__ import annotations
@@ -39,15 +41,17 @@ def anonymous(size: int, name: str = "fastfeed") -> int:
 def mapped(fd: int, size: int, *, populate: bool = False, private: bool = False) -> np.ndarray:
     """The memory as uint8 (size,), page aligned, writable, mapped as long as any view of it lives.
 
-    `populate`: its pages exist already, so map them all at once. `private`: writes stay in this process.
+    `populate`: its pages exist already, so map them all at once. `private`: writes stay in this
+    process.
     """
     return np.asarray(_Mapping(fd, size, populate, private))
 
 
 @cache
 def _libc() -> Any:
-    """Maps by the C library: a mapping made by Python's `mmap` keeps a file descriptor for as long as it lives, and a
-    trainer that keeps a thousand batches would run out of them."""
+    """Maps by the C library: a mapping made by Python's `mmap` keeps a file descriptor for as long
+    as it lives, and a trainer that keeps a thousand batches would run out of them.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -60,11 +64,18 @@ class _Mapping:
 
     def __init__(self, fd: int, size: int, populate: bool, private: bool) -> None:
         libc = _libc()
-        flags = (mmap.MAP_PRIVATE if private else mmap.MAP_SHARED) | (_MAP_POPULATE if populate else 0)
+        flags = (mmap.MAP_PRIVATE if private else mmap.MAP_SHARED) | (
+            _MAP_POPULATE if populate else 0
+        )
         address = libc.mmap(None, max(1, size), mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
         if address == ctypes.c_void_p(-1).value:
             code = ctypes.get_errno()
             raise OSError(code, f"cannot map {size} bytes of shared memory: {os.strerror(code)}")
-        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
         end = weakref.finalize(self, libc.munmap, address, max(1, size))
         end.atexit = False  # threads may still use it then

@@ -11,11 +11,17 @@ from contextlib import contextmanager
 
 __all__ = ["ENDING", "died_of", "is_kill", "no_interrupt", "unblock_interrupt"]
 
-ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name))
+ENDING = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+    if hasattr(signal, name)
+)
 
 
 def is_kill(status: int) -> bool:
-    """Whether a process with this return code was killed, as the system does where memory runs out."""
+    """Whether a process with this return code was killed, as the system does where memory runs
+    out.
+    """
     return hasattr(signal, "SIGKILL") and status == -signal.SIGKILL
 
 

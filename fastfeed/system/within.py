@@ -1,6 +1,8 @@
-"""Opens files that must lie in some folders, also behind links, whatever others do to these meanwhile.
+"""Opens files that must lie in some folders, also behind links, whatever others do to these
+meanwhile.
 
-A path that is looked at first and opened later may lead elsewhere by then. So the open file is looked at.
+A path that is looked at first and opened later may lead elsewhere by then. So the open file is
+looked at.
 """
 
 from __future__ import annotations
@@ -40,13 +42,16 @@ class Within:
         """Whether an open file lies in one of the folders; `path`: as it was opened."""
         if self._below(_path_of(fd)):
             return True
-        real = os.path.realpath(os.fsdecode(path))  # where the system does not say, or folders were moved
+        real = os.path.realpath(
+            os.fsdecode(path)
+        )  # where the system does not say, or folders were moved
         with suppress(OSError):
             return self._below(real) and os.path.samestat(os.stat(real), os.fstat(fd))
         return False
 
     def native(self, root: str) -> list[tuple[bytes, bytes, int]]:
-        """For native threads: what paths to files in a folder begin with, its real path, an open descriptor.
+        """For native threads: what paths to files in a folder begin with, its real path, an open
+        descriptor.
 
         `root`: as it is put before relative paths.
         """

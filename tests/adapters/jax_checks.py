@@ -1,4 +1,6 @@
-"""Run by test_jax.py in a process of its own, with four devices: every function named check_* is one test."""
+"""Run by test_jax.py in a process of its own, with four devices: every function named check_* is
+one test.
+"""
 
 import gc
 import json
@@ -8,7 +10,9 @@ import threading
 import traceback
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-os.environ["NPROC"] = "8"  # XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
+os.environ["NPROC"] = (
+    "8"  # XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
+)
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax
@@ -63,7 +67,9 @@ def check_objects_come_as_a_dict_of_arrays():
     boxes = [[[i % 4, 1, 6, 7]] * (i % 3) for i in range(44)]
     with ff.Feed(ff.Objects(ff.Arrays(IMAGES), boxes), OPS, batch=8) as data:
         for sharding in (None, SHARDED):
-            for (images, found), batch in zip(data.to_jax(sharding), data.batches(data.state()["epoch"]), strict=True):
+            for (images, found), batch in zip(
+                data.to_jax(sharding), data.batches(data.state()["epoch"]), strict=True
+            ):
                 assert images.shape == (8, 3, 8, 6) and list(found) == ["boxes", "labels"]
                 assert found["boxes"].sharding.device_set == images.sharding.device_set
                 np.testing.assert_array_equal(found["boxes"], batch.objects.boxes)
@@ -116,7 +122,9 @@ def check_prefetch_to_device_lays_batches_over_devices():
 def check_a_sharding_lays_batches_over_devices():
     with feed() as data:
         for (images, labels), batch in zip(data.to_jax(SHARDED), data.batches(0), strict=True):
-            assert images.sharding.is_equivalent_to(SHARDED, 4) and labels.sharding.is_equivalent_to(SHARDED, 1)
+            assert images.sharding.is_equivalent_to(
+                SHARDED, 4
+            ) and labels.sharding.is_equivalent_to(SHARDED, 1)
             assert [shard.data.shape[0] for shard in images.addressable_shards] == [2, 2, 2, 2]
             np.testing.assert_array_equal(images, batch.images)
             np.testing.assert_array_equal(labels, batch.labels)
@@ -126,13 +134,20 @@ def check_a_sharding_lays_batches_over_devices():
 
 
 def check_soft_labels_are_split_by_sample_alone():
-    """Whatever a sharding says of the images' other axes: five classes do not divide among two devices."""
+    """Whatever a sharding says of the images' other axes: five classes do not divide among two
+    devices.
+    """
     mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("batch", "rows"))
-    for sharding, parts in ((SHARDED, (2, 5)), (NamedSharding(mesh, PartitionSpec("batch", "rows")), (4, 5))):
+    for sharding, parts in (
+        (SHARDED, (2, 5)),
+        (NamedSharding(mesh, PartitionSpec("batch", "rows")), (4, 5)),
+    ):
         source = ff.Arrays(IMAGES, np.arange(44) % 5)
         with ff.Feed(source, [ff.OneHot(5), ff.CutMix()], batch=8, seed=3) as data:
             for (images, labels), batch in zip(data.to_jax(sharding), data.batches(0), strict=True):
-                assert labels.dtype == np.float32 and {s.data.shape for s in labels.addressable_shards} == {parts}
+                assert labels.dtype == np.float32 and {
+                    s.data.shape for s in labels.addressable_shards
+                } == {parts}
                 assert images.sharding.is_equivalent_to(sharding, 4)
                 np.testing.assert_array_equal(labels, batch.labels)
                 np.testing.assert_array_equal(images, batch.images)
@@ -149,7 +164,9 @@ def check_a_device_may_be_chosen():
 def check_conversion_on_the_device_differs_by_rounding_alone():
     for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Normalize.imagenet()]):
         with feed(ops) as data:
-            for (images, _), batch in zip(data.to_jax(SHARDED, convert="device"), data.batches(0), strict=True):
+            for (images, _), batch in zip(
+                data.to_jax(SHARDED, convert="device"), data.batches(0), strict=True
+            ):
                 assert images.dtype == batch.images.dtype and images.shape == batch.images.shape
                 atol = 1e-3 if batch.images.dtype == np.float16 else 2e-6
                 np.testing.assert_allclose(np.asarray(images), batch.images, rtol=0, atol=atol)
@@ -186,11 +203,25 @@ def check_two_iterations_at_once_are_refused():
 
 def check_words_for_wrong_arguments():
     with feed(batch=6) as data:
-        words = "the batch must divide among the devices of its sharding, got 6 samples for 4 devices"
+        words = (
+            "the batch must divide among the devices of its sharding, got 6 samples for 4 devices"
+        )
         refused(ConfigError, words, lambda: data.to_jax(SHARDED))
-        refused(ConfigError, "device must be one of those JAX sees (cpu:0, cpu:1", lambda: data.to_jax("cpu:9"))
-        refused(ConfigError, "sharding must be a jax.sharding.Sharding", lambda: data.to_jax(SHARDED.mesh))
-        refused(ConfigError, "convert must be one of auto, host, device", lambda: data.to_jax(convert=True))
+        refused(
+            ConfigError,
+            "device must be one of those JAX sees (cpu:0, cpu:1",
+            lambda: data.to_jax("cpu:9"),
+        )
+        refused(
+            ConfigError,
+            "sharding must be a jax.sharding.Sharding",
+            lambda: data.to_jax(SHARDED.mesh),
+        )
+        refused(
+            ConfigError,
+            "convert must be one of auto, host, device",
+            lambda: data.to_jax(convert=True),
+        )
 
 
 def check_a_device_without_room_says_what_to_lower():
@@ -203,7 +234,11 @@ def check_a_device_without_room_says_what_to_lower():
         loader = data.to_jax()
         jax.device_put = full
         try:
-            refused(DeviceMemory, "JAX cpu:0 has no memory left for a batch of 0.0 MB", lambda: next(iter(loader)))
+            refused(
+                DeviceMemory,
+                "JAX cpu:0 has no memory left for a batch of 0.0 MB",
+                lambda: next(iter(loader)),
+            )
         finally:
             jax.device_put = real
 
@@ -225,13 +260,17 @@ def check_anybodys_batches():
     found = list(ff.prefetch_to_device(batches(), "jax", depth=3))
     assert [item["i"] for item in found] == list(range(12))
     for i, item in enumerate(found):
-        assert isinstance(item["x"], jax.Array) and float(item["x"][2, 2]) == i == float(item["pair"][0][0, 0])
+        assert isinstance(item["x"], jax.Array) and float(item["x"][2, 2]) == i == float(
+            item["pair"][0][0, 0]
+        )
         assert item["pair"][1] == "text"
 
 
 def check_a_feed_through_prefetch_to_device():
     with feed() as data:
-        for placed, batch in zip(ff.prefetch_to_device(data, jax.devices()[1]), data.batches(0), strict=True):
+        for placed, batch in zip(
+            ff.prefetch_to_device(data, jax.devices()[1]), data.batches(0), strict=True
+        ):
             assert placed.images.devices() == {jax.devices()[1]}
             np.testing.assert_array_equal(placed.images, batch.images)
             np.testing.assert_array_equal(placed.ids, batch.ids)

@@ -1,4 +1,6 @@
-"""Run by test_jax.py in a process of its own, with four devices that stand for GPUs: each function is one test."""
+"""Run by test_jax.py in a process of its own, with four devices that stand for GPUs: each function
+is one test.
+"""
 
 import json
 import os
@@ -33,7 +35,11 @@ def check_a_batch_of_the_first_gpu_reaches_any_other():
         memory[:] = -1  # the next batch is made in it
         images, labels = placement.take(placed)
         np.testing.assert_array_equal(images, want)
-        assert images.devices() == labels.devices() == ({jax.devices()[2]} if where == "cpu:2" else set(jax.devices()))
+        assert (
+            images.devices()
+            == labels.devices()
+            == ({jax.devices()[2]} if where == "cpu:2" else set(jax.devices()))
+        )
 
 
 def check_no_room_for_the_conversion_says_what_to_lower_and_the_next_batch_comes():

@@ -1,10 +1,12 @@
-"""Run by test_watch_loaders.py, once per backend: data of several kinds under Keras, with known sleeps.
+"""Run by test_watch_loaders.py, once per backend: data of several kinds under Keras, with known
+sleeps.
 
-The backend is the argument; a line of stdin names a kind of data, a line of stdout has what is said of its waiting.
+The backend is the argument; a line of stdin names a kind of data, a line of stdout has what is said
+of its waiting.
 
-Whatever else the machine does makes steps and batches longer, so both are timed in the steps that count: batches by
-what makes them, steps by a callback. What a callback cannot see is where between two of its calls a batch was there:
-that is said as a range.
+Whatever else the machine does makes steps and batches longer, so both are timed in the steps that
+count: batches by what makes them, steps by a callback. What a callback cannot see is where between
+two of its calls a batch was there: that is said as a range.
 """
 
 import json
@@ -26,7 +28,10 @@ BACKEND = sys.argv[1]
 MAKE_S = 0.8  # to make a batch
 STEP_S = 0.3
 QUICK, STEPS = 6, 18  # batches before the first that takes long to make; all
-FIRST, LAST = 10, 17  # steps between whose beginnings is measured: all batches take long, and queues are empty
+FIRST, LAST = (
+    10,
+    17,
+)  # steps between whose beginnings is measured: all batches take long, and queues are empty
 begun, made = {}, {}  # when a batch was begun and when it was there, by number
 
 
@@ -54,7 +59,9 @@ def tfdata():
     import tensorflow as tf
 
     signature = (tf.TensorSpec((4, 3), tf.float32), tf.TensorSpec((4, 1), tf.float32))
-    return tf.data.Dataset.from_generator(lambda: map(batch, range(STEPS)), output_signature=signature).prefetch(2)
+    return tf.data.Dataset.from_generator(
+        lambda: map(batch, range(STEPS)), output_signature=signature
+    ).prefetch(2)
 
 
 class Slow(ff.Arrays):
@@ -65,7 +72,13 @@ class Slow(ff.Arrays):
 
 def feed():
     pixels = np.zeros((4 * STEPS, 1, 1, 3), np.uint8)
-    return ff.Feed(Slow(pixels, np.zeros(4 * STEPS, np.int64)), [ff.ToFloat()], batch=4, threads=1, shuffle=False)
+    return ff.Feed(
+        Slow(pixels, np.zeros(4 * STEPS, np.int64)),
+        [ff.ToFloat()],
+        batch=4,
+        threads=1,
+        shuffle=False,
+    )
 
 
 class Clock(keras.callbacks.Callback):
@@ -113,7 +126,9 @@ def measure(kind):
     data, clock, logs = watched.to_keras(), Clock(watched), Logs()
     watch = ff.Watch(data, every=5)
     limit = STEPS if kind == "generator" else None
-    history = model.fit(data, epochs=1, steps_per_epoch=limit, verbose=0, callbacks=[watch, clock, logs])
+    history = model.fit(
+        data, epochs=1, steps_per_epoch=limit, verbose=0, callbacks=[watch, clock, logs]
+    )
     watched.close()
     callbacks = keras.callbacks.CallbackList([watch], model=model)
     return waiting(clock) | {
@@ -127,7 +142,9 @@ def measure(kind):
 def waiting(clock):
     steps, longest, shortest = LAST - FIRST, 0.0, 0.0
     for step in range(FIRST, LAST):
-        if BACKEND == "torch":  # takes the batch before the next step begins, the others within their training function
+        if (
+            BACKEND == "torch"
+        ):  # takes the batch before the next step begins, the others within their training function
             taken, asked, end = step + 1, clock.ends[step], clock.begins[step + 1]
         else:
             taken, asked, end = step, clock.slept[step], clock.ends[step]
@@ -141,9 +158,14 @@ def waiting(clock):
         "wait": wait / (wait + consumer),
         "gaps": gaps / seconds,  # what a callback believes that times the gap between batches
         "rate": 4 * steps / seconds,
-        "made": float(np.mean([made[k] - begun[k] for k in numbers])),  # p, from begin to end, or from end to end
+        "made": float(
+            np.mean([made[k] - begun[k] for k in numbers])
+        ),  # p, from begin to end, or from end to end
         "apart": float(np.mean([made[k] - made[k - 1] for k in numbers])),
-        "step": [(seconds - longest) / steps, (seconds - shortest) / steps],  # c, at least and at most
+        "step": [
+            (seconds - longest) / steps,
+            (seconds - shortest) / steps,
+        ],  # c, at least and at most
     }
 
 

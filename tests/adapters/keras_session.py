@@ -1,4 +1,6 @@
-"""Run by test_keras.py in a process of its own, once per Keras backend: does things, prints one JSON object."""
+"""Run by test_keras.py in a process of its own, once per Keras backend: does things, prints one
+JSON object.
+"""
 
 import gc
 import json
@@ -51,20 +53,27 @@ class Steps(keras.callbacks.Callback):
 def fit(train, val):
     steps = Steps()
     net = model()
-    net.fit(train.to_keras(), validation_data=val.to_keras(), epochs=3, verbose=0, callbacks=[steps])
+    net.fit(
+        train.to_keras(), validation_data=val.to_keras(), epochs=3, verbose=0, callbacks=[steps]
+    )
     return net, steps.counts
 
 
 def feeds(**options):
     train = ff.Feed(ff.Arrays(images, labels), ops, batch=8, seed=3, name="train", **options)
-    val = ff.Feed(ff.Arrays(images, labels), [ff.ToFloat()], batch=16, shuffle=False, tail="pad", name="val")
+    val = ff.Feed(
+        ff.Arrays(images, labels), [ff.ToFloat()], batch=16, shuffle=False, tail="pad", name="val"
+    )
     return train, val
 
 
 def noted(self, place, raw=False, plain=ff.Feed.placed):
     """Every batch that Keras really gets."""
     if place is not None and not hasattr(place, "both"):
-        place.both = lambda batch: (placers.add(threading.current_thread().name), (batch, place(batch)))[1]
+        place.both = lambda batch: (
+            placers.add(threading.current_thread().name),
+            (batch, place(batch)),
+        )[1]
     for batch, placed in plain(self, getattr(place, "both", lambda batch: (batch, batch)), raw):
         seen.append([self.plan.tail, batch.epoch, batch.step, batch.ids.tolist()])
         yield placed
@@ -127,7 +136,9 @@ train.close()
 # several steps per call of the compiled function, which PyTorch has not
 seen.clear()
 train, _ = feeds()
-model(steps_per_execution=1 if keras.backend.backend() == "torch" else 2).fit(train.to_keras(), epochs=2, verbose=0)
+model(steps_per_execution=1 if keras.backend.backend() == "torch" else 2).fit(
+    train.to_keras(), epochs=2, verbose=0
+)
 result["several_steps"] = [row[1:3] for row in seen]
 train.close()
 
@@ -156,7 +167,8 @@ except RuntimeError as error:
 train.close()
 result["threads"] = [t.name for t in threading.enumerate() if t.name.startswith("fastfeed")]
 
-# what Keras would do silently: validate on the feed that is trained on, save the position of another one
+# what Keras would do silently: validate on the feed that is trained on, save the position of
+# another one
 train, val = feeds()
 refused = []
 for wrong in (
@@ -171,7 +183,8 @@ result["refused"] = refused
 train.close(), val.close()
 
 
-# a resume by epoch alone: the feed follows Keras, also where a callback restores its epoch; what was sought is kept
+# a resume by epoch alone: the feed follows Keras, also where a callback restores its epoch; what
+# was sought is kept
 class Restores(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self.model._initial_epoch = 2  # as BackupAndRestore
@@ -190,7 +203,9 @@ for name, options, moves in (
         train.seek(*moves)
     model().fit(train.to_keras(), verbose=0, **options)
     result["followed"][name] = [row[1:3] for row in seen]
-    if name == "initial_epoch":  # trained further: the next epoch, not the one it was told to begin with
+    if (
+        name == "initial_epoch"
+    ):  # trained further: the next epoch, not the one it was told to begin with
         net = model()
         net.fit(train.to_keras(), verbose=0, initial_epoch=4, epochs=5)
         result["followed"]["again"] = seen[-1][1]
@@ -199,7 +214,9 @@ for name, options, moves in (
 # a watch that is told nothing watches what is fitted
 train, val = feeds()
 watch, net = ff.Watch(every=2), model()
-history = net.fit(train.to_keras(), validation_data=val.to_keras(), epochs=2, verbose=0, callbacks=[watch]).history
+history = net.fit(
+    train.to_keras(), validation_data=val.to_keras(), epochs=2, verbose=0, callbacks=[watch]
+).history
 result["watched"] = [0 <= wait <= 1 for wait in history.get("feed_wait", [])]
 history = net.fit(val.to_keras(), epochs=1, verbose=0, callbacks=[watch]).history
 result["watched"] += [rate > 0 for rate in history.get("feed_rate", [])]
@@ -220,14 +237,20 @@ with warnings.catch_warnings(record=True) as caught:
     net.evaluate(train.to_keras(), steps=2, verbose=0)
     net.evaluate(val.to_keras(), verbose=0)
     result["predicted in part"] = len(net.predict(ordered.to_keras(), verbose=0))
-result["left out"] = [str(warning.message) for warning in caught if "leaves out" in str(warning.message)]
+result["left out"] = [
+    str(warning.message) for warning in caught if "leaves out" in str(warning.message)
+]
 train.close(), val.close(), ordered.close()
 
 # soft labels, weighed: the loss by hand, of a model that does not learn
 soft = [ff.OneHot(3), ff.LabelSmoothing(0.1), ff.MixUp(1.0), ff.ToFloat()]
 with ff.Feed(ff.Arrays(images, labels), soft, batch=22, seed=3) as mixed:
     net = model()
-    net.compile(keras.optimizers.SGD(0.0), keras.losses.CategoricalCrossentropy(from_logits=True), jit_compile=False)
+    net.compile(
+        keras.optimizers.SGD(0.0),
+        keras.losses.CategoricalCrossentropy(from_logits=True),
+        jit_compile=False,
+    )
     told = net.fit(mixed.to_keras(class_weight={1: 2.5, 7: 9.0}), verbose=0).history["loss"][0]
     kernel, bias = (np.array(keras.ops.convert_to_numpy(one)) for one in net.weights)
     by_hand = []
@@ -237,7 +260,8 @@ with ff.Feed(ff.Arrays(images, labels), soft, batch=22, seed=3) as mixed:
         by_hand.append((entropy * (1 + 1.5 * batch.labels[:, 1])).mean())
     result["soft"] = [float(told), float(np.mean(by_hand))]
 
-# objects: a model of two losses learns from a dict; its loss by hand, of a model that does not learn
+# objects: a model of two losses learns from a dict; its loss by hand, of a model that does not
+# learn
 where = np.stack([labels, labels, labels + 2, labels + 4], 1)[:, None]
 inputs = keras.Input((8, 8, 3))
 pooled = keras.layers.GlobalAveragePooling2D()(inputs)
@@ -245,11 +269,14 @@ boxed = keras.layers.Reshape((1, 4))(keras.layers.Dense(4, kernel_initializer="z
 kinds = keras.layers.Reshape((1,))(keras.layers.Dense(1, kernel_initializer="zeros")(pooled))
 net = keras.Model(inputs, {"boxes": boxed, "labels": kinds})
 net.compile(keras.optimizers.SGD(0.0), loss={"boxes": "mae", "labels": "mae"}, jit_compile=False)
-with ff.Feed(ff.Objects(ff.Arrays(images), where, labels[:, None]), [ff.ToFloat()], batch=22) as objects:
+with ff.Feed(
+    ff.Objects(ff.Arrays(images), where, labels[:, None]), [ff.ToFloat()], batch=22
+) as objects:
     told = net.fit(objects.to_keras(), verbose=0).history["loss"][0]
     result["objects"] = [float(told), float(np.abs(where).mean() + labels.mean())]
 
-# a folder with broken files trains as if they were not there; one of broken files alone stops with words
+# a folder with broken files trains as if they were not there; one of broken files alone stops with
+# words
 with ff.Feed(ff.ImageFolder(folder / "some"), [ff.Resize((8, 8)), ff.ToFloat()], batch=8) as some:
     steps = Steps()
     model().fit(some.to_keras(), epochs=2, verbose=0, callbacks=[steps])

@@ -24,16 +24,22 @@ def test_zeros_look_as_batches_do():
             with feed(ops) as data:
                 epochs = Epochs(data, factors)
                 found = next(epochs.walk())
-                assert [(z.shape, z.dtype) for z in epochs.zeros()] == [(f.shape, f.dtype) for f in found]
+                assert [(z.shape, z.dtype) for z in epochs.zeros()] == [
+                    (f.shape, f.dtype) for f in found
+                ]
                 assert label_spec(data) == (found[1].shape[1:], str(found[1].dtype))
 
 
 def test_integer_labels_weigh_what_their_class_weighs():
     with feed([]) as data:
-        tuples = BatchTuples.of(data, factors=FACTORS[:3])  # classes beyond weigh 1, and so does no label
+        tuples = BatchTuples.of(
+            data, factors=FACTORS[:3]
+        )  # classes beyond weigh 1, and so does no label
         for batch in data.batches(0):
             _, labels, weights = tuples(batch)
-            assert weights.tolist() == [{-1: 1, 0: 1, 1: 4, 2: 1, 3: 1}[label] for label in labels.tolist()]
+            assert weights.tolist() == [
+                {-1: 1, 0: 1, 1: 4, 2: 1, 3: 1}[label] for label in labels.tolist()
+            ]
 
 
 def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
@@ -46,7 +52,11 @@ def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
     with feed(SOFT) as data:
         mixed = [batch.labels for batch in data.batches(0)]
         assert any(0.1 < share < 0.9 for labels in mixed for share in labels.ravel())
-        for factors in (FACTORS, np.append(FACTORS, [9, 9]), FACTORS[:3]):  # more than there are, and fewer
+        for factors in (
+            FACTORS,
+            np.append(FACTORS, [9, 9]),
+            FACTORS[:3],
+        ):  # more than there are, and fewer
             known = np.append(factors, [1])[:4]
             for batch in data.batches(0):
                 weights = BatchTuples.of(data, factors=factors.astype(np.float32))(batch)[2]
@@ -71,7 +81,9 @@ def test_the_number_of_items_does_not_depend_on_the_number_of_ranks(samples, opt
         for rank in range(size):
             source = ff.Arrays(np.zeros((samples, 4, 4, 3), np.uint8), np.arange(samples))
             world = ff.World(rank, size)
-            with ff.Feed(source, [], batch=8, shuffle=False, tail="pad", world=world, **options) as data:
+            with ff.Feed(
+                source, [], batch=8, shuffle=False, tail="pad", world=world, **options
+            ) as data:
                 tuples = BatchTuples.of(data, **how)
                 for batch in data.batches(0):
                     images, labels, *weights = tuples(batch)
@@ -93,10 +105,12 @@ def test_an_empty_batch_of_a_rank_is_refused_on_all(rank):
     with ff.Feed(ff.Arrays(IMAGES, LABELS), [], batch=3, tail="pad", world=world) as data:
         with pytest.raises(ConfigError) as error:
             BatchTuples.of(data)
-        assert str(error.value) == (
-            'tail="pad" leaves 2 of 20 samples to the last batch of 3 ranks, which would be empty on some, and the '
-            'mean of its losses NaN; use tail="drop", another batch size, or on_bad="mask", which gives every rank a '
-            "full batch and weights, 0 for padding"
+        assert (
+            str(error.value)
+            == 'tail="pad" leaves 2 of 20 samples to the last batch of 3 ranks, which would be'
+            ' empty on some, and the mean of its losses NaN; use tail="drop", another batch'
+            ' size, or on_bad="mask", which gives every rank a full batch and weights, 0 for'
+            " padding"
         )
     for options in ({"on_bad": "mask"}, {"tail": "drop"}, {"batch": 4}):
         with feed([], world=world, **{"batch": 3, "tail": "pad", **options}) as data:

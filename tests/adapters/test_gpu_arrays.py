@@ -1,4 +1,6 @@
-"""What placements do with batches of a GPU, by stand-ins that behave as CuPy's arrays and CUDA's streams do."""
+"""What placements do with batches of a GPU, by stand-ins that behave as CuPy's arrays and CUDA's
+streams do.
+"""
 
 import contextlib
 import types
@@ -22,7 +24,9 @@ from fastfeed.runtime.placement import on_host, out_of_memory
 )
 @pytest.mark.parametrize("borrowed", [False, True])
 def test_a_gpus_batch_reaches_a_framework_on_the_processor(module, borrowed):
-    """decode="gpu" with a framework that computes on the processor: one copy, no riddle from inside."""
+    """decode="gpu" with a framework that computes on the processor: one copy, no riddle from
+    inside.
+    """
     import importlib
 
     values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -32,7 +36,9 @@ def test_a_gpus_batch_reaches_a_framework_on_the_processor(module, borrowed):
 
 
 def test_every_librarys_array_comes_to_the_host():
-    """CuPy's has get(), DALI's as_cpu() and no size, PyTorch's cpu(), JAX's becomes NumPy's by itself."""
+    """CuPy's has get(), DALI's as_cpu() and no size, PyTorch's cpu(), JAX's becomes NumPy's by
+    itself.
+    """
 
     class Anyone:
         __cuda_array_interface__ = {"shape": (500, 1000), "typestr": "<f4"}
@@ -56,10 +62,13 @@ def test_every_librarys_array_comes_to_the_host():
 
 @needs("torch")
 @pytest.mark.parametrize(
-    "text", ["CUDA error: out of memory\nCUDA kernel errors might be asynchronous", "CUDA out of memory."]
+    "text",
+    ["CUDA error: out of memory\nCUDA kernel errors might be asynchronous", "CUDA out of memory."],
 )
 def test_every_way_in_which_pytorch_says_that_a_gpu_is_full(monkeypatch, text):
-    """An allocation of its own is OutOfMemoryError; pinned memory, a context, a kernel are a plain RuntimeError."""
+    """An allocation of its own is OutOfMemoryError; pinned memory, a context, a kernel are a plain
+    RuntimeError.
+    """
     import torch
 
     from fastfeed.adapters.torch import TorchPlacement
@@ -71,12 +80,14 @@ def test_every_way_in_which_pytorch_says_that_a_gpu_is_full(monkeypatch, text):
 
     monkeypatch.setattr(torch.Tensor, "to", full)
     with pytest.raises(
-        DeviceMemory, match=r"torch cpu has no memory left for a batch of 0.0 MB; up to 4 .*out of memory"
+        DeviceMemory,
+        match=r"torch cpu has no memory left for a batch of 0.0 MB; up to 4 .*out of memory",
     ):
         placement.put((np.zeros(4, np.float32),))
     monkeypatch.setattr(torch, "empty", full)
     with pytest.raises(
-        DeviceMemory, match=r"'cpu' has no memory left for a first tensor; make room there: .*out of memory"
+        DeviceMemory,
+        match=r"'cpu' has no memory left for a first tensor; make room there: .*out of memory",
     ):
         TorchPlacement("cpu", 4)
 
@@ -126,7 +137,9 @@ class Stream:
 
 
 class Tensor:
-    """Of the device; knows which streams use it, on which GPU its memory lies, and on which PyTorch believes it."""
+    """Of the device; knows which streams use it, on which GPU its memory lies, and on which PyTorch
+    believes it.
+    """
 
     def __init__(self, lies=0, believed=0) -> None:
         self.streams, self.lies, self.believed = [], lies, believed
@@ -165,11 +178,19 @@ def slow_gpu(monkeypatch):
     real = adapter.torch
 
     def as_tensor(array, device):
-        """A device with a number is believed; without one it is that of the pointer, copied to the current one."""
+        """A device with a number is believed; without one it is that of the pointer, copied to the
+        current one.
+        """
         number = real.device(device).index
-        return Tensor(array.device_id, number) if number is not None else Tensor(current[-1], current[-1])
+        return (
+            Tensor(array.device_id, number)
+            if number is not None
+            else Tensor(current[-1], current[-1])
+        )
 
-    fake = types.SimpleNamespace(cuda=cuda, as_tensor=as_tensor, OutOfMemoryError=real.OutOfMemoryError)
+    fake = types.SimpleNamespace(
+        cuda=cuda, as_tensor=as_tensor, OutOfMemoryError=real.OutOfMemoryError
+    )
     placement = adapter.TorchPlacement("cpu", 4)
     monkeypatch.setattr(adapter, "torch", fake)
     monkeypatch.setattr(adapter, "_host", lambda _: Host())
@@ -182,7 +203,9 @@ def test_host_memory_is_held_until_its_copy_is_complete(slow_gpu):
     placement, _ = slow_gpu
     for _ in range(3):
         placement.put((np.zeros(4),))
-    assert len(placement._copies) == 3 and not any(event.waited_for for event in placement._stream.events)
+    assert len(placement._copies) == 3 and not any(
+        event.waited_for for event in placement._stream.events
+    )
     for event in placement._stream.events[:2]:
         event.complete = True
     placement.put((np.zeros(4),))
@@ -200,11 +223,15 @@ def test_memory_that_is_used_again_is_read_before_put_returns(slow_gpu):
 
 @needs("torch")
 def test_the_stream_that_computes_waits_and_keeps_the_memory(slow_gpu):
-    """Without the first it would read too early, without the second PyTorch would hand the memory out too early."""
+    """Without the first it would read too early, without the second PyTorch would hand the memory
+    out too early.
+    """
     placement, computes = slow_gpu
     placed = placement.put((np.zeros(4), np.zeros(2)))
     tensors = placement.take(placed)
-    assert computes.waits == placement._stream.events and all(t.streams == [computes] for t in tensors)
+    assert computes.waits == placement._stream.events and all(
+        t.streams == [computes] for t in tensors
+    )
 
 
 @needs("torch")

@@ -1,4 +1,6 @@
-"""A feed that decodes on a GPU, and each framework that computes on the processor: one copy, in order."""
+"""A feed that decodes on a GPU, and each framework that computes on the processor: one copy, in
+order.
+"""
 
 import numpy as np
 import pytest
@@ -23,7 +25,9 @@ FRAMEWORKS = {
 def feed(monkeypatch):
     install(LateGpu(), monkeypatch)
     source = ff.Arrays(PIXELS, np.arange(16))
-    with ff.Feed(source, [], batch=4, threads=1, backend="dali", decode=GpuDecode(), shuffle=False) as made:
+    with ff.Feed(
+        source, [], batch=4, threads=1, backend="dali", decode=GpuDecode(), shuffle=False
+    ) as made:
         assert "GPU 0" in str(made)
         yield made
 
@@ -41,11 +45,15 @@ def test_epochs_that_keras_makes_a_dataset_of_are_numpys(feed):
     from fastfeed.adapters.keras_epochs import Epochs
 
     got = [images for images, _ in Epochs(feed).walk()]
-    assert all(isinstance(images, np.ndarray) for images in got) and np.array_equal(np.concatenate(got), PIXELS)
+    assert all(isinstance(images, np.ndarray) for images in got) and np.array_equal(
+        np.concatenate(got), PIXELS
+    )
 
 
 def test_work_that_is_queued_on_a_batch_reads_it_after_it_was_dropped(feed):
-    """A loop that takes batches as they are, and CuPy's default stream: as with any array of CuPy."""
+    """A loop that takes batches as they are, and CuPy's default stream: as with any array of
+    CuPy.
+    """
     import cupy
 
     rounded = []

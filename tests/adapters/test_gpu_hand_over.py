@@ -1,4 +1,6 @@
-"""A batch in a GPU's memory and the framework that takes it: each on streams of its own, as late as they may be."""
+"""A batch in a GPU's memory and the framework that takes it: each on streams of its own, as late as
+they may be.
+"""
 
 import gc
 import sys
@@ -56,7 +58,9 @@ def test_a_slot_that_is_used_again_changes_no_earlier_batch(cupy, monkeypatch, f
 
 @needs("torch")
 def test_work_that_pytorch_has_queued_reads_its_batch_and_no_later_one(cupy, monkeypatch):
-    """The trainer's stream waits for the copy, and memory it has let go waits for the trainer's stream."""
+    """The trainer's stream waits for the copy, and memory it has let go waits for the trainer's
+    stream.
+    """
     placement, torch = late_torch(cupy.gpu, monkeypatch)
     memory, trainer = GpuMemory(0), Stream(cupy.gpu)
     pool = BufferPool((6,), "float32", 2, memory.empty)
@@ -81,7 +85,9 @@ def test_page_locked_memory_is_held_until_it_has_been_copied(cupy, monkeypatch):
     placement, torch = late_torch(cupy.gpu, monkeypatch)
     taken = [placement.put((np.full(6, value, np.float32),)) for value in range(4)]
     gc.collect()
-    assert [placement.take(placed)[0].tolist() for placed in taken] == [[value] * 6 for value in range(4)]
+    assert [placement.take(placed)[0].tolist() for placed in taken] == [
+        [value] * 6 for value in range(4)
+    ]
     torch.current.synchronize()
     placement.put((np.zeros(6, np.float32),))
     assert len(placement._copies) == 1, "what has been copied is let go"
@@ -120,7 +126,9 @@ def test_pytorchs_own_tensors_are_read_after_they_are_written(cupy, monkeypatch)
                 tensor.fill_(value)
                 yield tensor
 
-    assert [one.tolist() for one in prefetching.prefetch_to_device(items(), "cuda")] == [[k] * 6 for k in range(4)]
+    assert [one.tolist() for one in prefetching.prefetch_to_device(items(), "cuda")] == [
+        [k] * 6 for k in range(4)
+    ]
 
 
 @needs("torch")

@@ -12,7 +12,11 @@ from helpers.needs import needs
 pytestmark = needs("jax")
 
 PROGRAMS = [Path(__file__).with_name(name) for name in ("jax_checks.py", "jax_gpu_checks.py")]
-CHECKS = [name for path in PROGRAMS for name in re.findall(r"^def (check_\w+)", path.read_text(), re.MULTILINE)]
+CHECKS = [
+    name
+    for path in PROGRAMS
+    for name in re.findall(r"^def (check_\w+)", path.read_text(), re.MULTILINE)
+]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +26,9 @@ def results() -> dict[str, str]:
     command += ["-W", "ignore::RuntimeWarning:google_crc32c"]
     found: dict[str, str] = {}
     for path in PROGRAMS:
-        done = subprocess.run([*command, str(path)], capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(
+            [*command, str(path)], capture_output=True, text=True, timeout=240, check=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         found |= json.loads(done.stdout.splitlines()[-1])
     return found

@@ -1,4 +1,6 @@
-"""`fit`, `evaluate`, `predict` on every backend of Keras that is installed, each in a process of its own."""
+"""`fit`, `evaluate`, `predict` on every backend of Keras that is installed, each in a process of
+its own.
+"""
 
 import json
 import os
@@ -16,7 +18,11 @@ pytestmark = needs("keras")
 
 BACKENDS = [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "jax", "torch")]
 STEPS = 5  # 44 samples, batch 8
-ENV = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG")}
+ENV = {
+    k: v
+    for k, v in os.environ.items()
+    if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG")
+}
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +88,15 @@ def test_padding_does_not_count_in_evaluation(session):
 def test_one_feed_for_two_roles_and_a_backup_of_another_feed_are_refused(session):
     assert [kind for kind, _ in session["refused"]] == ["ConfigError"] * 2
     twice, other = (text for _, text in session["refused"])
-    assert "x and validation_data must be two feeds, got the same feed for both; create another Feed" in twice
-    assert "this keras_backup saves the position of Feed(" in other and "batch=16" in other and "batch=8" in other
+    assert (
+        "x and validation_data must be two feeds, got the same feed for both; create another Feed"
+        in twice
+    )
+    assert (
+        "this keras_backup saves the position of Feed(" in other
+        and "batch=16" in other
+        and "batch=8" in other
+    )
 
 
 def test_soft_labels_are_trained_on_and_weighed_by_class(session):
@@ -97,7 +110,9 @@ def test_boxes_and_their_labels_are_trained_on(session):
 
 
 def test_batches_are_finished_by_the_feeds_threads(session):
-    """Cut, weighed and, but for TensorFlow, copied to Keras's device: not by the thread that trains."""
+    """Cut, weighed and, but for TensorFlow, copied to Keras's device: not by the thread that
+    trains.
+    """
     assert session["placers"] == ["fastfeed-"]
 
 
@@ -106,7 +121,8 @@ def test_a_restored_feed_resumes_where_it_stood(session):
     assert session["restored"][2:] == [[1, step] for step in range(STEPS)]
     (told,) = session["logged"]
     assert told.startswith(
-        "this epoch began at step 3 of 5, where it was resumed, so it is shorter for Keras, which says"
+        "this epoch began at step 3 of 5, where it was resumed, so it is shorter for Keras, which"
+        " says"
     )
 
 
@@ -114,7 +130,11 @@ def test_the_feed_follows_the_epoch_at_which_fit_begins(session):
     """The order and the augmentation of epoch 0 would be trained on again."""
     followed = session["followed"]
     assert followed["initial_epoch"] == [[e, s] for e in (3, 4) for s in range(STEPS)]
-    assert followed["short epochs"] == [[1, 2], [1, 3], [1, 4]], "Keras ends its epoch where the feed's ends"
+    assert followed["short epochs"] == [
+        [1, 2],
+        [1, 3],
+        [1, 4],
+    ], "Keras ends its epoch where the feed's ends"
     assert followed["restored"] == [[2, s] for s in range(STEPS)]
     assert followed["sought"] == [[1, s] for s in range(STEPS)]
     assert followed["again"] == 5
@@ -163,13 +183,17 @@ def test_broken_files(session):
     assert session["some_broken"] == [[5, 5], ["005.jpg", "011.jpg"]]
     assert "too many bad samples" in session["all_broken"]
     assert "check the data" in session["all_broken"]
-    assert session["feed_error"] == ["TooManyFailures"] * 2, "and nothing that the framework made of it"
+    assert session["feed_error"] == ["TooManyFailures"] * 2, (
+        "and nothing that the framework made of it"
+    )
 
 
 def test_fallback_for_versions_that_refuse_adapters(session):
     assert session["fallback"] != "FeedAdapter"
     assert session["fallback_steps"] == [STEPS] * 3
-    ahead = len(session["fallback_train"]) - len(session["train"])  # a PyDataset is asked one batch ahead
+    ahead = len(session["fallback_train"]) - len(
+        session["train"]
+    )  # a PyDataset is asked one batch ahead
     assert ahead in (0, 1)
     assert session["fallback_train"][: 3 * STEPS] == session["train"]
 

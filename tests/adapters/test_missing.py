@@ -10,13 +10,29 @@ from fastfeed.errors import MissingExtra
 
 CALLS = {
     "to_keras": ("keras", "pip install 'fastfeed[keras]'", lambda feed: feed.to_keras()),
-    "keras_backup": ("keras", "pip install 'fastfeed[keras]'", lambda feed: feed.keras_backup("backup")),
+    "keras_backup": (
+        "keras",
+        "pip install 'fastfeed[keras]'",
+        lambda feed: feed.keras_backup("backup"),
+    ),
     "to_tfdata": ("tensorflow", "pip install 'fastfeed[tf]'", lambda feed: feed.to_tfdata()),
     "to_jax": ("jax", "pip install 'fastfeed[jax]'", lambda feed: feed.to_jax()),
     "to_torch": ("torch", "pip install 'fastfeed[torch]'", lambda feed: feed.to_torch()),
-    "prefetch_to_device, torch": ("torch", "'fastfeed[torch]'", lambda feed: ff.prefetch_to_device(feed, "cuda:0")),
-    "prefetch_to_device, jax": ("jax", "'fastfeed[jax]'", lambda feed: ff.prefetch_to_device([], "jax:gpu")),
-    "prefetch_to_device, tf": ("tensorflow", "'fastfeed[tf]'", lambda feed: ff.prefetch_to_device([], "/GPU:0")),
+    "prefetch_to_device, torch": (
+        "torch",
+        "'fastfeed[torch]'",
+        lambda feed: ff.prefetch_to_device(feed, "cuda:0"),
+    ),
+    "prefetch_to_device, jax": (
+        "jax",
+        "'fastfeed[jax]'",
+        lambda feed: ff.prefetch_to_device([], "jax:gpu"),
+    ),
+    "prefetch_to_device, tf": (
+        "tensorflow",
+        "'fastfeed[tf]'",
+        lambda feed: ff.prefetch_to_device([], "/GPU:0"),
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""`prefetch_to_device`: batches of any iterable, on a device ahead of time, as they were when they were yielded."""
+"""`prefetch_to_device`: batches of any iterable, on a device ahead of time, as they were when they
+were yielded.
+"""
 
 import collections
 import dataclasses
@@ -13,7 +15,9 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.runtime.placement import flatten
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0"
+)
 
 Pair = collections.namedtuple("Pair", "x y")
 
@@ -108,7 +112,13 @@ def test_threads_end_with_the_items_with_close_and_with_the_iterator():
 def test_arrays_that_a_framework_does_not_take_as_they_are():
     locked = np.arange(4)
     locked.flags.writeable = False
-    items = [locked, np.arange(4)[::-1], np.arange(12).reshape(3, 4).T, np.array(5), np.empty((0, 3))]
+    items = [
+        locked,
+        np.arange(4)[::-1],
+        np.arange(12).reshape(3, 4).T,
+        np.array(5),
+        np.empty((0, 3)),
+    ]
     for tensor, item in zip(ff.prefetch_to_device(items, "cpu"), items, strict=True):
         np.testing.assert_array_equal(tensor.numpy(), item)
 
@@ -116,7 +126,9 @@ def test_arrays_that_a_framework_does_not_take_as_they_are():
 def test_of_a_feed_it_gives_batches():
     images = np.random.default_rng(0).integers(0, 256, (20, 6, 6, 3), dtype=np.uint8)
     with ff.Feed(ff.Arrays(images, np.arange(20)), [ff.ToFloat()], batch=8) as feed:
-        for placed, batch in zip(ff.prefetch_to_device(feed, torch.device("cpu")), feed.batches(0), strict=True):
+        for placed, batch in zip(
+            ff.prefetch_to_device(feed, torch.device("cpu")), feed.batches(0), strict=True
+        ):
             assert isinstance(placed, ff.Batch) and isinstance(placed.images, torch.Tensor)
             np.testing.assert_array_equal(placed.images.numpy(), batch.images)
             assert placed.labels.tolist() == batch.labels.tolist() == placed.ids.tolist()
@@ -127,13 +139,17 @@ def test_of_a_feed_it_gives_batches():
 
 def test_a_feeds_weights_come_too_and_its_position_is_the_trainers():
     images = np.zeros((26, 6, 6, 3), np.uint8)
-    with ff.Feed(ff.Arrays(images), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2)) as feed:
+    with ff.Feed(
+        ff.Arrays(images), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2)
+    ) as feed:
         walk = ff.prefetch_to_device(feed, "cpu")
         assert next(walk).weights.tolist() == [1.0] * 8
         state = feed.state()
         assert (state["epoch"], state["step"]) == (0, 1)
         assert next(walk).weights.tolist() == [1.0] * 5 + [0.0] * 3
-    with ff.Feed(ff.Arrays(images), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2)) as feed:
+    with ff.Feed(
+        ff.Arrays(images), [], batch=8, tail="pad", shuffle=False, world=ff.World(1, 2, 1, 2)
+    ) as feed:
         feed.restore(state)
         assert [batch.step for batch in ff.prefetch_to_device(feed, "cpu")] == [1]
 
@@ -142,7 +158,9 @@ def test_kept_outside_of_the_epoch_loop_it_yields_every_epoch():
     with ff.Feed(ff.Arrays(np.zeros((16, 6, 6, 3), np.uint8)), [], batch=4) as feed:
         loader = ff.prefetch_to_device(feed, "cpu")
         assert len(loader) == 4
-        assert [[(b.epoch, b.step) for b in loader] for _ in range(3)] == [[(e, s) for s in range(4)] for e in range(3)]
+        assert [[(b.epoch, b.step) for b in loader] for _ in range(3)] == [
+            [(e, s) for s in range(4)] for e in range(3)
+        ]
         for _ in loader:  # left inside an epoch, as a feed is
             break
         assert [b.epoch for b in loader] == [4] * 4
@@ -165,7 +183,11 @@ def test_whatever_can_be_iterated_again_is():
 @pytest.mark.parametrize(
     ("device", "depth", "words"),
     [
-        (object(), 2, "device must be a torch.device, a jax.Device, a jax Sharding, or a name such as"),
+        (
+            object(),
+            2,
+            "device must be a torch.device, a jax.Device, a jax Sharding, or a name such as",
+        ),
         (None, 2, "device must be a torch.device"),
         ("nowhere", 2, "device must be one that this PyTorch computes on, got 'nowhere'"),
         ("cpu", 0, "depth must be an integer >= 1, got 0"),

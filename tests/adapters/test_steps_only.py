@@ -79,7 +79,9 @@ fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(4).prefetch(2))
 @pytest.mark.slow
 def test_plain_data_under_keras():
     """Arrays, then a `tf.data.Dataset`."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PLAIN], capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PLAIN], capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     results = [json.loads(line) for line in done.stdout.splitlines()[-2:]]
     assert len(results) == 2

@@ -1,4 +1,6 @@
-"""`to_tfdata`: shapes, length, order and epochs, in a process of its own because TensorFlow stays in one."""
+"""`to_tfdata`: shapes, length, order and epochs, in a process of its own because TensorFlow stays
+in one.
+"""
 
 import json
 import subprocess
@@ -80,7 +82,11 @@ print(json.dumps(result))
 
 def test_a_dataset_walks_the_feed():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout.splitlines()[-1])
@@ -98,13 +104,20 @@ def test_a_dataset_walks_the_feed():
     assert [list(map(len, rank)) for rank in two] == [[8, 3], [8, 3]]
     assert [list(map(len, rank)) for rank in (a, b, c)] == [[8], [7], [7]]
     for shares in ([one], two, [a, b, c]):
-        assert sorted(label for rank in shares for batch in rank for label in batch) == list(range(22))
-    assert result["refused"].startswith('tail="pad" leaves 1 of 22 samples to the last batch of 3 ranks')
+        assert sorted(label for rank in shares for batch in rank for label in batch) == list(
+            range(22)
+        )
+    assert result["refused"].startswith(
+        'tail="pad" leaves 1 of 22 samples to the last batch of 3 ranks'
+    )
     assert result["weights"] == [[1.0] * 8, [1.0] * 3 + [0.0] * 5]
     assert result["restored"] == 2
     assert result["held_by_a_dataset"] == 5
     assert result["collected"]
-    assert "the feed of this dataset was garbage collected; keep a reference to the feed, or to what" in result["lost"]
+    assert (
+        "the feed of this dataset was garbage collected; keep a reference to the feed, or to what"
+        in result["lost"]
+    )
     assert result["mapped"] == 2
     assert result["threads"] == []
 
@@ -160,7 +173,11 @@ print(json.dumps(result))
 
 def test_batches_on_a_device():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ON_DEVICE], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-W", "ignore", "-c", ON_DEVICE],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout.splitlines()[-1])
@@ -168,7 +185,9 @@ def test_batches_on_a_device():
     assert result["placed"] == [["EagerTensor", True, step] for step in range(5)]
     assert result["refilled"] == [float(i) for i in range(8)]
     assert "placed on TensorFlow CPU:0: at most 4 batches" in result["about"]
-    assert "device must be one of TensorFlow's here (/device:CPU:0), got '/GPU:0'" in result["/GPU:0"]
+    assert (
+        "device must be one of TensorFlow's here (/device:CPU:0), got '/GPU:0'" in result["/GPU:0"]
+    )
     assert "got 'GPU:7'" in result["tf:GPU:7"]
     assert result["offset"] == [64 * 65 // 2, 9 * 10 // 2]
     assert "another iteration of this feed has begun" in result["twice"]

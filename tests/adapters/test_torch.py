@@ -1,4 +1,6 @@
-"""`to_torch`: tensors of the feed's own batches; what is read ahead is neither lost nor overwritten."""
+"""`to_torch`: tensors of the feed's own batches; what is read ahead is neither lost nor
+overwritten.
+"""
 
 import copy
 import gc
@@ -10,7 +12,9 @@ import pytest
 import fastfeed as ff
 from fastfeed.errors import ConfigError, FeedClosed
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0"
+)
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (44, 8, 6, 3), dtype=np.uint8)
 OPS = [ff.RandomFlip(), ff.Normalize.imagenet(), ff.ToLayout("CHW")]
@@ -26,7 +30,11 @@ def test_tensors_hold_the_batches_of_the_feed():
         assert len(loader) == 5
         for epoch in range(2):
             for (images, labels), batch in zip(loader, data.batches(epoch), strict=True):
-                assert isinstance(images, torch.Tensor) and images.dtype == torch.float32 and images.is_contiguous()
+                assert (
+                    isinstance(images, torch.Tensor)
+                    and images.dtype == torch.float32
+                    and images.is_contiguous()
+                )
                 assert labels.dtype == torch.int64
                 np.testing.assert_array_equal(images.numpy(), batch.images)
                 np.testing.assert_array_equal(labels.numpy(), batch.labels)
@@ -37,8 +45,12 @@ def test_soft_labels_are_floats_as_cross_entropy_takes_them():
         for (images, labels), batch in zip(data.to_torch("cpu"), data.batches(0), strict=True):
             assert labels.dtype == torch.float32 and labels.shape == (8, 44)
             np.testing.assert_array_equal(labels.numpy(), batch.labels)
-            loss = torch.nn.functional.cross_entropy(images.mean((1, 2, 3))[:, None].expand(8, 44), labels)
-            assert loss.item() == pytest.approx(np.log(44), rel=1e-5)  # whatever the labels: they sum to 1
+            loss = torch.nn.functional.cross_entropy(
+                images.mean((1, 2, 3))[:, None].expand(8, 44), labels
+            )
+            assert loss.item() == pytest.approx(
+                np.log(44), rel=1e-5
+            )  # whatever the labels: they sum to 1
 
 
 def test_objects_come_as_a_dict_of_tensors():
@@ -47,11 +59,17 @@ def test_objects_come_as_a_dict_of_tensors():
     with ff.Feed(ff.Objects(ff.Arrays(IMAGES), boxes, masks=masks), OPS, batch=8) as data:
         for (images, found), batch in zip(data.to_torch("cpu"), data.batches(0), strict=True):
             assert images.shape == (8, 3, 8, 6) and list(found) == ["boxes", "labels", "masks"]
-            assert [found[name].dtype for name in found] == [torch.float32, torch.int64, torch.uint8]
+            assert [found[name].dtype for name in found] == [
+                torch.float32,
+                torch.int64,
+                torch.uint8,
+            ]
             np.testing.assert_array_equal(found["boxes"], batch.objects.boxes)
             np.testing.assert_array_equal(found["labels"], batch.objects.labels)
             np.testing.assert_array_equal(found["masks"], batch.masks)
-            one = int(batch.objects.counts.argmax())  # as torchvision's detectors take them: a dict per image
+            one = int(
+                batch.objects.counts.argmax()
+            )  # as torchvision's detectors take them: a dict per image
             real = found["labels"][one] >= 0
             assert found["boxes"][one][real].shape == (int(batch.objects.counts[one]), 4)
 
@@ -89,7 +107,9 @@ def test_batches_are_placed_ahead_of_their_turn_by_the_feeds_threads(monkeypatch
 def test_conversion_on_the_device_differs_by_rounding_alone():
     for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Normalize.imagenet()]):
         with feed(ops) as data:
-            for (images, _), batch in zip(data.to_torch("cpu", convert="device"), data.batches(0), strict=True):
+            for (images, _), batch in zip(
+                data.to_torch("cpu", convert="device"), data.batches(0), strict=True
+            ):
                 assert str(images.dtype) == f"torch.{batch.images.dtype}"
                 assert images.shape == batch.images.shape
                 atol = 1e-3 if batch.images.dtype == np.float16 else 2e-6
@@ -144,7 +164,9 @@ def test_ranks_share_an_incomplete_last_batch(size):
 
 def test_a_last_batch_of_fewer_samples_than_ranks_is_refused():
     with feed(tail="pad", batch=14, world=ff.World(0, 3, 0, 3)) as data:
-        with pytest.raises(ConfigError, match="leaves 2 of 44 samples to the last batch of 3 ranks"):
+        with pytest.raises(
+            ConfigError, match="leaves 2 of 44 samples to the last batch of 3 ranks"
+        ):
             data.to_torch("cpu")
 
 
@@ -160,12 +182,18 @@ def test_two_iterations_at_once_are_refused():
 
 def test_words_for_wrong_arguments():
     with feed() as data:
-        with pytest.raises(ConfigError, match="device must be one that this PyTorch computes on, got 'gpu:0'"):
+        with pytest.raises(
+            ConfigError, match="device must be one that this PyTorch computes on, got 'gpu:0'"
+        ):
             data.to_torch("gpu:0")
-        with pytest.raises(ConfigError, match="convert must be one of auto, host, device, got 'gpu'"):
+        with pytest.raises(
+            ConfigError, match="convert must be one of auto, host, device, got 'gpu'"
+        ):
             data.to_torch("cpu", convert="gpu")
         if not torch.cuda.is_available():
-            with pytest.raises(ConfigError, match="device must be one that this PyTorch computes on, got 'cuda:0'"):
+            with pytest.raises(
+                ConfigError, match="device must be one that this PyTorch computes on, got 'cuda:0'"
+            ):
                 data.to_torch("cuda:0")
 
 
@@ -189,7 +217,10 @@ def test_a_device_without_room_says_what_to_lower(monkeypatch):
         with pytest.raises(ff.errors.DeviceMemory) as caught:
             next(iter(loader))
         text = str(caught.value)
-        assert "torch cpu has no memory left for a batch of 0.0 MB; up to 4 of them are there at once" in text
+        assert (
+            "torch cpu has no memory left for a batch of 0.0 MB; up to 4 of them are there at once"
+            in text
+        )
         assert "lower the batch size, or prefetch by one" in text
         assert text.endswith("CUDA out of memory. Tried to allocate 38 MiB")
 
@@ -207,8 +238,12 @@ def test_dropping_everything_ends_the_threads():
 
 
 def test_ranks_that_disagree_are_refused(tmp_path):
-    """DDP started by hand, with nothing in the environment: every process would train on the same samples."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    """DDP started by hand, with nothing in the environment: every process would train on the same
+    samples.
+    """
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+    )
     try:
         with feed(world=ff.World.detect({})) as data:
             data.to_torch("cpu")

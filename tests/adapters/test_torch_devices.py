@@ -1,4 +1,6 @@
-"""What PyTorch is asked for on machines with several GPUs: as its sources (2.13, and of 2026) say that it has to be."""
+"""What PyTorch is asked for on machines with several GPUs: as its sources (2.13, and of 2026) say
+that it has to be.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def placed(monkeypatch):
 
 @needs("torch")
 def test_all_feeds_of_a_device_copy_on_one_stream(placed):
-    """Memory of one stream is not used again for another: a stream for each epoch would keep memory for each."""
+    """Memory of one stream is not used again for another: a stream for each epoch would keep memory
+    for each.
+    """
     from fastfeed.adapters import torch as adapter
 
     first = adapter._copy_stream("cuda:0")
@@ -103,7 +107,8 @@ def test_page_locked_memory_that_is_full_says_what_to_change(placed):
 
     fake.empty = full
     expected = (
-        r"no page-locked memory is left for 4\.0 MB of a batch; lower the batch size or prefetch: CUDA error: out of"
+        r"no page-locked memory is left for 4\.0 MB of a batch; lower the batch size or prefetch:"
+        r" CUDA error: out of"
     )
     with pytest.raises(DeviceMemory, match=expected):
         placement.memory((1000, 1000), "float32")
@@ -122,4 +127,8 @@ class OnGpu:
 def test_arrays_of_any_library_come_to_the_processor():
     values = np.arange(2)
     in_torch = OnGpu(cpu=lambda: types.SimpleNamespace(numpy=lambda: values))
-    assert on_host(OnGpu(get=lambda: values)) is values and on_host(in_torch) is values and on_host(values) is values
+    assert (
+        on_host(OnGpu(get=lambda: values)) is values
+        and on_host(in_torch) is values
+        and on_host(values) is values
+    )

@@ -1,4 +1,7 @@
-"""Views of several sizes: a tuple of arrays in the place of the images. JAX, which forks badly, is in jax_checks.py."""
+"""Views of several sizes: a tuple of arrays in the place of the images.
+
+JAX, which forks badly, is in jax_checks.py.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def test_tfdata_and_keras(feed):
     pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'fastfeed[tf]'")
     data = feed.to_tfdata()
     views, labels = data.element_spec
-    assert [tuple(view.shape) for view in views] == [(4, 2, 16, 16, 3), (4, 3, 8, 8, 3)] and labels.shape == (4,)
+    assert [tuple(view.shape) for view in views] == [
+        (4, 2, 16, 16, 3),
+        (4, 3, 8, 8, 3),
+    ] and labels.shape == (4,)
     check(feed, next(iter(data)))
 
 

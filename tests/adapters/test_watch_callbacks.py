@@ -31,7 +31,9 @@ class Clock:
 def starved_loop(feed, clock, minutes, wait, steps_per_second=2, **options):
     """A loop that waits for this share of each step, on a clock of its own."""
     watch = ff.StepWatch(feed, every=10, clock=clock, **options)
-    train(feed, clock, watch, int(minutes * 60 * steps_per_second), wait, int(1e9 / steps_per_second))
+    train(
+        feed, clock, watch, int(minutes * 60 * steps_per_second), wait, int(1e9 / steps_per_second)
+    )
     return watch
 
 
@@ -62,7 +64,9 @@ def test_one_warning_per_run_and_only_after_a_minute():
     assert "it gets 20 images/s and could use 40" in str(warning.message)
 
 
-@pytest.mark.parametrize(("wait", "options"), [(0.1, {}), (0.9, {"warn": None}), (0.3, {"warn": 0.5})])
+@pytest.mark.parametrize(
+    ("wait", "options"), [(0.1, {}), (0.9, {"warn": None}), (0.3, {"warn": 0.5})]
+)
 def test_no_warning_below_the_mark(wait, options):
     with numbers() as feed, warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -154,7 +158,9 @@ def test_items_by_index_are_refused():
         ff.watched(ByIndex())
 
 
-@pytest.mark.parametrize("options", [{"warn": 0}, {"warn": 2}, {"warn": "0.2"}, {"every": 0}, {"every": 2.5}])
+@pytest.mark.parametrize(
+    "options", [{"warn": 0}, {"warn": 2}, {"warn": "0.2"}, {"every": 0}, {"every": 2.5}]
+)
 def test_options_are_checked(options):
     with numbers() as feed, pytest.raises(ConfigError, match=next(iter(options))):
         ff.StepWatch(feed, **options)
@@ -204,7 +210,10 @@ print(sorted(trainer.callback_metrics), float(trainer.callback_metrics["feed_rat
 @needs("lightning")
 def test_lightning_logs_both_values():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LIGHTNING], capture_output=True, text=True, timeout=200
+        [sys.executable, "-W", "ignore", "-c", LIGHTNING],
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert "['feed_rate', 'feed_wait'] True" in done.stdout, done.stderr[-3000:]
 
@@ -252,9 +261,14 @@ json.dump(results, sys.stderr)
 @pytest.mark.slow
 @needs("torch", "transformers")
 def test_transformers_logs_both_values_of_training():
-    """As docs/watching.md says: in `state.log_history`, and for reporters if it is put before them."""
+    """As docs/watching.md says: in `state.log_history`, and for reporters if it is put before
+    them.
+    """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TRANSFORMERS], capture_output=True, text=True, timeout=200
+        [sys.executable, "-W", "ignore", "-c", TRANSFORMERS],
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     for place, result in json.loads(done.stderr.splitlines()[-1]).items():
@@ -264,7 +278,9 @@ def test_transformers_logs_both_values_of_training():
         others = [line for line in result["history"] if "loss" not in line]
         assert {"eval_loss", "train_loss"} <= {name for line in others for name in line}
         assert not any("feed_wait" in line for line in others)
-        assert [("feed_wait" in logs) for logs in result["seen"] if "loss" in logs] == [place == "first"] * 4
+        assert [("feed_wait" in logs) for logs in result["seen"] if "loss" in logs] == [
+            place == "first"
+        ] * 4
 
 
 @needs("grain")
@@ -277,7 +293,9 @@ def test_a_grain_loader_is_watched():
         return np.full(3, index)
 
     data = grain.MapDataset.range(24).map(slow).batch(4)
-    loader = ff.watched(data.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)), name="grain")
+    loader = ff.watched(
+        data.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)), name="grain"
+    )
     watch = ff.StepWatch(loader, every=3)
     for _ in range(2):
         assert [batch.shape for batch in loader] == [(4, 3)] * 6

@@ -1,8 +1,8 @@
 """What is said of waiting is what known sleeps make it, for every kind of data and every framework.
 
-A trainer that takes c seconds and data that is made ahead in p: max(0, p - c) / max(p, c); where a batch is made when
-it is asked for, p / (p + c). Both are timed by another clock than the one under test, in the same steps: other load
-makes them longer, and what is waited as well.
+A trainer that takes c seconds and data that is made ahead in p: max(0, p - c) / max(p, c); where a
+batch is made when it is asked for, p / (p + c). Both are timed by another clock than the one under
+test, in the same steps: other load makes them longer, and what is waited as well.
 """
 
 import json
@@ -45,13 +45,20 @@ AHEAD |= {(backend, kind) for backend in ("jax", "torch") for kind in ("feed", "
 
 @pytest.fixture(scope="module")
 def session(request, tmp_path_factory):
-    """Measures a kind of data under Keras on this backend, in one process for all kinds: it takes seconds to start."""
+    """Measures a kind of data under Keras on this backend, in one process for all kinds: it takes
+    seconds to start.
+    """
     errors = tmp_path_factory.mktemp(request.param) / "stderr"
     command = [sys.executable, "-W", "ignore", str(PROGRAM), request.param]
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, bufsize=1
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            bufsize=1,
         ) as process,
     ):
 
@@ -71,7 +78,9 @@ def share(p, c, ahead):
 @pytest.mark.slow
 @pytest.mark.parametrize(("session", "kind"), CASES, indirect=["session"])
 def test_keras_waits_as_long_as_known_sleeps_say(session, kind):
-    """The trap: on TensorFlow and JAX batches are taken inside of `train_function`, in a graph or a thread."""
+    """The trap: on TensorFlow and JAX batches are taken inside of `train_function`, in a graph or a
+    thread.
+    """
     backend, measure = session
     ahead, ranges = (backend, kind) in AHEAD, []
     for _ in range(ATTEMPTS):
@@ -87,7 +96,10 @@ def test_keras_waits_as_long_as_known_sleeps_say(session, kind):
         ranges.append(high - low)
         if ranges[-1] <= KNOWN:
             return
-    pytest.skip(f"this machine is too busy: the true share is known to {min(ranges):.2f} at best, {KNOWN} is needed")
+    pytest.skip(
+        f"this machine is too busy: the true share is known to {min(ranges):.2f} at best, {KNOWN}"
+        " is needed"
+    )
 
 
 class Slow(ff.Arrays):
@@ -104,12 +116,16 @@ class Slow(ff.Arrays):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("p", "c"), [(0.15, 0.05), (0.05, 0.15), (0.2, 0.1)])
-@pytest.mark.parametrize("framework", [pytest.param(name, marks=needs(name)) for name in ("torch", "jax")])
+@pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=needs(name)) for name in ("torch", "jax")]
+)
 def test_loops_wait_as_long_as_known_sleeps_say(framework, p, c):
     off = []
     for _ in range(ATTEMPTS):
         made, used, log = [], [], {}
-        with ff.Feed(Slow(np.zeros((60, 4, 4, 3), np.uint8), p, made), [], batch=1, threads=1) as feed:
+        with ff.Feed(
+            Slow(np.zeros((60, 4, 4, 3), np.uint8), p, made), [], batch=1, threads=1
+        ) as feed:
             data = feed.to_torch("cpu") if framework == "torch" else feed.to_jax()
             watch = ff.StepWatch(data, every=30)
             for step, _ in enumerate(data):

@@ -34,7 +34,9 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_chrome(run_of("healthy"), tmp_path_factory.mktemp("healthy") / "healthy.pt.trace.json.gz")
+    return write_chrome(
+        run_of("healthy"), tmp_path_factory.mktemp("healthy") / "healthy.pt.trace.json.gz"
+    )
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -49,7 +51,10 @@ def test_answers_in_one_screen(slow: Path, width: int):
 def test_json_is_all_of_standard_output(slow: Path):
     done = run("analyze", slow, "--json", "--fail-on", "input>5%")
     found = json.loads(done.stdout)
-    assert found["schema"] == "fastfeed.analysis/1" and found["verdict"]["word"] in ("starved", "severe")
+    assert found["schema"] == "fastfeed.analysis/1" and found["verdict"]["word"] in (
+        "starved",
+        "severe",
+    )
     assert done.exit_code == 3 and "input>5% is exceeded" in done.stderr
 
 
@@ -65,7 +70,9 @@ def test_exit_codes_of_limits(slow: Path, healthy: Path, tmp_path: Path):
 def test_writes_a_page_and_tracks(slow: Path, tmp_path: Path):
     page, tracks = tmp_path / "report.html", tmp_path / "idle.json"
     done = run("analyze", slow, "--html", page, "--perfetto", tracks)
-    assert f"report: {page}" in done.stderr and f"tracks for ui.perfetto.dev: {tracks}" in done.stderr
+    assert (
+        f"report: {page}" in done.stderr and f"tracks for ui.perfetto.dev: {tracks}" in done.stderr
+    )
     assert page.read_text("utf-8").lstrip().lower().startswith("<!doctype html")
     assert json.loads(tracks.read_text())["traceEvents"]
 
@@ -89,7 +96,9 @@ def test_refuses_before_reading(tmp_path: Path):
         run("analyze", absent, "--fail-on", "input")
     with pytest.raises(ConfigError, match=r"--html must be a .html or .htm in an existing folder"):
         run("analyze", absent, "--html", tmp_path / "no" / "report.html")
-    with pytest.raises(ConfigError, match=r"--perfetto must be a .json or .json.gz in an existing folder"):
+    with pytest.raises(
+        ConfigError, match=r"--perfetto must be a .json or .json.gz in an existing folder"
+    ):
         run("analyze", absent, "--perfetto", tmp_path / "tracks.pb")
     with pytest.raises(TraceError, match="absent"):
         run("analyze", absent)
@@ -102,9 +111,16 @@ def test_refuses_before_reading(tmp_path: Path):
 def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path):
     bad = tmp_path / "notes.txt"
     bad.write_text("it was slow\n")
-    code = f"import sys; sys.argv = ['fastfeed', 'analyze', {str(bad)!r}]; from fastfeed.cli import main; main()"
+    code = (
+        f"import sys; sys.argv = ['fastfeed', 'analyze', {str(bad)!r}]; from fastfeed.cli import"
+        " main; main()"
+    )
     done = subprocess.run(
-        [sys.executable, *STRICT, "-c", code], env=environment(), capture_output=True, text=True, check=False
+        [sys.executable, *STRICT, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"fastfeed: {bad} is ") and done.stderr.count("\n") == 1

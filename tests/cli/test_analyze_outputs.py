@@ -39,13 +39,17 @@ def _run_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize("name", ["the file", "a symbolic link", "a hard link"])
-def test_what_is_read_is_never_written(trace: Path, tmp_path: Path, name: str, force: tuple[str, ...]):
+def test_what_is_read_is_never_written(
+    trace: Path, tmp_path: Path, name: str, force: tuple[str, ...]
+):
     before, out = trace.read_bytes(), trace
     if name != "the file":
         out = tmp_path / "link.json.gz"
         (out.symlink_to if name == "a symbolic link" else out.hardlink_to)(trace)
     for given in (trace, trace.parent):  # a folder stands for the traces in it
-        with pytest.raises(ConfigError, match=r"--perfetto would overwrite .* which is read; choose another name"):
+        with pytest.raises(
+            ConfigError, match=r"--perfetto would overwrite .* which is read; choose another name"
+        ):
             analyze(given, "--perfetto", out, *force)
     assert trace.read_bytes() == before
 
@@ -80,7 +84,8 @@ def test_files_of_others_are_kept_unless_forced(trace: Path, tmp_path: Path, opt
     out = tmp_path / ("mine.html" if option == "--html" else "mine.json")
     out.write_text('{"traceEvents": []}')
     with pytest.raises(
-        ConfigError, match=rf"{option} would overwrite .*, which fastfeed did not write; choose .*--force"
+        ConfigError,
+        match=rf"{option} would overwrite .*, which fastfeed did not write; choose .*--force",
     ):
         analyze(trace, option, out)
     assert out.read_text() == '{"traceEvents": []}'
@@ -104,7 +109,8 @@ def test_its_own_tracks_are_no_trace(trace: Path):
     tracks = trace.with_name("idle.json")
     analyze(trace, "--perfetto", tracks)
     with pytest.raises(
-        TraceError, match=r"idle.json holds the tracks that fastfeed wrote with --perfetto, not a recording"
+        TraceError,
+        match=r"idle.json holds the tracks that fastfeed wrote with --perfetto, not a recording",
     ):
         analyze(tracks)
     assert analyze(trace.parent) == ""  # next to their trace they are passed over

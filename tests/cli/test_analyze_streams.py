@@ -1,4 +1,6 @@
-"""Standard output that is full, closed or no longer read, files that cannot be read, names that change the terminal."""
+"""Standard output that is full, closed or no longer read, files that cannot be read, names that
+change the terminal.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,23 @@ def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a line of bash, where $F is fastfeed and $1 and so on are the arguments."""
     script = f"""set -o pipefail; F() {{ "$0" {" ".join(STRICT)} -c "{COMMAND}" "$@"; }}; {line}"""
     command = ["/bin/bash", "-c", script, sys.executable, *map(str, arguments)]
-    return subprocess.run(command, env=environment(COLUMNS="80"), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env=environment(COLUMNS="80"), capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
-@pytest.mark.parametrize("line", ["analyze $1", "analyze $1 --json", "diff $1 $1", "diff $1 $1 --json"])
+@pytest.mark.parametrize(
+    "line", ["analyze $1", "analyze $1 --json", "diff $1 $1", "diff $1 $1 --json"]
+)
 def test_a_full_standard_output_is_one_sentence(slow: Path, line: str):
     done = shell(f"F {line} > /dev/full", slow)
     assert done.returncode == 2
-    assert done.stderr == "fastfeed: cannot write to standard output: No space left on device; write to another file\n"
+    assert (
+        done.stderr
+        == "fastfeed: cannot write to standard output: No space left on device; write to another"
+        " file\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +66,9 @@ def test_a_reader_that_leaves_does_not_change_the_exit_code(slow: Path, line: st
 
 def test_reports_are_written_though_no_one_reads_standard_output(slow: Path, tmp_path: Path):
     page = tmp_path / "page.html"
-    assert shell("F analyze $1 --html $2 | true", slow, page).returncode == 0 and page.stat().st_size
+    assert (
+        shell("F analyze $1 --html $2 | true", slow, page).returncode == 0 and page.stat().st_size
+    )
 
 
 def test_closed_streams(slow: Path):
@@ -74,7 +86,10 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path):
     link.symlink_to(UNREADABLE)
     done = shell("F analyze $1", link)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == f"fastfeed: cannot read {link}: Input/output error; copy it again, or record again\n"
+    assert (
+        done.stderr
+        == f"fastfeed: cannot read {link}: Input/output error; copy it again, or record again\n"
+    )
 
 
 @pytest.mark.parametrize("line", ['analyze "$1"', 'diff "$1" "$1"', 'analyze . --html "$1"'])
@@ -90,7 +105,11 @@ def test_names_do_not_reach_the_terminal_raw(tmp_path: Path, line: str):
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("where", ["2> /dev/full", "2> >(true)", "2>&-"])
-def test_a_report_that_cannot_be_printed_leaves_the_code_of_the_command(slow: Path, tmp_path: Path, where: str):
+def test_a_report_that_cannot_be_printed_leaves_the_code_of_the_command(
+    slow: Path, tmp_path: Path, where: str
+):
     nsys = fake_nsys.install(tmp_path / "nsys", export=str(slow))
-    done = shell(f"F profile --nsys $1 --out $2 -- sh -c 'sleep 0.3; exit 7' {where}", nsys, tmp_path / "out")
+    done = shell(
+        f"F profile --nsys $1 --out $2 -- sh -c 'sleep 0.3; exit 7' {where}", nsys, tmp_path / "out"
+    )
     assert done.returncode == 7 and (tmp_path / "out" / "report.html").exists()

@@ -70,7 +70,9 @@ def test_runs_in_one_table(runs: Path):
 
 
 def test_names_of_runs_tell_them_apart(runs: Path, tmp_path: Path):
-    """Files of one name in folders of their own; in a file nothing is cut, in a terminal what is alike."""
+    """Files of one name in folders of their own; in a file nothing is cut, in a terminal what is
+    alike.
+    """
     paths = []
     for number in (1, 2):
         folder = tmp_path / ("a_long_name_of_a_sweep_" * 4) / f"run{number}"
@@ -79,7 +81,9 @@ def test_names_of_runs_tell_them_apart(runs: Path, tmp_path: Path):
     lines = run("analyze", "--each", *paths).stdout.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["run1/trace.json.gz", "run2/trace.json.gz"]
     other = shutil.copy(runs / "healthy" / "a.pt.trace.json.gz", tmp_path / "other.json.gz")
-    found = sweep.read_runs([*map(Path, paths), Path(other)], lambda path: trace_io.analyze_files([path]), lambda *_: 0)
+    found = sweep.read_runs(
+        [*map(Path, paths), Path(other)], lambda path: trace_io.analyze_files([path]), lambda *_: 0
+    )
     for terminal in (False, True):
         console = Console(file=io.StringIO(), width=60, force_terminal=terminal, color_system=None)
         sweep.render(found, console)
@@ -103,7 +107,12 @@ def test_runs_as_json_and_limits(runs: Path):
     assert found["runs"][1]["error"].endswith("pass the profiler's trace")
     assert found["runs"][2]["analysis"]["schema"] == "fastfeed.analysis/1"
     assert done.exit_code == 3 and "slow_loader: input>5% is exceeded" in done.stderr
-    assert run("analyze", "--each", runs / "healthy", runs / "noted", "--fail-on", "input>5%").exit_code == 4
+    assert (
+        run(
+            "analyze", "--each", runs / "healthy", runs / "noted", "--fail-on", "input>5%"
+        ).exit_code
+        == 4
+    )
 
 
 def test_a_sweep_without_any_trace(runs: Path, tmp_path: Path):

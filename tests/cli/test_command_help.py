@@ -1,4 +1,6 @@
-"""Help of every command: a sentence or two, examples that parse, then frequent options; within a screen."""
+"""Help of every command: a sentence or two, examples that parse, then frequent options; within a
+screen.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def commands() -> dict[str, Any]:
     found = {"": ROOT}
     for name, command in ROOT.commands.items():
         found[name] = command
-        found |= {f"{name} {inner}": each for inner, each in getattr(command, "commands", {}).items()}
+        found |= {
+            f"{name} {inner}": each for inner, each in getattr(command, "commands", {}).items()
+        }
     return found
 
 
@@ -64,7 +68,10 @@ def test_examples_come_before_arguments_and_options_and_a_screen_holds_it(
     assert titles[0] == "Examples:" and (name == "" or "Options:" in titles)
     assert 1 <= lines.index("Examples:") - 3 <= 3, "a sentence or two before the examples"
     assert len(lines) <= LONGER.get(name, LINES)
-    assert max(map(len, [*lines, *screen(name, columns, monkeypatch, "--help-all").splitlines()])) <= columns
+    assert (
+        max(map(len, [*lines, *screen(name, columns, monkeypatch, "--help-all").splitlines()]))
+        <= columns
+    )
     assert not [line for line in lines if line != line.rstrip()] and "<" not in "".join(lines)
 
 
@@ -76,7 +83,9 @@ def test_two_to_four_examples_that_parse_with_aligned_comments(name: str) -> Non
     for line in lines:
         words = shlex.split(line, comments=True)
         words = words[words.index("fastfeed") + 1 :]
-        assert " ".join(words).startswith(name.removesuffix(" run")), "an example of another command"
+        assert " ".join(words).startswith(name.removesuffix(" run")), (
+            "an example of another command"
+        )
         assert parse(words).command is not None
 
 
@@ -103,11 +112,16 @@ def test_every_option_is_shown_and_those_with_a_value_say_of_what_kind(
 def test_the_last_line_leads_to_the_options_that_are_not_on_the_screen(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown, everything = (screen(name, 120, monkeypatch, option) for option in ("--help", "--help-all"))
+    shown, everything = (
+        screen(name, 120, monkeypatch, option) for option in ("--help", "--help-all")
+    )
     last = shown.splitlines()[-1]
     path = f"fastfeed {name}".strip()
     if option := re.match(rf"{path} --help-all shows (?:all (\d+) options|([\w, -]+))\.$", last):
-        assert len(everything.splitlines()) > len(shown.splitlines()) and "-h, --help, --help-all" in everything
+        assert (
+            len(everything.splitlines()) > len(shown.splitlines())
+            and "-h, --help, --help-all" in everything
+        )
         if option[1]:
             own = ALL["preprocess run" if name == "preprocess" else name].params
             assert int(option[1]) == sum(param.param_type_name == "option" for param in own)
@@ -128,14 +142,21 @@ MISTAKES = {  # what follows `fastfeed`, and the line that answers it
     "preproces a b": "no command 'preproces'; did you mean 'preprocess'?",
     "frobnicate": "no command 'frobnicate'; fastfeed --help lists the commands",
     "preprocess verfy shards/": "no command 'verfy'; did you mean 'verify'?",
-    "plan photos/ --world-siz 8": "no option '--world-siz' for fastfeed plan; did you mean '--world-size'?",
-    "preprocess a b --sise 3": "no option '--sise' for fastfeed preprocess run; did you mean '--size'?",
+    "plan photos/ --world-siz 8": (
+        "no option '--world-siz' for fastfeed plan; did you mean '--world-size'?"
+    ),
+    "preprocess a b --sise 3": (
+        "no option '--sise' for fastfeed preprocess run; did you mean '--size'?"
+    ),
     "doctor -q": "no option '-q' for fastfeed doctor; fastfeed doctor --help-all lists the options",
     "--frob": "no option '--frob' for fastfeed; fastfeed --help-all lists the options",
     "plan": "fastfeed plan needs SOURCE; usage: fastfeed plan [OPTIONS] SOURCE",
-    "preprocess retry shards/": "fastfeed preprocess retry needs --reason; "
-    "fastfeed preprocess retry --help has examples",
-    "plan photos/ --batch 0": "invalid value for '--batch' / '-b'; fastfeed plan --help-all explains the options",
+    "preprocess retry shards/": (
+        "fastfeed preprocess retry needs --reason; fastfeed preprocess retry --help has examples"
+    ),
+    "plan photos/ --batch 0": (
+        "invalid value for '--batch' / '-b'; fastfeed plan --help-all explains the options"
+    ),
 }
 
 
@@ -146,7 +167,9 @@ def test_a_mistake_is_answered_by_one_line_with_the_next_step(
     monkeypatch.setattr("sys.argv", ["fastfeed", *words.split()])
     with pytest.raises(SystemExit, match="2"):
         main()
-    answer = re.sub(r"(?<='-b'): [^;]*", "", capsys.readouterr().err)  # why: in the words of each version of Typer
+    answer = re.sub(
+        r"(?<='-b'): [^;]*", "", capsys.readouterr().err
+    )  # why: in the words of each version of Typer
     assert answer == f"fastfeed: {MISTAKES[words]}\n"
 
 
@@ -185,12 +208,16 @@ def test_the_tab_key_completes_commands_and_options() -> None:
     assert completed("pl") == ["plan"]
     assert completed("plan", "--world") == ["--world-size"]
     assert completed("preprocess", "photos/", "shards/", "--sub") == ["--subsampling"]
-    assert completed("preprocess", "--dry") == ["--dry-run"], "options of run, which need not be said"
+    assert completed("preprocess", "--dry") == ["--dry-run"], (
+        "options of run, which need not be said"
+    )
     assert completed("preprocess", "verify", "--f") == ["--fix"]
 
 
 def test_sections_of_a_docstring() -> None:
-    parts = command_help.split("A.\n\nB.\n\nExamples:\n    fastfeed x  # y\n\n    fastfeed z  # y\n\nNotes.\n\nMore.")
+    parts = command_help.split(
+        "A.\n\nB.\n\nExamples:\n    fastfeed x  # y\n\n    fastfeed z  # y\n\nNotes.\n\nMore."
+    )
     assert parts.summary == "A.\n\nB." and parts.notes == "Notes.\n\nMore."
     assert parts.examples == ("fastfeed x  # y", "fastfeed z  # y")
     assert command_help.split("Only this.") == command_help.HelpSections("Only this.", (), "")
@@ -198,7 +225,11 @@ def test_sections_of_a_docstring() -> None:
 
 def test_defaults_and_flags_of_two_names() -> None:
     shown = {param.name: command_help.columns(param) for param in ALL["profile"].params}
-    assert shown["html"] == ("--html/--no-html", "Write report.html to the folder.", "[default: html]")
+    assert shown["html"] == (
+        "--html/--no-html",
+        "Write report.html to the folder.",
+        "[default: html]",
+    )
     assert shown["tool"][0] == "--with TOOL" and shown["tool"][2] == "[default: auto]"
     assert shown["out"][0] == "-o, --out DIR" and shown["out"][2] == ""
     assert command_help.columns(ALL["plan"].params[4])[2] == "[default: 1000]"

@@ -16,9 +16,12 @@ from helpers.commands import STRICT
 from fastfeed.cli import app
 
 FULL = Path("/dev/full")
-SENTENCE = "fastfeed: cannot write to standard output: No space left on device; write to another file\n"
+SENTENCE = (
+    "fastfeed: cannot write to standard output: No space left on device; write to another file\n"
+)
 
-# Each case in a process of its own, without importing everything again: "full", "left" (no one reads) or "closed"
+# Each case in a process of its own, without importing everything again: "full", "left" (no one
+# reads) or "closed"
 DRIVER = """
 import contextlib, io, json, os, sys, tempfile
 from fastfeed.cli import app, main
@@ -60,13 +63,26 @@ print(json.dumps(results))
 
 def commands(command: Any, name: str = "") -> list[str]:
     """This command and those inside of it, as they are called."""
-    inner = [each for at, one in getattr(command, "commands", {}).items() for each in commands(one, f"{name} {at}")]
+    inner = [
+        each
+        for at, one in getattr(command, "commands", {}).items()
+        for each in commands(one, f"{name} {at}")
+    ]
     return [name.strip(), *inner]
 
 
-def run(cases: list[tuple[str, str]], how: str = "", **environ: str) -> dict[tuple[str, str], tuple[int, str]]:
+def run(
+    cases: list[tuple[str, str]], how: str = "", **environ: str
+) -> dict[tuple[str, str], tuple[int, str]]:
     command = [sys.executable, *STRICT, "-c", DRIVER, json.dumps(cases), how]
-    done = subprocess.run(command, env=environment(**environ), capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        command,
+        env=environment(**environ),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr
     return dict(zip(cases, map(tuple, json.loads(done.stdout)), strict=True))
 
@@ -77,15 +93,22 @@ LINES = [*(f"{name} --help".strip() for name in EVERY), "analyze --help-all", ""
 
 
 def test_every_command_is_here():
-    assert {"doctor", "watch", "demo", "analyze", "preprocess verify"} <= set(EVERY) and len(EVERY) > 15
+    assert {"doctor", "watch", "demo", "analyze", "preprocess verify"} <= set(EVERY) and len(
+        EVERY
+    ) > 15
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize(
-    ("lines", "unbuffered"), [(SOME, ""), (SOME, "1"), pytest.param(LINES, "", marks=pytest.mark.slow)]
+    ("lines", "unbuffered"),
+    [(SOME, ""), (SOME, "1"), pytest.param(LINES, "", marks=pytest.mark.slow)],
 )
 def test_help_that_cannot_be_printed(lines: list[str], unbuffered: str):
-    cases = [(line, where) for line in lines for where in (("full", "left", "closed") if lines is SOME else ("full",))]
+    cases = [
+        (line, where)
+        for line in lines
+        for where in (("full", "left", "closed") if lines is SOME else ("full",))
+    ]
     for (line, where), (code, stderr) in run(cases, PYTHONUNBUFFERED=unbuffered).items():
         if where == "full":
             assert (code, stderr) == (2, SENTENCE), line
@@ -95,7 +118,13 @@ def test_help_that_cannot_be_printed(lines: list[str], unbuffered: str):
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
 def test_a_report_that_cannot_be_printed(tmp_path: Path):
-    lines = ["doctor", "doctor --json", f"watch --once {tmp_path}", f"plan {tmp_path}", f"index {tmp_path}"]
+    lines = [
+        "doctor",
+        "doctor --json",
+        f"watch --once {tmp_path}",
+        f"plan {tmp_path}",
+        f"index {tmp_path}",
+    ]
     results = run([(line, where) for line in lines for where in ("full", "left", "closed")])
     for line in lines:
         full, full_errors = results[line, "full"]

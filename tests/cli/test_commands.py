@@ -15,7 +15,8 @@ from PIL import Image
 from fastfeed.cli import COMMANDS
 from fastfeed.version import __version__
 
-# one after another in one process, as TensorFlow takes longer to load than to train: exit codes and words of each
+# one after another in one process, as TensorFlow takes longer to load than to train: exit codes and
+# words of each
 SEVERAL = """
 import contextlib, io, json, os, sys
 from fastfeed.cli import main
@@ -66,7 +67,9 @@ def folder(tmp_path_factory):
             at.mkdir(parents=True)
             for i in range(count):
                 noise = rng.integers(-30, 30, (90, 120, 3))
-                Image.fromarray((np.array(color) + noise).clip(0, 255).astype(np.uint8)).save(at / f"{i}.jpg")
+                Image.fromarray((np.array(color) + noise).clip(0, 255).astype(np.uint8)).save(
+                    at / f"{i}.jpg"
+                )
     (tmp_path / "data/train/grass/5.jpg").write_bytes(b"broken")
     return tmp_path / "data"
 
@@ -89,9 +92,15 @@ def test_show_draws_the_first_samples_of_the_run(folder, tmp_path):
     assert "12 samples of epoch 0, seed 0" in done.stdout
     sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
     assert sheet.shape == (3 * (64 + 26) + 8, 4 * 72 + 8, 3)
-    cells = [sheet[8 + r * 90 : 72 + r * 90, 8 + c * 72 : 72 + c * 72] for r in range(3) for c in range(4)]
+    cells = [
+        sheet[8 + r * 90 : 72 + r * 90, 8 + c * 72 : 72 + c * 72]
+        for r in range(3)
+        for c in range(4)
+    ]
     colors = [cell.mean((0, 1)) for cell in cells]
-    assert all(c.argmax() in (1, 2) and c.max() > 120 for c in colors), "every cell is a green or a blue photograph"
+    assert all(c.argmax() in (1, 2) and c.max() > 120 for c in colors), (
+        "every cell is a green or a blue photograph"
+    )
     fastfeed("show", folder, "--out", tmp_path / "again.png", "-n", 12, "--size", 64)
     assert (tmp_path / "again.png").read_bytes() == (tmp_path / "sheet.png").read_bytes()
 
@@ -119,7 +128,9 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
 
 @pytest.fixture(scope="module")
 def demos(folder, tmp_path_factory):
-    """What two runs of the demo told, and where: over the folder, and over one whose training files are all broken."""
+    """What two runs of the demo told, and where: over the folder, and over one whose training files
+    are all broken.
+    """
     require("keras")
     root = tmp_path_factory.mktemp("demos")
     broken = root / "broken"

@@ -20,7 +20,14 @@ from fastfeed.sources import ImageFolder, Storage, TarShards
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.local_tree import LocalTree
 
-FILES = (*(f"{c}/{i}.jpg" for c in "abc" for i in range(4)), "a/more.jpg", "x.jpg", "b/n.txt", "none/n.txt", ".hidden")
+FILES = (
+    *(f"{c}/{i}.jpg" for c in "abc" for i in range(4)),
+    "a/more.jpg",
+    "x.jpg",
+    "b/n.txt",
+    "none/n.txt",
+    ".hidden",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +71,11 @@ def test_a_folder(tmp_path, remote, out):
 def test_a_folder_without_classes(tmp_path):
     tree(tmp_path / "photos", "1.jpg", "2.jpg")
     said = run("photos", "--out", "flat.jsonl")
-    assert (said["images"], said["classes"], said["no class"]) == ("2", "none", "2 images, directly in it")
+    assert (said["images"], said["classes"], said["no class"]) == (
+        "2",
+        "none",
+        "2 images, directly in it",
+    )
     assert said["Use it:  ff.Im"] == "ageFolder('photos', listing='flat.jsonl', labeled=False)"
     assert len(ImageFolder("photos", listing="flat.jsonl", labeled=False)) == 2
 
@@ -114,8 +125,10 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(LocalTree, "below", breaks)
     done = CliRunner().invoke(app, ["index", "photos", "-o", "all.csv"])
     assert done.exit_code == 130
-    assert done.stderr == (
-        "interrupted: 2 of 4 folders are listed and saved in all.csv.partial; run the same command again to resume\n"
+    assert (
+        done.stderr
+        == "interrupted: 2 of 4 folders are listed and saved in all.csv.partial; run the same"
+        " command again to resume\n"
     )
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -126,9 +139,18 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     ("arguments", "words"),
     [
         (("nowhere",), "nowhere does not exist; pass the folder that holds the images"),
-        (("photos", "-o", "x.txt"), "index: a listing must end in .parquet, .csv, .jsonl, got x.txt"),
-        (("photos", "--label", "cls"), "--label is for shards: an image's class is the folder that it lies in"),
-        (("train.parquet",), "train.parquet is a table, which needs no index: Table('train.parquet', image=...)"),
+        (
+            ("photos", "-o", "x.txt"),
+            "index: a listing must end in .parquet, .csv, .jsonl, got x.txt",
+        ),
+        (
+            ("photos", "--label", "cls"),
+            "--label is for shards: an image's class is the folder that it lies in",
+        ),
+        (
+            ("train.parquet",),
+            "train.parquet is a table, which needs no index: Table('train.parquet', image=...)",
+        ),
         (("photos", "--storage-option", "anon"), "--storage-option must be name=value"),
         (("train-{0..3}.tar",), "cannot open train-0.tar"),
     ],
@@ -138,8 +160,12 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
     program = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
     done = subprocess.run(
         [sys.executable, *STRICT, "-c", program, "index", *arguments],
-        capture_output=True, text=True, timeout=60, check=False, env=environment(),
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment(),
+    )
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -148,7 +174,11 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
 def test_options_for_storage(tmp_path, s3):
     for i in range(3):
         s3.put(f"test-cli-index/train/a/{i}.jpg", b"x" * 400)
-    options = [word for name, value in s3.options.items() for word in ("--storage-option", f"{name}={value}")]
+    options = [
+        word
+        for name, value in s3.options.items()
+        for word in ("--storage-option", f"{name}={value}")
+    ]
     said = run("s3://test-cli-index/train", *options, "--workers", 2)
     assert (said["images"], said["size"]) == ("3", "1.2 kB, 400 bytes per image")
     assert said["listing"].startswith("train.parquet, ")

@@ -1,4 +1,6 @@
-"""`fastfeed preprocess` as a user meets it: a job from the plan to the preview, its words and its exit codes."""
+"""`fastfeed preprocess` as a user meets it: a job from the plan to the preview, its words and its
+exit codes.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,19 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     assert out.splitlines()[0].startswith("shards: 4 of 4 shards, 18 images, ")
     assert "3 bad: 1 " in out and "truncated" in out and "fastfeed preprocess preview shards" in out
     hint, *numbers = [line for line in err.splitlines() if line not in STAGES.values()]
-    assert hint.startswith("fastfeed: 4 of 4 shards hold one class only") and "--shuffle 0 mixes them" in hint
-    assert numbers == ["0 of 4 shards, 0 of 21 images"], "no terminal, and no time for a second line"
+    assert (
+        hint.startswith("fastfeed: 4 of 4 shards hold one class only")
+        and "--shuffle 0 mixes them" in hint
+    )
+    assert numbers == ["0 of 4 shards, 0 of 21 images"], (
+        "no terminal, and no time for a second line"
+    )
     log = [json.loads(line) for line in Path("log").read_text().splitlines()]
     assert [line["shards_done"] for line in log] == [0, 1, 2, 3, 4] and log[-1]["bad"] == {
-        "empty": 1, "not_image": 1, "truncated": 1
-    }  # fmt: skip
+        "empty": 1,
+        "not_image": 1,
+        "truncated": 1,
+    }
     before = shard_bytes("shards")
 
     out, _ = fastfeed("photos", "shards", *SMALL)  # again: there is nothing to do
@@ -73,13 +82,24 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     assert "  scaling.size: 24 -> 32\n" in err and "choose another, empty target" in err
 
     out, _ = fastfeed("status", "shards")
-    assert "4 of 4 done, 100.0%" in out and "complete" in out and "3: 1 empty, 1 not_image, 1 truncated" in out
+    assert (
+        "4 of 4 done, 100.0%" in out
+        and "complete" in out
+        and "3: 1 empty, 1 not_image, 1 truncated" in out
+    )
     assert json.loads(fastfeed("status", "shards", "--json")[0])["shards_done"] == 4
     out, _ = fastfeed("stats", "shards")
-    assert "18 of 21, 3 are bad (14.29%)" in out and "EXIF orientations" in out and "orkers" in out.splitlines()[-1]
+    assert (
+        "18 of 21, 3 are bad (14.29%)" in out
+        and "EXIF orientations" in out
+        and "orkers" in out.splitlines()[-1]
+    )
     assert json.loads(fastfeed("stats", "shards", "--json")[0])["tally"]["formats"] == {"JPEG": 18}
     out, _ = fastfeed("preview", "shards", "--shards", 1, "--count", 2, "--side", 40)
-    assert out.split() == ["shards/__job/preview/shard-000000.jpg", "shards/__job/preview/index.html"]
+    assert out.split() == [
+        "shards/__job/preview/shard-000000.jpg",
+        "shards/__job/preview/index.html",
+    ]
     assert Path("shards/__job/preview/index.html").is_file()
 
     assert "All files match their checksums." in fastfeed("verify", "shards")[0]
@@ -87,7 +107,10 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     path.write_bytes(path.read_bytes().replace(b"JFIF", b"JFIX"))
     out, _ = fastfeed("verify", "shards", code=1)
     assert "shard-000002.tar: content differs from what was written (sha256)" in out
-    assert "1 shards are broken; run with --fix, then:  fastfeed preprocess resume photos shards" in out
+    assert (
+        "1 shards are broken; run with --fix, then:  fastfeed preprocess resume photos shards"
+        in out
+    )
     out, _ = fastfeed("verify", "shards", "--fix", "--json", code=1)
     assert json.loads(out)["fixed"] == ["shard-000002"]
     out, _ = fastfeed("status", "shards")
@@ -98,7 +121,9 @@ def test_a_job_and_all_that_can_be_asked_of_it():
 
 def test_retry_makes_shards_with_such_reasons_again():
     good = Path("photos/cats/0001.jpg").read_bytes()
-    Path("photos/cats/0000_0.jpg").write_bytes(b"?" * len(good))  # of another size it would not be the listed one
+    Path("photos/cats/0000_0.jpg").write_bytes(
+        b"?" * len(good)
+    )  # of another size it would not be the listed one
     fastfeed("photos", "shards", *SMALL)
     Path("photos/cats/0000_0.jpg").write_bytes(good)
     out, _ = fastfeed("photos", "shards", *SMALL)
@@ -108,22 +133,28 @@ def test_retry_makes_shards_with_such_reasons_again():
     out, _ = fastfeed("retry", "photos", "shards", "--reason", "not_image,timeout")
     assert "1 shard in this run" in out and "19 images" in out and "2 bad: 1 " in out
     _, err = fastfeed("retry", "shards", "--reason", "bored", code=2)
-    assert err.startswith("fastfeed: --reason must be among not_found, ") and err.endswith(" got bored\n")
+    assert err.startswith("fastfeed: --reason must be among not_found, ") and err.endswith(
+        " got bored\n"
+    )
     _, err = fastfeed("resume", "a", "b", "c", code=2)
     assert err == "fastfeed: expected SRC and DST, got 3 arguments: a b c\n"
     _, err = fastfeed("resume", "photos", code=2)
     assert err == "fastfeed: photos holds no job: start one with fastfeed preprocess SRC photos\n"
     _, err = fastfeed("resume", "shards", code=2)
-    assert err == (
-        "fastfeed: SRC is missing: no source is read that only the plan in shards names. If you trust it, say\n"
-        "  fastfeed preprocess resume photos shards\n"
+    assert (
+        err
+        == "fastfeed: SRC is missing: no source is read that only the plan in shards names. If you"
+        " trust it, say\n  fastfeed preprocess resume photos shards\n"
     )
 
 
 def test_parts_of_a_job():
     out, _ = fastfeed("photos", "shards", *SMALL, "--part", "0/2")
     assert "2 shards are not done yet; part 0/2 is done" in out
-    assert sorted(path.name for path in Path("shards").glob("*.tar")) == ["shard-000000.tar", "shard-000002.tar"]
+    assert sorted(path.name for path in Path("shards").glob("*.tar")) == [
+        "shard-000000.tar",
+        "shard-000002.tar",
+    ]
     out, _ = fastfeed("photos", "shards", *SMALL, "--part", "1/2")
     assert "4 of 4 shards" in out and "not done" not in out
 
@@ -131,7 +162,10 @@ def test_parts_of_a_job():
 def test_too_many_bad_ones():
     words = ("photos", "my shards", *SMALL, "--max-bad", "1")
     _, err = fastfeed(*words, code=3)
-    assert "3 photographs are bad, more than --max-bad allows (1)" in err and "photos/cats/0000_0.jpg: empty" in err
+    assert (
+        "3 photographs are bad, more than --max-bad allows (1)" in err
+        and "photos/cats/0000_0.jpg: empty" in err
+    )
     assert err.endswith(
         "to resume, with a larger --max-bad:\n"
         "  fastfeed preprocess photos 'my shards' --size 24 --shard-samples 6 --max-bad 1\n"
@@ -172,8 +206,9 @@ def test_whatever_ends_a_run_the_command_to_go_on_is_said(monkeypatch, error, co
     said, advice, command = err.splitlines()
     assert said.startswith("fastfeed: ") and words in said
     assert advice == "finished shards are kept; to resume:"
-    assert command == (
-        "  fastfeed preprocess photos 'a b' --storage-option secret=... --target-option=aws_secret_key=... --size=64"
+    assert (
+        command == "  fastfeed preprocess photos 'a b' --storage-option secret=..."
+        " --target-option=aws_secret_key=... --size=64"
     )
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -181,9 +216,14 @@ def test_whatever_ends_a_run_the_command_to_go_on_is_said(monkeypatch, error, co
 def test_a_dry_run_writes_nothing_and_is_right():
     before = sorted(os.listdir())
     out, _ = fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1)
-    assert "21 photographs were processed" in out and "3 of these (14.3%): 1 empty, 1 not_image, 1 truncated" in out
+    assert (
+        "21 photographs were processed" in out
+        and "3 of these (14.3%): 1 empty, 1 not_image, 1 truncated" in out
+    )
     assert sorted(os.listdir()) == before
-    found = json.loads(fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1, "--json")[0])
+    found = json.loads(
+        fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1, "--json")[0]
+    )
     fastfeed("photos", "shards", *SMALL)
     written = sum(path.stat().st_size for path in Path("shards").glob("shard-*.tar"))
     # a tar ends on a multiple of 10 kB, which is much next to six small pictures
@@ -200,7 +240,11 @@ def test_a_dry_run_writes_nothing_and_is_right():
 
 def test_a_job_in_a_bucket(s3):
     s3.put("test-cli-preprocess/other", b"x")
-    options = [word for name, value in s3.options.items() for word in ("--target-option", f"{name}={value}")]
+    options = [
+        word
+        for name, value in s3.options.items()
+        for word in ("--target-option", f"{name}={value}")
+    ]
     place, words = "s3://test-cli-preprocess/shards", (*SMALL, "--val", "0.3", "-f", "mds")
     out, _ = fastfeed("photos", place, *words, *options, "--dry-run", "--json")
     assert json.loads(out)["free"] is None
@@ -208,7 +252,10 @@ def test_a_job_in_a_bucket(s3):
     assert "4 of 4 shards, 18 images" in out
     assert "complete" in fastfeed("status", place, *options)[0]
     out, _ = fastfeed("preview", place, *options, "--shards", 1)
-    assert out.split() == [f"{place}/__job/preview/train-shard-000000.jpg", f"{place}/__job/preview/index.html"]
+    assert out.split() == [
+        f"{place}/__job/preview/train-shard-000000.jpg",
+        f"{place}/__job/preview/index.html",
+    ]
     out, _ = fastfeed("verify", place, *options)
     assert "4 intact of 4 done" in out and "All files match their checksums." in out
     s3.put("test-cli-preprocess/shards/train/shard-000001.mds", b"x")
@@ -225,8 +272,12 @@ def test_in_a_process_of_its_own():
     def real(*arguments):
         return subprocess.run(
             [sys.executable, *STRICT, "-c", program, "preprocess", *arguments],
-            capture_output=True, text=True, timeout=120, check=False, env=environment(),
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=environment(),
+        )
 
     done = real("photos", "shards", *SMALL, "--workers", "2")
     assert done.returncode == 0, done.stderr

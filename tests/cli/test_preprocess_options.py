@@ -30,7 +30,11 @@ def asked(monkeypatch, tmp_path):
     def ask(*words):
         done = CliRunner().invoke(app, ["preprocess", *words])
         if done.exit_code != 130:
-            raise done.exception if isinstance(done.exception, ConfigError) else AssertionError(done.output)
+            raise (
+                done.exception
+                if isinstance(done.exception, ConfigError)
+                else AssertionError(done.output)
+            )
         return seen.pop()
 
     return ask
@@ -40,7 +44,9 @@ def test_without_options_it_is_the_recipe_of_python(asked):
     dst, recipe, more = asked("src", "dst")
     assert (dst, recipe) == ("dst", Recipe())
     assert more["engine"] == "local" and more["retry"] == () and more["timeout_s"] == 120
-    assert all(more[name] is None for name in ("workers", "memory", "max_bad", "part", "target_storage"))
+    assert all(
+        more[name] is None for name in ("workers", "memory", "max_bad", "part", "target_storage")
+    )
 
 
 def test_all_options(asked):
@@ -60,8 +66,17 @@ def test_all_options(asked):
         Packing("parquet", 50),
         Choice(shuffle=3, val=0.05, split_seed=7, dedupe="near", distance=6),
     )
-    assert (more["workers"], more["memory"], more["engine"], more["part"]) == (3, "2GB", "ray", (1, 4))
-    assert (more["max_bad"], more["timeout_s"], more["target_storage"]) == (0.01, 5.0, {"anon": True})
+    assert (more["workers"], more["memory"], more["engine"], more["part"]) == (
+        3,
+        "2GB",
+        "ray",
+        (1, 4),
+    )
+    assert (more["max_bad"], more["timeout_s"], more["target_storage"]) == (
+        0.01,
+        5.0,
+        {"anon": True},
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +91,9 @@ def test_sizes(asked, words, part):
     assert asked("src", "dst", *words.split())[1] == replace(Recipe(), scaling=part)
 
 
-@pytest.mark.parametrize(("text", "value"), [("1%", 0.01), ("0.5", 0.5), ("100", 100.0), ("0", 0.0), ("99.5 %", 0.995)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("1%", 0.01), ("0.5", 0.5), ("100", 100.0), ("0", 0.0), ("99.5 %", 0.995)]
+)
 def test_max_bad_is_a_share_or_a_count(asked, text, value):
     assert asked("src", "dst", "--max-bad", text)[2]["max_bad"] == value
 
@@ -87,20 +104,38 @@ def test_max_bad_is_a_share_or_a_count(asked, text, value):
         ("--size 0", "size must be in [1, 65500] pixels, a side or (height, width), got 0"),
         ("--size big", "--size must be pixels, height x width, such as 512 or 512x768, got 'big'"),
         ("--size 512x768", "size must be one length for mode 'short', got (512, 768)"),
-        ("--buckets 5", "--buckets must be pixels, height x width, such as 512x768,768x512, got '5'"),
-        ("--mode widest", "mode must be one of short, long, cover, contain, exact, none, buckets, got 'widest'"),
-        ("--matte teal", "--matte must be a color such as '#ffffff', white, black, gray, got 'teal'"),
-        ("--format zip", "format must be one of webdataset, tfrecord, parquet, mds, raw, got 'zip'"),
+        (
+            "--buckets 5",
+            "--buckets must be pixels, height x width, such as 512x768,768x512, got '5'",
+        ),
+        (
+            "--mode widest",
+            "mode must be one of short, long, cover, contain, exact, none, buckets, got 'widest'",
+        ),
+        (
+            "--matte teal",
+            "--matte must be a color such as '#ffffff', white, black, gray, got 'teal'",
+        ),
+        (
+            "--format zip",
+            "format must be one of webdataset, tfrecord, parquet, mds, raw, got 'zip'",
+        ),
         ("--quality 0", "quality must be an integer in [1, 100], got 0"),
         ("--val 1", "val must be in [0, 1), the fraction of photographs in val/, got 1.0"),
         (
             "--max-bad 100%",
-            "--max-bad must be a percentage below 100%, such as 1%, or a count, such as 100, got '100%'",
+            (
+                "--max-bad must be a percentage below 100%, such as 1%, or a count, such as 100,"
+                " got '100%'"
+            ),
         ),
         ("--max-bad 2.5", "got '2.5'"),
         ("--part 4/4", "part must be in [0, 4), got 4"),
         ("--part 4", "got '4'"),
-        ("--storage-option key", "--storage-option must be name=value, such as anon=true, got 'key'"),
+        (
+            "--storage-option key",
+            "--storage-option must be name=value, such as anon=true, got 'key'",
+        ),
         ("--target-option key", "--target-option must be name=value, such as anon=true, got 'key'"),
         ("--json-log none/log", "cannot write the log none/log: No such file or directory"),
         ("--size 64 --mode long --format raw", 'format "raw" holds one array per shard'),
@@ -115,10 +150,14 @@ def test_what_is_wrong_is_said_before_anything_is_done(asked, words, error, tmp_
 @pytest.mark.parametrize(
     "words",
     [
-        "src dst --size 64", "--size 64 src dst", "run src dst --size 64", "run status dst --size 64",
-        "--size 64 -- status dst", "./status dst --size 64",
+        "src dst --size 64",
+        "--size 64 src dst",
+        "run src dst --size 64",
+        "run status dst --size 64",
+        "--size 64 -- status dst",
+        "./status dst --size 64",
     ],
-)  # fmt: skip
+)
 def test_run_need_not_be_said(asked, words):
     dst, recipe, _ = asked(*words.split())
     assert (dst, recipe.scaling.size) == ("dst", 64)
@@ -128,16 +167,26 @@ def test_a_folder_that_is_called_like_a_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stats").mkdir()
     done = CliRunner().invoke(app, ["preprocess", "stats", "my shards", "--json"])
-    assert done.stderr == (
-        "fastfeed: stats is interpreted as the command; for the folder of that name use: "
+    assert (
+        done.stderr
+        == "fastfeed: stats is interpreted as the command; for the folder of that name use: "
         "fastfeed preprocess run stats 'my shards' --json\n"
     )
 
 
 def test_secrets_are_not_repeated():
-    words = ["a", "b", "--storage-option", "aws_secret_access_key=1", "--target-option=TOKEN=2", "--labels=key.csv"]
-    assert preprocess_run.command(words) == (
-        "fastfeed preprocess a b --storage-option aws_secret_access_key=... --target-option=TOKEN=... --labels=key.csv"
+    words = [
+        "a",
+        "b",
+        "--storage-option",
+        "aws_secret_access_key=1",
+        "--target-option=TOKEN=2",
+        "--labels=key.csv",
+    ]
+    assert (
+        preprocess_run.command(words)
+        == "fastfeed preprocess a b --storage-option aws_secret_access_key=..."
+        " --target-option=TOKEN=... --labels=key.csv"
     )
 
 

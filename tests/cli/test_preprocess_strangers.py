@@ -1,4 +1,6 @@
-"""`fastfeed preprocess` where names and archives come from strangers: shown as they are, nothing lost in silence."""
+"""`fastfeed preprocess` where names and archives come from strangers: shown as they are, nothing
+lost in silence.
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,28 @@ def test_what_of_a_source_is_not_among_its_photographs_is_said():
         (Path("photos") / name).write_bytes(jpeg(i))
     said = "left out 2 .xml files, such as d.xml"
     out = fastfeed("photos", "from-folder", "--size", "24")
-    assert f"of the source: {said}\n" in out and "of the source: left out 1 .cr2 file: c.cr2\n" in out
-    assert said not in fastfeed("photos", "from-folder", "--size", "24"), "nothing was left to be read"
-    whole = tar_of([(f"{i}.{kind}", data) for i in range(3) for kind, data in (("jpg", jpeg(i)), ("cls", b"1"))])
+    assert (
+        f"of the source: {said}\n" in out and "of the source: left out 1 .cr2 file: c.cr2\n" in out
+    )
+    assert said not in fastfeed("photos", "from-folder", "--size", "24"), (
+        "nothing was left to be read"
+    )
+    whole = tar_of(
+        [
+            (f"{i}.{kind}", data)
+            for i in range(3)
+            for kind, data in (("jpg", jpeg(i)), ("cls", b"1"))
+        ]
+    )
     Path("cut.tar").write_bytes(whole[: len(whole) // 2])
     report = json.loads(fastfeed("cut.tar", "from-tar", "--size", "24", "--json"))
     assert report["notes"][0].startswith("cut.tar: cut off at ")
 
 
 def test_a_list_alone_is_no_strangers_job():
-    """A run that was stopped while it listed its source leaves the list; that is no reason to refuse."""
+    """A run that was stopped while it listed its source leaves the list; that is no reason to
+    refuse.
+    """
     Path("photos").mkdir()
     (Path("photos") / "a.jpg").write_bytes(jpeg(1))
     Path("shards/__job").mkdir(parents=True)

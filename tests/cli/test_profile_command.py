@@ -1,4 +1,6 @@
-"""`fastfeed profile`: the command's streams and exit code, a report, and every reason why there is none."""
+"""`fastfeed profile`: the command's streams and exit code, a report, and every reason why there is
+none.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def starved(here: Path) -> Path:
     """An nsys that records a run of a slow loader, whatever it runs."""
-    return fake_nsys.install(here / "nsys", export=str(write_nsys(run_of("slow_loader"), here / "slow.db")))
+    return fake_nsys.install(
+        here / "nsys", export=str(write_nsys(run_of("slow_loader"), here / "slow.db"))
+    )
 
 
 def profile(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -84,8 +88,12 @@ def test_runs_records_and_reports(here: Path, starved: Path):
     assert [path.name for path in (here / "fastfeed-profile-2").iterdir()] == ["trace.nsys-rep"]
 
 
-@pytest.mark.parametrize(("code", "limit", "returned"), [(0, "input>5%", 3), (0, "gc>5%", 0), (7, "input>5%", 7)])
-def test_limits_apply_to_commands_that_succeed(here: Path, starved: Path, code: int, limit: str, returned: int):
+@pytest.mark.parametrize(
+    ("code", "limit", "returned"), [(0, "input>5%", 3), (0, "gc>5%", 0), (7, "input>5%", 7)]
+)
+def test_limits_apply_to_commands_that_succeed(
+    here: Path, starved: Path, code: int, limit: str, returned: int
+):
     done = profile("--nsys", starved, "--fail-on", limit, "--no-html", "sh", "-c", f"exit {code}")
     assert done.returncode == returned
     assert ("is exceeded" in done.stderr) == (limit == "input>5%")
@@ -95,7 +103,8 @@ def test_without_nsys_the_feed_tells_what_it_knows(here: Path):
     done = profile("--no-html", "--fail-on", "input>5%", "--", sys.executable, "feed.py", 0)
     assert done.stdout == "64\n" and done.returncode == 3
     assert (
-        "no training step was recorded: the command imports neither PyTorch, JAX, TensorFlow nor Keras" in done.stderr
+        "no training step was recorded: the command imports neither PyTorch, JAX, TensorFlow nor"
+        " Keras" in done.stderr
     )
     assert "NO VERDICT" in done.stderr and "8 batches" in done.stderr
     assert "input>5% is exceeded: no GPU was recorded, and the trainer" in done.stderr
@@ -107,13 +116,18 @@ def test_without_a_gpu_the_feed_tells_what_it_knows(here: Path):
     nsys = fake_nsys.install(here / "nsys", export=str(empty))
     done = profile("--nsys", nsys, "--no-html", "--", sys.executable, "feed.py", 3)
     assert done.stdout == "64\n" and done.returncode == 3
-    assert done.stderr.startswith("NO VERDICT  The recording has no device activity") and "8 batches" in done.stderr
+    assert (
+        done.stderr.startswith("NO VERDICT  The recording has no device activity")
+        and "8 batches" in done.stderr
+    )
 
 
 def test_says_where_there_is_nothing_at_all(here: Path):
     done = profile("true")
     assert done.returncode == 0
-    assert done.stderr.startswith("fastfeed: no training step was recorded: the command runs no Python 3.9 or later")
+    assert done.stderr.startswith(
+        "fastfeed: no training step was recorded: the command runs no Python 3.9 or later"
+    )
     assert done.stderr.count("\n") == 1
     assert profile("--fail-on", "input>5%", "true").returncode == 4
 
@@ -122,13 +136,25 @@ def test_refuses_in_one_line(here: Path, starved: Path):
     (here / "train.py").write_text("")
     for arguments, code, says in (
         (["absent"], 127, "cannot run absent: no such program; name one after --"),
-        (["./train.py"], 126, "cannot run ./train.py: it is not executable; try: python ./train.py"),
-        (["train.py"], 127, "cannot run train.py: it is not a program on PATH; try: python train.py"),
+        (
+            ["./train.py"],
+            126,
+            "cannot run ./train.py: it is not executable; try: python ./train.py",
+        ),
+        (
+            ["train.py"],
+            127,
+            "cannot run train.py: it is not a program on PATH; try: python train.py",
+        ),
         (["./"], 126, "cannot run ./: it is a folder; name a program after --"),
         (["--with", "nsys", "true"], 2, "nsys was not found: install Nsight Systems"),
         (["--with", "nvprof", "true"], 2, "--with nvprof needs nvprof"),
         (["--with", "nvprof", "--delay", 3, "true"], 2, "--delay and --duration need nsys"),
-        (["--nsys", here, "true"], 2, f"--nsys must name the program nsys of Nsight Systems, got {here}"),
+        (
+            ["--nsys", here, "true"],
+            2,
+            f"--nsys must name the program nsys of Nsight Systems, got {here}",
+        ),
         (["--out", "train.py/x", "true"], 2, "cannot write a recording into"),
         (["--fail-on", "input", "true"], 2, "--fail-on must be a cause and a share"),
     ):
@@ -136,9 +162,10 @@ def test_refuses_in_one_line(here: Path, starved: Path):
         if code == 2:
             assert isinstance(done.exception, ConfigError) and str(done.exception).startswith(says)
         else:
-            assert (done.exit_code, done.stderr.count("\n")) == (code, 1) and done.stderr.startswith(
-                f"fastfeed: {says}"
-            )
+            assert (done.exit_code, done.stderr.count("\n")) == (
+                code,
+                1,
+            ) and done.stderr.startswith(f"fastfeed: {says}")
         assert done.stdout == ""
     done = CliRunner().invoke(app, ["profile"])
     assert isinstance(done.exception, ConfigError)
@@ -147,7 +174,10 @@ def test_refuses_in_one_line(here: Path, starved: Path):
 
 
 def test_inside_a_rank_the_first_one_reports(here: Path, starved: Path):
-    said = [profile("--nsys", starved, "--no-html", "true", RANK=rank, WORLD_SIZE="2").stderr for rank in "01"]
+    said = [
+        profile("--nsys", starved, "--no-html", "true", RANK=rank, WORLD_SIZE="2").stderr
+        for rank in "01"
+    ]
     assert re.match(r"(STARVED|SEVERE)", said[0]) and said[1] == ""
     names = sorted(path.name for path in (here / "fastfeed-profile").iterdir())
     assert names == ["rank0.nsys-rep", "rank1.nsys-rep"]
@@ -161,7 +191,10 @@ def test_nvprof_is_for_gpus_that_it_knows(here: Path):
         (here / "bin" / name).chmod(0o755)
     done = profile("--with", "nvprof", "true")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "needs GPUs of compute capability 7.x or lower, NVIDIA H200 has 9.0; use --with nsys" in done.stderr
+    assert (
+        "needs GPUs of compute capability 7.x or lower, NVIDIA H200 has 9.0; use --with nsys"
+        in done.stderr
+    )
     (here / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 'Tesla V100, 7.0'\n")
     done = profile("--with", "nvprof", "sh", "-c", "exit 5")
     assert done.returncode == 5 and "nvprof left no recording" in done.stderr
@@ -177,11 +210,22 @@ def test_ctrl_c_is_for_the_command(here: Path, starved: Path, how: str):
         "    raise SystemExit(9)\n"
     )
     more = ["--nsys", str(starved)] if how == "nsys" else []
-    command = [sys.executable, "-c", PROFILE, "profile", "--no-html", *more, sys.executable, "train.py"]
+    command = [
+        sys.executable,
+        "-c",
+        PROFILE,
+        "profile",
+        "--no-html",
+        *more,
+        sys.executable,
+        "train.py",
+    ]
     environ = environment(COLUMNS="100")
     pid, terminal = pty.fork()
     if pid == 0:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job begins with it ignored
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # a shell's background job begins with it ignored
         os.execve(sys.executable, command, environ)
     said = b""
     try:

@@ -1,4 +1,6 @@
-"""`fastfeed prove -- python train.py`: what it prints, and what it says of trainers that cannot be measured."""
+"""`fastfeed prove -- python train.py`: what it prints, and what it says of trainers that cannot be
+measured.
+"""
 
 import json
 import os
@@ -34,7 +36,14 @@ def test_a_trainer_is_ended_when_its_proof_is_complete(prove, tmp_path):
 
 def test_the_report(prove):
     done = prove(LONG)
-    for words in ("part of step", "95 % interval", "total", "measured with", "what if", "Arrays, batch 4, 1 thread"):
+    for words in (
+        "part of step",
+        "95 % interval",
+        "total",
+        "measured with",
+        "what if",
+        "Arrays, batch 4, 1 thread",
+    ):
         assert words in done.stdout
     assert "its samples lie in this process's memory" in " ".join(done.stdout.split())
 
@@ -80,7 +89,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "no feed")) for name in BAD])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "no feed")) for name in BAD]
+)
 def test_what_cannot_be_measured_is_said(prove, name):
     body, options, words = BAD[name]
     done = prove(body, *options, code=2)
@@ -121,7 +132,9 @@ def test_a_program_that_cannot_be_run():
     assert done.returncode == 127 and "fastfeed prove -- python train.py" in done.stderr
 
 
-@pytest.mark.parametrize(("low", "high", "code"), [(0.06, 0.10, 3), (0.01, 0.10, 4), (0.01, 0.05, 0), (-0.2, 0.01, 0)])
+@pytest.mark.parametrize(
+    ("low", "high", "code"), [(0.06, 0.10, 3), (0.01, 0.10, 4), (0.01, 0.05, 0), (-0.2, 0.01, 0)]
+)
 def test_a_limit_is_judged_by_the_interval(low, high, code):
     try:
         _exit(0.05, low, high)

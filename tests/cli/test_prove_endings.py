@@ -41,17 +41,27 @@ def is_gone(pid):
     return not process_exists(pid) or process_state(pid)[0] in ("Z", "X")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
 def test_a_proof_that_is_ended_ends_its_trainer_and_leaves_no_files(tmp_path, number, code):
     """The trainer is started by a shell, which passes no signal on."""
-    path = trainer(tmp_path, "import os\nopen('pid', 'w').write(str(os.getpid()))\n" + "time.sleep(600)")
+    path = trainer(
+        tmp_path, "import os\nopen('pid', 'w').write(str(os.getpid()))\n" + "time.sleep(600)"
+    )
     (tmp_path / "temporary").mkdir()
     command = [*FASTFEED, "--", "/bin/sh", "-c", f"'{sys.executable}' '{path}'; true"]
     env = clean(TMPDIR=str(tmp_path / "temporary"))
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup and the like let it be ignored
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        # nohup and the like let it be ignored
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
     pid = tmp_path / "pid"
     wait_until(lambda: pid.exists() and pid.read_text())
     assert list((tmp_path / "temporary").iterdir())
@@ -67,7 +77,10 @@ def test_a_proof_that_is_ended_ends_its_trainer_and_leaves_no_files(tmp_path, nu
 def test_a_trainer_that_is_killed(prove):
     body = "import os, signal\nfor batch in feed(): os.kill(os.getpid(), signal.SIGKILL)"
     done = prove(body, code=2)
-    words = "the command was killed by SIGKILL, as the system does when memory runs out before its proof was complete"
+    words = (
+        "the command was killed by SIGKILL, as the system does when memory runs out before its"
+        " proof was complete"
+    )
     assert words in done.stderr and "message is above" not in done.stderr
 
 
@@ -89,18 +102,23 @@ def test_a_second_program_after_the_proof_is_not_measured(tmp_path):
     """A script that trains, and then evaluates: what was proved stays."""
     path = trainer(tmp_path, LONG)
     (tmp_path / "twice.py").write_text(
-        f"import subprocess, sys\nfor _ in range(2): subprocess.run([sys.executable, {str(path)!r}])\n"
+        "import subprocess, sys\nfor _ in range(2): subprocess.run([sys.executable,"
+        f" {str(path)!r}])\n"
     )
     done = run(tmp_path, [sys.executable, "twice.py"], "--json")
     assert json.loads(done.stdout)["rounds"] >= 4
-    assert "ends here, as the proof is complete" in done.stderr and "ended by itself" not in done.stderr
+    assert (
+        "ends here, as the proof is complete" in done.stderr
+        and "ended by itself" not in done.stderr
+    )
 
 
 def test_two_processes_of_the_same_rank(tmp_path):
     path = trainer(tmp_path, LONG.replace("0.001", "0.05"))
     (tmp_path / "both.py").write_text(
-        f"import subprocess, sys\nboth = [subprocess.Popen([sys.executable, {str(path)!r}]) for _ in range(2)]\n"
-        "codes = [process.wait() for process in reversed(both)]\nsys.exit(max(codes))\n"
+        f"import subprocess, sys\nboth = [subprocess.Popen([sys.executable, {str(path)!r}]) for _"
+        " in range(2)]\ncodes = [process.wait() for process in"
+        " reversed(both)]\nsys.exit(max(codes))\n"
     )
     done = run(tmp_path, [sys.executable, "both.py"], "--seconds", "30", code=2)
     last = done.stderr.strip().splitlines()[-1]
@@ -121,7 +139,10 @@ def test_a_feed_that_is_not_measured_is_iterated_as_ever(prove):
 
 def test_feeds_without_a_name_are_no_names(prove):
     done = prove("list(feed())", "--feed", "train", code=2)
-    assert "no feed is named 'train'; the command iterated Arrays (without a name): --feed takes a name" in done.stderr
+    assert (
+        "no feed is named 'train'; the command iterated Arrays (without a name): --feed takes a"
+        " name" in done.stderr
+    )
 
 
 def test_a_batch_of_another_feed_to_see_its_shape(prove):
@@ -134,11 +155,17 @@ def test_a_batch_of_another_feed_to_see_its_shape(prove):
         print("to the end")
     """
     last = prove(body, code=2).stderr.strip().splitlines()[-1]
-    assert "gave 1 batch, and then another one gave 200; say which of them to measure with --feed NAME" in last
+    assert (
+        "gave 1 batch, and then another one gave 200; say which of them to measure with --feed NAME"
+        in last
+    )
 
 
 def test_a_variable_that_is_empty_is_not_set(prove):
-    body = "import os\nos.environ['FASTFEED_PROVE'] = ''\nassert len(list(feed())) == 16 and feed().state()"
+    body = (
+        "import os\nos.environ['FASTFEED_PROVE'] = ''\nassert len(list(feed())) == 16 and"
+        " feed().state()"
+    )
     assert "ended without taking a batch" in prove(body, code=2).stderr
 
 
@@ -158,27 +185,40 @@ def test_a_table_keeps_what_was_measured_before_an_error(prove):
     body = "import os\nif os.environ['WORLD_SIZE'] == '2': sys.exit(7)\n" + textwrap.dedent(LONG)
     done = prove(body, "--ranks", "1,2,1", "--json", code=2)
     assert [row["ranks"] for row in json.loads(done.stdout)["ranks"]] == [1]
-    assert done.stderr.strip().splitlines()[-1].startswith("fastfeed: with 2 ranks: the command ended with exit code 7")
+    assert (
+        done.stderr.strip()
+        .splitlines()[-1]
+        .startswith("fastfeed: with 2 ranks: the command ended with exit code 7")
+    )
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere"
+)
 def test_a_folder_that_cannot_be_written(prove, tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     done = prove("raise SystemExit('it ran')", "--html", "closed/a.html", code=2)
-    assert "cannot write closed/a.html: Permission denied" in done.stderr and "it ran" not in done.stderr
+    assert (
+        "cannot write closed/a.html: Permission denied" in done.stderr
+        and "it ran" not in done.stderr
+    )
 
 
 def test_a_rank_that_fails_is_said_to_have_failed(prove):
     body = "import os\nif os.environ['RANK'] == '1': os._exit(3)\n" + textwrap.dedent(LONG)
     last = prove(body, "--ranks", "2", code=2).stderr.strip().splitlines()[-1]
-    assert last.startswith("fastfeed: with 2 ranks: the command ended with exit code 3 before it took a batch")
+    assert last.startswith(
+        "fastfeed: with 2 ranks: the command ended with exit code 3 before it took a batch"
+    )
 
 
 def test_steps_that_were_not_counted_are_not_said(prove):
     body = "import os\nfor number, batch in enumerate(feed()):\n    if number == 50: os._exit(5)"
     last = prove(body, code=2).stderr.strip().splitlines()[-1]
-    assert last.startswith("fastfeed: the command ended with exit code 5 before its proof was complete")
+    assert last.startswith(
+        "fastfeed: the command ended with exit code 5 before its proof was complete"
+    )
 
 
 def test_a_name_that_no_terminal_can_show(prove, tmp_path):
@@ -191,11 +231,22 @@ def test_a_name_that_no_terminal_can_show(prove, tmp_path):
 def test_no_folder_for_temporary_files(tmp_path, monkeypatch):
     """All that tempfile tries: the variables, /tmp and the like, the current folder."""
     program = (
-        "import sys, tempfile; tempfile._candidate_tempdir_list = lambda: ['/nowhere']; sys.argv[0] = 'fastfeed'; "
-        "from fastfeed.cli import main; main()"
+        "import sys, tempfile; tempfile._candidate_tempdir_list = lambda: ['/nowhere']; sys.argv[0]"
+        " = 'fastfeed'; from fastfeed.cli import main; main()"
     )
-    command = [sys.executable, "-c", program, "prove", "--", sys.executable, "-c", "print('it ran')"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=clean())
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "prove",
+        "--",
+        sys.executable,
+        "-c",
+        "print('it ran')",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=clean()
+    )
     assert done.returncode == 2 and "set TMPDIR to a folder with room" in done.stderr
     assert "Traceback" not in done.stderr and "it ran" not in done.stderr
 
@@ -206,7 +257,14 @@ def test_the_page_is_written_where_standard_output_is_full(tmp_path):
     command = [*FASTFEED, "--seconds", "1", "--html", "a.html", "--", sys.executable, str(path)]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False, cwd=tmp_path, env=clean()
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=tmp_path,
+            env=clean(),
         )
     assert done.returncode == 2 and "cannot write to standard output: No space left" in done.stderr
     assert "Is it the input" in (tmp_path / "a.html").read_text()

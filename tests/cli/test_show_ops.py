@@ -16,7 +16,17 @@ from fastfeed.cli.op_strengths import STRENGTHS, pictures, sample_box, scaled
 from fastfeed.cli.show import show
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed.explain import short
-from fastfeed.ops import OPS, Brightness, Function, Invert, Maybe, Normalize, RandomErasing, RandomFlip, Rotate
+from fastfeed.ops import (
+    OPS,
+    Brightness,
+    Function,
+    Invert,
+    Maybe,
+    Normalize,
+    RandomErasing,
+    RandomFlip,
+    Rotate,
+)
 from fastfeed.ops.labels import OneHot
 
 
@@ -58,7 +68,10 @@ def test_every_op_has_its_pictures(op):
     assert all(picture.image.dtype == np.uint8 and picture.image.shape[2] == 3 for picture in made)
     if random:
         assert len({picture.image.tobytes() for picture in made}) > 1, "five strengths differ"
-        assert any(picture.words for picture in made) or type(op).__name__ in ("AugMix", "Perspective")
+        assert any(picture.words for picture in made) or type(op).__name__ in (
+            "AugMix",
+            "Perspective",
+        )
 
 
 def test_strengths_go_from_low_to_high():
@@ -88,10 +101,15 @@ def test_a_list_is_drawn_one_by_one_and_as_a_whole():
     (section,) = sections("RandomFlip(), [Brightness(0.2), Normalize.imagenet()], OneHot(3)")
     assert section.ops == section.whole == (RandomFlip(), Brightness(0.2))
     assert section.left_out == (Normalize.imagenet(), OneHot(3))
-    assert sections("ff.RandomFlip(), fastfeed.recipes.cifar_train()")[0].ops[0] == RandomFlip(), "as in a script"
+    assert sections("ff.RandomFlip(), fastfeed.recipes.cifar_train()")[0].ops[0] == RandomFlip(), (
+        "as in a script"
+    )
     (section,) = sections("cifar_train")
     assert [type(op).__name__ for op in section.ops] == ["RandomCrop", "RandomFlip"]
-    assert [short(op) for op in sections("imagenet_train(96)")[0].ops] == ["RandomResizedCrop(96)", "RandomFlip()"]
+    assert [short(op) for op in sections("imagenet_train(96)")[0].ops] == [
+        "RandomResizedCrop(96)",
+        "RandomFlip()",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +132,10 @@ def test_arguments_are_those_that_differ(op, text):
         ("Brightness", "Brightness is a class, write Brightness(...)"),
         ("3", "3 is not an op"),
         ("Rotate('x')", "Rotate degrees must be"),
-        ("Normalize.imagenet()", "--ops Normalize: nothing to draw; add an op such as RandAugment()"),
+        (
+            "Normalize.imagenet()",
+            "--ops Normalize: nothing to draw; add an op such as RandAugment()",
+        ),
         ("().__class__.__base__", "object is a class, write object(...)"),
     ],
 )
@@ -154,13 +175,25 @@ def test_a_long_photograph_shows_its_middle(size, tmp_path):
 
 def test_no_photograph_is_one_error(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"broken")
-    with pytest.raises(SourceError, match=r"none of the first 1 images of ImageFolder.* can be read"):
+    with pytest.raises(
+        SourceError, match=r"none of the first 1 images of ImageFolder.* can be read"
+    ):
         show(tmp_path, out=tmp_path / "x.png", ops="all", size=64)
-    with pytest.raises(ConfigError, match=r"--out must be a \.png, \.jpg, \.webp in an existing folder, got x\.gif"):
+    with pytest.raises(
+        ConfigError, match=r"--out must be a \.png, \.jpg, \.webp in an existing folder, got x\.gif"
+    ):
         show(tmp_path, out=Path("x.gif"), ops="all")
 
 
 def test_modules_say_what_they_have():
     for module in (grid, oplists, strengths):
         assert all(hasattr(module, name) for name in module.__all__)
-    assert list(FAMILIES) == ["geometry", "color", "filters", "erasing", "policies", "mixing", "views"]
+    assert list(FAMILIES) == [
+        "geometry",
+        "color",
+        "filters",
+        "erasing",
+        "policies",
+        "mixing",
+        "views",
+    ]

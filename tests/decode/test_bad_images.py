@@ -1,4 +1,6 @@
-"""Hundreds of malformed and hostile files: each ends as pixels or as a reason, in little memory, within seconds."""
+"""Hundreds of malformed and hostile files: each ends as pixels or as a reason, in little memory,
+within seconds.
+"""
 
 import json
 import subprocess
@@ -56,7 +58,10 @@ def test_every_file_ends_as_pixels_or_as_a_reason(data):
     assert set(reasons) - {None} <= set(REASONS)
     assert reasons[None] > 0.4 * len(rows), "many of them are unusual but valid"
     for name, folder, reason in rows:
-        if folder == "not-images" and sniff((data / "bad-images" / folder / name).read_bytes()) != "PPM":
+        if (
+            folder == "not-images"
+            and sniff((data / "bad-images" / folder / name).read_bytes()) != "PPM"
+        ):
             assert reason in ("not_image", "empty", "unsupported_format", "corrupt"), name
     assert peak_kb < 1_000_000
     assert slowest_s < 20, "CPU seconds of one file: nothing hangs"

@@ -1,4 +1,6 @@
-"""The kernel's own Huffman decoders: at full size a window is exactly what libjpeg, through Pillow, has there."""
+"""The kernel's own Huffman decoders: at full size a window is exactly what libjpeg, through Pillow,
+has there.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,23 @@ def test_windows_hold_libjpegs_pixels(picture, way, gray):
     blob = encoded(pixels[:, :, 0] if gray else pixels, **WAYS[way])
     want, rng = shown(blob), np.random.default_rng(1)
     for i in range(30):
-        height, width = (131, 173) if not i else (int(rng.integers(1, 132)), int(rng.integers(1, 174)))
+        height, width = (
+            (131, 173) if not i else (int(rng.integers(1, 132)), int(rng.integers(1, 174)))
+        )
         top, left = int(rng.integers(0, 132 - height)), int(rng.integers(0, 174 - width))
-        got = decode_one(blob, (top, left, height, width), (height, width), "bilinear", enlarge=NEVER)
-        assert np.array_equal(got, want[top : top + height, left : left + width]), (top, left, height, width)
+        got = decode_one(
+            blob, (top, left, height, width), (height, width), "bilinear", enlarge=NEVER
+        )
+        assert np.array_equal(got, want[top : top + height, left : left + width]), (
+            top,
+            left,
+            height,
+            width,
+        )
 
 
-LEAPS = {  # restart intervals of half a row of MCUs, of several rows, of none that ends where a row does
+# restart intervals of half a row of MCUs, of several rows, of none that ends where a row does
+LEAPS = {
     "half a row": {"restart_marker_blocks": 6},
     "rows": {"restart_marker_rows": 3},
     "odd": {"restart_marker_blocks": 17},
@@ -79,7 +91,9 @@ def intervals(blob: bytes) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("sampling", [{"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, None], ids=str)
+@pytest.mark.parametrize(
+    "sampling", [{"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, None], ids=str
+)
 @pytest.mark.parametrize("leaps", LEAPS)
 def test_restart_intervals_above_a_window_are_leapt_over(leaps, sampling):
     """Damage there does not show; a marker out of sequence does, as without leaping."""
@@ -106,14 +120,19 @@ def test_restart_intervals_above_a_window_are_leapt_over(leaps, sampling):
     out, (reason,) = decode([bytes(damaged)], below, (10, 190), "bilinear", enlarge=NEVER)
     assert reason is None and np.array_equal(out[0], want[390:])
     swapped = bytearray(blob)
-    swapped[markers[0] + 1], swapped[markers[1] + 1] = swapped[markers[1] + 1], swapped[markers[0] + 1]
+    swapped[markers[0] + 1], swapped[markers[1] + 1] = (
+        swapped[markers[1] + 1],
+        swapped[markers[0] + 1],
+    )
     assert decode([bytes(swapped)], below, (10, 190), "bilinear", enlarge=NEVER)[1] == ["corrupt"]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shrink", [2, 4, 8])
 def test_shrunk_images_are_libjpegs(way, shrink):
-    """At an eighth luma needs its means alone; of a progressive file some last bits may be left out."""
+    """At an eighth luma needs its means alone; of a progressive file some last bits may be left
+    out.
+    """
     blob = encoded(textured(160, 240), **WAYS[way])
     image = Image.open(io.BytesIO(blob))
     image.draft(image.mode, (240 // shrink, 160 // shrink))
@@ -121,7 +140,10 @@ def test_shrunk_images_are_libjpegs(way, shrink):
     assert want.shape[:2] == (160 // shrink, 240 // shrink)
     got = decode_one(blob, (0, 0, 160, 240), want.shape[:2], "bilinear", enlarge=1.0)
     if "progressive" in way and shrink < 8:
-        assert np.abs(got.astype(int) - want).max() <= 4 and np.square(got.astype(float) - want).mean() <= 1
+        assert (
+            np.abs(got.astype(int) - want).max() <= 4
+            and np.square(got.astype(float) - want).mean() <= 1
+        )
     else:
         assert np.array_equal(got, want)
 
@@ -132,7 +154,11 @@ def detail_scans(blob: bytes, component: int) -> list[tuple[int, int]]:
     while at >= 0:
         length = int.from_bytes(blob[at + 2 : at + 4], "big")
         coded = (0x00, *range(0xD0, 0xD8))  # what may follow 0xFF within a scan
-        ends = [i for i in range(at + 2 + length, len(blob) - 1) if blob[i] == 0xFF and blob[i + 1] not in coded]
+        ends = [
+            i
+            for i in range(at + 2 + length, len(blob) - 1)
+            if blob[i] == 0xFF and blob[i + 1] not in coded
+        ]
         if blob[at + 4] == 1 and blob[at + 5] == component and blob[at + 7]:
             scans.append((at + 2 + length, ends[0]))
         at = blob.find(b"\xff\xda", ends[0])
@@ -141,7 +167,9 @@ def detail_scans(blob: bytes, component: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(("sampling", "left_out"), [(0, (1, 2, 3)), (1, (1, 2, 3)), (2, (1,))])
 def test_an_eighth_leaves_out_scans_that_it_does_not_show(sampling, left_out):
-    """Damage in what it shrinks to a pixel per block does not show, elsewhere and at full size it does."""
+    """Damage in what it shrinks to a pixel per block does not show, elsewhere and at full size it
+    does.
+    """
     good = encoded(textured(160, 240), progressive=True, subsampling=sampling)
     window, eighth = (0, 0, 160, 240), (20, 30)
     want = decode_one(good, window, eighth, "bilinear", enlarge=1.0)
@@ -150,12 +178,20 @@ def test_an_eighth_leaves_out_scans_that_it_does_not_show(sampling, left_out):
         for first, last in detail_scans(good, component):
             damaged[first:last] = bytes(last - first)
         assert damaged != good
-        out, (reason,) = decode([bytes(damaged)], np.array([window], float), eighth, "bilinear", enlarge=1.0)
+        out, (reason,) = decode(
+            [bytes(damaged)], np.array([window], float), eighth, "bilinear", enlarge=1.0
+        )
         assert (reason is None and np.array_equal(out[0], want)) == (component in left_out)
-        out, (reason,) = decode([bytes(damaged)], np.array([window], float), (160, 240), "bilinear", enlarge=NEVER)
+        out, (reason,) = decode(
+            [bytes(damaged)], np.array([window], float), (160, 240), "bilinear", enlarge=NEVER
+        )
         assert reason or not np.array_equal(out[0], shown(good))
-    cut = good[: detail_scans(good, 1)[-1][0] + 5]  # in a scan that is left out: the file has no end
-    assert decode([cut], np.array([window], float), eighth, "bilinear", enlarge=1.0)[1] == ["truncated"]
+    cut = good[
+        : detail_scans(good, 1)[-1][0] + 5
+    ]  # in a scan that is left out: the file has no end
+    assert decode([cut], np.array([window], float), eighth, "bilinear", enlarge=1.0)[1] == [
+        "truncated"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,12 +214,16 @@ def test_last_bits_are_left_out_where_steps_are_small(quality, shrink, left_out)
     assert unread == [2, 3][2 - left_out :]
     image = Image.open(io.BytesIO(good))
     image.draft("L", size[::-1])
-    assert np.square(want[..., 0] - np.asarray(image).astype(float)).mean() <= 2, "of noise; libjpeg reads all bits"
+    assert np.square(want[..., 0] - np.asarray(image).astype(float)).mean() <= 2, (
+        "of noise; libjpeg reads all bits"
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_damage_is_called_what_libjpeg_calls_it(way):
-    """Data cut, marker moved, bits turned: a reason and zeros, or all of the picture; never a neighbor's pixels."""
+    """Data cut, marker moved, bits turned: a reason and zeros, or all of the picture; never a
+    neighbor's pixels.
+    """
     good = encoded(textured(96, 120), **WAYS[way])
     scan, rng = good.index(b"\xff\xda") + 14, np.random.default_rng(3)
     damaged = [good[: int(at)] for at in rng.integers(scan, len(good) - 2, 12)]
@@ -204,7 +244,9 @@ def test_damage_is_called_what_libjpeg_calls_it(way):
 
 
 def test_one_file_does_not_show_in_the_next():
-    """Tables are kept for files that have the same ones; others in between must not be taken for them."""
+    """Tables are kept for files that have the same ones; others in between must not be taken for
+    them.
+    """
     blobs = [encoded(PICTURES[p](64, 80), **WAYS[way]) for way in WAYS for p in PICTURES] * 2
     order = np.random.default_rng(5).permutation(len(blobs))
     boxes = np.array([(0, 0, 64, 80)] * len(blobs), float)

@@ -37,7 +37,12 @@ def program(**fields: Any) -> dict[str, Any]:
         "border": 0,
         "matte": (0, 0, 0),
     }
-    return size | rest | {"fill": (0, 0, 0), "layers": (), "table": None, "planar": False, "noise": None} | fields
+    return (
+        size
+        | rest
+        | {"fill": (0, 0, 0), "layers": (), "table": None, "planar": False, "noise": None}
+        | fields
+    )
 
 
 def render(out: np.ndarray, samples: int = 2, stop: Any = NEVER, **fields: Any) -> int:
@@ -82,7 +87,9 @@ def test_a_batch_that_is_not_aligned_is_refused():
 
 def test_a_program_whose_sizes_overflow_is_refused():
     with pytest.raises(ValueError, match="smaller images"):
-        kernel().Program(program(height=2**24, width=2**24, out_height=2**24, out_width=2**24, views=65536))
+        kernel().Program(
+            program(height=2**24, width=2**24, out_height=2**24, out_width=2**24, views=65536)
+        )
 
 
 def test_images_that_do_not_lie_behind_each_other_are_refused():
@@ -155,7 +162,9 @@ for _ in range(20):
 stop.set()
 for thread in threads: thread.join()
 """.replace(f"b{os.fsencode(path)!r}", repr(os.fsencode(path)))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -169,6 +178,10 @@ waiting = {"wait_ns": 20_000_000}
 threading.Thread(target=test_executor.render, args=(out, 500), kwargs=waiting, daemon=True).start()
 time.sleep(0.3)
 """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=environment)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=environment
+    )
     assert (done.returncode, done.stderr) == (0, "")

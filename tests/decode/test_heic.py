@@ -1,4 +1,6 @@
-"""HEIC: told by content, decoded to the right RGB with libheif, refused with the pip command without."""
+"""HEIC: told by content, decoded to the right RGB with libheif, refused with the pip command
+without.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from fastfeed.preprocess.plan import version_differences
 from fastfeed.preprocess.recipe import Recipe
 from fastfeed.preprocess.versions import versions
 
-needs_libheif = pytest.mark.skipif(module.installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'")
+needs_libheif = pytest.mark.skipif(
+    module.installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'"
+)
 RGB = np.random.default_rng(0).integers(0, 256, (48, 70, 3), dtype=np.uint8)
 FILE = heic([picture(RGB)])
 TILES = [picture(np.full((32, 32, 3), 60 * k + 20, np.uint8)) for k in range(4)]
@@ -85,7 +89,9 @@ def test_nothing_is_imported_for_other_formats():
         "loaded = [name for name in sys.modules if 'heif' in name]\n"
         "assert not loaded, loaded\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -138,7 +144,9 @@ def test_the_upper_bits(depth, channels):
 def test_subsampled_colors():
     samples = np.full((48, 70, 3), 128, np.uint8)
     samples[..., 0] = RGB[..., 0]
-    assert np.array_equal(decoded(heic([picture(samples, chroma=1)])), np.repeat(RGB[..., :1], 3, axis=2))
+    assert np.array_equal(
+        decoded(heic([picture(samples, chroma=1)])), np.repeat(RGB[..., :1], 3, axis=2)
+    )
 
 
 @needs_libheif
@@ -163,14 +171,20 @@ def test_the_primary_of_several_pictures(primary):
 def test_tiles_of_a_grid():
     pixels = decoded(GRID)
     assert pixels.shape == (60, 50, 3)
-    assert [pixels[y, x].tolist() for y in (10, 50) for x in (10, 40)] == [[60 * k + 20] * 3 for k in range(4)]
+    assert [pixels[y, x].tolist() for y in (10, 50) for x in (10, 40)] == [
+        [60 * k + 20] * 3 for k in range(4)
+    ]
 
 
 @needs_libheif
 @pytest.mark.parametrize("blob", [FILE, GRID], ids=["one picture", "tiles"])
 def test_truncated_anywhere(blob):
     """libheif alone would show a grid without the tiles that are missing."""
-    lengths = [*range(16, 700, 7), *range(700, len(blob), 499), *(len(blob) - k for k in (9, 8, 7, 1))]
+    lengths = [
+        *range(16, 700, 7),
+        *range(700, len(blob), 499),
+        *(len(blob) - k for k in (9, 8, 7, 1)),
+    ]
     assert {decoded(blob[:length]).reason for length in lengths} == {"truncated"}
     meta = int.from_bytes(blob[:4], "big")
     meta += int.from_bytes(blob[meta : meta + 4], "big")
@@ -245,5 +259,7 @@ def test_a_feed_of_a_folder(tmp_path: Path):
         path = tmp_path / "cats" / f"{k}.heic"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(heic([picture(np.full((32, 40, 3), 40 * k, np.uint8))]))
-    (batch,) = ff.Feed(ff.ImageFolder(tmp_path), [ff.Resize((16, 16))], batch=6, threads=2, shuffle=False)
+    (batch,) = ff.Feed(
+        ff.ImageFolder(tmp_path), [ff.Resize((16, 16))], batch=6, threads=2, shuffle=False
+    )
     assert batch.images[:, 8, 8, 0].tolist() == [0, 40, 80, 120, 160, 200]

@@ -32,7 +32,12 @@ def palette(numbers: np.ndarray) -> Image.Image:
 
 
 def test_numbers_come_as_they_are():
-    for found in (MASK, saved(Image.fromarray(MASK)), saved(palette(MASK)), saved(palette(MASK), transparency=0)):
+    for found in (
+        MASK,
+        saved(Image.fromarray(MASK)),
+        saved(palette(MASK)),
+        saved(palette(MASK), transparency=0),
+    ):
         read = mask_pixels(found, SIZE)
         assert isinstance(read, np.ndarray) and read.dtype == np.uint8
         np.testing.assert_array_equal(read, MASK)
@@ -46,10 +51,26 @@ def test_numbers_come_as_they_are():
     [
         (MASK.T, "corrupt", "its mask has 10x14 pixels (height x width), the image 14x10"),
         (saved(Image.fromarray(MASK.T.copy())), "corrupt", "its mask has 10x14 pixels"),
-        (saved(Image.fromarray(MASK).convert("RGB")), "unsupported_format", "its mask has colors (RGB)"),
-        (saved(Image.fromarray(MASK).convert("LA")), "unsupported_format", "its mask has colors (LA)"),
-        (saved(Image.fromarray(MASK.astype(np.uint16))), "unsupported_format", "its mask has colors (I;16)"),
-        (saved(Image.fromarray(MASK), "JPEG"), "unsupported_format", "its mask is not a PNG but JPEG"),
+        (
+            saved(Image.fromarray(MASK).convert("RGB")),
+            "unsupported_format",
+            "its mask has colors (RGB)",
+        ),
+        (
+            saved(Image.fromarray(MASK).convert("LA")),
+            "unsupported_format",
+            "its mask has colors (LA)",
+        ),
+        (
+            saved(Image.fromarray(MASK.astype(np.uint16))),
+            "unsupported_format",
+            "its mask has colors (I;16)",
+        ),
+        (
+            saved(Image.fromarray(MASK), "JPEG"),
+            "unsupported_format",
+            "its mask is not a PNG but JPEG",
+        ),
         (b"<html>", "not_image", "its mask is not a PNG"),
         (saved(Image.fromarray(MASK))[:60], "truncated", "its mask: "),
         (saved(Image.fromarray(MASK))[:20], "truncated", "its mask: "),

@@ -53,7 +53,9 @@ def windows(height: int, width: int) -> list[tuple[float, float, float, float]]:
 
 
 def sizes(box) -> set[tuple[int, int]]:
-    """Same size, one pixel, three times as many (centers of outputs then meet centers of pixels), fewer."""
+    """Same size, one pixel, three times as many (centers of outputs then meet centers of pixels),
+    fewer.
+    """
     h, w = max(round(box[2]), 1), max(round(box[3]), 1)
     return {(h, w), (1, 1), (3 * h, 3 * w), (max(h * 2 // 5, 1), max(w * 2 // 5, 1)), (5, 3)}
 
@@ -75,16 +77,22 @@ def test_pixels_are_those_of_the_filter(layout, filter):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_windows_begin_at_any_row_and_column(layout):
-    """Rows are skipped and blocks left out above, left and right of the window: chroma next to it must not notice."""
+    """Rows are skipped and blocks left out above, left and right of the window: chroma next to it
+    must not notice.
+    """
     blob, rng = LAYOUTS[layout](150, 210, 5), np.random.default_rng(6)
     pixels = shown(blob)
     for i in range(80):
-        top, height = (i, rng.integers(1, 60)) if i < 50 else (rng.uniform(0, 140), rng.uniform(1, 10))
+        top, height = (
+            (i, rng.integers(1, 60)) if i < 50 else (rng.uniform(0, 140), rng.uniform(1, 10))
+        )
         left = i if i % 2 else rng.uniform(0, 190)
         box = (top, left, height, rng.uniform(1, 210 - left))
         size = (int(rng.integers(1, 40)), int(rng.integers(1, 40)))
         filter = FILTERS[i % 4]
-        off = np.abs(decode_one(blob, box, size, filter, enlarge=NEVER) - resized(pixels, box, size, filter)).max()
+        off = np.abs(
+            decode_one(blob, box, size, filter, enlarge=NEVER) - resized(pixels, box, size, filter)
+        ).max()
         assert off <= ROUNDING, f"{box} -> {size} {filter}: {off:.2f} levels"
 
 
@@ -105,19 +113,28 @@ def test_orientation_windows_and_flips(orientation, big):
     info = np.empty((1, 9), np.int32)
     jpegs.native.probe([blob], info, 10**9)
     assert info[0, :4].tolist() == [0, height, width, orientation]
-    for box, flip in itertools.product(windows(height, width), itertools.product([False, True], repeat=2)):
+    for box, flip in itertools.product(
+        windows(height, width), itertools.product([False, True], repeat=2)
+    ):
         for size, filter in (((13, 7), "bilinear"), ((31, 50), "lanczos")):
-            want = resized(pixels, box, size, filter)[:: -1 if flip[0] else 1, :: -1 if flip[1] else 1]
-            off = np.abs(decode_one(blob, box, size, filter, flips=[flip], enlarge=NEVER) - want).max()
+            want = resized(pixels, box, size, filter)[
+                :: -1 if flip[0] else 1, :: -1 if flip[1] else 1
+            ]
+            off = np.abs(
+                decode_one(blob, box, size, filter, flips=[flip], enlarge=NEVER) - want
+            ).max()
             assert off <= ROUNDING, f"{box} flipped {flip}: {off:.2f} levels"
 
 
 @pytest.mark.parametrize(
-    ("shrink", "size"), [(1, (134, 134)), (2, (133, 133)), (2, (67, 90)), (4, (66, 66)), (8, (33, 33)), (8, (1, 1))]
+    ("shrink", "size"),
+    [(1, (134, 134)), (2, (133, 133)), (2, (67, 90)), (4, (66, 66)), (8, (33, 33)), (8, (1, 1))],
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_windows_are_shrunk_in_the_dct_domain_by_a_rule(layout, size, shrink):
-    """The window, shrunk, stays 1.5 times its target: then it is that of libjpeg's own shrunk image (draft)."""
+    """The window, shrunk, stays 1.5 times its target: then it is that of libjpeg's own shrunk image
+    (draft).
+    """
     blob = LAYOUTS[layout](401, 403, 3)
     box = np.array([0.0, 2.0, 400.0, 401.0])
     image = Image.open(io.BytesIO(blob))
@@ -132,7 +149,10 @@ def test_windows_are_shrunk_in_the_dct_domain_by_a_rule(layout, size, shrink):
 @pytest.mark.parametrize("layout", [*LAYOUTS, "4x2"])
 def test_windows_of_shrunk_images_are_parts_of_the_whole(layout, shrink):
     """Of 4x2 at a half libjpeg's own cropping shows wrong chroma at the window's right edge."""
-    blob, rng = four_by_two(9) if layout == "4x2" else LAYOUTS[layout](160, 320, 9), np.random.default_rng(4)
+    blob, rng = (
+        four_by_two(9) if layout == "4x2" else LAYOUTS[layout](160, 320, 9),
+        np.random.default_rng(4),
+    )
     image = Image.open(io.BytesIO(blob))
     image.draft(image.mode, (320 // shrink, 160 // shrink))
     whole = np.asarray(image.convert("RGB"))
@@ -141,7 +161,10 @@ def test_windows_of_shrunk_images_are_parts_of_the_whole(layout, shrink):
         whole = decode_one(blob, (0, 0, 160, 320), whole.shape[:2], "bilinear", enlarge=1.0)
     for _ in range(60):
         h, w = int(rng.integers(1, 20)), int(rng.integers(1, 20))
-        top, left = int(rng.integers(0, whole.shape[0] - h + 1)), int(rng.integers(0, whole.shape[1] - w + 1))
+        top, left = (
+            int(rng.integers(0, whole.shape[0] - h + 1)),
+            int(rng.integers(0, whole.shape[1] - w + 1)),
+        )
         box = np.array([top, left, h, w]) * float(shrink)
         got = decode_one(blob, box, (h, w), "bilinear", enlarge=1.0)
         assert np.array_equal(got, whole[top : top + h, left : left + w]), (top, left, h, w)
@@ -160,7 +183,9 @@ def test_an_unknown_or_broken_exif_block_leaves_the_picture_upright():
     }
     for name, blob in broken.items():
         assert blob != good, name
-        assert np.array_equal(decode_one(blob, (0, 0, 8, 16), (8, 16)), shown(encoded(pixels))), name
+        assert np.array_equal(decode_one(blob, (0, 0, 8, 16), (8, 16)), shown(encoded(pixels))), (
+            name
+        )
 
 
 def test_probe_tells_the_frame():
@@ -169,7 +194,9 @@ def test_probe_tells_the_frame():
     jpegs.native.probe(blobs, info, 10**9)
     status, *rest = info.T
     assert [STATUS[s] for s in status] == [None] * len(LAYOUTS) + ["not_image"] * 2
-    found = {name: tuple(row) for name, row in zip(LAYOUTS, np.array(rest).T.tolist(), strict=False)}
+    found = {
+        name: tuple(row) for name, row in zip(LAYOUTS, np.array(rest).T.tolist(), strict=False)
+    }
     plain = (17, 33, 1, 3, 0xC0, 8, 0, 0)
     assert found == dict.fromkeys(LAYOUTS, plain) | {
         "gray": (17, 33, 1, 1, 0xC0, 8, 0, 0),
@@ -180,8 +207,13 @@ def test_probe_tells_the_frame():
 
 def test_the_same_bytes_for_any_threads_split_and_order():
     rng = np.random.default_rng(0)
-    blobs = [LAYOUTS[name](90 + 7 * i, 70 + 9 * i, i) for i, name in enumerate([*LAYOUTS, *LAYOUTS, *LAYOUTS])]
-    blobs[5] = blobs[5][:-300]  # what a bad file leaves behind in a thread must not show in the next one
+    blobs = [
+        LAYOUTS[name](90 + 7 * i, 70 + 9 * i, i)
+        for i, name in enumerate([*LAYOUTS, *LAYOUTS, *LAYOUTS])
+    ]
+    blobs[5] = blobs[5][
+        :-300
+    ]  # what a bad file leaves behind in a thread must not show in the next one
     n = len(blobs)
     boxes = np.column_stack([rng.uniform(0, 20, (n, 2)), rng.uniform(8, 70, (n, 2))])
     flips, sums = rng.random((n, 2)) < 0.5, {}
@@ -198,14 +230,20 @@ def test_the_same_bytes_for_any_threads_split_and_order():
                     for first in range(0, n, step):
                         some = list(rows[first : first + step])
                         part, _ = decode(
-                            [blobs[i] for i in some], boxes[some], (24, 31), filter, flips[some], pool=pool
+                            [blobs[i] for i in some],
+                            boxes[some],
+                            (24, 31),
+                            filter,
+                            flips[some],
+                            pool=pool,
                         )
                         out[some] = part
                     assert np.array_equal(out, want), (filter, threads, step)
     assert len(set(sums.values())) == len(FILTERS)
 
 
-# mean SSIM against full decoding and the same filter, and the least of any image. Bicubic lies between the first two
+# mean SSIM against full decoding and the same filter, and the least of any image. Bicubic lies
+# between the first two
 BARS = {"bilinear": (0.996, 0.985), "lanczos": (0.998, 0.985), "box": (0.996, 0.985)}
 
 
@@ -218,7 +256,10 @@ def test_shrinking_in_the_dct_domain_keeps_photographs(data):
         image = Image.fromarray(shown(blob))
         width, height = image.size
         side = min(height, width)
-        boxes = {"whole": (0, 0, height, width), "crop": (height * 0.2, width * 0.3, side * 0.45, side * 0.5)}
+        boxes = {
+            "whole": (0, 0, height, width),
+            "crop": (height * 0.2, width * 0.3, side * 0.45, side * 0.5),
+        }
         for filter, (window, box) in itertools.product(BARS, boxes.items()):
             got = decode_one(blob, box, (224, 224), filter, enlarge=ENLARGE[filter])
             assert not isinstance(got, str), (path.name, got)
@@ -228,7 +269,10 @@ def test_shrinking_in_the_dct_domain_keeps_photographs(data):
     print()
     for path in names:
         for window in ("whole", "crop"):
-            print(f"{path.stem[:30]:30} {window:5}", *(f"{table[path.stem[:30], window, f]:.4f}" for f in BARS))
+            print(
+                f"{path.stem[:30]:30} {window:5}",
+                *(f"{table[path.stem[:30], window, f]:.4f}" for f in BARS),
+            )
     for filter, (mean, least) in BARS.items():
         values = [value for key, value in table.items() if key[2] == filter]
         print(f"{filter}: mean {np.mean(values):.4f}, least {min(values):.4f}")

@@ -1,4 +1,6 @@
-"""The JPEG kernel as a callee: where it writes, what it refuses, and that no bytes whatsoever hurt it."""
+"""The JPEG kernel as a callee: where it writes, what it refuses, and that no bytes whatsoever hurt
+it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ def frame(blob: bytes, **fields: int) -> bytes:
     """The file with other words in its frame header."""
     out = bytearray(blob)
     at = next(i for i in range(2, len(out)) if out[i] == 0xFF and out[i + 1] in (0xC0, 0xC2))
-    places = {"marker": (at + 1, 1), "precision": (at + 4, 1), "height": (at + 5, 2), "width": (at + 7, 2)}
+    places = {
+        "marker": (at + 1, 1),
+        "precision": (at + 4, 1),
+        "height": (at + 5, 2),
+        "width": (at + 7, 2),
+    }
     for name, value in ({"components": 3} | fields).items():
         first, n = places.get(name, (at + 9, 1))
         out[first : first + n] = value.to_bytes(n, "big")
@@ -62,7 +69,9 @@ def mapped(blob: bytes) -> mmap.mmap:
     return held
 
 
-@pytest.mark.parametrize("hold", [bytearray, memoryview, lambda blob: np.frombuffer(blob, np.uint8), mapped])
+@pytest.mark.parametrize(
+    "hold", [bytearray, memoryview, lambda blob: np.frombuffer(blob, np.uint8), mapped]
+)
 def test_takes_files_where_they_lie(hold):
     blobs = [GOOD, BASELINE[:300], PROGRESSIVE]
     want, why = decode(blobs, [WHOLE] * 3, (8, 8))
@@ -136,7 +145,9 @@ def test_a_file_cut_anywhere_is_bad(blob, size):
     for box in ((0, 0, 96, 80), (0, 0, 5, 5), (90, 70, 6, 10)):
         want = decode_one(blob, box, size)
         assert not isinstance(want, str)
-        assert np.array_equal(decode_one(blob + b"\0garbage" * 9, box, size), want), "what follows the image is nothing"
+        assert np.array_equal(decode_one(blob + b"\0garbage" * 9, box, size), want), (
+            "what follows the image is nothing"
+        )
         for cut in {0, 1, 2, 3, 4, *range(5, end, end // 60), end - 2, end - 1}:
             why = decode_one(blob[:cut], box, size)
             assert why in ("truncated", "corrupt", "not_image"), f"cut at {cut} of {end}: {why}"
@@ -151,7 +162,13 @@ def test_flipped_bytes_end_as_pixels_or_as_a_reason(layout):
         blob = bytearray(good)
         for at in rng.integers(2 if i % 2 else 160, len(blob), 1 + i % 3):
             blob[at] = rng.integers(256)
-        why = decode_one(bytes(blob), (3.5, 2, 50, 60), (9, 40 if i % 5 else 3), jpegs.FILTERS[i % 4], max_pixels=10**7)
+        why = decode_one(
+            bytes(blob),
+            (3.5, 2, 50, 60),
+            (9, 40 if i % 5 else 3),
+            jpegs.FILTERS[i % 4],
+            max_pixels=10**7,
+        )
         ends.add(why if isinstance(why, str) else None)
     assert ends <= DAMAGE | {None}
     assert {None, "corrupt"} <= ends
@@ -220,10 +237,17 @@ def test_the_engine_says_why():
     engine = NativeEngine(Decode())
     blobs = [GOOD, GOOD[:-9], b"", GOOD[:40]]
     headers = engine.probe(blobs)
-    assert [h.reason if isinstance(h, Bad) else None for h in headers] == [None, None, "not_image", "truncated"]
+    assert [h.reason if isinstance(h, Bad) else None for h in headers] == [
+        None,
+        None,
+        "not_image",
+        "truncated",
+    ]
     out = np.full((2, 8, 8, 3), 7, np.uint8)
     windows = Windows(np.array([WHOLE] * 2, float), np.zeros((2, 2), bool), np.full((2, 2), 8))
-    done = engine.decode(Request(blobs[:2], headers[:2], windows, "bilinear"), out, threading.Event())
+    done = engine.decode(
+        Request(blobs[:2], headers[:2], windows, "bilinear"), out, threading.Event()
+    )
     assert done == [None, Bad("truncated", "the file ends before the image does")]
 
 
@@ -242,5 +266,9 @@ print(failed)
 
 
 def test_a_sub_interpreter_is_refused():
-    done = subprocess.run([sys.executable, "-c", SUB_INTERPRETER], capture_output=True, text=True, timeout=60)
-    assert "sub-interpreter" in done.stdout.replace("subinterpreter", "sub-interpreter"), done.stdout + done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", SUB_INTERPRETER], capture_output=True, text=True, timeout=60
+    )
+    assert "sub-interpreter" in done.stdout.replace("subinterpreter", "sub-interpreter"), (
+        done.stdout + done.stderr
+    )

@@ -33,7 +33,14 @@ def encoded(image: Image.Image, format: str, **options) -> bytes:
     return file.getvalue()
 
 
-def decoded(blob: bytes, op: Decode | None = None, box=None, size=None, flip=(False, False), filter="bilinear"):
+def decoded(
+    blob: bytes,
+    op: Decode | None = None,
+    box=None,
+    size=None,
+    flip=(False, False),
+    filter="bilinear",
+):
     """Pixels of one blob, or why there are none."""
     engine = PillowEngine(op or Decode())
     (header,) = engine.probe([blob])
@@ -92,7 +99,9 @@ def test_cmyk_jpeg_has_its_colors():
 def test_16_bit_gray_keeps_the_high_byte():
     for format in ("PNG", "TIFF"):
         pixels = decoded(encoded(Image.fromarray(GRAY16), format))
-        assert np.array_equal(pixels, np.repeat((GRAY16 >> 8).astype(np.uint8)[:, :, None], 3, axis=2)), format
+        assert np.array_equal(
+            pixels, np.repeat((GRAY16 >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+        ), format
 
 
 def test_16_bit_rgb_png_keeps_the_high_byte():
@@ -101,7 +110,8 @@ def test_16_bit_rgb_png_keeps_the_high_byte():
     head = struct.pack(">IIBBBBB", 64, 48, 16, 2, 0, 0, 0)
     chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
     blob = b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
     )
     assert difference(decoded(blob), (wide >> 8).astype(np.uint8)) <= 1
 
@@ -150,7 +160,9 @@ def test_orientation_windows_and_flips(format, orientation):
 
     exif = Image.Exif()
     exif[0x0112] = orientation
-    options = {"JPEG": {"quality": 97, "subsampling": 0}, "WEBP": {"lossless": True}}.get(format, {})
+    options = {"JPEG": {"quality": 97, "subsampling": 0}, "WEBP": {"lossless": True}}.get(
+        format, {}
+    )
     blob = encoded(RGB, format, exif=exif, **options)
     shown = displayed(orientation, scene())
     whole = decoded(blob)
@@ -175,7 +187,11 @@ def test_dct_scaling_is_close_to_full_decoding(shrink):
 
 def test_dct_rule():
     table = {((448, 448), (224, 224)): 1, ((672, 672), (224, 224)): 2, ((672, 600), (224, 224)): 1}
-    table |= {((1344, 1400), (224, 224)): 4, ((9999, 9999), (224, 224)): 8, ((10, 10), (224, 224)): 1}
+    table |= {
+        ((1344, 1400), (224, 224)): 4,
+        ((9999, 9999), (224, 224)): 8,
+        ((10, 10), (224, 224)): 1,
+    }
     assert {pair: dct_denominator(*pair) for pair in table} == table
     assert dct_denominator((1344, 1344), (224, 224), "box") == 2, "a box needs more: 3x"
 
@@ -202,7 +218,10 @@ HUGE[_at : _at + 4] = struct.pack(">HH", 65_500, 65_500)
         (PNG[:60] + b"x" * 200 + PNG[260:], "corrupt"),
         (bytes(HUGE), "bomb"),
         (b"8BPS" + b"\0" * 100, "unsupported_format"),
-        (encoded(Image.fromarray(np.random.default_rng(0).random((9, 9), np.float32)), "TIFF"), "unsupported_format"),
+        (
+            encoded(Image.fromarray(np.random.default_rng(0).random((9, 9), np.float32)), "TIFF"),
+            "unsupported_format",
+        ),
     ],
 )
 def test_damage_gets_its_reason(blob, reason):
@@ -231,7 +250,9 @@ def test_one_bad_sample_leaves_its_neighbors_alone():
     assert all(isinstance(h, Header) for h in headers)
     out = np.full((3, 8, 8, 3), 7, np.uint8)
     windows = Windows(
-        np.array([[0, 0, h.height, h.width] for h in headers], float), np.zeros((3, 2), bool), np.full((3, 2), 8)
+        np.array([[0, 0, h.height, h.width] for h in headers], float),
+        np.zeros((3, 2), bool),
+        np.full((3, 2), 8),
     )
     done = engine.decode(Request(blobs, headers, windows, "bilinear"), out, GO)
     assert [d.reason if d else None for d in done] == [None, "truncated", None]

@@ -1,4 +1,6 @@
-"""PNGs in the kernel: Pillow's pixels from every sound file that it takes, and Pillow's word on all others."""
+"""PNGs in the kernel: Pillow's pixels from every sound file that it takes, and Pillow's word on all
+others.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ RNG = np.random.default_rng(5)
 PHOTO = textured(61, 83)
 DEEP = PHOTO.astype(int) * 256 + RNG.integers(0, 256, PHOTO.shape)
 COLORS = RNG.integers(0, 256, (256, 3))
-ALPHA = np.where(RNG.integers(0, 3, (61, 83, 1)) < 2, RNG.integers(0, 2, (61, 83, 1)) * 255, PHOTO[..., 2:])
+ALPHA = np.where(
+    RNG.integers(0, 3, (61, 83, 1)) < 2, RNG.integers(0, 2, (61, 83, 1)) * 255, PHOTO[..., 2:]
+)
 CLEAR = np.concatenate([PHOTO, ALPHA], axis=2)
 DEEP_CLEAR = np.concatenate([DEEP, ALPHA * 257], axis=2)
 KINDS = {
@@ -38,7 +42,10 @@ KINDS = {
     "gray with alpha": (CLEAR[..., 2:], 8, None),
     "gray with alpha, of 16 bits": (DEEP_CLEAR[..., 2:], 16, None),
     **{f"gray of {n} bits": (PHOTO[..., :1] >> (8 - n), n, None) for n in (1, 2, 4)},
-    **{f"palette of {n} bits": (PHOTO[..., :1] >> (8 - n), n, COLORS[: 1 << n]) for n in (1, 2, 4, 8)},
+    **{
+        f"palette of {n} bits": (PHOTO[..., :1] >> (8 - n), n, COLORS[: 1 << n])
+        for n in (1, 2, 4, 8)
+    },
 }
 
 
@@ -47,7 +54,9 @@ def made(kind: str = "RGB", **options) -> bytes:
     return png(samples, depth, palette=palette, **options)
 
 
-@pytest.mark.parametrize("filters", [(0,), (1,), (2,), (3,), (4,), (4, 4, 2), (0, 1, 2, 3, 4, 4, 3, 4)], ids=str)
+@pytest.mark.parametrize(
+    "filters", [(0,), (1,), (2,), (3,), (4,), (4, 4, 2), (0, 1, 2, 3, 4, 4, 3, 4)], ids=str
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_and_filter_has_pillows_pixels(kind, filters):
     blob = made(kind, filters=filters)
@@ -57,9 +66,13 @@ def test_every_kind_and_filter_has_pillows_pixels(kind, filters):
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100, 1 << 30])
-@pytest.mark.parametrize("how", [{"level": 0}, {"level": 1}, {"level": 9}, {"strategy": 4}, {"strategy": 2}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{"level": 0}, {"level": 1}, {"level": 9}, {"strategy": 4}, {"strategy": 2}], ids=str
+)
 def test_every_way_of_compressing(how, piece):
-    """Stored, dynamic and fixed codes (zlib's strategy 4), literals alone (2); in pieces of any size."""
+    """Stored, dynamic and fixed codes (zlib's strategy 4), literals alone (2); in pieces of any
+    size.
+    """
     blob = made(filters=(4, 1, 3, 2), piece=piece, **how)
     at = blob.index(b"IDAT") - 4
     blob = blob[:at] + chunk(b"IDAT", b"") + blob[at:]
@@ -83,7 +96,9 @@ def test_large_images_of_any_redundancy(samples):
 @pytest.mark.parametrize("filter", jpegs.FILTERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_are_scaled_as_defined(kind, filter):
-    """Pillow itself clamps between its two passes, and cuts the window of deep and shallow images out first."""
+    """Pillow itself clamps between its two passes, and cuts the window of deep and shallow images
+    out first.
+    """
     blob = made(kind, filters=(4,))
     whole = by_pillow(blob)
     for box, size in (((0, 0, 61, 83), (20, 30)), ((30.5, 10.25, 20, 33), (40, 50))):
@@ -131,10 +146,16 @@ def recompressed(blob: bytes, content) -> bytes:
 SOUND = made(filters=(4, 2))
 LEFT_TO_PILLOW = {
     "interlaced": png(PHOTO, interlaced=True),
-    "alpha of more colors than there are": made("palette of 4 bits", before=chunk(b"tRNS", bytes(17))),
+    "alpha of more colors than there are": made(
+        "palette of 4 bits", before=chunk(b"tRNS", bytes(17))
+    ),
     "alpha of no color": made("palette of 4 bits", before=chunk(b"tRNS", b"")),
-    "alpha of a palette twice": made("palette of 4 bits", before=chunk(b"tRNS", b"\1\2") + chunk(b"tRNS", b"\3")),
-    "alpha of a palette behind the pixels": made("palette of 4 bits", behind=chunk(b"tRNS", b"\1\2")),
+    "alpha of a palette twice": made(
+        "palette of 4 bits", before=chunk(b"tRNS", b"\1\2") + chunk(b"tRNS", b"\3")
+    ),
+    "alpha of a palette behind the pixels": made(
+        "palette of 4 bits", behind=chunk(b"tRNS", b"\1\2")
+    ),
     "alpha of a palette, and alpha": made("RGB with alpha", before=chunk(b"tRNS", b"\1\2")),
     "name of no letters": made(before=chunk(b"a-bc", b"")),
     "another chunk that matters": made(before=chunk(b"ABCD", b"")),
@@ -149,7 +170,9 @@ LEFT_TO_PILLOW = {
     "no such filter": recompressed(SOUND, lambda rows: b"\5" + rows[1:]),
     "no end": SOUND[:-12],
     "half": SOUND[: len(SOUND) // 2],
-    "pixels in two places": made(piece=500).replace(chunk(b"IEND", b""), chunk(b"IDAT", b"") + chunk(b"IEND", b"")),
+    "pixels in two places": (
+        made(piece=500).replace(chunk(b"IEND", b""), chunk(b"IDAT", b"") + chunk(b"IEND", b""))
+    ),
     "no pixels": changed(SOUND, b"IDAT", lambda _: b""),
     "no header": SIGNATURE + chunk(b"IEND", b""),
     "signature alone": SIGNATURE,
@@ -166,7 +189,9 @@ def test_who_decodes():
     engine = NativeEngine(Decode())
     taken = {name: not isinstance(native(blob), Bad) for name, blob in LEFT_TO_PILLOW.items()}
     assert {name for name, is_taken in taken.items() if is_taken} == {"pixels in two places"}
-    assert all(isinstance(header, Header) for header in engine.probe([made(kind) for kind in KINDS]))
+    assert all(
+        isinstance(header, Header) for header in engine.probe([made(kind) for kind in KINDS])
+    )
     assert engine.probe([made(), b"\xff\xd8\xff"])[0].format == "PNG"
 
 
@@ -207,12 +232,16 @@ def test_random_damage_has_pillows_result():
         for _ in range(rng.integers(1, 4)):
             blob[rng.integers(8, len(blob))] = rng.integers(0, 256)
         if k % 3 == 0:  # with the right checksums, so that the damage is met later
-            blob = bytearray(SIGNATURE + b"".join(chunk(n, c) for n, c in chunks(bytes(blob)) if len(n) == 4))
+            blob = bytearray(
+                SIGNATURE + b"".join(chunk(n, c) for n, c in chunks(bytes(blob)) if len(n) == 4)
+            )
         want, got = by_pillow(bytes(blob)), routed(bytes(blob))
         assert same(got, want), (k, verdict(want), verdict(got))
 
 
-@pytest.mark.skipif(not (real_data() / "bad-images").is_dir(), reason="the folder bad-images is not here")
+@pytest.mark.skipif(
+    not (real_data() / "bad-images").is_dir(), reason="the folder bad-images is not here"
+)
 def test_files_of_other_projects_have_pillows_result():
     for path in sorted((real_data() / "bad-images" / "png").iterdir()):
         blob = path.read_bytes()
@@ -223,7 +252,9 @@ def test_a_stop_ends_between_rows():
     engine, stop = NativeEngine(Decode()), threading.Event()
     stop.set()
     headers = engine.probe([SOUND])
-    windows = Windows(np.array([[0, 0, 61, 83]], float), np.zeros((1, 2), bool), np.array([[61, 83]]))
+    windows = Windows(
+        np.array([[0, 0, 61, 83]], float), np.zeros((1, 2), bool), np.array([[61, 83]])
+    )
     out = np.full((1, 61, 83, 3), 9, np.uint8)
     assert engine.decode(Request([SOUND], headers, windows, "bilinear"), out, stop) == [None]
     assert (out == 9).all()

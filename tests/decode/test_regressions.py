@@ -1,4 +1,6 @@
-"""What reviews and the fuzzer found in the JPEG kernel, and the kernel in forked children; see tests/fuzz/README.md."""
+"""What reviews and the fuzzer found in the JPEG kernel, and the kernel in forked children; see
+tests/fuzz/README.md.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from fastfeed.ops.program.compile import Windows
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
 
-INPUTS = {path.stem: path for path in sorted((Path(__file__).parents[1] / "fuzz" / "inputs").iterdir())}
+INPUTS = {
+    path.stem: path for path in sorted((Path(__file__).parents[1] / "fuzz" / "inputs").iterdir())
+}
 ASKED = 8  # bytes in front of the file that tell the fuzz target what to ask for
 
 
@@ -36,14 +40,17 @@ def test_ends_as_its_name_says(name):
     if not isinstance(header, Bad):
         box = np.array([[0, 0, header.height, header.width]], float)
         windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 16))
-        (why,) = engine.decode(Request([blob(name)], [header], windows, "bilinear"), out, threading.Event())
+        (why,) = engine.decode(
+            Request([blob(name)], [header], windows, "bilinear"), out, threading.Event()
+        )
         assert why is None or not out.any()
     assert (why.reason if isinstance(why, Bad) else "ok") == want
 
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_no_image_depends_on_the_one_before(name):
-    # libjpeg keeps quantization and Huffman tables: a file without its own was decoded with those of the last image
+    # libjpeg keeps quantization and Huffman tables: a file without its own was decoded with those
+    # of the last image
     box, size = (0, 0, 8, 8), (8, 8)
     alone = decode([blob(name)], [box], size)
     for quality in (5, 95):
@@ -54,18 +61,24 @@ def test_no_image_depends_on_the_one_before(name):
 
 
 def test_a_second_frame_is_corrupt():
-    # the header said the second one's size: decoders that take the first would write more than there is room for
+    # the header said the second one's size: decoders that take the first would write more than
+    # there is room for
     large, small = (encoded(textured(size, size)) for size in (48, 16))
     at, length = small.index(b"\xff\xc0"), 19
     scan = large.index(b"\xff\xda")
-    (header,) = NativeEngine(Decode()).probe([large[:scan] + small[at : at + length] + large[scan:]])
+    (header,) = NativeEngine(Decode()).probe(
+        [large[:scan] + small[at : at + length] + large[scan:]]
+    )
     assert isinstance(header, Bad) and header.reason == "corrupt"
 
 
 def test_tables_of_an_optimized_file_stay_in_that_file():
-    # libjpeg keeps them: a worker's next file was written with codes that its own symbols may not have
+    # libjpeg keeps them: a worker's next file was written with codes that its own symbols may not
+    # have
     engine = NativeEngine(Decode())
-    windows = Windows(np.array([[0, 0, 48, 48]], float), np.zeros((1, 2), bool), np.full((1, 2), 48))
+    windows = Windows(
+        np.array([[0, 0, 48, 48]], float), np.zeros((1, 2), bool), np.full((1, 2), 48)
+    )
 
     def recoded(pixels, optimize):
         files = [encoded(pixels, quality=95)]
@@ -90,7 +103,13 @@ def test_a_window_outside_the_image_raises_and_the_pool_continues(threads):
     pool, good = jpegs.native.Pool(threads), encoded(textured(24, 40))
     inside = (0, 0, 24, 40)
     want, _ = decode([good], [inside], (8, 8))
-    for box in ((0, 0, 24, 80), (-5, 0, 4, 4), (0, 0, 0, 4), (0, 0, float("nan"), 4), (0, 1e300, 4, 4)):
+    for box in (
+        (0, 0, 24, 80),
+        (-5, 0, 4, 4),
+        (0, 0, 0, 4),
+        (0, 0, float("nan"), 4),
+        (0, 1e300, 4, 4),
+    ):
         with pytest.raises(ValueError, match="outside"):
             decode([good] * 5, [inside, inside, box, inside, inside], (8, 8), pool=pool)
         pixels, why = decode([good] * 5, [inside] * 5, (8, 8), pool=pool)

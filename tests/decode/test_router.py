@@ -1,4 +1,6 @@
-"""What the kernel decodes, and the rest through Pillow: one batch, the verdicts and pixels of either."""
+"""What the kernel decodes, and the rest through Pillow: one batch, the verdicts and pixels of
+either.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ from helpers.photos import folder, picture
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.decode import Bad, Header, NativeEngine, PillowEngine, Request, RouterEngine, engine_for
+from fastfeed.decode import (
+    Bad,
+    Header,
+    NativeEngine,
+    PillowEngine,
+    Request,
+    RouterEngine,
+    engine_for,
+)
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode, Resize
 from fastfeed.ops.program.compile import Windows, fuse
@@ -42,11 +52,17 @@ def run(engine, blobs, size=(20, 30), filter="bilinear", boxes=None):
     why = [h if isinstance(h, Bad) else None for h in found]
     out = np.zeros((len(blobs), *size, 3), np.uint8)
     if rows:
-        boxes = [(0, 0, found[i].height, found[i].width) if boxes is None else boxes[i] for i in rows]
-        windows = Windows(np.array(boxes, float), np.zeros((len(rows), 2), bool), np.array([size] * len(rows)))
+        boxes = [
+            (0, 0, found[i].height, found[i].width) if boxes is None else boxes[i] for i in rows
+        ]
+        windows = Windows(
+            np.array(boxes, float), np.zeros((len(rows), 2), bool), np.array([size] * len(rows))
+        )
         part = np.full((len(rows), *size, 3), 99, np.uint8)
         headers = [found[i] for i in rows]
-        done = engine.decode(Request([blobs[i] for i in rows], headers, windows, filter), part, threading.Event())
+        done = engine.decode(
+            Request([blobs[i] for i in rows], headers, windows, filter), part, threading.Event()
+        )
         out[rows] = part
         for i, bad in zip(rows, done, strict=True):
             why[i] = bad
@@ -75,9 +91,15 @@ NOT_THE_KERNELS = {
 }
 THE_KERNELS = {name: make(48, 64, 7) for name, make in LAYOUTS.items()}
 THE_KERNELS |= {"PNG with alpha": other("PNG", CLEAR)}
-THE_KERNELS |= {"PNG": other("PNG"), "PNG gray": other("PNG", RGB.convert("L")), "TIFF": other("TIFF")}
+THE_KERNELS |= {
+    "PNG": other("PNG"),
+    "PNG gray": other("PNG", RGB.convert("L")),
+    "TIFF": other("TIFF"),
+}
 (THE_KERNELS if "WebP" in FORMATS else NOT_THE_KERNELS)["WebP"] = other("WEBP", quality=80)
-THE_KERNELS |= {f"orientation {n}": jpegs.with_orientation(PIXELS, n, n % 2 == 0) for n in range(1, 9)}
+THE_KERNELS |= {
+    f"orientation {n}": jpegs.with_orientation(PIXELS, n, n % 2 == 0) for n in range(1, 9)
+}
 BAD = {  # name -> (bytes, Pillow's reason, the router's)
     "empty": (b"", "empty", "empty"),
     "text": (b"<html>", "not_image", "not_image"),
@@ -165,7 +187,10 @@ def test_what_the_first_declines_goes_to_the_other(why, filled, reason):
 
 def test_asking_for_the_kernel_where_it_is_not_built(monkeypatch):
     monkeypatch.setattr("fastfeed.decode.native.is_built", lambda: False)
-    text = r'decode="native" needs the kernel, which was not built: install .*libjpeg.* then install fastfeed again'
+    text = (
+        r'decode="native" needs the kernel, which was not built: install .*libjpeg.* then install'
+        r" fastfeed again"
+    )
     with pytest.raises(ConfigError, match=text):
         NativeEngine(Decode())
     monkeypatch.setattr("fastfeed.decode.is_built", lambda: False)
@@ -215,7 +240,8 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
 """
 
 
-# Progressive, most scans missing: Pillow lets libjpeg guess (block smoothing) what they would say, the kernel does not
+# Progressive, most scans missing: Pillow lets libjpeg guess (block smoothing) what they would say,
+# the kernel does not
 FEW_SCANS = ("wuffs__data_peacock.progressive.scan000.jpeg",)
 
 
@@ -243,8 +269,8 @@ def test_malformed_files(data):
             gained.append(name)
     print("pixels through Pillow alone:", *lost, sep="\n    ")
     print("pixels through the kernel alone:", *gained, sep="\n    ")
-    # Pillow shows what libjpeg repaired: bad Huffman codes, segments that end early, restarts out of step. The kernel
-    # does not take a repaired picture for a good one
+    # Pillow shows what libjpeg repaired: bad Huffman codes, segments that end early, restarts out
+    # of step. The kernel does not take a repaired picture for a good one
     assert len(lost) <= 15 and all(not name.startswith(("mei", "exifs")) for name in lost)
     # an empty JFIF segment: Pillow 12 stumbles over the density that it lacks
     assert set(gained) <= {"12m__jpeg_jfif-bogus-empty-jfif-segment.jpg"}

@@ -1,4 +1,6 @@
-"""TIFFs in the kernel: Pillow's pixels from every sound file that it takes, and Pillow's word on all others."""
+"""TIFFs in the kernel: Pillow's pixels from every sound file that it takes, and Pillow's word on
+all others.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ SAMPLES = {
     "RGB with alpha, of 16 bits": np.concatenate([DEEP, ALPHA.astype(np.uint16) * 257], axis=2),
 }
 PACKED = [(1, 1), (5, 1), (5, 2), (8, 1), (8, 2), (32946, 2), (32773, 1)]  # compression, predictor
-PLACED = {"one strip": {}, "strips": {"strip": 7}, "tiles": {"tile": (16, 32)}, "one tile": {"tile": (64, 96)}}
+PLACED = {
+    "one strip": {},
+    "strips": {"strip": 7},
+    "tiles": {"tile": (16, 32)},
+    "one tile": {"tile": (64, 96)},
+}
 COMPRESSION = {"none": 1, "LZW": 5, "deflate": 8, "PackBits": 32773}
 
 
@@ -47,7 +54,9 @@ def test_every_kind_has_pillows_pixels(samples, packed):
         assert np.array_equal(got, by_pillow(blob)), (big, placed)
         for box in ((7, 5, 40, 60), (0, 0, 1, 1), (60, 82, 1, 1), (14, 31, 9, 2)):
             top, left, height, width = box
-            assert np.array_equal(native(blob, box), got[top : top + height, left : left + width]), (big, placed, box)
+            assert np.array_equal(
+                native(blob, box), got[top : top + height, left : left + width]
+            ), (big, placed, box)
 
 
 @pytest.mark.parametrize("filter", jpegs.FILTERS)
@@ -59,7 +68,9 @@ def test_windows_are_scaled_as_defined(samples, filter):
         want = jpegs.resized(whole, box, size, filter)
         for flip in ((False, False), (True, False), (False, True)):
             turned = want[:: -1 if flip[0] else 1, :: -1 if flip[1] else 1]
-            assert np.abs(native(blob, box, size, filter, flip).astype(float) - turned).max() <= 0.51, (box, flip)
+            assert (
+                np.abs(native(blob, box, size, filter, flip).astype(float) - turned).max() <= 0.51
+            ), (box, flip)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -128,25 +139,37 @@ LEFT_TO_PILLOW = {
     "header alone": SOUND[:8],
     "cut behind the pixels": tiff(PHOTO, compression=8)[:-200],
     **{
-        f"half a strip of {name}": made(code, damage=changed(2, lambda piece: piece[: len(piece) // 2]))
+        f"half a strip of {name}": made(
+            code, damage=changed(2, lambda piece: piece[: len(piece) // 2])
+        )
         for name, code in COMPRESSION.items()
     },
     **{
-        f"zeros for a strip of {name}": made(code, damage=changed(2, lambda piece: bytes(len(piece))))
+        f"zeros for a strip of {name}": made(
+            code, damage=changed(2, lambda piece: bytes(len(piece)))
+        )
         for name, code in COMPRESSION.items()
         if code != 1
     },
-    "LZW that begins without a clear code": made(damage=changed(1, lambda piece: b"\x00" + piece[1:])),
+    "LZW that begins without a clear code": made(
+        damage=changed(1, lambda piece: b"\x00" + piece[1:])
+    ),
     "LZW with a code that is not there yet": made(
         damage=changed(1, lambda piece: piece[:2] + b"\xff" * 9 + piece[11:])
     ),
     "LZW that ends early": made(damage=changed(1, lambda piece: lzw(PHOTO[16:30].tobytes()))),
     "LZW whose table runs over": tiff(
-        textured(100, 90), compression=5, damage=lambda _, piece: lzw(textured(100, 90).tobytes(), clear_at=1 << 30)
+        textured(100, 90),
+        compression=5,
+        damage=lambda _, piece: lzw(textured(100, 90).tobytes(), clear_at=1 << 30),
     ),
     "wrong checksum of a stream": made(8, damage=changed(1, lambda piece: piece[:-4] + b"abcd")),
-    "stream that is too long": made(8, damage=changed(1, lambda piece: zlib.compress(PHOTO[16:40].tobytes()))),
-    "stream that is too short": made(8, damage=changed(1, lambda piece: zlib.compress(PHOTO[16:30].tobytes()))),
+    "stream that is too long": made(
+        8, damage=changed(1, lambda piece: zlib.compress(PHOTO[16:40].tobytes()))
+    ),
+    "stream that is too short": made(
+        8, damage=changed(1, lambda piece: zlib.compress(PHOTO[16:30].tobytes()))
+    ),
     "strips of more rows than memory": made(strip=None, tags={278: (4, [1 << 31])}),
     "rows per strip of another type": made(strip=None, tags={278: (7, [61])}),
 }
@@ -160,7 +183,9 @@ def test_all_others_have_pillows_result(name):
 
 def test_who_decodes():
     assert not isinstance(native(SOUND), Bad)
-    assert [name for name, blob in LEFT_TO_PILLOW.items() if not isinstance(native(blob), Bad)] == []
+    assert [
+        name for name, blob in LEFT_TO_PILLOW.items() if not isinstance(native(blob), Bad)
+    ] == []
 
 
 def test_runs_that_go_beyond_a_strip_are_cut_off():
@@ -180,7 +205,9 @@ def test_only_strips_and_tiles_of_a_window_are_unpacked():
         tall = made(code, damage=lambda k, piece: piece if k == 1 else b"?" * len(piece))
         assert np.array_equal(native(tall, (17, 3, 14, 70)), PHOTO[17:31, 3:73])
         assert isinstance(native(tall, (15, 3, 14, 70)), Bad)
-    wide = tiff(PHOTO, compression=5, tile=(64, 32), damage=lambda k, piece: piece if k == 1 else b"?")
+    wide = tiff(
+        PHOTO, compression=5, tile=(64, 32), damage=lambda k, piece: piece if k == 1 else b"?"
+    )
     assert np.array_equal(native(wide, (10, 34, 20, 28)), PHOTO[10:30, 34:62])
     assert isinstance(native(wide, (10, 30, 20, 32)), Bad)
 
@@ -199,7 +226,9 @@ def test_random_damage_has_pillows_result():
         assert same(got, want), (k, verdict(want), verdict(got))
 
 
-@pytest.mark.skipif(not (real_data() / "bad-images").is_dir(), reason="the folder bad-images is not here")
+@pytest.mark.skipif(
+    not (real_data() / "bad-images").is_dir(), reason="the folder bad-images is not here"
+)
 def test_files_of_other_projects_have_pillows_result():
     taken = 0
     for path in sorted((real_data() / "bad-images" / "tiff").iterdir()):
@@ -213,7 +242,9 @@ def test_a_stop_ends_between_rows():
     engine, stop = NativeEngine(Decode()), threading.Event()
     stop.set()
     headers = engine.probe([SOUND])
-    windows = Windows(np.array([[0, 0, 61, 83]], float), np.zeros((1, 2), bool), np.array([[61, 83]]))
+    windows = Windows(
+        np.array([[0, 0, 61, 83]], float), np.zeros((1, 2), bool), np.array([[61, 83]])
+    )
     out = np.full((1, 61, 83, 3), 9, np.uint8)
     assert engine.decode(Request([SOUND], headers, windows, "bilinear"), out, stop) == [None]
     assert (out == 9).all()

@@ -1,4 +1,6 @@
-"""A kernel that takes libjpeg for a version that it does not know: libjpeg decodes alone, and `doctor` says so."""
+"""A kernel that takes libjpeg for a version that it does not know: libjpeg decodes alone, and
+`doctor` says so.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,17 @@ pytestmark = pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
 def run(code: str) -> subprocess.CompletedProcess[str]:
     environ = dict(os.environ, FASTFEED_LIBJPEG="9.9.0")
     command = [sys.executable, "-c", f"import sys\n{code}"]
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=500, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=500, check=False
+    )
 
 
 def test_the_decode_tests_pass() -> None:
     tests = ["tests/decode/test_native.py", "tests/decode/test_recode.py"]
     done = run(
-        "import fastfeed._native as native, pytest\nassert native.libjpeg_huffman_reason()\n"
-        f"sys.exit(pytest.main(['-p', 'no:xdist', '-p', 'no:cacheprovider', '-m', 'not slow', *{tests}]))"
+        "import fastfeed._native as native, pytest\nassert"
+        " native.libjpeg_huffman_reason()\nsys.exit(pytest.main(['-p', 'no:xdist', '-p',"
+        f" 'no:cacheprovider', '-m', 'not slow', *{tests}]))"
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
@@ -33,4 +38,6 @@ def test_the_decode_tests_pass() -> None:
 def test_doctor_says_that_libjpeg_decodes_alone() -> None:
     done = run("sys.argv[1:] = ['doctor']\nfrom fastfeed.cli import main\nmain()")
     text = " ".join(done.stdout.split())
-    assert "libjpeg-turbo 9.9.0 is not one of the known versions, 2.0 to 3.2" in text, done.stdout + done.stderr
+    assert "libjpeg-turbo 9.9.0 is not one of the known versions, 2.0 to 3.2" in text, (
+        done.stdout + done.stderr
+    )

@@ -1,4 +1,6 @@
-"""WebPs in the kernel: Pillow's pixels from every sound file of one frame, and Pillow's word on all others."""
+"""WebPs in the kernel: Pillow's pixels from every sound file of one frame, and Pillow's word on all
+others.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
 pytestmark = pytest.mark.skipif(
-    jpegs.native is None or not jpegs.native.LIBWEBP, reason="a kernel without libwebp (Debian: libwebp-dev)"
+    jpegs.native is None or not jpegs.native.LIBWEBP,
+    reason="a kernel without libwebp (Debian: libwebp-dev)",
 )
 PHOTO = textured(61, 83)
 ALPHA = np.where(textured(61, 83, 2)[..., :1] > 128, PHOTO[..., 2:], 255)
@@ -68,7 +71,11 @@ def extended(blob: bytes, flags: int = 0, before=(), behind=()) -> bytes:
     """With a VP8X chunk, and others around the picture."""
     (picture,) = [part for part in chunks(blob) if part[0] in (b"VP8 ", b"VP8L")]
     width, height = Image.open(io.BytesIO(blob)).size
-    head = struct.pack("<I", flags) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    head = (
+        struct.pack("<I", flags)
+        + (width - 1).to_bytes(3, "little")
+        + (height - 1).to_bytes(3, "little")
+    )
     return joined([(b"VP8X", head), *before, picture, *behind])
 
 
@@ -81,14 +88,21 @@ def test_every_kind_has_pillows_pixels(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_are_parts_of_the_whole(kind):
-    """At even and odd pixels, at the edges and within: chroma, which is smoothed, has half the size."""
+    """At even and odd pixels, at the edges and within: chroma, which is smoothed, has half the
+    size.
+    """
     blob, rng = made(kind), np.random.default_rng(1)
     whole = native(blob)
     for _ in range(60):
         height, width = int(rng.integers(1, 61)), int(rng.integers(1, 83))
         top, left = int(rng.integers(0, 62 - height)), int(rng.integers(0, 84 - width))
         part = whole[top : top + height, left : left + width]
-        assert np.array_equal(native(blob, (top, left, height, width)), part), (top, left, height, width)
+        assert np.array_equal(native(blob, (top, left, height, width)), part), (
+            top,
+            left,
+            height,
+            width,
+        )
 
 
 @pytest.mark.parametrize("filter", jpegs.FILTERS)
@@ -100,7 +114,9 @@ def test_windows_are_scaled_as_defined(kind, filter):
         want = jpegs.resized(whole, box, size, filter)
         for flip in ((False, False), (True, False), (False, True)):
             turned = want[:: -1 if flip[0] else 1, :: -1 if flip[1] else 1]
-            assert np.abs(native(blob, box, size, filter, flip).astype(float) - turned).max() <= 0.51, (box, flip)
+            assert (
+                np.abs(native(blob, box, size, filter, flip).astype(float) - turned).max() <= 0.51
+            ), (box, flip)
 
 
 def smooth(height: int, width: int) -> np.ndarray:
@@ -117,8 +133,13 @@ def test_lossy_files_are_shrunk_to_means(sides, by):
     blob = webp(smooth(*sides), quality=100)
     whole = by_pillow(blob).astype(float)
     rows, columns = range(0, sides[0], by), range(0, sides[1], by)
-    means = np.stack([[whole[y : y + by, x : x + by].mean(axis=(0, 1)) for x in columns] for y in rows])
-    box, size = np.array([0.0, 1.0, sides[0], sides[1] - 1.0]), (sides[0] * 2 // (3 * by), sides[1] * 2 // (3 * by) - 1)
+    means = np.stack(
+        [[whole[y : y + by, x : x + by].mean(axis=(0, 1)) for x in columns] for y in rows]
+    )
+    box, size = (
+        np.array([0.0, 1.0, sides[0], sides[1] - 1.0]),
+        (sides[0] * 2 // (3 * by), sides[1] * 2 // (3 * by) - 1),
+    )
     want = jpegs.resized(means, box / by, size, "bilinear")
     off = np.abs(jpegs.decode_one(blob, box, size) - want)
     assert off.max() <= 2.5 and off.mean() <= 0.8, "chroma is not smoothed"
@@ -132,10 +153,17 @@ def test_shrunk_windows_are_parts_of_the_whole():
         (whole,), _ = jpegs.decode([blob], box, (rows, columns), "box", enlarge=1.0)
         for _ in range(20):
             height, width = int(rng.integers(1, rows)), int(rng.integers(1, columns))
-            top, left = int(rng.integers(0, rows - height + 1)), int(rng.integers(0, columns - width + 1))
+            top, left = (
+                int(rng.integers(0, rows - height + 1)),
+                int(rng.integers(0, columns - width + 1)),
+            )
             box = np.array([(top, left, height, width)], float) * by
             (got,), _ = jpegs.decode([blob], box, (height, width), "box", enlarge=1.0)
-            assert np.array_equal(got, whole[top : top + height, left : left + width]), (by, top, left)
+            assert np.array_equal(got, whole[top : top + height, left : left + width]), (
+                by,
+                top,
+                left,
+            )
 
 
 @pytest.mark.parametrize("kind", ["lossy", "lossless", "lossy with alpha"])
@@ -160,8 +188,12 @@ TAKEN = {
     "extended": extended(LOSSY),
     "unknown chunks": extended(LOSSY, before=[(b"ABCD", b"abc")], behind=[(b"EFGH", b"")]),
     "EXIF as in a JPEG": extended(LOSSY, 8, behind=[(b"EXIF", b"Exif\0\0" + EXIF_6)]),
-    "two blocks of EXIF": extended(LOSSY, 8, behind=[(b"EXIF", EXIF_6), (b"EXIF", EXIF_6.replace(b"\6", b"\3"))]),
-    "alpha without its flag": joined([(n, b"\0" + c[1:] if n == b"VP8X" else c) for n, c in chunks(TRANSPARENT)]),
+    "two blocks of EXIF": extended(
+        LOSSY, 8, behind=[(b"EXIF", EXIF_6), (b"EXIF", EXIF_6.replace(b"\6", b"\3"))]
+    ),
+    "alpha without its flag": joined(
+        [(n, b"\0" + c[1:] if n == b"VP8X" else c) for n, c in chunks(TRANSPARENT)]
+    ),
     "alpha without its flag, lossless": extended(made("lossless with alpha")),
     "EXIF without its flag": extended(LOSSY, 0, behind=[(b"EXIF", EXIF_6)]),
     "EXIF in a simple file": joined([*chunks(LOSSY), (b"EXIF", EXIF_6)]),
@@ -187,8 +219,12 @@ LEFT_TO_PILLOW = {
     "no signature": LOSSLESS[:20] + b"\0" + LOSSLESS[21:],
     "header alone": LOSSY[:30],
     "signature alone": LOSSY[:12],
-    "half of what was coded, in a whole file": joined([(n, c[: len(c) // 2]) for n, c in chunks(LOSSY)]),
-    "half of what was coded without loss": joined([(n, c[: len(c) // 2]) for n, c in chunks(LOSSLESS)]),
+    "half of what was coded, in a whole file": joined(
+        [(n, c[: len(c) // 2]) for n, c in chunks(LOSSY)]
+    ),
+    "half of what was coded without loss": joined(
+        [(n, c[: len(c) // 2]) for n, c in chunks(LOSSLESS)]
+    ),
 }
 
 
@@ -211,7 +247,9 @@ def test_the_matte_shows_through():
 
 
 def test_random_damage_has_pillows_result():
-    """Within what is coded, libwebp itself decodes the same from a file in pieces and from one at once."""
+    """Within what is coded, libwebp itself decodes the same from a file in pieces and from one at
+    once.
+    """
     rng, names = np.random.default_rng(8), list(KINDS)
     for k in range(400):
         blob = bytearray(made(names[k % len(names)]))
@@ -221,7 +259,9 @@ def test_random_damage_has_pillows_result():
         assert same(got, want), (k, verdict(want), verdict(got))
 
 
-@pytest.mark.skipif(not (real_data() / "bad-images").is_dir(), reason="the folder bad-images is not here")
+@pytest.mark.skipif(
+    not (real_data() / "bad-images").is_dir(), reason="the folder bad-images is not here"
+)
 def test_files_of_other_projects_have_pillows_result():
     for path in sorted((real_data() / "bad-images" / "webp").iterdir()):
         blob = path.read_bytes()
@@ -242,7 +282,9 @@ def test_a_stop_ends_between_rows():
     engine, stop = NativeEngine(Decode()), threading.Event()
     stop.set()
     headers = engine.probe([LOSSY])
-    windows = Windows(np.array([[0, 0, 61, 83]], float), np.zeros((1, 2), bool), np.array([[61, 83]]))
+    windows = Windows(
+        np.array([[0, 0, 61, 83]], float), np.zeros((1, 2), bool), np.array([[61, 83]])
+    )
     out = np.full((1, 61, 83, 3), 9, np.uint8)
     assert engine.decode(Request([LOSSY], headers, windows, "bilinear"), out, stop) == [None]
     assert (out == 9).all()

@@ -1,4 +1,6 @@
-"""The made photographs: the same bytes every time, big enough, and broken only where they should be."""
+"""The made photographs: the same bytes every time, big enough, and broken only where they should
+be.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> photos.MadePhotos:
-    return photos.make_photos(tmp_path_factory.mktemp("demo") / "photos", train_per_class=2, val_per_class=1)
+    return photos.make_photos(
+        tmp_path_factory.mktemp("demo") / "photos", train_per_class=2, val_per_class=1
+    )
 
 
 def good_files(made: photos.MadePhotos) -> list[Path]:
@@ -38,7 +42,9 @@ def test_good_photographs_decode_and_have_stock_size(made: photos.MadePhotos) ->
             image.load()
             assert image.format == "JPEG"
             assert image.width * image.height >= 1_500_000
-            assert 0.8 < path.stat().st_size * 8 / (image.width * image.height) < 4  # bits per pixel
+            assert (
+                0.8 < path.stat().st_size * 8 / (image.width * image.height) < 4
+            )  # bits per pixel
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
@@ -64,7 +70,10 @@ def test_photographs_differ_by_class_index_and_split() -> None:
 
 
 def test_some_photographs_are_stored_turned() -> None:
-    turned = [Image.open(io.BytesIO(photos.photograph("train", "skyline", i))).getexif()[0x0112] for i in range(12)]
+    turned = [
+        Image.open(io.BytesIO(photos.photograph("train", "skyline", i))).getexif()[0x0112]
+        for i in range(12)
+    ]
     assert set(turned) <= {1, 3, 6, 8}
     assert 1 in turned
     assert len(set(turned)) > 1
@@ -77,7 +86,9 @@ def test_a_complete_set_is_left_alone(made: photos.MadePhotos) -> None:
 
 
 def test_another_number_of_photographs_is_refused(made: photos.MadePhotos) -> None:
-    with pytest.raises(FileExistsError, match="holds something else; remove it or choose another folder"):
+    with pytest.raises(
+        FileExistsError, match="holds something else; remove it or choose another folder"
+    ):
         photos.make_photos(made.root, train_per_class=3, val_per_class=1)
 
 
@@ -86,7 +97,9 @@ def test_a_folder_of_someone_else_is_never_touched(tmp_path: Path, name: str) ->
     mine = tmp_path / name / "holiday.txt"
     mine.parent.mkdir()
     mine.write_text("keep me")
-    with pytest.raises(FileExistsError, match=f"{name} exists and holds something else; remove it or choose"):
+    with pytest.raises(
+        FileExistsError, match=f"{name} exists and holds something else; remove it or choose"
+    ):
         photos.make_photos(tmp_path / "photos", train_per_class=1, val_per_class=1)
     assert mine.read_text() == "keep me"
     assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -1,7 +1,7 @@
 """One process of two that train by JAX on the processor, two devices each. Prints one JSON object.
 
-Argument "environment": who this is stands in JAX_PROCESS_ID and JAX_NUM_PROCESSES. Argument "arguments": it is passed
-to jax.distributed.initialize alone, and the feed has to be told.
+Argument "environment": who this is stands in JAX_PROCESS_ID and JAX_NUM_PROCESSES. Argument
+"arguments": it is passed to jax.distributed.initialize alone, and the feed has to be told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sys
 from typing import Any
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-os.environ["NPROC"] = "8"  # XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
+os.environ["NPROC"] = (
+    "8"  # XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
+)
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["KERAS_BACKEND"] = "jax"
 
@@ -49,7 +51,10 @@ def step(parameters: Any, speeds: Any, images: Any, labels: Any) -> Any:
 def train() -> dict[str, Any]:
     """Global arrays over four devices; what they hold is looked at by gathering them everywhere."""
     mesh = Mesh(np.array(jax.devices()), ("batch",))
-    sharding, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+    sharding, whole = (
+        NamedSharding(mesh, PartitionSpec("batch")),
+        NamedSharding(mesh, PartitionSpec()),
+    )
     everywhere = jax.jit(lambda array: array, out_shardings=whole)
     parameters = jax.device_put(at_work.start(), whole)
     speeds = jax.tree.map(jnp.zeros_like, parameters)
@@ -61,11 +66,21 @@ def train() -> dict[str, Any]:
                 parameters, speeds = step(parameters, speeds, images, labels)
                 seen.append(np.asarray(everywhere(labels)).tolist())
                 sums.append(np.asarray(everywhere(images)).sum((1, 2, 3)).tolist())
-                here.append([int(i) for shard in labels.addressable_shards for i in np.asarray(shard.data)])
+                here.append(
+                    [int(i) for shard in labels.addressable_shards for i in np.asarray(shard.data)]
+                )
         text = str(loader)
     of_gpu = batches_of_a_gpu(sharding, everywhere)
     kernel, bias = (np.asarray(everywhere(parameter)).tolist() for parameter in parameters)
-    told = {"of a GPU": of_gpu, "kernel": kernel, "bias": bias, "seen": seen, "sums": sums, "here": here, "text": text}
+    told = {
+        "of a GPU": of_gpu,
+        "kernel": kernel,
+        "bias": bias,
+        "seen": seen,
+        "sums": sums,
+        "here": here,
+        "text": text,
+    }
     with at_work.feed(6) as data:
         told["wrong batch"] = refused(lambda: data.to_jax(sharding))
     with at_work.feed(9) as data:
@@ -90,7 +105,9 @@ def keras_fit() -> dict[str, Any]:
 
     keras.utils.set_random_seed(0)  # the same weights everywhere, or Keras refuses to lay them out
     keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
-    net = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")])
+    net = keras.Sequential(
+        [keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")]
+    )
     net.compile(
         keras.optimizers.SGD(at_work.RATE, at_work.MOMENTUM),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -100,10 +117,17 @@ def keras_fit() -> dict[str, Any]:
     with at_work.feed() as data, at_work.feed(9) as odd:
         history = net.fit(data.to_keras(), epochs=at_work.EPOCHS, verbose=0)
         state = data.state()
-        kernel, bias = (np.asarray(array).tolist() for array in net.get_layer("dense").get_weights())
+        kernel, bias = (
+            np.asarray(array).tolist() for array in net.get_layer("dense").get_weights()
+        )
         told = {"wrong batch": refused(lambda: net.fit(odd.to_keras(), verbose=0))}
     losses = history.history["loss"]
-    return told | {"kernel": kernel, "bias": bias, "loss": losses, "state": [state["epoch"], state["step"]]}
+    return told | {
+        "kernel": kernel,
+        "bias": bias,
+        "loss": losses,
+        "state": [state["epoch"], state["step"]],
+    }
 
 
 def main(how: str, rank: int, address: str) -> dict[str, Any]:

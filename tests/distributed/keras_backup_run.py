@@ -1,9 +1,12 @@
-"""Fits with feed.keras_backup that kill themselves after some batches, to be started until one ends by itself.
+"""Fits with feed.keras_backup that kill themselves after some batches, to be started until one ends
+by itself.
 
-Argument: the backend. Each line of input starts a fit in a process of its own, forked once Keras is loaded, which takes
-longer than the fit: [folder, save_freq ("epoch" or batches), batches to live (0: to the end), steps per execution] as
-JSON; how it ended is printed. The folder gets a line in trained.jsonl for each batch: [attempt, epoch, step, labels];
-weights.json at the end. With "words" and a folder instead of a backend it prints what is refused.
+Argument: the backend. Each line of input starts a fit in a process of its own, forked once Keras is
+loaded, which takes
+longer than the fit: [folder, save_freq ("epoch" or batches), batches to live (0: to the end), steps
+per execution] as JSON; how it ended is printed. The folder gets a line in trained.jsonl for each
+batch: [attempt, epoch, step, labels]; weights.json at the end. With "words" and a folder instead of
+a backend it prints what is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ class Killer(keras.callbacks.Callback):
 
 
 def model(together: int = 1, build: bool = True) -> Any:
-    net = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")])
+    net = keras.Sequential(
+        [keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")]
+    )
     net.compile(
         keras.optimizers.SGD(at_work.RATE, at_work.MOMENTUM),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -79,7 +84,9 @@ def words(folder: Path) -> dict[str, str]:
     """Error texts, by what is wrong."""
     found = {}
 
-    def fit(name: str, made: ff.Feed, every: Any = "epoch", build: bool = True, **options: Any) -> None:
+    def fit(
+        name: str, made: ff.Feed, every: Any = "epoch", build: bool = True, **options: Any
+    ) -> None:
         try:
             backup = made.keras_backup(folder / name, every, **options)
             model(build=build).fit(made.to_keras(), epochs=1, verbose=0, callbacks=[backup])

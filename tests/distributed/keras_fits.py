@@ -1,4 +1,7 @@
-"""Arguments of `fit` in addition to a feed, on one backend of Keras (the argument). Prints one JSON object."""
+"""Arguments of `fit` in addition to a feed, on one backend of Keras (the argument).
+
+Prints one JSON object.
+"""
 
 from __future__ import annotations
 
@@ -43,29 +46,49 @@ class Torn(ff.Arrays):
 
     def read(self, ids):
         return [
-            ff.Failure(int(id), f"memory:{id}", "read", "truncated", "torn") if int(id) in BAD else blob
+            (
+                ff.Failure(int(id), f"memory:{id}", "read", "truncated", "torn")
+                if int(id) in BAD
+                else blob
+            )
             for id, blob in zip(ids, super().read(ids), strict=True)
         ]
 
 
 def model(build: bool = True, **options: Any) -> Any:
     keras.utils.set_random_seed(0)
-    net = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")])
+    net = keras.Sequential(
+        [keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")]
+    )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    net.compile(keras.optimizers.SGD(at_work.RATE, at_work.MOMENTUM), loss, jit_compile=False, **options)
+    net.compile(
+        keras.optimizers.SGD(at_work.RATE, at_work.MOMENTUM), loss, jit_compile=False, **options
+    )
     if build:
         net.build((None, 4, 4, 3))
         net.get_layer("dense").set_weights(at_work.start())
     return net
 
 
-def fitted(data: ff.Feed, adapter: Any = None, epochs: int = at_work.EPOCHS, compiled: Any = None, **options: Any):
+def fitted(
+    data: ff.Feed,
+    adapter: Any = None,
+    epochs: int = at_work.EPOCHS,
+    compiled: Any = None,
+    **options: Any,
+):
     told, net = Told(), model(**(compiled or {}))
     adapter = data.to_keras() if adapter is None else adapter
     net.fit(adapter, epochs=epochs, verbose=0, callbacks=[told], **options)
     kernel, bias = (weights.tolist() for weights in net.get_layer("dense").get_weights())
     state = [data.state()[name] for name in ("epoch", "step")]
-    return {"kernel": kernel, "bias": bias, "losses": told.losses, "steps": told.steps, "state": state}
+    return {
+        "kernel": kernel,
+        "bias": bias,
+        "losses": told.losses,
+        "steps": told.steps,
+        "state": state,
+    }
 
 
 def refused(call: Any) -> str:
@@ -85,7 +108,9 @@ with at_work.feed() as data, at_work.validation() as val:
         "sample_weight": refused(lambda: net.fit(data.to_keras(), sample_weight=ones, verbose=0)),
         "y": refused(lambda: net.fit(data.to_keras(), y=labels, verbose=0)),
         "y of evaluate": refused(lambda: net.evaluate(val.to_keras(), y=labels, verbose=0)),
-        "sample_weight of evaluate": refused(lambda: net.evaluate(val.to_keras(), sample_weight=ones, verbose=0)),
+        "sample_weight of evaluate": refused(
+            lambda: net.evaluate(val.to_keras(), sample_weight=ones, verbose=0)
+        ),
         "factors": refused(lambda: data.to_keras(class_weight={0: -1.0})),
     }
     result["untouched"] = data.state()["epoch"], data.state()["step"]
@@ -95,7 +120,9 @@ with at_work.feed() as data:
     result["steps_per_epoch"] = fitted(data, epochs=5, steps_per_epoch=2)
 with at_work.feed() as data:
     result["steps_per_execution"] = fitted(data, compiled={"steps_per_execution": TOGETHER})
-with at_work.feed() as data:  # the model is built by the first fit, and its metrics again by a second compile
+with (
+    at_work.feed() as data
+):  # the model is built by the first fit, and its metrics again by a second compile
     told, net = Told(), model(build=False, steps_per_execution=TOGETHER)
     data.seek(0, 2)
     net.fit(data.to_keras(), epochs=1, verbose=0, callbacks=[told])
@@ -111,6 +138,8 @@ with at_work.feed() as data:
         seen.append([data.state()["epoch"], data.state()["step"]])
     result["one step"] = seen
 source = Torn(at_work.IMAGES, labels)
-with ff.Feed(source, [ff.RandomFlip(), ff.ToFloat()], global_batch=8, seed=3, threads=1, on_bad="mask") as data:
+with ff.Feed(
+    source, [ff.RandomFlip(), ff.ToFloat()], global_batch=8, seed=3, threads=1, on_bad="mask"
+) as data:
     result["mask"] = fitted(data)
 print(json.dumps(result))

@@ -1,7 +1,8 @@
 """What the programs of these tests train, the same in NumPy, and how their processes are started.
 
-Softmax regression on 45 pictures, each a class of its own: labels say which samples a rank was given. SGD with
-momentum on batches of a world of one is what every framework must end with, however many ranks and devices it has.
+Softmax regression on 45 pictures, each a class of its own: labels say which samples a rank was
+given. SGD with momentum on batches of a world of one is what every framework must end with, however
+many ranks and devices it has.
 """
 
 from __future__ import annotations
@@ -46,25 +47,39 @@ def validation() -> ff.Feed:
 
 def start() -> tuple[np.ndarray, np.ndarray]:
     """Weights before training, shapes (pixels, classes) and (classes,), float32."""
-    return np.sin(np.arange(PIXELS * SAMPLES, dtype=np.float32)).reshape(PIXELS, SAMPLES) / 10, np.zeros(
-        SAMPLES, np.float32
-    )
+    return np.sin(np.arange(PIXELS * SAMPLES, dtype=np.float32)).reshape(
+        PIXELS, SAMPLES
+    ) / 10, np.zeros(SAMPLES, np.float32)
 
 
-def trained(steps: int | None = None, factors: Mapping[int, float] | None = None, **options: Any) -> dict[str, Any]:
-    """By NumPy, in a world of one: weights, and the mean loss of each step. `factors` weigh samples by label."""
+def trained(
+    steps: int | None = None, factors: Mapping[int, float] | None = None, **options: Any
+) -> dict[str, Any]:
+    """By NumPy, in a world of one: weights, and the mean loss of each step.
+
+    `factors` weigh samples by label.
+    """
     kernel, bias = (array.astype(np.float64) for array in start())
     speeds, losses = [np.zeros_like(kernel), np.zeros_like(bias)], []
     with feed(**options, world=ff.World()) as data:
-        for batch in islice(data.batches(epochs=None), EPOCHS * len(data) if steps is None else steps):
-            x, n = batch.images.reshape(len(batch.labels), PIXELS).astype(np.float64), len(batch.labels)
-            weights = batch.weights * np.array([(factors or {}).get(int(label), 1.0) for label in batch.labels])
+        for batch in islice(
+            data.batches(epochs=None), EPOCHS * len(data) if steps is None else steps
+        ):
+            x, n = (
+                batch.images.reshape(len(batch.labels), PIXELS).astype(np.float64),
+                len(batch.labels),
+            )
+            weights = batch.weights * np.array(
+                [(factors or {}).get(int(label), 1.0) for label in batch.labels]
+            )
             logits = x @ kernel + bias
             logits -= logits.max(1, keepdims=True)
             logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
             losses.append(float(-(logs[np.arange(n), batch.labels] * weights).sum() / n))
             slope = (np.exp(logs) - np.eye(SAMPLES)[batch.labels]) * weights[:, None] / n
-            for i, (array, gradient) in enumerate(zip((kernel, bias), (x.T @ slope, slope.sum(0)), strict=True)):
+            for i, (array, gradient) in enumerate(
+                zip((kernel, bias), (x.T @ slope, slope.sum(0)), strict=True)
+            ):
                 speeds[i] = MOMENTUM * speeds[i] - RATE * gradient
                 array += speeds[i]
     return {"kernel": kernel, "bias": bias, "losses": losses}
@@ -73,7 +88,9 @@ def trained(steps: int | None = None, factors: Mapping[int, float] | None = None
 def same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """The weights that a program told are these, but for rounding."""
     for name in ("kernel", "bias"):
-        np.testing.assert_allclose(np.asarray(found[name]), wanted[name], rtol=0, atol=2e-4, err_msg=name)
+        np.testing.assert_allclose(
+            np.asarray(found[name]), wanted[name], rtol=0, atol=2e-4, err_msg=name
+        )
 
 
 def order(epochs: int = EPOCHS, **options: Any) -> list[list[int]]:
@@ -89,7 +106,12 @@ def joined(ranks: Sequence[Sequence[Sequence[int]]]) -> list[list[int]]:
 
 def environment(**more: str) -> dict[str, str]:
     """This process's, with the package and this folder importable, and few threads."""
-    paths = [str(HERE.parents[1]), str(HERE.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [
+        str(HERE.parents[1]),
+        str(HERE.parent),
+        str(HERE),
+        *filter(None, [os.environ.get("PYTHONPATH")]),
+    ]
     quiet = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     return os.environ | quiet | {"PYTHONPATH": os.pathsep.join(paths)} | more
 
@@ -129,9 +151,13 @@ def work(
 def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     """(return code, stdout, stderr) of each once all have ended."""
     try:
-        with ThreadPoolExecutor(len(processes)) as pool:  # all at once: one may wait for another that cannot write
+        with ThreadPoolExecutor(
+            len(processes)
+        ) as pool:  # all at once: one may wait for another that cannot write
             said = list(pool.map(lambda process: process.communicate(timeout=LIMIT_S), processes))
-        return [(process.returncode, *texts) for process, texts in zip(processes, said, strict=True)]
+        return [
+            (process.returncode, *texts) for process, texts in zip(processes, said, strict=True)
+        ]
     finally:
         for process in processes:
             if process.poll() is None:

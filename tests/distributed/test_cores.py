@@ -27,7 +27,9 @@ from fastfeed.distributed.world import World
         ),
         (  # version 1 in a container: the path is the host's, the limits lie at the mount
             {
-                "proc/self/cgroup": "9:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n2:pids:/docker/1\n",
+                "proc/self/cgroup": (
+                    "9:memory:/docker/1\n4:cpu,cpuacct:/docker/1\n2:pids:/docker/1\n"
+                ),
                 "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000\n",
                 "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
                 "sys/fs/cgroup/memory/memory.limit_in_bytes": "1048576\n",
@@ -46,7 +48,9 @@ from fastfeed.distributed.world import World
         ({}, (None, None)),
     ],
 )
-def test_cgroup_limits(tmp_path: Path, files: dict[str, str], limits: tuple[float | None, int | None]) -> None:
+def test_cgroup_limits(
+    tmp_path: Path, files: dict[str, str], limits: tuple[float | None, int | None]
+) -> None:
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)

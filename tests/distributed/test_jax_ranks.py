@@ -1,4 +1,6 @@
-"""JAX: two processes with two devices each; Keras on JAX over their devices, and over four of one process."""
+"""JAX: two processes with two devices each; Keras on JAX over their devices, and over four of one
+process.
+"""
 
 import numpy as np
 import pytest
@@ -7,14 +9,19 @@ from helpers.needs import needs
 
 pytestmark = [pytest.mark.slow, needs("jax", "keras")]
 
-DEVICES = "the batch must divide among the devices of its sharding, got {} samples for 4 devices; change batch to a "
+DEVICES = (
+    "the batch must divide among the devices of its sharding, got {} samples for 4 devices; change"
+    " batch to a "
+)
 
 
 def processes(how: str) -> list[dict]:
     place = {"JAX_NUM_PROCESSES": "2"} if how == "environment" else {}
     address, ranks = f"localhost:{at_work.ports(1)[0]}", range(2)
     started = [place | ({"JAX_PROCESS_ID": str(rank)} if place else {}) for rank in ranks]
-    return at_work.told([at_work.work("jax_rank.py", how, rank, address, **started[rank]) for rank in ranks])
+    return at_work.told(
+        [at_work.work("jax_rank.py", how, rank, address, **started[rank]) for rank in ranks]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +58,10 @@ def test_batches_in_a_gpus_memory_are_shares_of_global_arrays(ranks):
 def test_batches_that_cannot_be_laid_out_are_refused_on_every_process(ranks):
     for told in ranks:
         assert told["wrong batch"].startswith(DEVICES.format(6))
-        assert told["uneven batch"] == "the global batch must divide by the number of processes, 2, got 9"
+        assert (
+            told["uneven batch"]
+            == "the global batch must divide by the number of processes, 2, got 9"
+        )
 
 
 def test_keras_fits_over_both_processes(ranks):
@@ -66,12 +76,16 @@ def test_keras_fits_over_both_processes(ranks):
 def test_a_feed_that_knows_of_one_process_is_refused():
     """jax.distributed.initialize with arguments leaves nothing in the environment."""
     for rank, told in enumerate(processes("arguments")):
-        assert told["refused"] == (
-            "the feed reads as rank 0 of 1 (no launcher in the environment), but JAX runs this process as "
-            f"{rank} of 2: every process would train on the same samples; pass Feed(world=ff.World({rank}, 2, "
-            "local_rank, local_size)), or world=ff.World() if this is meant"
+        assert (
+            told["refused"]
+            == "the feed reads as rank 0 of 1 (no launcher in the environment), but JAX runs this"
+            f" process as {rank} of 2: every process would train on the same samples; pass"
+            f" Feed(world=ff.World({rank}, 2, local_rank, local_size)), or world=ff.World() if"
+            " this is meant"
         )
-        assert told["labels"] == at_work.order()[0][4 * rank : 4 * rank + 4], "with a world that was passed"
+        assert told["labels"] == at_work.order()[0][4 * rank : 4 * rank + 4], (
+            "with a world that was passed"
+        )
 
 
 def test_keras_gets_batches_that_lie_on_its_devices(keras):

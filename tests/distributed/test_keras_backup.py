@@ -1,4 +1,6 @@
-"""feed.keras_backup: fits that are killed and started again see every batch in order, and end as if undisturbed."""
+"""feed.keras_backup: fits that are killed and started again see every batch in order, and end as if
+undisturbed.
+"""
 
 import json
 import random
@@ -14,14 +16,20 @@ from helpers.needs import needs, require
 pytestmark = [pytest.mark.slow, needs("keras")]
 
 EPOCHS, STEPS = 3, at_work.SAMPLES // 8
-RUNS = [  # backend, save_freq, batches to live in each attempt (None: chosen by chance), steps per execution
+# backend, save_freq, batches to live in each attempt (None: chosen by chance), steps per execution
+RUNS = [
     *(("tensorflow", every, None, 1) for every in (3, "epoch")),
     *(
         pytest.param(backend, every, None, 1, marks=pytest.mark.nightly)
         for backend in ("jax", "torch")
         for every in (3, "epoch")
     ),
-    ("tensorflow", STEPS, [STEPS, 2 * STEPS - 1], 1),  # right after a backup that falls on the end of an epoch
+    (
+        "tensorflow",
+        STEPS,
+        [STEPS, 2 * STEPS - 1],
+        1,
+    ),  # right after a backup that falls on the end of an epoch
     ("jax", 2, [6], 2),  # in executions of two steps, of which the third of an epoch has one
 ]
 
@@ -31,14 +39,19 @@ Fit = Callable[..., tuple[int, str]]
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Fit]]:
-    """`fitted(backend)` is who runs fits on it, `(*arguments) -> (exit code, errors)`, and has loaded Keras once."""
+    """`fitted(backend)` is who runs fits on it, `(*arguments) -> (exit code, errors)`, and has
+    loaded Keras once.
+    """
     started: dict[str, tuple[subprocess.Popen[str], Path]] = {}
 
     def on(backend: str) -> Fit:
         if backend not in started:
             said = tmp_path_factory.mktemp("said") / backend
             with said.open("w") as errors:
-                started[backend] = at_work.work("keras_backup_run.py", backend, asked=True, errors=errors), said
+                started[backend] = (
+                    at_work.work("keras_backup_run.py", backend, asked=True, errors=errors),
+                    said,
+                )
         process, said = started[backend]
 
         def fit(*arguments: object) -> tuple[int, str]:
@@ -57,19 +70,31 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 
 @pytest.mark.parametrize(("backend", "every", "lives", "together"), RUNS)
-def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, lives, together, fresh_seed):
+def test_killed_fits_end_as_undisturbed(
+    tmp_path: Path, fitted, backend, every, lives, together, fresh_seed
+):
     require(backend)
     fit = fitted(backend)
     rng = random.Random(fresh_seed)
-    lives = [rng.randrange(every if every != "epoch" else STEPS, 8) for _ in range(2)] if lives is None else lives
+    lives = (
+        [rng.randrange(every if every != "epoch" else STEPS, 8) for _ in range(2)]
+        if lives is None
+        else lives
+    )
     order, steps = at_work.order(EPOCHS), EPOCHS * STEPS
     reached, done = 0, 0
     for attempt, batches in enumerate([*lives, 0]):
         code, err = fit(tmp_path, every, batches, together)
         assert code == (-signal.SIGKILL if batches else 0), err[-4000:]
-        trained = [json.loads(line) for line in (tmp_path / "trained.jsonl").read_text().splitlines()]
-        trained = [(epoch * STEPS + step, ids) for number, epoch, step, ids in trained if number == attempt]
-        assert [at for at, _ in trained] == list(range(reached, trained[-1][0] + 1)), "from the last backup, in order"
+        trained = [
+            json.loads(line) for line in (tmp_path / "trained.jsonl").read_text().splitlines()
+        ]
+        trained = [
+            (epoch * STEPS + step, ids) for number, epoch, step, ids in trained if number == attempt
+        ]
+        assert [at for at, _ in trained] == list(range(reached, trained[-1][0] + 1)), (
+            "from the last backup, in order"
+        )
         assert all(order[at] == ids for at, ids in trained)
         done = trained[-1][0] + 1
         if batches:
@@ -88,22 +113,30 @@ def test_killed_fits_end_as_undisturbed(tmp_path: Path, fitted, backend, every, 
 @needs("tensorflow")
 def test_words(tmp_path):
     [said] = at_work.told([at_work.work("keras_backup_run.py", "words", tmp_path)])
-    assert said.pop("other") == (
-        f"StateError: {tmp_path / 'other' / 'state.json'} was not written by keras_backup; choose another folder"
+    assert (
+        said.pop("other")
+        == f"StateError: {tmp_path / 'other' / 'state.json'} was not written by keras_backup;"
+        " choose another folder"
     )
-    assert said.pop("torn").startswith(f"StateError: {tmp_path / 'torn' / 'state.json'} is not a saved state: ")
+    assert said.pop("torn").startswith(
+        f"StateError: {tmp_path / 'torn' / 'state.json'} is not a saved state: "
+    )
     assert said.pop("list").endswith("is not a saved state: got list; pass what save_state wrote")
-    assert said.pop("unbuilt") == (
-        "ConfigError: the model must be built before training resumes from a backup; give it an Input layer, or call "
-        "it on a batch before fit"
+    assert (
+        said.pop("unbuilt")
+        == "ConfigError: the model must be built before training resumes from a backup; give it an"
+        " Input layer, or call it on a batch before fit"
     )
-    assert said.pop("another batch") == (
-        "StateError: cannot restore: global_batch was 8, this feed has 9, so the order would change; "
-        "pass global_batch=8 (batch counts per rank)"
+    assert (
+        said.pop("another batch")
+        == "StateError: cannot restore: global_batch was 8, this feed has 9, so the order would"
+        " change; pass global_batch=8 (batch counts per rank)"
     )
     for name, got in (("zero", 0), ("true", True), ("half", 0.5), ("batch", "batch")):
         wanted = f'ConfigError: save_freq must be "epoch" or a number of batches >= 1, got {got!r}'
         assert said.pop(name) == wanted
     assert said == {}, "nothing else was refused"
-    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["best.weights.h5"], "what is not ours stays"
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["best.weights.h5"], (
+        "what is not ours stays"
+    )
     assert sorted(file.suffix for file in (tmp_path / "kept").iterdir()) == [".h5", ".json"]

@@ -27,17 +27,23 @@ def test_what_keras_would_ignore_is_refused(told):
         ("y of evaluate", "y"),
         ("sample_weight of evaluate", "sample_weight"),
     ):
-        assert told["refused"][case] == (
-            f"{name} must not be given to fit or evaluate together with a feed: Keras would ignore it; {INSTEAD[name]}"
+        assert (
+            told["refused"][case]
+            == f"{name} must not be given to fit or evaluate together with a feed: Keras would"
+            f" ignore it; {INSTEAD[name]}"
         )
-    assert told["refused"]["factors"].startswith("class_weight must be like {0: 1.0, 1: 2.5}, got {0: -1.0}: a label")
+    assert told["refused"]["factors"].startswith(
+        "class_weight must be like {0: 1.0, 1: 2.5}, got {0: -1.0}: a label"
+    )
     assert told["untouched"] == [0, 0]
 
 
 def test_class_weight_is_that_of_numpy(told):
     wanted = at_work.trained(factors=FACTORS)
     at_work.same(told["class_weight"], wanted)
-    np.testing.assert_allclose(told["class_weight"]["losses"], wanted["losses"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        told["class_weight"]["losses"], wanted["losses"], rtol=1e-4, atol=1e-4
+    )
 
 
 def test_masked_samples_weigh_nothing(told):
@@ -61,7 +67,11 @@ def test_several_steps_per_execution(told):
 
 def test_looks_at_batches_cost_none(told):
     """The 3 steps that are left of a restored epoch, and two epochs after another compile."""
-    assert told["looks"] == [{1: 3, 2: 2}[told["together"]], 3, 0], "executions at first, where the feed stands"
+    assert told["looks"] == [
+        {1: 3, 2: 2}[told["together"]],
+        3,
+        0,
+    ], "executions at first, where the feed stands"
 
 
 def test_a_batch_that_was_trained_on_does_not_come_again(told):

@@ -1,4 +1,6 @@
-"""Ranks that read tar shards from S3 are killed again and again, and resume each time as another number of ranks."""
+"""Ranks that read tar shards from S3 are killed again and again, and resume each time as another
+number of ranks.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def least(folder: Path, size: int) -> dict | None:
     files = [folder / f"state-{rank}.json" for rank in range(size)]
     if not all(file.exists() for file in files):
         return None
-    return min((ff.load_state(file) for file in files), key=lambda state: (state["epoch"], state["step"]))
+    return min(
+        (ff.load_state(file) for file in files), key=lambda state: (state["epoch"], state["step"])
+    )
 
 
 def test_ten_kills_lose_and_repeat_nothing(
@@ -67,7 +71,9 @@ def test_ten_kills_lose_and_repeat_nothing(
     s3.faults(latency_s=0.005, share_503=0.01, seed=fresh_seed)
 
     rng, start = random.Random(fresh_seed), multiprocessing.get_context("forkserver")
-    start.set_forkserver_preload(["helpers.killed_rank", "fastfeed.feed", "s3fs", "fastfeed.backends.cpu.backend"])
+    start.set_forkserver_preload(
+        ["helpers.killed_rank", "fastfeed.feed", "s3fs", "fastfeed.backends.cpu.backend"]
+    )
     resume: Path | None = None
     got: dict[tuple[int, int], dict[int, tuple[int, int]]] = defaultdict(dict)
     killed = 0
@@ -75,16 +81,23 @@ def test_ten_kills_lose_and_repeat_nothing(
         folder = tmp_path / f"run{attempt}"
         folder.mkdir()
         args, in_step = (size, str(folder), resume, pattern, s3.options), start.Barrier(size)
-        ranks = [start.Process(target=killed_rank.run, args=(rank, *args, in_step)) for rank in range(size)]
+        ranks = [
+            start.Process(target=killed_rank.run, args=(rank, *args, in_step))
+            for rank in range(size)
+        ]
         for rank in ranks:
             rank.start()
         enough = rng.randrange(1, 3 * size) if attempt < KILLS else None
         deadline = time.monotonic() + PATIENCE_S
-        while any(rank.is_alive() for rank in ranks) and (enough is None or len(lines(folder)) < enough):
+        while any(rank.is_alive() for rank in ranks) and (
+            enough is None or len(lines(folder)) < enough
+        ):
             assert time.monotonic() < deadline, "the ranks do not get on"
             ranks[0].join(POLL_S)
         if attempt < KILLS:
-            assert any(rank.is_alive() for rank in ranks), "nothing was left to kill: make the run longer"
+            assert any(rank.is_alive() for rank in ranks), (
+                "nothing was left to kill: make the run longer"
+            )
             killed += 1
         for rank in ranks:
             if rank.is_alive() and rank.pid:

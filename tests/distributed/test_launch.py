@@ -1,4 +1,6 @@
-"""Each local rank sees one GPU of those visible; what launchers have narrowed down stays; too late is an error."""
+"""Each local rank sees one GPU of those visible; what launchers have narrowed down stays; too late
+is an error.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from fastfeed.errors import ConfigError
 NAME = "CUDA_VISIBLE_DEVICES"
 UUIDS = [f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{i}" for i in range(4)]
 CUDA_CHECKS = launch.CUDA_CHECKS
-MIGS = ["MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0", "MIG-41b3a8c7-0c0a-5d6a-9d1e-0f4f35b0d4d6"]
+MIGS = [
+    "MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0",
+    "MIG-41b3a8c7-0c0a-5d6a-9d1e-0f4f35b0d4d6",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +74,18 @@ def test_no_visible_gpu_stays_none(visible):
 
 def test_ranks_of_a_machine_get_gpus_of_their_own_and_a_second_call_changes_nothing():
     environs = [{NAME: "7,5,3,1"} for _ in range(4)]
-    assert [ff.pin_gpu(world(i, 4), environ) for i, environ in enumerate(environs)] == ["7", "5", "3", "1"]
-    assert [ff.pin_gpu(world(i, 4), environ) for i, environ in enumerate(environs)] == ["7", "5", "3", "1"]
+    assert [ff.pin_gpu(world(i, 4), environ) for i, environ in enumerate(environs)] == [
+        "7",
+        "5",
+        "3",
+        "1",
+    ]
+    assert [ff.pin_gpu(world(i, 4), environ) for i, environ in enumerate(environs)] == [
+        "7",
+        "5",
+        "3",
+        "1",
+    ]
 
 
 def test_the_launcher_tells_which(monkeypatch):
@@ -84,9 +99,10 @@ def test_the_launcher_tells_which(monkeypatch):
 def test_too_few_gpus():
     with pytest.raises(ConfigError) as caught:
         pin("0,1", world(1, 4))
-    assert str(caught.value) == (
-        "CUDA_VISIBLE_DEVICES must list 1 GPU, or one for each of the 4 processes on this machine, got 2: '0,1'; "
-        "start 2 processes per machine, or list more GPUs"
+    assert (
+        str(caught.value)
+        == "CUDA_VISIBLE_DEVICES must list 1 GPU, or one for each of the 4 processes on this"
+        " machine, got 2: '0,1'; start 2 processes per machine, or list more GPUs"
     )
 
 
@@ -96,7 +112,9 @@ def cuda_in(name: str, monkeypatch: pytest.MonkeyPatch, initialized: bool) -> No
         module = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: initialized))
         monkeypatch.setitem(sys.modules, "torch", module)  # type: ignore[arg-type]
     elif name == "JAX":
-        module = SimpleNamespace(_backends={"cpu": object()} | ({"cuda": object()} if initialized else {}))
+        module = SimpleNamespace(
+            _backends={"cpu": object()} | ({"cuda": object()} if initialized else {})
+        )
         monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", module)  # type: ignore[arg-type]
     elif name == "TensorFlow":
         kinds = ["CPU", "GPU"] if initialized else ["CPU"]
@@ -118,8 +136,10 @@ def test_too_late(name, monkeypatch):
     environ = {NAME: "0,1"}
     with pytest.raises(ConfigError) as caught:
         ff.pin_gpu(world(1, 2), environ)
-    assert str(caught.value) == (
-        f"pin_gpu must come before CUDA is initialized, got a process in which {name} has done so; "
+    assert (
+        str(caught.value)
+        == f"pin_gpu must come before CUDA is initialized, got a process in which {name} has done"
+        " so; "
         "call fastfeed.pin_gpu() first, above the imports of frameworks"
     )
     assert environ == {NAME: "0,1"}
@@ -129,9 +149,14 @@ def test_too_late(name, monkeypatch):
 # what uses no GPU, and where its state is looked at
 FRAMEWORKS = {
     "torch": "import torch; torch.zeros(1); assert not torch.cuda.is_initialized()",
-    "jax": "import jax; jax.devices('cpu'); assert 'cpu' in sys.modules['jax._src.xla_bridge']._backends",
-    "tensorflow": "import tensorflow as tf; tf.config.list_physical_devices()\n"
-    "assert sys.modules['tensorflow.python.eager.context']._context._physical_devices",
+    "jax": (
+        "import jax; jax.devices('cpu'); assert 'cpu' in"
+        " sys.modules['jax._src.xla_bridge']._backends"
+    ),
+    "tensorflow": (
+        "import tensorflow as tf; tf.config.list_physical_devices()\n"
+        "assert sys.modules['tensorflow.python.eager.context']._context._physical_devices"
+    ),
 }
 
 
@@ -139,18 +164,21 @@ FRAMEWORKS = {
 def test_frameworks_that_use_no_gpu_are_not_too_late(package, python):
     """The real ones: the names that are looked at exist."""
     require(package)
-    code = f"import sys, warnings; warnings.simplefilter('ignore')\n{FRAMEWORKS[package]}\nimport fastfeed\n"
+    code = (
+        f"import sys, warnings; warnings.simplefilter('ignore')\n{FRAMEWORKS[package]}\nimport"
+        " fastfeed\n"
+    )
     hidden = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = python(f"{code}print(fastfeed.pin_gpu(fastfeed.World(1, 2, 1, 2), {{'{NAME}': '0,1'}}))", **hidden)
+    done = python(
+        f"{code}print(fastfeed.pin_gpu(fastfeed.World(1, 2, 1, 2), {{'{NAME}': '0,1'}}))", **hidden
+    )
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
 
 def test_pinning_imports_no_framework(python):
     done = python(
-        "import sys, fastfeed\n"
-        "fastfeed.pin_gpu()\n"
-        "loaded = [m for m in ['torch', 'jax', 'tensorflow', 'numpy', 'nvidia'] if m in sys.modules]\n"
-        "assert not loaded, loaded\n"
+        "import sys, fastfeed\nfastfeed.pin_gpu()\nloaded = [m for m in ['torch', 'jax',"
+        " 'tensorflow', 'numpy', 'nvidia'] if m in sys.modules]\nassert not loaded, loaded\n"
     )
     assert done.returncode == 0, done.stderr
 

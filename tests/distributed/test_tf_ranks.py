@@ -1,4 +1,6 @@
-"""TensorFlow's strategies: two workers, each with its own batches; two devices that share one process's."""
+"""TensorFlow's strategies: two workers, each with its own batches; two devices that share one
+process's.
+"""
 
 import json
 
@@ -15,7 +17,9 @@ STEPS = at_work.SAMPLES // 8
 def workers() -> list[dict]:
     cluster = {"worker": [f"localhost:{port}" for port in at_work.ports(2)]}
     tasks = [{"cluster": cluster, "task": {"type": "worker", "index": index}} for index in range(2)]
-    return at_work.told([at_work.work("tf_rank.py", "worker", TF_CONFIG=json.dumps(task)) for task in tasks])
+    return at_work.told(
+        [at_work.work("tf_rank.py", "worker", TF_CONFIG=json.dumps(task)) for task in tasks]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +36,17 @@ def test_workers_share_the_global_batches_and_end_as_one_process(workers):
 
 def test_keras_with_several_workers_is_refused_with_what_to_do_instead(workers):
     for rank, worker in enumerate(workers):
-        for name, got in (("together", "a strategy of 2"), ("alone", f"rank {rank} of 2 (TF_CONFIG)")):
-            assert worker[name].startswith(f"to_keras can feed one TensorFlow worker, got {got}: Keras 3 does not run")
-            assert "distribute_datasets_from_function(lambda context: feed.to_tfdata())" in worker[name]
+        for name, got in (
+            ("together", "a strategy of 2"),
+            ("alone", f"rank {rank} of 2 (TF_CONFIG)"),
+        ):
+            assert worker[name].startswith(
+                f"to_keras can feed one TensorFlow worker, got {got}: Keras 3 does not run"
+            )
+            assert (
+                "distribute_datasets_from_function(lambda context: feed.to_tfdata())"
+                in worker[name]
+            )
 
 
 def test_a_dataset_that_is_distributed_gives_each_device_its_piece(devices):
@@ -45,7 +57,11 @@ def test_a_dataset_that_is_distributed_gives_each_device_its_piece(devices):
 def test_a_dataset_per_device_gives_each_whole_batches(devices):
     """Which is two of the feed in every step; without a partner the fifth is left out."""
     order = at_work.order()
-    pairs = [order[e * STEPS + s] + order[e * STEPS + s + 1] for e in range(at_work.EPOCHS) for s in (0, 2)]
+    pairs = [
+        order[e * STEPS + s] + order[e * STEPS + s + 1]
+        for e in range(at_work.EPOCHS)
+        for s in (0, 2)
+    ]
     assert devices["whole"]["seen"] == pairs
 
 
@@ -54,7 +70,10 @@ def test_fit_on_two_devices_ends_as_one_process(devices, name):
     told = devices[name]
     at_work.same(told, at_work.trained())
     assert told["steps"] == [*range(STEPS)] * 2
-    assert (told["first"]["state"]["epoch"], told["first"]["state"]["step"]) == (1, 0), "Keras's look took nothing"
+    assert (told["first"]["state"]["epoch"], told["first"]["state"]["step"]) == (
+        1,
+        0,
+    ), "Keras's look took nothing"
     assert len(told["first"]["val_loss"]) == 1
     assert told["evaluated"] == pytest.approx(told["by_hand"], abs=1e-5)
     assert told["predicted"] == [at_work.SAMPLES, at_work.SAMPLES]

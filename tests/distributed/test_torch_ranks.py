@@ -1,4 +1,6 @@
-"""DistributedDataParallel over gloo: weights of one process; killed, and resumed at other numbers of ranks."""
+"""DistributedDataParallel over gloo: weights of one process; killed, and resumed at other numbers
+of ranks.
+"""
 
 import json
 import subprocess
@@ -26,12 +28,19 @@ def by_hand(folder: Path, size: int) -> Started:
     """Nothing supervises these ranks."""
     place = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(at_work.ports(1)[0])}
     place |= {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
-    return [at_work.work("torch_rank.py", folder, RANK=str(r), LOCAL_RANK=str(r), **place) for r in range(size)]
+    return [
+        at_work.work("torch_rank.py", folder, RANK=str(r), LOCAL_RANK=str(r), **place)
+        for r in range(size)
+    ]
 
 
 def seen(folder: Path) -> list[tuple[tuple[int, int], list[int]]]:
     """What all ranks were given: ((epoch, step), labels)."""
-    lines = [line for file in sorted(folder.glob("seen-*.jsonl")) for line in file.read_text().splitlines()]
+    lines = [
+        line
+        for file in sorted(folder.glob("seen-*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
     return [(tuple(position), labels) for position, labels in map(json.loads, lines)]
 
 
@@ -44,12 +53,17 @@ def weights(folder: Path, size: int) -> None:
 
 @pytest.mark.parametrize(
     ("launch", "attempts"),
-    [(torchrun, [(2, 1, (0, 5)), (1, 0, (1, 3)), (2, None, None)]), (by_hand, [(2, 1, (0, 5)), (1, None, None)])],
+    [
+        (torchrun, [(2, 1, (0, 5)), (1, 0, (1, 3)), (2, None, None)]),
+        (by_hand, [(2, 1, (0, 5)), (1, None, None)]),
+    ],
 )
 def test_a_killed_rank_ends_the_others_and_the_run_resumes(
     tmp_path, launch: Callable[[Path, int], Started], attempts: list
 ):
-    """Each attempt has another number of ranks, one of which is killed before a step; the last goes to the end."""
+    """Each attempt has another number of ranks, one of which is killed before a step; the last goes
+    to the end.
+    """
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'fastfeed[torch]'")
     start, counted = (0, 0), Counter()
     for size, rank, position in attempts:
@@ -67,12 +81,19 @@ def test_a_killed_rank_ends_the_others_and_the_run_resumes(
                 assert "Signal 9 (SIGKILL)" in said
             elif size == 2:
                 assert (
-                    "Connection closed by peer" in said or "Connection reset by peer" in said or "imed out" in said
+                    "Connection closed by peer" in said
+                    or "Connection reset by peer" in said
+                    or "imed out" in said
                 ), said
             saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["data"]
             reached = (saved["epoch"], saved["step"])
             assert reached <= position
-        counted.update((at, label) for at, labels in seen(tmp_path) if start <= at < reached for label in labels)
+        counted.update(
+            (at, label)
+            for at, labels in seen(tmp_path)
+            if start <= at < reached
+            for label in labels
+        )
         start = reached
     batches = {divmod(i, STEPS): ids for i, ids in enumerate(at_work.order(global_batch=BATCH))}
     assert counted == Counter((at, label) for at, ids in batches.items() for label in ids)

@@ -1,4 +1,5 @@
-"""One worker of a MultiWorkerMirroredStrategy ("worker"), or one process with a MirroredStrategy of two ("devices").
+"""One worker of a MultiWorkerMirroredStrategy ("worker"), or one process with a MirroredStrategy of
+two ("devices").
 
 Prints one JSON object.
 """
@@ -33,18 +34,24 @@ class Own:
 
     def replica(self, images: Any, labels: Any) -> Any:
         with tf.GradientTape() as tape:
-            logits = tf.reshape(images, (-1, at_work.PIXELS)) @ self.variables[0] + self.variables[1]
+            logits = (
+                tf.reshape(images, (-1, at_work.PIXELS)) @ self.variables[0] + self.variables[1]
+            )
             each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
             loss = tf.reduce_sum(each) * self.share
         gradients = tape.gradient(loss, self.variables)
-        gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        gradients = tf.distribute.get_replica_context().all_reduce(
+            tf.distribute.ReduceOp.SUM, gradients
+        )
         for variable, speed, gradient in zip(self.variables, self.speeds, gradients, strict=True):
             speed.assign(at_work.MOMENTUM * speed - at_work.RATE * gradient)
             variable.assign_add(speed)
         return loss
 
     def told(self) -> dict[str, Any]:
-        return dict(zip(("kernel", "bias"), (v.numpy().tolist() for v in self.variables), strict=True))
+        return dict(
+            zip(("kernel", "bias"), (v.numpy().tolist() for v in self.variables), strict=True)
+        )
 
 
 def ids(strategy: Any, labels: Any) -> list[int]:
@@ -67,16 +74,23 @@ def loop(strategy: Any, distribute: Any, whole: int = 1) -> dict[str, Any]:
 
 
 def model() -> Any:
-    net = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")])
+    net = keras.Sequential(
+        [keras.layers.Flatten(), keras.layers.Dense(at_work.SAMPLES, name="dense")]
+    )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    net.compile(keras.optimizers.SGD(at_work.RATE, at_work.MOMENTUM), loss, weighted_metrics=["accuracy"])
+    net.compile(
+        keras.optimizers.SGD(at_work.RATE, at_work.MOMENTUM), loss, weighted_metrics=["accuracy"]
+    )
     net.build((None, 4, 4, 3))
     net.get_layer("dense").set_weights(at_work.start())
     return net
 
 
 def fit(strategy: Any, inside: bool) -> dict[str, Any]:
-    """The model is made in the scope; fit is called there or not. In two parts, the second in mid-epoch."""
+    """The model is made in the scope; fit is called there or not.
+
+    In two parts, the second in mid-epoch.
+    """
     counts: list[int] = []
 
     class Counts(keras.callbacks.Callback):
@@ -88,10 +102,20 @@ def fit(strategy: Any, inside: bool) -> dict[str, Any]:
             net = model()
         with strategy.scope() if inside else contextlib.nullcontext():
             history = net.fit(
-                data.to_keras(), epochs=1, verbose=0, callbacks=[Counts()], validation_data=val.to_keras()
+                data.to_keras(),
+                epochs=1,
+                verbose=0,
+                callbacks=[Counts()],
+                validation_data=val.to_keras(),
             )
             history = history.history | {"state": data.state()}
-            net.fit(data.to_keras(), epochs=1, verbose=0, callbacks=[Counts()], validation_data=val.to_keras())
+            net.fit(
+                data.to_keras(),
+                epochs=1,
+                verbose=0,
+                callbacks=[Counts()],
+                validation_data=val.to_keras(),
+            )
             evaluated = [float(value) for value in net.evaluate(val.to_keras(), verbose=0)]
             predicted = list(net.predict(val.to_keras(), verbose=0).shape)
     kernel, bias = net.get_layer("dense").get_weights()
@@ -100,9 +124,14 @@ def fit(strategy: Any, inside: bool) -> dict[str, Any]:
     by_hand.get_layer("dense").set_weights([kernel, bias])
     wanted = [float(value) for value in by_hand.evaluate(x, y, batch_size=8, verbose=0)]
     return {
-        "kernel": kernel.tolist(), "bias": bias.tolist(), "steps": counts, "first": history,
-        "evaluated": evaluated, "by_hand": wanted, "predicted": predicted,
-    }  # fmt: skip
+        "kernel": kernel.tolist(),
+        "bias": bias.tolist(),
+        "steps": counts,
+        "first": history,
+        "evaluated": evaluated,
+        "by_hand": wanted,
+        "predicted": predicted,
+    }
 
 
 def restored(strategy: Any) -> list[int]:
@@ -132,7 +161,10 @@ def refused(call: Any) -> str:
 
 def worker() -> dict[str, Any]:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    told = loop(strategy, lambda data: strategy.distribute_datasets_from_function(lambda context: data.to_tfdata()))
+    told = loop(
+        strategy,
+        lambda data: strategy.distribute_datasets_from_function(lambda context: data.to_tfdata()),
+    )
     with at_work.feed() as data:
         told["alone"] = refused(lambda: model().fit(data.to_keras(), verbose=0))
         with strategy.scope():
@@ -145,9 +177,15 @@ def devices() -> dict[str, Any]:
     tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
     strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
     told = {
-        "pieces": loop(strategy, lambda data: strategy.experimental_distribute_dataset(data.to_tfdata())),
+        "pieces": loop(
+            strategy, lambda data: strategy.experimental_distribute_dataset(data.to_tfdata())
+        ),
         "whole": loop(
-            strategy, lambda data: strategy.distribute_datasets_from_function(lambda context: data.to_tfdata()), 2
+            strategy,
+            lambda data: strategy.distribute_datasets_from_function(
+                lambda context: data.to_tfdata()
+            ),
+            2,
         ),
         "fit": fit(strategy, inside=True),
         "fit outside": fit(strategy, inside=False),
@@ -160,7 +198,9 @@ def devices() -> dict[str, Any]:
     ):
         with at_work.feed() as data:
             made = make(data)
-            told[name] = [labels.numpy().tolist() for _ in range(at_work.EPOCHS) for _, labels in made]
+            told[name] = [
+                labels.numpy().tolist() for _ in range(at_work.EPOCHS) for _, labels in made
+            ]
     return told
 
 

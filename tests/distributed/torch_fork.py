@@ -1,4 +1,7 @@
-"""Forks in the middle of an epoch; the child continues with the parent's loader. Prints what each got."""
+"""Forks in the middle of an epoch; the child continues with the parent's loader.
+
+Prints what each got.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""One rank of a run of DistributedDataParallel: trains to the end, or until it is told to kill itself.
+"""One rank of a run of DistributedDataParallel: trains to the end, or until it is told to kill
+itself.
 
-Folder: checkpoint.pt (weights, optimizer, position in the data), every second step, by rank 0; seen-<rank>.jsonl, what
-this rank was given; weights-<rank>.json, at the end. In die.json: {"rank": 1, "position": [epoch, step]}.
+Folder: checkpoint.pt (weights, optimizer, position in the data), every second step, by rank 0;
+seen-<rank>.jsonl, what this rank was given; weights-<rank>.json, at the end. In die.json: {"rank":
+1, "position": [epoch, step]}.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ def main(folder: Path) -> None:
         parameter.data.copy_(torch.from_numpy(value.T))
     net = DistributedDataParallel(linear)
     optimizer = torch.optim.SGD(net.parameters(), at_work.RATE, momentum=at_work.MOMENTUM)
-    with at_work.feed(at_work.UNEVEN_BATCH) as data, (folder / f"seen-{rank}.jsonl").open("a") as log:
+    with (
+        at_work.feed(at_work.UNEVEN_BATCH) as data,
+        (folder / f"seen-{rank}.jsonl").open("a") as log,
+    ):
         loader = data.to_torch("cpu")
         checkpoint = folder / "checkpoint.pt"
         if checkpoint.exists():
@@ -51,8 +56,13 @@ def main(folder: Path) -> None:
                 die_here(folder, rank, position)
                 log.write(json.dumps([position, labels.tolist()]) + "\n")
                 log.flush()
-                # the sum over all ranks, though DDP divides by their number and their batches differ in length
-                loss = cross_entropy(net(images.flatten(1)), labels, reduction="sum") * size / at_work.UNEVEN_BATCH
+                # the sum over all ranks, though DDP divides by their number and their batches
+                # differ in length
+                loss = (
+                    cross_entropy(net(images.flatten(1)), labels, reduction="sum")
+                    * size
+                    / at_work.UNEVEN_BATCH
+                )
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -64,8 +74,8 @@ def main(folder: Path) -> None:
     told = {"kernel": linear.weight.T.tolist(), "bias": linear.bias.tolist()}
     (folder / f"weights-{rank}.json").write_text(json.dumps(told))
     dist.destroy_process_group()
-    # what is left of DistributedDataParallel keeps gloo's threads, which rarely abort a process that takes itself down
-    # (PyTorch issue 190489)
+    # what is left of DistributedDataParallel keeps gloo's threads, which rarely abort a process
+    # that takes itself down (PyTorch issue 190489)
     os._exit(0)
 
 

@@ -44,7 +44,9 @@ def test_counts_what_the_ranks_read(counts, size, batch, shuffle, tail, per_node
     if tail == "drop" and size * batch > len(source):
         return
     order = Blocks(window=2, lanes=3).bind(source) if shuffle == "blocks" else shuffle
-    plan = Plan.make(len(source), batch=batch, world=World(0, size), shuffle=order, tail=tail, seed=5)
+    plan = Plan.make(
+        len(source), batch=batch, world=World(0, size), shuffle=order, tail=tail, seed=5
+    )
     found = simulate(source, plan, epoch=2, ranks_per_node=per_node)  # type: ignore[arg-type]
     assert found.is_complete
     touched = []
@@ -65,7 +67,9 @@ def test_counts_what_the_ranks_read(counts, size, batch, shuffle, tail, per_node
 
 
 def test_a_long_epoch_is_judged_by_some_of_its_steps(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fastfeed.feed.cluster_plan._SAMPLES", 160_000)  # a 25th: time is what it takes
+    monkeypatch.setattr(
+        "fastfeed.feed.cluster_plan._SAMPLES", 160_000
+    )  # a 25th: time is what it takes
     source = Shards([1000] * 200)
     plan = Plan.make(len(source), batch=8, world=World(0, 2), shuffle="none")
     part = simulate(source, plan)  # type: ignore[arg-type]
@@ -102,7 +106,9 @@ def test_what_would_not_fit_into_memory_is_refused():
         def __init__(self) -> None:
             self.bounds = np.arange(10_000_001)
 
-    with pytest.raises(ConfigError, match=r"got 256 ranks and 10,000,000 shards; pass a smaller world"):
+    with pytest.raises(
+        ConfigError, match=r"got 256 ranks and 10,000,000 shards; pass a smaller world"
+    ):
         simulate(Huge(), Plan.make(10_000_000, batch=8, world=World(0, 256)))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"ranks_per_node must be >= 1, got 0"):
         simulate(Shards([9]), Plan.make(9, batch=1), ranks_per_node=0)  # type: ignore[arg-type]

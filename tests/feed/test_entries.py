@@ -31,8 +31,15 @@ class Given:
 
     classes, fingerprint = (), "given"
 
-    def __init__(self, spec: Spec, good: Any, odd: Any = None, read: Callable[[], None] = lambda: None) -> None:
-        self.spec, self._good, self._odd, self._read = spec, good, good if odd is None else odd, read
+    def __init__(
+        self, spec: Spec, good: Any, odd: Any = None, read: Callable[[], None] = lambda: None
+    ) -> None:
+        self.spec, self._good, self._odd, self._read = (
+            spec,
+            good,
+            good if odd is None else odd,
+            read,
+        )
 
     def __len__(self) -> int:
         return 8
@@ -48,7 +55,9 @@ class Given:
         return np.zeros(len(ids), np.int64)
 
 
-def outcome(source: Any, decode: str, ops: Any = None, **options: Any) -> tuple[np.ndarray, list[Any]]:
+def outcome(
+    source: Any, decode: str, ops: Any = None, **options: Any
+) -> tuple[np.ndarray, list[Any]]:
     """Images by id, and what is wrong with the samples."""
     images = np.zeros((len(source), 8, 8, 3), np.uint8)
     options = {"batch": 4, "threads": 2, "on_bad": FaultPolicy("mask", max_share=1)} | options
@@ -115,7 +124,9 @@ def test_what_is_no_file_is_a_bad_sample(decode, entry):
 @pytest.mark.parametrize("decode", ["auto", "pillow"])
 @pytest.mark.parametrize("entry", NO_PIXELS.values(), ids=NO_PIXELS)
 def test_pixels_that_are_not_as_the_spec_says_are_a_bad_sample(decode, entry):
-    images, bad = outcome(Given(Spec((8, 8, 3), "uint8", "HWC"), PIXELS, entry), decode, [ff.RandomFlip(0)])
+    images, bad = outcome(
+        Given(Spec((8, 8, 3), "uint8", "HWC"), PIXELS, entry), decode, [ff.RandomFlip(0)]
+    )
     assert [(id, stage, reason) for id, stage, reason, _ in bad] == [(3, "read", "corrupt")]
     assert "expected HWC uint8[8, 8, 3]" in bad[0][3]
     assert np.array_equal(images[0], PIXELS)
@@ -123,7 +134,9 @@ def test_pixels_that_are_not_as_the_spec_says_are_a_bad_sample(decode, entry):
 
 @pytest.mark.parametrize("pixels", [np.asfortranarray(PIXELS), np.repeat(PIXELS, 2, axis=0)[::2]])
 def test_pixels_may_lie_in_memory_in_any_order(pixels):
-    images, bad = outcome(Given(Spec((8, 8, 3), "uint8", "HWC"), PIXELS, pixels), "auto", [ff.RandomFlip(0)])
+    images, bad = outcome(
+        Given(Spec((8, 8, 3), "uint8", "HWC"), PIXELS, pixels), "auto", [ff.RandomFlip(0)]
+    )
     assert not bad
     assert np.array_equal(images[3], PIXELS)
 

@@ -45,14 +45,30 @@ from fastfeed.sources import Arrays, ImageFolder
 )
 def test_short_is_what_a_user_would_write(op, text):
     assert short(op) == text
-    names = [Decode, Resize, CenterCrop, RandomResizedCrop, RandomFlip, ToFloat, ToLayout, Normalize]
+    names = [
+        Decode,
+        Resize,
+        CenterCrop,
+        RandomResizedCrop,
+        RandomFlip,
+        ToFloat,
+        ToLayout,
+        Normalize,
+    ]
     assert eval(text, {kind.__name__: kind for kind in names}) == op
 
 
 def test_files(tmp_path):
     root = folder(tmp_path / "photos", {"a": 10, "b": 10})
     ops = [RandomResizedCrop(224), RandomFlip(), Normalize.imagenet(), ToLayout("CHW")]
-    feed = Feed(ImageFolder(root), ops, batch=8, threads=2, quarantine=tmp_path / "bad.jsonl", decode="pillow")
+    feed = Feed(
+        ImageFolder(root),
+        ops,
+        batch=8,
+        threads=2,
+        quarantine=tmp_path / "bad.jsonl",
+        decode="pillow",
+    )
     assert (
         str(feed)
         == f"""\
@@ -74,12 +90,23 @@ Feed from ImageFolder({str(root)!r}): 20 images of 2 classes
   decoding holds at most 2.0 GiB at once (an image that needs more is decoded alone), encoded files 67.1 MB"""
     )
     assert str(feed) == feed.explain()
-    assert repr(feed) == f"Feed(ImageFolder({str(root)!r}): 20 images of 2 classes, batch=8, steps=2)"
+    assert (
+        repr(feed) == f"Feed(ImageFolder({str(root)!r}): 20 images of 2 classes, batch=8, steps=2)"
+    )
 
 
 def test_arrays_on_two_ranks():
     images = np.zeros((100, 32, 32, 3), np.uint8)
-    feed = Feed(Arrays(images), [], batch=10, threads=1, prefetch=0, world=World(1, 2), shuffle=False, tail="pad")
+    feed = Feed(
+        Arrays(images),
+        [],
+        batch=10,
+        threads=1,
+        prefetch=0,
+        world=World(1, 2),
+        shuffle=False,
+        tail="pad",
+    )
     assert (
         str(feed)
         == """\
@@ -104,13 +131,18 @@ def test_functions_run_in_python():
     images = np.zeros((100, 32, 32, 3), np.uint8)
     ops = [stamped, Invert(), OneOf([Function(stamped, draws=1), Invert()]), Maybe(stamped)]
     lines = str(Feed(Arrays(images), ops, batch=10)).splitlines()
-    assert [line[10:].split("  ")[1].strip() for line in lines if line.startswith("    change")] == [
+    assert [
+        line[10:].split("  ")[1].strip() for line in lines if line.startswith("    change")
+    ] == [
         "Function: Function(stamped), yours, in Python",
         "Invert",
         "OneOf: Function(stamped, draws=1), yours, in Python",
         "Maybe: Function(stamped), yours, in Python",
     ]
-    assert "    on pixels -> native threads; in Python: Function(stamped), Function(stamped, draws=1)" in lines
+    assert (
+        "    on pixels -> native threads; in Python: Function(stamped), Function(stamped, draws=1)"
+        in lines
+    )
 
 
 def test_where_the_kernel_is_not_built(tmp_path, monkeypatch):
@@ -118,6 +150,8 @@ def test_where_the_kernel_is_not_built(tmp_path, monkeypatch):
         monkeypatch.setattr(f"{module}.is_built", lambda: False)
     why = "because the kernel is not built (`fastfeed doctor` says how)"
     source = ImageFolder(folder(tmp_path / "photos", {"a": 10}))
-    assert f"\n    on pillow -> in Python with OpenCV, {why}\n" in str(Feed(source, [CenterCrop(24)], batch=5))
+    assert f"\n    on pillow -> in Python with OpenCV, {why}\n" in str(
+        Feed(source, [CenterCrop(24)], batch=5)
+    )
     arrays = Arrays(np.zeros((10, 8, 8, 3), np.uint8))
     assert f"\n    on pixels -> in Python with OpenCV, {why}\n" in str(Feed(arrays, [], batch=5))

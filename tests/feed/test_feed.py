@@ -28,7 +28,10 @@ def test_a_batch(photos):
         batches = list(data)
     for step, batch in enumerate(batches):
         assert (batch.images.shape, batch.images.dtype) == ((8, 16, 16, 3), np.float32)
-        assert (batch.labels.tolist(), batch.labels.dtype) == (photos.label(batch.ids).tolist(), np.int64)
+        assert (batch.labels.tolist(), batch.labels.dtype) == (
+            photos.label(batch.ids).tolist(),
+            np.int64,
+        )
         assert (batch.weights.tolist(), batch.weights.dtype) == ([1] * 8, np.float32)
         assert (batch.ids.dtype, len(batch), batch.epoch, batch.step) == (np.int64, 8, 0, step)
     assert repr(batches[1]) == "Batch(epoch 0, step 1: float32[8, 16, 16, 3])"
@@ -44,10 +47,14 @@ def test_images_belong_to_their_ids():
 
 def test_gray_images_and_channels_first():
     source = Arrays(NUMBERS[..., 0])
-    with feed(source, [RandomFlip(), Normalize((0.5,), (0.25,)), ToLayout("CHW")], batch=10) as data:
+    with feed(
+        source, [RandomFlip(), Normalize((0.5,), (0.25,)), ToLayout("CHW")], batch=10
+    ) as data:
         for batch in data:
             assert batch.images.shape == (10, 1, 8, 8)
-            np.testing.assert_allclose(batch.images[:, 0, 0, 0], (batch.ids / 255 - 0.5) / 0.25, rtol=1e-5)
+            np.testing.assert_allclose(
+                batch.images[:, 0, 0, 0], (batch.ids / 255 - 0.5) / 0.25, rtol=1e-5
+            )
 
 
 def test_iterating_again_is_the_next_epoch():
@@ -56,7 +63,9 @@ def test_iterating_again_is_the_next_epoch():
     assert all(sorted(ids) == list(range(50)) for ids in epochs)
     assert len({tuple(ids) for ids in epochs}) == 3
     again = numbers()
-    assert [b.ids.tolist() for b in again.batches(0, epochs=3)] == np.concatenate(epochs).reshape(15, 10).tolist()
+    assert [b.ids.tolist() for b in again.batches(0, epochs=3)] == np.concatenate(epochs).reshape(
+        15, 10
+    ).tolist()
 
 
 def test_a_new_epoch_crops_differently(photos):
@@ -89,14 +98,19 @@ def test_padding_is_masked(photos):
     assert sorted(seen) == list(range(30))
 
 
-@pytest.mark.parametrize("how", [{"threads": 1}, {"threads": 5}, {"prefetch": 0}, {"prefetch": 7}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{"threads": 1}, {"threads": 5}, {"prefetch": 0}, {"prefetch": 7}], ids=str
+)
 def test_threads_and_prefetch_change_nothing(photos, how):
     with feed(photos, batch=7) as one, feed(photos, batch=7, **how) as other:
         assert equal(list(one.batches(2)), list(other.batches(2)))
 
 
 def test_seeds_differ(photos):
-    with feed(photos, batch=30, shuffle=False) as one, feed(photos, batch=30, shuffle=False, seed=1) as other:
+    with (
+        feed(photos, batch=30, shuffle=False) as one,
+        feed(photos, batch=30, shuffle=False, seed=1) as other,
+    ):
         assert not np.array_equal(next(iter(one)).images, next(iter(other)).images)
 
 
@@ -128,7 +142,8 @@ def address(batch: Batch) -> int:
 def test_memory_is_used_again_when_dropped_and_never_while_held():
     data = numbers(prefetch=1)
     seen = {address(batch) for epoch in range(8) for batch in data}
-    # without the interpreter's lock, what another thread has dropped may wait for the thread that made it
+    # without the interpreter's lock, what another thread has dropped may wait for the thread that
+    # made it
     late = not getattr(sys, "_is_gil_enabled", lambda: True)()
     assert len(seen) <= 3 + late, "one in use, one ahead, one being made"
     held = [batch for epoch in range(4) for batch in data]
@@ -159,7 +174,8 @@ def test_stats(damaged):
 
 
 @pytest.mark.parametrize(
-    ("world", "name"), [(World(), "t.jsonl"), (World(0, 2), "t.rank0.jsonl"), (World(1, 2), "t.rank1.jsonl")]
+    ("world", "name"),
+    [(World(), "t.jsonl"), (World(0, 2), "t.rank0.jsonl"), (World(1, 2), "t.rank1.jsonl")],
 )
 def test_timeline_file(tmp_path, monkeypatch, world, name):
     monkeypatch.setenv("FASTFEED_TIMELINE", str(tmp_path / "t.jsonl"))
@@ -177,6 +193,8 @@ def test_timeline_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTFEED_TIMELINE", str(tmp_path / "gone" / "t.jsonl"))
     with pytest.raises(ConfigError) as error:
         numbers()
-    assert str(error.value) == (
-        f"cannot write the timeline {tmp_path}/gone/t.jsonl: No such file or directory; correct FASTFEED_TIMELINE"
+    assert (
+        str(error.value)
+        == f"cannot write the timeline {tmp_path}/gone/t.jsonl: No such file or directory; correct"
+        " FASTFEED_TIMELINE"
     )

@@ -23,7 +23,12 @@ class Told:
 
     def __init__(self, weights: Any = None, boxes: Any = None, **columns: Any) -> None:
         self._arrays = ff.Arrays(IMAGES, np.arange(12))
-        self.spec, self._weights, self._boxes, self._columns = self._arrays.spec, weights, boxes, columns
+        self.spec, self._weights, self._boxes, self._columns = (
+            self._arrays.spec,
+            weights,
+            boxes,
+            columns,
+        )
 
     def __len__(self) -> int:
         return 12
@@ -63,7 +68,9 @@ def test_weights_reach_the_trainer():
         assert batches[-1].weights[2:].tolist() == [0, 0, 0]
         assert [len(BatchTuples.of(made)(batch)) for batch in made.batches()] == [3, 3, 3]
     with feed(Told(), batch=5) as made:
-        assert not made.weighted and [len(BatchTuples.of(made)(batch)) for batch in made.batches()] == [2, 2]
+        assert not made.weighted and [
+            len(BatchTuples.of(made)(batch)) for batch in made.batches()
+        ] == [2, 2]
 
 
 def test_what_is_drawn_by_weight_is_not_weighed_again():
@@ -78,7 +85,9 @@ def test_what_is_drawn_by_weight_is_not_weighed_again():
 
 
 def close(one: np.ndarray, other: np.ndarray) -> None:
-    """The same inside; at the edge the filter of the one sees a little of what lies outside of the box."""
+    """The same inside; at the edge the filter of the one sees a little of what lies outside of the
+    box.
+    """
     np.testing.assert_array_equal(one[1:-1, 1:-1], other[1:-1, 1:-1])
     np.testing.assert_allclose(one.astype(int), other, atol=20)
 
@@ -105,12 +114,16 @@ def test_crops_stay_inside_the_box():
     source.spec = source._arrays.spec
     with feed(source, [ff.RandomResizedCrop(8), ff.RandomFlip()], batch=12) as made:
         for batch in made.batches(epochs=4):
-            assert (batch.images > 100).all()  # at its edge a filter sees what lies half a pixel beyond
+            assert (
+                batch.images > 100
+            ).all()  # at its edge a filter sees what lies half a pixel beyond
 
 
 def test_views_are_of_the_part_that_counts():
     ops, part = [ff.TenCrop((6, 8)), ff.Invert()], IMAGES[:, 2:14, 3:23]
-    with feed(Told(boxes=np.tile([2.0, 3.0, 12.0, 20.0], (12, 1))), ops, batch=12, shuffle="none") as made:
+    with feed(
+        Told(boxes=np.tile([2.0, 3.0, 12.0, 20.0], (12, 1))), ops, batch=12, shuffle="none"
+    ) as made:
         got = next(iter(made)).images
     with feed(ff.Arrays(part, np.arange(12)), ops, batch=12, shuffle="none") as made:
         np.testing.assert_array_equal(got, next(iter(made)).images)
@@ -120,8 +133,14 @@ def test_views_are_of_the_part_that_counts():
 def test_a_box_outside_makes_a_bad_sample(box: tuple[float, ...]):
     boxes = np.full((12, 4), NAN)
     boxes[7] = box
-    with feed(Told(boxes=boxes), [ff.Resize((8, 8))], batch=12, on_bad="mask", shuffle="none") as made:
+    with feed(
+        Told(boxes=boxes), [ff.Resize((8, 8))], batch=12, on_bad="mask", shuffle="none"
+    ) as made:
         batch = next(iter(made))
         assert batch.weights.tolist() == [1] * 7 + [0] + [1] * 4
         (bad,) = made.stats().bad
-    assert (bad.id, bad.uri, bad.reason) == (7, "picture 7", "corrupt") and "lies outside of 20x30" in bad.detail
+    assert (bad.id, bad.uri, bad.reason) == (
+        7,
+        "picture 7",
+        "corrupt",
+    ) and "lies outside of 20x30" in bad.detail

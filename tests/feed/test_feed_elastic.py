@@ -1,4 +1,6 @@
-"""Saved on 8 ranks, resumed on 1, 2, 6 and 64: the same global batches, with all features at once."""
+"""Saved on 8 ranks, resumed on 1, 2, 6 and 64: the same global batches, with all features at
+once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ GLOBAL, SIZES = 96, (1, 2, 6, 64)
 
 
 class Flawed:
-    """Images that are all alike, their weights, and a sample in every `each` that cannot be read."""
+    """Images that are all alike, their weights, and a sample in every `each` that cannot be
+    read.
+    """
 
     classes = ()
 
@@ -62,9 +66,16 @@ class Flawed:
 def rank(r: int, size: int, shuffle: Any, on_bad: str, prefetch: int) -> ff.Feed:
     source = ff.Mixture({"a": Flawed(300, 17, 30), "b": Flawed(130, 11, 13)}, {"a": 0.6, "b": 0.4})
     return feed(
-        source, [ff.RandomResizedCrop(6), ff.RandomFlip()], global_batch=GLOBAL, world=World(r, size), seed=11,
-        shuffle=shuffle, on_bad=on_bad, prefetch=prefetch, threads=1,
-    )  # fmt: skip
+        source,
+        [ff.RandomResizedCrop(6), ff.RandomFlip()],
+        global_batch=GLOBAL,
+        world=World(r, size),
+        seed=11,
+        shuffle=shuffle,
+        on_bad=on_bad,
+        prefetch=prefetch,
+        threads=1,
+    )
 
 
 def content(batches: list[Batch]) -> list[bytes]:
@@ -75,7 +86,11 @@ def content(batches: list[Batch]) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("shuffle", "on_bad", "prefetch"),
-    [("full", "substitute", 2), (ff.Blocks(window=2, lanes=8), "mask", 0), (ff.Weighted(), "substitute", 3)],
+    [
+        ("full", "substitute", 2),
+        (ff.Blocks(window=2, lanes=8), "mask", 0),
+        (ff.Weighted(), "substitute", 3),
+    ],
     ids=["full", "blocks", "weighted"],
 )
 def test_eight_ranks_become_others(shuffle: Any, on_bad: str, prefetch: int):

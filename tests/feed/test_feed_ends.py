@@ -92,7 +92,12 @@ def test_a_closed_feed_says_so():
     next(other)
     data.close()
     data.close()
-    for use in (lambda: next(walk), lambda: next(other), lambda: next(iter(data)), lambda: next(data.batches())):
+    for use in (
+        lambda: next(walk),
+        lambda: next(other),
+        lambda: next(iter(data)),
+        lambda: next(data.batches()),
+    ):
         with pytest.raises(FeedClosed):
             use()
 
@@ -114,16 +119,24 @@ def test_closing_lets_a_waiting_consumer_go():
     closer.start()
     consumer.join(LONG)
     # by then it waits for the batch, or is about to begin the next ones
-    assert errors in (["the feed was closed while waiting for a batch"], ["this feed is closed; create a new one"])
+    assert errors in (
+        ["the feed was closed while waiting for a batch"],
+        ["this feed is closed; create a new one"],
+    )
     source.go.set()
     closer.join(LONG)
     assert not ours()
 
 
-TWICE = "another iteration of this feed has begun, or seek() moved it; for two at once use feed.batches(epoch)"
+TWICE = (
+    "another iteration of this feed has begun, or seek() moved it; for two at once use"
+    " feed.batches(epoch)"
+)
 
 
-@pytest.mark.parametrize("other", [lambda d: next(iter(d)), lambda d: d.seek(0), lambda d: d.seek(5, 2)])
+@pytest.mark.parametrize(
+    "other", [lambda d: next(iter(d)), lambda d: d.seek(0), lambda d: d.seek(5, 2)]
+)
 def test_two_iterations_at_once(other):
     data = numbers()
     walk = iter(data)
@@ -158,7 +171,9 @@ def test_an_error_of_the_source_is_raised_in_its_place_and_the_feed_continues():
         with pytest.raises(SourceError, match="in the source"):
             next(walk)
         assert data.state()["step"] == 2
-        with pytest.raises(SourceError, match="in the source"):  # the same batch is due, not the next epoch
+        with pytest.raises(
+            SourceError, match="in the source"
+        ):  # the same batch is due, not the next epoch
             next(iter(data))
         assert data.state()["step"] == 2
         data.seek(0, 3)
@@ -172,7 +187,9 @@ def test_a_source_that_gives_too_little():
 
     with (
         feed(Short(NUMBERS), [], batch=10) as data,
-        pytest.raises(TooManyFailures, match=r"internal.* \(TypeError: Short.read\(1 ids\) gave 0 entries"),
+        pytest.raises(
+            TooManyFailures, match=r"internal.* \(TypeError: Short.read\(1 ids\) gave 0 entries"
+        ),
     ):
         next(iter(data))
 
@@ -189,7 +206,8 @@ print("first batch", flush=True)
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [("", 0), ("sys.exit(3)", 3), ("raise KeyError('user')", 1), ("del feed; del walk", 0)]
+    ("how", "code"),
+    [("", 0), ("sys.exit(3)", 3), ("raise KeyError('user')", 1), ("del feed; del walk", 0)],
 )
 def test_the_interpreter_may_end_in_the_middle(photos, python, how, code):
     done = python(EXIT.format(how), photos.root)
@@ -220,7 +238,11 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_while_waiting_for_a_slow_source():
     child = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        [sys.executable, "-c", INTERRUPT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "reading\n"

@@ -36,7 +36,9 @@ def test_broken_files_are_replaced_and_listed_once(damaged, tmp_path):
         epochs = [list(data) for _ in range(3)]
         stats = data.stats()
     for epoch, batches in enumerate(epochs):
-        assert [(b.epoch, b.step, b.images.shape) for b in batches] == [(epoch, s, (8, 16, 16, 3)) for s in range(10)]
+        assert [(b.epoch, b.step, b.images.shape) for b in batches] == [
+            (epoch, s, (8, 16, 16, 3)) for s in range(10)
+        ]
         ids = np.concatenate([b.ids for b in batches])
         assert not set(ids) & set(bad)
         assert set(range(80)) - set(bad) == set(ids)
@@ -50,11 +52,15 @@ def test_broken_files_are_replaced_and_listed_once(damaged, tmp_path):
     ]
     with feed(source, batch=8, quarantine=path, threads=3) as again:
         assert equal(list(again), epochs[0]), "known beforehand or not, the batches are the same"
-        assert {f.id: f.reason for f in again.stats().bad} == bad, "what was listed is shown once it is met"
+        assert {f.id: f.reason for f in again.stats().bad} == bad, (
+            "what was listed is shown once it is met"
+        )
 
 
 @pytest.mark.parametrize("on_bad", ["substitute", "mask"])
-def test_a_run_tells_of_its_first_bad_sample_and_counts_the_others_after_each_epoch(damaged, caplog, on_bad):
+def test_a_run_tells_of_its_first_bad_sample_and_counts_the_others_after_each_epoch(
+    damaged, caplog, on_bad
+):
     source, bad = damaged
     with feed(source, batch=8, on_bad=on_bad, prefetch=0) as data:
         for _ in data:
@@ -62,11 +68,17 @@ def test_a_run_tells_of_its_first_bad_sample_and_counts_the_others_after_each_ep
         after_one = [record.getMessage() for record in caplog.records]
         list(data)
     how = {"substitute": "replaced", "mask": "masked"}[on_bad]
-    assert re.match(rf"sample \d+ is bad and was {how}: .*; others are counted at the end of each epoch", after_one[0])
     assert re.match(
-        rf"{len(bad)} of 80 samples have been bad so far \(.*\); all are in feed.stats\(\).bad", after_one[1]
+        rf"sample \d+ is bad and was {how}: .*; others are counted at the end of each epoch",
+        after_one[0],
     )
-    assert [record.getMessage() for record in caplog.records] == after_one, "nothing new, nothing said"
+    assert re.match(
+        rf"{len(bad)} of 80 samples have been bad so far \(.*\); all are in feed.stats\(\).bad",
+        after_one[1],
+    )
+    assert [record.getMessage() for record in caplog.records] == after_one, (
+        "nothing new, nothing said"
+    )
     assert {record.name for record in caplog.records} == {"fastfeed"}
 
 
@@ -95,7 +107,9 @@ def test_masked_samples_are_black_with_weight_zero(damaged):
     with feed(source, [RandomResizedCrop(16)], batch=8, on_bad="mask") as data:
         batches = list(data)
         assert data.weighted
-    ids, weights, images = (np.concatenate([getattr(b, n) for b in batches]) for n in ("ids", "weights", "images"))
+    ids, weights, images = (
+        np.concatenate([getattr(b, n) for b in batches]) for n in ("ids", "weights", "images")
+    )
     assert sorted(ids) == list(range(80))
     assert {int(i) for i in ids[weights == 0]} == set(bad)
     assert not images[weights == 0].any()
@@ -104,10 +118,14 @@ def test_masked_samples_are_black_with_weight_zero(damaged):
 
 def test_masked_samples_are_black_after_normalization(damaged):
     source, _ = damaged
-    with feed(source, [Resize((4, 4)), Normalize.imagenet(), ToLayout("CHW")], batch=80, on_bad="mask") as data:
+    with feed(
+        source, [Resize((4, 4)), Normalize.imagenet(), ToLayout("CHW")], batch=80, on_bad="mask"
+    ) as data:
         batch = next(iter(data))
     black = [-0.485 / 0.229, -0.456 / 0.224, -0.406 / 0.225]
-    np.testing.assert_allclose(batch.images[batch.weights == 0].mean(axis=(0, 2, 3)), black, rtol=1e-5)
+    np.testing.assert_allclose(
+        batch.images[batch.weights == 0].mean(axis=(0, 2, 3)), black, rtol=1e-5
+    )
 
 
 def test_raise_ends_the_run_at_the_first(damaged):
@@ -140,7 +158,9 @@ def test_all_broken_stops_and_says_so(tmp_path):
             list(data)
     text = str(error.value)
     assert re.match(
-        r"too many bad samples: (\d+ of \d+ samples are bad, the limit is 25%|sample \d+ and the 16 subst)", text
+        r"too many bad samples: (\d+ of \d+ samples are bad, the limit is 25%|sample \d+ and the 16"
+        r" subst)",
+        text,
     )
     assert f"not_image); all are in {path}; check the data, or raise the limit" in text
     assert len(error.value.failures) >= 16
@@ -197,7 +217,9 @@ def test_a_stop_is_seen_between_reads():
     asking.join(20)
     data.close()
     assert {size for _, size in reads} == {4}
-    assert len({thread for thread, _ in reads}) == len(reads), "one small read per thread, not the whole task's"
+    assert len({thread for thread, _ in reads}) == len(reads), (
+        "one small read per thread, not the whole task's"
+    )
 
 
 def test_an_error_before_the_first_batch_does_not_cost_an_epoch():

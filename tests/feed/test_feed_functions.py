@@ -1,4 +1,6 @@
-"""Users' functions in a feed: whose memory images are in, what fails and for how long, how much they may draw."""
+"""Users' functions in a feed: whose memory images are in, what fails and for how long, how much
+they may draw.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def floats(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 def epoch(ops, number=0, **more):
     with Feed(SOURCE, ops, batch=4, shuffle=False, threads=2, **more) as feed:
         batches = list(feed.batches(number))
-        return np.concatenate([b.images for b in batches]), np.concatenate([b.ids for b in batches]), feed.stats().bad
+        return (
+            np.concatenate([b.images for b in batches]),
+            np.concatenate([b.ids for b in batches]),
+            feed.stats().bad,
+        )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +60,9 @@ def epoch(ops, number=0, **more):
         (constant, np.full_like(IMAGES, 7)),
     ],
 )
-@pytest.mark.parametrize("behind", [[], [Invert()], [Brightness((1, 1)), Sequential([Invert(), Invert()]), Invert()]])
+@pytest.mark.parametrize(
+    "behind", [[], [Invert()], [Brightness((1, 1)), Sequential([Invert(), Invert()]), Invert()]]
+)
 def test_what_functions_return_stays_theirs(function, want, behind):
     before = MINE.copy()
     images, _, bad = epoch([function, *behind])
@@ -66,7 +74,9 @@ def test_what_functions_return_stays_theirs(function, want, behind):
 def test_a_failure_holds_for_its_epoch_alone():
     """It came from the epoch's random numbers: an epoch is what it is after a restart, too."""
     with Feed(SOURCE, [fails_at_times], batch=4, shuffle=False, on_error="bad") as feed:
-        first, second = ([batch.ids.tolist() for batch in feed.batches(number)] for number in (0, 1))
+        first, second = (
+            [batch.ids.tolist() for batch in feed.batches(number)] for number in (0, 1)
+        )
         bad = feed.stats().bad
     assert first != second
     assert {failure.reason for failure in bad} == {"op_failed"}
@@ -76,7 +86,9 @@ def test_a_failure_holds_for_its_epoch_alone():
 
 def test_a_repaired_function_gets_its_samples_back(tmp_path):
     path = tmp_path / "bad.jsonl"
-    assert set(epoch([fails_at_times], quarantine=path, on_error="bad")[1].tolist()) != set(range(N))
+    assert set(epoch([fails_at_times], quarantine=path, on_error="bad")[1].tolist()) != set(
+        range(N)
+    )
     assert len(path.read_text().splitlines()) > 1
     assert epoch([mirrored], quarantine=path)[1].tolist() == list(range(N))
 
@@ -86,7 +98,10 @@ def test_a_view_that_fails_replaces_the_sample():
     images, ids, bad = epoch([FiveCrop(12), Function(fails_at_times, draws=1)], on_bad=masked)
     failed = [failure.id for failure in bad]
     assert 0 < len(failed) < N and ids.tolist() == list(range(N))
-    assert not images[failed].any() and images[[id for id in range(N) if id not in failed]].any(axis=(2, 3, 4)).all()
+    assert (
+        not images[failed].any()
+        and images[[id for id in range(N) if id not in failed]].any(axis=(2, 3, 4)).all()
+    )
 
 
 def test_no_memory_ends_a_run_whatever_the_policy():
@@ -94,14 +109,23 @@ def test_no_memory_ends_a_run_whatever_the_policy():
         raise MemoryError("64 GB")
 
     for on_error in ("raise", "bad"):
-        with Feed(SOURCE, [hungry], batch=4, on_error=on_error) as feed, pytest.raises(MemoryError, match="64 GB"):
+        with (
+            Feed(SOURCE, [hungry], batch=4, on_error=on_error) as feed,
+            pytest.raises(MemoryError, match="64 GB"),
+        ):
             next(iter(feed))
 
 
 def test_what_is_no_image_is_said():
-    with Feed(SOURCE, [floats], batch=4, on_bad="raise") as feed, pytest.raises(Exception) as refused:
+    with (
+        Feed(SOURCE, [floats], batch=4, on_bad="raise") as feed,
+        pytest.raises(Exception) as refused,
+    ):
         next(iter(feed))
-    assert "Function(floats) must return uint8[20, 24, 3], as it got, returned float64[20, 24, 3]" in str(refused.value)
+    assert (
+        "Function(floats) must return uint8[20, 24, 3], as it got, returned float64[20, 24, 3]"
+        in str(refused.value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +135,10 @@ def test_what_is_no_image_is_said():
             [TenCrop(8), Function(mirrored, draws=20_000)],
             "Function may draw 131072 random numbers per sample, got 20000",
         ),
-        ([Sequential([Function(mirrored, draws=50_000)] * 3)], "Sequential may draw 131072 random numbers per sample"),
+        (
+            [Sequential([Function(mirrored, draws=50_000)] * 3)],
+            "Sequential may draw 131072 random numbers per sample",
+        ),
     ],
 )
 def test_no_op_reads_on_in_the_numbers_of_the_next(ops, text):
@@ -125,16 +152,24 @@ def test_a_failure_names_the_line_and_whom_to_look_at():
         return np.full(image.shape, "x").astype(np.uint8)
 
     line = broken.__code__.co_firstlineno + 1
-    with Feed(SOURCE, [broken], batch=4, on_bad="raise") as feed, pytest.raises(SampleError) as error:
+    with (
+        Feed(SOURCE, [broken], batch=4, on_bad="raise") as feed,
+        pytest.raises(SampleError) as error,
+    ):
         next(iter(feed))
     assert isinstance(error.value.__cause__, ValueError), "with the traceback of the user's own"
-    assert 'fix the function, or pass Feed(on_error="bad") to count such samples as bad' in str(error.value)
+    assert 'fix the function, or pass Feed(on_error="bad") to count such samples as bad' in str(
+        error.value
+    )
     assert f" (test_feed_functions.py, line {line})" in str(error.value)
     with (
         Feed(SOURCE, [broken], batch=4, on_error="bad") as feed,
         pytest.raises(TooManyFailures, match="check your fun"),
     ):
         list(feed)
-    with Feed(SOURCE, [Function(divmod)], batch=4, on_bad="raise") as feed, pytest.raises(SampleError) as error:
+    with (
+        Feed(SOURCE, [Function(divmod)], batch=4, on_bad="raise") as feed,
+        pytest.raises(SampleError) as error,
+    ):
         next(iter(feed))
     assert "raised" in str(error.value) and " line " not in str(error.value)

@@ -1,4 +1,6 @@
-"""Samples put together, in a feed: images and labels of the same partners, whatever the batches and the bad files."""
+"""Samples put together, in a feed: images and labels of the same partners, whatever the batches and
+the bad files.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from fastfeed.sampling import Repeated
 from fastfeed.sources import Arrays, ImageFolder
 
 N = 20
-LEVELS = np.broadcast_to((np.arange(N, dtype=np.uint8) * 12)[:, None, None, None], (N, 8, 8, 3))  # image i is all 12 i
+LEVELS = np.broadcast_to(
+    (np.arange(N, dtype=np.uint8) * 12)[:, None, None, None], (N, 8, 8, 3)
+)  # image i is all 12 i
 SOURCE = Arrays(LEVELS, np.arange(N), classes=[str(i) for i in range(N)])
 
 
@@ -58,7 +62,9 @@ def test_mixup_is_a_weighted_mean_of_two():
             np.testing.assert_allclose(got.labels.sum(axis=1), 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("end", [[ToFloat()], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]], ids=str)
+@pytest.mark.parametrize(
+    "end", [[ToFloat()], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]], ids=str
+)
 def test_conversion_comes_last_wherever_it_stands(end):
     mix = RandomChoice([MixUp(), CutMix()])
     with Feed(SOURCE, [*end, mix], batch=6) as one, Feed(SOURCE, [mix, *end], batch=6) as two:
@@ -111,15 +117,45 @@ def test_a_substitute_is_mixed_as_itself(photos):
 @pytest.mark.parametrize(
     ("ops", "source", "error", "text"),
     [
-        ([MixUp(), Invert()], SOURCE, SpecError, "MixUp works on finished samples; put it after Invert"),
-        ([MixUp(), CutMix()], SOURCE, ConfigError, "got MixUp and CutMix; write RandomChoice([MixUp(), CutMix()])"),
+        (
+            [MixUp(), Invert()],
+            SOURCE,
+            SpecError,
+            "MixUp works on finished samples; put it after Invert",
+        ),
+        (
+            [MixUp(), CutMix()],
+            SOURCE,
+            ConfigError,
+            "got MixUp and CutMix; write RandomChoice([MixUp(), CutMix()])",
+        ),
         ([MixUp(), MixUp(2.0)], SOURCE, ConfigError, "got MixUp and MixUp; leave one of them out"),
-        ([MultiCrop([View(8)]), MixUp()], SOURCE, SpecError, "MixUp does not go with ops that make several views"),
+        (
+            [MultiCrop([View(8)]), MixUp()],
+            SOURCE,
+            SpecError,
+            "MixUp does not go with ops that make several views",
+        ),
         ([MixUp()], Arrays(LEVELS, np.arange(N)), ConfigError, "put OneHot(1000) before it"),
         ([LabelSmoothing()], Arrays(LEVELS), ConfigError, "LabelSmoothing(classes=1000)"),
-        ([OneHot(9)], Arrays(LEVELS), ConfigError, "20 images, HWC uint8[8, 8, 3] has no labels, but the ops make"),
-        ([OneHot(9)], Arrays(LEVELS, np.arange(N)), ConfigError, "labels must be in [0, 9) to become soft, got 19 for"),
-        ([OneHot(5)], SOURCE, ConfigError, "OneHot classes must be at least the 20 that the source names, got 5"),
+        (
+            [OneHot(9)],
+            Arrays(LEVELS),
+            ConfigError,
+            "20 images, HWC uint8[8, 8, 3] has no labels, but the ops make",
+        ),
+        (
+            [OneHot(9)],
+            Arrays(LEVELS, np.arange(N)),
+            ConfigError,
+            "labels must be in [0, 9) to become soft, got 19 for",
+        ),
+        (
+            [OneHot(5)],
+            SOURCE,
+            ConfigError,
+            "OneHot classes must be at least the 20 that the source names, got 5",
+        ),
     ],
 )
 def test_refuses(ops, source, error, text):
@@ -129,7 +165,9 @@ def test_refuses(ops, source, error, text):
 
 
 def test_refuses_to_mix_samples_with_themselves():
-    with pytest.raises(ConfigError, match="MixUp would mix samples with themselves only: a global batch of 2 under"):
+    with pytest.raises(
+        ConfigError, match="MixUp would mix samples with themselves only: a global batch of 2 under"
+    ):
         Feed(SOURCE, [MixUp()], batch=2, shuffle=Repeated(2, together=True))
 
 
@@ -141,7 +179,9 @@ def test_repeated_augmentation_mixes():
 
 
 def test_refuses_to_mix_alone():
-    with pytest.raises(ConfigError, match=r"MixUp mixes neighbors of a batch and needs batch >= 2, got 1 per rank"):
+    with pytest.raises(
+        ConfigError, match=r"MixUp mixes neighbors of a batch and needs batch >= 2, got 1 per rank"
+    ):
         Feed(SOURCE, [MixUp()], batch=1)
     with pytest.raises(ConfigError, match=r"got 1.5 per rank"):
         Feed(SOURCE, [MixUp()], global_batch=3, world=World(rank=0, size=2))

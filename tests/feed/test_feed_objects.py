@@ -1,4 +1,6 @@
-"""Boxes and masks follow the pixels, end to end: a bright rectangle is where its box says, whatever was done to it."""
+"""Boxes and masks follow the pixels, end to end: a bright rectangle is where its box says, whatever
+was done to it.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,24 @@ STRAIGHT = {  # by what of the rectangle may be lost: nothing, or much
         ff.Maybe(ff.RandomFlip(1.0), 0.5),
         ff.Brightness((0.9, 1.0)),
     ],
-    True: [ff.RandomResizedCrop(56), ff.RandomResizedCrop((40, 72), scale=(0.3, 1)), ff.CenterCrop(50)],
+    True: [
+        ff.RandomResizedCrop(56),
+        ff.RandomResizedCrop((40, 72), scale=(0.3, 1)),
+        ff.CenterCrop(50),
+    ],
 }
 
 
 def lists(crops: bool, count: int) -> list[list[Any]]:
     rng, found = np.random.default_rng(7 + crops), []
     for _ in range(count):
-        ops = [STRAIGHT[False][i] for i in rng.integers(len(STRAIGHT[False]), size=rng.integers(1, 5))]
+        ops = [
+            STRAIGHT[False][i] for i in rng.integers(len(STRAIGHT[False]), size=rng.integers(1, 5))
+        ]
         if crops:
-            ops.insert(rng.integers(len(ops) + 1), STRAIGHT[True][rng.integers(len(STRAIGHT[True]))])
+            ops.insert(
+                rng.integers(len(ops) + 1), STRAIGHT[True][rng.integers(len(STRAIGHT[True]))]
+            )
         found.append([ff.Resize((64, 96)), *ops] if rng.random() < 0.3 else ops)
     return found
 
@@ -67,7 +77,9 @@ def test_boxes_are_where_the_pixels_are(ops: list[Any]):
         place, count = seen(image), int(batch.objects.counts[row])
         if count:
             assert batch.objects.labels[row].tolist() == [row % KINDS] and place is not None
-            assert np.abs(batch.objects.boxes[row, 0] - place).max() <= 1.01  # a border begins at a whole pixel
+            assert (
+                np.abs(batch.objects.boxes[row, 0] - place).max() <= 1.01
+            )  # a border begins at a whole pixel
         else:
             assert crops, "nothing was cut off"
             assert batch.objects.labels[row].tolist() == [-1] and not batch.objects.boxes[row].any()
@@ -82,14 +94,20 @@ def test_boxes_are_where_the_pixels_are(ops: list[Any]):
         [ff.RandomFlip(), ff.Rotate((90, 180)), ff.RandomResizedCrop(64, scale=(0.5, 1))],
         [ff.Affine(20, (0.1, 0.1), (0.7, 1.2), 10), ff.RandomFlip()],
         [ff.Resize((64, 64), fit="pad"), ff.Perspective(0.4, 1.0)],
-        [ff.RandomResizedCrop(60, scale=(0.4, 1)), ff.Maybe(ff.Rotate(45), 0.5), ff.Perspective(0.3)],
+        [
+            ff.RandomResizedCrop(60, scale=(0.4, 1)),
+            ff.Maybe(ff.Rotate(45), 0.5),
+            ff.Perspective(0.3),
+        ],
     ],
     ids=repr,
 )
 def test_boxes_hold_what_is_turned(ops: list[Any]):
     with feed(located(N), ops, batch=N, shuffle="none") as made:
         (batch,) = made
-    assert batch.objects is not None and batch.masks is not None and batch.objects.counts.sum() > N / 2
+    assert (
+        batch.objects is not None and batch.masks is not None and batch.objects.counts.sum() > N / 2
+    )
     for row, image in enumerate(batch.images):
         place = seen(image)
         if batch.objects.counts[row] and place is not None:
@@ -127,29 +145,59 @@ def test_masks_are_their_images_pixel_for_pixel(ops: list[Any]):
 
 def test_a_box_has_many_sides_of_one_story(tmp_path):
     """Order, room, what is too small, and what lies outside."""
-    images = ff.ImageFolder(folder(tmp_path / "photos", {"a": 3}, (40, 40)))  # whose sizes are not known beforehand
+    images = ff.ImageFolder(
+        folder(tmp_path / "photos", {"a": 3}, (40, 40))
+    )  # whose sizes are not known beforehand
     boxes = [
         [[0, 0, 8, 8], [-5, -5, 20, 20], [30, 30, 60, 90], [39, 0, 60, 0.5], [3, 3, 3, 30]],
         [],
         [[5, 5, 6.5, 6.5]],
     ]
     labels = [[4, 3, 2, 1, 0], [], [7]]
-    with feed(ff.Objects(images, boxes, labels), [ff.CenterCrop(40)], batch=3, shuffle="none") as made:
+    with feed(
+        ff.Objects(images, boxes, labels), [ff.CenterCrop(40)], batch=3, shuffle="none"
+    ) as made:
         (batch,) = made
     found = batch.objects
-    assert found is not None and found.labels.tolist() == [[4, 3, 2, -1, -1], [-1] * 5, [7, -1, -1, -1, -1]]
-    assert found.boxes[0].tolist() == [[0, 0, 8, 8], [0, 0, 20, 20], [30, 30, 40, 40], [0] * 4, [0] * 4]
-    assert found.counts.tolist() == [3, 0, 1] and found.counts.dtype == found.labels.dtype == np.int64
-    with feed(ff.Objects(images, boxes, labels, most=2), [ff.CenterCrop(40)], batch=3, shuffle="none") as made:
+    assert found is not None and found.labels.tolist() == [
+        [4, 3, 2, -1, -1],
+        [-1] * 5,
+        [7, -1, -1, -1, -1],
+    ]
+    assert found.boxes[0].tolist() == [
+        [0, 0, 8, 8],
+        [0, 0, 20, 20],
+        [30, 30, 40, 40],
+        [0] * 4,
+        [0] * 4,
+    ]
+    assert (
+        found.counts.tolist() == [3, 0, 1] and found.counts.dtype == found.labels.dtype == np.int64
+    )
+    with feed(
+        ff.Objects(images, boxes, labels, most=2), [ff.CenterCrop(40)], batch=3, shuffle="none"
+    ) as made:
         (batch,) = made
-    assert batch.objects is not None and batch.objects.labels.tolist() == [[3, 2], [-1, -1], [7, -1]]
-    with feed(ff.Objects(images, boxes, labels), [ff.Resize((20, 20))], batch=3, shuffle="none") as made:
+    assert batch.objects is not None and batch.objects.labels.tolist() == [
+        [3, 2],
+        [-1, -1],
+        [7, -1],
+    ]
+    with feed(
+        ff.Objects(images, boxes, labels), [ff.Resize((20, 20))], batch=3, shuffle="none"
+    ) as made:
         (batch,) = made
-    assert batch.objects is not None and batch.objects.counts.tolist() == [3, 0, 0]  # less than a pixel is left
+    assert batch.objects is not None and batch.objects.counts.tolist() == [
+        3,
+        0,
+        0,
+    ]  # less than a pixel is left
 
 
 def test_conversion_leaves_boxes_in_pixels():
-    plain, converted = ([ff.Resize((32, 32)), *more] for more in ([], [ff.Normalize.imagenet(), ff.ToLayout("CHW")]))
+    plain, converted = (
+        [ff.Resize((32, 32)), *more] for more in ([], [ff.Normalize.imagenet(), ff.ToLayout("CHW")])
+    )
     with feed(located(N), plain, batch=N) as one, feed(located(N), converted, batch=N) as two:
         (a,), (b,) = one, two
     assert a.objects is not None and b.objects is not None and b.images.shape == (N, 3, 32, 32)
@@ -166,7 +214,9 @@ def test_exif_orientation_is_that_of_the_boxes(tmp_path):
     file = io.BytesIO()
     Image.fromarray((images[0, ..., 0] > 0).astype(np.uint8)).save(file, "PNG")
     source = ff.ImageFolder(tmp_path, min_per_class=1)
-    with feed(ff.Objects(source, [boxes], masks=[file.getvalue()]), [ff.Resize((48, 64))], batch=1) as made:
+    with feed(
+        ff.Objects(source, [boxes], masks=[file.getvalue()]), [ff.Resize((48, 64))], batch=1
+    ) as made:
         (batch,) = made
     np.testing.assert_array_equal(seen(batch.images[0]), boxes[0])
     np.testing.assert_array_equal(batch.objects.boxes[0, 0], boxes[0])
@@ -188,7 +238,9 @@ class Framed(ff.Arrays):
 
 def test_boxes_are_those_of_the_whole_image_where_a_part_of_it_counts():
     images, boxes = rectangles(N)
-    source = ff.Objects(Framed(images), boxes[:, None], masks=list((images[..., 0] > 0).astype(np.uint8)))
+    source = ff.Objects(
+        Framed(images), boxes[:, None], masks=list((images[..., 0] > 0).astype(np.uint8))
+    )
     with feed(source, [ff.Resize((50, 70)), ff.RandomFlip()], batch=N) as made:
         (batch,) = made
     assert batch.objects is not None and batch.objects.counts.sum() > N / 2
@@ -200,7 +252,10 @@ def test_boxes_are_those_of_the_whole_image_where_a_part_of_it_counts():
 
 def test_explain_says_what_a_batch_holds():
     with feed(located(N), [ff.Resize((32, 32)), ff.Mosaic()], batch=8) as made:
-        assert "\n  with boxes float32[8, 4, 4], labels int64[8, 4], masks uint8[8, 32, 32]" in made.explain()
+        assert (
+            "\n  with boxes float32[8, 4, 4], labels int64[8, 4], masks uint8[8, 32, 32]"
+            in made.explain()
+        )
     with feed(located(N).source, [], batch=8) as made:
         assert "boxes" not in made.explain()
 
@@ -211,7 +266,12 @@ def test_a_saved_position_is_not_restored_over_other_boxes():
     assert found is not None
     with feed(source, [], batch=8) as made:
         state = made.state()
-    moved = ff.Objects(source.source, found.boxes[:, None] * 0.5, found.labels[:, None], classes=source.object_classes)
+    moved = ff.Objects(
+        source.source,
+        found.boxes[:, None] * 0.5,
+        found.labels[:, None],
+        classes=source.object_classes,
+    )
     with feed(moved, [], batch=8) as made:
         with pytest.raises(StateError, match=r"of objects changed: content of samples in 0\.\.23"):
             made.restore(state)
@@ -225,7 +285,10 @@ def test_the_same_for_any_ranks_batches_threads_and_after_resume(ops: list[Any])
     source = located(168, (24, 36))
 
     def walked(size: int, batch: int, threads: int = 2, start: int = 0) -> dict[int, Any]:
-        ranks = [feed(source, ops, batch=batch, threads=threads, world=ff.World(r, size)) for r in range(size)]
+        ranks = [
+            feed(source, ops, batch=batch, threads=threads, world=ff.World(r, size))
+            for r in range(size)
+        ]
         found = [one for made in ranks for one in samples(made, 1, start)]
         assert len(found) == 168 - start * size * batch
         return {id: content for _, id, content in found}

@@ -27,7 +27,9 @@ def inside(batch: Batch, row: int) -> np.ndarray:
     """bool (height, width): in one of the sample's boxes, whose edges are whole pixels here."""
     assert batch.objects is not None
     found = np.zeros(batch.images.shape[1:3], bool)
-    for left, top, right, bottom in batch.objects.boxes[row, : batch.objects.counts[row]].astype(int):
+    for left, top, right, bottom in batch.objects.boxes[row, : batch.objects.counts[row]].astype(
+        int
+    ):
         found[top:bottom, left:right] = True
     return found
 
@@ -44,9 +46,15 @@ def test_a_mosaic_has_the_boxes_of_all_four():
             # a dropped box was seen by a tenth at most: of 12 x 12 to 60 x 90 pixels
             assert (bright & ~boxed).sum() <= 0.1 * bright.size
             np.testing.assert_array_equal(bright, batch.masks[row] != BEHIND)
-            for box, label in zip(batch.objects.boxes[row].astype(int), batch.objects.labels[row], strict=True):
-                assert label < 0 or (batch.masks[row, box[1] : box[3], box[0] : box[2]] == label).all()
-        assert batch.labels.dtype == np.int64  # of images there are none, so that there is nothing to share
+            for box, label in zip(
+                batch.objects.boxes[row].astype(int), batch.objects.labels[row], strict=True
+            ):
+                assert (
+                    label < 0 or (batch.masks[row, box[1] : box[3], box[0] : box[2]] == label).all()
+                )
+        assert (
+            batch.labels.dtype == np.int64
+        )  # of images there are none, so that there is nothing to share
     everything = np.concatenate([batch.objects.labels.ravel() for batch in batches])  # type: ignore[union-attr]
     assert set(everything) == {-1, *range(KINDS)}
 
@@ -54,11 +62,14 @@ def test_a_mosaic_has_the_boxes_of_all_four():
 def test_a_mosaic_drops_what_is_hardly_seen():
     images = np.zeros((4, 40, 40, 3), np.uint8)
     boxes = [[[0, 0, 40, 40], [18, 18, 19, 19], [0, 0, 10, 23], [0, 0, 10, 21]]] * 4
-    with feed(ff.Objects(ff.Arrays(images), boxes), [ff.Mosaic(center=(0.5, 0.5))], batch=4) as made:
+    with feed(
+        ff.Objects(ff.Arrays(images), boxes), [ff.Mosaic(center=(0.5, 0.5))], batch=4
+    ) as made:
         (batch,) = made
     assert batch.objects is not None and batch.objects.boxes.shape == (4, 16, 4)
     for row in range(4):
-        # top left shows [20, 40) of both axes, and so on: of the third box 3 of 23 rows, of the fourth 1 of 21
+        # top left shows [20, 40) of both axes, and so on: of the third box 3 of 23 rows, of the
+        # fourth 1 of 21
         assert batch.objects.boxes[row, : batch.objects.counts[row]].tolist() == [
             *([0, 0, 20, 20],),
             *([20, 0, 40, 20], [20, 0, 30, 3]),
@@ -76,8 +87,13 @@ def test_mixup_has_the_boxes_of_both():
         assert batch.objects is not None and batch.objects.boxes.shape == (8, 2, 4)
         for row, id in enumerate(batch.ids):
             both = [int(id), int(batch.ids[row ^ 1])][: int(batch.objects.counts[row])]
-            np.testing.assert_array_equal(batch.objects.boxes[row, : len(both)], pure.boxes[both].astype(np.float32))
-            assert batch.objects.labels[row].tolist() == [*pure.labels[both], *[-1] * (2 - len(both))]
+            np.testing.assert_array_equal(
+                batch.objects.boxes[row, : len(both)], pure.boxes[both].astype(np.float32)
+            )
+            assert batch.objects.labels[row].tolist() == [
+                *pure.labels[both],
+                *[-1] * (2 - len(both)),
+            ]
     counts = np.concatenate([batch.objects.counts for batch in batches])  # type: ignore[union-attr]
     assert set(counts) == {1, 2}
 
@@ -93,7 +109,9 @@ def test_cutmix_pastes_masks_as_images():
 
 def test_image_labels_are_shared_as_ever():
     images, boxes = rectangles(N)
-    source = ff.Objects(ff.Arrays(images, np.arange(N) % 3, classes=["a", "b", "c"]), boxes[:, None])
+    source = ff.Objects(
+        ff.Arrays(images, np.arange(N) % 3, classes=["a", "b", "c"]), boxes[:, None]
+    )
     with feed(source, [ff.Mosaic()], batch=8) as made:
         for batch in made:
             assert batch.labels.shape == (8, 3)
@@ -107,17 +125,30 @@ def png(mask: np.ndarray) -> bytes:
 
 
 def flawed(root: Path) -> tuple[ff.Objects, dict[int, str]]:
-    """Photographs of 40 x 56; masks are all 3. Id -> reason of bad ones, the last is a broken photograph."""
+    """Photographs of 40 x 56; masks are all 3.
+
+    Id -> reason of bad ones, the last is a broken photograph.
+    """
     source = ff.ImageFolder(folder(root / "photos", {"a": 6, "b": 6}))
     good = png(np.full((40, 56), 3, np.uint8))
     masks: list[Any] = [root / "3.png" for _ in range(12)]
     (root / "3.png").write_bytes(good)
     (root / "wide.png").write_bytes(png(np.zeros((56, 40), np.uint8)))
     (root / "half.png").write_bytes(good[: len(good) - 20])
-    masks[1], masks[4], masks[7], masks[8] = root / "none.png", root / "wide.png", root / "half.png", None
+    masks[1], masks[4], masks[7], masks[8] = (
+        root / "none.png",
+        root / "wide.png",
+        root / "half.png",
+        None,
+    )
     source.path(10).write_bytes(b"no photograph")
     boxes = [[[i, i, i + 20, i + 10]] for i in range(12)]
-    return ff.Objects(source, boxes, masks=masks), {1: "not_found", 4: "corrupt", 7: "truncated", 10: "not_image"}
+    return ff.Objects(source, boxes, masks=masks), {
+        1: "not_found",
+        4: "corrupt",
+        7: "truncated",
+        10: "not_image",
+    }
 
 
 def test_bad_masks_make_bad_samples(tmp_path: Path):
@@ -132,8 +163,12 @@ def test_bad_masks_make_bad_samples(tmp_path: Path):
     for row in range(12):
         gone = row in bad
         assert batch.weights[row] == (not gone) and batch.images[row].any() != gone
-        assert batch.objects.counts[row] == (not gone) and batch.objects.labels[row, 0] == (-1 if gone else 0)
-        assert batch.objects.boxes[row, 0].tolist() == ([0] * 4 if gone else [row, row, row + 20, row + 10])
+        assert batch.objects.counts[row] == (not gone) and batch.objects.labels[row, 0] == (
+            -1 if gone else 0
+        )
+        assert batch.objects.boxes[row, 0].tolist() == (
+            [0] * 4 if gone else [row, row, row + 20, row + 10]
+        )
         assert (batch.masks[row] == (255 if gone or row == 8 else 3)).all()
 
 
@@ -149,7 +184,9 @@ def test_a_substitute_has_its_own_boxes(tmp_path: Path):
 
 def test_a_masked_sample_is_in_no_mosaic(tmp_path: Path):
     source, bad = flawed(tmp_path)
-    with feed(source, [ff.Resize((40, 56)), ff.Mosaic()], batch=12, shuffle="none", on_bad="mask") as made:
+    with feed(
+        source, [ff.Resize((40, 56)), ff.Mosaic()], batch=12, shuffle="none", on_bad="mask"
+    ) as made:
         (batch,) = made
     assert batch.objects is not None and batch.masks is not None
     for row, id in enumerate(batch.ids.tolist()):
@@ -167,9 +204,17 @@ def test_a_masked_sample_is_in_no_mosaic(tmp_path: Path):
     [
         ([ff.CutMix()], False, "CutMix would cover objects whose boxes remain; use Mosaic"),
         ([ff.RandomChoice([ff.MixUp(), ff.CutMix()])], False, "CutMix would cover"),
-        ([ff.MixUp()], True, r"MixUp gives a pixel two classes, and masks hold one; use Mosaic\(\), which"),
+        (
+            [ff.MixUp()],
+            True,
+            r"MixUp gives a pixel two classes, and masks hold one; use Mosaic\(\), which",
+        ),
         ([ff.CutMix()], True, r"use Mosaic\(\) instead"),
-        ([ff.FiveCrop(16)], False, "boxes and masks belong to one image, got an op that makes several views"),
+        (
+            [ff.FiveCrop(16)],
+            False,
+            "boxes and masks belong to one image, got an op that makes several views",
+        ),
     ],
     ids=["boxes, CutMix", "a choice", "both, MixUp", "both, CutMix", "views"],
 )
@@ -179,18 +224,27 @@ def test_refuses(ops: list[Any], masks: bool, error: str):
 
 
 def test_masks_alone_may_be_pasted():
-    source = ff.Objects(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), masks=[np.zeros((8, 8), np.uint8)] * 4)
-    with pytest.raises(SpecError, match=r"use CutMix\(\) or Mosaic\(\), which paste masks as images are pasted"):
+    source = ff.Objects(
+        ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), masks=[np.zeros((8, 8), np.uint8)] * 4
+    )
+    with pytest.raises(
+        SpecError, match=r"use CutMix\(\) or Mosaic\(\), which paste masks as images are pasted"
+    ):
         feed(source, [ff.MixUp()], batch=4)
 
 
 def test_a_helper_process_makes_the_same():
     source, ops = located(N), [ff.RandomResizedCrop(24), ff.Mosaic()]
-    assert samples(feed(source, ops, batch=8, side_process=True)) == samples(feed(source, ops, batch=8))
+    assert samples(feed(source, ops, batch=8, side_process=True)) == samples(
+        feed(source, ops, batch=8)
+    )
 
 
 def test_trainers_get_images_and_a_dict():
-    for source, names in ((located(N), ["boxes", "labels", "masks"]), (located(N, masks=False), ["boxes", "labels"])):
+    for source, names in (
+        (located(N), ["boxes", "labels", "masks"]),
+        (located(N, masks=False), ["boxes", "labels"]),
+    ):
         with feed(source, [], batch=10, tail="pad") as made:
             tuples = BatchTuples.of(made)
             for batch in made.batches():
@@ -203,7 +257,9 @@ def test_trainers_get_images_and_a_dict():
             tuples = BatchTuples.of(made)
             images, targets, weights = tuples.nested(tuples(next(iter(made))))
             assert list(targets) == names and weights.tolist() == [1] * 10
-        with pytest.raises(ConfigError, match="class_weight is by the label of an image, and this feed gives boxes"):
+        with pytest.raises(
+            ConfigError, match="class_weight is by the label of an image, and this feed gives boxes"
+        ):
             BatchTuples.of(made, factors=np.ones(2, np.float32))
 
 

@@ -1,4 +1,6 @@
-"""Feeds in other orders than every sample once: what comes, how often, and the same again at another world size."""
+"""Feeds in other orders than every sample once: what comes, how often, and the same again at
+another world size.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def mixture(root: Path) -> ff.Mixture:
         (root / "folder" / "0" / "0003.jpg").write_bytes(broken("truncated"))
         shard_folder(root / "shards", (7, 5, 6))
     photos = ff.ImageFolder(root / "folder")
-    return ff.Mixture({"photos": photos, "shards": ff.TarShards(root / "shards", classes=("0", "1", "2"))}, [0.3, 0.7])
+    return ff.Mixture(
+        {"photos": photos, "shards": ff.TarShards(root / "shards", classes=("0", "1", "2"))},
+        [0.3, 0.7],
+    )
 
 
 def sources(root: Path) -> dict[str, tuple[Any, Any]]:
@@ -51,7 +56,14 @@ def test_resumes_at_another_world_size(tmp_path: Path, name: str, prefetch: int)
     source, shuffle = sources(tmp_path / "data")[name]
 
     def rank(r: int, size: int) -> ff.Feed:
-        return feed(source, global_batch=GLOBAL, shuffle=shuffle, world=World(r, size), prefetch=prefetch, seed=3)
+        return feed(
+            source,
+            global_batch=GLOBAL,
+            shuffle=shuffle,
+            world=World(r, size),
+            prefetch=prefetch,
+            seed=3,
+        )
 
     with rank(0, 1) as alone:
         want = [batch for epoch in (0, 1) for batch in alone.batches(epoch)]
@@ -75,8 +87,12 @@ def test_resumes_at_another_world_size(tmp_path: Path, name: str, prefetch: int)
 
 
 def test_repeats_are_augmented_again():
-    with feed(ff.Arrays(NUMBERS + np.arange(8, dtype=np.uint8)[:, None, None], LABELS), [ff.RandomResizedCrop(4)],
-              batch=50, shuffle=ff.Repeated(2, together=True)) as made:  # fmt: skip
+    with feed(
+        ff.Arrays(NUMBERS + np.arange(8, dtype=np.uint8)[:, None, None], LABELS),
+        [ff.RandomResizedCrop(4)],
+        batch=50,
+        shuffle=ff.Repeated(2, together=True),
+    ) as made:
         batch = next(iter(made))
     pairs = batch.ids.reshape(-1, 2)
     assert (pairs[:, 0] == pairs[:, 1]).all()

@@ -35,19 +35,27 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
         "pass either batch (per rank) or global_batch; got batch=8, global_batch=8",
     ),
     ({"batch": 0}, ConfigError, "batch must be an integer >= 1, got 0"),
-    ({"world": 3}, ConfigError, "world must be a World such as World(rank=0, size=2) or None, got 3"),
+    (
+        {"world": 3},
+        ConfigError,
+        "world must be a World such as World(rank=0, size=2) or None, got 3",
+    ),
     (
         {"batch": 31},
         ConfigError,
-        "the global batch must not exceed the data: got 31 samples per step and 30 samples in the source; "
-        'lower batch, or use tail="pad"',
+        (
+            "the global batch must not exceed the data: got 31 samples per step and 30 samples in"
+            ' the source; lower batch, or use tail="pad"'
+        ),
     ),
     ({"seed": -1}, ConfigError, "seed must be an integer in [0, 2**64), got -1"),
     (
         {"shuffle": "blocks"},
         ConfigError,
-        'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and Repeated(2) are, got '
-        "'blocks'",
+        (
+            'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and'
+            " Repeated(2) are, got 'blocks'"
+        ),
     ),
     ({"tail": "keep"}, ConfigError, 'tail must be "drop" or "pad", got \'keep\''),
     ({"threads": 0}, ConfigError, "threads must be an integer >= 1, got 0"),
@@ -56,11 +64,22 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
     (
         {"decode": "opencv"},
         ConfigError,
-        "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'opencv'",
+        (
+            "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got"
+            " 'opencv'"
+        ),
     ),
     ({"backend": "gpu"}, ConfigError, "backend must be one of cpu, dali, nvjpeg, got 'gpu'"),
-    ({"on_bad": "skip"}, ConfigError, 'on_bad must be "substitute", "mask" or "raise", got \'skip\''),
-    ({"quarantine": "/nowhere/bad.jsonl"}, ConfigError, "quarantine: no folder /nowhere; create it first"),
+    (
+        {"on_bad": "skip"},
+        ConfigError,
+        'on_bad must be "substitute", "mask" or "raise", got \'skip\'',
+    ),
+    (
+        {"quarantine": "/nowhere/bad.jsonl"},
+        ConfigError,
+        "quarantine: no folder /nowhere; create it first",
+    ),
     (
         {"ops": [Resize]},
         ConfigError,
@@ -74,8 +93,10 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
     (
         {"ops": []},
         SpecError,
-        "a batch needs samples of one size, got HWC uint8[?, ?, 3] at the end of the list; "
-        "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size)",
+        (
+            "a batch needs samples of one size, got HWC uint8[?, ?, 3] at the end of the list; "
+            "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size)"
+        ),
     ),
 ]
 
@@ -88,14 +109,19 @@ def test_refuses(photos, how, kind, text):
 
 
 def test_refuses_a_missing_folder():
-    with pytest.raises(SourceError, match="ImageFolder: /nowhere/train does not exist; pass the folder that holds"):
+    with pytest.raises(
+        SourceError, match="ImageFolder: /nowhere/train does not exist; pass the folder that holds"
+    ):
         feed(ImageFolder("/nowhere/train"), batch=8)
 
 
 def test_refuses_a_rank_outside_the_world(photos, monkeypatch):
     monkeypatch.setenv("RANK", "4")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(ConfigError, match=r"rank must be in \[0, 4\), got 4; pass the global rank, not the local one"):
+    with pytest.raises(
+        ConfigError,
+        match=r"rank must be in \[0, 4\), got 4; pass the global rank, not the local one",
+    ):
         feed(photos, batch=8)
 
 
@@ -105,8 +131,10 @@ def test_refuses_positions_outside(epoch, start):
     for use in (data.batches, data.seek):
         with pytest.raises(ConfigError) as error:
             use(epoch, start)
-        assert str(error.value) == (
-            f"start must be in [0, 5) and epoch >= 0, got start={start}, epoch={epoch}; this feed has 5 steps per epoch"
+        assert (
+            str(error.value)
+            == f"start must be in [0, 5) and epoch >= 0, got start={start}, epoch={epoch}; this"
+            " feed has 5 steps per epoch"
         )
 
 
@@ -128,17 +156,26 @@ def test_real_photographs(data: Path):
     source = ImageFolder(data / "flowers5" / "val")
     with feed(source, [RandomResizedCrop(64)], batch=8) as photographs:
         batch = next(iter(photographs))
-    assert Spec(batch.images.shape[1:], str(batch.images.dtype), "HWC") == Spec((64, 64, 3), "uint8", "HWC")
+    assert Spec(batch.images.shape[1:], str(batch.images.dtype), "HWC") == Spec(
+        (64, 64, 3), "uint8", "HWC"
+    )
     assert len({image.tobytes() for image in batch.images}) == 8
 
 
 @pytest.mark.parametrize(
     ("source", "got"),
-    [(None, "NoneType"), ("photos", "str"), ([1, 2], "list"), (ImageFolder, "the class ImageFolder")],
+    [
+        (None, "NoneType"),
+        ("photos", "str"),
+        ([1, 2], "list"),
+        (ImageFolder, "the class ImageFolder"),
+    ],
 )
 def test_refuses_what_is_no_source(source, got):
     with pytest.raises(ConfigError) as error:
         Feed(source, OPS, batch=2)
-    assert str(error.value) == (
-        f"source must be a source such as ImageFolder(path) or Arrays(images, labels), got {got}; wrap it in one"
+    assert (
+        str(error.value)
+        == "source must be a source such as ImageFolder(path) or Arrays(images, labels), got"
+        f" {got}; wrap it in one"
     )

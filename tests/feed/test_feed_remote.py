@@ -1,4 +1,6 @@
-"""Feeds from storage: read ahead of their turn, the same batches as from here, and an end whatever hangs."""
+"""Feeds from storage: read ahead of their turn, the same batches as from here, and an end whatever
+hangs.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,10 @@ def test_reads_of_the_next_batches_are_begun_while_the_first_is_waited_for():
 def test_the_same_batches():
     source = Far()
     source.open = True
-    with far(source, shuffle=True, seed=5) as data, feed(Arrays(NUMBERS, np.arange(50)), [], batch=10, seed=5) as here:
+    with (
+        far(source, shuffle=True, seed=5) as data,
+        feed(Arrays(NUMBERS, np.arange(50)), [], batch=10, seed=5) as here,
+    ):
         for _ in range(2):
             assert equal(list(data), list(here))
 
@@ -100,7 +105,9 @@ def test_samples_known_to_be_bad_are_not_begun():
         def end(self, *ids: int) -> None:
             for i in ids:
                 failure = Failure(i, self.uri(i), "read", "changed")
-                self.pending[i].pop().set_result(failure if i in self.bad else Arrays.read(self, [i])[0])
+                self.pending[i].pop().set_result(
+                    failure if i in self.bad else Arrays.read(self, [i])[0]
+                )
 
     source = Broken(bad=[3, 17])
     source.open = True
@@ -120,7 +127,9 @@ def test_an_error_of_fetch_is_raised_at_its_batch():
 
     source = Fails()
     source.open = True
-    with far(source, batch=5, prefetch=0) as data:  # nothing ahead, so that batches are not begun together
+    with far(
+        source, batch=5, prefetch=0
+    ) as data:  # nothing ahead, so that batches are not begun together
         walk = iter(data)
         assert [next(walk).step for _ in range(5)] == [0, 1, 2, 3, 4]
         with pytest.raises(SourceError, match="no connection"):
@@ -152,7 +161,10 @@ def test_closing_while_reads_hang():
     data.close()
     thread.join(LONG)
     # by then it waits for the batch, or is about to begin the next ones
-    assert found in (["the feed was closed while waiting for a batch"], ["this feed is closed; create a new one"])
+    assert found in (
+        ["the feed was closed while waiting for a batch"],
+        ["this feed is closed; create a new one"],
+    )
     assert not ours()
     assert all(future.cancelled() for futures in source.pending.values() for future in futures)
 
@@ -170,7 +182,10 @@ def test_closing_while_the_read_of_a_substitute_hangs():
     data.close()
     thread.join(LONG)
     # by then it waits for the batch, or is about to begin the next ones
-    assert found in (["the feed was closed while waiting for a batch"], ["this feed is closed; create a new one"])
+    assert found in (
+        ["the feed was closed while waiting for a batch"],
+        ["this feed is closed; create a new one"],
+    )
     assert not ours()
 
 
@@ -225,7 +240,9 @@ def test_ctrl_c_while_reads_hang(python, how):
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_tar_shards_in_storage(tmp_path, monkeypatch, cached):
-    """Through everything: the index, ranges, the cache, reads ahead, decoding; while requests fail now and then."""
+    """Through everything: the index, ranges, the cache, reads ahead, decoding; while requests fail
+    now and then.
+    """
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "indexes"))
     root = shard_folder(tmp_path / "shards", [9, 7, 8])
     lake = Lake({f"bucket/{file.name}": file.read_bytes() for file in sorted(root.glob("*.tar"))})

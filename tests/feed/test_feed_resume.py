@@ -47,18 +47,25 @@ for batch in feed:
 def test_two_processes_see_each_sample_once(photos):
     def start(**environ: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", RANK, str(photos.root)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(**environ))
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment(**environ)
+        )
 
     def end(process: subprocess.Popen[str]) -> list[list[Any]]:
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 0
         return [json.loads(line) for line in out.splitlines()]
 
-    started = [start(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2") for rank in range(2)]
+    started = [
+        start(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2")
+        for rank in range(2)
+    ]
     one, two = (end(process) for process in started)
     (alone,) = (end(process) for process in [start()])
     assert {row[0] for row in one} == {0} and {row[0] for row in two} == {1}
-    assert [[a[1] + b[1], a[2] + b[2]] for a, b in zip(one, two, strict=True)] == [row[1:] for row in alone]
+    assert [[a[1] + b[1], a[2] + b[2]] for a, b in zip(one, two, strict=True)] == [
+        row[1:] for row in alone
+    ]
     assert sorted(id for row in one + two for id in row[1]) == list(range(30))
 
 
@@ -107,9 +114,12 @@ def test_a_state_is_a_few_plain_values(photos):
 def test_other_ops_are_told_and_refused_on_request(photos):
     with feed(photos, [RandomResizedCrop(16), RandomFlip()], batch=6) as data:
         saved = data.state()
-    with feed(photos, [RandomResizedCrop(16, scale=(0.5, 1.0)), RandomFlip()], batch=6, on_bad="mask") as other:
+    with feed(
+        photos, [RandomResizedCrop(16, scale=(0.5, 1.0)), RandomFlip()], batch=6, on_bad="mask"
+    ) as other:
         text = (
-            r"the ops were RandomResizedCrop\(16\), now RandomResizedCrop\(16, scale=\(0.5, 1.0\)\); the policy for "
+            r"the ops were RandomResizedCrop\(16\), now RandomResizedCrop\(16, scale=\(0.5,"
+            r" 1.0\)\); the policy for "
             "bad samples was 'substitute, 16 attempts', now 'mask'"
         )
         with pytest.warns(RuntimeWarning, match=f"restored at the saved position, but {text}"):
@@ -118,25 +128,39 @@ def test_other_ops_are_told_and_refused_on_request(photos):
             other.restore(saved, strict="ops")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            other.restore({key: value for key, value in saved.items() if key not in ("ops", "meaning", "on_bad")})
+            other.restore(
+                {
+                    key: value
+                    for key, value in saved.items()
+                    if key not in ("ops", "meaning", "on_bad")
+                }
+            )
         with pytest.raises(StateError, match="a saved state has no spte; pass"):
             other.restore(saved | {"spte": 3})
     with feed(photos, [RandomFlip(), RandomResizedCrop(16)], batch=6) as swapped:
         with pytest.warns(
-            RuntimeWarning, match=r"were RandomResizedCrop\(16\), RandomFlip\(\), now RandomFlip\(\), Ra"
+            RuntimeWarning,
+            match=r"were RandomResizedCrop\(16\), RandomFlip\(\), now RandomFlip\(\), Ra",
         ):
             swapped.restore(saved)
 
 
 def test_tables_that_are_printed_alike_are_told_apart(photos):
     low, high = (LUT([min(v, 255 - n) for v in range(256)]) for n in (0, 1))
-    with feed(photos, [Resize((8, 8)), low], batch=6) as data, feed(photos, [Resize((8, 8)), high], batch=6) as other:
+    with (
+        feed(photos, [Resize((8, 8)), low], batch=6) as data,
+        feed(photos, [Resize((8, 8)), high], batch=6) as other,
+    ):
         with pytest.warns(RuntimeWarning, match=r"the ops were LUT\(.*\.\.\..*\)#\w{8}, now LUT"):
             other.restore(data.state())
 
 
 def test_other_data_is_not_resumed(photos):
-    with feed(photos, batch=5) as data, numbers(batch=5) as other, pytest.raises(StateError, match="length"):
+    with (
+        feed(photos, batch=5) as data,
+        numbers(batch=5) as other,
+        pytest.raises(StateError, match="length"),
+    ):
         other.restore(data.state())
 
 

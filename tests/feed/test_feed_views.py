@@ -37,7 +37,13 @@ def test_five_crop_gives_the_corners_and_the_middle():
     got = first(SOURCE, [FiveCrop((20, 16))])
     assert got.images.shape == (4, 5, 20, 16, 3) and len(got.views) == 1
     for image, views in zip(IMAGES, got.images, strict=False):
-        corners = [image[:20, :16], image[:20, -16:], image[-20:, :16], image[-20:, -16:], image[5:25, 12:28]]
+        corners = [
+            image[:20, :16],
+            image[:20, -16:],
+            image[-20:, :16],
+            image[-20:, -16:],
+            image[5:25, 12:28],
+        ]
         np.testing.assert_array_equal(views, corners)
 
 
@@ -59,14 +65,22 @@ def test_ops_behind_a_split_change_each_view_by_itself():
 
 def test_multi_crop_has_an_array_per_size(tmp_path):
     photos = ImageFolder(folder(tmp_path / "photos", {"a": 6}, (90, 120)))
-    ops = [MultiCrop((View(32, 2, scale=(0.4, 1.0)), View(16, 6, scale=(0.05, 0.4), ops=(Invert(),)))), RandomFlip()]
+    ops = [
+        MultiCrop((View(32, 2, scale=(0.4, 1.0)), View(16, 6, scale=(0.05, 0.4), ops=(Invert(),)))),
+        RandomFlip(),
+    ]
     got = first(photos, [*ops, Normalize.imagenet()])
     assert [view.shape for view in got.views] == [(4, 2, 32, 32, 3), (4, 6, 16, 16, 3)]
     assert got.images is got.views[0]
     for views in got.views:
         flat = views.reshape(4, views.shape[1], -1)
-        assert all(len(np.unique(sample, axis=0)) == len(sample) for sample in flat), "views are drawn independently"
-    plain = first(photos, [MultiCrop((View(32, 2, scale=(0.4, 1.0)), View(16, 6, scale=(0.05, 0.4)))), RandomFlip()])
+        assert all(len(np.unique(sample, axis=0)) == len(sample) for sample in flat), (
+            "views are drawn independently"
+        )
+    plain = first(
+        photos,
+        [MultiCrop((View(32, 2, scale=(0.4, 1.0)), View(16, 6, scale=(0.05, 0.4)))), RandomFlip()],
+    )
     inverted = first(photos, ops)
     np.testing.assert_array_equal(inverted.views[0], plain.views[0])
     np.testing.assert_array_equal(inverted.views[1], 255 - plain.views[1])
@@ -98,9 +112,13 @@ def test_bad_files_are_replaced_in_all_views(tmp_path, decode):
     ops = [MultiCrop((View(16, 2), View(8, 3)))]
     masked = first(ImageFolder(root), ops, on_bad="mask", decode=decode)
     assert masked.weights.tolist() == [1, 0, 0, 1]
-    assert not any(view[1:3].any() for view in masked.views) and all(view[0].any() for view in masked.views)
+    assert not any(view[1:3].any() for view in masked.views) and all(
+        view[0].any() for view in masked.views
+    )
     replaced = first(ImageFolder(root), ops, decode=decode)
-    assert set(replaced.ids[1:3]).isdisjoint({1, 2}) and all(view[1:3].any() for view in replaced.views)
+    assert set(replaced.ids[1:3]).isdisjoint({1, 2}) and all(
+        view[1:3].any() for view in replaced.views
+    )
 
 
 def test_a_helper_process_makes_the_same_views():
@@ -115,9 +133,17 @@ def test_a_helper_process_makes_the_same_views():
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: Feed(SOURCE, [FiveCrop(32)], batch=2), SpecError, "FiveCrop of 32x32 does not fit into HWC uint8[30"),
+        (
+            lambda: Feed(SOURCE, [FiveCrop(32)], batch=2),
+            SpecError,
+            "FiveCrop of 32x32 does not fit into HWC uint8[30",
+        ),
         (lambda: Feed(SOURCE, [Invert(), FiveCrop(8)], batch=2), SpecError, "put it before Invert"),
-        (lambda: Feed(SOURCE, [FiveCrop(9), TenCrop(8)], batch=2), SpecError, "TenCrop cannot follow FiveCrop"),
+        (
+            lambda: Feed(SOURCE, [FiveCrop(9), TenCrop(8)], batch=2),
+            SpecError,
+            "TenCrop cannot follow FiveCrop",
+        ),
         (lambda: MultiCrop(()), ConfigError, "MultiCrop takes 1 to 15 views, got 0"),
         (lambda: MultiCrop((224,)), ConfigError, "write MultiCrop((View(224, 2), View(96, 8)))"),
         (lambda: View(8, 0), ConfigError, "View count must be an integer in [1, 64], got 0"),

@@ -60,7 +60,9 @@ def test_what_needs_no_request_is_no_answer():
 
 def test_one_dead_host_of_many():
     """Each address has a host of its own: none of its own kind can answer, others do."""
-    source = Addressed(64, "https://host{0}.org/{0}.jpg".format, lambda i: "timeout" if i == 9 else "")
+    source = Addressed(
+        64, "https://host{0}.org/{0}.jpg".format, lambda i: "timeout" if i == 9 else ""
+    )
     with feed(source, threads=2) as data:
         assert len(ids(data)) == 64
         assert reasons(data) == {9: "timeout"}
@@ -68,7 +70,9 @@ def test_one_dead_host_of_many():
 
 def test_a_dead_host_with_a_few_files():
     source = Addressed(
-        400, lambda i: f"https://{'dead' if i % 100 == 7 else i % 5}.org/{i}.jpg", lambda i: "timeout" * (i % 100 == 7)
+        400,
+        lambda i: f"https://{'dead' if i % 100 == 7 else i % 5}.org/{i}.jpg",
+        lambda i: "timeout" * (i % 100 == 7),
     )
     with feed(source, threads=2) as data:
         ids(data)
@@ -113,7 +117,9 @@ def test_a_new_iteration_waits_again():
     """The time during which nothing was read does not count."""
     down = threading.Event()
     down.set()
-    with feed(Addressed(64, failing=lambda i: "io_error" if down.is_set() else ""), outage=1.0) as data:
+    with feed(
+        Addressed(64, failing=lambda i: "io_error" if down.is_set() else ""), outage=1.0
+    ) as data:
         walk = iter(data)
         closing = threading.Timer(0.2, walk.close)
         closing.start()
@@ -144,7 +150,9 @@ def test_addresses_may_be_paths_and_patience_longer_than_a_calendar(monkeypatch,
     down = threading.Event()
     down.set()
     threading.Timer(0.3, down.clear).start()
-    source = Addressed(16, lambda i: Path(f"/data/{i}.jpg"), lambda i: "io_error" if down.is_set() else "")
+    source = Addressed(
+        16, lambda i: Path(f"/data/{i}.jpg"), lambda i: "io_error" if down.is_set() else ""
+    )
     with feed(source, outage=1e18) as data:
         assert sorted(ids(data)) == list(range(16))
     assert any("StorageError at no time" in record.getMessage() for record in caplog.records)
@@ -167,7 +175,9 @@ def test_what_handles_the_log_may_ask_the_feed():
     handler, log = Handler(), logging.getLogger("fastfeed")
     log.addHandler(handler)
     try:
-        with feed(Addressed(64, failing=lambda i: "corrupt" if i % 9 == 0 else ""), threads=1) as data:
+        with feed(
+            Addressed(64, failing=lambda i: "corrupt" if i % 9 == 0 else ""), threads=1
+        ) as data:
             ids(data)
     finally:
         log.removeHandler(handler)
@@ -178,7 +188,8 @@ def test_what_handles_the_log_may_ask_the_feed():
 def test_what_the_process_has_run_out_of_is_said(number):
     """It is a limit of the process or the machine: the error says which, and no file is bad."""
     with pytest.raises(
-        StorageError, match=r"cannot read a\.jpg: .*no sample is listed as bad for it: (raise|close)"
+        StorageError,
+        match=r"cannot read a\.jpg: .*no sample is listed as bad for it: (raise|close)",
     ) as e:
         unread(OSError(number, os.strerror(number)), "a.jpg")
     assert e.value.errno == number

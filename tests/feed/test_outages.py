@@ -1,4 +1,6 @@
-"""Storage that does not answer, and files that cannot be read: which is which, and what the feed does."""
+"""Storage that does not answer, and files that cannot be read: which is which, and what the feed
+does.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,13 @@ def test_an_outage_changes_nothing_of_what_a_run_gets(reason, caplog):
         assert [ids(got), ids(data), ids(data)] == want
         assert not data.stats().bad
     lines = [record.getMessage() for record in caplog.records if record.name == "fastfeed"]
-    assert any("waiting for s3://" in line and "no read has succeeded since" in line for line in lines)
+    assert any(
+        "waiting for s3://" in line and "no read has succeeded since" in line for line in lines
+    )
     assert any("answers again after" in line for line in lines)
-    assert all(record.levelno == logging.WARNING for record in caplog.records if record.name == "fastfeed")
+    assert all(
+        record.levelno == logging.WARNING for record in caplog.records if record.name == "fastfeed"
+    )
 
 
 def test_patience_ends_with_the_position_saved():
@@ -71,7 +77,8 @@ def test_patience_ends_with_the_position_saved():
         down.set()
         for _ in range(2):
             with pytest.raises(
-                StorageError, match=r"s3://\w+ has not answered for .*503.*feed.state\(\) holds the pos"
+                StorageError,
+                match=r"s3://\w+ has not answered for .*503.*feed.state\(\) holds the pos",
             ):
                 list(walk if walk is not None else data)
             walk = None
@@ -108,7 +115,9 @@ def test_files_that_are_back_are_read_again(reason):
 
 
 def test_the_other_bucket_does_not_wait_for_this_one():
-    """What one endpoint answers says nothing about another: the one that is down is waited for, then given up."""
+    """What one endpoint answers says nothing about another: the one that is down is waited for,
+    then given up.
+    """
     source = two_buckets(lambda i: "timeout" if i % 2 else "")
     with feed(source, outage=Outage(wait=0.1, then="substitute"), prefetch=0) as data:
         got = ids(data)
@@ -120,7 +129,10 @@ def test_the_other_bucket_does_not_wait_for_this_one():
 
 def test_substitutes_end_where_all_storage_is_down():
     source = two_buckets(lambda i: "timeout")
-    with feed(source, outage=Outage(wait=0, then="substitute")) as data, pytest.raises(StorageError):
+    with (
+        feed(source, outage=Outage(wait=0, then="substitute")) as data,
+        pytest.raises(StorageError),
+    ):
         list(data)
 
 
@@ -158,7 +170,10 @@ def test_a_feed_that_waits_can_be_closed():
         (lambda: Outage(wait=float("nan")), "got nan"),
         (lambda: Outage(then="skip"), 'must be "raise" or "substitute", got \'skip\''),
         (lambda: feed(two_buckets(), outage="60"), "got '60'"),
-        (lambda: feed(two_buckets(), on_error="ignore"), 'on_error must be "raise" or "bad", got \'ignore\''),
+        (
+            lambda: feed(two_buckets(), on_error="ignore"),
+            'on_error must be "raise" or "bad", got \'ignore\'',
+        ),
     ],
 )
 def test_words_for_wrong_arguments(make, words):

@@ -17,7 +17,9 @@ def test_chunks_hold_whole_groups_and_all_rows(position, batch, group, size):
     assert rows.positions[rows.own].tolist() == list(range(position, position + batch))
     assert rows.first % group == 0 and rows.count % group == 0 and rows.count < batch + 2 * group
     chunks = rows.chunks(size)
-    assert [first for first, _ in chunks] == [0, *(last for _, last in chunks[:-1])] and chunks[-1][1] == rows.count
+    assert [first for first, _ in chunks] == [0, *(last for _, last in chunks[:-1])] and chunks[-1][
+        1
+    ] == rows.count
     own: list[int] = []
     for first, last in chunks:
         assert first % group == 0 and 0 < last - first <= max(group, size)

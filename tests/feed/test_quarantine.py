@@ -24,7 +24,13 @@ def test_file_holds_each_once_with_where_it_was_met(tmp_path):
     q.record_bad([failure(4), failure(9, "empty", offset=512)], 2, 0)
     q.record_bad([failure(9, "empty")], 3, 0)
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
-        {"id": 4, "uri": "photos/4.jpg", "stage": "decode", "reason": "truncated", "detail": "half of it"}
+        {
+            "id": 4,
+            "uri": "photos/4.jpg",
+            "stage": "decode",
+            "reason": "truncated",
+            "detail": "half of it",
+        }
         | {"offset": None, "rank": 3, "epoch": 1, "step": 7},
         {"id": 9, "uri": "photos/9.jpg", "stage": "decode", "reason": "empty", "detail": ""}
         | {"offset": 512, "rank": 3, "epoch": 2, "step": 0},
@@ -46,7 +52,16 @@ def test_known_are_those_found_and_those_listed(tmp_path):
     q = quarantine(path)
     assert q.failures == [], "what an earlier run found is not this run's"
     q.record_bad([failure(6)], 0, 0)
-    assert q.known_bad(np.arange(8)).tolist() == [False, False, False, False, True, False, True, False]
+    assert q.known_bad(np.arange(8)).tolist() == [
+        False,
+        False,
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert q.known_bad(np.array([4, 4, 0])).tolist() == [True, True, False]
     q.record_bad([failure(4)], 0, 0)
     assert listed(path) == [4, 6]
@@ -64,7 +79,9 @@ def test_what_may_pass_is_tried_again(tmp_path, reason):
 
 
 @pytest.mark.parametrize(
-    "change", [{"uri": lambda i: f"other/{i}.jpg"}, {"length": 4}], ids=["other folder", "fewer samples"]
+    "change",
+    [{"uri": lambda i: f"other/{i}.jpg"}, {"length": 4}],
+    ids=["other folder", "fewer samples"],
 )
 def test_a_list_of_other_data_bans_nothing(tmp_path, change):
     quarantine(tmp_path / "bad.jsonl").record_bad([failure(4)], 0, 0)
@@ -187,7 +204,9 @@ def test_a_file_that_is_cleared_during_the_run_starts_again(tmp_path, edit):
 
 
 @pytest.mark.parametrize(
-    "content", [b"id,uri,reason\n1,a,empty\n", b'{"id": 1}\n', b'[1, "a", "empty"]\n', b"\x89PNG\r\n\x1a\n"], ids=repr
+    "content",
+    [b"id,uri,reason\n1,a,empty\n", b'{"id": 1}\n', b'[1, "a", "empty"]\n', b"\x89PNG\r\n\x1a\n"],
+    ids=repr,
 )
 def test_refuses_other_files_and_leaves_them_alone(tmp_path, content):
     path = tmp_path / "labels.csv"
@@ -195,7 +214,10 @@ def test_refuses_other_files_and_leaves_them_alone(tmp_path, content):
     with pytest.raises(ConfigError) as error:
         quarantine(path)
     line = content.splitlines(keepends=True)[0]
-    assert str(error.value) == f"{path} is not a quarantine file: cannot read line {line!r}; pass another path"
+    assert (
+        str(error.value)
+        == f"{path} is not a quarantine file: cannot read line {line!r}; pass another path"
+    )
     assert path.read_bytes() == content
 
 
@@ -223,5 +245,6 @@ def test_refuses_a_folder_as_the_file(tmp_path):
     with pytest.raises(ConfigError) as error:
         quarantine(tmp_path)
     assert (
-        str(error.value) == f"quarantine: {tmp_path} is a folder; pass a file, such as {tmp_path / 'quarantine.jsonl'}"
+        str(error.value) == f"quarantine: {tmp_path} is a folder; pass a file, such as"
+        f" {tmp_path / 'quarantine.jsonl'}"
     )

@@ -1,4 +1,6 @@
-"""Reads begun ahead: in which order, how many, how large; errors in their place; and that nothing waits forever."""
+"""Reads begun ahead: in which order, how many, how large; errors in their place; and that nothing
+waits forever.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ def test_one_that_was_not_begun_is_when_it_is_wanted():
     st.randoms(use_true_random=False),
 )
 def test_many_threads(batches, samples, threads, random):
-    """Each takes its own, some drop some: all get what they asked for, each is begun once, and none stays counted."""
+    """Each takes its own, some drop some: all get what they asked for, each is begun once, and none
+    stays counted.
+    """
     source = answered(sum(batches))
     ahead = ReadAhead(source, samples=samples, limit=40 << 20)
     first, work = 0, []

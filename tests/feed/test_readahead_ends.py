@@ -31,7 +31,9 @@ def test_what_is_dropped_is_not_read():
     assert all(source.pending[i].cancelled() for i in range(8))
     source.until(16)
     source.answer(*range(20, 30))
-    assert [ahead.take(ticket, never) for ticket in tickets[20:]] == [bytes([i]) for i in range(20, 30)]
+    assert [ahead.take(ticket, never) for ticket in tickets[20:]] == [
+        bytes([i]) for i in range(20, 30)
+    ]
     assert source.begun == [*range(8), *range(20, 30)]
     assert not ahead._in_flight
     ahead.drop([])
@@ -93,14 +95,19 @@ def test_a_thread_that_waits_is_let_go(how):
     source, stop = Remote(), threading.Event()
     ahead = ReadAhead(source)
     with ThreadPoolExecutor(3) as pool:
-        waiting = [pool.submit(ahead.take, ticket, stop.is_set) for ticket in ahead.request(range(3))]
+        waiting = [
+            pool.submit(ahead.take, ticket, stop.is_set) for ticket in ahead.request(range(3))
+        ]
         source.until(3)
         stop.set() if how == "stop" else ahead.close()
         assert [future.result(LONG) for future in waiting] == [None] * 3
 
 
 def test_no_feed_is_held_up_by_a_source_that_takes_long_to_begin():
-    """It connects, say. Neither the one that asks for batches, nor who waits; who closes does wait for a while."""
+    """It connects, say.
+
+    Neither the one that asks for batches, nor who waits; who closes does wait for a while.
+    """
     entered, go, stop = threading.Event(), threading.Event(), threading.Event()
 
     class Connects(Remote):
@@ -171,7 +178,9 @@ def test_a_source_that_gives_too_little():
         ahead.take(ahead.request(range(3))[0], never)
 
 
-@pytest.mark.parametrize("kind", [KeyError, TimeoutError, OSError])  # a TimeoutError of the source's own
+@pytest.mark.parametrize(
+    "kind", [KeyError, TimeoutError, OSError]
+)  # a TimeoutError of the source's own
 def test_an_error_of_a_read_is_raised(kind):
     source = Remote()
     ahead = ReadAhead(source)

@@ -35,7 +35,9 @@ class Slow(ff.Arrays):
         return super().read(ids)
 
 
-@pytest.mark.parametrize(("read_ms", "step_ms", "share"), [(10, 30, 0.25), (10, 10, 0.5), (30, 10, 0.75), (0, 10, 0.0)])
+@pytest.mark.parametrize(
+    ("read_ms", "step_ms", "share"), [(10, 30, 0.25), (10, 10, 0.5), (30, 10, 0.75), (0, 10, 0.0)]
+)
 def test_wait_share_is_that_of_a_slowed_source(read_ms, step_ms, share):
     clock = Clock()
     with ff.Feed(Slow(clock, read_ms), [], batch=1, threads=1, prefetch=0) as feed:

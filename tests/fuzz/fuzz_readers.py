@@ -1,10 +1,13 @@
-"""Bends trace files at random, reads and analyzes them: run.sh readers [SECONDS] [SEED] [--reader NAME].
+"""Bends trace files at random, reads and analyzes them: run.sh readers [SECONDS] [SEED] [--reader
+NAME].
 
-Files of every dialect, or of one: NAME is a key of `fastfeed.profiler.readers.READERS`. Seconds are processor time.
+Files of every dialect, or of one: NAME is a key of `fastfeed.profiler.readers.READERS`. Seconds are
+processor time.
 
-What is read has to be sound, or refused in one sentence; what is sound is analyzed and written as JSON and as a page,
-and the causes of each device have to sum to its idle time. Whatever else happens is a finding, and so is a file that
-takes more than 20 s of processor time: it is kept in build/fuzz/readers, and the summary says where each came from.
+What is read has to be sound, or refused in one sentence; what is sound is analyzed and written as
+JSON and as a page, and the causes of each device have to sum to its idle time. Whatever else
+happens is a finding, and so is a file that takes more than 20 s of processor time: it is kept in
+build/fuzz/readers, and the summary says where each came from.
 """
 
 from __future__ import annotations
@@ -45,10 +48,21 @@ from fastfeed.profiler.runner import nsight
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = {  # dialect, or ending of a file -> format
-    "nsys": "sqlite", "nsys_graph": "sqlite", "nvprof": "sqlite", "nvprof_text": "text", "nvprof_csv": "text",
-    "chrome": "json", "xplane": "protobuf", "timeline": "json", "nsys_report": "text", ".sqlite": "sqlite",
-    ".json": "json", ".pb": "protobuf", ".txt": "text", ".csv": "text",
-}  # fmt: skip
+    "nsys": "sqlite",
+    "nsys_graph": "sqlite",
+    "nvprof": "sqlite",
+    "nvprof_text": "text",
+    "nvprof_csv": "text",
+    "chrome": "json",
+    "xplane": "protobuf",
+    "timeline": "json",
+    "nsys_report": "text",
+    ".sqlite": "sqlite",
+    ".json": "json",
+    ".pb": "protobuf",
+    ".txt": "text",
+    ".csv": "text",
+}
 SCENARIOS = ("pageable_copy", "across_streams", "graphs", "no_core", "late_peer", "two_processes")
 MAX_SEED = 3_000_000  # bytes; larger files take too long each
 LIMIT = 20  # seconds of processor time for one file
@@ -59,7 +73,9 @@ class Slow(Exception):
 
 
 def seeds(folder: Path, data: Path) -> list[tuple[str, str, bytes]]:
-    """(name, format, content) of sound files: small ones, simulated runs, and real traces where they are."""
+    """(name, format, content) of sound files: small ones, simulated runs, and real traces where
+    they are.
+    """
     found = []
     for dialect, writer in DIALECTS.items():
         writer(folder / "small", steady())
@@ -85,7 +101,9 @@ def seeds(folder: Path, data: Path) -> list[tuple[str, str, bytes]]:
     return [seed for seed in found if 0 < len(seed[2]) <= MAX_SEED]
 
 
-def of_reader(reader: str, folder: Path, corpus: list[tuple[str, str, bytes]]) -> list[tuple[str, str, bytes]]:
+def of_reader(
+    reader: str, folder: Path, corpus: list[tuple[str, str, bytes]]
+) -> list[tuple[str, str, bytes]]:
     """Those that this reader reads."""
     found = []
     for seed in corpus:
@@ -97,7 +115,9 @@ def of_reader(reader: str, folder: Path, corpus: list[tuple[str, str, bytes]]) -
 
 
 def write_seeds(folder: Path) -> int:
-    """Pieces of Chrome traces, databases, and TFRecords' Examples, each behind the byte that says which it is."""
+    """Pieces of Chrome traces, databases, and TFRecords' Examples, each behind the byte that says
+    which it is.
+    """
     with tempfile.TemporaryDirectory() as made:
         for at, (_, kind, content) in enumerate(seeds(Path(made), Path("/nowhere"))):
             if kind == "sqlite":
@@ -106,7 +126,9 @@ def write_seeds(folder: Path) -> int:
                 events = content[content.index(b"{", content.index(b"traceEvents")) + 1 :]
                 (folder / f"{at}").write_bytes(b"\0" + events[:20_000])
     for at in range(4):
-        (folder / f"record{at}").write_bytes(b"\2" + example({"image/encoded": bytes(range(at * 40)), "i": [at]}))
+        (folder / f"record{at}").write_bytes(
+            b"\2" + example({"image/encoded": bytes(range(at * 40)), "i": [at]})
+        )
     return 0
 
 
@@ -140,12 +162,18 @@ def check(path: Path, dice: random.Random) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("seconds", type=float, nargs="?", default=1200)
     parser.add_argument("seed", type=int, nargs="?", default=int(time.time()))
     parser.add_argument("--data", type=Path, default=real_data())
-    parser.add_argument("--reader", choices=list(readers.READERS), help="bend files of this dialect alone")
-    parser.add_argument("--seeds", type=Path, help="only write the small files here, for fuzz_traces.cpp")
+    parser.add_argument(
+        "--reader", choices=list(readers.READERS), help="bend files of this dialect alone"
+    )
+    parser.add_argument(
+        "--seeds", type=Path, help="only write the small files here, for fuzz_traces.cpp"
+    )
     options = parser.parse_args()
     if options.seeds:
         return write_seeds(options.seeds)
@@ -169,18 +197,25 @@ def main() -> int:
             (kept / "current").write_bytes(bent)  # what ended the process, if one does
             outcomes[_outcome(path, name, bent, kept, findings, dice)] += 1
     (kept / "current").unlink()
-    print(f"{options.reader or 'all readers'}, seed {options.seed}, {len(corpus)} files bent:", dict(outcomes))
+    print(
+        f"{options.reader or 'all readers'}, seed {options.seed}, {len(corpus)} files bent:",
+        dict(outcomes),
+    )
     for place, finding in findings.items():
         print(f"{place}\n    {finding}")
     return 1 if findings else 0
 
 
-def _outcome(path: Path, name: str, bent: bytes, kept: Path, findings: dict[str, str], dice: random.Random) -> str:
+def _outcome(
+    path: Path, name: str, bent: bytes, kept: Path, findings: dict[str, str], dice: random.Random
+) -> str:
     signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
     try:
         return check(path, dice)
     except Exception as error:
-        frames = [one for one in traceback.extract_tb(error.__traceback__) if "/fastfeed/" in one.filename]
+        frames = [
+            one for one in traceback.extract_tb(error.__traceback__) if "/fastfeed/" in one.filename
+        ]
         frames = frames or traceback.extract_tb(error.__traceback__)
         place = f"{type(error).__name__} at {Path(frames[-1].filename).name}:{frames[-1].lineno}"
         if place not in findings:

@@ -24,7 +24,9 @@ class Addressed:
         failing: Callable[[int], str] = lambda id: "",
     ) -> None:
         self.failing, self.reads, self._length, self._uri = failing, [], length, uri
-        self._blobs = [encoded(np.full((16, 16, 3), 6 * i % 256, np.uint8)) for i in range(min(length, 40))]
+        self._blobs = [
+            encoded(np.full((16, 16, 3), 6 * i % 256, np.uint8)) for i in range(min(length, 40))
+        ]
 
     def __len__(self) -> int:
         return self._length
@@ -36,7 +38,9 @@ class Addressed:
         self.reads += ids
         reasons = [self.failing(i) for i in ids]
         return [
-            Failure(i, str(self.uri(i)), "read", reason, "503") if reason else self._blobs[i % len(self._blobs)]
+            Failure(i, str(self.uri(i)), "read", reason, "503")
+            if reason
+            else self._blobs[i % len(self._blobs)]
             for i, reason in zip(ids, reasons, strict=True)
         ]
 

@@ -35,15 +35,22 @@ def saved(pixels: np.ndarray, **options: Any) -> bytes:
 
 
 def coded(pixels: np.ndarray, signal: tuple[int, int] | None = None, **options: Any) -> Coded:
-    """A picture whose sequence header names colors by primaries and transfer; None: none, as with an ICC profile."""
+    """A picture whose sequence header names colors by primaries and transfer; None: none, as with
+    an ICC profile.
+    """
     if signal is None:
         options |= {"icc_profile": _SRGB_PROFILE}
     else:
-        names = {"color-primaries": _PRIMARIES[signal[0]], "transfer-characteristics": _TRANSFERS[signal[1]]}
+        names = {
+            "color-primaries": _PRIMARIES[signal[0]],
+            "transfer-characteristics": _TRANSFERS[signal[1]],
+        }
         options |= {"codec": "aom", "advanced": names}
     parts = dict(boxes(saved(pixels, **options)))
     properties = dict(boxes(dict(boxes(dict(boxes(parts[b"meta"][4:]))[b"iprp"]))[b"ipco"]))
-    return Coded(parts[b"mdat"], [boxed(kind, properties[kind]) for kind in (b"av1C", b"ispe", b"pixi")])
+    return Coded(
+        parts[b"mdat"], [boxed(kind, properties[kind]) for kind in (b"av1C", b"ispe", b"pixi")]
+    )
 
 
 def nclx(primaries: int, transfer: int, matrix: int = 6) -> bytes:

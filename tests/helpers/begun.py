@@ -53,7 +53,12 @@ class Shards(Remote):
         self._sizes = sizes
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        return np.array([self._sizes if isinstance(self._sizes, int) else self._sizes.get(int(i), 1) for i in ids])
+        return np.array(
+            [
+                self._sizes if isinstance(self._sizes, int) else self._sizes.get(int(i), 1)
+                for i in ids
+            ]
+        )
 
     def shard(self, unit: int) -> str:
         return "a.tar"

@@ -33,7 +33,10 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from second 0 on. Whatever the loop would have reported, such as a lost exception, fails."""
+    """Run a coroutine from second 0 on.
+
+    Whatever the loop would have reported, such as a lost exception, fails.
+    """
     loop, reported = _Loop(), []
     loop.set_exception_handler(lambda _, context: reported.append(context))
     try:

@@ -9,8 +9,8 @@ from fastfeed.errors import FastfeedError
 
 __all__ = ["STRICT", "fastfeed"]
 
-# Options of Python: warnings are errors, but for those that old versions of Typer cause by importing names of Click
-# that a later Click is going to remove.
+# Options of Python: warnings are errors, but for those that old versions of Typer cause by
+# importing names of Click that a later Click is going to remove.
 STRICT = ("-W", "error", "-W", "ignore::DeprecationWarning:typer")
 
 

@@ -1,4 +1,6 @@
-"""CUDA kernels by the C++ compiler, thread by thread, in the order of a stream: CuPy's RawModule on a LateGpu."""
+"""CUDA kernels by the C++ compiler, thread by thread, in the order of a stream: CuPy's RawModule on
+a LateGpu.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from helpers.late_gpu import DeviceArray, Library
 
 __all__ = ["CudaOnCpu", "compiled", "needs_compiler"]
 
-needs_compiler = pytest.mark.skipif(not shutil.which("c++"), reason="needs a C++ compiler: apt-get install g++")
+needs_compiler = pytest.mark.skipif(
+    not shutil.which("c++"), reason="needs a C++ compiler: apt-get install g++"
+)
 _C_TYPES: dict[type, Any] = {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong}
 _FRAME = """
 #include <cmath>
@@ -40,7 +44,8 @@ static void each(void (*kernel)(Arguments...), const Index &grid, Arguments... a
 """
 # what CuPy hands on to a kernel, by its name
 _LAUNCHES = {
-    "cut_windows": """
+    "cut_windows": (
+        """
 extern "C" void launch_cut_windows(Index grid, Index block, const Task *tasks, const ENTRY *table, ENTRY *out,
                                    int height, int width, long long to_row, int to_y, int to_x, int to_channel,
                                    int border, int red, int green, int blue) {
@@ -48,6 +53,7 @@ extern "C" void launch_cut_windows(Index grid, Index block, const Task *tasks, c
   each(cut_windows, grid, tasks, table, out, height, width, to_row, to_y, to_x, to_channel, border, red, green, blue);
 }
 """
+    )
 }
 
 
@@ -64,7 +70,16 @@ def compiled(source: str, options: tuple[str, ...]) -> ctypes.CDLL:
     library = folder / f"{name}.so"
     if not library.exists():
         own = folder / f"{name}.{os.getpid()}.so"
-        flags = ("-O1", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
+        flags = (
+            "-O1",
+            "-std=c++17",
+            "-ffp-contract=off",
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+        )
         command = ["c++", *flags, "-x", "c++", "-", "-o", str(own), *options]
         ended = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
         assert ended.returncode == 0, ended.stderr.decode()[:4000]
@@ -81,13 +96,18 @@ class CudaOnCpu:
         launches = "\n".join(text for name, text in _LAUNCHES.items() if name in code)
         self._compiled = compiled(_FRAME % code + launches, defined)
 
-    def get_function(self, name: str) -> Callable[[Sequence[int], Sequence[int], Sequence[Any]], None]:
+    def get_function(
+        self, name: str
+    ) -> Callable[[Sequence[int], Sequence[int], Sequence[Any]], None]:
         function = self._compiled[f"launch_{name}"]
 
         def launch(grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]) -> None:
             assert int(np.prod(block)) <= 1024
             # addresses alone: a kernel that is queued keeps no memory alive
-            given = [_address(one) if isinstance(one, DeviceArray) else _C_TYPES[type(one)](one) for one in arguments]
+            given = [
+                _address(one) if isinstance(one, DeviceArray) else _C_TYPES[type(one)](one)
+                for one in arguments
+            ]
             self._library.current.enqueue(lambda: function(_Index(*grid), _Index(*block), *given))
 
         return launch

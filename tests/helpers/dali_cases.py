@@ -1,4 +1,6 @@
-"""The dali backend against the cpu backend: how far they are apart, and many ops in one list, each for some samples."""
+"""The dali backend against the cpu backend: how far they are apart, and many ops in one list, each
+for some samples.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ from helpers.op_examples import CHANGES, ON_DALI, SIMPLE
 OF_OPS = [  # in addition to the examples, which are mostly about functions
     ff.Maybe(ff.RandomCrop((40, 56), padding=9), 0.7),
     ff.Maybe(ff.Sequential([ff.RandomFlip(), ff.Invert()]), 0.5),
-    ff.OneOf([ff.GaussianNoise(), ff.RandomErasing(1.0, fill="noise"), ff.Invert(), ff.RandomFlip(1.0)]),
-    ff.Sequential([ff.RandomFlip(0.5, "both"), ff.OneOf([ff.Brightness(0.5), ff.CutOut(9)], [3, 1])]),
+    ff.OneOf(
+        [ff.GaussianNoise(), ff.RandomErasing(1.0, fill="noise"), ff.Invert(), ff.RandomFlip(1.0)]
+    ),
+    ff.Sequential(
+        [ff.RandomFlip(0.5, "both"), ff.OneOf([ff.Brightness(0.5), ff.CutOut(9)], [3, 1])]
+    ),
 ]
 
 
@@ -79,7 +85,8 @@ class InTurn:
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         ends = np.cumsum([op.draws for op in self.ops])
         values = tuple(
-            op.params(part, sizes) for op, part in zip(self.ops, np.split(u, ends[:-1], axis=1), strict=True)
+            op.params(part, sizes)
+            for op, part in zip(self.ops, np.split(u, ends[:-1], axis=1), strict=True)
         )
         choice = np.arange(len(u)) // self.each
         return [Choices(np.where(choice < len(self.ops), choice, -1), values)]
@@ -107,7 +114,9 @@ def show(worst: dict[str, Differences], width: int) -> None:
 
 
 def stored(folder: Path, want: np.ndarray, got: np.ndarray) -> Callable[[], str]:
-    """A function that stores the worst sample: cpu, dali, eight times their difference; and says where."""
+    """A function that stores the worst sample: cpu, dali, eight times their difference; and says
+    where.
+    """
 
     def store() -> str:
         levels = np.abs(got.astype(np.float64) - want)

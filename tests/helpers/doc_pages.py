@@ -1,8 +1,10 @@
-"""Code blocks of Markdown pages, and a program that runs those of one page: python -m helpers.doc_pages PAGE.
+"""Code blocks of Markdown pages, and a program that runs those of one page: python -m
+helpers.doc_pages PAGE.
 
-Blocks run in their order: Python in one namespace, bash by bash. One that imports a framework is a program of its own,
-run by --program NUMBER. A block that is not run has a line in front of it: <!-- not run: the reason -->
-One that begins where readers begin, not where the block before it ends, has: <!-- before: a command of bash -->
+Blocks run in their order: Python in one namespace, bash by bash. One that imports a framework is a
+program of its own, run by --program NUMBER. A block that is not run has a line in front of it: <!--
+not run: the reason --> One that begins where readers begin, not where the block before it ends,
+has: <!-- before: a command of bash -->
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def execute(block: Block, page: str, names: dict[str, object]) -> None:
     if block.before:
         subprocess.run(["bash", "-e", "-c", block.before], check=True, stdin=subprocess.DEVNULL)
     if block.language == "bash":
-        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", block.code], check=True, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", block.code], check=True, stdin=subprocess.DEVNULL
+        )
     elif block.language == "python":
         exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), names)
 

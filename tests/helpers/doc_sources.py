@@ -29,7 +29,10 @@ def source_files(place: Path, s3: S3Server) -> None:
     for path in sorted(record_folder(place / "records", [4, 4]).iterdir()):
         s3.put(f"bucket/train-{path.stem[2:]}-of-01024", path.read_bytes())
     (place / "own").mkdir()
-    write(place / "own" / "0.tfrecord", [example({"jpeg": jpeg(i), "landmark": 10 * i}) for i in range(4)])
+    write(
+        place / "own" / "0.tfrecord",
+        [example({"jpeg": jpeg(i), "landmark": 10 * i}) for i in range(4)],
+    )
     mnist(place / "mnist")
     mds_folder(place / "mds" / "train", [4, 4])
     raw_folder(place / "raw" / "train", [4, 4])
@@ -38,5 +41,8 @@ def source_files(place: Path, s3: S3Server) -> None:
 def _tables(place: Path, paths: list[str]) -> None:
     ids = [1000 + i % 3 for i in range(len(paths))]
     parquet.write_table(pyarrow.table({"path": paths, "landmark_id": ids}), place / "train.parquet")
-    rows = [f"{path},{path.split('/')[2]},{1 + i % 2},4,6,20,12,{2000 + i}" for i, path in enumerate(paths)]
+    rows = [
+        f"{path},{path.split('/')[2]},{1 + i % 2},4,6,20,12,{2000 + i}"
+        for i, path in enumerate(paths)
+    ]
     (place / "boxes.csv").write_text("\n".join(["path,name,trust,x,y,w,h,year", *rows]) + "\n")

@@ -24,7 +24,9 @@ def run(
     filter: str = "bilinear",
     flip: tuple[bool, bool] = (False, False),
 ) -> np.ndarray | Bad:
-    """Pixels, of the whole image and unscaled by default, or the Bad of whichever call refused it."""
+    """Pixels, of the whole image and unscaled by default, or the Bad of whichever call refused
+    it.
+    """
     (header,) = engine.probe([blob])
     if isinstance(header, Bad):
         return header
@@ -48,7 +50,12 @@ def by_pillow(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
 
 
 def routed(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
-    return run(RouterEngine(NativeEngine(Decode(MATTE)), PillowEngine(Decode(MATTE))), blob, *arguments, **options)
+    return run(
+        RouterEngine(NativeEngine(Decode(MATTE)), PillowEngine(Decode(MATTE))),
+        blob,
+        *arguments,
+        **options,
+    )
 
 
 def same(one: np.ndarray | Bad, other: np.ndarray | Bad) -> bool:

@@ -17,9 +17,17 @@ def failure(id: int, reason: str = "truncated", **more: Any) -> Failure:
     return Failure(id, f"photos/{id}.jpg", "decode", reason, **more)
 
 
-def quarantine(path: Path | None = None, *, length: int = 1000, uri: Callable[[int], str] | None = None, **more: Any):
+def quarantine(
+    path: Path | None = None,
+    *,
+    length: int = 1000,
+    uri: Callable[[int], str] | None = None,
+    **more: Any,
+):
     policy = more.pop("policy", NO_LIMITS)
-    return Quarantine(path, policy=policy, length=length, uri=uri or (lambda i: f"photos/{i}.jpg"), **more)
+    return Quarantine(
+        path, policy=policy, length=length, uri=uri or (lambda i: f"photos/{i}.jpg"), **more
+    )
 
 
 def listed(path: Path) -> list[int]:

@@ -12,7 +12,9 @@ NOT_SUPPORTED, NO_PERMISSION = 3, 4
 class NVMLError(Exception):
     def __init__(self, value: int) -> None:
         super().__init__(
-            {NOT_SUPPORTED: "Not Supported", NO_PERMISSION: "Insufficient Permissions"}.get(value, "Unknown")
+            {NOT_SUPPORTED: "Not Supported", NO_PERMISSION: "Insufficient Permissions"}.get(
+                value, "Unknown"
+            )
         )
         self.value = value
 
@@ -24,8 +26,10 @@ class NVMLLibraryMismatchError(Exception):
 class FakeNvml:
     """A machine of equal GPUs.
 
-    gpm: metrics of GPM by id, in NVML's units (percent, MiB/s); None: not supported. A metric that is missing has an
-    error of its own. refused_after: samples after which GPM answers error 4. mig: instances of each device.
+    gpm: metrics of GPM by id, in NVML's units (percent, MiB/s); None: not supported. A metric that
+    is missing has an
+    error of its own. refused_after: samples after which GPM answers error 4. mig: instances of each
+    device.
     """
 
     NVMLError = NVMLError
@@ -43,7 +47,13 @@ class FakeNvml:
         jpg: int | None = 5,
         init: int | None = None,
     ) -> None:
-        self._devices, self._gpm, self._refused, self._mig, self._pids = devices, gpm, refused_after, mig, pids or {}
+        self._devices, self._gpm, self._refused, self._mig, self._pids = (
+            devices,
+            gpm,
+            refused_after,
+            mig,
+            pids or {},
+        )
         self._utilization, self._jpg, self._init = utilization, jpg, init
         self.samples = self.allocated = 0
         self.instances: list[int] = []  # that were sampled
@@ -95,7 +105,9 @@ class FakeNvml:
         return sample
 
     def c_nvmlGpmMetricsGet_t(self) -> Any:
-        metrics = [SimpleNamespace(metricId=c_uint(0), nvmlReturn=0, value=c_double(0)) for _ in range(333)]
+        metrics = [
+            SimpleNamespace(metricId=c_uint(0), nvmlReturn=0, value=c_double(0)) for _ in range(333)
+        ]
         return SimpleNamespace(metrics=metrics)
 
     def nvmlGpmMetricsGet(self, wanted: Any) -> Any:
@@ -103,7 +115,9 @@ class FakeNvml:
         for metric in wanted.metrics[: wanted.numMetrics]:
             known = self._gpm is not None and metric.metricId in self._gpm
             metric.nvmlReturn = 0 if known else NOT_SUPPORTED
-            metric.value = self._gpm[metric.metricId] if known and self._gpm is not None else float("nan")
+            metric.value = (
+                self._gpm[metric.metricId] if known and self._gpm is not None else float("nan")
+            )
         return wanted
 
     def nvmlDeviceGetMigMode(self, device: Any) -> list[int]:

@@ -13,7 +13,9 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.sources import Arrays
 
 OPS = [RandomResizedCrop(16), RandomFlip(), Normalize.imagenet()]
-NUMBERS = np.broadcast_to(np.arange(50, dtype=np.uint8)[:, None, None, None], (50, 8, 8, 3))  # image i is all i
+NUMBERS = np.broadcast_to(
+    np.arange(50, dtype=np.uint8)[:, None, None, None], (50, 8, 8, 3)
+)  # image i is all i
 
 
 def feed(source: Any, ops: Any = OPS, **more: Any) -> Feed:
@@ -27,7 +29,10 @@ def numbers(**more: Any) -> Feed:
 def equal(one: list[Batch], other: list[Batch]) -> bool:
     return len(one) == len(other) and all(
         (a.epoch, a.step) == (b.epoch, b.step)
-        and all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("images", "labels", "weights", "ids"))
+        and all(
+            np.array_equal(getattr(a, name), getattr(b, name))
+            for name in ("images", "labels", "weights", "ids")
+        )
         for a, b in zip(one, other, strict=True)
     )
 
@@ -35,7 +40,10 @@ def equal(one: list[Batch], other: list[Batch]) -> bool:
 def joined(ranks: list[list[Batch]]) -> list[tuple[Any, ...]]:
     """The global batches of several ranks."""
     return [
-        tuple(np.concatenate([getattr(b, name) for b in step]).tobytes() for name in ("ids", "images", "labels"))
+        tuple(
+            np.concatenate([getattr(b, name) for b in step]).tobytes()
+            for name in ("ids", "images", "labels")
+        )
         for step in zip(*ranks, strict=True)
     ]
 

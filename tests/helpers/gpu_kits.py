@@ -1,4 +1,6 @@
-"""A kit of small parts, toy steps and a made-up nvidia-smi, for tests of `make gpu-kit`: fixtures."""
+"""A kit of small parts, toy steps and a made-up nvidia-smi, for tests of `make gpu-kit`:
+fixtures.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def packed(kit, files, tmp_path):
 
 @pytest.fixture
 def call(kit, monkeypatch, tmp_path, packed, capsys):
-    """One call of run.py with toy steps: call(steps, *options) -> (exit code, what it printed, results by step)."""
+    """One call of run.py with toy steps: call(steps, *options) -> (exit code, what it printed,
+    results by step).
+    """
     run, table = kit("run"), kit("table")
     (tmp_path / "toys").mkdir()
     (tmp_path / "toys" / "toy_step.py").write_text(TOY)
@@ -75,11 +79,16 @@ def call(kit, monkeypatch, tmp_path, packed, capsys):
     monkeypatch.setattr(kit("unpack"), "kernel_loads", lambda *_: "")
 
     def called(steps, *options):
-        rows = tuple(table.Step(name, "toy", f"what {name} asks", needs, 5, 1) for name, needs in steps.items())
+        rows = tuple(
+            table.Step(name, "toy", f"what {name} asks", needs, 5, 1)
+            for name, needs in steps.items()
+        )
         monkeypatch.setattr(run, "STEPS", rows)
         folders = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
         code = run.main([*folders, *options])
-        found = {name: json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in steps}
+        found = {
+            name: json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in steps
+        }
         return code, capsys.readouterr().out, found
 
     return called
@@ -92,7 +101,9 @@ def smi(monkeypatch, tmp_path):
     def put(driver="580.159.04", free=140000, capability="9.0"):
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
-        (folder / "nvidia-smi").write_text(SMI.format(driver=driver, free=free, capability=capability))
+        (folder / "nvidia-smi").write_text(
+            SMI.format(driver=driver, free=free, capability=capability)
+        )
         (folder / "nvidia-smi").chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 

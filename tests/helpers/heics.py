@@ -1,6 +1,8 @@
-"""HEIC files made by hand: pictures whose samples are stored as they are, in containers of every kind.
+"""HEIC files made by hand: pictures whose samples are stored as they are, in containers of every
+kind.
 
-Each block of 32x32 is a slice of PCM samples (ITU-T H.265, 7.3.8.7), so its arithmetic code is constant.
+Each block of 32x32 is a slice of PCM samples (ITU-T H.265, 7.3.8.7), so its arithmetic code is
+constant.
 """
 
 from __future__ import annotations
@@ -11,18 +13,43 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["TURNS", "Picture", "boxed", "container", "exif", "heic", "icc", "ispe", "picture", "turns"]
+__all__ = [
+    "TURNS",
+    "Picture",
+    "boxed",
+    "container",
+    "exif",
+    "heic",
+    "icc",
+    "ispe",
+    "picture",
+    "turns",
+]
 
 _BLOCK = 32
-_BEFORE_PCM, _AFTER_PCM = b"\x86\x80", b"\xfe\x80"  # part_mode 1, pcm_flag 1; end_of_slice_segment_flag 1
+_BEFORE_PCM, _AFTER_PCM = (
+    b"\x86\x80",
+    b"\xfe\x80",
+)  # part_mode 1, pcm_flag 1; end_of_slice_segment_flag 1
 _PLANAR = {0: (1, 0, 0), 1: (3, 2, 2), 3: (3, 1, 1)}  # planes, and how much smaller chroma is
-_COLORS = {1: (1, 13, 6, 1), 3: (1, 13, 0, 1)}  # primaries, transfer, matrix (0: the planes are G, B, R), full range
+_COLORS = {
+    1: (1, 13, 6, 1),
+    3: (1, 13, 0, 1),
+}  # primaries, transfer, matrix (0: the planes are G, B, R), full range
 _ALPHA = "urn:mpeg:hevc:2015:auxid:1"
 
-# properties that turn a picture as EXIF's orientations do: quarter turns counterclockwise, then a mirror's axis
+# properties that turn a picture as EXIF's orientations do: quarter turns counterclockwise, then a
+# mirror's axis
 TURNS: dict[int, tuple[int, int | None]] = {
-    1: (0, None), 2: (0, 1), 3: (2, None), 4: (0, 0), 5: (1, 0), 6: (3, None), 7: (3, 0), 8: (1, None),
-}  # fmt: skip
+    1: (0, None),
+    2: (0, 1),
+    3: (2, None),
+    4: (0, 0),
+    5: (1, 0),
+    6: (3, None),
+    7: (3, 0),
+    8: (1, None),
+}
 
 
 class _Bits:
@@ -61,7 +88,9 @@ def _nal(kind: int, payload: bytes) -> bytes:
     return bytes([kind << 1, 1]) + bytes(escaped)
 
 
-_PROFILE = struct.pack(">BI6sB", 4, 1 << 27, b"\x90\0\0\0\0\0", 186)  # format range extensions, level 6.2
+_PROFILE = struct.pack(
+    ">BI6sB", 4, 1 << 27, b"\x90\0\0\0\0\0", 186
+)  # format range extensions, level 6.2
 
 
 def _profile(bits: _Bits) -> _Bits:
@@ -82,8 +111,16 @@ class Picture:
 
     def configuration(self) -> bytes:
         """The hvcC box."""
-        head = b"\1" + _PROFILE + b"\xf0\0\xfc" + bytes([0xFC | self.chroma]) + bytes([0xF8 | self.depth - 8]) * 2
-        arrays = b"".join(struct.pack(">BHH", 0x80 | (nal[0] >> 1), 1, len(nal)) + nal for nal in self.headers)
+        head = (
+            b"\1"
+            + _PROFILE
+            + b"\xf0\0\xfc"
+            + bytes([0xFC | self.chroma])
+            + bytes([0xF8 | self.depth - 8]) * 2
+        )
+        arrays = b"".join(
+            struct.pack(">BHH", 0x80 | (nal[0] >> 1), 1, len(nal)) + nal for nal in self.headers
+        )
         return boxed(b"hvcC", head + b"\0\0\x0f\3" + arrays)
 
 
@@ -94,14 +131,19 @@ def picture(
     claims: tuple[int, int] | None = None,
     signal: tuple[int, int] | None = None,
 ) -> Picture:
-    """Of RGB (height, width, 3) as 4:4:4, of Y, Cb and Cr where chroma is 1, or of gray (height, width). All are exact.
+    """Of RGB (height, width, 3) as 4:4:4, of Y, Cb and Cr where chroma is 1, or of gray (height,
+    width). All are exact.
 
     claims: (height, width) of the coded picture, where they are to differ from the samples'.
     signal: primaries and transfer that the stream names, in its video usability information.
     """
     chroma = chroma if chroma is not None else (0 if samples.ndim == 2 else 3)
     count, down, across = _PLANAR[chroma]
-    planes = [samples] if count == 1 else [samples[..., k] for k in ((1, 2, 0) if chroma == 3 else (0, 1, 2))]
+    planes = (
+        [samples]
+        if count == 1
+        else [samples[..., k] for k in ((1, 2, 0) if chroma == 3 else (0, 1, 2))]
+    )
     height, width = claims or samples.shape[:2]
     rows, columns = -(-height // _BLOCK), -(-width // _BLOCK)
     sps = _profile(_Bits().u(4, 0).u(3, 0).u(1, 1)).ue(0, chroma)
@@ -115,14 +157,36 @@ def picture(
         sps.flags("0 0")
     else:
         sps.flags("1 0 0 1 101 1 1").u(8, signal[0]).u(8, signal[1]).u(8, 0).flags("0 000 0 0 0 0")
-    vps = _profile(_Bits().u(4, 0).flags("11").u(6, 0).u(3, 0).u(1, 1).u(16, 0xFFFF)).flags("1").ue(0, 0, 0)
+    vps = (
+        _profile(_Bits().u(4, 0).flags("11").u(6, 0).u(3, 0).u(1, 1).u(16, 0xFFFF))
+        .flags("1")
+        .ue(0, 0, 0)
+    )
     vps.u(6, 0).ue(0).flags("0 0")
-    pps = _Bits().ue(0, 0).flags("0 0 000 0 0").ue(0, 0, 0).flags("0 0 0").ue(0, 0).flags("0 0 0 0 0 0 0 1 0 1 0 0")
+    pps = (
+        _Bits()
+        .ue(0, 0)
+        .flags("0 0 000 0 0")
+        .ue(0, 0, 0)
+        .flags("0 0 0")
+        .ue(0, 0)
+        .flags("0 0 0 0 0 0 0 1 0 1 0 0")
+    )
     pps.ue(0).flags("0 0")
     headers = [_nal(32, vps.stopped()), _nal(33, sps.stopped()), _nal(34, pps.stopped())]
     blocks = range(rows * columns) if claims is None else range(1)
-    nals = [_nal(20, _slice(planes, depth, block, rows * columns, columns, (down, across))) for block in blocks]
-    found = Picture(width, height, chroma, depth, headers, b"".join(struct.pack(">I", len(nal)) + nal for nal in nals))
+    nals = [
+        _nal(20, _slice(planes, depth, block, rows * columns, columns, (down, across)))
+        for block in blocks
+    ]
+    found = Picture(
+        width,
+        height,
+        chroma,
+        depth,
+        headers,
+        b"".join(struct.pack(">I", len(nal)) + nal for nal in nals),
+    )
     found.properties = [found.configuration(), ispe(*(claims or samples.shape[:2]))]
     if count == 3:
         found.properties.append(_nclx(*_COLORS[chroma]))
@@ -130,7 +194,12 @@ def picture(
 
 
 def _slice(
-    planes: Sequence[np.ndarray], depth: int, block: int, blocks: int, columns: int, smaller: tuple[int, int]
+    planes: Sequence[np.ndarray],
+    depth: int,
+    block: int,
+    blocks: int,
+    columns: int,
+    smaller: tuple[int, int],
 ) -> bytes:
     header = _Bits().flags("1 0" if block == 0 else "0 0").ue(0)
     if block:
@@ -161,7 +230,9 @@ def ispe(height: int, width: int) -> bytes:
 
 
 def _nclx(primaries: int, transfer: int, matrix: int, full_range: int) -> bytes:
-    return boxed(b"colr", b"nclx" + struct.pack(">HHHB", primaries, transfer, matrix, full_range << 7))
+    return boxed(
+        b"colr", b"nclx" + struct.pack(">HHHB", primaries, transfer, matrix, full_range << 7)
+    )
 
 
 def icc(profile: bytes) -> bytes:
@@ -178,7 +249,9 @@ def turns(orientation: int) -> list[bytes]:
 
 def exif(orientation: int) -> bytes:
     """An item with EXIF that says so."""
-    return b"\0\0\0\6Exif\0\0MM\0*\0\0\0\x08\0\1" + struct.pack(">HHIHHI", 0x0112, 3, 1, orientation, 0, 0)
+    return b"\0\0\0\6Exif\0\0MM\0*\0\0\0\x08\0\1" + struct.pack(
+        ">HHIHHI", 0x0112, 3, 1, orientation, 0, 0
+    )
 
 
 def heic(
@@ -204,20 +277,28 @@ def heic(
         metadata: an Exif item of the primary image.
         brands: major brand, then the compatible ones.
     """
-    items: list[tuple[bytes, bytes, list[bytes]]] = [(b"hvc1", one.slices, one.properties) for one in pictures]
+    items: list[tuple[bytes, bytes, list[bytes]]] = [
+        (b"hvc1", one.slices, one.properties) for one in pictures
+    ]
     references, shown = [], primary + 1
     if grid is not None:
         rows, columns, height, width = grid
         tiles = range(1, len(items) + 1)
         items.append(
-            (b"grid", struct.pack(">BBBBHH", 0, 0, rows - 1, columns - 1, width, height), [ispe(height, width)])
+            (
+                b"grid",
+                struct.pack(">BBBBHH", 0, 0, rows - 1, columns - 1, width, height),
+                [ispe(height, width)],
+            )
         )
         shown = len(items)
         references.append((b"dimg", shown, list(tiles)))
     kind, data, properties = items[shown - 1]
     items[shown - 1] = (kind, data, [*properties, *more])
     if alpha is not None:
-        items.append((b"hvc1", alpha.slices, [*alpha.properties, boxed(b"auxC", _ALPHA.encode() + b"\0", 0)]))
+        items.append(
+            (b"hvc1", alpha.slices, [*alpha.properties, boxed(b"auxC", _ALPHA.encode() + b"\0", 0)])
+        )
         references.append((b"auxl", len(items), [shown]))
         if is_premultiplied:
             references.append((b"prem", shown, [len(items)]))
@@ -250,8 +331,13 @@ def container(
         boxed(b"infe", struct.pack(">HH4s", number, 0, kind) + b"\0", 2, int(number <= hidden))
         for number, (kind, _, _) in enumerate(items, 1)
     )
-    joined = b"".join(boxed(kind, struct.pack(f">HH{len(to)}H", start, len(to), *to)) for kind, start, to in references)
-    fixed = boxed(b"hdlr", b"\0\0\0\0pict" + bytes(13), 0) + boxed(b"pitm", struct.pack(">H", primary), 0)
+    joined = b"".join(
+        boxed(kind, struct.pack(f">HH{len(to)}H", start, len(to), *to))
+        for kind, start, to in references
+    )
+    fixed = boxed(b"hdlr", b"\0\0\0\0pict" + bytes(13), 0) + boxed(
+        b"pitm", struct.pack(">H", primary), 0
+    )
     fixed += boxed(b"iinf", struct.pack(">H", len(items)) + entries, 0)
     fixed += boxed(b"iref", joined, 0) if joined else b""
     associated = struct.pack(">I", len(associations)) + b"".join(associations)
@@ -265,4 +351,8 @@ def container(
         at += len(data)
     iloc = boxed(b"iloc", b"\x44\0" + struct.pack(">H", len(items)) + places, 0)
     assert len(iloc) == iloc_bytes
-    return head + boxed(b"meta", fixed + iloc, 0) + boxed(b"mdat", b"".join(data for _, data, _ in items))
+    return (
+        head
+        + boxed(b"meta", fixed + iloc, 0)
+        + boxed(b"mdat", b"".join(data for _, data, _ in items))
+    )

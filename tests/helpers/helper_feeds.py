@@ -114,5 +114,7 @@ class Failing(Arrays):
                 raise MemoryError(" ".join(sys.modules))
             if self.error == "connection":
                 raise StorageError("by the storage")
-            raise {"memory": MemoryError, "exit": SystemExit, "zero": ZeroDivisionError}[self.error]("in the source")
+            raise {"memory": MemoryError, "exit": SystemExit, "zero": ZeroDivisionError}[
+                self.error
+            ]("in the source")
         return super().read(ids)

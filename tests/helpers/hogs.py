@@ -17,7 +17,9 @@ class Hogs:
 
     def __init__(self, core: int) -> None:
         code = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
-        self._processes = [subprocess.Popen([sys.executable, "-S", "-c", code]) for _ in range(HOGS)]
+        self._processes = [
+            subprocess.Popen([sys.executable, "-S", "-c", code]) for _ in range(HOGS)
+        ]
         self.stop()
 
     def go(self) -> None:
@@ -39,5 +41,6 @@ class Hogs:
 def trainer_on(core: int, photographs: Path) -> subprocess.Popen[bytes]:
     """Keras on TensorFlow, with photographs of a folder, on one core until it is killed."""
     return subprocess.Popen(
-        [sys.executable, str(STARVED_RUN), str(photographs)], preexec_fn=lambda: os.sched_setaffinity(0, {core})
+        [sys.executable, str(STARVED_RUN), str(photographs)],
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )

@@ -36,7 +36,9 @@ def jp2(
     result = b""
     for kind, content in boxes(file.getvalue()):
         if kind == b"jp2h":
-            kept = [(name, inner) for name, inner in boxes(content) if name != b"colr" or colors is None]
+            kept = [
+                (name, inner) for name, inner in boxes(content) if name != b"colr" or colors is None
+            ]
             content = b"".join(boxed(*part) for part in kept[:1]) + b"".join(colors or ())
             content += b"".join(boxed(*part) for part in kept[1:]) + b"".join(inside)
         if kind in (b"jp2h", b"jp2c"):

@@ -13,18 +13,36 @@ from PIL import Image, ImageOps
 from fastfeed.decode.native import is_built
 
 FILTERS = ("bilinear", "bicubic", "lanczos", "box")
-NO_KERNEL = "fastfeed._native is not built: it needs a C++ compiler and libjpeg-turbo's headers: make test"
-STATUS = (None, "truncated", "corrupt", "unsupported_format", "bomb", "not_image", "cancelled", "oom")
-NEVER = 1e9  # enlarge: no window is that much larger than its target, so nothing is shrunk in the DCT domain
+NO_KERNEL = (
+    "fastfeed._native is not built: it needs a C++ compiler and libjpeg-turbo's headers: make test"
+)
+STATUS = (
+    None,
+    "truncated",
+    "corrupt",
+    "unsupported_format",
+    "bomb",
+    "not_image",
+    "cancelled",
+    "oom",
+)
+# enlarge: no window is that much larger than its target, so nothing is shrunk in the DCT domain
+NEVER = 1e9
 native: Any = importlib.import_module("fastfeed._native") if is_built() else None
 
 
 def textured(height: int, width: int, seed: int = 0) -> np.ndarray:
-    """uint8 (height, width, 3): waves in color under noise, so that a pixel or a block out of place shows."""
+    """uint8 (height, width, 3): waves in color under noise, so that a pixel or a block out of place
+    shows.
+    """
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     planes = [128 + 90 * np.sin(x / (5 + 2 * c) + c) * np.cos(y / (7 - c)) for c in range(3)]
-    return (np.stack(planes, axis=2) + rng.normal(0, 12, (height, width, 3))).clip(0, 255).astype(np.uint8)
+    return (
+        (np.stack(planes, axis=2) + rng.normal(0, 12, (height, width, 3)))
+        .clip(0, 255)
+        .astype(np.uint8)
+    )
 
 
 def encoded(picture: np.ndarray | Image.Image, **options: Any) -> bytes:
@@ -35,13 +53,16 @@ def encoded(picture: np.ndarray | Image.Image, **options: Any) -> bytes:
 
 
 def relaid(height: int, width: int, sampling: int, seed: int) -> bytes:
-    """A layout that Pillow does not write, from one with as many blocks per unit: valid, if scrambled.
+    """A layout that Pillow does not write, from one with as many blocks per unit: valid, if
+    scrambled.
 
     sampling: the frame's byte for luma, columns * 16 + rows.
     """
     across, down = sampling >> 4, sampling & 15
     units = -(-height // (8 * down)), -(-width // (8 * across))
-    blocks = {2: (1, 2), 4: (2, 2)}[across * down]  # rows, columns of luma blocks per unit, as Pillow writes
+    blocks = {2: (1, 2), 4: (2, 2)}[
+        across * down
+    ]  # rows, columns of luma blocks per unit, as Pillow writes
     pixels = textured(units[0] * 8 * blocks[0], units[1] * 8 * blocks[1], seed)
     blob = bytearray(encoded(pixels, subsampling={2: 1, 4: 2}[across * down]))
     frame = blob.index(b"\xff\xc0")
@@ -52,11 +73,19 @@ def relaid(height: int, width: int, sampling: int, seed: int) -> bytes:
 
 
 def four_by_two(seed: int) -> bytes:
-    """320 x 160 with eight blocks of luma to one of each chroma, from a gray file's blocks in another order."""
+    """320 x 160 with eight blocks of luma to one of each chroma, from a gray file's blocks in
+    another order.
+    """
     gray = encoded(textured(200, 320, seed)[:, :, 0], quality=60)
     frame, scan = gray.index(b"\xff\xc0"), gray.index(b"\xff\xda")
     parts = b"".join(bytes((i + 1, sampling, 0)) for i, sampling in enumerate((0x42, 0x11, 0x11)))
-    head = b"\xff\xc0\x00\x11\x08" + (160).to_bytes(2, "big") + (320).to_bytes(2, "big") + b"\x03" + parts
+    head = (
+        b"\xff\xc0\x00\x11\x08"
+        + (160).to_bytes(2, "big")
+        + (320).to_bytes(2, "big")
+        + b"\x03"
+        + parts
+    )
     begin = b"\xff\xda\x00\x0c\x03\x01\x00\x02\x00\x03\x00\x00\x3f\x00"
     return gray[:frame] + head + gray[frame + 13 : scan] + begin + gray[scan + 10 :]
 
@@ -81,7 +110,9 @@ LAYOUTS: dict[str, Callable[[int, int, int], bytes]] = {  # of (height, width, s
 def with_orientation(pixels: np.ndarray, orientation: int, big: bool, **options: Any) -> bytes:
     order: Any = "big" if big else "little"
     entry = [(0x0112, 2), (3, 2), (1, 4), (orientation, 2), (0, 2), (0, 4)]
-    tiff = (b"MM" if big else b"II") + b"".join(v.to_bytes(n, order) for v, n in [(42, 2), (8, 4), (1, 2), *entry])
+    tiff = (b"MM" if big else b"II") + b"".join(
+        v.to_bytes(n, order) for v, n in [(42, 2), (8, 4), (1, 2), *entry]
+    )
     return encoded(pixels, exif=b"Exif\0\0" + tiff, **options)
 
 
@@ -125,7 +156,9 @@ def _weights(filter: str, start: float, length: float, inputs: int, outputs: int
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def resized(pixels: np.ndarray, box: Sequence[float], size: tuple[int, int], filter: str) -> np.ndarray:
+def resized(
+    pixels: np.ndarray, box: Sequence[float], size: tuple[int, int], filter: str
+) -> np.ndarray:
     """Pillow's resize(box=...) without its rounding: float64 (*size, 3), in [0, 255]."""
     top, left, height, width = box
     down = _weights(filter, top, height, pixels.shape[0], size[0])
@@ -152,12 +185,21 @@ def decode(
     codes = np.full(n, 77, np.int8)
     flips = np.zeros((n, 2), bool) if flips is None else np.asarray(flips)
     (pool or native.Pool(1)).decode(
-        list(blobs), np.array(boxes, float), flips, out, codes, FILTERS.index(filter), max_pixels, enlarge
+        list(blobs),
+        np.array(boxes, float),
+        flips,
+        out,
+        codes,
+        FILTERS.index(filter),
+        max_pixels,
+        enlarge,
     )
     return out, [STATUS[code] for code in codes]
 
 
-def decode_one(blob: bytes, box: Any, size: tuple[int, int], filter: str = "bilinear", **more: Any) -> Any:
+def decode_one(
+    blob: bytes, box: Any, size: tuple[int, int], filter: str = "bilinear", **more: Any
+) -> Any:
     """Pixels (*size, 3), or the reason; a bad sample's slot must be zero."""
     out, (why,) = decode([blob], [box], size, filter, **more)
     assert why is None or not out.any(), "the slot of a bad sample is zeroed"
@@ -177,4 +219,6 @@ def ssim(one: np.ndarray, other: np.ndarray) -> float:
 
     ma, mb, c1, c2 = local(a), local(b), 2.55**2, 7.65**2
     va, vb, cov = local(a * a) - ma**2, local(b * b) - mb**2, local(a * b) - ma * mb
-    return float(((2 * ma * mb + c1) * (2 * cov + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))).mean())
+    return float(
+        ((2 * ma * mb + c1) * (2 * cov + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))).mean()
+    )

@@ -1,4 +1,6 @@
-"""One rank of a run that is killed: writes down what it gets, and keeps its position after each batch."""
+"""One rank of a run that is killed: writes down what it gets, and keeps its position after each
+batch.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,45 @@ GLOBAL_BATCH, EPOCHS = 12, 7
 
 def source(pattern: str, options: dict[str, Any], cache: str | None) -> Any:
     """Two thirds of shards on S3, one third of others there, drawn from a few at a time."""
-    shards = ff.TarShards(f"{pattern}/a-{{000..007}}.tar", storage=options, cache=cache, progress=False)
+    shards = ff.TarShards(
+        f"{pattern}/a-{{000..007}}.tar", storage=options, cache=cache, progress=False
+    )
     others = ff.TarShards(f"{pattern}/b-*.tar", storage=options, cache=cache, progress=False)
     return ff.Mixture({"a": shards, "b": others}, {"a": 2, "b": 1})
 
 
-def feed(world: ff.World, pattern: str, options: dict[str, Any], cache: str | None, **more: Any) -> ff.Feed:
+def feed(
+    world: ff.World, pattern: str, options: dict[str, Any], cache: str | None, **more: Any
+) -> ff.Feed:
     """This rank's; the same order and pictures at every world size."""
     return ff.Feed(
-        source(pattern, options, cache), OPS, global_batch=GLOBAL_BATCH, seed=7, world=world, threads=2,
-        shuffle=ff.Blocks(window=2, lanes=3), **more,
-    )  # fmt: skip
+        source(pattern, options, cache),
+        OPS,
+        global_batch=GLOBAL_BATCH,
+        seed=7,
+        world=world,
+        threads=2,
+        shuffle=ff.Blocks(window=2, lanes=3),
+        **more,
+    )
 
 
 def rows(batch: ff.Batch) -> list[tuple[int, int]]:
     """What a batch holds: (id, checksum of the pixels) of each sample."""
-    return [(int(i), zlib.crc32(image.tobytes())) for i, image in zip(batch.ids, batch.images, strict=True)]
+    return [
+        (int(i), zlib.crc32(image.tobytes()))
+        for i, image in zip(batch.ids, batch.images, strict=True)
+    ]
 
 
 def run(
-    rank: int, size: int, folder: str, resume: str | None, pattern: str, options: dict[str, Any], in_step: Any
+    rank: int,
+    size: int,
+    folder: str,
+    resume: str | None,
+    pattern: str,
+    options: dict[str, Any],
+    in_step: Any,
 ) -> None:
     """Go on from `resume` to the end; `folder` gets batches-<rank>.jsonl and state-<rank>.json.
 
@@ -47,7 +68,12 @@ def run(
         with (place / f"batches-{rank}.jsonl").open("w") as log:
             while made.state()["epoch"] < EPOCHS:
                 for batch in made:
-                    line = {"epoch": batch.epoch, "step": batch.step, "first": made.plan.bounds[0], "rows": rows(batch)}
+                    line = {
+                        "epoch": batch.epoch,
+                        "step": batch.step,
+                        "first": made.plan.bounds[0],
+                        "rows": rows(batch),
+                    }
                     log.write(json.dumps(line) + "\n")
                     log.flush()
                     ff.save_state(place / f"state-{rank}.json", made.state())

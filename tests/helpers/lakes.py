@@ -1,4 +1,6 @@
-"""A file system in memory that fails, hangs, lags and miscounts as it is told, and notes what it was asked."""
+"""A file system in memory that fails, hangs, lags and miscounts as it is told, and notes what it
+was asked.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Ask:
 
 @dataclass(slots=True)
 class Lake:
-    """Its files, and what befalls requests: `before` may raise or wait, `after` may change the answer."""
+    """Its files, and what befalls requests: `before` may raise or wait, `after` may change the
+    answer.
+    """
 
     files: dict[str, bytes] = field(default_factory=lambda: {"a/b": DATA})
     before: Callable[[Ask], Awaitable[None]] | None = None
@@ -43,7 +47,9 @@ class Lake:
     sizes: bool = True
     asked: list[Ask] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)  # of other kinds
-    broken: dict[str, list[Exception]] = field(default_factory=dict)  # errors of the next calls of a kind
+    broken: dict[str, list[Exception]] = field(
+        default_factory=dict
+    )  # errors of the next calls of a kind
     now: int = 0  # requests under way
     most: int = 0
 
@@ -83,7 +89,9 @@ class LakeFileSystem(AsyncFileSystem):
         super().__init__(**more)
         self.lake = water
 
-    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+    async def _cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
         return await self.lake.answer(path, start, end)
 
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -98,7 +106,11 @@ class LakeFileSystem(AsyncFileSystem):
             if name.startswith(path + "/"):
                 first, _, rest = name[len(path) + 1 :].partition("/")
                 whole = f"{path}/{first}"
-                entries[whole] = {"name": whole, "size": 0, "type": "directory"} if rest else self.lake.info(whole)
+                entries[whole] = (
+                    {"name": whole, "size": 0, "type": "directory"}
+                    if rest
+                    else self.lake.info(whole)
+                )
         if not entries:
             raise FileNotFoundError(path)
         return list(entries.values())[::-1] if detail else list(entries)[::-1]
@@ -114,7 +126,9 @@ class BlockingFileSystem(fsspec.AbstractFileSystem):
         super().__init__(**more)
         self.lake = water
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
         return asyncio.run(self.lake.answer(path, start, end))
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -152,7 +166,9 @@ def storage(lake: Lake, policy: RetryPolicy = QUICK, **more: Any) -> Storage:
     return Storage({"water": lake}, policy=policy, **more)
 
 
-def span(start: int = 0, stop: int | None = None, path: str = "a/b", whole: Stat | None = None) -> ByteRange:
+def span(
+    start: int = 0, stop: int | None = None, path: str = "a/b", whole: Stat | None = None
+) -> ByteRange:
     return ByteRange(f"lake://{path}", start, stop, whole)
 
 

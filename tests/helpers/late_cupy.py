@@ -54,7 +54,9 @@ class LateCupy(types.ModuleType):
         self.RawModule = lambda code, options: CudaOnCpu(library, code, options)
 
     def asarray(self, given: Any, dtype: Any = None) -> DeviceArray:
-        """Host memory is read before this returns, as pageable memory is; its copy on the device is written later."""
+        """Host memory is read before this returns, as pageable memory is; its copy on the device is
+        written later.
+        """
         if isinstance(given, DeviceArray) and given.library is self.library:
             return given
         if hasattr(given, "__cuda_array_interface__"):
@@ -68,7 +70,11 @@ class LateCupy(types.ModuleType):
         return made
 
     def ascontiguousarray(self, given: DeviceArray) -> DeviceArray:
-        return given if given.flags.c_contiguous else self.library.computed(np.ascontiguousarray, given)
+        return (
+            given
+            if given.flags.c_contiguous
+            else self.library.computed(np.ascontiguousarray, given)
+        )
 
     def rint(self, given: DeviceArray) -> DeviceArray:
         return self.library.computed(np.rint, given)

@@ -1,4 +1,6 @@
-"""DALI and nvImageCodec on a `LateGpu`: pixels are those of the processor, bytes are moved as a GPU would."""
+"""DALI and nvImageCodec on a `LateGpu`: pixels are those of the processor, bytes are moved as a GPU
+would.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,17 @@ class _OnHost:
 
 
 class _OnGpu:
-    """An output on the GPU. Once no one refers to it, its memory is the next batch's, on DALI's own stream."""
+    """An output on the GPU.
+
+    Once no one refers to it, its memory is the next batch's, on DALI's own stream.
+    """
 
     def __init__(self, gpu: LateGpu, shape: tuple[int, ...], dtype: Any) -> None:
         count = int(np.prod(shape)) * np.dtype(dtype).itemsize
         self._memory = Memory.recycled_at_once(gpu.bytes(count))
-        self._array = DeviceArray(Library(gpu), self._memory.raw.view(dtype).reshape(shape), self._memory)
+        self._array = DeviceArray(
+            Library(gpu), self._memory.raw.view(dtype).reshape(shape), self._memory
+        )
 
     @property
     def values(self) -> np.ndarray:
@@ -44,14 +51,16 @@ class _OnGpu:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         how = self._array.__cuda_array_interface__
-        return {key: value for key, value in how.items() if key != "stream"} | {"version": 2}  # as DALI's
+        return {key: value for key, value in how.items() if key != "stream"} | {
+            "version": 2
+        }  # as DALI's
 
 
 class LatePipeline:
     """What `graph.build` gives for a GPU.
 
-    `feed_input` reads pixels on CuPy's current stream, later; `run()` waits for DALI's stream, `run(stream)` lets that
-    stream wait and returns at once.
+    `feed_input` reads pixels on CuPy's current stream, later; `run()` waits for DALI's stream,
+    `run(stream)` lets that stream wait and returns at once.
     """
 
     def __init__(self, cupy: LateCupy, graph: Any, build: Callable[[Any], Any]) -> None:
@@ -79,7 +88,11 @@ class LatePipeline:
             program = self._graph.program
             images = _OnGpu(self._cupy.gpu, (len(shapes), *program.shape[-3:]), program.spec.dtype)
             pixels = lambda: np.asarray(self._ran(inputs | {"data": copied})[0].as_tensor())  # noqa: E731
-            fed = [_OnHost(np.array(value)) for name, value in inputs.items() if name in ("window", "chain")]
+            fed = [
+                _OnHost(np.array(value))
+                for name, value in inputs.items()
+                if name in ("window", "chain")
+            ]
             others = [_OnHost(np.array(shapes)), *fed]
         else:
             made, *others = self._ran(inputs)
@@ -108,7 +121,9 @@ class _Image:
         self.shape: tuple[int, ...] = ()
 
     def decode(self, pixels: np.ndarray, stream: int) -> None:
-        """The engine begins at once, whatever the stream has still to do; the pixels come in the stream's order."""
+        """The engine begins at once, whatever the stream has still to do; the pixels come in the
+        stream's order.
+        """
         if self._memory.raw.nbytes < pixels.nbytes:
             self._memory = Memory.recycled_at_once(self._gpu.bytes(pixels.nbytes))
         self.shape, self._stream = pixels.shape, stream
@@ -129,7 +144,9 @@ class LateDecoder:
     def __init__(self, gpu: LateGpu, processor: Any) -> None:
         self._gpu, self._processor = gpu, processor
 
-    def decode(self, streams: list[Any], params: Any, cuda_stream: int, images: list[Any] | None = None) -> list[Any]:
+    def decode(
+        self, streams: list[Any], params: Any, cuda_stream: int, images: list[Any] | None = None
+    ) -> list[Any]:
         found = []
         for k, decoded in enumerate(self._processor.decode(streams, params=params)):
             image = images[k] if images is not None else _Image(self._gpu)
@@ -140,15 +157,21 @@ class LateDecoder:
 
 
 def install(gpu: LateGpu, monkeypatch: Any) -> LateCupy:
-    """Give this process one GPU, with CuPy, DALI and nvImageCodec; those for the processor stay as they are."""
+    """Give this process one GPU, with CuPy, DALI and nvImageCodec; those for the processor stay as
+    they are.
+    """
     cupy = LateCupy(gpu)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     graph, pipeline, backend = (
-        importlib.import_module(f"fastfeed.backends.dali.{name}") for name in ("graph", "pipeline", "backend")
+        importlib.import_module(f"fastfeed.backends.dali.{name}")
+        for name in ("graph", "pipeline", "backend")
     )
     nv = importlib.import_module("fastfeed.decode.gpu").nv
     real = nv.Decoder
-    processor = {"device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY, "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)]}
+    processor = {
+        "device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY,
+        "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)],
+    }
 
     def decoder(**how: Any) -> Any:
         on_processor = real(**how | processor)

@@ -1,4 +1,6 @@
-"""PyTorch, JAX and TensorFlow on a `LateGpu`: what placements call of them, with each one's streams."""
+"""PyTorch, JAX and TensorFlow on a `LateGpu`: what placements call of them, with each one's
+streams.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def late_torch(gpu: LateGpu, monkeypatch: Any) -> tuple[Any, Library]:
         current_stream=lambda _: library.current,
     )
     placement = adapter.TorchPlacement("cpu", 4)
-    fake = types.SimpleNamespace(cuda=cuda, as_tensor=as_tensor, OutOfMemoryError=real.OutOfMemoryError)
+    fake = types.SimpleNamespace(
+        cuda=cuda, as_tensor=as_tensor, OutOfMemoryError=real.OutOfMemoryError
+    )
     monkeypatch.setattr(adapter, "torch", fake)
     monkeypatch.setattr(adapter, "_host", lambda array: _Pinned(library, array))
     placement.accelerator, placement._stream = True, Stream(gpu)
@@ -128,7 +132,10 @@ def late_jax(gpu: LateGpu, monkeypatch: Any) -> tuple[Any, Library]:
 
 
 def late_tensorflow(gpu: LateGpu, monkeypatch: Any) -> tuple[Any, Library]:
-    """(a placement of TensorFlow on that GPU, TensorFlow there). Its stream is in step with no other."""
+    """(a placement of TensorFlow on that GPU, TensorFlow there).
+
+    Its stream is in step with no other.
+    """
     from fastfeed.adapters import tfdata as adapter
 
     library, own, real = Library(gpu), Stream(gpu), adapter.tf

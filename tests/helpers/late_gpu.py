@@ -1,7 +1,9 @@
-"""A GPU whose work is done as late as CUDA allows: only once someone waits for its stream, or for an event in it.
+"""A GPU whose work is done as late as CUDA allows: only once someone waits for its stream, or for
+an event in it.
 
-Bytes that are read without such a wait are the old ones, and memory that is given back while queued work still reads it
-holds other bytes by then. It is NumPy underneath; `late_cupy`, `late_dali` and `late_frameworks` are libraries on it.
+Bytes that are read without such a wait are the old ones, and memory that is given back while queued
+work still reads it holds other bytes by then. It is NumPy underneath; `late_cupy`, `late_dali` and
+`late_frameworks` are libraries on it.
 """
 
 from __future__ import annotations
@@ -20,11 +22,17 @@ import numpy as np
 __all__ = ["DeviceArray", "Event", "LateGpu", "Library", "Memory", "Stream"]
 
 _LOCK = threading.RLock()
-_FRESH, _GONE = 0xA5, 0xEE  # bytes of memory that no one has written to, and of memory that others have
+_FRESH, _GONE = (
+    0xA5,
+    0xEE,
+)  # bytes of memory that no one has written to, and of memory that others have
 
 
 class Stream:
-    """A queue of work. A blocking one is in step with the default stream, as CUDA's are unless said otherwise."""
+    """A queue of work.
+
+    A blocking one is in step with the default stream, as CUDA's are unless said otherwise.
+    """
 
     def __init__(self, gpu: LateGpu, non_blocking: bool = True) -> None:
         self._gpu, self._blocking = gpu, not non_blocking
@@ -91,7 +99,9 @@ class LateGpu:
 
     def __init__(self) -> None:
         self._streams: dict[int, Stream] = {}
-        self._bytes: list[np.ndarray] = []  # addresses stay valid: what reads freed memory shall see it, not crash
+        self._bytes: list[
+            np.ndarray
+        ] = []  # addresses stay valid: what reads freed memory shall see it, not crash
         self.default = Stream(self, non_blocking=False)
 
     def register(self, stream: Stream) -> int:
@@ -104,7 +114,9 @@ class LateGpu:
     def in_step_with(self, stream: Stream) -> list[Stream]:
         if not stream._blocking:
             return []
-        blocking = [other for other in self._streams.values() if other._blocking and other is not stream]
+        blocking = [
+            other for other in self._streams.values() if other._blocking and other is not stream
+        ]
         return blocking if stream is self.default else [self.default]
 
     def bytes(self, count: int) -> np.ndarray:
@@ -115,7 +127,9 @@ class LateGpu:
 class Memory:
     """Bytes that go back to their library when no array refers to them any more."""
 
-    def __init__(self, raw: np.ndarray, give_back: Callable[[np.ndarray, list[Stream]], None]) -> None:
+    def __init__(
+        self, raw: np.ndarray, give_back: Callable[[np.ndarray, list[Stream]], None]
+    ) -> None:
         self.raw, self._give_back = raw, give_back
         self.users: list[Stream] = []  # that the library was told of, apart from its own
 
@@ -131,7 +145,8 @@ class Memory:
 class Library:
     """A framework on that GPU: a current stream per thread, and a pool of memory.
 
-    Memory that has gone back is handed out again for work on the stream it was allocated on, in its order.
+    Memory that has gone back is handed out again for work on the stream it was allocated on, in its
+    order.
     """
 
     def __init__(self, gpu: LateGpu) -> None:
@@ -197,16 +212,28 @@ class Library:
 
 
 class DeviceArray:
-    """As CuPy's: nothing becomes NumPy's by itself. `values` is what lies there now, whatever is still queued."""
+    """As CuPy's: nothing becomes NumPy's by itself.
+
+    `values` is what lies there now, whatever is still queued.
+    """
 
     def __init__(self, library: Library, values: np.ndarray, memory: Any, base: Any = None) -> None:
         self.library, self.values, self.memory, self.base = library, values, memory, base
-        self.shape, self.dtype, self.ndim, self.nbytes = values.shape, values.dtype, values.ndim, values.nbytes
+        self.shape, self.dtype, self.ndim, self.nbytes = (
+            values.shape,
+            values.dtype,
+            values.ndim,
+            values.nbytes,
+        )
         contiguous = values.flags.c_contiguous
-        self.flags = types.SimpleNamespace(c_contiguous=contiguous, f_contiguous=False, owndata=base is None)
+        self.flags = types.SimpleNamespace(
+            c_contiguous=contiguous, f_contiguous=False, owndata=base is None
+        )
 
     def _part(self, values: np.ndarray) -> DeviceArray:
-        return DeviceArray(self.library, values, self.memory, self if self.base is None else self.base)
+        return DeviceArray(
+            self.library, values, self.memory, self if self.base is None else self.base
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -263,11 +290,20 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         strides = None if self.values.flags.c_contiguous else self.values.strides
         data = (self.values.__array_interface__["data"][0], False)
-        how = {"shape": self.shape, "typestr": self.dtype.str, "data": data, "strides": strides, "version": 3}
+        how = {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": data,
+            "strides": strides,
+            "version": 3,
+        }
         return how | {"stream": self.library.current.ptr}
 
     def __dlpack__(self, *, stream: int | None = None, **_: Any) -> DeviceArray:
-        """Stands in for a capsule. The consumer's stream, the default one unless it is named, waits for ours."""
+        """Stands in for a capsule.
+
+        The consumer's stream, the default one unless it is named, waits for ours.
+        """
         self.library.gpu.stream(stream or 1).wait_stream(self.library.current)
         return self
 

@@ -20,7 +20,9 @@ class FakeNvjpeg:
     """What a test sets and counts."""
 
     def __init__(self) -> None:
-        self._library = compiled(Path(__file__).with_name("fake_nvjpeg.cpp").read_text("utf-8"), ("-ljpeg",))
+        self._library = compiled(
+            Path(__file__).with_name("fake_nvjpeg.cpp").read_text("utf-8"), ("-ljpeg",)
+        )
         self.path = self._library._name
 
     def __getitem__(self, what: str) -> int:
@@ -45,7 +47,9 @@ def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
         cupy = importlib.import_module("helpers.late_dali").install(LateGpu(), monkeypatch)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda cuda: fake.path)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.DRIVER", fake.path)
-    monkeypatch.setattr("fastfeed.backends.nvjpeg.lane._STEP", 1 << 16)  # a LateGpu keeps all there ever was
+    monkeypatch.setattr(
+        "fastfeed.backends.nvjpeg.lane._STEP", 1 << 16
+    )  # a LateGpu keeps all there ever was
     for what in (
         "no_engine",
         "refused_width",

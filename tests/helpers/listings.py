@@ -19,13 +19,18 @@ def listed(root: object, out: Path, **how) -> Summary:
 def content(path: Path) -> list[tuple]:
     """(path, class, label, size, version) of every row."""
     if path.suffix == ".parquet":
-        parquet = pytest.importorskip("pyarrow.parquet", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
+        parquet = pytest.importorskip(
+            "pyarrow.parquet", reason="needs PyArrow: pip install 'fastfeed[parquet]'"
+        )
         rows = parquet.read_table(path).to_pylist()
     elif path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8") as file:
             rows = [
-                {k: int(v) if k in ("label", "size") else v for k, v in row.items()} for row in csv.DictReader(file)
+                {k: int(v) if k in ("label", "size") else v for k, v in row.items()}
+                for row in csv.DictReader(file)
             ]
     else:
         rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [tuple(row[name] for name in ("path", "class", "label", "size", "version")) for row in rows]
+    return [
+        tuple(row[name] for name in ("path", "class", "label", "size", "version")) for row in rows
+    ]

@@ -18,10 +18,23 @@ IDENTITY = {
     "rank": 0,
     "world": 1,
 }
-IDENTITY |= {"world": 1, "samples": 1000, "batch": 8, "steps": 125, "threads": 4, "prefetch": 2, "local_rank": 0}
+IDENTITY |= {
+    "world": 1,
+    "samples": 1000,
+    "batch": 8,
+    "steps": 125,
+    "threads": 4,
+    "prefetch": 2,
+    "local_rank": 0,
+}
 
 
-def reading(at_s: float, stages: dict[str, float] | None = None, identity: dict[str, Any] | None = None, **counts: Any):
+def reading(
+    at_s: float,
+    stages: dict[str, float] | None = None,
+    identity: dict[str, Any] | None = None,
+    **counts: Any,
+):
     """Times of counters in seconds; `stages`: seconds of all threads."""
     counters = dict.fromkeys(COUNTERS, 0) | {"phase": TRAINING}
     for name, value in counts.items():
@@ -31,8 +44,12 @@ def reading(at_s: float, stages: dict[str, float] | None = None, identity: dict[
     return Reading(Page(IDENTITY | (identity or {}), counters, spent), int(at_s * 1e9))
 
 
-def queue(make_ms: float, use_ms: float, prefetch: int, steps: int, batch: int = 8) -> list[Reading]:
-    """Readings after every step of one thread that makes batches ahead of a trainer; no real time passes."""
+def queue(
+    make_ms: float, use_ms: float, prefetch: int, steps: int, batch: int = 8
+) -> list[Reading]:
+    """Readings after every step of one thread that makes batches ahead of a trainer; no real time
+    passes.
+    """
     finished: list[float] = []  # ms, when each batch was ready
     taken: list[float] = []
     now, wait, consumer, ready = 0.0, 0.0, 0.0, [0] * 8
@@ -46,11 +63,18 @@ def queue(make_ms: float, use_ms: float, prefetch: int, steps: int, batch: int =
         taken.append(now)
         readings.append(
             reading(
-                now / 1e3, batches=step + 1, images=batch * (step + 1), wait_ns=wait / 1e3, consumer_ns=consumer / 1e3,
-                since_ns=now / 1e3, asked=step + 1, ready_0=ready[0], ready_1=ready[1],
+                now / 1e3,
+                batches=step + 1,
+                images=batch * (step + 1),
+                wait_ns=wait / 1e3,
+                consumer_ns=consumer / 1e3,
+                since_ns=now / 1e3,
+                asked=step + 1,
+                ready_0=ready[0],
+                ready_1=ready[1],
                 stages={"decode": make_ms * (step + 1) / 1e3},
             )
-        )  # fmt: skip
+        )
         now, consumer = now + use_ms, consumer + use_ms
     return readings
 

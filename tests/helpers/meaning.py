@@ -1,4 +1,6 @@
-"""How the meaning of an op is checked: the cpu backend against a reference, the dali backend against the cpu one."""
+"""How the meaning of an op is checked: the cpu backend against a reference, the dali backend
+against the cpu one.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,20 @@ import numpy as np
 
 
 class Meaning(NamedTuple):
-    """What an op does to one image by somebody else's word, and how near the cpu backend has to come."""
+    """What an op does to one image by somebody else's word, and how near the cpu backend has to
+    come.
+    """
 
-    oracle: Callable[[Any, dict[str, Any], int, np.ndarray], np.ndarray]  # (op, values, row, uint8 HWC image) -> image
+    oracle: Callable[
+        [Any, dict[str, Any], int, np.ndarray], np.ndarray
+    ]  # (op, values, row, uint8 HWC image) -> image
     within: float = 1  # levels of 255
-    share: float = 1.0  # of all pixels' channels that have to be that near; the rest may lie on an edge
-    source: str = ""  # what it is: "Pillow ImageEnhance.Brightness", "torchvision adjust_hue", "formula"
+    share: float = (
+        1.0  # of all pixels' channels that have to be that near; the rest may lie on an edge
+    )
+    source: str = (
+        ""  # what it is: "Pillow ImageEnhance.Brightness", "torchvision adjust_hue", "formula"
+    )
 
 
 class Within(NamedTuple):
@@ -23,12 +33,16 @@ class Within(NamedTuple):
     inside: float  # largest, but for the outermost rows and columns
     edge: float  # largest there
     mean: float
-    far: float = 1.0  # share of any one sample that is more than two levels off: another op would change nearly all
+    # share of any one sample that is more than two levels off: another op would change nearly all
+    far: float = 1.0
 
 
 SAME = Within(0, 0, 0)
 ROUNDED = Within(1, 1, 0.15)  # sums in another order, rounded or truncated
-NEAREST = Within(255, 255, 0.3, 0.01)  # rarely: a pixel's center falls on the line between two others
+NEAREST = Within(
+    255, 255, 0.3, 0.01
+)  # rarely: a pixel's center falls on the line between two others
 BILINEAR = Within(4, 4, 0.05)  # OpenCV interpolates in steps of 1/32
-# what came out one level off may fall on the other side of a later op's threshold, or be looked up next to it
+# what came out one level off may fall on the other side of a later op's threshold, or be looked up
+# next to it
 AFTER_EACH_OTHER = Within(255, 255, 1.0, 0.3)

@@ -1,4 +1,6 @@
-"""How well an order mixes what lies together in storage, and how many shards a rank has open for that."""
+"""How well an order mixes what lies together in storage, and how many shards a rank has open for
+that.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ import numpy as np
 
 from fastfeed.sampling.plan import Plan
 
-_CLOSED = 0.05  # of an epoch without a sample of a shard: it was closed, and is opened again for the next one
+# of an epoch without a sample of a shard: it was closed, and is opened again for the next one
+_CLOSED = 0.05
 
 
 @dataclass(frozen=True)
 class Mixing:
-    correlation: float  # of a sample's place in storage with its place in the epoch: 0 for a full shuffle
+    correlation: (
+        float  # of a sample's place in storage with its place in the epoch: 0 for a full shuffle
+    )
     per_batch: float  # shards in a global batch, on average
 
 
@@ -26,10 +31,15 @@ def mixing(plan: Plan, bounds: np.ndarray, epoch: int = 0) -> Mixing:
     )
 
 
-def opened(plan: Plan, bounds: np.ndarray, rank: int, size: int, epoch: int = 0) -> tuple[np.ndarray, int]:
-    """Shards that one rank has open at each step (from the first sample it reads of one to the last), and how many it
-    reads in all."""
-    rows = _epoch(plan, bounds, epoch)[1][:, plan.global_batch * rank // size : plan.global_batch * (rank + 1) // size]
+def opened(
+    plan: Plan, bounds: np.ndarray, rank: int, size: int, epoch: int = 0
+) -> tuple[np.ndarray, int]:
+    """Shards that one rank has open at each step (from the first sample it reads of one to the
+    last), and how many it reads in all.
+    """
+    rows = _epoch(plan, bounds, epoch)[1][
+        :, plan.global_batch * rank // size : plan.global_batch * (rank + 1) // size
+    ]
     steps = np.repeat(np.arange(len(rows)), rows.shape[1])
     change = np.zeros(len(rows) + 1, np.int64)
     for shard in np.unique(rows):

@@ -27,7 +27,9 @@ def encoded(kind: str, value: Any) -> bytes:
 
 def mds_sample(encodings: Mapping[str, str], sample: Mapping[str, Any]) -> bytes:
     """Sizes of those columns that vary, then all of them."""
-    parts = [(encodings[name], encoded(encodings[name], sample[name])) for name in sorted(encodings)]
+    parts = [
+        (encodings[name], encoded(encodings[name], sample[name])) for name in sorted(encodings)
+    ]
     sizes = [len(data) for kind, data in parts if kind not in _SIZES]
     return struct.pack(f"<{len(sizes)}I", *sizes) + b"".join(data for _, data in parts)
 
@@ -36,11 +38,19 @@ def mds_shard(encodings: Mapping[str, str], samples: Sequence[Mapping[str, Any]]
     """A whole shard."""
     names = sorted(encodings)
     about = {
-        "version": 2, "format": "mds", "compression": None, "hashes": [], "size_limit": None, "column_names": names,
+        "version": 2,
+        "format": "mds",
+        "compression": None,
+        "hashes": [],
+        "size_limit": None,
+        "column_names": names,
         "column_encodings": [encodings[name] for name in names],
         "column_sizes": [_SIZES.get(encodings[name]) for name in names],
-    }  # fmt: skip
-    text, bodies = json.dumps(about, sort_keys=True).encode(), [mds_sample(encodings, sample) for sample in samples]
+    }
+    text, bodies = (
+        json.dumps(about, sort_keys=True).encode(),
+        [mds_sample(encodings, sample) for sample in samples],
+    )
     start = 4 + 4 * (len(bodies) + 1) + len(text)
     offsets = np.cumsum([start] + [len(body) for body in bodies]).astype("<u4")
     return struct.pack("<I", len(bodies)) + offsets.tobytes() + text + b"".join(bodies)
@@ -49,19 +59,33 @@ def mds_shard(encodings: Mapping[str, str], samples: Sequence[Mapping[str, Any]]
 def mds_index(names: Sequence[str], **more: Any) -> str:
     """An index.json."""
     shards = [
-        {"version": 2, "format": "mds", "compression": None, "raw_data": {"basename": name}, "zip_data": None} | more
+        {
+            "version": 2,
+            "format": "mds",
+            "compression": None,
+            "raw_data": {"basename": name},
+            "zip_data": None,
+        }
+        | more
         for name in names
     ]
     return json.dumps({"version": 2, "shards": shards})
 
 
 def mds_folder(root: Path, counts: Sequence[int], changed: int | None = None) -> Path:
-    """A shard per count, of samples numbered through; the changed one has another photograph. With its index."""
+    """A shard per count, of samples numbered through; the changed one has another photograph.
+
+    With its index.
+    """
     root.mkdir(parents=True, exist_ok=True)
     first, names = 0, []
     for k, count in enumerate(counts):
         samples = [
-            {"image": jpeg(i + 1000 * (i == changed), (48 + i % 5, 64)), "label": i % 3, "id": f"{i:04d}"}
+            {
+                "image": jpeg(i + 1000 * (i == changed), (48 + i % 5, 64)),
+                "label": i % 3,
+                "id": f"{i:04d}",
+            }
             for i in range(first, first + count)
         ]
         names.append(f"shard.{k:05d}.mds")
@@ -72,7 +96,9 @@ def mds_folder(root: Path, counts: Sequence[int], changed: int | None = None) ->
 
 
 def raw_folder(root: Path, counts: Sequence[int], changed: int | None = None) -> Path:
-    """A `.npy` per count with its labels, of samples numbered through; one of the changed one's pixels is another."""
+    """A `.npy` per count with its labels, of samples numbered through; one of the changed one's
+    pixels is another.
+    """
     root.mkdir(parents=True, exist_ok=True)
     first = 0
     for k, count in enumerate(counts):

@@ -1,4 +1,7 @@
-"""Tests of a package that is not installed are skipped, and say which it is and what brings it. Nothing is imported."""
+"""Tests of a package that is not installed are skipped, and say which it is and what brings it.
+
+Nothing is imported.
+"""
 
 from __future__ import annotations
 
@@ -22,4 +25,8 @@ def require(*packages: str) -> None:
 def missing(*packages: str) -> str:
     """What to say; empty where all of them are installed."""
     names = [name for name in packages if importlib.util.find_spec(name) is None]
-    return f"{' and '.join(names)} missing: make test TORCH=torch==2.13.0 brings all that tests use" if names else ""
+    return (
+        f"{' and '.join(names)} missing: make test TORCH=torch==2.13.0 brings all that tests use"
+        if names
+        else ""
+    )

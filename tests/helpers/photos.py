@@ -18,7 +18,9 @@ BROKEN = {  # what a file may hold instead of a photograph -> the reason it is r
 
 
 def picture(seed: int, size: tuple[int, int] = (40, 56), detail: float = 1) -> np.ndarray:
-    """uint8 (height, width, 3): a few waves whose direction, length and colors come from the seed."""
+    """uint8 (height, width, 3): a few waves whose direction, length and colors come from the
+    seed.
+    """
     rng = np.random.default_rng(seed)
     y, x = (np.linspace(0, 1, n) for n in size)
     waves = [

@@ -10,7 +10,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fastfeed.distributed.world import World
-from fastfeed.sampling import Balanced, Blocks, MixtureOrder, MixturePart, Repeated, Visits, Weighted
+from fastfeed.sampling import (
+    Balanced,
+    Blocks,
+    MixtureOrder,
+    MixturePart,
+    Repeated,
+    Visits,
+    Weighted,
+)
 from fastfeed.sampling.plan import Plan
 
 SIZES = (1, 2, 3, 7, 8, 64, 256)
@@ -19,7 +27,9 @@ SIZES = (1, 2, 3, 7, 8, 64, 256)
 class Rows:
     """What an order asks of a source. Says only what it was given."""
 
-    def __init__(self, samples: int, labels: Any = None, bounds: Any = None, weights: Any = None) -> None:
+    def __init__(
+        self, samples: int, labels: Any = None, bounds: Any = None, weights: Any = None
+    ) -> None:
         self.samples = samples
         if labels is not None:
             self.label = np.asarray(labels).__getitem__
@@ -38,7 +48,11 @@ class Rows:
 @st.composite
 def blocks(draw: Any, samples: int) -> Blocks:
     """Of one size, or over shards of any sizes, some of them empty."""
-    block, window, lanes = draw(st.integers(1, 40)), draw(st.integers(1, 8)), draw(st.sampled_from([1, 2, 5, 64, 300]))
+    block, window, lanes = (
+        draw(st.integers(1, 40)),
+        draw(st.integers(1, 8)),
+        draw(st.sampled_from([1, 2, 5, 64, 300])),
+    )
     if draw(st.booleans()):
         return Blocks(block, window, lanes)
     cuts = draw(st.lists(st.integers(0, samples), max_size=12))
@@ -53,7 +67,9 @@ def once(samples: int) -> st.SearchStrategy[Any]:
 @st.composite
 def balanced(draw: Any, samples: int) -> Balanced:
     classes, seed = draw(st.integers(1, 30)), draw(st.integers(0, 1000))
-    labels = np.random.default_rng(seed).integers(0, classes, samples) ** 2  # some classes larger, some labels unused
+    labels = (
+        np.random.default_rng(seed).integers(0, classes, samples) ** 2
+    )  # some classes larger, some labels unused
     return Balanced(draw(st.none() | st.integers(1, 700))).bind(Rows(samples, labels=labels))
 
 
@@ -74,7 +90,12 @@ def mixed(draw: Any, samples: int) -> MixtureOrder:
     edges = [0, *sorted(draw(st.sets(st.integers(1, samples), max_size=4))), samples]
     spans = [(first, last) for first, last in pairwise(edges) if first < last]
     parts = [
-        MixturePart(first, last - first, draw(st.sampled_from([1, 2, 0.7, 0.01, 1 / 3])), draw(once(last - first)))
+        MixturePart(
+            first,
+            last - first,
+            draw(st.sampled_from([1, 2, 0.7, 0.01, 1 / 3])),
+            draw(once(last - first)),
+        )
         for first, last in spans
     ]
     return MixtureOrder(tuple(parts), draw(st.none() | st.integers(1, 700)))
@@ -91,9 +112,15 @@ def ranks(plan: Plan, size: int) -> list[Plan]:
 
 
 def epoch_of(plans: list[Plan], epoch: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Global batches with their weights: what the ranks read, put side by side. Keys, where samples come again."""
+    """Global batches with their weights: what the ranks read, put side by side.
+
+    Keys, where samples come again.
+    """
     return [
-        (np.concatenate([p.visits(epoch, s).keys for p in plans]), np.concatenate([p.weights(s) for p in plans]))
+        (
+            np.concatenate([p.visits(epoch, s).keys for p in plans]),
+            np.concatenate([p.weights(s) for p in plans]),
+        )
         for s in range(plans[0].steps)
     ]
 

@@ -12,11 +12,24 @@ __all__ = ["SIGNATURE", "chunk", "chunks", "png"]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ALL = [(0, 0, 1, 1)]  # first row, first column, every so many rows, columns
-_ADAM7 = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
+_ADAM7 = [
+    (0, 0, 8, 8),
+    (0, 4, 8, 8),
+    (4, 0, 8, 4),
+    (0, 2, 4, 4),
+    (2, 0, 4, 2),
+    (0, 1, 2, 2),
+    (1, 0, 2, 1),
+]
 
 
 def chunk(name: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    return (
+        struct.pack(">I", len(content))
+        + name
+        + content
+        + struct.pack(">I", zlib.crc32(name + content))
+    )
 
 
 def chunks(blob: bytes) -> list[tuple[bytes, bytes]]:
@@ -57,7 +70,10 @@ def png(
     """
     height, width, channels = samples.shape
     color = 3 if palette is not None else {1: 0, 2: 4, 3: 2, 4: 6}[channels]
-    parts = [samples[top::down, left::right] for top, left, down, right in (_ADAM7 if interlaced else _ALL)]
+    parts = [
+        samples[top::down, left::right]
+        for top, left, down, right in (_ADAM7 if interlaced else _ALL)
+    ]
     rows = b"".join(_filtered(part, depth, filters) for part in parts if part.size)
     head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced)
     colors = b"" if palette is None else chunk(b"PLTE", palette.astype(np.uint8).tobytes())
@@ -65,13 +81,24 @@ def png(
     packer = zlib.compressobj(level, strategy=strategy)
     data = packer.compress(rows) + packer.flush()
     pixels = b"".join(chunk(b"IDAT", data[at : at + piece]) for at in range(0, len(data), piece))
-    return SIGNATURE + chunk(b"IHDR", head) + colors + trns + before + pixels + behind + chunk(b"IEND", b"")
+    return (
+        SIGNATURE
+        + chunk(b"IHDR", head)
+        + colors
+        + trns
+        + before
+        + pixels
+        + behind
+        + chunk(b"IEND", b"")
+    )
 
 
 def _packed(row: np.ndarray, depth: int) -> bytes:
     if depth >= 8:
         return row.astype(f">u{depth // 8}").tobytes()
-    return np.packbits((row[..., None] >> np.arange(depth - 1, -1, -1) & 1).astype(np.uint8).ravel()).tobytes()
+    return np.packbits(
+        (row[..., None] >> np.arange(depth - 1, -1, -1) & 1).astype(np.uint8).ravel()
+    ).tobytes()
 
 
 def _filtered(samples: np.ndarray, depth: int, filters: Sequence[int]) -> bytes:
@@ -84,7 +111,9 @@ def _filtered(samples: np.ndarray, depth: int, filters: Sequence[int]) -> bytes:
     for y, row in enumerate(rows):
         kind = filters[y % len(filters)]
         above = rows[y - 1] if y else np.zeros_like(row)
-        left, corner = (np.concatenate([np.zeros(pixel, int), line])[: len(row)] for line in (row, above))
+        left, corner = (
+            np.concatenate([np.zeros(pixel, int), line])[: len(row)] for line in (row, above)
+        )
         guess = left + above - corner
         distances = np.stack([np.abs(guess - other) for other in (left, above, corner)])
         nearest = np.choose(np.argmin(distances, axis=0), [left, above, corner])

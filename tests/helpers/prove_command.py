@@ -40,7 +40,9 @@ def trainer(folder, body):
 
 def clean(**more):
     """The environment without what fastfeed reads, but for `more`."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("FASTFEED")} | more
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("FASTFEED")
+    } | more
 
 
 def run(folder, command, *options, code=0, **more):
@@ -60,7 +62,11 @@ def run(folder, command, *options, code=0, **more):
 
 
 def refused(*options):
-    """The reason for which `fastfeed prove` does not even start a command, in this process and folder."""
-    code, text = fastfeed("prove", "--seconds", "1", *options, "--", sys.executable, "-c", "open('ran', 'w')")
+    """The reason for which `fastfeed prove` does not even start a command, in this process and
+    folder.
+    """
+    code, text = fastfeed(
+        "prove", "--seconds", "1", *options, "--", sys.executable, "-c", "open('ran', 'w')"
+    )
     assert code == 2 and not os.path.exists("ran")
     return text

@@ -1,4 +1,6 @@
-"""Where real photographs and traces are, which are not part of this repository: `python real_data.py` prints it."""
+"""Where real photographs and traces are, which are not part of this repository: `python
+real_data.py` prints it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ _NEXT_TO_CHECKOUT = Path(__file__).resolve().parents[3] / "shared" / "data"  # w
 
 
 def real_data() -> Path:
-    """The folder that the environment names, or the one that CI puts next to the checkout; it may be missing."""
+    """The folder that the environment names, or the one that CI puts next to the checkout; it may
+    be missing.
+    """
     return Path(os.environ.get(VARIABLE) or _NEXT_TO_CHECKOUT)
 
 

@@ -1,4 +1,6 @@
-"""TFRecord files for tests, written without TensorFlow, in forms that TensorFlow never writes too."""
+"""TFRecord files for tests, written without TensorFlow, in forms that TensorFlow never writes
+too.
+"""
 
 from __future__ import annotations
 
@@ -73,11 +75,16 @@ def sample(i: int, image: bytes | None = None) -> dict[str, Value]:
 
 
 def record_folder(root: Path, counts: Sequence[int], changed: int | None = None) -> Path:
-    """A file per count, `s-000.tfrecord` ..., of samples numbered through; the changed one has another photograph."""
+    """A file per count, `s-000.tfrecord` ..., of samples numbered through; the changed one has
+    another photograph.
+    """
     root.mkdir(parents=True, exist_ok=True)
     first = 0
     for k, count in enumerate(counts):
-        samples = [sample(i, jpeg(i + 1000, (48, 64)) if i == changed else None) for i in range(first, first + count)]
+        samples = [
+            sample(i, jpeg(i + 1000, (48, 64)) if i == changed else None)
+            for i in range(first, first + count)
+        ]
         write(root / f"s-{k:03d}.tfrecord", map(example, samples))
         first += count
     return root

@@ -14,19 +14,25 @@ KINDS = 5
 BEHIND = 7  # class of what is no rectangle, in masks
 
 
-def rectangles(n: int, size: tuple[int, int] = (60, 90), seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def rectangles(
+    n: int, size: tuple[int, int] = (60, 90), seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """uint8 (n, height, width, 3), and its boxes as left, top, right, bottom: float64 (n, 4)."""
     rng = np.random.default_rng(seed)
     images, boxes = np.zeros((n, *size, 3), np.uint8), np.empty((n, 4))
     for image, box in zip(images, boxes, strict=True):
-        (top, bottom), (left, right) = (np.sort(rng.choice(side - 12, 2, replace=False)) for side in size)
+        (top, bottom), (left, right) = (
+            np.sort(rng.choice(side - 12, 2, replace=False)) for side in size
+        )
         bottom, right = bottom + 12, right + 12
         image[top:bottom, left:right] = 255
         box[:] = left, top, right, bottom
     return images, boxes
 
 
-def located(n: int, size: tuple[int, int] = (60, 90), masks: bool = True, most: int | None = None) -> Objects:
+def located(
+    n: int, size: tuple[int, int] = (60, 90), masks: bool = True, most: int | None = None
+) -> Objects:
     """A sample's class is its number modulo KINDS, of its box and in its mask."""
     images, boxes = rectangles(n, size)
     kinds = np.arange(n) % KINDS
@@ -53,7 +59,11 @@ def content(batch: Batch, row: int) -> tuple[Any, ...]:
     """All that a batch says of one sample, comparable."""
     assert batch.objects is not None
     masks = b"" if batch.masks is None else batch.masks[row].tobytes()
-    marks = (batch.objects.boxes[row].tobytes(), batch.objects.labels[row].tobytes(), int(batch.objects.counts[row]))
+    marks = (
+        batch.objects.boxes[row].tobytes(),
+        batch.objects.labels[row].tobytes(),
+        int(batch.objects.counts[row]),
+    )
     return (batch.images[row].tobytes(), masks, *marks)
 
 

@@ -25,19 +25,37 @@ MODULES = (
 )
 # protocols: their members are documented there once, for all ops, sources and orders
 CONTRACTS = {
-    "fastfeed.ops": ("fastfeed.ops.base", ("Op", "Simple", "Geometry", "Composite", "Mixing", "Splitting")),
+    "fastfeed.ops": (
+        "fastfeed.ops.base",
+        ("Op", "Simple", "Geometry", "Composite", "Mixing", "Splitting"),
+    ),
     "fastfeed.sources": (
         "fastfeed.sources.base",
-        ("Source", "Fetching", "Addressable", "Noted", "Sharded", "Annotated", "ReadsColumns", "Located", "Holding"),
+        (
+            "Source",
+            "Fetching",
+            "Addressable",
+            "Noted",
+            "Sharded",
+            "Annotated",
+            "ReadsColumns",
+            "Located",
+            "Holding",
+        ),
     ),
     "fastfeed.sampling": ("fastfeed.sampling.base", ("Order",)),
 }
-# members that the text of a protocol documents, since some ops have them as class variables and others as properties
+# members that the text of a protocol documents, since some ops have them as class variables and
+# others as properties
 _PROSE = {"fastfeed.ops": {"kind", "draws", "filter", "border", "group"}}
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Example):$", re.MULTILINE)
 _ENTRY = re.compile(r"^(\*{0,2}\w+)(?: \((.+?)\))?: ", re.MULTILINE)
-_DEFAULT = re.compile(r"Default: (.+?)\.(?:\s|$)")  # "Default: None, as many as there are." explains a None
-_REFUSES = re.compile(r"\braise\b|\bcheck_\w+\(|\b_check\w*\(|\.bounds\(\)|\._bounds\(\)|\bchecked_\w+\(")
+_DEFAULT = re.compile(
+    r"Default: (.+?)\.(?:\s|$)"
+)  # "Default: None, as many as there are." explains a None
+_REFUSES = re.compile(
+    r"\braise\b|\bcheck_\w+\(|\b_check\w*\(|\.bounds\(\)|\._bounds\(\)|\bchecked_\w+\("
+)
 _PLAIN = (bool, int, float, str, tuple, type(None))
 
 
@@ -90,15 +108,20 @@ def _with_members(value: Any) -> Iterator[Subject]:
     members = {  # its own, and those of bases that are not public themselves
         member: (base, held)
         for base in reversed(value.__mro__)
-        if base.__module__.startswith("fastfeed") and not (base is not value and getattr(base, "_is_protocol", False))
+        if base.__module__.startswith("fastfeed")
+        and not (base is not value and getattr(base, "_is_protocol", False))
         for member, held in vars(base).items()
     }
     for member, (base, held) in members.items():
         if member.startswith("_") or (not is_protocol and member in _contract(base.__module__)):
             continue
         getter, kind = _getter(held)
-        if getter is not None and getter.__annotations__.get("return") != "NoReturn":  # only says what to do instead
-            own = inspect.getdoc(getattr(value, member)) or ""  # its own, or that of the method it overrides
+        if (
+            getter is not None and getter.__annotations__.get("return") != "NoReturn"
+        ):  # only says what to do instead
+            own = (
+                inspect.getdoc(getattr(value, member)) or ""
+            )  # its own, or that of the method it overrides
             shown = is_protocol or bool(re.search(rf">>>.*\.{member}\(", doc))
             home = f"{base.__module__}.{base.__qualname__}"
             yield Subject(f"{home}.{member}", base.__module__, getter, kind, own, shown)
@@ -112,7 +135,9 @@ def _contract(module: str) -> set[str]:
             members |= _PROSE.get(package, set())
             for protocol in protocols:
                 held = getattr(importlib.import_module(home), protocol)
-                members |= {n for n in (*vars(held), *held.__annotations__) if not n.startswith("_")}
+                members |= {
+                    n for n in (*vars(held), *held.__annotations__) if not n.startswith("_")
+                }
     return members
 
 
@@ -121,7 +146,9 @@ def _getter(held: Any) -> tuple[Any, str]:
         return held.fget, "property"
     if isinstance(held, (classmethod, staticmethod)):
         held = held.__func__
-    return (inspect.unwrap(held), "method") if inspect.isfunction(inspect.unwrap(held)) else (None, "")
+    return (
+        (inspect.unwrap(held), "method") if inspect.isfunction(inspect.unwrap(held)) else (None, "")
+    )
 
 
 def complaints(subject: Subject) -> list[str]:
@@ -136,7 +163,11 @@ def complaints(subject: Subject) -> list[str]:
     if subject.kind in ("property", "protocol"):
         return lines
     lines += _about_args(subject, sections.get("Args", ""))
-    if subject.kind != "class" and _returns(subject.value) and not {"Returns", "Yields"} & sections.keys():
+    if (
+        subject.kind != "class"
+        and _returns(subject.value)
+        and not {"Returns", "Yields"} & sections.keys()
+    ):
         lines.append("no Returns")
     if _refuses(subject) and "Raises" not in sections:
         lines.append("no Raises, though it refuses arguments")
@@ -148,13 +179,19 @@ def complaints(subject: Subject) -> list[str]:
 def _sections(doc: str) -> dict[str, str]:
     marks = [*_SECTION.finditer(doc)]
     ends = [mark.start() for mark in marks[1:]] + [len(doc)]
-    return {mark[1]: textwrap.dedent(doc[mark.end() + 1 : end]) for mark, end in zip(marks, ends, strict=False)}
+    return {
+        mark[1]: textwrap.dedent(doc[mark.end() + 1 : end])
+        for mark, end in zip(marks, ends, strict=False)
+    }
 
 
 def _about_args(subject: Subject, text: str) -> list[str]:
     lines, entries = [], [*_ENTRY.finditer(text)]
     ends = [entry.start() for entry in entries[1:]] + [len(text)]
-    documented = {entry[1]: (entry[2], text[entry.end() : end]) for entry, end in zip(entries, ends, strict=False)}
+    documented = {
+        entry[1]: (entry[2], text[entry.end() : end])
+        for entry, end in zip(entries, ends, strict=False)
+    }
     parameters = _parameters(subject)
     for name, parameter in parameters.items():
         if name not in documented:
@@ -169,9 +206,13 @@ def _about_args(subject: Subject, text: str) -> list[str]:
                 lines.append(f"parameter {name} has no default, documented is {given[1]}")
         elif given is None:
             lines.append(f"parameter {name} has the default {default!r}, which is not documented")
-        elif isinstance(default, _PLAIN) and len(repr(default)) < 60 and not _same(given[1], default):
+        elif (
+            isinstance(default, _PLAIN) and len(repr(default)) < 60 and not _same(given[1], default)
+        ):
             lines.append(f"parameter {name} has the default {default!r}, documented is {given[1]}")
-    return lines + [f"{name} is documented and no parameter" for name in documented if name not in parameters]
+    return lines + [
+        f"{name} is documented and no parameter" for name in documented if name not in parameters
+    ]
 
 
 def _same(text: str, default: Any) -> bool:
@@ -207,7 +248,11 @@ def _refuses(subject: Subject) -> bool:
             return False
         makers = [getattr(subject.value, name, None) for name in ("__init__", "__post_init__")]
         return any(_REFUSES.search(_code(maker)) for maker in makers if inspect.isfunction(maker))
-    return bool((re.compile(r"\braise \w") if subject.kind == "method" else _REFUSES).search(_code(subject.value)))
+    return bool(
+        (re.compile(r"\braise \w") if subject.kind == "method" else _REFUSES).search(
+            _code(subject.value)
+        )
+    )
 
 
 def _code(function: Any) -> str:
@@ -219,7 +264,10 @@ def _code(function: Any) -> str:
 
 
 def run_examples(subject: Subject) -> str:
-    """The report of its doctests that fail; empty if all print what they say. `ff` and `np` are imported."""
+    """The report of its doctests that fail; empty if all print what they say.
+
+    `ff` and `np` are imported.
+    """
     parser, report = doctest.DocTestParser(), []
     test = parser.get_doctest(subject.doc, {"ff": ff, "np": np}, subject.name, None, 0)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -16,18 +16,31 @@ from helpers.shards import shard_folder
 
 
 def example_files(root: Path) -> Path:
-    """photos/ with two classes, photos.csv, boxes.json, shards in every format, MNIST, CIFAR-10, a trace."""
+    """photos/ with two classes, photos.csv, boxes.json, shards in every format, MNIST, CIFAR-10, a
+    trace.
+    """
     photos = folder(root / "photos", {"cat": 3, "dog": 3})
     names = [path.relative_to(photos).as_posix() for path in sorted(photos.rglob("*.jpg"))]
     rows = [f"photos/{name},{name.split('/')[0]},{1 + i % 2}" for i, name in enumerate(names)]
     (root / "photos.csv").write_text("\n".join(["path,animal,trust", *rows]) + "\n")
     categories = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
-    images = [{"id": i, "file_name": name, "height": 40, "width": 56} for i, name in enumerate(names)]
+    images = [
+        {"id": i, "file_name": name, "height": 40, "width": 56} for i, name in enumerate(names)
+    ]
     boxes = [
-        {"id": i, "image_id": i, "category_id": 1 + ("dog" in name), "bbox": [8, 10, 20, 12], "iscrowd": 0, "area": 240}
+        {
+            "id": i,
+            "image_id": i,
+            "category_id": 1 + ("dog" in name),
+            "bbox": [8, 10, 20, 12],
+            "iscrowd": 0,
+            "area": 240,
+        }
         for i, name in enumerate(names)
     ]
-    (root / "boxes.json").write_text(json.dumps({"images": images, "annotations": boxes, "categories": categories}))
+    (root / "boxes.json").write_text(
+        json.dumps({"images": images, "annotations": boxes, "categories": categories})
+    )
     shard_folder(root / "tar", [4, 4])
     record_folder(root / "tfrecord", [4, 4])
     mds_folder(root / "mds", [4, 4])
@@ -43,8 +56,12 @@ def mnist(folder: Path, count: int = 10) -> None:
     folder.mkdir()
     pixels, labels = np.zeros((count, 28, 28), np.uint8), np.arange(count, dtype=np.uint8)
     for split in ("train", "t10k"):
-        (folder / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 0x803, *pixels.shape) + pixels.tobytes())
-        (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, count) + labels.tobytes())
+        (folder / f"{split}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4i", 0x803, *pixels.shape) + pixels.tobytes()
+        )
+        (folder / f"{split}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2i", 0x801, count) + labels.tobytes()
+        )
 
 
 def _cifar(folder: Path, count: int = 10) -> None:

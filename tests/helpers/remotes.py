@@ -1,4 +1,6 @@
-"""Remote folders for tests: in fsspec's memory, with a count of what was asked, and errors on request."""
+"""Remote folders for tests: in fsspec's memory, with a count of what was asked, and errors on
+request.
+"""
 
 from __future__ import annotations
 

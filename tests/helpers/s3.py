@@ -27,23 +27,29 @@ import pytest
 from helpers.s3_faults import Entry, Faults
 
 END_S = 10  # a server that has not ended by then is killed
-SIGNED = {"authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request", "x-unfaulted": "yes"}
+SIGNED = {
+    "authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request",
+    "x-unfaulted": "yes",
+}
 
 
 class S3Server:
-    """Runs in a process of its own on a free port of the loopback, until `close`, or until this process has ended.
+    """Runs in a process of its own on a free port of the loopback, until `close`, or until this
+    process has ended.
 
     What is put lies in its memory, and once more after it was read.
     """
 
     def __init__(self) -> None:
         self._lock, self._buckets = threading.Lock(), set[str]()
-        self._process = subprocess.Popen(  # in a session of its own, so that Ctrl-C does not reach it
-            [sys.executable, "-m", "helpers.s3_front"],
-            cwd=Path(__file__).parents[1],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
+        self._process = (
+            subprocess.Popen(  # in a session of its own, so that Ctrl-C does not reach it
+                [sys.executable, "-m", "helpers.s3_front"],
+                cwd=Path(__file__).parents[1],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
         )
         self.pid, self.port = self._process.pid, self._answer()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -54,7 +60,10 @@ class S3Server:
         return {"key": "test", "secret": "test", "endpoint_url": self.url}
 
     def put(self, path: str, blob: bytes, *, public: bool = False) -> str:
-        """Write bucket/key, without faults, latency and log; its ETag. Public: may be read unsigned, by plain HTTP."""
+        """Write bucket/key, without faults, latency and log; its ETag.
+
+        Public: may be read unsigned, by plain HTTP.
+        """
         bucket = path.split("/")[0]
         if bucket not in self._buckets:
             self._request("PUT", bucket)
@@ -70,7 +79,9 @@ class S3Server:
         return paths
 
     def warm(self, paths: Iterable[str]) -> None:
-        """Read each object once, without faults, latency and log: the first read of an object waits for moto, 4 ms."""
+        """Read each object once, without faults, latency and log: the first read of an object waits
+        for moto, 4 ms.
+        """
         for path in paths:
             self._request("GET", path)
 
@@ -106,7 +117,9 @@ class S3Server:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _request(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> str:
+    def _request(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> str:
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         try:
             connection.request(method, "/" + quote(path), body, SIGNED | (headers or {}))
@@ -121,7 +134,9 @@ class S3Server:
     def _order(self, name: str, faults: dict[str, Any] | None = None) -> Any:
         with self._lock:
             assert self._process.stdin
-            self._process.stdin.write(json.dumps({"name": name, "faults": faults or {}}).encode() + b"\n")
+            self._process.stdin.write(
+                json.dumps({"name": name, "faults": faults or {}}).encode() + b"\n"
+            )
             self._process.stdin.flush()
             return self._answer()
 
@@ -129,13 +144,17 @@ class S3Server:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the S3 server ended with {self._process.wait(END_S)}; see its messages above")
+            raise RuntimeError(
+                f"the S3 server ended with {self._process.wait(END_S)}; see its messages above"
+            )
         return json.loads(line)
 
 
 def peak(log: Sequence[Entry]) -> int:
     """The most requests that were in flight at once."""
-    steps = sorted((at, step) for entry in log for at, step in ((entry.start_s, 1), (entry.end_s or 1e300, -1)))
+    steps = sorted(
+        (at, step) for entry in log for at, step in ((entry.start_s, 1), (entry.end_s or 1e300, -1))
+    )
     most = now = 0
     for _, step in steps:  # at equal times, ends come before starts
         now += step
@@ -146,7 +165,9 @@ def peak(log: Sequence[Entry]) -> int:
 @pytest.fixture(scope="session")
 def s3_process() -> Iterator[S3Server]:
     """One server for all tests, begun when one asks for it."""
-    if not (find_spec("moto") and find_spec("flask")):  # importing them here would take half a second
+    if not (
+        find_spec("moto") and find_spec("flask")
+    ):  # importing them here would take half a second
         pytest.skip("the S3 server needs moto: pip install 'moto[s3,server]'")
     with S3Server() as server:
         yield server
@@ -154,7 +175,10 @@ def s3_process() -> Iterator[S3Server]:
 
 @pytest.fixture
 def s3(s3_process: S3Server) -> Iterator[S3Server]:
-    """The server without faults and with an empty log. Other tests' objects are there: take a bucket of your own."""
+    """The server without faults and with an empty log.
+
+    Other tests' objects are there: take a bucket of your own.
+    """
     s3_process.clear_log()
     yield s3_process
     s3_process.faults()

@@ -1,4 +1,6 @@
-"""What an `s3.S3Server` does wrong on request, and the entries of its log; for the test's side and the server's."""
+"""What an `s3.S3Server` does wrong on request, and the entries of its log; for the test's side and
+the server's.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What befalls requests whose "METHOD /bucket/key?query" has `only` in it (a regular expression).
+    """What befalls requests whose "METHOD /bucket/key?query" has `only` in it (a regular
+    expression).
 
-    At most one of the six from `share_503` to `share_reset`, which may add up to 1, befalls a request. Which one it is
-    depends on the seed, on the bytes asked for, and on how often they were since the faults were set; the order in
-    which requests come in does not matter.
+    At most one of the six from `share_503` to `share_reset`, which may add up to 1, befalls a
+    request. Which one it is depends on the seed, on the bytes asked for, and on how often they were
+    since the faults were set; the order in which requests come in does not matter.
     """
 
     latency_s: float = 0.0  # from the request to the first byte of the reply
@@ -25,13 +28,19 @@ class Faults:
     share_drop: float = 0.0  # the connection is closed without a reply
     share_cut: float = 0.0  # half of the body, then the connection is closed
     share_reset: float = 0.0  # half of the body, then the connection is reset
-    attempts: int | None = None  # only the first so many requests for the same bytes are open to these six
-    ranges: bool = True  # False: Range is ignored and the whole object sent, as by simple web servers
+    attempts: int | None = (
+        None  # only the first so many requests for the same bytes are open to these six
+    )
+    ranges: bool = (
+        True  # False: Range is ignored and the whole object sent, as by simple web servers
+    )
     only: str = ""
     seed: int = 0
 
     def outcome(self, what: str, attempt: int) -> tuple[str, float]:
-        """The fault that befalls the attempt-th request for `what`, "" if none; and its latency, in seconds."""
+        """The fault that befalls the attempt-th request for `what`, "" if none; and its latency, in
+        seconds.
+        """
         drawn = hashlib.blake2b(f"{self.seed} {attempt} {what}".encode(), digest_size=16).digest()
         fate, pace = (int.from_bytes(half, "big") / 2**64 for half in (drawn[:8], drawn[8:]))
         slow = pace < self.share_slow

@@ -1,11 +1,16 @@
-"""The process behind `s3.S3Server`: moto, and in front of it what adds latency and faults. Run it, do not import it.
+"""The process behind `s3.S3Server`: moto, and in front of it what adds latency and faults.
 
-Moto answers everything: buckets, listings, HEAD, writes, conditions, errors. One short cut is taken, because a GET
-costs moto 4 ms of a core: its reply to a whole object is remembered, in memory, until a write to that object or to its
-bucket passes through, and signed requests for some of its bytes (a-b, a- or -n that exist, If-Match that holds) are cut
-from that. No one else knows moto's port, so what is remembered is what moto would say; test_s3.py compares the two.
+Run it, do not import it.
 
-Commands come in on stdin and answers go out on stdout, a line of JSON each. The end of stdin ends the process.
+Moto answers everything: buckets, listings, HEAD, writes, conditions, errors. One short cut is
+taken, because a GET
+costs moto 4 ms of a core: its reply to a whole object is remembered, in memory, until a write to
+that object or to its bucket passes through, and signed requests for some of its bytes (a-b, a- or
+-n that exist, If-Match that holds) are cut from that. No one else knows moto's port, so what is
+remembered is what moto would say; test_s3.py compares the two.
+
+Commands come in on stdin and answers go out on stdout, a line of JSON each. The end of stdin ends
+the process.
 """
 
 from __future__ import annotations
@@ -65,10 +70,13 @@ class Front:
             upcoming.cancel()
             writer.close()
 
-    async def serve(self, request: Request, upcoming: asyncio.Task[Request], writer: asyncio.StreamWriter) -> bool:
+    async def serve(
+        self, request: Request, upcoming: asyncio.Task[Request], writer: asyncio.StreamWriter
+    ) -> bool:
         """Answer a request as the faults have it. False: the connection has to end.
 
-        Clients send no second request before the reply to the first: if `upcoming` is there, they have gone.
+        Clients send no second request before the reply to the first: if `upcoming` is there, they
+        have gone.
         """
         if "x-unfaulted" in request.headers:
             await send(writer, request, await self.answer(request))
@@ -83,7 +91,9 @@ class Front:
                 reply = Reply(int(entry.fault), [("content-type", "application/xml")], error)
             else:
                 reply = await self.answer(request)
-            await asyncio.wait([upcoming], timeout=max(0.0, request.at_s + wait_s - time.monotonic()))
+            await asyncio.wait(
+                [upcoming], timeout=max(0.0, request.at_s + wait_s - time.monotonic())
+            )
             if entry.fault == "drop" or upcoming.done():
                 return False
             entry.status, broken = reply.status, entry.fault in ("cut", "reset")
@@ -154,7 +164,9 @@ async def main() -> None:
     front = Front(moto.get_host_and_port())
     server = await asyncio.start_server(front.connected, HOST, 0, backlog=BACKLOG)
     orders = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(orders), sys.stdin
+    )
     watch = asyncio.create_task(end_with(os.getppid()))
     print(server.sockets[0].getsockname()[1], flush=True)
     while line := await orders.readline():
@@ -164,7 +176,9 @@ async def main() -> None:
 
 
 async def end_with(parent: int) -> None:
-    """End this process when its parent has: a fork of the parent's may hold the other end of stdin open."""
+    """End this process when its parent has: a fork of the parent's may hold the other end of stdin
+    open.
+    """
     while os.getppid() == parent:
         await asyncio.sleep(ORPHAN_S)
     os._exit(0)

@@ -1,4 +1,6 @@
-"""As much of HTTP/1.1 as `s3_front` needs: requests read, replies written, ranges cut from a whole object's reply."""
+"""As much of HTTP/1.1 as `s3_front` needs: requests read, replies written, ranges cut from a whole
+object's reply.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
 
-_FRAMING = {"connection", "content-length", "expect", "keep-alive", "transfer-encoding"}  # not passed on
+_FRAMING = {
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "transfer-encoding",
+}  # not passed on
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _MOTOS_PART = {"if-none-match", "if-modified-since", "if-unmodified-since"}
 _PRESIGNED = {"AWSAccessKeyId", "Expires", "Signature"}
@@ -48,7 +56,10 @@ class Reply:
     body: bytes | memoryview = b""
 
     def part(self, request: Request) -> Reply | None:
-        """From a whole object's reply, the one to a request for some of it. None where that takes more than cutting."""
+        """From a whole object's reply, the one to a request for some of it.
+
+        None where that takes more than cutting.
+        """
         etag = next(value for name, value in self.headers if name.lower() == "etag")
         if request.headers.get("if-match", etag).strip('"') != etag.strip('"'):
             return None
@@ -67,8 +78,13 @@ class Reply:
             if start >= stop:
                 return None
         headers = self.headers
-        if stop - start < size or request.headers.get("x-amz-checksum-mode", "").upper() != "ENABLED":
-            headers = [header for header in headers if not header[0].lower().startswith("x-amz-checksum-")]
+        if (
+            stop - start < size
+            or request.headers.get("x-amz-checksum-mode", "").upper() != "ENABLED"
+        ):
+            headers = [
+                header for header in headers if not header[0].lower().startswith("x-amz-checksum-")
+            ]
         if "range" not in request.headers:
             return Reply(200, headers, self.body)
         span = ("content-range", f"bytes {start}-{stop - 1}/{size}")
@@ -93,13 +109,23 @@ async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     if "transfer-encoding" in headers:
-        raise ValueError(f"s3_front takes bodies with a Content-Length, got {method} {target} in chunks")
+        raise ValueError(
+            f"s3_front takes bodies with a Content-Length, got {method} {target} in chunks"
+        )
     if headers.get("expect", "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    return Request(at_s, method, target, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+    return Request(
+        at_s,
+        method,
+        target,
+        headers,
+        await reader.readexactly(int(headers.get("content-length", 0))),
+    )
 
 
-async def send(writer: asyncio.StreamWriter, request: Request, reply: Reply, part: float = 1.0) -> int:
+async def send(
+    writer: asyncio.StreamWriter, request: Request, reply: Reply, part: float = 1.0
+) -> int:
     """Write a reply, or the first part of its body; the bytes of body written."""
     lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in reply.headers]
@@ -117,7 +143,9 @@ def ask(address: tuple[str, int], request: Request) -> Reply:
     """Another server's reply to this request."""
     connection = http.client.HTTPConnection(*address)
     try:
-        connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
+        connection.putrequest(
+            request.method, request.target, skip_host=True, skip_accept_encoding=True
+        )
         for name, value in request.headers.items():
             if name not in _FRAMING:
                 connection.putheader(name, value)
@@ -125,8 +153,12 @@ def ask(address: tuple[str, int], request: Request) -> Reply:
         connection.putheader("connection", "close")
         connection.endheaders(request.body)
         reply = connection.getresponse()
-        length = {"content-length"} if request.method == "HEAD" else set()  # there, of the body that is not sent
-        headers = [header for header in reply.getheaders() if header[0].lower() not in _FRAMING - length]
+        length = (
+            {"content-length"} if request.method == "HEAD" else set()
+        )  # there, of the body that is not sent
+        headers = [
+            header for header in reply.getheaders() if header[0].lower() not in _FRAMING - length
+        ]
         return Reply(reply.status, headers, reply.read())
     finally:
         connection.close()

@@ -1,7 +1,7 @@
 """A trainer and a feed whose every cost is known: time is a number, which only they move.
 
-The feed is real but for its producer, which takes scripted times instead of working. So adapters, frameworks and the
-proof run as they are, and nothing depends on how busy the machine is.
+The feed is real but for its producer, which takes scripted times instead of working. So adapters,
+frameworks and the proof run as they are, and nothing depends on how busy the machine is.
 """
 
 from __future__ import annotations
@@ -36,22 +36,35 @@ class Costs:
 
     @property
     def truth(self) -> dict[str, float]:
-        """What a proof should find. Holds where the feed is clearly faster or clearly slower than the step."""
+        """What a proof should find.
+
+        Holds where the feed is clearly faster or clearly slower than the step.
+        """
         busy = self.step + self.copy + self.contention
         warm, cold = max(busy, self.make), max(busy, self.make + self.fetch)
-        parts = {"copy": self.copy, "contention": self.contention, "preparation": warm - busy, "fetch": cold - warm}
+        parts = {
+            "copy": self.copy,
+            "contention": self.contention,
+            "preparation": warm - busy,
+            "fetch": cold - warm,
+        }
         return parts | {"input": cold - self.step}
 
 
 class Idle:
-    """What else happens on the machine: nothing. Others return by how much it is slowed down, 1 or so on average."""
+    """What else happens on the machine: nothing.
+
+    Others return by how much it is slowed down, 1 or so on average.
+    """
 
     def __call__(self, now: int, chance: random.Random) -> float:
         return 1.0
 
 
 class Wandering(Idle):
-    """Its speed changes by 5 %, slowly (an Ornstein-Uhlenbeck process), as it does with heat and neighbors."""
+    """Its speed changes by 5 %, slowly (an Ornstein-Uhlenbeck process), as it does with heat and
+    neighbors.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._now, self._level = seconds, 0, math.nan
@@ -72,12 +85,16 @@ class Bursts(Idle):
     def __call__(self, now: int, chance: random.Random) -> float:
         while now >= self._until:
             self._on = not self._on
-            self._until = max(self._until, now) + chance.expovariate(1 / self._seconds) * (1e9 if self._on else 4e9)
+            self._until = max(self._until, now) + chance.expovariate(1 / self._seconds) * (
+                1e9 if self._on else 4e9
+            )
         return 1.3 if self._on else 1.0
 
 
 class Periodic(Idle):
-    """It is slower by 5 % and faster by 5 %, regularly, as with what is done every half a minute."""
+    """It is slower by 5 % and faster by 5 %, regularly, as with what is done every half a
+    minute.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._begin = seconds, math.nan

@@ -16,7 +16,9 @@ FOREVER = 1e9
 
 
 class Service:
-    """Answers one request after another as it is told: after so many seconds, with an answer or an error."""
+    """Answers one request after another as it is told: after so many seconds, with an answer or an
+    error.
+    """
 
     def __init__(self, *replies: tuple[float, Any]) -> None:
         self.replies = list(replies)
@@ -38,12 +40,17 @@ class Service:
 
 
 def read(
-    service: Callable[[], Awaitable[Any]], size: int = 100, latencies: Latencies | None = None, **more: Any
+    service: Callable[[], Awaitable[Any]],
+    size: int = 100,
+    latencies: Latencies | None = None,
+    **more: Any,
 ) -> Any:
     """What a read gives, and when."""
 
     async def work() -> tuple[Any, float]:
-        answer = await retry(service, size, explain, **({"policy": POLICY, "latencies": latencies} | more))
+        answer = await retry(
+            service, size, explain, **({"policy": POLICY, "latencies": latencies} | more)
+        )
         return answer, now()
 
     return run(work())

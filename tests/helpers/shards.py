@@ -22,7 +22,9 @@ def tar_of(members: Iterable[tuple[str, bytes]], format: int = tarfile.USTAR_FOR
 
 
 def samples(ids: Sequence[int], changed: int | None = None) -> list[tuple[str, bytes]]:
-    """Image and class of each: sample i is photograph i, or another one where it is the changed one."""
+    """Image and class of each: sample i is photograph i, or another one where it is the changed
+    one.
+    """
     pairs = []
     for i in ids:
         pairs.append((f"{i:06d}.jpg", jpeg(i + 1000 * (i == changed), (48 + i % 5, 64))))

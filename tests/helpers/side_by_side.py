@@ -17,24 +17,32 @@ from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
 
 HERE = bool(importlib.util.find_spec("nvidia")) and bool(importlib.util.find_spec("nvidia.dali"))
-needs_dali = pytest.mark.skipif(not HERE, reason="needs NVIDIA DALI: pip install 'fastfeed[cuda13]'")
+needs_dali = pytest.mark.skipif(
+    not HERE, reason="needs NVIDIA DALI: pip install 'fastfeed[cuda13]'"
+)
 
 
 def picture(height: int, width: int, seed: int = 0, channels: int = 3) -> np.ndarray:
     """Soft shapes, hard edges and some noise, as in a photograph."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (height // 12 + 2, width // 12 + 2, 3), dtype=np.uint8)
-    soft = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)).astype(float)
+    soft = np.asarray(
+        Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+    ).astype(float)
     soft[height // 3 : height // 2, width // 3 : width // 2] *= 0.3
     noisy = soft + rng.normal(0, 6, soft.shape)
     return noisy.clip(0, 255).astype(np.uint8)[:, :, :channels]
 
 
-def encoded(pixels: np.ndarray, format: str, mode: str = "RGB", orientation: int = 1, **options) -> bytes:
+def encoded(
+    pixels: np.ndarray, format: str, mode: str = "RGB", orientation: int = 1, **options
+) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
     file = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(file, format, **({"exif": exif} if orientation > 1 else {}), **options)
+    Image.fromarray(pixels).convert(mode).save(
+        file, format, **({"exif": exif} if orientation > 1 else {}), **options
+    )
     return file.getvalue()
 
 
@@ -78,7 +86,9 @@ def compiled(backend, ops: list, encoding: Spec, batch: int = 32):
     return program, backend.compile(program, engine_for(program, "pillow"), Timeline(), batch, 2)
 
 
-def rendered(backend, ops: list, encoding: Spec, blobs: list) -> tuple[np.ndarray, list[Bad | None]]:
+def rendered(
+    backend, ops: list, encoding: Spec, blobs: list
+) -> tuple[np.ndarray, list[Bad | None]]:
     """Pixels, and what is bad."""
     program, runner = compiled(backend, ops, encoding)
     headers = engine_for(program, "pillow").probe(blobs)
@@ -101,4 +111,6 @@ def levels(ops: list, encoding: Spec, blobs: list) -> tuple[np.ndarray, np.ndarr
     how = fuse(ops, encoding).convert
     both = [np.moveaxis(made, 1, 3) if how.layout == "CHW" else made for made in (want, got)]
     scale, offset = np.array(how.scale), np.array(how.offset)
-    return (both[0].astype(np.float64) - offset) / scale, (both[1].astype(np.float64) - offset) / scale
+    return (both[0].astype(np.float64) - offset) / scale, (
+        both[1].astype(np.float64) - offset
+    ) / scale

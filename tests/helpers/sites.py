@@ -1,4 +1,6 @@
-"""A web server that fails, and sends the whole where a part was asked for, as it is told; it counts connections."""
+"""A web server that fails, and sends the whole where a part was asked for, as it is told; it counts
+connections.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Site:
 
     files: dict[str, bytes]  # by path, as "/a/b.bin"
     ranges: bool = True  # False: the whole file is sent whatever is asked for
-    statuses: dict[str, list[int]] = field(default_factory=dict)  # of the next replies for a path; then all is well
+    statuses: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # of the next replies for a path; then all is well
     gather: int = 1  # replies begin when so many requests are there
     url: str = ""
     connections: int = 0
@@ -58,7 +62,10 @@ def served(site: Site) -> Iterator[Site]:
             headers = {}
             span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
             if status == 200 and span and site.ranges:
-                start, stop = int(span[1]), min(int(span[2]) + 1 if span[2] else len(body), len(body))
+                start, stop = (
+                    int(span[1]),
+                    min(int(span[2]) + 1 if span[2] else len(body), len(body)),
+                )
                 if start < len(body):
                     headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(body)}"
                     status, body = 206, body[start:stop]

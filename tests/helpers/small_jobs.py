@@ -1,4 +1,6 @@
-"""Jobs of preprocess over a few small pictures, done in this process: a second for all that a test needs."""
+"""Jobs of preprocess over a few small pictures, done in this process: a second for all that a test
+needs.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,12 @@ class _UnlimitedContext:
         yield
 
 
-def source(root: Path, good: int = 9, reasons: Sequence[str] = ("empty", "truncated", "not_image")) -> Path:
-    """`good` pictures in each of two classes, and a broken file for each reason in the first one."""
+def source(
+    root: Path, good: int = 9, reasons: Sequence[str] = ("empty", "truncated", "not_image")
+) -> Path:
+    """`good` pictures in each of two classes, and a broken file for each reason in the first
+    one.
+    """
     folder(root, {"cats": good, "dogs": good}, (40, 56))
     for k, reason in enumerate(reasons):
         (root / "cats" / f"0000_{k}.jpg").write_bytes(broken(reason))
@@ -54,7 +60,11 @@ def source(root: Path, good: int = 9, reasons: Sequence[str] = ("empty", "trunca
 def recipe(format: str = "webdataset", samples: int = 6) -> Recipe:
     """Small pictures, in shards of this format."""
     if format == "raw":
-        return Recipe(Scaling((16, 24), "cover", enlarge=True), Encoding("raw"), packing=Packing(format, samples))
+        return Recipe(
+            Scaling((16, 24), "cover", enlarge=True),
+            Encoding("raw"),
+            packing=Packing(format, samples),
+        )
     return Recipe(Scaling(24), packing=Packing(format, samples))
 
 

@@ -37,18 +37,26 @@ def write(path: Path, columns: Columns, **more: Any) -> Path:
         return path
     rows = list(zip(*columns.values(), strict=True))
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+        path.write_text(
+            "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
+        )
     else:
         with path.open("w", newline="") as file:
             writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
             writer.writerow(columns)
             for row in rows:
-                writer.writerow([json.dumps(v) if isinstance(v, list) else "" if v is None else v for v in row])
+                writer.writerow(
+                    [json.dumps(v) if isinstance(v, list) else "" if v is None else v for v in row]
+                )
     return path
 
 
-def image_bytes(path: Path, blobs: Sequence[bytes | None], per_group: int, **columns: Sequence[Any]) -> Path:
-    """Images in a Parquet file, so many to a row group, and in the file hardly more than their bytes."""
+def image_bytes(
+    path: Path, blobs: Sequence[bytes | None], per_group: int, **columns: Sequence[Any]
+) -> Path:
+    """Images in a Parquet file, so many to a row group, and in the file hardly more than their
+    bytes.
+    """
     columns = {"image": pa.array(blobs, pa.binary()), **columns}
     plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     return write(path, columns, row_group_size=per_group, **plain)

@@ -20,7 +20,9 @@ from fastfeed.sources.shards.tar_headers import Member, members
 END = bytes(1024)
 
 
-def header(name: str | bytes, size: int | bytes = 0, kind: bytes = b"0", magic: bytes = b"ustar\x0000") -> bytes:
+def header(
+    name: str | bytes, size: int | bytes = 0, kind: bytes = b"0", magic: bytes = b"ustar\x0000"
+) -> bytes:
     """One block; the size as a number in octal, or as the bytes of its field."""
     block = bytearray(512)
     name = name.encode() if isinstance(name, str) else name
@@ -65,14 +67,24 @@ def pax(records: Mapping[str, str], kind: bytes = b"x") -> bytes:
 def parse(data: bytes, size: int | None = None) -> tuple[list[Member], list[str]]:
     """The members of a tar in memory, and what is noted."""
     notes: list[str] = []
-    reader = ForwardReader("a.tar", len(data) if size is None else size, lambda start, n: data[start : start + n], 4096)
+    reader = ForwardReader(
+        "a.tar", len(data) if size is None else size, lambda start, n: data[start : start + n], 4096
+    )
     return list(members(reader, notes)), notes
 
 
 def gnu_tar(root: Path, *options: str, names: tuple[str, ...] = (".",)) -> Path:
     """An archive of a folder by GNU tar, the files in the order of their names."""
     archive = root.parent / f"{root.name}.tar"
-    command = ["tar", "--create", f"--file={archive}", f"--directory={root}", "--sort=name", *options, *names]
+    command = [
+        "tar",
+        "--create",
+        f"--file={archive}",
+        f"--directory={root}",
+        "--sort=name",
+        *options,
+        *names,
+    ]
     subprocess.run(command, check=True, env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"})
     return archive
 
@@ -118,7 +130,9 @@ def taken(scans: list[str]) -> list[str]:
 def same(one: TarShards, other: TarShards) -> bool:
     """The same bytes and labels."""
     ids = range(len(one))
-    return len(one) == len(other) and one.read(ids) == other.read(ids) and labels(one) == labels(other)
+    return (
+        len(one) == len(other) and one.read(ids) == other.read(ids) and labels(one) == labels(other)
+    )
 
 
 def indexes(folder: Path) -> list[Path]:

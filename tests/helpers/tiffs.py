@@ -26,7 +26,8 @@ def tiff(
     tags: Mapping[int, tuple[int, Sequence[int]] | None] | None = None,
     damage=lambda number, piece: piece,
 ) -> bytes:
-    """One image of uint8 or uint16 samples (height, width, channels): gray or RGB, and alpha if there is one more.
+    """One image of uint8 or uint16 samples (height, width, channels): gray or RGB, and alpha if
+    there is one more.
 
     Args:
         big: big-endian.
@@ -39,13 +40,19 @@ def tiff(
     order = ">" if big else "<"
     height, width, channels = samples.shape
     stored = samples.astype(samples.dtype.newbyteorder(order))
-    pieces = [_packed(block, compression, predictor, order) for block in _blocks(stored, strip, tile)]
+    pieces = [
+        _packed(block, compression, predictor, order) for block in _blocks(stored, strip, tile)
+    ]
     pieces = [damage(k, piece) for k, piece in enumerate(pieces)]
     colors = 3 if channels >= 3 else 1
     entries: dict[int, tuple[int, Sequence[int]] | None] = {
-        256: (4, [width]), 257: (4, [height]), 258: (3, [8 * samples.dtype.itemsize] * channels),
-        259: (3, [compression]), 262: (3, [2 if colors == 3 else 1]), 277: (3, [channels]),
-    }  # fmt: skip
+        256: (4, [width]),
+        257: (4, [height]),
+        258: (3, [8 * samples.dtype.itemsize] * channels),
+        259: (3, [compression]),
+        262: (3, [2 if colors == 3 else 1]),
+        277: (3, [channels]),
+    }
     if channels > colors:
         entries[338] = (3, [extra])
     if orientation is not None:
@@ -67,7 +74,9 @@ def tiff(
     return _with_directory(body, {k: v for k, v in sorted(entries.items()) if v is not None}, order)
 
 
-def _with_directory(body: bytes, entries: Mapping[int, tuple[int, Sequence[int]]], order: str) -> bytes:
+def _with_directory(
+    body: bytes, entries: Mapping[int, tuple[int, Sequence[int]]], order: str
+) -> bytes:
     at = 8 + len(body)
     after = at + 2 + 12 * len(entries) + 4
     directory, outside = struct.pack(order + "H", len(entries)), b""
@@ -83,7 +92,9 @@ def _with_directory(body: bytes, entries: Mapping[int, tuple[int, Sequence[int]]
     return head + body + directory + bytes(4) + outside
 
 
-def _blocks(samples: np.ndarray, strip: int | None, tile: tuple[int, int] | None) -> list[np.ndarray]:
+def _blocks(
+    samples: np.ndarray, strip: int | None, tile: tuple[int, int] | None
+) -> list[np.ndarray]:
     if tile is None:
         step = strip or len(samples)
         return [samples[y : y + step] for y in range(0, len(samples), step)]
@@ -103,11 +114,15 @@ def _packed(block: np.ndarray, compression: int, predictor: int, order: str) -> 
         wide[:, 1:] -= block[:, :-1].astype(np.int64)
         block = (wide % (1 << 8 * block.dtype.itemsize)).astype(block.dtype)
     raw = block.astype(block.dtype.newbyteorder(order)).tobytes()
-    return {1: lambda b: b, 5: lzw, 8: zlib.compress, 32946: zlib.compress, 32773: pack_bits}[compression](raw)
+    return {1: lambda b: b, 5: lzw, 8: zlib.compress, 32946: zlib.compress, 32773: pack_bits}[
+        compression
+    ](raw)
 
 
 def lzw(data: bytes, *, clear_at: int = 4094) -> bytes:
-    """As TIFF 6.0, section 13: a clear code first, and whenever the table holds `clear_at` strings."""
+    """As TIFF 6.0, section 13: a clear code first, and whenever the table holds `clear_at`
+    strings.
+    """
     codes: list[tuple[int, int]] = []
     table: dict[bytes, int] = {}
     free, bits = 258, 9
@@ -155,7 +170,11 @@ def pack_bits(data: bytes) -> bytes:
             at += run
             continue
         end = at + 1
-        while end - at < 128 and end < len(data) and (end + 1 == len(data) or data[end] != data[end + 1]):
+        while (
+            end - at < 128
+            and end < len(data)
+            and (end + 1 == len(data) or data[end] != data[end + 1])
+        ):
             end += 1
         out += bytes([end - at - 1]) + data[at:end]
         at = end
@@ -189,16 +208,24 @@ def any_tiff(
     planes = [samples] if planar == 1 else [samples[..., c : c + 1] for c in range(channels)]
     blocks = [block for plane in planes for block in _blocks(plane, strip, tile)]
     packers = {1: bytes, 5: lzw, 8: zlib.compress, 32946: zlib.compress, 32773: pack_bits}
-    pieces = [packers[compression](_numbers(block, bits, format, predictor, order)) for block in blocks]
+    pieces = [
+        packers[compression](_numbers(block, bits, format, predictor, order)) for block in blocks
+    ]
     starts, at = [], 8
     for piece in pieces:
         starts.append(at)
         at += len(piece)
     entries: dict[int, tuple[int, Sequence[int]] | None] = {
-        256: (4, [width]), 257: (4, [height]), 258: (3, [bits] * channels), 259: (3, [compression]),
-        262: (3, [photometric]), 277: (3, [channels]), 284: (3, [planar]), 317: (3, [predictor]),
+        256: (4, [width]),
+        257: (4, [height]),
+        258: (3, [bits] * channels),
+        259: (3, [compression]),
+        262: (3, [photometric]),
+        277: (3, [channels]),
+        284: (3, [planar]),
+        317: (3, [predictor]),
         339: (3, [format] * channels),
-    }  # fmt: skip
+    }
     counts = [len(piece) for piece in pieces]
     if tile is None:
         entries |= {278: (4, [strip or height]), 273: (4, starts), 279: (4, counts)}
@@ -219,7 +246,12 @@ def _numbers(block: np.ndarray, bits: int, format: int, predictor: int, order: s
         values = rows.astype(f">f{bits // 8}")
         if predictor != 3:
             return values.astype(f"{order}f{bits // 8}").tobytes()
-        shuffled = values.view(np.uint8).reshape(*rows.shape, bits // 8).swapaxes(1, 2).reshape(len(rows), -1)
+        shuffled = (
+            values.view(np.uint8)
+            .reshape(*rows.shape, bits // 8)
+            .swapaxes(1, 2)
+            .reshape(len(rows), -1)
+        )
         shuffled[:, step:] -= shuffled[:, :-step].copy()
         return shuffled.tobytes()
     whole = rows.astype(np.int64)
@@ -229,6 +261,8 @@ def _numbers(block: np.ndarray, bits: int, format: int, predictor: int, order: s
     if bits in (8, 16, 32, 64):
         return whole.astype(f"{order}u{bits // 8}").tobytes()
     return b"".join(
-        np.packbits((row[:, None] >> np.arange(bits - 1, -1, -1) & 1).astype(np.uint8).ravel()).tobytes()
+        np.packbits(
+            (row[:, None] >> np.arange(bits - 1, -1, -1) & 1).astype(np.uint8).ravel()
+        ).tobytes()
         for row in whole
     )

@@ -1,4 +1,6 @@
-"""The smallest file of each dialect that has device work: what laws of all readers bend and break."""
+"""The smallest file of each dialect that has device work: what laws of all readers bend and
+break.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from typing import Any
 
 __all__ = ["DIALECTS", "MARK", "Work", "steady"]
 
-MARK = "gemm_QQQQ"  # part of each name; a test may put other bytes of this length into a file in its place
+MARK = (  # part of each name; a test may put other bytes of this length into a file in its place
+    "gemm_QQQQ"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,9 @@ class Work:
 
 def steady(count: int = 8) -> list[Work]:
     """Kernels of 0.6 ms, one a millisecond."""
-    return [Work(1_000_000 * step, 1_000_000 * step + 600_000, step) for step in range(1, count + 1)]
+    return [
+        Work(1_000_000 * step, 1_000_000 * step + 600_000, step) for step in range(1, count + 1)
+    ]
 
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -54,22 +60,40 @@ def nsys(path: Path, works: Sequence[Work]) -> None:
     pid, names = 77 << 24, {MARK: 1, "cudaLaunchKernel_v7000": 2}
     names |= {work.name: at for at, work in enumerate(works, 3)}
     kernels = [
-        {"start": work.start, "end": work.end, "deviceId": 0, "streamId": 7, "correlationId": work.corr,
-         "globalPid": pid, "demangledName": names[work.name], "shortName": names[work.name]}
+        {
+            "start": work.start,
+            "end": work.end,
+            "deviceId": 0,
+            "streamId": 7,
+            "correlationId": work.corr,
+            "globalPid": pid,
+            "demangledName": names[work.name],
+            "shortName": names[work.name],
+        }
         for work in works
-    ]  # fmt: skip
+    ]
     calls = [
-        {"start": work.called, "end": work.called + 5_000, "globalTid": pid | 78, "correlationId": work.corr,
-         "nameId": 2, "returnValue": 0}
+        {
+            "start": work.called,
+            "end": work.called + 5_000,
+            "globalTid": pid | 78,
+            "correlationId": work.corr,
+            "nameId": 2,
+            "returnValue": 0,
+        }
         for work in works
-    ]  # fmt: skip
+    ]
     strings = [{"id": at, "value": text} for text, at in names.items()]
     kernel, runtime = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
     columns = {
         "StringIds": "id INTEGER, value TEXT",
-        kernel: "start INT, end INT, deviceId INT, contextId INT, streamId INT, correlationId INT, globalPid INT, "
-        "demangledName INT, shortName INT",
-        runtime: "start INT, end INT, globalTid INT, correlationId INT, nameId INT, returnValue INT",
+        kernel: (
+            "start INT, end INT, deviceId INT, contextId INT, streamId INT, correlationId INT,"
+            " globalPid INT, demangledName INT, shortName INT"
+        ),
+        runtime: (
+            "start INT, end INT, globalTid INT, correlationId INT, nameId INT, returnValue INT"
+        ),
     }
     database(path, {"StringIds": strings, kernel: kernels, runtime: calls}, columns)
 
@@ -77,15 +101,27 @@ def nsys(path: Path, works: Sequence[Work]) -> None:
 def nvprof(path: Path, works: Sequence[Work]) -> None:
     named = list(dict.fromkeys(work.name for work in works))
     kernels = [
-        {"start": work.start, "end": work.end, "deviceId": 0, "streamId": 7, "correlationId": work.corr,
-         "name": named.index(work.name) + 1}
+        {
+            "start": work.start,
+            "end": work.end,
+            "deviceId": 0,
+            "streamId": 7,
+            "correlationId": work.corr,
+            "name": named.index(work.name) + 1,
+        }
         for work in works
-    ]  # fmt: skip
+    ]
     calls = [
-        {"cbid": 211, "start": work.called, "end": work.called + 5_000, "processId": 77, "threadId": -78,
-         "correlationId": work.corr}
+        {
+            "cbid": 211,
+            "start": work.called,
+            "end": work.called + 5_000,
+            "processId": 77,
+            "threadId": -78,
+            "correlationId": work.corr,
+        }
         for work in works
-    ]  # fmt: skip
+    ]
     strings = [{"_id_": at, "value": text} for at, text in enumerate(named, 1)]
     kernel, runtime = "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
     columns = {
@@ -98,7 +134,10 @@ def nvprof(path: Path, works: Sequence[Work]) -> None:
 
 def nvprof_text(path: Path, works: Sequence[Work]) -> None:
     lines = ["==77== NVPROF is profiling process 77, command: train", "==77== Profiling result:"]
-    lines += ['"Start","Duration","Grid X","Size","Device","Stream","Name","Correlation_ID"', "us,us,,MB,,,,"]
+    lines += [
+        '"Start","Duration","Grid X","Size","Device","Stream","Name","Correlation_ID"',
+        "us,us,,MB,,,,",
+    ]
     for work in works:
         placed = f'{_us(work.start)},{_us(work.end - work.start)},1,,"Tesla V100 (0)","7"'
         lines.append(f'{placed},"{work.name} [{work.corr}]",{work.corr}')
@@ -112,19 +151,25 @@ def chrome(path: Path, works: Sequence[Work]) -> None:
         kernel = {"ph": "X", "cat": "kernel", "name": work.name, "pid": 0, "tid": 7, "args": args}
         events.append(kernel | {"ts": work.start / 1000, "dur": (work.end - work.start) / 1000})
         call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 77, "tid": 78}
-        events.append(call | {"ts": work.called / 1000, "dur": 5.0, "args": {"correlation": work.corr}})
+        events.append(
+            call | {"ts": work.called / 1000, "dur": 5.0, "args": {"correlation": work.corr}}
+        )
     path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [], "traceEvents": events}))
 
 
 def timeline(path: Path, works: Sequence[Work]) -> None:
-    lines: list[Any] = [{"fastfeed_timeline": 1, "feed": "f0", "pid": 77, "rank": 0, "host": "node", "name": MARK}]
+    lines: list[Any] = [
+        {"fastfeed_timeline": 1, "feed": "f0", "pid": 77, "rank": 0, "host": "node", "name": MARK}
+    ]
     lines.append(["f0", "anchor", 0, 1_700_000_000_000_000_000])
     lines += [["f0", "span", "wait", work.corr, work.start, work.end, 78] for work in works]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def xplane(path: Path, works: Sequence[Work]) -> None:
-    named = {name: at for at, name in enumerate(dict.fromkeys([MARK, *(work.name for work in works)]), 1)}
+    named = {
+        name: at for at, name in enumerate(dict.fromkeys([MARK, *(work.name for work in works)]), 1)
+    }
     gpu, host = b"", b""
     for work in works:
         stat = _block(4, _number(1, 1) + _number(3, work.corr))
@@ -151,7 +196,9 @@ def _plane(id: int, name: str, line: str, events: bytes, named: Mapping[str, int
     plane += _block(3, _number(1, 7) + _block(2, line.encode()) + _number(3, 0) + events)
     for text, at in named.items():
         plane += _block(4, _number(1, at) + _block(2, _number(1, at) + _block(2, text.encode())))
-    return plane + _block(5, _number(1, 1) + _block(2, _number(1, 1) + _block(2, b"correlation_id")))
+    return plane + _block(
+        5, _number(1, 1) + _block(2, _number(1, 1) + _block(2, b"correlation_id"))
+    )
 
 
 def _event(name: int, start: int, end: int) -> bytes:
@@ -175,6 +222,11 @@ def _varint(value: int) -> bytes:
 
 
 DIALECTS: Mapping[str, Callable[[Path, Sequence[Work]], None]] = {
-    "nsys": nsys, "nsys_report": nsys_report, "nvprof": nvprof, "nvprof_text": nvprof_text, "chrome": chrome,
-    "timeline": timeline, "xplane": xplane,
-}  # fmt: skip
+    "nsys": nsys,
+    "nsys_report": nsys_report,
+    "nvprof": nvprof,
+    "nvprof_text": nvprof_text,
+    "chrome": chrome,
+    "timeline": timeline,
+    "xplane": xplane,
+}

@@ -11,7 +11,10 @@ from fastfeed.sources import ImageFolder
 
 
 def tree(root: Path, *names: str) -> Path:
-    """Files whose content is their name; ImageFolder looks at no content. A -> B is a link, a/ a folder."""
+    """Files whose content is their name; ImageFolder looks at no content.
+
+    A -> B is a link, a/ a folder.
+    """
     for name in names:
         name, _, target = name.partition(" -> ")
         path = root / name

@@ -64,7 +64,9 @@ class _Request(BaseHTTPRequestHandler):
         if status == 206:
             self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content or b'')}")
         if content is not None:
-            self.send_header("Last-Modified", formatdate(1e9 + web.versions[self.path], usegmt=True))
+            self.send_header(
+                "Last-Modified", formatdate(1e9 + web.versions[self.path], usegmt=True)
+            )
             self.send_header("ETag", f'"{hash(content):x}-{web.versions[self.path]}"')
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(len(data)))

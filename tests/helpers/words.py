@@ -1,7 +1,7 @@
 """Words that are not this project's English, with what to write instead: a part of `make lint`.
 
-Looked for in every text file that git tracks, whatever their case: in whole words, over the ends of lines, and in the
-words that identifiers are made of (`a_goes_on`, `GoesOn`).
+Looked for in every text file that git tracks, whatever their case: in whole words, over the ends of
+lines, and in the words that identifiers are made of (`a_goes_on`, `GoesOn`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ INSTEAD = {
     "purse": "budget, limit",
     "whoever": "whichever, any",
 }
-_BETWEEN = r"[\s_\-\"'#*/>]"  # words of a phrase: also the next line of a comment, or of a text in pieces
+_BETWEEN = (  # words of a phrase: also the next line of a comment, or of a text in pieces
+    r"[\s_\-\"'#*/>]"
+)
 
 
 def _pattern(phrase: str) -> str:
@@ -73,7 +75,9 @@ def _phrase(matched: str) -> str:
 
 
 def main() -> int:
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     problems = complaints(ROOT, tracked.split("\0"))
     print("\n".join(problems) if problems else "Words: all allowed.")
     return bool(problems)

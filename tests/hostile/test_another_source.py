@@ -1,4 +1,6 @@
-"""Jobs that are run again with another source, other labels, or more photographs: told, refused, or appended."""
+"""Jobs that are run again with another source, other labels, or more photographs: told, refused, or
+appended.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ SMALL = ("--size", "24", "--shard-samples", "6")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        job_module, "engine_for", lambda engine, *_: InlineEngine() if isinstance(engine, str) else engine
+        job_module,
+        "engine_for",
+        lambda engine, *_: InlineEngine() if isinstance(engine, str) else engine,
     )
     source(tmp_path / "photos", 5, ("empty",))
 
@@ -46,7 +50,9 @@ class Stops(InlineEngine):
         raise KeyboardInterrupt
 
 
-def make(made: Recipe, append: bool = False, engine: InlineEngine | None = None, photos: str = "photos") -> Report:
+def make(
+    made: Recipe, append: bool = False, engine: InlineEngine | None = None, photos: str = "photos"
+) -> Report:
     return run(photos, "shards", made, engine=engine or InlineEngine(), append=append)
 
 
@@ -56,7 +62,11 @@ def job(place: str = "shards") -> Job:
 
 def shards(folder: str = "shards") -> dict[str, bytes]:
     """Content of all files but those of the job."""
-    paths = [p for p in Path(folder).rglob("*") if p.is_file() and not {"__job", ".fastfeed"} & {*p.parts}]
+    paths = [
+        p
+        for p in Path(folder).rglob("*")
+        if p.is_file() and not {"__job", ".fastfeed"} & {*p.parts}
+    ]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
@@ -90,7 +100,11 @@ def test_the_same_photographs_elsewhere_are_the_same_job() -> None:
 
 
 def test_other_labels_are_refused() -> None:
-    members = [(f"{i}.{kind}", data) for i in range(5) for kind, data in (("jpg", jpeg(i)), ("id", b"%d" % (i % 2)))]
+    members = [
+        (f"{i}.{kind}", data)
+        for i in range(5)
+        for kind, data in (("jpg", jpeg(i)), ("id", b"%d" % (i % 2)))
+    ]
     Path("in.tar").write_bytes(tar_of(members))
     assert preprocess("in.tar", "shards", *SMALL)[0] == 0
     code, said = preprocess("in.tar", "shards", *SMALL, "--label", "id")
@@ -131,8 +145,16 @@ def test_more_photographs_are_told() -> None:
     add(12)
     code, said = preprocess("photos", "shards", *SMALL)
     assert code == 0 and shards() == before
-    assert "12 more photographs than this job, such as photos/dogs/a-new-0.jpg" in said and "--append" in said
-    assert "12 more" in json.loads(preprocess("photos", "shards", *SMALL, "--json")[1].splitlines()[-1])["notes"][0]
+    assert (
+        "12 more photographs than this job, such as photos/dogs/a-new-0.jpg" in said
+        and "--append" in said
+    )
+    assert (
+        "12 more"
+        in json.loads(preprocess("photos", "shards", *SMALL, "--json")[1].splitlines()[-1])[
+            "notes"
+        ][0]
+    )
     assert not list(Path("shards").rglob("check-*"))
 
 
@@ -169,8 +191,14 @@ def test_appended_photographs_are_in_shards_of_their_own(format: str) -> None:
     assert opened is not None and len(opened.source) == 20
     assert sorted(opened.source.label(range(20)).tolist()) == [0] * 5 + [1] * 12 + [2] * 3
     manifest = json.loads(next(Path("shards").rglob("manifest.json")).read_text())
-    assert manifest["samples"] == 20 and len(manifest["shards"][""]) == 4 and manifest["classes"][2] == "ants"
-    assert make(made, append=True).shards_now == 0 and shards() == after, "there is nothing to append"
+    assert (
+        manifest["samples"] == 20
+        and len(manifest["shards"][""]) == 4
+        and manifest["classes"][2] == "ants"
+    )
+    assert make(made, append=True).shards_now == 0 and shards() == after, (
+        "there is nothing to append"
+    )
     assert make(made).notes == report.notes
     add(12, "dogs")  # five more
     assert make(made, append=True).tally.samples == 25
@@ -206,7 +234,9 @@ def test_a_damaged_shard_of_either_time_is_rebuilt_as_it_was() -> None:
     assert shards() == whole
 
 
-def test_an_append_that_dies_before_its_plan_leaves_the_job_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_that_dies_before_its_plan_leaves_the_job_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from fastfeed.preprocess.targets.local import LocalTarget
 
     make(recipe())
@@ -245,7 +275,10 @@ def test_duplicates_and_the_split_look_at_all_photographs() -> None:
     made = Recipe(Scaling(24), packing=Packing(samples=4), choice=Choice(val=0.4, dedupe="exact"))
     make(made)
     plan = job().plan
-    before, photos = shards(), [Path(plan.source, name) for name in ("dogs/0000.jpg", "dogs/0002.jpg")]
+    before, photos = (
+        shards(),
+        [Path(plan.source, name) for name in ("dogs/0000.jpg", "dogs/0002.jpg")],
+    )
     for k, path in enumerate(photos):  # another file with the same picture, and a copy
         Path("photos", "dogs", f"near-{k}.jpg").write_bytes(path.read_bytes() + b"\0")
         shutil.copy(path, Path("photos", "dogs", f"twin-{k}.jpg"))
@@ -285,7 +318,9 @@ def test_append_to_a_bucket(s3) -> None:  # type: ignore[no-untyped-def]
     place = "s3://test-append/shards"
 
     def go(**more):  # type: ignore[no-untyped-def]
-        return run("photos", place, recipe(), engine=InlineEngine(), target_storage=s3.options, **more)
+        return run(
+            "photos", place, recipe(), engine=InlineEngine(), target_storage=s3.options, **more
+        )
 
     go()
     add(4)

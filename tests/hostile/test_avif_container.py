@@ -38,7 +38,13 @@ def with_property(blob: bytes, added: bytes) -> bytes:
     fixed, inner = meta[1][:4], dict(boxes(meta[1][4:]))
     properties, uses = (content for _, content in boxes(inner[b"iprp"]))
     count, number = uses[10], len(boxes(properties)) + 1
-    uses = uses[:10] + bytes([count + 1]) + uses[11 : 11 + count] + bytes([number | 0x80]) + uses[11 + count :]
+    uses = (
+        uses[:10]
+        + bytes([count + 1])
+        + uses[11 : 11 + count]
+        + bytes([number | 0x80])
+        + uses[11 + count :]
+    )
     inner[b"iprp"] = joined([(b"ipco", properties + added), (b"ipma", uses)])
     iloc = inner[b"iloc"]
     place = int.from_bytes(iloc[-8:-4], "big") + len(added) + 1
@@ -118,7 +124,9 @@ def test_limits_hold_for_what_is_decoded() -> None:
 @pytest.mark.parametrize(
     ("signal", "name"), [(SRGB, "sRGB"), (P3, "Display P3"), (PQ, "BT.2020 PQ"), (UNKNOWN, "sRGB")]
 )
-def test_colors_without_a_profile_are_recorded_and_converted(signal: tuple[int, int], name: str) -> None:
+def test_colors_without_a_profile_are_recorded_and_converted(
+    signal: tuple[int, int], name: str
+) -> None:
     blob = colored(signal)
     info = image_info(blob)
     assert isinstance(info, ImageInfo) and info.icc == name

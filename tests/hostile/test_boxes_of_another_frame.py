@@ -1,4 +1,6 @@
-"""Boxes and masks that were made for another picture than the one that is decoded: turned by EXIF, or shrunk since."""
+"""Boxes and masks that were made for another picture than the one that is decoded: turned by EXIF,
+or shrunk since.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def photo(path: Path, pixels: np.ndarray, orientation: int, format: str) -> Imag
     """A file whose orientation is this; what it shows."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    Image.fromarray(pixels).save(path, format, exif=exif, **({"quality": 100} if format == "JPEG" else {}))
+    Image.fromarray(pixels).save(
+        path, format, exif=exif, **({"quality": 100} if format == "JPEG" else {})
+    )
     return ImageOps.exif_transpose(Image.open(path))
 
 
@@ -32,7 +36,14 @@ def coco(root: Path, size: tuple[int, int], box: np.ndarray, name: str = "1.jpg"
     left, top, right, bottom = box.tolist()
     content = {
         "images": [{"id": 7, "file_name": name, "height": size[0], "width": size[1]}],
-        "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [left, top, right - left, bottom - top]}],
+        "annotations": [
+            {
+                "id": 1,
+                "image_id": 7,
+                "category_id": 3,
+                "bbox": [left, top, right - left, bottom - top],
+            }
+        ],
         "categories": [{"id": 3, "name": "cat"}],
     }
     (root / "boxes.json").write_text(json.dumps(content))
@@ -48,7 +59,9 @@ def only(source: Any, size: tuple[int, int], **options: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("decode", ["auto", "pillow"])
-def test_stored_boxes_and_masks_follow_the_picture(tmp_path: Path, orientation: int, format: str, decode: Any):
+def test_stored_boxes_and_masks_follow_the_picture(
+    tmp_path: Path, orientation: int, format: str, decode: Any
+):
     images, boxes = rectangles(1, STORED, seed=3)
     shown = np.asarray(photo(tmp_path / f"1.{format.lower()}", images[0], orientation, format))
     mask = (images[0, ..., 0] > 0).astype(np.uint8)
@@ -71,13 +84,17 @@ def test_a_size_that_contradicts_is_a_bad_sample(tmp_path: Path, orientation: in
     batch, bad = only(ff.Objects.coco(tmp_path, coco(tmp_path, right, box), frame=frame), displayed)
     assert not bad and batch.objects.counts.tolist() == [1]
     for wrong in ((right[1], right[0]), (2 * right[0], 2 * right[1]), (right[0] + 1, right[1])):
-        batch, bad = only(ff.Objects.coco(tmp_path, coco(tmp_path, wrong, box), frame=frame), displayed)
+        batch, bad = only(
+            ff.Objects.coco(tmp_path, coco(tmp_path, wrong, box), frame=frame), displayed
+        )
         assert batch.weights.tolist() == [0] and batch.objects.counts.tolist() == [0]
         (failure,) = bad
         assert failure.reason == "corrupt"
         turned = wrong[::-1] if frame == "stored" and orientation == 6 else wrong
         assert f"its boxes are for {turned[0]}x{turned[1]} pixels" in failure.detail
-        assert f"the image has {displayed[0]}x{displayed[1]} pixels (height x width)" in failure.detail
+        assert (
+            f"the image has {displayed[0]}x{displayed[1]} pixels (height x width)" in failure.detail
+        )
         assert ('frame="stored"' in failure.detail) == (frame == "displayed")
 
 
@@ -101,7 +118,9 @@ def test_a_box_outside_of_the_picture_is_a_bad_sample(tmp_path: Path):
     for located in (ff.Objects(source, boxes), ff.Mixture([ff.Objects(source, boxes)])):
         batch, bad = only(located, SWAPPED)
         assert batch.objects.counts.tolist() == [0]
-        assert [f.reason for f in bad] == ["corrupt"] and "its box [50.0, 5.0, 60.0, 15.0]" in bad[0].detail
+        assert [f.reason for f in bad] == ["corrupt"] and "its box [50.0, 5.0, 60.0, 15.0]" in bad[
+            0
+        ].detail
     batch, bad = only(ff.Mixture([ff.Objects(source, boxes, frame="stored")]), SWAPPED)
     assert not bad and batch.objects.boxes[0].tolist() == [[33, 50, 43, 60], [39, 0, 48, 9]]
 
@@ -134,9 +153,15 @@ def test_displayed_boxes_are_where_pillow_puts_them():
     ("options", "text"),
     [
         ({"frame": "exif"}, 'frame must be "displayed" or "stored", got \'exif\''),
-        ({"sizes": [(8, 0)]}, r"sizes must be one \(height, width\) above 0 per sample, 1 of them, got"),
+        (
+            {"sizes": [(8, 0)]},
+            r"sizes must be one \(height, width\) above 0 per sample, 1 of them, got",
+        ),
         ({"sizes": [(8, 9), (8, 9)]}, "sizes must be one"),
-        ({"sizes": [(8, 9)]}, r"boxes of sample 0 are for 8x9 pixels \(height x width\), the image has 8x8"),
+        (
+            {"sizes": [(8, 9)]},
+            r"boxes of sample 0 are for 8x9 pixels \(height x width\), the image has 8x8",
+        ),
     ],
 )
 def test_refuses(options: dict[str, Any], text: str):
@@ -147,7 +172,10 @@ def test_refuses(options: dict[str, Any], text: str):
 
 def test_a_mixture_has_one_frame():
     images = ff.Arrays(np.zeros((1, 8, 8, 3), np.uint8))
-    one, other = ff.Objects(images, [[[0, 0, 4, 4]]]), ff.Objects(images, [[[0, 0, 4, 4]]], frame="stored")
+    one, other = (
+        ff.Objects(images, [[[0, 0, 4, 4]]]),
+        ff.Objects(images, [[[0, 0, 4, 4]]], frame="stored"),
+    )
     assert one.fingerprint != other.fingerprint
     with pytest.raises(ConfigError, match="boxes and masks must be in one frame"):
         ff.Mixture([one, other])

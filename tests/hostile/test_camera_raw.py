@@ -1,4 +1,6 @@
-"""Camera raw is refused by name, by what is in the file; a TIFF that a camera or its program wrote is a TIFF."""
+"""Camera raw is refused by name, by what is in the file; a TIFF that a camera or its program wrote
+is a TIFF.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ def make(name: bytes) -> dict[int, tuple[int, list[int]]]:
 def with_raw(maker: bytes, *, chained: bool = False, big: bool = False, **tags: int) -> bytes:
     """A thumbnail first, and behind it a directory of what a sensor measured."""
     order = ">" if big else "<"
-    entries = {256: 32, 257: 24, 258: 14, 259: tags.get("compression", 1), 262: tags.get("photometric", 32803)}
+    entries = {
+        256: 32,
+        257: 24,
+        258: 14,
+        259: tags.get("compression", 1),
+        262: tags.get("photometric", 32803),
+    }
     raw = struct.pack(order + "H", len(entries))
     for tag, value in entries.items():
         raw += struct.pack(order + "HHII", tag, 4, 1, value)
@@ -49,7 +57,8 @@ RAW = {
     "DNG": (tiff(THUMBNAIL, tags={50706: (1, [1, 4, 0, 0])}), "DNG"),
     "DNG of a phone": (with_raw(b"Apple"), "of an unknown camera"),
     "DNG of linear levels": (
-        any_tiff(SENSOR.repeat(3, axis=2), 16, 34892, tags={50706: (1, [1, 6, 0, 0])}), "DNG",
+        any_tiff(SENSOR.repeat(3, axis=2), 16, 34892, tags={50706: (1, [1, 6, 0, 0])}),
+        "DNG",
     ),
     "NEF": (with_raw(b"NIKON CORPORATION", big=True), "Nikon NEF"),
     "NEF, compressed": (with_raw(b"NIKON", photometric=1, compression=34713), "Nikon NEF"),
@@ -70,7 +79,7 @@ RAW = {
     "RAF": (b"FUJIFILMCCD-RAW 0201" + bytes(400), "Fujifilm RAF"),
     "MRW": (b"\0MRM" + bytes(400), "Minolta MRW"),
     "X3F": (b"FOVb" + bytes(400), "Sigma X3F"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RAW)

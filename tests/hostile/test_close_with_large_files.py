@@ -1,4 +1,6 @@
-"""close() while native threads are at files of 64 megapixels, or wait for memory to be free for one."""
+"""close() while native threads are at files of 64 megapixels, or wait for memory to be free for
+one.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def photographs(folder: Path, kind: str) -> Path:
 
 
 def spent_in_closing(wait: Callable[[], None], close: Callable[[], None]) -> float:
-    """Seconds of all threads together, once half a second of them was spent for what `wait` waits for in a thread."""
+    """Seconds of all threads together, once half a second of them was spent for what `wait` waits
+    for in a thread.
+    """
     waiter = threading.Thread(target=wait)
     began = time.process_time()
     waiter.start()
@@ -57,11 +61,19 @@ def spent_in_closing(wait: Callable[[], None], close: Callable[[], None]) -> flo
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_close_ends_what_is_under_way(kind, tmp_path):
-    """By processor time, which does not depend on what else the machine does: decoding one file takes a second."""
+    """By processor time, which does not depend on what else the machine does: decoding one file
+    takes a second.
+    """
     if kind == "WebP" and "WebP" not in formats():
         pytest.skip("a kernel without libwebp")
     source = ff.ImageFolder(photographs(tmp_path / "photos", kind))
-    feed = ff.Feed(source, [ff.CenterCrop(7_000), ff.Resize((64, 64))], batch=THREADS, threads=THREADS, shuffle=False)
+    feed = ff.Feed(
+        source,
+        [ff.CenterCrop(7_000), ff.Resize((64, 64))],
+        batch=THREADS,
+        threads=THREADS,
+        shuffle=False,
+    )
     waited = threading.Event()
 
     def train() -> None:
@@ -75,11 +87,15 @@ def test_close_ends_what_is_under_way(kind, tmp_path):
 
 
 def test_a_stop_ends_the_wait_for_memory(tmp_path):
-    """Progressive files keep their coefficients: with little memory one after the other is decoded."""
+    """Progressive files keep their coefficients: with little memory one after the other is
+    decoded.
+    """
     source = ff.ImageFolder(photographs(tmp_path / "photos", "JPEG, progressive"))
     jpegs.native.limit_held_bytes(1)
     try:
-        with ff.Feed(source, [ff.CenterCrop(7_000), ff.Resize((64, 64))], batch=THREADS, threads=THREADS) as feed:
+        with ff.Feed(
+            source, [ff.CenterCrop(7_000), ff.Resize((64, 64))], batch=THREADS, threads=THREADS
+        ) as feed:
             batches = iter(feed)
 
             def wait() -> None:

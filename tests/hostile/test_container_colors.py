@@ -1,4 +1,6 @@
-"""Colors that AVIF and HEIC files name by numbers: in the container, in the coded picture, on the tiles of a grid."""
+"""Colors that AVIF and HEIC files name by numbers: in the container, in the coded picture, on the
+tiles of a grid.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,20 @@ has_avif = pytest.mark.skipif(
     not (features.check("avif") and AvifImagePlugin._avif.encoder_codec_available("aom")),
     reason="Pillow without libaom",
 )
-has_heic = pytest.mark.skipif(installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'")
+has_heic = pytest.mark.skipif(
+    installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'"
+)
 
 PHOTO = textured(64, 128)
 PQ, HLG, P3, SRGB, BT709 = (9, 16), (9, 18), (12, 13), (1, 13), (1, 1)
-NAMES = {PQ: "BT.2020 PQ", HLG: "BT.2020 HLG", P3: "Display P3", SRGB: "sRGB", BT709: "BT.709", None: "none"}
+NAMES = {
+    PQ: "BT.2020 PQ",
+    HLG: "BT.2020 HLG",
+    P3: "Display P3",
+    SRGB: "sRGB",
+    BT709: "BT.709",
+    None: "none",
+}
 GRID = (1, 2, 64, 128)
 PROFILE = heics.icc(icc.rgb_profile("Adobe RGB"))
 
@@ -84,7 +95,9 @@ CLAP = boxed(b"clap", b"".join(v.to_bytes(4, "big") for v in (100, 1, 40, 1, 0, 
 
 
 @has_avif
-@pytest.mark.parametrize("change", [[CLAP], heics.turns(6), heics.turns(2)], ids=["clap", "irot", "imir"])
+@pytest.mark.parametrize(
+    "change", [[CLAP], heics.turns(6), heics.turns(2)], ids=["clap", "irot", "imir"]
+)
 def test_tiles_are_not_turned_or_cut_one_by_one(change: list[bytes]) -> None:
     """As in libavif; the whole image is."""
     whole = by_pillow(avif(tiles(), grid=GRID))
@@ -97,7 +110,9 @@ def test_tiles_are_not_turned_or_cut_one_by_one(change: list[bytes]) -> None:
 
 @has_avif
 def test_numbers_in_an_image_sequence() -> None:
-    """Those of its track count, as in libavif: of the description of its samples, or of the first of them."""
+    """Those of its track count, as in libavif: of the description of its samples, or of the first
+    of them.
+    """
     more = {"save_all": True, "append_images": [Image.fromarray(PHOTO[::-1])]}
     blob = saved(PHOTO, codec="aom", advanced={"transfer-characteristics": "hlg"}, **more)
     image, track = (match.start() + 8 for match in re.finditer(b"colrnclx", blob))
@@ -117,30 +132,61 @@ def test_numbers_in_an_image_sequence() -> None:
 def bits(text: str) -> bytes:
     """A sequence header in its unit, from bits."""
     text = text.replace(" ", "")
-    content = int(text.ljust(-len(text) % 8 + len(text), "0"), 2).to_bytes(-(-len(text) // 8), "big")
+    content = int(text.ljust(-len(text) % 8 + len(text), "0"), 2).to_bytes(
+        -(-len(text) // 8), "big"
+    )
     return b"\x12\0\x0a" + bytes([len(content)]) + content
 
 
 # AV1 specification, 5.5.1: before the colors, of a header that is not reduced
-MODEL = "1" + "0" * 64 + "1" + "00101" + "1" + "00011" + "0" * 32 + "0" * 10  # timing, every 5th tick, 4 bits of delay
-POINTS = "1" + "00001" + "0" * 12 + "01000 1" + "1" + "0" * 9 + "1" + "0000" + "0" * 12 + "00100" + "0" + "0"
+MODEL = (
+    "1" + "0" * 64 + "1" + "00101" + "1" + "00011" + "0" * 32 + "0" * 10
+)  # timing, every 5th tick, 4 bits of delay
+POINTS = (
+    "1"
+    + "00001"
+    + "0" * 12
+    + "01000 1"
+    + "1"
+    + "0" * 9
+    + "1"
+    + "0000"
+    + "0" * 12
+    + "00100"
+    + "0"
+    + "0"
+)
 SIZE = "0101 0101" + "111111" + "111111" + "1" + "0" * 7
 TOOLS = "000" + "0000" + "1" + "00" + "0 1 0 1" + "000" + "000"
 COLORS = "00001001 00010000 00001001"
 HEADERS = {
     "models and two points": "000 0 0" + MODEL + POINTS + SIZE + TOOLS + "0 0 1" + COLORS,
     "12 bits": "010 0 0" + "0 0 00000" + "0" * 12 + "00111" + SIZE + TOOLS + "1 1 0 1" + COLORS,
-    "no order, no tools for screens": "001 0 0" + "0 0 00000" + "0" * 12 + "00000" + "0101 0101" + "1" * 12 + "0"
-    + "000" + "0000" + "0" + "0 0" + "000" + "0 1" + COLORS,
+    "no order, no tools for screens": "001 0 0"
+    + "0 0 00000"
+    + "0" * 12
+    + "00000"
+    + "0101 0101"
+    + "1" * 12
+    + "0"
+    + "000"
+    + "0000"
+    + "0"
+    + "0 0"
+    + "000"
+    + "0 1"
+    + COLORS,
     "reduced": "000 1 1 00000" + "0101 0101" + "1" * 12 + "000" + "000" + "0 0 1" + COLORS,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_every_kind_of_sequence_header(name: str) -> None:
     unit = bits(HEADERS[name])
     assert av1_signal(unit) == PQ
-    assert av1_signal(b"\x12\0" + b"\x2a\x81\0\x07" + unit) == PQ, "behind other units, with longer sizes"
+    assert av1_signal(b"\x12\0" + b"\x2a\x81\0\x07" + unit) == PQ, (
+        "behind other units, with longer sizes"
+    )
     assert av1_signal(b"\x0c\x40" + unit[4:]) == PQ, "with an extension, without a size"
     without = HEADERS[name].removesuffix("1" + COLORS) + "0"
     assert av1_signal(bits(without + "0" * 8)) == (2, 2)
@@ -156,7 +202,12 @@ def test_damaged_streams_name_no_colors() -> None:
         damaged = bytearray(stream)
         damaged[int(rng.integers(20))] = int(rng.integers(256))
         av1_signal(bytes(damaged))
-    assert av1_signal(b"") == av1_signal(bytes(MOST_BYTES)) == av1_signal(b"\xff" * MOST_BYTES) == (2, 2)
+    assert (
+        av1_signal(b"")
+        == av1_signal(bytes(MOST_BYTES))
+        == av1_signal(b"\xff" * MOST_BYTES)
+        == (2, 2)
+    )
 
 
 @pytest.mark.parametrize("is_inside", [False, True], ids=["in the file", "in idat"])
@@ -167,7 +218,10 @@ def test_coded_data_in_parts(wide: int, is_inside: bool) -> None:
 
     def file(begin: int) -> bytes:
         item = (
-            (1).to_bytes(wide, "big") + bytes([0, is_inside]) + b"\0\0\0\2" + struct.pack(">4I", begin, 7, begin + 7, 0)
+            (1).to_bytes(wide, "big")
+            + bytes([0, is_inside])
+            + b"\0\0\0\2"
+            + struct.pack(">4I", begin, 7, begin + 7, 0)
         )
         iloc = boxed(b"iloc", b"\x44\0" + (1).to_bytes(wide, "big") + item, wide // 2)
         meta = boxed(b"pitm", b"\0\1", 0) + iloc + boxed(b"idat", data)
@@ -234,18 +288,57 @@ LISTS = ("0" + ue(0)) * 6 + ("1" + ue(*[1] * 64)) * 6 + ("1" + ue(*[2] * 65)) * 
 REFERENCES = "".join(("0" if k else "") + ue(1, 2) + (ue(0) + "1") * 3 for k in range(2))
 USABILITY = "1" + "1 11111111" + "0" * 32 + "1 0" + "1 101 0 1" + "00001001 00010000 00001001"
 PARAMETERS = {
-    "plain": "0000 000 1" + "0" * 96 + ue(0, 1, 320, 240) + "0" + ue(0, 0, 4) + "1" + ue(4, 2, 4) + ue(*[0] * 6)
-    + "0" + "00" + "0" + ue(0) + "0" + "00",
-    "layers, lists, windows, PCM, references": "0000 010 1" + "0" * 96 + "11 01" + "00" * 6 + "0" * 96 + "0" * 8
-    + ue(0, 3) + "0" + ue(320, 240) + "1" + ue(1, 2, 3, 4) + ue(0, 0, 4) + "1" + ue(4, 2, 4) * 3 + ue(*[0] * 6)
-    + "1 1" + LISTS + "00" + "1" + "0" * 8 + ue(0, 0) + "1" + ue(2) + REFERENCES + "1" + ue(2) + "0" * 18 + "00",
-}  # fmt: skip
+    "plain": "0000 000 1"
+    + "0" * 96
+    + ue(0, 1, 320, 240)
+    + "0"
+    + ue(0, 0, 4)
+    + "1"
+    + ue(4, 2, 4)
+    + ue(*[0] * 6)
+    + "0"
+    + "00"
+    + "0"
+    + ue(0)
+    + "0"
+    + "00",
+    "layers, lists, windows, PCM, references": "0000 010 1"
+    + "0" * 96
+    + "11 01"
+    + "00" * 6
+    + "0" * 96
+    + "0" * 8
+    + ue(0, 3)
+    + "0"
+    + ue(320, 240)
+    + "1"
+    + ue(1, 2, 3, 4)
+    + ue(0, 0, 4)
+    + "1"
+    + ue(4, 2, 4) * 3
+    + ue(*[0] * 6)
+    + "1 1"
+    + LISTS
+    + "00"
+    + "1"
+    + "0" * 8
+    + ue(0, 0)
+    + "1"
+    + ue(2)
+    + REFERENCES
+    + "1"
+    + ue(2)
+    + "0" * 18
+    + "00",
+}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_every_kind_of_sequence_parameters(name: str) -> None:
     text = (PARAMETERS[name] + USABILITY).replace(" ", "")
-    content = int(text.ljust(-len(text) % 8 + len(text), "1"), 2).to_bytes(-(-len(text) // 8), "big")
+    content = int(text.ljust(-len(text) % 8 + len(text), "1"), 2).to_bytes(
+        -(-len(text) // 8), "big"
+    )
     unit = b"\x42\1" + content.replace(b"\0\0", b"\0\0\3")
     other = b"\x20\0\1\0\2\x40\1"
     box = bytes(22) + b"\2" + other + b"\x21\0\1" + len(unit).to_bytes(2, "big") + unit

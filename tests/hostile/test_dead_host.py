@@ -1,4 +1,6 @@
-"""A table of addresses, some of a host that takes no connection: it costs the patience once, not once per row."""
+"""A table of addresses, some of a host that takes no connection: it costs the patience once, not
+once per row.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,26 @@ def test_one_patience_for_a_host(tmp_path: Path):
         rows = [f"{site.url}/{i}.jpg" for i in range(20)] + [f"{dead}/{i}.jpg" for i in range(20)]
         table = tmp_path / "photos.csv"
         table.write_text("url\n" + "".join(f"{row}\n" for row in rows))
-        command = ["preprocess", str(table), str(tmp_path / "out"), "--image", "url", "--size", "16", "--patience", "4"]
+        command = [
+            "preprocess",
+            str(table),
+            str(tmp_path / "out"),
+            "--image",
+            "url",
+            "--size",
+            "16",
+            "--patience",
+            "4",
+        ]
         command += ["--allow-host", "127.0.0.1", "--allow-scheme", "http", "--workers", "2"]
         done = subprocess.run(
             [sys.executable, "-c", "from fastfeed.cli import main; main()", *command],
-            capture_output=True, text=True, env=environment(), timeout=100, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=100,
+            check=False,
+        )
     assert "Traceback" not in done.stderr, done.stderr
     told = re.findall(rf"{dead} has not answered for \d+ s, trying again; last error", done.stderr)
     assert len(told) == 1, "by one of the workers\n" + done.stderr

@@ -24,7 +24,9 @@ def look(command: str, port: int) -> subprocess.CompletedProcess[str]:
     ]
     arguments += ["--target-option", "key=a", "--target-option", "secret=bbbbbbbb"]
     command_line = [sys.executable, "-c", "from fastfeed.cli import main; main()", *arguments]
-    return subprocess.run(command_line, capture_output=True, text=True, env=environment(), timeout=110, check=False)
+    return subprocess.run(
+        command_line, capture_output=True, text=True, env=environment(), timeout=110, check=False
+    )
 
 
 @pytest.mark.parametrize("command", ["status", "verify"])
@@ -34,7 +36,9 @@ def test_no_server_listens_there(command):
         port = free.getsockname()[1]
     done = look(command, port)
     assert done.returncode not in (0, 120) and "Traceback" not in done.stderr
-    assert re.search("s3://bucket has not answered for [34] s, trying again", done.stderr), done.stderr
+    assert re.search("s3://bucket has not answered for [34] s, trying again", done.stderr), (
+        done.stderr
+    )
     assert "s3://bucket/shards" in done.stderr
 
 

@@ -45,7 +45,9 @@ def large(folder, interlaced: bool) -> None:
 
 def peak(folder, memory: int) -> float:
     command = [sys.executable, "-c", PEAK, str(folder), str(memory)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120, check=True)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=120, check=True
+    )
     return int(done.stdout) / 1e3  # MB
 
 
@@ -55,7 +57,9 @@ def test_a_bound_on_decoding_is_kept(tmp_path):
     large(tmp_path, interlaced=True)
     one, four = peak(tmp_path, 100 << 20), peak(tmp_path, 2 << 30)
     assert one + PIXELS < four
-    assert one < 4 * PIXELS, "the image twice, the files, and what an interpreter takes; not all eight images"
+    assert one < 4 * PIXELS, (
+        "the image twice, the files, and what an interpreter takes; not all eight images"
+    )
 
 
 @pytest.mark.slow
@@ -70,13 +74,20 @@ def test_the_bound_is_shown_and_checked(tmp_path):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     source = ff.ImageFolder(tmp_path, labeled=False)
     with ff.Feed(source, [ff.Resize((8, 8))], batch=1, memory=512 << 20) as feed:
-        assert "decoding holds at most 536.9 MB at once (an image that needs more is decoded alone)" in str(feed)
+        assert (
+            "decoding holds at most 536.9 MB at once (an image that needs more is decoded alone)"
+            in str(feed)
+        )
     for wrong in (0, 4.0, "4GB", True):
-        with pytest.raises(ConfigError, match=f"memory must be bytes, an integer >= 1048576.*got {wrong!r}"):
+        with pytest.raises(
+            ConfigError, match=f"memory must be bytes, an integer >= 1048576.*got {wrong!r}"
+        ):
             ff.Feed(source, [ff.Resize((8, 8))], batch=1, memory=wrong)
 
 
-@pytest.mark.parametrize("decode", ["auto", "pillow", pytest.param("native", marks=needs("fastfeed._native"))])
+@pytest.mark.parametrize(
+    "decode", ["auto", "pillow", pytest.param("native", marks=needs("fastfeed._native"))]
+)
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 def test_a_bomb_names_the_limit_it_met(tmp_path, decode, format):
     content = io.BytesIO()
@@ -86,7 +97,9 @@ def test_a_bomb_names_the_limit_it_met(tmp_path, decode, format):
     Image.new("RGB", (40, 30)).save(tmp_path / "small.jpg")
     source = ff.ImageFolder(tmp_path, labeled=False)
     ops = [ff.Decode(max_pixels=100_000), ff.Resize((8, 8))]
-    with ff.Feed(source, ops, batch=7, on_bad=ff.FaultPolicy("mask", max_share=1), decode=decode) as feed:
+    with ff.Feed(
+        source, ops, batch=7, on_bad=ff.FaultPolicy("mask", max_share=1), decode=decode
+    ) as feed:
         next(iter(feed.batches()))
         bad = {failure.reason: failure.detail for failure in feed.stats().bad}
     assert bad == {"bomb": "400x300 pixels, the limit is 100000: Decode(max_pixels=...)"}

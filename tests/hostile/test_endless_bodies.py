@@ -1,4 +1,6 @@
-"""Servers that send more than they announced, or than fits: a limit ends it, and it is said how to lift that."""
+"""Servers that send more than they announced, or than fits: a limit ends it, and it is said how to
+lift that.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,10 @@ def test_a_body_of_unknown_length(server: str, path: str) -> None:
 
 def test_a_body_that_is_announced_too_large(server: str) -> None:
     bad = read(server + "/huge")
-    assert isinstance(bad, Unread) and (bad.reason, "1,099,511,627,776 bytes" in bad.detail) == ("bomb", True)
+    assert isinstance(bad, Unread) and (bad.reason, "1,099,511,627,776 bytes" in bad.detail) == (
+        "bomb",
+        True,
+    )
 
 
 def test_a_larger_limit(server: str) -> None:
@@ -87,7 +92,9 @@ def test_a_larger_limit(server: str) -> None:
 
 
 @pytest.mark.parametrize("client", ["obstore", "s3fs", "memory"])
-def test_objects_whose_size_is_not_known_before(client: str, request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_whose_size_is_not_known_before(
+    client: str, request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(body_limit, "MAX_BYTES", 1 << 20)
     if client == "memory":
         uri, options = "memory://endless/a.bin", {}
@@ -102,13 +109,18 @@ def test_objects_whose_size_is_not_known_before(client: str, request: Any, monke
         uri, options = "s3://bucket/a.bin", s3.options
     bad = read(uri, **options, max_body="1MB")
     assert isinstance(bad, Unread) and bad.reason == "bomb"
-    assert "a body of 3,145,728 bytes, the limit is 1,048,576" in bad.detail and "max_body" in bad.detail
+    assert (
+        "a body of 3,145,728 bytes, the limit is 1,048,576" in bad.detail
+        and "max_body" in bad.detail
+    )
     assert read(uri, **options, max_body="4MB") == BODY
     part = ByteRange(uri, 0, len(BODY))
     assert Storage({**options, "max_body": "1MB"}).read([part]) == [BODY]
 
 
-@pytest.mark.parametrize("where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://127.0.0.1/x"])
+@pytest.mark.parametrize(
+    "where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://127.0.0.1/x"]
+)
 def test_a_redirect_to_another_scheme_fails_at_once(server: str, where: str) -> None:
     bad = read(f"{server}/to/{where}")
     assert isinstance(bad, Unread) and bad.reason == "io_error" and "attempt" not in bad.detail, bad

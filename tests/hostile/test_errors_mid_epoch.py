@@ -1,4 +1,7 @@
-"""What happens in the middle of an epoch: a helper that is killed, an error of the user's code. No batch is skipped."""
+"""What happens in the middle of an epoch: a helper that is killed, an error of the user's code.
+
+No batch is skipped.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ OPS = [ff.RandomResizedCrop(16), ff.RandomFlip()]
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> ff.ImageFolder:
-    return ff.ImageFolder(folder(tmp_path_factory.mktemp("m") / "photos", {"a": COUNT // 2, "b": COUNT // 2}, (24, 32)))
+    return ff.ImageFolder(
+        folder(
+            tmp_path_factory.mktemp("m") / "photos", {"a": COUNT // 2, "b": COUNT // 2}, (24, 32)
+        )
+    )
 
 
 def feed(source: ff.ImageFolder, ops: list = OPS, **more) -> ff.Feed:  # type: ignore[no-untyped-def, type-arg]
@@ -32,7 +39,9 @@ def feed(source: ff.ImageFolder, ops: list = OPS, **more) -> ff.Feed:  # type: i
 
 @pytest.mark.parametrize("kill_after", [1, 4])
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGSEGV"])
-def test_a_helper_that_is_killed_costs_no_batch(photos: ff.ImageFolder, name: str, kill_after: int) -> None:
+def test_a_helper_that_is_killed_costs_no_batch(
+    photos: ff.ImageFolder, name: str, kill_after: int
+) -> None:
     with feed(photos) as alone:
         want = [batch for _ in range(2) for batch in alone]
     got = []
@@ -43,7 +52,10 @@ def test_a_helper_that_is_killed_costs_no_batch(photos: ff.ImageFolder, name: st
         pid = helper(data)
         os.kill(pid, getattr(signal, name))
         assert ended(pid)
-        with pytest.raises(FastfeedError, match=rf"died, killed by {name}.* a new iteration continues from feed.state"):
+        with pytest.raises(
+            FastfeedError,
+            match=rf"died, killed by {name}.* a new iteration continues from feed.state",
+        ):
             for batch in walk:
                 got.append(batch)
         assert data.state()["step"] == len(got)
@@ -73,7 +85,9 @@ def test_an_error_of_a_function_costs_no_batch(photos: ff.ImageFolder, prefetch:
         with pytest.raises(SampleError) as caught:
             for batch in data:
                 got.append(batch)
-        assert isinstance(caught.value.__cause__, ZeroDivisionError) and 0 < len(got) < COUNT // BATCH
+        assert (
+            isinstance(caught.value.__cause__, ZeroDivisionError) and 0 < len(got) < COUNT // BATCH
+        )
         assert (data.state()["epoch"], data.state()["step"]) == (0, len(got))
         got += [*data, *data]
     assert equal(got, want)

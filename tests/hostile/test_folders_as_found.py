@@ -1,4 +1,6 @@
-"""Folders as people have them: unpacked on a Mac, split into train and val, links across classes, classes of one."""
+"""Folders as people have them: unpacked on a Mac, split into train and val, links across classes,
+classes of one.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ def test_a_zip_from_a_mac(tmp_path):
 @pytest.mark.parametrize("folder", sorted(SYSTEM_FOLDERS))
 def test_folders_that_systems_and_network_disks_keep(tmp_path, folder):
     root = _photos(
-        tmp_path / "p", "ant/1.jpg", f"ant/{folder}/1.jpg/SYNOPHOTO_THUMB_M.jpg", f"{folder}/2.jpg", "bee/1.jpg"
+        tmp_path / "p",
+        "ant/1.jpg",
+        f"ant/{folder}/1.jpg/SYNOPHOTO_THUMB_M.jpg",
+        f"{folder}/2.jpg",
+        "bee/1.jpg",
     )
     source = ff.ImageFolder(root)
     assert (source.classes, len(source)) == (("ant", "bee"), 2)
@@ -57,7 +63,9 @@ def test_shards_on_a_network_disk_are_shards(tmp_path):
 @pytest.mark.parametrize("names", [["1", "2", "10"], ["9", "10"]], ids=str)
 def test_numbers_that_a_table_would_number_otherwise_are_said(tmp_path, names):
     root = _photos(tmp_path, *(f"{name}/1.jpg" for name in names))
-    with pytest.warns(UserWarning, match=r"sorted as texts: class \d is '10'; .* classes=train.classes"):
+    with pytest.warns(
+        UserWarning, match=r"sorted as texts: class \d is '10'; .* classes=train.classes"
+    ):
         source = ff.ImageFolder(root)
     assert source.classes == tuple(sorted(names))  # as torchvision and Keras have them
     with warnings.catch_warnings():
@@ -68,25 +76,37 @@ def test_numbers_that_a_table_would_number_otherwise_are_said(tmp_path, names):
 
 @pytest.mark.parametrize("names", [["1", "2", "9"], ["01", "02", "10"], ["1", "10", "x"]], ids=str)
 def test_numbers_in_one_order_only_are_not(tmp_path, names):
-    assert ff.ImageFolder(_photos(tmp_path, *(f"{name}/1.jpg" for name in names))).classes == tuple(names)
+    assert ff.ImageFolder(_photos(tmp_path, *(f"{name}/1.jpg" for name in names))).classes == tuple(
+        names
+    )
 
 
 def test_a_class_of_one_image_and_a_class_of_none(tmp_path):
     root = _photos(tmp_path, "ant/1.jpg", "bee/1.jpg", "bee/2.jpg")
     assert len(ff.ImageFolder(root)) == 3
-    with pytest.raises(SourceError, match=r"'ant' has 1 image, .* at least 2; .* the folder, or pass min_per_class=1$"):
+    with pytest.raises(
+        SourceError,
+        match=r"'ant' has 1 image, .* at least 2; .* the folder, or pass min_per_class=1$",
+    ):
         ff.ImageFolder(root, min_per_class=2)
     (root / "cat").mkdir()
-    with pytest.raises(SourceError, match=r"class 'cat' has 0 images, .* at least 1; .* or pass min_per_class=0$"):
+    with pytest.raises(
+        SourceError, match=r"class 'cat' has 0 images, .* at least 1; .* or pass min_per_class=0$"
+    ):
         ff.ImageFolder(root)
 
 
-@pytest.mark.parametrize("parts", [("train", "val"), ("test", "train", "validation"), ("Train", "Val")])
+@pytest.mark.parametrize(
+    "parts", [("train", "val"), ("test", "train", "validation"), ("Train", "Val")]
+)
 def test_the_folder_above_train_and_val(tmp_path, parts):
     root = _photos(tmp_path, *(f"{part}/ant/1.jpg" for part in parts))
     source = ff.ImageFolder(root)
     train = next(part for part in source.classes if part.lower() == "train")
-    text = f"classes are {', '.join(source.classes)}, parts of a data set: pass {root}/{train} for its classes"
+    text = (
+        f"classes are {', '.join(source.classes)}, parts of a data set: pass {root}/{train} for its"
+        " classes"
+    )
     assert text in source.notes
     assert text in str(source)
     with ff.Feed(source, [ff.Resize((8, 8))], batch=2, threads=1) as feed:
@@ -99,9 +119,11 @@ def test_one_file_with_two_labels(tmp_path):
     os.symlink("../bee/2.jpg", root / "ant/x.jpg")
     with pytest.raises(SourceError) as error:
         ff.ImageFolder(root)
-    assert str(error.value) == (
-        f"ImageFolder: ant/x.jpg and bee/2.jpg in {root} are one file, reached through links from two classes, and an "
-        "image has one label: remove one of them, or pass labeled=False"
+    assert (
+        str(error.value)
+        == f"ImageFolder: ant/x.jpg and bee/2.jpg in {root} are one file, reached through links"
+        " from two classes, and an image has one label: remove one of them, or pass"
+        " labeled=False"
     )
     assert len(ff.ImageFolder(root, labeled=False)) == 4
     (root / "ant/x.jpg").unlink()

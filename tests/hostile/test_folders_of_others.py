@@ -45,7 +45,9 @@ def another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_user_made_it(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = temporary.parent / "fastfeed-12345"
     another_user(folder, monkeypatch)
-    with pytest.raises(ConfigError, match=r"belongs to user \d+; set FASTFEED_CACHE to a folder of yours$"):
+    with pytest.raises(
+        ConfigError, match=r"belongs to user \d+; set FASTFEED_CACHE to a folder of yours$"
+    ):
         cache_folder()
     with pytest.raises(PermissionError, match="belongs to user"):
         writable_folder(str(folder))
@@ -55,14 +57,18 @@ def test_another_user_made_it(temporary: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_others_may_write_to_it(temporary: Path, mode: int) -> None:
     temporary.mkdir()
     temporary.chmod(mode)
-    with pytest.raises(ConfigError, match=f"may be written to by others, mode {mode:o}; set FASTFEED_CACHE"):
+    with pytest.raises(
+        ConfigError, match=f"may be written to by others, mode {mode:o}; set FASTFEED_CACHE"
+    ):
         cache_folder()
     with pytest.raises(PermissionError):
         writable_folder(str(temporary))
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_something_else_lies_there(temporary: Path, tmp_path_factory: pytest.TempPathFactory, kind: str) -> None:
+def test_something_else_lies_there(
+    temporary: Path, tmp_path_factory: pytest.TempPathFactory, kind: str
+) -> None:
     if kind == "link":
         temporary.symlink_to(tmp_path_factory.mktemp("mine"))
     else:

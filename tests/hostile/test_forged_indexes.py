@@ -1,4 +1,6 @@
-"""Indexes of samples, states and lists of bad samples that come with the data: nothing in them ends a run."""
+"""Indexes of samples, states and lists of bad samples that come with the data: nothing in them ends
+a run.
+"""
 
 from __future__ import annotations
 
@@ -96,22 +98,48 @@ def test_a_bad_offset_is_one_bad_sample(shards: Path, offset: int) -> None:
     ],
     ids=lambda change: repr([cell.cell_contents for cell in change.__closure__]),
 )
-def test_a_forged_index_is_built_again(shards: Path, change: Callable[[dict[str, Any], Columns], object]) -> None:
+def test_a_forged_index_is_built_again(
+    shards: Path, change: Callable[[dict[str, Any], Columns], object]
+) -> None:
     before = source(shards)
-    expected = [before.uri(i) for i in range(4)], before.label(np.arange(4)).tolist(), before.read(range(4))
+    expected = (
+        [before.uri(i) for i in range(4)],
+        before.label(np.arange(4)).tolist(),
+        before.read(range(4)),
+    )
     forge(shards, change)
     after = source(shards)
-    assert ([after.uri(i) for i in range(4)], after.label(np.arange(4)).tolist(), after.read(range(4))) == expected
+    assert (
+        [after.uri(i) for i in range(4)],
+        after.label(np.arange(4)).tolist(),
+        after.read(range(4)),
+    ) == expected
 
 
 def test_wrong_names_are_names(shards: Path) -> None:
     for ends in (0xFFFFFFFF, 0):
         forge(shards, column("ends", ends))
         forged = source(shards)
-        assert all(isinstance(forged.uri(i), str) for i in range(4)) and len(forged.read(range(4))) == 4
+        assert (
+            all(isinstance(forged.uri(i), str) for i in range(4))
+            and len(forged.read(range(4))) == 4
+        )
 
 
-VALUES: list[Any] = [None, True, -1, 1 << 70, 10**400, float("nan"), float("inf"), "x", [], [[1]], {"a": 1}, 1.5]
+VALUES: list[Any] = [
+    None,
+    True,
+    -1,
+    1 << 70,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "x",
+    [],
+    [[1]],
+    {"a": 1},
+    1.5,
+]
 
 
 def small_feed(**more: Any) -> ff.Feed:
@@ -138,7 +166,9 @@ def test_forged_states(key: str) -> None:
                 pass
 
 
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"[]", b"5", b"", b'{"epoch": ' + b"9" * 5000 + b"}"])
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b"\xff", b"[]", b"5", b"", b'{"epoch": ' + b"9" * 5000 + b"}"]
+)
 def test_files_that_are_no_states(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "feed.json").write_bytes(content)
     with pytest.raises(StateError, match="is not a saved state"):
@@ -146,7 +176,14 @@ def test_files_that_are_no_states(tmp_path: Path, content: bytes) -> None:
 
 
 def test_forged_lists_of_bad_samples(tmp_path: Path) -> None:
-    entry = {"id": 1, "uri": "array[1]", "stage": "read", "reason": "corrupt", "detail": "", "offset": None}
+    entry = {
+        "id": 1,
+        "uri": "array[1]",
+        "stage": "read",
+        "reason": "corrupt",
+        "detail": "",
+        "offset": None,
+    }
     lines = [json.dumps(entry | {key: value}) for key in entry for value in VALUES]
     lines += ["[" * 100_000, "5", '"x"', "[]", "{}", "\x00", '{"id": ' + "9" * 5000 + "}"]
     path = tmp_path / "bad.jsonl"

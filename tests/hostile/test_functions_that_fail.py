@@ -17,7 +17,11 @@ COUNT = 40
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> ff.ImageFolder:
-    return ff.ImageFolder(folder(tmp_path_factory.mktemp("f") / "photos", {"a": COUNT // 2, "b": COUNT // 2}, (24, 32)))
+    return ff.ImageFolder(
+        folder(
+            tmp_path_factory.mktemp("f") / "photos", {"a": COUNT // 2, "b": COUNT // 2}, (24, 32)
+        )
+    )
 
 
 def fails_on_half(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -37,7 +41,9 @@ def feed(photos: ff.ImageFolder, function, **more) -> ff.Feed:  # type: ignore[n
 
 @pytest.mark.parametrize("side_process", [False, True])
 @pytest.mark.parametrize("on_bad", ["substitute", "mask"])
-def test_by_default_it_is_raised_with_its_line(photos: ff.ImageFolder, on_bad: str, side_process: bool) -> None:
+def test_by_default_it_is_raised_with_its_line(
+    photos: ff.ImageFolder, on_bad: str, side_process: bool
+) -> None:
     with feed(photos, fails_on_half, on_bad=on_bad, side_process=side_process) as data:
         with pytest.raises(SampleError) as caught:
             list(data)
@@ -46,12 +52,16 @@ def test_by_default_it_is_raised_with_its_line(photos: ff.ImageFolder, on_bad: s
     assert 'on_error="bad"' in text and str(photos.root) in text
 
 
-def test_on_request_such_samples_are_bad_and_counted(photos: ff.ImageFolder, caplog: pytest.LogCaptureFixture) -> None:
+def test_on_request_such_samples_are_bad_and_counted(
+    photos: ff.ImageFolder, caplog: pytest.LogCaptureFixture
+) -> None:
     policy = FaultPolicy("mask", max_share=1, max_run=COUNT, on_error="bad")
     with feed(photos, fails_on_half, on_bad=policy) as data:
         weights = np.concatenate([batch.weights for batch in data])
         bad = data.stats().bad
-    assert 0 < int((weights == 0).sum()) <= len(bad) < COUNT  # some of the next epoch may have been made
+    assert (
+        0 < int((weights == 0).sum()) <= len(bad) < COUNT
+    )  # some of the next epoch may have been made
     assert {failure.reason for failure in bad} == {"op_failed"}
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "is bad" in lines[0] and "op_failed" in lines[0]
@@ -59,14 +69,19 @@ def test_on_request_such_samples_are_bad_and_counted(photos: ff.ImageFolder, cap
 
 
 def test_half_of_all_samples_is_past_the_limit(photos: ff.ImageFolder) -> None:
-    with feed(photos, fails_on_half, on_error="bad") as data, pytest.raises(TooManyFailures, match="op_failed"):
+    with (
+        feed(photos, fails_on_half, on_error="bad") as data,
+        pytest.raises(TooManyFailures, match="op_failed"),
+    ):
         for _ in range(3):
             list(data)
 
 
 @pytest.mark.parametrize("side_process", [False, True])
 @pytest.mark.parametrize("on_error", ["raise", "bad"])
-def test_no_memory_is_always_raised(photos: ff.ImageFolder, on_error: str, side_process: bool) -> None:
+def test_no_memory_is_always_raised(
+    photos: ff.ImageFolder, on_error: str, side_process: bool
+) -> None:
     policy = FaultPolicy("mask", max_share=1, on_error=on_error)
     with feed(photos, hungry, on_bad=policy, side_process=side_process) as data:
         with pytest.raises(MemoryError, match="64 GB"):

@@ -1,4 +1,6 @@
-"""Labels that are integers: ids from a database, indices of classes, and columns that are neither."""
+"""Labels that are integers: ids from a database, indices of classes, and columns that are
+neither.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def _table(folder, format, labels, name="t"):
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(len(labels)):
         (folder / f"{i}.jpg").write_bytes(jpeg(i, (16, 16)))
-    return write(folder / f"{name}.{format}", {"path": [f"{i}.jpg" for i in range(len(labels))], "landmark_id": labels})
+    return write(
+        folder / f"{name}.{format}",
+        {"path": [f"{i}.jpg" for i in range(len(labels))], "landmark_id": labels},
+    )
 
 
 def _labels(source):
@@ -56,7 +61,9 @@ def test_indices_are_checked_against_the_classes(tmp_path, format):
     assert (_labels(named), named.classes) == ([2, 0, -1, 2], ("ant", "bee", "cat"))
     with pytest.raises(SourceError, match=r"row 0: label 2, but there are 2 classes"):
         ff.Table(table, classes=["ant", "bee"], **options)
-    with pytest.raises(SourceError, match=r"row 1: column 'landmark_id' must hold whole numbers >= 0"):
+    with pytest.raises(
+        SourceError, match=r"row 1: column 'landmark_id' must hold whole numbers >= 0"
+    ):
         ff.Table(_table(tmp_path / "low", format, [0, -2]), **options)
 
 
@@ -65,44 +72,61 @@ def test_names_for_integers_are_refused_with_what_to_pass(tmp_path, format):
     table = _table(tmp_path, format, [0, 1])
     with pytest.raises(SourceError) as error:
         ff.Table(table, image="path", label="landmark_id", classes=["cat", "dog"])
-    assert str(error.value) == (
-        "Table: labels that are not in classes: 0, 1; labels are integers and classes are names: "
+    assert (
+        str(error.value)
+        == "Table: labels that are not in classes: 0, 1; labels are integers and classes are"
+        " names: "
         "pass label_kind='index' if the integers count the classes from 0"
     )
 
 
 @pytest.mark.parametrize("classes", ["owl", 3, [1.5], [None], ["a", "a"], [True]])
 def test_classes_of_the_wrong_kind(tmp_path, classes):
-    with pytest.raises(ConfigError, match=r"^Table: classes must be a list of names, each once, got "):
-        ff.Table(_table(tmp_path, "csv", [0, 1]), image="path", label="landmark_id", classes=classes)
+    with pytest.raises(
+        ConfigError, match=r"^Table: classes must be a list of names, each once, got "
+    ):
+        ff.Table(
+            _table(tmp_path, "csv", [0, 1]), image="path", label="landmark_id", classes=classes
+        )
 
 
 def test_a_kind_that_does_not_exist(tmp_path):
     with pytest.raises(ConfigError) as error:
-        ff.Table(_table(tmp_path, "csv", [0, 1]), image="path", label="landmark_id", label_kind="ids")
-    assert str(error.value) == (
-        "Table: label_kind must be 'name' (integers are names of classes) or 'index' (they count the classes from 0), "
-        "got 'ids'"
+        ff.Table(
+            _table(tmp_path, "csv", [0, 1]), image="path", label="landmark_id", label_kind="ids"
+        )
+    assert (
+        str(error.value)
+        == "Table: label_kind must be 'name' (integers are names of classes) or 'index' (they count"
+        " the classes from 0), got 'ids'"
     )
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_not_a_number_is_an_error_with_its_row(tmp_path, format):
     values = [1.0, 2.0, math.nan] if format != "parquet" else pa.array([1.0, 2.0, math.nan])
-    with pytest.raises(SourceError, match=r"row 2: column 'landmark_id' must hold whole numbers .*, got '?nan"):
+    with pytest.raises(
+        SourceError, match=r"row 2: column 'landmark_id' must hold whole numbers .*, got '?nan"
+    ):
         ff.Table(_table(tmp_path, format, values), image="path", label="landmark_id")
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_whole_floats_are_integers_and_null_is_no_label(tmp_path, format):
-    source = ff.Table(_table(tmp_path, format, [7.0, None, 55.0]), image="path", label="landmark_id")
+    source = ff.Table(
+        _table(tmp_path, format, [7.0, None, 55.0]), image="path", label="landmark_id"
+    )
     assert (_labels(source), source.classes) == ([0, -1, 1], ("7", "55"))
 
 
 def _tar(path, *labels, extension="json"):
     members = []
     for i, label in enumerate(labels):
-        text = json.dumps({"landmark_id": label, "label": label}) if extension == "json" else str(label)
+        text = (
+            json.dumps({"landmark_id": label, "label": label})
+            if extension == "json"
+            else str(label)
+        )
         members += [(f"{i}.jpg", jpeg(i, (16, 16))), (f"{i}.{extension}", text.encode())]
     path.write_bytes(tar_of(members))
     return path
@@ -111,7 +135,9 @@ def _tar(path, *labels, extension="json"):
 def test_a_field_of_json_in_tar_shards(tmp_path):
     train = ff.TarShards(_tar(tmp_path / "a.tar", *IDS), label="json:landmark_id")
     assert (_labels(train), train.classes) == ([1, 0, 2, 0], ("7", "55", "1000007"))
-    val = ff.TarShards(_tar(tmp_path / "v.tar", 1000007), label="json:landmark_id", classes=train.classes)
+    val = ff.TarShards(
+        _tar(tmp_path / "v.tar", 1000007), label="json:landmark_id", classes=train.classes
+    )
     assert (_labels(val), val.classes) == ([2], train.classes)
     raw = ff.TarShards(tmp_path / "a.tar", label="json:landmark_id", label_kind="index")
     assert (_labels(raw), raw.classes) == (IDS, ())
@@ -136,7 +162,9 @@ def test_cls_members_stay_indices(tmp_path):
 
 def test_features_of_tfrecords(tmp_path):
     path = tmp_path / "a.tfrecord"
-    features = [{"image/encoded": jpeg(0, (16, 16)), "image/class/label": i, "landmark": i} for i in IDS]
+    features = [
+        {"image/encoded": jpeg(0, (16, 16)), "image/class/label": i, "landmark": i} for i in IDS
+    ]
     path.write_bytes(b"".join(frame(example(f)) for f in features))
     index = ff.TFRecords(path)
     assert (_labels(index), index.classes) == (IDS, ())
@@ -147,7 +175,9 @@ def test_features_of_tfrecords(tmp_path):
 
 def test_training_on_ids_has_a_loss_that_is_a_number(tmp_path):
     source = ff.Table(_table(tmp_path, "csv", IDS), image="path", label="landmark_id")
-    with ff.Feed(source, [ff.Resize((8, 8)), ff.OneHot()], batch=4, shuffle=False, threads=1) as feed:
+    with ff.Feed(
+        source, [ff.Resize((8, 8)), ff.OneHot()], batch=4, shuffle=False, threads=1
+    ) as feed:
         labels = next(iter(feed)).labels
     assert labels.shape == (4, 3)
     assert labels.argmax(1).tolist() == [1, 0, 2, 0]

@@ -1,4 +1,6 @@
-"""Labels that are integers of a table, through preprocessing: classes in new jobs; earlier jobs keep what they have."""
+"""Labels that are integers of a table, through preprocessing: classes in new jobs; earlier jobs
+keep what they have.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ SMALL = ("--size", "24", "--shard-samples", "6")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        job_module, "engine_for", lambda engine, *_: InlineEngine() if isinstance(engine, str) else engine
+        job_module,
+        "engine_for",
+        lambda engine, *_: InlineEngine() if isinstance(engine, str) else engine,
     )
     write()
 
@@ -46,7 +50,9 @@ def write(ids: list[int] = IDS) -> None:
 
 
 def job(**options: Any) -> Report:
-    return run(InputRequest("photos/t.csv", **options), "shards", recipe(samples=2), engine=InlineEngine())
+    return run(
+        InputRequest("photos/t.csv", **options), "shards", recipe(samples=2), engine=InlineEngine()
+    )
 
 
 def labels(source: Any) -> list[int]:
@@ -124,7 +130,9 @@ def test_the_other_kind_is_refused(was: Any, now: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         job(label_kind=now)
     words = {"index": "indices, as they are", "name": "class names"}[was]
-    line = f"labels: this job takes integers for {words}; pass label_kind='{was}' (--label-kind {was})"
+    line = (
+        f"labels: this job takes integers for {words}; pass label_kind='{was}' (--label-kind {was})"
+    )
     assert line in str(caught.value)
 
 
@@ -135,7 +143,9 @@ def test_an_opened_input_of_the_other_kind_is_refused() -> None:
 
 
 def test_a_kind_for_a_folder_is_refused() -> None:
-    with pytest.raises(ConfigError, match="label_kind='index' is for shards and tables, photos is a folder"):
+    with pytest.raises(
+        ConfigError, match="label_kind='index' is for shards and tables, photos is a folder"
+    ):
         open_input("photos", label_kind="index")
     with pytest.raises(ConfigError, match=r"^preprocess: label_kind must be 'name'"):
         open_input("photos/t.csv", label_kind="ids")  # type: ignore[arg-type]
@@ -144,11 +154,18 @@ def test_a_kind_for_a_folder_is_refused() -> None:
 def test_on_the_command_line() -> None:
     assert preprocess("photos/t.csv", "named", *SMALL)[0] == 0
     assert preprocess("photos/t.csv", "raw", *SMALL, "--label-kind", "index")[0] == 0
-    assert [labels(ff.TarShards(f"{place}/*.tar")) for place in ("named", "raw")] == [[0, 1, 2, 0], IDS]
+    assert [labels(ff.TarShards(f"{place}/*.tar")) for place in ("named", "raw")] == [
+        [0, 1, 2, 0],
+        IDS,
+    ]
     code, said = preprocess("photos/t.csv", "raw", *SMALL, "--label-kind", "name")
     assert code == 2 and "for indices, as they are; pass --label-kind index\n" in said
     code, said = preprocess("photos/t.csv", "other", *SMALL, "--label-kind", "ids")
-    assert code == 2 and said.startswith("--label-kind must be name (integers are names of classes) or index")
+    assert code == 2 and said.startswith(
+        "--label-kind must be name (integers are names of classes) or index"
+    )
     for words, said in (((), "of 3 classes"), (("--label-kind", "index"), "4 images\n")):
-        done = CliRunner().invoke(app, ["show", "photos/t.csv", "--label", "label", "--size", "16", *words])
+        done = CliRunner().invoke(
+            app, ["show", "photos/t.csv", "--label", "label", "--size", "16", *words]
+        )
         assert done.exit_code == 0 and said in done.output

@@ -1,4 +1,6 @@
-"""Job folders made by someone else: what they name is neither imported nor read unless the command line names it."""
+"""Job folders made by someone else: what they name is neither imported nor read unless the command
+line names it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess import open_input
 from fastfeed.preprocess.recipe import digest
 
-CODE = "import pathlib\npathlib.Path('was run').touch()\ndef f(samples):\n    return [{'x': '1'} for _ in samples]\n"
+CODE = (
+    "import pathlib\npathlib.Path('was run').touch()\ndef f(samples):\n    return [{'x': '1'} for _"
+    " in samples]\n"
+)
 SMALL = ("--size", "24", "--shard-samples", "2")
 
 
@@ -46,7 +51,9 @@ def forget() -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("verb", [("resume",), ("retry", "--reason", "io_error")], ids=lambda verb: verb[0])
+@pytest.mark.parametrize(
+    "verb", [("resume",), ("retry", "--reason", "io_error")], ids=lambda verb: verb[0]
+)
 def test_code_that_only_a_plan_names(verb: tuple[str, ...]) -> None:
     Path("captions_of_strangers.py").write_text(CODE)
     name, *options = verb
@@ -54,9 +61,15 @@ def test_code_that_only_a_plan_names(verb: tuple[str, ...]) -> None:
     forget()
     for places in (["shards"], ["photos", "shards"]):
         code, said = preprocess(name, *places, *options)
-        assert code == 2 and not Path("was run").exists() and "captions_of_strangers" not in sys.modules
+        assert (
+            code == 2
+            and not Path("was run").exists()
+            and "captions_of_strangers" not in sys.modules
+        )
     line = said.splitlines()[-1].strip()
-    assert line.startswith(f"fastfeed preprocess {name} photos shards --with captions_of_strangers:f")
+    assert line.startswith(
+        f"fastfeed preprocess {name} photos shards --with captions_of_strangers:f"
+    )
     code, said = preprocess(name, "photos", "shards", *options, "--with", "other:f")
     assert code == 2 and "captions_of_strangers:f" in said and not Path("was run").exists()
     code, said = preprocess(*shlex.split(line)[2:])  # the line that was printed
@@ -71,7 +84,9 @@ def test_a_source_that_only_a_plan_names() -> None:
     line = said.splitlines()[-1].strip()
     assert line == "fastfeed preprocess resume photos shards"
     assert line in preprocess("status", "shards")[1]
-    assert preprocess(*shlex.split(line)[2:])[0] == 0 and len(list(Path("shards").glob("*.tar"))) == 2
+    assert (
+        preprocess(*shlex.split(line)[2:])[0] == 0 and len(list(Path("shards").glob("*.tar"))) == 2
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""A job whose source is the output of another: names, sums, sizes and columns of the originals are kept."""
+"""A job whose source is the output of another: names, sums, sizes and columns of the originals are
+kept.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from helpers.photos import jpeg
 from helpers.small_jobs import InlineEngine
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Choice, Encoding, Metadata, Packing, Recipe, Scaling, open_input, run
+from fastfeed.preprocess import (
+    Choice,
+    Encoding,
+    Metadata,
+    Packing,
+    Recipe,
+    Scaling,
+    open_input,
+    run,
+)
 from fastfeed.preprocess.inputs.request import InputRequest
 
 NAMES = ["cat/0.jpg", "cat/1.jpg", "dog/2.jpg", "dog/3.jpg"]
@@ -30,7 +41,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("photos/t.csv").write_text("\n".join(["path,label,score,caption", *rows]) + "\n")
 
 
-def make(source: Any, target: str, format: str = "parquet", scaling: Scaling | None = None, **more: Any) -> Any:
+def make(
+    source: Any, target: str, format: str = "parquet", scaling: Scaling | None = None, **more: Any
+) -> Any:
     image = Encoding("png") if more.pop("png", False) else Encoding(keep_small=True)
     recipe = Recipe(scaling or Scaling(24), image, packing=Packing(format, samples=3), **more)
     return run(source, target, recipe, engine=InlineEngine())
@@ -39,24 +52,41 @@ def make(source: Any, target: str, format: str = "parquet", scaling: Scaling | N
 def metas(folder: str) -> list[dict[str, Any]]:
     import pyarrow.dataset as ds
 
-    return [json.loads(text) for text in ds.dataset(folder).to_table(columns=["meta"])["meta"].to_pylist()]
+    return [
+        json.loads(text)
+        for text in ds.dataset(folder).to_table(columns=["meta"])["meta"].to_pylist()
+    ]
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_is_known_of_the_originals_is_kept(format: str) -> None:
-    make(InputRequest("photos/t.csv", columns=("score",)), "first", format, metadata=Metadata(exif=("time",)))
-    report = make("first", "second", scaling=Scaling(mode="none"), metadata=Metadata(exif=("time",)))
+    make(
+        InputRequest("photos/t.csv", columns=("score",)),
+        "first",
+        format,
+        metadata=Metadata(exif=("time",)),
+    )
+    report = make(
+        "first", "second", scaling=Scaling(mode="none"), metadata=Metadata(exif=("time",))
+    )
     assert report.complete and report.classes == ("cat", "dog") and not report.bad
     for k, meta in enumerate(metas("second")):
         original = Path("photos", NAMES[k]).read_bytes()
         assert meta["uri"] == NAMES[k] and meta["class"] == NAMES[k][:3]
-        assert meta["sha256"] == hashlib.sha256(original).hexdigest() and meta["source_bytes"] == len(original)
+        assert meta["sha256"] == hashlib.sha256(original).hexdigest() and meta[
+            "source_bytes"
+        ] == len(original)
         assert (meta["source_height"], meta["source_width"]) == (40, 56 + k)
         assert meta["box"] == [0.0, 0.0, 40.0, 56.0 + k] and not meta["kept"]
         assert meta["columns"] == {"score": k / 2, "exif_time": None}
     import pyarrow.dataset as ds
 
-    assert ds.dataset("second").to_table(columns=["text"])["text"].to_pylist() == ["0", "1", "2", "3"]
+    assert ds.dataset("second").to_table(columns=["text"])["text"].to_pylist() == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]
 
 
 def test_a_crop_of_a_crop_has_no_box_and_a_third_job_still_knows_the_first() -> None:
@@ -71,7 +101,9 @@ def test_a_crop_of_a_crop_has_no_box_and_a_third_job_still_knows_the_first() -> 
 def test_metadata_columns_of_the_second_job_are_added() -> None:
     make(InputRequest("photos/t.csv", columns=("score",)), "first", "mds")
     make(InputRequest("first", columns=("height",)), "second")
-    assert [meta["columns"] for meta in metas("second")] == [{"score": k / 2, "height": 24} for k in range(4)]
+    assert [meta["columns"] for meta in metas("second")] == [
+        {"score": k / 2, "height": 24} for k in range(4)
+    ]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -87,7 +119,10 @@ def test_an_interrupted_one_resumes_and_a_val_split_can_be_a_source() -> None:
     folders = [name for name in ("first/train", "first/val") if Path(name).exists()]
     for name in folders:
         report = make(name, name.replace("first", "second").replace("/", "-"))
-        assert report.complete and make(name, name.replace("first", "second").replace("/", "-")).shards_now == 0
+        assert (
+            report.complete
+            and make(name, name.replace("first", "second").replace("/", "-")).shards_now == 0
+        )
 
 
 @pytest.mark.parametrize("asked", ["", "caption"])
@@ -109,6 +144,8 @@ def test_a_caption_column_without_captions_is_an_error_only_where_it_was_asked_f
 @pytest.mark.parametrize("file", ["photos/t.csv", "nowhere.csv"])
 def test_a_labels_file_is_refused(file: str) -> None:
     make("photos", "first")
-    with pytest.raises(ConfigError, match=r"labels_file is for folders, first holds the shards of a job: .* photos"):
+    with pytest.raises(
+        ConfigError, match=r"labels_file is for folders, first holds the shards of a job: .* photos"
+    ):
         make(InputRequest("first", labels_file=file), "second")
     assert not Path("second/__job").exists()

@@ -1,4 +1,6 @@
-"""Segments of a JPEG that are no part of its pixels never decide whether these are read, in the kernel or in Pillow."""
+"""Segments of a JPEG that are no part of its pixels never decide whether these are read, in the
+kernel or in Pillow.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,22 @@ from helpers.preprocess.rasters import preprocessed
 from PIL import Image
 
 HEADS = [
-    b"", b"JFIF\0", b"JFIF\0\1\1", b"Exif\0\0", b"Exif\0\0II*\0", b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
-    b"http://ns.adobe.com/xap/1.0/\0", b"ICC_PROFILE\0", b"ICC_PROFILE\0\1\1", b"ICC_PROFILE\0\5\1", b"FPXR\0",
-    b"MPF\0", b"MPF\0II*\0\x08\0\0\0\1\0", b"Photoshop 3.0\0", b"Photoshop 3.0\0008BIM\x03\xed\0\0\0\0\0\xff",
-]  # fmt: skip
+    b"",
+    b"JFIF\0",
+    b"JFIF\0\1\1",
+    b"Exif\0\0",
+    b"Exif\0\0II*\0",
+    b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
+    b"http://ns.adobe.com/xap/1.0/\0",
+    b"ICC_PROFILE\0",
+    b"ICC_PROFILE\0\1\1",
+    b"ICC_PROFILE\0\5\1",
+    b"FPXR\0",
+    b"MPF\0",
+    b"MPF\0II*\0\x08\0\0\0\1\0",
+    b"Photoshop 3.0\0",
+    b"Photoshop 3.0\0008BIM\x03\xed\0\0\0\0\0\xff",
+]
 MARKERS = [0xE0, 0xE1, 0xE2, 0xED, 0xFE]  # not Adobe's, which says what the colors are
 
 

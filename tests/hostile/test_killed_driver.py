@@ -19,12 +19,15 @@ from helpers.needs import needs
 from helpers.preprocess.waiting import alive
 
 TESTS = Path(__file__).parents[1]
-PROMISE_S = (
-    1.0  # of processor time that this process gets meanwhile: on an idle machine a second, on a busy one as many
-)
+# of processor time that this process gets meanwhile: on an idle machine a second, on a busy one as
+# many
+PROMISE_S = 1.0
 DEADLINE_S = 20.0  # in any case; a worker that is not told would sleep for 1000 s
 ATTEMPTS = 3  # the best counts
-AGENTS = "ray::DashboardAgent", "ray::RuntimeEnvAgent"  # of Ray itself; they take a minute to look for their parent
+AGENTS = (
+    "ray::DashboardAgent",
+    "ray::RuntimeEnvAgent",
+)  # of Ray itself; they take a minute to look for their parent
 WORKER = "fastfeed.preprocess.workers.worker"
 LOCAL = "LocalEngine(2)"
 POOL = "ExecutorEngine(ProcessPoolExecutor(2, mp_context=multiprocessing.get_context('{}')))"
@@ -46,7 +49,9 @@ if __name__ == "__main__":
 
 
 def processes_of(mark: str) -> set[int]:
-    """Processes with this in their environment: a driver and all that it has started, directly or not."""
+    """Processes with this in their environment: a driver and all that it has started, directly or
+    not.
+    """
     found = set[int]()
     for entry in Path("/proc").iterdir():
         try:
@@ -72,7 +77,9 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def seconds_until(condition: Callable[[], bool]) -> float:
-    """Processor time of this thread until then, which it does not sleep for; infinite after DEADLINE_S."""
+    """Processor time of this thread until then, which it does not sleep for; infinite after
+    DEADLINE_S.
+    """
     late, begin = time.monotonic() + DEADLINE_S, time.thread_time()
     while not condition():
         if time.monotonic() > late:
@@ -103,7 +110,9 @@ def test_no_process_outlives_its_driver_by_a_second(tmp_path: Path, engine: str,
 
 
 def killed(folder: Path, engine: str, fate: str) -> float:
-    """Processor time until the workers of a driver that is killed have ended; Ray's own processes may take longer."""
+    """Processor time until the workers of a driver that is killed have ended; Ray's own processes
+    may take longer.
+    """
     (folder / "driver.py").write_text(DRIVER)
     short = Path(tempfile.mkdtemp(prefix="r"))  # Ray's sockets need short paths
     mark = f"FASTFEED_TEST_MARK={os.getpid()}-{time.monotonic_ns()}"
@@ -111,7 +120,9 @@ def killed(folder: Path, engine: str, fate: str) -> float:
     environ = os.environ | {name: value, "PYTHONPATH": str(TESTS), "RAY_TMPDIR": str(short)}
     command = [sys.executable, str(folder / "driver.py"), str(folder), engine, fate]
     with subprocess.Popen(command, env=environ) as driver:
-        begun = until(lambda: {path.name for path in folder.glob("meets-*")} >= {"meets-3", "meets-13"}, 60)
+        begun = until(
+            lambda: {path.name for path in folder.glob("meets-*")} >= {"meets-3", "meets-13"}, 60
+        )
         commands = {pid: command_of(pid) for pid in processes_of(mark) - {driver.pid}}
         workers = {pid for pid, text in commands.items() if WORKER in text or engine != RAY}
         driver.send_signal(signal.SIGKILL)
@@ -119,7 +130,9 @@ def killed(folder: Path, engine: str, fate: str) -> float:
         assert begun and len(workers) >= 2
         took = seconds_until(lambda: not any(map(alive, workers)))
         others = [pid for pid, text in commands.items() if text not in AGENTS]
-        assert until(lambda: not any(map(alive, others)), DEADLINE_S), [commands[pid] for pid in filter(alive, others)]
+        assert until(lambda: not any(map(alive, others)), DEADLINE_S), [
+            commands[pid] for pid in filter(alive, others)
+        ]
         return took
     finally:
         shutil.rmtree(short, ignore_errors=True)

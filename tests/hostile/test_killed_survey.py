@@ -1,4 +1,6 @@
-"""A survey whose process is killed again and again: each start continues where the one before was killed."""
+"""A survey whose process is killed again and again: each start continues where the one before was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -23,31 +25,49 @@ from fastfeed.preprocess.targets.target import open_target
 PHOTOS = 600  # fewer than a piece of the survey holds
 PROGRAM = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
 WORDS = ("preprocess", "photos", "shards", "--size", "24", "-w", "1", "--dedupe", "near")
-KILLED_AFTER_S = 0.8, 2.6  # a start: as in the report of a survey that 201 of them did not get through
+KILLED_AFTER_S = (
+    0.8,
+    2.6,
+)  # a start: as in the report of a survey that 201 of them did not get through
 STARTS = 201
-FIRST_S = 1.5  # until the first photographs are surveyed, on the machine of that report; a slower one gets more time
+# until the first photographs are surveyed, on the machine of that report; a slower one gets more
+# time
+FIRST_S = 1.5
 LOOK_S = 0.05  # between looks at all processes of the machine, each of which costs milliseconds
 TICKS = os.sysconf("SC_CLK_TCK")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processor times of other processes are in /proc"),
+    pytest.mark.skipif(
+        not Path("/proc/self/stat").exists(),
+        reason="processor times of other processes are in /proc",
+    ),
 ]
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *WORDS], cwd=folder, env=environment(), start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, *WORDS],
+        cwd=folder,
+        env=environment(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def processor_time(root: int) -> float:
-    """Of a process and all that come from it, seconds: how far they are, however busy the machine is."""
+    """Of a process and all that come from it, seconds: how far they are, however busy the machine
+    is.
+    """
     children, spent = defaultdict[int, list[int]](list), dict[int, int]()
     for entry in Path("/proc").iterdir():
         try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
+            fields = (
+                (entry / "stat").read_text().rpartition(")")[2].split()
+                if entry.name.isdigit()
+                else []
+            )
         except OSError:  # it has ended
             continue
         if fields:
@@ -84,7 +104,9 @@ def test_a_survey_gets_through(tmp_path: Path) -> None:
     while not order.exists() and len(seen) < STARTS:
         process, after = start(tmp_path), dice.uniform(*KILLED_AFTER_S) * max(1.0, first / FIRST_S)
         while process.poll() is None and processor_time(process.pid) < after and not order.exists():
-            if len(seen) == 1 and count_surveyed(target) > seen[0]:  # a fast machine would get through at once
+            if (
+                len(seen) == 1 and count_surveyed(target) > seen[0]
+            ):  # a fast machine would get through at once
                 break
             time.sleep(LOOK_S)
         kill(process)
@@ -92,8 +114,13 @@ def test_a_survey_gets_through(tmp_path: Path) -> None:
     assert order.exists(), f"photographs surveyed after {len(seen)} starts: {seen[-1]}"
     assert len({*seen}) >= 3, f"progress of several starts adds up: {seen}"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *WORDS], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, *WORDS],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0 and "1 of 1 shards" in done.stdout, done.stderr
     assert len(np.load(order)) == 1, "all look alike"

@@ -1,4 +1,6 @@
-"""A lack of memory while images are decoded is never a sample's fault; a file that asks for too much is one."""
+"""A lack of memory while images are decoded is never a sample's fault; a file that asks for too
+much is one.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ if sys.platform == "linux":
 
 
 def progressive(side: int) -> bytes:
-    """A file that claims to be a square of this side, within all limits, and takes 3 bytes per pixel to decode."""
+    """A file that claims to be a square of this side, within all limits, and takes 3 bytes per
+    pixel to decode.
+    """
     blob = bytearray(encoded(textured(48, 64), progressive=True))
     at = blob.index(b"\xff\xc2")
     blob[at + 5 : at + 9] = side.to_bytes(2, "big") * 2
@@ -58,7 +62,9 @@ def little_memory() -> Iterator[None]:
     gc.collect()
     before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (100 << 20), before[1]))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (pages * resource.getpagesize() + (100 << 20), before[1])
+    )
     try:
         yield
     finally:
@@ -98,8 +104,12 @@ def test_a_need_that_the_system_cannot_meet() -> None:
     assert call.calls == 1
 
 
-@pytest.mark.parametrize(("times", "need", "reason"), [(1, 1000, None), (9, 1000, "bomb"), (9, 1 << 60, "oom")])
-def test_pillow_tells_them_apart(times: int, need: int, reason: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("times", "need", "reason"), [(1, 1000, None), (9, 1000, "bomb"), (9, 1 << 60, "oom")]
+)
+def test_pillow_tells_them_apart(
+    times: int, need: int, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lack, plain = Lack(times), pillow._plain
     monkeypatch.setattr(pillow, "_plain", lambda *args: (lack(), plain(*args))[1])
     monkeypatch.setattr(pillow, "_needed", lambda *_: need)
@@ -162,7 +172,10 @@ def test_a_feed_ends(decoder: str, tmp_path: Path) -> None:
         batches = iter(feed)
         assert len(next(batches)) == 2  # all threads run
         with little_memory():
-            with pytest.raises(MemoryError, match=r"decoding sample 2, .*2\.jpg: .*no sample is listed as bad for it"):
+            with pytest.raises(
+                MemoryError,
+                match=r"decoding sample 2, .*2\.jpg: .*no sample is listed as bad for it",
+            ):
                 next(batches)
         assert feed.stats().bad == ()
 

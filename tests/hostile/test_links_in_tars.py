@@ -1,4 +1,6 @@
-"""Hard and symbolic links in tar shards: read at their targets' bytes, and never outside of the archive."""
+"""Hard and symbolic links in tar shards: read at their targets' bytes, and never outside of the
+archive.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,21 @@ def opened(path: Path, content: bytes, **options: object) -> ff.TarShards:
 
 def pixels(source: ff.TarShards) -> np.ndarray:
     """As native threads read them."""
-    with ff.Feed(source, [ff.Resize((8, 8))], batch=len(source), shuffle=False, on_bad="raise") as feed:
+    with ff.Feed(
+        source, [ff.Resize((8, 8))], batch=len(source), shuffle=False, on_bad="raise"
+    ) as feed:
         return next(iter(feed)).images
 
 
 @pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
 def test_links_are_read_at_their_targets(kind: bytes, tmp_path: Path) -> None:
     content = entry("0.jpg", jpeg(0)) + entry("0.cls", b"1") + entry("0.txt", b"a boat")
-    content += link("1.jpg", "0.jpg", kind) + link("1.cls", "0.cls", kind) + link("1.txt", "./0.txt", kind) + END
+    content += (
+        link("1.jpg", "0.jpg", kind)
+        + link("1.cls", "0.cls", kind)
+        + link("1.txt", "./0.txt", kind)
+        + END
+    )
     source = opened(tmp_path / "a.tar", content, columns=["txt"])
     assert source.read([0, 1]) == [jpeg(0)] * 2
     assert source.uri(1).endswith(":1.jpg")
@@ -59,7 +68,10 @@ def test_as_gnu_tar_writes_them(format: str, tmp_path: Path) -> None:
     (root / "b" / "4.jpg").symlink_to("5.jpg")  # which comes later, and is a link itself
     (root / "b" / "5.jpg").symlink_to("../a/1.jpg")
     source = ff.TarShards(gnu_tar(root, f"--format={format}"), label=None)
-    read = {source.uri(i).rpartition(":")[2]: data for i, data in enumerate(source.read(range(len(source))))}
+    read = {
+        source.uri(i).rpartition(":")[2]: data
+        for i, data in enumerate(source.read(range(len(source))))
+    }
     expected = {"a/0": 0, "a/1": 0, f"a/{long}": 1, "b/2": 0, "b/3": 1, "b/4": 0, "b/5": 0}
     assert read == {f"{name}.jpg": jpeg(i) for name, i in expected.items()}
     assert source.notes == []
@@ -67,17 +79,34 @@ def test_as_gnu_tar_writes_them(format: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
 @pytest.mark.parametrize(
-    "target", ["{outside}", "../secret.jpg", "/etc/passwd", "none.jpg", "1.jpg", "", "/0.jpg", "a/../../0.jpg", "d"]
+    "target",
+    [
+        "{outside}",
+        "../secret.jpg",
+        "/etc/passwd",
+        "none.jpg",
+        "1.jpg",
+        "",
+        "/0.jpg",
+        "a/../../0.jpg",
+        "d",
+    ],
 )
 def test_links_to_elsewhere_are_left_out(target: str, kind: bytes, tmp_path: Path) -> None:
     (tmp_path / "secret.jpg").write_bytes(jpeg(9))
     (tmp_path / "in").mkdir()
     content = entry("0.jpg", jpeg(0)) + header("d/", kind=b"5")
     at = len(content)
-    content += link("1.jpg", target.format(outside=tmp_path / "secret.jpg"), kind) + entry("2.jpg", jpeg(2)) + END
+    content += (
+        link("1.jpg", target.format(outside=tmp_path / "secret.jpg"), kind)
+        + entry("2.jpg", jpeg(2))
+        + END
+    )
     source = opened(tmp_path / "in" / "a.tar", content, label=None)
     assert source.read(range(len(source))) == [jpeg(0), jpeg(2)]
-    assert source.notes == [f"{tmp_path}/in/a.tar: left out '1.jpg' at {at}: a link to no file of the archive"]
+    assert source.notes == [
+        f"{tmp_path}/in/a.tar: left out '1.jpg' at {at}: a link to no file of the archive"
+    ]
 
 
 def test_links_in_a_ring(tmp_path: Path) -> None:
@@ -87,11 +116,17 @@ def test_links_in_a_ring(tmp_path: Path) -> None:
 
 
 def test_an_index_of_another_tool_that_lacks_them_is_not_used(tmp_path: Path) -> None:
-    members = entry("0.jpg", jpeg(0)), link("1.jpg", "0.jpg", tarfile.LNKTYPE), entry("2.jpg", jpeg(2))
+    members = (
+        entry("0.jpg", jpeg(0)),
+        link("1.jpg", "0.jpg", tarfile.LNKTYPE),
+        entry("2.jpg", jpeg(2)),
+    )
     path = tmp_path / "a.tar"
     path.write_bytes(b"".join(members) + END)
     at = len(members[0]) + len(members[1]) + 512
-    (tmp_path / "a.idx").write_text(f"v1.2 2\njpg 512 {len(jpeg(0))} 0.jpg\njpg {at} {len(jpeg(2))} 2.jpg\n")
+    (tmp_path / "a.idx").write_text(
+        f"v1.2 2\njpg 512 {len(jpeg(0))} 0.jpg\njpg {at} {len(jpeg(2))} 2.jpg\n"
+    )
     source = ff.TarShards(path, label=None)
     assert source.read(range(3)) == [jpeg(0), jpeg(0), jpeg(2)]
     assert source.notes == [f"{path}: a.idx is not used: it leaves out the links of the archive"]
@@ -113,7 +148,9 @@ def test_the_target_is_checked_when_it_is_read(tmp_path: Path) -> None:
     assert [failure.reason for failure in source.read([0, 1])] == ["changed"] * 2
 
 
-@pytest.mark.parametrize(("images", "value"), [(["jpg", "png"], "jpg"), (["png", "jpg"], "png"), (["jpg"], "jpg")])
+@pytest.mark.parametrize(
+    ("images", "value"), [(["jpg", "png"], "jpg"), (["png", "jpg"], "png"), (["jpg"], "jpg")]
+)
 @pytest.mark.parametrize("order", [("jpg", "png"), ("png", "jpg")])
 def test_images_are_preferred_in_the_order_of_the_list(
     images: list[str], value: str, order: tuple[str, str], tmp_path: Path
@@ -122,7 +159,9 @@ def test_images_are_preferred_in_the_order_of_the_list(
     members = [(f"{i}.{extension}", content[extension]) for i in range(2) for extension in order]
     source = opened(tmp_path / "a.tar", tar_of(members), images=images, label=None)
     assert source.read(range(2)) == [content[value]] * 2
-    assert [source.uri(i).rpartition(":")[2] for i in range(2)] == [f"{i}.{value}" for i in range(2)]
+    assert [source.uri(i).rpartition(":")[2] for i in range(2)] == [
+        f"{i}.{value}" for i in range(2)
+    ]
     other = "png" if value == "jpg" else "jpg"
     expected = [f"0.{other} at", f"is not used: the image is 0.{value}"] if len(images) > 1 else []
     assert len(source.notes) == bool(expected)

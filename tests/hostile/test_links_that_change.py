@@ -1,4 +1,6 @@
-"""Folders that are replaced by links to others after they were looked at: what is read lies where it may."""
+"""Folders that are replaced by links to others after they were looked at: what is read lies where
+it may.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ def relative_table(root: Path, **options: Any) -> ff.sources.Source:
 
 
 def absolute_table(root: Path, **options: Any) -> ff.sources.Source:
-    return ff.Table(write(root / "t.csv", {"path": [f"{root}/d/c.png", f"{root}/ok.png"]}), image="path", **options)
+    return ff.Table(
+        write(root / "t.csv", {"path": [f"{root}/d/c.png", f"{root}/ok.png"]}),
+        image="path",
+        **options,
+    )
 
 
 def coco(root: Path, **options: Any) -> ff.sources.Source:
@@ -51,7 +57,9 @@ def coco(root: Path, **options: Any) -> ff.sources.Source:
 
 
 def folder(root: Path, allow_path: Any = (), **options: Any) -> ff.sources.Source:
-    return ff.ImageFolder(root, labeled=False, allow_links=[str(path) for path in allow_path], **options)
+    return ff.ImageFolder(
+        root, labeled=False, allow_links=[str(path) for path in allow_path], **options
+    )
 
 
 def listed(root: Path, **options: Any) -> ff.sources.Source:
@@ -83,7 +91,13 @@ def swap(root: Path, secret: Path) -> None:
 def fed(source: ff.sources.Source) -> tuple[set[int], list[str]]:
     """Values of red that native threads make of it, and reasons of bad samples."""
     feed = ff.Feed(
-        source, [ff.Decode(), ff.Resize((32, 32))], batch=1, shuffle=False, threads=1, on_bad="mask", tail="pad"
+        source,
+        [ff.Decode(), ff.Resize((32, 32))],
+        batch=1,
+        shuffle=False,
+        threads=1,
+        on_bad="mask",
+        tail="pad",
     )
     reds: set[int] = set()
     for batch in feed:
@@ -92,7 +106,9 @@ def fed(source: ff.sources.Source) -> tuple[set[int], list[str]]:
 
 
 @pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
-def test_a_folder_becomes_a_link(make: Callable[..., ff.sources.Source], places: tuple[Path, Path]) -> None:
+def test_a_folder_becomes_a_link(
+    make: Callable[..., ff.sources.Source], places: tuple[Path, Path]
+) -> None:
     root, secret = places
     source = make(root)
     assert source.read([0, 1]) == [OWN, OWN]
@@ -109,7 +125,9 @@ def test_a_folder_becomes_a_link(make: Callable[..., ff.sources.Source], places:
 
 
 @pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
-def test_a_link_to_an_allowed_folder(make: Callable[..., ff.sources.Source], places: tuple[Path, Path]) -> None:
+def test_a_link_to_an_allowed_folder(
+    make: Callable[..., ff.sources.Source], places: tuple[Path, Path]
+) -> None:
     root, secret = places
     source = make(root, allow_path=[secret])
     swap(root, secret)
@@ -118,11 +136,17 @@ def test_a_link_to_an_allowed_folder(make: Callable[..., ff.sources.Source], pla
     assert {1, 200} <= reds and not reasons
 
 
-def test_where_the_system_says_nothing(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_says_nothing(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, secret = places
     monkeypatch.setattr("fastfeed.system.within._path_of", lambda fd: "")
     within = Within([str(root)])
-    for path, expected in ((root / "ok.png", True), (secret / "c.png", False), (root / "d" / ".." / "ok.png", True)):
+    for path, expected in (
+        (root / "ok.png", True),
+        (secret / "c.png", False),
+        (root / "d" / ".." / "ok.png", True),
+    ):
         fd = open_file(path)
         assert within.holds(fd, str(path)) is expected
         os.close(fd)

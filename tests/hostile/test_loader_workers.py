@@ -1,4 +1,6 @@
-"""Feeds handed to what is not made for them: DataLoaders, Ray Train, model.fit, pickle, tuple unpacking."""
+"""Feeds handed to what is not made for them: DataLoaders, Ray Train, model.fit, pickle, tuple
+unpacking.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ import fastfeed as ff
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, FeedClosed
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 # JAX, where another test of this process has loaded it, warns of fork(), which DataLoaders use
 
 
@@ -24,7 +28,9 @@ def _feed(**options):
 
 
 def test_a_feed_in_each_worker_of_a_data_loader(capfd):
-    data = pytest.importorskip("torch.utils.data", reason="needs PyTorch: make test TORCH=torch==2.13.0")
+    data = pytest.importorskip(
+        "torch.utils.data", reason="needs PyTorch: make test TORCH=torch==2.13.0"
+    )
 
     class Samples(data.IterableDataset):
         def __init__(self, split):
@@ -32,19 +38,29 @@ def test_a_feed_in_each_worker_of_a_data_loader(capfd):
 
         def __iter__(self):
             worker = data.get_worker_info()
-            options = {"world": World(rank=worker.id, size=worker.num_workers)} if self.split else {}
+            options = (
+                {"world": World(rank=worker.id, size=worker.num_workers)} if self.split else {}
+            )
             with _feed(**options) as feed:
                 yield from (batch.labels.tolist() for batch in feed)
 
-    with pytest.raises(ConfigError, match=r"worker 0 of 2 of a torch DataLoader.*feed\.to_torch\(\)"):
+    with pytest.raises(
+        ConfigError, match=r"worker 0 of 2 of a torch DataLoader.*feed\.to_torch\(\)"
+    ):
         list(data.DataLoader(Samples(False), batch_size=None, num_workers=2))
     for split, workers in ((True, 2), (False, 1)):
-        labels = [label for batch in data.DataLoader(Samples(split), None, num_workers=workers) for label in batch]
+        labels = [
+            label
+            for batch in data.DataLoader(Samples(split), None, num_workers=workers)
+            for label in batch
+        ]
         assert sorted(labels) == list(range(8))
 
 
 def test_a_feed_that_workers_inherit():
-    data = pytest.importorskip("torch.utils.data", reason="needs PyTorch: make test TORCH=torch==2.13.0")
+    data = pytest.importorskip(
+        "torch.utils.data", reason="needs PyTorch: make test TORCH=torch==2.13.0"
+    )
 
     class Wrapped(data.IterableDataset):
         def __init__(self, feed):
@@ -54,14 +70,22 @@ def test_a_feed_that_workers_inherit():
             return (batch.labels.tolist() for batch in self.feed)
 
     with _feed() as feed, pytest.raises(FeedClosed, match=r"create the feed in the child"):
-        list(data.DataLoader(Wrapped(feed), batch_size=None, num_workers=1, multiprocessing_context="fork"))
+        list(
+            data.DataLoader(
+                Wrapped(feed), batch_size=None, num_workers=1, multiprocessing_context="fork"
+            )
+        )
 
 
 def test_a_data_loader_around_a_feed():
-    data = pytest.importorskip("torch.utils.data", reason="needs PyTorch: make test TORCH=torch==2.13.0")
+    data = pytest.importorskip(
+        "torch.utils.data", reason="needs PyTorch: make test TORCH=torch==2.13.0"
+    )
     with _feed(shuffle=False) as feed:
         for wrapped in (feed, feed.to_torch("cpu")):
-            with pytest.raises(ConfigError, match=r"without a DataLoader: for images, labels in feed\.to_torch\(\)"):
+            with pytest.raises(
+                ConfigError, match=r"without a DataLoader: for images, labels in feed\.to_torch\(\)"
+            ):
                 list(data.DataLoader(wrapped, batch_size=None))
 
 
@@ -76,7 +100,9 @@ def test_print_says_that_channels_come_last():
 
 def test_ray_train_workers_without_ranks_in_the_environment(monkeypatch):
     context = types.SimpleNamespace(get_world_size=lambda: 4)
-    monkeypatch.setitem(sys.modules, "ray.train", types.SimpleNamespace(get_context=lambda: context))
+    monkeypatch.setitem(
+        sys.modules, "ray.train", types.SimpleNamespace(get_context=lambda: context)
+    )
     with pytest.raises(ConfigError, match=r"one of 4 workers of Ray Train.*get_world_rank\(\)"):
         _feed()
     _feed(world=World(rank=1, size=4)).close()
@@ -87,7 +113,9 @@ def test_ray_train_workers_without_ranks_in_the_environment(monkeypatch):
 def test_pickle_and_copy():
     with _feed() as feed:
         for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(ConfigError, match=r"cannot be pickled or copied; pickle its source"):
+            with pytest.raises(
+                ConfigError, match=r"cannot be pickled or copied; pickle its source"
+            ):
                 attempt(feed)
 
 
@@ -103,5 +131,8 @@ def test_keras_fit_of_a_feed():
     keras = pytest.importorskip("keras", reason="needs Keras: pip install 'fastfeed[keras]'")
     model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(8)])
     model.compile("sgd", "sparse_categorical_crossentropy")
-    with _feed() as feed, pytest.raises(ConfigError, match=r"pass feed\.to_keras\(\) to model\.fit"):
+    with (
+        _feed() as feed,
+        pytest.raises(ConfigError, match=r"pass feed\.to_keras\(\) to model\.fit"),
+    ):
         model.fit(feed)

@@ -1,4 +1,7 @@
-"""Catalogs of look-alikes: which copy stays, and how they are split. What comes of it is in the report."""
+"""Catalogs of look-alikes: which copy stays, and how they are split.
+
+What comes of it is in the report.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from fastfeed.preprocess.survey.shares import sentences
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
-    """Three photographs of 200 x 150 pixels, and before them in the order of names their thumbnails, and PNGs."""
+    """Three photographs of 200 x 150 pixels, and before them in the order of names their
+    thumbnails, and PNGs.
+    """
     for k in range(3):
         image = scene(k)
         files = {
@@ -39,7 +44,9 @@ def kept(photos: Path, limits: Limits) -> tuple[set[str], Any]:
     recipe = Recipe(Scaling(32), limits=limits, choice=Choice(dedupe="near", distance=8))
     report = run(photos, target, recipe, engine=InlineEngine())
     bad = {Path(bad.uri).name for bad in report.bad}
-    dropped = [json.loads(line) for line in (target / "__job/duplicates.jsonl").read_text().splitlines()]
+    dropped = [
+        json.loads(line) for line in (target / "__job/duplicates.jsonl").read_text().splitlines()
+    ]
     left = {Path(row["dropped"]).name for row in dropped} | bad
     return {path.name for path in photos.rglob("*.*")} - left, report
 
@@ -56,7 +63,12 @@ def test_of_near_copies_the_one_of_most_pixels_stays_then_of_most_bytes(copies: 
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(formats=("jpeg",)), Limits(max_pixels=200 * 150), Limits(formats=("jpeg",), min_side=100)]
+    "limits",
+    [
+        Limits(formats=("jpeg",)),
+        Limits(max_pixels=200 * 150),
+        Limits(formats=("jpeg",), min_side=100),
+    ],
 )
 def test_what_the_recipe_excludes_is_never_the_one_that_stays(copies: Path, limits: Limits) -> None:
     names, report = kept(copies, limits)
@@ -73,7 +85,9 @@ def chosen(
 
 
 def chain(count: int) -> list[int]:
-    """Hashes each of which differs from the next one in three bits, and few others in fewer than five."""
+    """Hashes each of which differs from the next one in three bits, and few others in fewer than
+    five.
+    """
     rng, bits = np.random.default_rng(0), 0x5A5A5A5A5A5A5A5A
     made = []
     for _ in range(count):
@@ -102,16 +116,22 @@ def test_a_catalog_of_look_alikes_is_split_as_requested(hashes: list[int], val: 
     found, groups = chosen(hashes, val)
     share = len(groups["val"]) / len(hashes)
     assert 0.6 * val < share < 1.4 * val
-    assert found.shares["train"] + found.shares["val"] == len(hashes) and found.shares["wanted"] == val
+    assert (
+        found.shares["train"] + found.shares["val"] == len(hashes) and found.shares["wanted"] == val
+    )
     in_val = set(groups["val"].tolist())
     of_train = np.array([hashes[i] for i in groups["train"].tolist()], np.uint64)
-    parted = sum(bool((np.bitwise_count(of_train ^ np.uint64(hashes[i])) <= 4).any()) for i in in_val)
+    parted = sum(
+        bool((np.bitwise_count(of_train ^ np.uint64(hashes[i])) <= 4).any()) for i in in_val
+    )
     assert found.shares["look_alikes"] == parted > 0
 
 
 def test_bursts_stay_whole() -> None:
     found, groups = chosen(bursts(150, 6), 0.2)
-    sides = [{i in set(groups["val"].tolist()) for i in range(6 * k, 6 * k + 6)} for k in range(150)]
+    sides = [
+        {i in set(groups["val"].tolist()) for i in range(6 * k, 6 * k + 6)} for k in range(150)
+    ]
     assert all(len(side) == 1 for side in sides) and "look_alikes" not in found.shares
 
 
@@ -123,12 +143,17 @@ def test_without_near_duplicates_nothing_has_to_stay_together() -> None:
 
 
 def test_more_photographs_move_none_of_a_catalog_that_is_cut() -> None:
-    hashes, more = chain(1500), np.random.default_rng(5).integers(0, 2**64, 500, dtype=np.uint64).tolist()
+    hashes, more = (
+        chain(1500),
+        np.random.default_rng(5).integers(0, 2**64, 500, dtype=np.uint64).tolist(),
+    )
     before, after = (set(chosen(x, 0.3)[1]["val"].tolist()) for x in (hashes, hashes + more))
     assert before == {i for i in after if i < 1500}
 
 
-def test_the_report_has_shares_by_class_and_duplicates_of_another_label(copies: Path, tmp_path: Path) -> None:
+def test_the_report_has_shares_by_class_and_duplicates_of_another_label(
+    copies: Path, tmp_path: Path
+) -> None:
     options = "--size 32 --dedupe near --distance 8 --val 0.15 -w 1"
     words = (str(copies), str(tmp_path / "shards"), *options.split())
     code, text = preprocess(*words)
@@ -145,7 +170,14 @@ def test_the_report_has_shares_by_class_and_duplicates_of_another_label(copies: 
 
 
 def test_classes_that_are_off_are_named() -> None:
-    shares = {"wanted": 0.1, "train": 1800, "val": 200, "by_label": [[0, 890, 110], [1, 840, 60], [2, 70, 30]]}
+    shares = {
+        "wanted": 0.1,
+        "train": 1800,
+        "val": 200,
+        "by_label": [[0, 890, 110], [1, 840, 60], [2, 70, 30]],
+    }
     share, off = sentences(shares, ("cat", "dog"))
     assert share == "val/ has 200 of 2,000 photographs: 10.0%, of 0.1 requested"
-    assert off == "in 2 of 3 classes the share of val/ is off by more than a fifth: dog 6.7%, 2 30.0%"
+    assert (
+        off == "in 2 of 3 classes the share of val/ is off by more than a fifth: dog 6.7%, 2 30.0%"
+    )

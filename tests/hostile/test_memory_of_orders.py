@@ -1,4 +1,6 @@
-"""Memory that orders take while they are made: near what they keep, whatever the source hands out."""
+"""Memory that orders take while they are made: near what they keep, whatever the source hands
+out.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,12 @@ class Source:
         return str(i)
 
 
-@pytest.mark.parametrize(("order", "keeps"), [(Balanced(), 4), (Weighted(), 8)], ids=["balanced", "weighted"])
-def test_binding_holds_little_more_than_the_order_keeps(order: Any, keeps: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("order", "keeps"), [(Balanced(), 4), (Weighted(), 8)], ids=["balanced", "weighted"]
+)
+def test_binding_holds_little_more_than_the_order_keeps(
+    order: Any, keeps: int, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(fastfeed.sampling.balanced, "_PART", 1 << 13)
     monkeypatch.setattr(fastfeed.sampling.weighted, "_COLUMNS", 1 << 13)
     order.bind(Source())  # what is imported on the way does not count

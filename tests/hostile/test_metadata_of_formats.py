@@ -1,4 +1,6 @@
-"""Metadata of WebP, GIF, JPEG 2000, AVIF and HEIC never decide whether pixels are read, in any decoder."""
+"""Metadata of WebP, GIF, JPEG 2000, AVIF and HEIC never decide whether pixels are read, in any
+decoder.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of Pillow, abo
 
 def riff(*chunks: tuple[bytes, bytes]) -> bytes:
     body = b"".join(
-        name + struct.pack("<I", len(content)) + content + bytes(len(content) % 2) for name, content in chunks
+        name + struct.pack("<I", len(content)) + content + bytes(len(content) % 2)
+        for name, content in chunks
     )
     return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
 
@@ -73,7 +76,11 @@ def chained(content: bytes, size: int = 255) -> bytes:
 def gifs(junk: bytes) -> Iterator[bytes]:
     applications = (b"XMP DataXMP", b"ICCRGBG1012", b"NETSCAPE2.0", b"abc")
     extensions = [b"!\xff" + bytes([len(name)]) + name + chained(junk) for name in applications]
-    extensions += [b"!\xfe" + chained(junk), b"!\xfe" + chained(junk[:2000], 1), b"!\1\x0c" + bytes(12) + chained(junk)]
+    extensions += [
+        b"!\xfe" + chained(junk),
+        b"!\xfe" + chained(junk[:2000], 1),
+        b"!\1\x0c" + bytes(12) + chained(junk),
+    ]
     extensions += [b"!\x77" + chained(junk), b"!\xf9\1\0\0", b"!\xf9\0", b"junk without a block"]
     for extension in [*extensions, b"".join(extensions)]:
         yield b"GIF89a" + GIF[6:GIF_HEAD] + extension + GIF[GIF_HEAD:]
@@ -84,7 +91,11 @@ def jp2s(junk: bytes) -> Iterator[bytes]:
     for kind in (b"xml ", b"uuid", b"uinf", b"asoc", b"abcd"):
         box = boxed(kind, junk)
         yield jp2(PHOTO, inside=[box], before=[box], behind=[box])
-    for box in (boxed(b"res ", junk), boxed(b"res ", boxed(b"resc", junk)), boxed(b"res ", boxed(b"resc", bytes(10)))):
+    for box in (
+        boxed(b"res ", junk),
+        boxed(b"res ", boxed(b"resc", junk)),
+        boxed(b"res ", boxed(b"resc", bytes(10))),
+    ):
         yield jp2(PHOTO, inside=[box])
     yield jp2(PHOTO, colors=[colr(2, junk)])
     yield jp2(PHOTO, colors=[boxed(b"colr", junk[:2]), colr(1, 16), colr(2, junk)])
@@ -106,11 +117,21 @@ def heic_files(junk: bytes) -> Iterator[bytes]:
 
 
 has_avif = pytest.mark.skipif(not features.check("avif"), reason="Pillow without AVIF")
-has_heic = pytest.mark.skipif(installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'")
+has_heic = pytest.mark.skipif(
+    installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'"
+)
 FORMATS = [
-    pytest.param("WEBP", webps, marks=pytest.mark.skipif(not features.check("webp"), reason="Pillow without WebP")),
+    pytest.param(
+        "WEBP",
+        webps,
+        marks=pytest.mark.skipif(not features.check("webp"), reason="Pillow without WebP"),
+    ),
     pytest.param("GIF", gifs),
-    pytest.param("JPEG2000", jp2s, marks=pytest.mark.skipif(not features.check("jpg_2000"), reason="no OpenJPEG")),
+    pytest.param(
+        "JPEG2000",
+        jp2s,
+        marks=pytest.mark.skipif(not features.check("jpg_2000"), reason="no OpenJPEG"),
+    ),
     pytest.param("AVIF", avifs, marks=has_avif),
     pytest.param("HEIC", heic_files, marks=has_heic),
 ]
@@ -126,7 +147,9 @@ def test_metadata_never_decides_over_pixels(format: str, files: Any, name: str) 
         lossy = format == "WEBP" and k >= 9
         want = wants.setdefault(lossy, got)
         assert all(np.array_equal(*pair) for pair in zip(got, want, strict=True)), k
-        assert exif_columns(blob, format, FIELDS) == dict.fromkeys([f"exif_{field}" for field in FIELDS])
+        assert exif_columns(blob, format, FIELDS) == dict.fromkeys(
+            [f"exif_{field}" for field in FIELDS]
+        )
     exact = {"WEBP": wants.get(True), "JPEG2000": wants[False], "HEIC": wants[False]}.get(format)
     assert exact is None or all(np.array_equal(pixels, PHOTO) for pixels in exact)
 
@@ -153,7 +176,9 @@ def test_the_turn_of_an_avif_is_its_containers() -> None:
     """Whatever EXIF says, also of types that Pillow takes for it."""
     image = coded(PHOTO)
     for kind in (3, 8, 9, 2):
-        exif = b"\0\0\0\0MM\0*\0\0\0\x08\0\1" + struct.pack(">HHIHH", 0x0112, kind, 1, 6, 0) + bytes(4)
+        exif = (
+            b"\0\0\0\0MM\0*\0\0\0\x08\0\1" + struct.pack(">HHIHH", 0x0112, kind, 1, 6, 0) + bytes(4)
+        )
         for more, turned in (([], PHOTO.shape), (heics.turns(6), (64, 48, 3))):
             got = by_pillow(avif([image], more=more, metadata=[(b"Exif", exif)]))
             assert isinstance(got, np.ndarray) and got.shape == turned, kind
@@ -162,8 +187,13 @@ def test_the_turn_of_an_avif_is_its_containers() -> None:
 @has_avif
 def test_exif_of_an_avif_is_still_read() -> None:
     tags = b"MM\0*\0\0\0\x08\0\1" + b"\x01\x10\0\2\0\0\0\4Pi8\0" + bytes(4)  # the model
-    blob = avif([coded(PHOTO)], metadata=[(b"mime", b"<x/>"), (b"Exif", b"\0\0\0\6Exif\0\0" + tags)])
-    assert exif_columns(blob, "AVIF", ["camera", "time"]) == {"exif_camera": "Pi8", "exif_time": None}
+    blob = avif(
+        [coded(PHOTO)], metadata=[(b"mime", b"<x/>"), (b"Exif", b"\0\0\0\6Exif\0\0" + tags)]
+    )
+    assert exif_columns(blob, "AVIF", ["camera", "time"]) == {
+        "exif_camera": "Pi8",
+        "exif_time": None,
+    }
 
 
 GRAY = PHOTO[..., 0]
@@ -195,21 +225,29 @@ def test_colors_of_jpeg_2000_are_recorded_and_converted(name: str) -> None:
 def test_inks_of_a_profile_are_no_transparency() -> None:
     inks = Image.fromarray(np.dstack([PHOTO, GRAY]), "CMYK")
     profile = bytes(16) + b"CMYK" + bytes(200)
-    assert np.array_equal(by_pillow(jp2(inks, colors=[colr(2, profile)])), np.asarray(inks.convert("RGB")))
+    assert np.array_equal(
+        by_pillow(jp2(inks, colors=[colr(2, profile)])), np.asarray(inks.convert("RGB"))
+    )
     info_of(jp2(inks, colors=[colr(2, profile)]), icc="damaged", mode="CMYK", alpha=False)
 
 
-@pytest.mark.parametrize("box", [colr(1, 1), colr(1, 14), colr(1, 20), colr(2, bytes(16) + b"Lab " + bytes(200))])
+@pytest.mark.parametrize(
+    "box", [colr(1, 1), colr(1, 14), colr(1, 20), colr(2, bytes(16) + b"Lab " + bytes(200))]
+)
 def test_other_colors_of_jpeg_2000_are_refused_by_name(box: bytes) -> None:
     for read in READERS:
         bad = read(jp2(PHOTO, colors=[box]))
-        assert isinstance(bad, Bad) and bad.reason == "unsupported_format" and "colors" in bad.detail
+        assert (
+            isinstance(bad, Bad) and bad.reason == "unsupported_format" and "colors" in bad.detail
+        )
 
 
 @pytest.mark.parametrize("place", ["before", "behind"])
 def test_the_first_header_of_jpeg_2000_counts(place: str) -> None:
     """As in Pillow, of whichever boxes a second one has."""
-    first = boxed(b"jp2h", boxed(b"ihdr", struct.pack(">IIHBBBB", 48, 64, 3, 7, 7, 0, 0)) + colr(1, 16))
+    first = boxed(
+        b"jp2h", boxed(b"ihdr", struct.pack(">IIHBBBB", 48, 64, 3, 7, 7, 0, 0)) + colr(1, 16)
+    )
     blob = jp2(PHOTO, colors=[colr(2, icc.rgb_profile("Display P3"))])
     second = blob.index(b"jp2c") - 4
     blob = blob[:second] + first + blob[second:] if place == "before" else blob + first

@@ -1,4 +1,6 @@
-"""An interrupted job is resumed over what it was planned for, whatever was added since: any source, any target."""
+"""An interrupted job is resumed over what it was planned for, whatever was added since: any source,
+any target.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ def table(count: int) -> str:
 def shards(count: int) -> str:
     Path("in").mkdir(exist_ok=True)
     for first in range(0, count, 6):
-        members = [(f"{k}.{x}", c) for k in range(first, first + 6) for x, c in (("jpg", jpeg(k)), ("cls", b"%d" % k))]
+        members = [
+            (f"{k}.{x}", c)
+            for k in range(first, first + 6)
+            for x, c in (("jpg", jpeg(k)), ("cls", b"%d" % k))
+        ]
         Path(f"in/{first:03d}.tar").write_bytes(tar_of(members))
     return "in/*.tar"
 
@@ -66,7 +72,11 @@ def go(place: str, target: str, engine: Any, **more: Any) -> Report:
 @pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_it_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str, remote: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    kind: str,
+    remote: bool,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make: Callable[[int], str] = SOURCES[kind]
@@ -97,11 +107,16 @@ def test_another_request_is_refused_over_more_photographs_too(
     place = SOURCES[kind](18 if kind == "shards" else 14)
     with pytest.raises(ConfigError, match="captions or columns: "):
         run(
-            InputRequest(place, columns=("cls",) if kind == "shards" else ()), "shards", recipe(), engine=InlineEngine()
+            InputRequest(place, columns=("cls",) if kind == "shards" else ()),
+            "shards",
+            recipe(),
+            engine=InlineEngine(),
         )
 
 
-def test_a_retry_over_more_rows_is_of_its_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_over_more_rows_is_of_its_own_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     place = table(12)
     Path("photos", NAMES[4]).write_bytes(jpeg(4)[:300])

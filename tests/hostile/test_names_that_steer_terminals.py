@@ -1,4 +1,6 @@
-"""Names, notes and answers of servers with escape sequences: none reaches a log, a warning, a page or a text."""
+"""Names, notes and answers of servers with escape sequences: none reaches a log, a warning, a page
+or a text.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ BAD = "bad\x1b]0;owned\x07\x1b[2J\n2026 forged line\u202e\udcff"
 
 
 def plain(text: str) -> bool:
-    return bool(text) and all(line.isprintable() for line in text.split("\n")) and "\n2026" not in text
+    return (
+        bool(text) and all(line.isprintable() for line in text.split("\n")) and "\n2026" not in text
+    )
 
 
 def test_a_feed_and_its_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -41,13 +45,24 @@ def test_a_feed_and_its_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         for _ in feed:
             pass
     assert len(feed.stats().bad) == 1 and caplog.messages
-    for text in (*caplog.messages, str(source), repr(source), str(feed), str(feed.stats()), str(feed.stats().bad[0])):
+    for text in (
+        *caplog.messages,
+        str(source),
+        repr(source),
+        str(feed),
+        str(feed.stats()),
+        str(feed.stats().bad[0]),
+    ):
         assert plain(text), text
 
 
 def test_shards_and_their_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "cache"))
-    members = [*samples(range(2)), (f"{BAD[:-1]}.jpg".replace("\n", "n"), jpeg(1)), ("x.cls", b"\x1b[2J")]
+    members = [
+        *samples(range(2)),
+        (f"{BAD[:-1]}.jpg".replace("\n", "n"), jpeg(1)),
+        ("x.cls", b"\x1b[2J"),
+    ]
     (tmp_path / "a.tar").write_bytes(tar_of(members))
     source = ff.TarShards(tmp_path / "a.tar")
     assert plain(str(source)) and plain(repr(source))
@@ -78,7 +93,9 @@ def test_warnings_quote_the_callers_own_paths(tmp_path: Path) -> None:
         (tmp_path / BAD / name / "a.jpg").write_bytes(jpeg(1, (8, 8)))
     with pytest.warns(UserWarning, match="sorted as texts") as caught:
         ff.ImageFolder(tmp_path / BAD)
-    assert [(plain(str(warning.message)), warning.filename) for warning in caught] == [(True, __file__)]
+    assert [(plain(str(warning.message)), warning.filename) for warning in caught] == [
+        (True, __file__)
+    ]
 
 
 def test_servers(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,9 +103,13 @@ def test_servers(caplog: pytest.LogCaptureFixture) -> None:
     assert plain(Health(f"http://{BAD}")._name)
 
 
-@pytest.mark.parametrize("function", [shown, escaped, label], ids=lambda function: function.__module__)
+@pytest.mark.parametrize(
+    "function", [shown, escaped, label], ids=lambda function: function.__module__
+)
 def test_pages_and_reports(function) -> None:
-    assert plain(function(BAD)) or (function is escaped and function(BAD).split("\n")[1].isprintable())
+    assert plain(function(BAD)) or (
+        function is escaped and function(BAD).split("\n")[1].isprintable()
+    )
 
 
 def test_bad_samples_of_jobs() -> None:

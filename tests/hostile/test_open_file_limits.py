@@ -1,4 +1,6 @@
-"""Open files: one budget for all shards of a process, and running out of them is never a sample's fault."""
+"""Open files: one budget for all shards of a process, and running out of them is never a sample's
+fault.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from fastfeed.storage import lazy_bytes, local_file, retry, shard_files
 from fastfeed.storage.retry import RetryPolicy, Unread
 from fastfeed.system import descriptors
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pread"), reason="Windows opens a file for each read")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "pread"), reason="Windows opens a file for each read"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +49,9 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 class Exhausted:
     """`os.open` that fails for these paths, so many times."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, times: float, suffix: str) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, number: int, times: float, suffix: str
+    ) -> None:
         self.failed = 0
         real = os.open
 
@@ -58,8 +64,12 @@ class Exhausted:
         monkeypatch.setattr(descriptors.os, "open", fails)
 
 
-@pytest.mark.parametrize(("soft", "expected"), [(1024, 512), (64, 32), (8, 16), (1 << 20, 4096), (-1, 4096)])
-def test_the_budget_is_half_of_the_limit(soft: int, expected: int, limit: Callable[[int], None]) -> None:
+@pytest.mark.parametrize(
+    ("soft", "expected"), [(1024, 512), (64, 32), (8, 16), (1 << 20, 4096), (-1, 4096)]
+)
+def test_the_budget_is_half_of_the_limit(
+    soft: int, expected: int, limit: Callable[[int], None]
+) -> None:
     limit(soft)
     assert shard_files.budget() == expected
 
@@ -130,7 +140,9 @@ def test_a_source_that_is_gone_holds_nothing(tmp_path: Path) -> None:
     assert lazy_bytes.open_count() == before
 
 
-def test_indexes_of_very_many_sources_hold_no_files(tmp_path: Path, limit: Callable[[int], None]) -> None:
+def test_indexes_of_very_many_sources_hold_no_files(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
     limit(32)
     before = lazy_bytes.open_count()
     shard_folder(tmp_path / "a", (3,))
@@ -173,12 +185,19 @@ def test_a_lack_that_passes_costs_no_sample(
 @pytest.mark.parametrize("on_bad", ["substitute", "mask"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_lack_that_lasts_ends_the_run_with_an_error_that_says_so(
-    kind: str, on_bad: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+    kind: str,
+    on_bad: str,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pauses: list[float],
 ) -> None:
     source = SOURCES[kind](tmp_path / "s")
     failing_natively(source, monkeypatch)
     opens = Exhausted(monkeypatch, number, float("inf"), SUFFIX[kind])
-    with ff.Feed(source, [ff.Resize((8, 8))], batch=4, shuffle=False, on_bad=on_bad, threads=1) as feed:
+    with ff.Feed(
+        source, [ff.Resize((8, 8))], batch=4, shuffle=False, on_bad=on_bad, threads=1
+    ) as feed:
         with pytest.raises(StorageError, match="no sample is listed as bad for it: ") as caught:
             next(iter(feed))
         assert caught.value.errno == number
@@ -194,7 +213,9 @@ def test_other_errors_do_not_wait(tmp_path: Path, pauses: list[float]) -> None:
     assert pauses == []
 
 
-def test_idle_shards_give_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
+def test_idle_shards_give_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
     source = ff.TarShards(shard_folder(tmp_path / "a", (1,) * 5))
     source.read(range(5))
     assert len(source._shards._files) == 5
@@ -213,7 +234,9 @@ def test_a_scan_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_connections_that_find_no_descriptor() -> None:
-    """Over a network the error itself is raised, after all attempts; any other is a reason for the sample."""
+    """Over a network the error itself is raised, after all attempts; any other is a reason for the
+    sample.
+    """
     import asyncio
 
     from fastfeed.storage.clients import explain
@@ -244,14 +267,18 @@ kept = source.addresses
 """
 
 
-@pytest.mark.parametrize("first", ["", "sys.modules['held'] = type(sys)('held')", "import atexit, threading"])
+@pytest.mark.parametrize(
+    "first", ["", "sys.modules['held'] = type(sys)('held')", "import atexit, threading"]
+)
 def test_a_program_ends_without_noise(first: str, tmp_path: Path) -> None:
     code = _PROGRAM.format(first=first, shards=f"{shard_folder(tmp_path, (2, 2))}/*.tar")
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
 
 
-def test_a_file_closes_when_its_module_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_closes_when_its_module_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As when the interpreter ends: names of modules are None by then."""
     (tmp_path / "a").write_bytes(b"a")
     file = lazy_bytes.OpenFile(tmp_path / "a")

@@ -1,4 +1,6 @@
-"""How long storage is waited for is what was asked, from its first failure on, whatever it answers."""
+"""How long storage is waited for is what was asked, from its first failure on, whatever it
+answers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def no_jitter(monkeypatch):
 
 
 @pytest.mark.parametrize("seconds", [0.5, 5.0, 30.0])
-@pytest.mark.parametrize("reply", [(0, OSError("503")), (0, ConnectionRefusedError("Connection refused"))])
+@pytest.mark.parametrize(
+    "reply", [(0, OSError("503")), (0, ConnectionRefusedError("Connection refused"))]
+)
 def test_a_read_fails_when_the_patience_of_its_feed_ends(seconds, reply):
     with patience(seconds):
         answer, at = read(Service(reply), health=Health("http://h"))
@@ -80,7 +84,9 @@ def test_the_feed_raises_after_the_seconds_it_was_given(tmp_path, monkeypatch, a
 SOURCES = {
     "tar": lambda url, storage: ff.TarShards(f"{url}/a.tar", storage=storage),
     "tars": lambda url, storage: ff.TarShards([f"{url}/a.tar", f"{url}/b.tar"], storage=storage),
-    "tfrecord": lambda url, storage: ff.TFRecords(f"{url}/a.tfrecord", image="image", storage=storage),
+    "tfrecord": lambda url, storage: ff.TFRecords(
+        f"{url}/a.tfrecord", image="image", storage=storage
+    ),
     "table": lambda url, storage: ff.Table(f"{url}/a.csv", image="image", storage=storage),
     "parquet": lambda url, storage: ff.Table(f"{url}/a.parquet", image="image", storage=storage),
 }

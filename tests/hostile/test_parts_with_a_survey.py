@@ -1,4 +1,6 @@
-"""Parts of a job that start together and each survey the photographs: what is complete is never overwritten."""
+"""Parts of a job that start together and each survey the photographs: what is complete is never
+overwritten.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_a_complete_piece_is_not_surveyed_again() -> None:
     assert sorted(source.asked) == list(range(6))
 
 
-def test_parts_that_start_together_make_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_start_together_make_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(planning, "_SURVEY_PIECE", 4)
     photos = folder(tmp_path / "photos", {"a": 12, "b": 12}, (24, 32))
     recipe = Recipe(Scaling(16), packing=Packing(samples=4), choice=Choice(val=0.3, dedupe="exact"))

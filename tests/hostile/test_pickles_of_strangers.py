@@ -1,4 +1,6 @@
-"""Pickles made by someone else: `Arrays.cifar` reads arrays from them, and nothing that they name is ever reached."""
+"""Pickles made by someone else: `Arrays.cifar` reads arrays from them, and nothing that they name
+is ever reached.
+"""
 
 from __future__ import annotations
 
@@ -35,26 +37,70 @@ def string(value: bytes) -> bytes:
 
 DTYPE = name("numpy", "dtype") + string(b"u1") + number(0) + number(1) + b"\x87R"
 RECONSTRUCT = (
-    name("numpy.core.multiarray", "_reconstruct") + name("numpy", "ndarray") + number(0) + b"\x85" + string(b"b")
+    name("numpy.core.multiarray", "_reconstruct")
+    + name("numpy", "ndarray")
+    + number(0)
+    + b"\x85"
+    + string(b"b")
 ) + b"\x87R"
 
 
 def python2_batch(pixels: np.ndarray = PIXELS, labels: list[int] = LABELS) -> bytes:
     """A batch as Python 2 and NumPy 1 wrote those that are published."""
-    dtype = DTYPE + b"(" + number(3) + string(b"|") + b"NNN" + number(-1) + number(-1) + number(0) + b"tb"
+    dtype = (
+        DTYPE
+        + b"("
+        + number(3)
+        + string(b"|")
+        + b"NNN"
+        + number(-1)
+        + number(-1)
+        + number(0)
+        + b"tb"
+    )
     shape = number(pixels.shape[0]) + number(pixels.shape[1]) + b"\x86"
-    array = RECONSTRUCT + b"(" + number(1) + shape + dtype + b"\x89" + string(pixels.tobytes()) + b"tb"
+    array = (
+        RECONSTRUCT + b"(" + number(1) + shape + dtype + b"\x89" + string(pixels.tobytes()) + b"tb"
+    )
     listed = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
     names = string(b"filenames") + b"](" + string("caf\xe9.png".encode("latin-1")) + b"e"
     return b"\x80\x02}q\x01(" + string(b"data") + array + string(b"labels") + listed + names + b"u."
 
 
 def changed_dtype() -> bytes:
-    """An array of a dtype that is changed afterwards, so that its bytes are taken for the address of an object."""
+    """An array of a dtype that is changed afterwards, so that its bytes are taken for the address
+    of an object.
+    """
     put, get = b"r\0\0\0\0", b"j\0\0\0\0"
-    content = b"\x80\x04}" + string(b"x") + name("numpy", "dtype") + string(b"V8") + b"\x89\x88\x87R" + put + b"0"
-    content += RECONSTRUCT + b"(" + number(1) + number(1) + b"\x85" + get + b"\x89" + string(b"AAAAAAAA") + b"tb0"
-    field = b"}" + string(b"a") + name("numpy", "dtype") + string(b"O") + b"\x89\x88\x87R" + number(0) + b"\x86s"
+    content = (
+        b"\x80\x04}"
+        + string(b"x")
+        + name("numpy", "dtype")
+        + string(b"V8")
+        + b"\x89\x88\x87R"
+        + put
+        + b"0"
+    )
+    content += (
+        RECONSTRUCT
+        + b"("
+        + number(1)
+        + number(1)
+        + b"\x85"
+        + get
+        + b"\x89"
+        + string(b"AAAAAAAA")
+        + b"tb0"
+    )
+    field = (
+        b"}"
+        + string(b"a")
+        + name("numpy", "dtype")
+        + string(b"O")
+        + b"\x89\x88\x87R"
+        + number(0)
+        + b"\x86s"
+    )
     content += get + b"(" + number(3) + string(b"|") + b"N" + string(b"a") + b"\x85" + field
     return content + number(8) + number(1) + number(0x1B) + b"tb0" + b"s."
 
@@ -93,8 +139,14 @@ def test_no_numpy_type_is_reached() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"\x80\x02}" + b")" + b"\x85" * 100_000 + b"Ns.",  # a nested key: hashing it overflows the stack
-        b"\x80\x02" + b")" + b"2\x86" * 100 + b"N}j\0\0\0\0s.",  # each tuple holds the one before twice
+        b"\x80\x02}"
+        + b")"
+        + b"\x85" * 100_000
+        + b"Ns.",  # a nested key: hashing it overflows the stack
+        b"\x80\x02"
+        + b")"
+        + b"2\x86" * 100
+        + b"N}j\0\0\0\0s.",  # each tuple holds the one before twice
         b"\x80\x02}r\xff\xff\xff\xff.",  # number of a memo: a list as long takes 64 GB
         b"\x80\x02B\xff\xff\xff\x7fx.",  # bytes that are not there
         b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7fx.",
@@ -123,7 +175,9 @@ def test_what_only_attacks_hold(tmp_path: Path, content: bytes) -> None:
     assert peak < 100 << 20
 
 
-@pytest.mark.parametrize("labels", [[-1, 0, 1], [0, 1, 1 << 63], [0, 1, True], [0, 1, "2"]], ids=repr)
+@pytest.mark.parametrize(
+    "labels", [[-1, 0, 1], [0, 1, 1 << 63], [0, 1, True], [0, 1, "2"]], ids=repr
+)
 def test_labels_out_of_any_range(tmp_path: Path, labels: list) -> None:
     with pytest.raises(SourceError, match="is not a CIFAR batch"):
         Arrays.cifar(folder_of(tmp_path, pickle.dumps({b"data": PIXELS, b"labels": labels})))
@@ -133,7 +187,9 @@ def test_labels_out_of_any_range(tmp_path: Path, labels: list) -> None:
 def test_shapes_that_do_not_fit_their_bytes(shape: tuple[int, ...]) -> None:
     dtype = DTYPE
     sizes = b"(" + b"".join(b"I%d\n" % n for n in shape) + b"t"
-    array = RECONSTRUCT + b"(" + number(1) + sizes + dtype + b"\x89" + string(PIXELS.tobytes()) + b"tb"
+    array = (
+        RECONSTRUCT + b"(" + number(1) + sizes + dtype + b"\x89" + string(PIXELS.tobytes()) + b"tb"
+    )
     made = byte_array(read_pickle(b"\x80\x02" + array + b"."))
     assert made is None or made.shape == shape == (3 * 3072,)
 

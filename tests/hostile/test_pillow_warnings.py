@@ -1,4 +1,6 @@
-"""Files that Pillow warns of: the file is named, once per kind of warning; what others warn of is shown as ever."""
+"""Files that Pillow warns of: the file is named, once per kind of warning; what others warn of is
+shown as ever.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,12 @@ from PIL import Image
 
 CUT_EXIF = b"Exif\0\0II*\0\x08\0\0\0\x09\0\x12\x01\x03\0\x01\0\0\0\x01\0\0\0"  # one of nine entries
 TIFF_SAYS = (
-    "Pillow says: Metadata Warning, tag 284 had too many entries: 2, expected 1 (reported for the first such file"
+    "Pillow says: Metadata Warning, tag 284 had too many entries: 2, expected 1 (reported for the"
+    " first such file"
 )
 EXIF_SAYS = (
-    "Pillow says: Corrupt EXIF data. Expecting to read 12 bytes but only got 0. (reported for the first such file"
+    "Pillow says: Corrupt EXIF data. Expecting to read 12 bytes but only got 0. (reported for the"
+    " first such file"
 )
 
 FEED = """
@@ -73,7 +77,9 @@ def feed(photos: Path, how: str, *options: str) -> tuple[str, list[str]]:
     script = photos.parent / "feed.py"
     script.write_text(FEED)
     command = [sys.executable, *options, str(script), str(photos), how]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=110, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=110, check=False
+    )
     assert done.returncode == (1 if options == ("-W", "error") else 0), done.stderr
     return done.stdout, done.stderr.splitlines()
 
@@ -86,9 +92,13 @@ def test_a_feed_names_the_files(photos: Path, how: str):
     assert len(told) == 2, lines
     for file, says in (("5.tif", TIFF_SAYS), ("8.jpg", EXIF_SAYS)):
         (line,) = [line for line in told if says in line]
-        assert line.replace("6.tif", "5.tif").startswith(f"{photos / 'a' / file}: ")  # whichever was decoded first
+        assert line.replace("6.tif", "5.tif").startswith(
+            f"{photos / 'a' / file}: "
+        )  # whichever was decoded first
     others = [line for line in lines if line not in told]
-    assert [line for line in others if "Warning" in line] == [line for line in others if "of another" in line][:1]
+    assert [line for line in others if "Warning" in line] == [
+        line for line in others if "of another" in line
+    ][:1]
     assert any("UserWarning: of another" in line for line in others)
 
 
@@ -99,11 +109,15 @@ def test_a_jpeg_that_the_kernel_declines_late(photos: Path):
         (photos / "a" / f"{i}.jpg").write_bytes(jpeg(i))
     (photos / "a" / "9.jpg").write_bytes(with_cut_exif())
     lines = feed(photos, "auto")[1]
-    assert [line for line in lines if "EXIF" in line] == [f"{photos / 'a' / '9.jpg'}: {EXIF_SAYS} only)"]
+    assert [line for line in lines if "EXIF" in line] == [
+        f"{photos / 'a' / '9.jpg'}: {EXIF_SAYS} only)"
+    ]
 
 
 def test_filters_are_the_users(photos: Path):
-    """Warnings that are errors change no batch and are told all the same; what is ignored stays silent."""
+    """Warnings that are errors change no batch and are told all the same; what is ignored stays
+    silent.
+    """
     plain, _ = feed(photos, "auto")
     strict, lines = feed(photos, "auto", "-W", "error")
     assert strict == plain
@@ -132,7 +146,9 @@ with ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.Resize((8, 8))], batch=3, threads=
     warnings.warn("after")
 """
     command = [sys.executable, "-c", script, str(photos)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=110, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=110, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "3 mine\n"), done.stderr
     assert "UserWarning: after" in done.stderr
 
@@ -140,10 +156,25 @@ with ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.Resize((8, 8))], batch=3, threads=
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--dedupe", "near")])
 def test_preprocess_names_the_files(photos: Path, options: tuple[str, ...]):
-    command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "preprocess", "photos", "shards"]
+    command = [
+        sys.executable,
+        "-c",
+        "from fastfeed.cli import main; main()",
+        "preprocess",
+        "photos",
+        "shards",
+    ]
     command += ["--size", "16", "--workers", "2", "--shard-samples", "2", *options]
     env = environment(PYTHONWARNINGS="error") if options else environment()
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=photos.parent, timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=photos.parent,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stderr.splitlines() if "Pillow says" in line]
     assert len(told) == 2, done.stderr

@@ -1,4 +1,6 @@
-"""Named pipes and devices where a file is expected: an error or a bad sample at once, never a wait."""
+"""Named pipes and devices where a file is expected: an error or a bad sample at once, never a
+wait.
+"""
 
 from __future__ import annotations
 
@@ -84,9 +86,25 @@ def listing(path: Path) -> object:
 
 
 OPENERS: list[Any] = [
-    quarantine, cifar, mnist, wids, mds, index_json, index, table(".csv"), table(".jsonl"), table(".parquet"), plan,
-    target, coco, listing, ff.load_state, ff.TarShards, ff.TFRecords, ff.RawShards,
-]  # fmt: skip
+    quarantine,
+    cifar,
+    mnist,
+    wids,
+    mds,
+    index_json,
+    index,
+    table(".csv"),
+    table(".jsonl"),
+    table(".parquet"),
+    plan,
+    target,
+    coco,
+    listing,
+    ff.load_state,
+    ff.TarShards,
+    ff.TFRecords,
+    ff.RawShards,
+]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
@@ -112,6 +130,8 @@ def test_images_that_are_none(kind: str, tmp_path: Path) -> None:
     else:
         path.symlink_to("/dev/zero")
     options = {"allow_path": ["/"]}
-    for source in (ff.Table(write(tmp_path / "t.csv", {"path": ["x.jpg"]}), image="path", **options),):
+    for source in (
+        ff.Table(write(tmp_path / "t.csv", {"path": ["x.jpg"]}), image="path", **options),
+    ):
         (bad,) = source.read([0])
         assert bad.reason == "not_image" and bad.detail == "not a regular file"

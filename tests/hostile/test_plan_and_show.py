@@ -1,4 +1,6 @@
-"""`fastfeed plan` and `fastfeed show` of what lies around: small folders, tables, shards of any kind."""
+"""`fastfeed plan` and `fastfeed show` of what lies around: small folders, tables, shards of any
+kind.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,12 @@ def test_bytes_that_are_not_known_are_said_to_be_unknown(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["train-*-of-01024", "gs://b/train-*-of-01024", "train-{00000..01023}-of-01024", "train-00000-of-00002"],
+    [
+        "train-*-of-01024",
+        "gs://b/train-*-of-01024",
+        "train-{00000..01023}-of-01024",
+        "train-00000-of-00002",
+    ],
 )
 def test_names_of_tfrecords_without_an_extension(name):
     assert kind_of(name) == "tfrecord"
@@ -95,13 +102,25 @@ def test_shows_shards_and_tables(tmp_path, photos, table):
     shards = shard_folder(tmp_path / "shards", [3, 3])
     records = record_folder(tmp_path / "records", (3, 3))
     for source, said in (
-        (shards / "*.tar", "TarShards"), (records, "TFRecords"), (table, "Table"), (photos, "ImageFolder")
-    ):  # fmt: skip
+        (shards / "*.tar", "TarShards"),
+        (records, "TFRecords"),
+        (table, "Table"),
+        (photos, "ImageFolder"),
+    ):
         out = run("show", source, "--out", tmp_path / "sheet.png", "-n", 4, "--size", 32)
         assert said in out and "4 samples of epoch 0" in out
         with Image.open(tmp_path / "sheet.png") as sheet:
             assert len(np.unique(np.asarray(sheet.convert("RGB")).reshape(-1, 3), axis=0)) > 20
-    grid = run("show", shards / "*.tar", "--ops", "RandomFlip()", "--out", tmp_path / "ops.png", "--size", 32)
+    grid = run(
+        "show",
+        shards / "*.tar",
+        "--ops",
+        "RandomFlip()",
+        "--out",
+        tmp_path / "ops.png",
+        "--size",
+        32,
+    )
     assert "1 rows" in grid or "1 row" in grid
 
 
@@ -109,8 +128,10 @@ def test_shows_what_a_source_leaves_out(tmp_path):
     shards = shard_folder(tmp_path / "shards", [3, 3])
     path = shards / "s-001.tar"
     path.write_bytes(path.read_bytes()[:1500])
-    for words in (("plan", shards / "*.tar", "-w", 1, "-b", 1),
-                  ("show", shards / "*.tar", "--out", tmp_path / "sheet.png", "-n", 2, "--size", 32)):  # fmt: skip
+    for words in (
+        ("plan", shards / "*.tar", "-w", 1, "-b", 1),
+        ("show", shards / "*.tar", "--out", tmp_path / "sheet.png", "-n", 2, "--size", 32),
+    ):
         out = run(*words)
         assert "s-001.tar: " in out and "see .notes" not in out
 

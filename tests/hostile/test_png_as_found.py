@@ -1,4 +1,6 @@
-"""PNGs as programs write them: every transparent color, any metadata, and none of the chunks that must be there."""
+"""PNGs as programs write them: every transparent color, any metadata, and none of the chunks that
+must be there.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def without(blob: bytes, name: bytes) -> bytes:
     return SIGNATURE + b"".join(chunk(n, c) for n, c in chunks(blob) if n != name)
 
 
-def header(width: int = 37, height: int = 23, depth: int = 8, color: int = 2, *methods: int) -> bytes:
+def header(
+    width: int = 37, height: int = 23, depth: int = 8, color: int = 2, *methods: int
+) -> bytes:
     content = struct.pack(">IIBBBBB", width, height, depth, color, *(methods or (0, 0, 0)))
     return SIGNATURE + chunk(b"IHDR", content) + png(PHOTO)[33:]
 
@@ -65,20 +69,36 @@ PIECES = png(PHOTO, piece=200)
 BROKEN = {
     "no palette": (without(INDEXED, b"PLTE"), "corrupt", "no PLTE before IDAT"),
     "a palette behind the pixels": (
-        without(INDEXED, b"PLTE").replace(chunk(b"IEND", b""), chunk(b"PLTE", bytes(48)) + chunk(b"IEND", b"")),
-        "corrupt", "no PLTE before IDAT",
+        without(INDEXED, b"PLTE").replace(
+            chunk(b"IEND", b""), chunk(b"PLTE", bytes(48)) + chunk(b"IEND", b"")
+        ),
+        "corrupt",
+        "no PLTE before IDAT",
     ),
-    "an empty palette": (INDEXED.replace(chunk(*chunks(INDEXED)[1]), chunk(b"PLTE", b"")), "corrupt", "PLTE"),
-    "half a color": (INDEXED.replace(chunk(*chunks(INDEXED)[1]), chunk(b"PLTE", bytes(47))), "corrupt", "PLTE"),
+    "an empty palette": (
+        INDEXED.replace(chunk(*chunks(INDEXED)[1]), chunk(b"PLTE", b"")),
+        "corrupt",
+        "PLTE",
+    ),
+    "half a color": (
+        INDEXED.replace(chunk(*chunks(INDEXED)[1]), chunk(b"PLTE", bytes(47))),
+        "corrupt",
+        "PLTE",
+    ),
     "no header": (without(PIECES, b"IHDR"), "corrupt", "IHDR"),
     "a header that comes second": (
-        SIGNATURE + chunk(b"gAMA", bytes(4)) + PIECES[8:], "corrupt", "its first chunk is not IHDR",
+        SIGNATURE + chunk(b"gAMA", bytes(4)) + PIECES[8:],
+        "corrupt",
+        "its first chunk is not IHDR",
     ),
     "two headers": (PIECES[:33] + PIECES[8:], "corrupt", "IHDR"),
     "no pixels": (without(PIECES, b"IDAT"), "corrupt", "no IDAT"),
     "a chunk between the pixels": (
-        PIECES.replace(chunk(*chunks(PIECES)[2]), chunk(*chunks(PIECES)[2]) + chunk(b"tEXt", b"a\0b")),
-        "corrupt", "between its IDAT",
+        PIECES.replace(
+            chunk(*chunks(PIECES)[2]), chunk(*chunks(PIECES)[2]) + chunk(b"tEXt", b"a\0b")
+        ),
+        "corrupt",
+        "between its IDAT",
     ),
     "no end": (without(PIECES, b"IEND"), "truncated", "before IEND"),
     "half of it": (PIECES[: len(PIECES) // 2], "truncated", "the file ends in IDAT"),
@@ -86,12 +106,16 @@ BROKEN = {
     "an unknown color": (header(color=5), "corrupt", "color type 5"),
     "an unknown filter": (header(37, 23, 8, 2, 0, 64, 0), "corrupt", "methods 0, 64, 0"),
     "another critical chunk": (
-        PIECES[:33] + chunk(b"JDAT", b"x") + PIECES[33:], "unsupported_format", "JDAT",
+        PIECES[:33] + chunk(b"JDAT", b"x") + PIECES[33:],
+        "unsupported_format",
+        "JDAT",
     ),
     "rewritten for phones": (
-        SIGNATURE + chunk(b"CgBI", bytes(4)) + PIECES[8:], "unsupported_format", "CgBI",
+        SIGNATURE + chunk(b"CgBI", bytes(4)) + PIECES[8:],
+        "unsupported_format",
+        "CgBI",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -122,7 +146,9 @@ METADATA = {
 
 
 @pytest.mark.parametrize("name", METADATA)
-@pytest.mark.parametrize("options", [{}, {"interlaced": True}, {"key": (1, 2, 3)}], ids=["RGB", "interlaced", "key"])
+@pytest.mark.parametrize(
+    "options", [{}, {"interlaced": True}, {"key": (1, 2, 3)}], ids=["RGB", "interlaced", "key"]
+)
 def test_metadata_never_decides_over_pixels(name, options):
     for place, read in itertools.product(("before", "behind"), (*READERS.values(), preprocessed)):
         got = read(png(PHOTO, **options, **{place: METADATA[name]}))
@@ -138,7 +164,12 @@ def test_metadata_never_decides_over_pixels(name, options):
         (chunk(b"gAMA", struct.pack(">I", 55556)), "gamma 1.80"),
         (chunk(b"gAMA", struct.pack(">I", 100_000)), "linear"),
         (chunk(b"sRGB", b"\0") + chunk(b"gAMA", struct.pack(">I", 100_000)), "sRGB"),
-        (chunk(b"cHRM", struct.pack(">8I", 31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000)), "Display P3"),
+        (
+            chunk(
+                b"cHRM", struct.pack(">8I", 31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000)
+            ),
+            "Display P3",
+        ),
         (chunk(b"cICP", bytes([12, 13, 0, 1])), "Display P3"),
         (chunk(b"cICP", bytes([9, 16, 0, 1])), "BT.2020 PQ"),
         (chunk(b"cICP", bytes([9, 18, 0, 1])), "BT.2020 HLG"),

@@ -23,9 +23,20 @@ def made(kind: str, most: int = 255, comment: bytes = b"") -> tuple[bytes, np.nd
     bits = kind in ("P1", "P4")
     most = 1 if bits else most
     samples = RNG.integers(0, most + 1, (HEIGHT, WIDTH, KINDS[kind]))
-    head = kind.encode() + b"\n" + comment + b"%d %d\n" % (WIDTH, HEIGHT) + (b"" if bits else b"%d\n" % most)
+    head = (
+        kind.encode()
+        + b"\n"
+        + comment
+        + b"%d %d\n" % (WIDTH, HEIGHT)
+        + (b"" if bits else b"%d\n" % most)
+    )
     if kind in ("P1", "P2", "P3"):
-        body = b"\n".join(b" ".join(b"%d" % value for value in row) for row in samples.reshape(HEIGHT, -1)) + b"\n"
+        body = (
+            b"\n".join(
+                b" ".join(b"%d" % value for value in row) for row in samples.reshape(HEIGHT, -1)
+            )
+            + b"\n"
+        )
     elif bits:
         body = np.packbits(samples[..., 0].astype(np.uint8), axis=1).tobytes()
     else:
@@ -41,7 +52,11 @@ def test_every_kind_and_maximum(kind: str, most: int) -> None:
     assert not isinstance(got, Bad), got
     assert np.abs(got - 255 * want).max() < 1
     info = image_info(blob)
-    assert isinstance(info, ImageInfo) and (info.format, info.height, info.width) == ("PPM", HEIGHT, WIDTH)
+    assert isinstance(info, ImageInfo) and (info.format, info.height, info.width) == (
+        "PPM",
+        HEIGHT,
+        WIDTH,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

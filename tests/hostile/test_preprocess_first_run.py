@@ -1,4 +1,6 @@
-"""A first job on the command line: labels are kept or their absence is told, errors name options, raw works at once."""
+"""A first job on the command line: labels are kept or their absence is told, errors name options,
+raw works at once.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def classes(place: str = "shards") -> list[str]:
 
 
 def captions(*header: str) -> str:
-    rows = [f"{c}/000{k}.jpg,a photo of {c},{c.upper()}" for c in ("cats", "dogs") for k in range(6)]
+    rows = [
+        f"{c}/000{k}.jpg,a photo of {c},{c.upper()}" for c in ("cats", "dogs") for k in range(6)
+    ]
     Path("captions.csv").write_text("\n".join([",".join(header), *rows]))
     return "captions.csv"
 
@@ -63,24 +67,35 @@ def test_a_table_of_captions_keeps_the_classes_of_the_folder() -> None:
 
 
 def test_a_table_without_a_label_column_says_so_before_the_run() -> None:
-    Path("photos/t.csv").write_text("path,kind\n" + "".join(f"cats/000{k}.jpg,x{k}\n" for k in range(3)))
+    Path("photos/t.csv").write_text(
+        "path,kind\n" + "".join(f"cats/000{k}.jpg,x{k}\n" for k in range(3))
+    )
     code, said = preprocess("photos/t.csv", "shards", *SMALL)
     assert code == 0 and said.index("the shards will have no labels") < said.index("1 of 1 shards")
     assert "photos/t.csv has none as label; pass --label NAME" in said
     assert "no labels" in preprocess("photos/t.csv", "dry", *SMALL, "--dry-run")[1]
     for k, label in enumerate(("kind", "")):
-        assert "no labels" not in preprocess("photos/t.csv", f"more{k}", *SMALL, "--label", label)[1]
+        assert (
+            "no labels" not in preprocess("photos/t.csv", f"more{k}", *SMALL, "--label", label)[1]
+        )
 
 
 def test_photographs_next_to_class_folders_cost_the_classes_and_that_is_told() -> None:
     Path("photos/loose.jpg").write_bytes(jpeg(77, (40, 56)))
     code, said = preprocess("photos", "shards", *SMALL)
-    assert code == 0 and "the shards will have no labels: some photographs lie directly in photos" in said
+    assert (
+        code == 0
+        and "the shards will have no labels: some photographs lie directly in photos" in said
+    )
 
 
 def test_shards_of_one_class_suggest_a_shuffle() -> None:
     code, said = preprocess("photos", "shards", *SMALL)
-    assert code == 0 and "2 of 2 shards hold one class only" in said and "--shuffle 0 mixes them" in said
+    assert (
+        code == 0
+        and "2 of 2 shards hold one class only" in said
+        and "--shuffle 0 mixes them" in said
+    )
     assert "--shuffle 0 mixes them" in preprocess("photos", "dry", *SMALL, "--dry-run")[1]
     assert "one class only" not in preprocess("photos", "mixed", *SMALL, "--shuffle", "0")[1]
     assert "one class only" not in preprocess("photos", "whole", "--size", "24")[1]
@@ -91,7 +106,8 @@ def test_shards_of_one_class_suggest_a_shuffle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "shape"), [(("--size", "24"), (24, 24)), (("--size", "16x32", "--mode", "contain"), (16, 32))]
+    ("words", "shape"),
+    [(("--size", "24"), (24, 24)), (("--size", "16x32", "--mode", "contain"), (16, 32))],
 )
 def test_raw_works_in_one_go(words: tuple[str, ...], shape: tuple[int, int]) -> None:
     code, said = preprocess("photos", "shards", "-f", "raw", *words)
@@ -110,8 +126,14 @@ PYTHON = re.compile(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--label", "x"), "labels of a folder are its subfolders, got --label x; pass --label '' for none"),
-        (("--caption", "x"), "--caption x is for shards and tables, photos is a folder; pass --labels FILE"),
+        (
+            ("--label", "x"),
+            "labels of a folder are its subfolders, got --label x; pass --label '' for none",
+        ),
+        (
+            ("--caption", "x"),
+            "--caption x is for shards and tables, photos is a folder; pass --labels FILE",
+        ),
         (("--size", "0"), "--size must be in [1, 65500] pixels"),
         (("--mode", "wide"), "--mode must be one of"),
         (("--memory", "lots"), "--memory must be"),
@@ -123,19 +145,27 @@ PYTHON = re.compile(
         (("--val", "2"), "--val must be in [0, 1)"),
         (("--image-format", "gif"), "must be one of jpeg, webp, png, raw, got 'gif'"),
         (("--only-formats", "jpg"), "--only-formats must be one of JPEG, PNG"),
-        (("-f", "raw", "--mode", "long"), "use --mode contain, or --mode cover or exact with --enlarge"),
+        (
+            ("-f", "raw", "--mode", "long"),
+            "use --mode contain, or --mode cover or exact with --enlarge",
+        ),
         (("-f", "raw", "--image-format", "png"), "use --image-format raw, got 'png'"),
         (("--part", "9/8"), "--part must be in [0, 8), got 9"),
         (("--exif", "mood"), "--exif must be one of time, camera, lens, gps, got 'mood'"),
         (("--patience", "-1"), "--patience must be seconds >= 0, got -1"),
         (("--timeout", "0"), "--timeout must be > 0 seconds per photograph, got 0"),
-        (("--columns", "foo"), "--columns foo is for shards and tables, photos is a folder; pass --labels FILE"),
+        (
+            ("--columns", "foo"),
+            "--columns foo is for shards and tables, photos is a folder; pass --labels FILE",
+        ),
         (("--columns", "foo,b"), "--columns 'foo,b' is for shards and tables"),
         (("--labels", "captions.csv"), "has no column 'label', nor 'caption'; pass --label NAME"),
         (("--labels", "few.csv"), "or pass --drop-unlabeled to leave such photographs out"),
     ],
 )
-def test_errors_name_options(words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_options(
+    words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     captions("path", "one", "two")
     Path("few.csv").write_text("path,label\ncats/0000.jpg,x\n")
     if {"--memory", "--workers", "--timeout"} & {*words}:
@@ -155,15 +185,21 @@ def test_what_a_table_may_read_is_said_as_options() -> None:
     assert code == 0 and in_options("label='a b', x=3") == "--label 'a b', x=3"
 
 
-@pytest.mark.parametrize(("name", "option"), [("storage", "--storage-option"), ("target_storage", "--target-option")])
+@pytest.mark.parametrize(
+    ("name", "option"), [("storage", "--storage-option"), ("target_storage", "--target-option")]
+)
 def test_credentials_are_passed_as_options(name: str, option: str) -> None:
     advice = explain(type("NoCredentialsError", (Exception,), {})("none found")).unread.detail
     said = in_options(advice.replace("storage=", f"{name}="))
-    assert f"pass {option} key=... {option} secret=..., or {option} anon=true for public data" in said
+    assert (
+        f"pass {option} key=... {option} secret=..., or {option} anon=true for public data" in said
+    )
     assert not PYTHON.search(said)
 
 
-def test_a_target_without_credentials_says_which_option(s3, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_target_without_credentials_says_which_option(
+    s3, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -177,7 +213,9 @@ def test_a_target_without_credentials_says_which_option(s3, monkeypatch: pytest.
 def test_what_sources_say_names_options() -> None:
     said = in_options("Table: label must be the name of a column, got 3")
     assert said == "--label must be the name of a column, got 3"
-    assert in_options("no sample has a label; pass label='json:field', or label=None for images without").endswith(
-        "pass --label json:field, or --label '' for images without"
+    assert in_options(
+        "no sample has a label; pass label='json:field', or label=None for images without"
+    ).endswith("pass --label json:field, or --label '' for images without")
+    assert in_options("one file in two classes: remove one, or pass labeled=False").endswith(
+        "or pass --label ''"
     )
-    assert in_options("one file in two classes: remove one, or pass labeled=False").endswith("or pass --label ''")

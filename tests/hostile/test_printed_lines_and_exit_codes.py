@@ -1,4 +1,6 @@
-"""Lines that commands print work as printed; exit codes and `verify` do not call well what is not."""
+"""Lines that commands print work as printed; exit codes and `verify` do not call well what is
+not.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,15 @@ OPTIONS = {
         *("--image", "file", "--label", "kind", "--caption", "title", "--columns", "score"),
         *("--labels", "my labels.csv"),
     ),
-    "drops": ("--image", "file", "--label", "kind", "--labels", "my labels.csv", "--drop-unlabeled"),
+    "drops": (
+        "--image",
+        "file",
+        "--label",
+        "kind",
+        "--labels",
+        "my labels.csv",
+        "--drop-unlabeled",
+    ),
     "none": ("--label", ""),
 }
 
@@ -108,7 +118,9 @@ def test_names_are_in_the_job_and_files_are_named_again() -> None:
 
 
 def test_secrets_are_in_no_line() -> None:
-    assert InputRequest("s3://x", storage={"secret": "s"}, columns=("a",)).document() == {"columns": ["a"]}
+    assert InputRequest("s3://x", storage={"secret": "s"}, columns=("a",)).document() == {
+        "columns": ["a"]
+    }
 
 
 @pytest.mark.parametrize("folder", ["", "train/"])
@@ -148,11 +160,15 @@ def test_a_worker_that_dies_in_the_survey_is_exit_4_with_the_line() -> None:
 def test_what_the_recipe_excludes_is_not_counted_as_bad() -> None:
     Path("photos/a/0.jpg").write_bytes(jpeg(0, (10, 12)))
     Path("photos/a/2.jpg").write_bytes(jpeg(0, (20, 200)))
-    recipe = Recipe(Scaling(8), limits=Limits(min_side=16, max_aspect=4), packing=Packing(samples=3))
+    recipe = Recipe(
+        Scaling(8), limits=Limits(min_side=16, max_aspect=4), packing=Packing(samples=3)
+    )
     report = run("photos", "shards", recipe, engine=InlineEngine(), max_bad=0)
     assert report.complete and dict(report.reasons) == {"too_small": 1, "aspect": 1}
     Path("photos/b/1.jpg").write_bytes(b"no image")
-    with pytest.raises(TooManyFailures, match=r"1 photographs are bad, more than max_bad allows \(0\): 1 not_image"):
+    with pytest.raises(
+        TooManyFailures, match=r"1 photographs are bad, more than max_bad allows \(0\): 1 not_image"
+    ):
         run("photos", "again", recipe, engine=InlineEngine(), max_bad=0)
 
 

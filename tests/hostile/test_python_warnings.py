@@ -71,9 +71,13 @@ def test_no_images_at_all():
 def test_a_state_that_cannot_be_saved(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
-    for path, reason in ((tmp_path / "file" / "s.json", "Not a directory"), (tmp_path / "folder", "Is a directory")):
+    for path, reason in (
+        (tmp_path / "file" / "s.json", "Not a directory"),
+        (tmp_path / "folder", "Is a directory"),
+    ):
         with pytest.raises(
-            StateError, match=rf"^cannot save a state to {path}: {reason}; pass a file in a folder that"
+            StateError,
+            match=rf"^cannot save a state to {path}: {reason}; pass a file in a folder that",
         ):
             ff.save_state(path, {"epoch": 0})
     if os.geteuid():

@@ -1,4 +1,6 @@
-"""Ranks that a program numbers itself (mp.spawn, jax.distributed.initialize): no way to a batch gives them the same."""
+"""Ranks that a program numbers itself (mp.spawn, jax.distributed.initialize): no way to a batch
+gives them the same.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WAYS: dict[str, Callable[[ff.Feed], Any]] = {
 
 
 def feed(world: ff.World | None = None) -> ff.Feed:
-    return ff.Feed(ff.Arrays(np.zeros((32, 4, 4, 3), np.uint8)), [], batch=4, threads=1, world=world)
+    return ff.Feed(
+        ff.Arrays(np.zeros((32, 4, 4, 3), np.uint8)), [], batch=4, threads=1, world=world
+    )
 
 
 @pytest.fixture(params=["torch", "jax"])
@@ -48,10 +52,14 @@ def test_the_first_batch_is_refused_wherever_it_goes(second_of_two, way):
     with feed() as data:
         with pytest.raises(ff.errors.ConfigError) as raised:
             WAYS[way](data)
-        assert f"rank 0 of 1 (no launcher in the environment), but {second_of_two} runs this process as 1 of 2" in str(
-            raised.value
+        assert (
+            f"rank 0 of 1 (no launcher in the environment), but {second_of_two} runs this process"
+            " as 1 of 2" in str(raised.value)
         )
-        assert "every process would train on the same samples; pass Feed(world=ff.World(1, 2, " in str(raised.value)
+        assert (
+            "every process would train on the same samples; pass Feed(world=ff.World(1, 2, "
+            in str(raised.value)
+        )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +75,9 @@ def test_what_a_launcher_has_said_of_the_machine_is_no_rank(second_of_two, envir
         next(iter(data))
 
 
-@pytest.mark.parametrize("world", [ff.World(), ff.World(1, 2), ff.World.detect({"RANK": "1", "WORLD_SIZE": "2"})])
+@pytest.mark.parametrize(
+    "world", [ff.World(), ff.World(1, 2), ff.World.detect({"RANK": "1", "WORLD_SIZE": "2"})]
+)
 def test_a_world_that_agrees_or_was_passed_on_purpose_is_believed(second_of_two, world):
     with feed(world) as data:
         assert len(next(iter(data))) == 4

@@ -12,7 +12,9 @@ from fastfeed.runtime.thread_pool import ParallelJob, Prefetcher, ThreadPool
 
 @pytest.mark.parametrize("endpoint", ["s3://bucket", None])
 def test_a_probe_is_chosen_while_another_thread_notes_a_read(endpoint):
-    """Whatever happens between two samples that it looks at: here, a read by another thread at each of them."""
+    """Whatever happens between two samples that it looks at: here, a read by another thread at each
+    of them.
+    """
 
     def uri(id: int) -> str:
         if endpoints is not None and not endpoints._lock.locked():
@@ -25,7 +27,9 @@ def test_a_probe_is_chosen_while_another_thread_notes_a_read(endpoint):
     endpoints = Endpoints(1000, uri)
     for id in range(16):
         endpoints.note(id)
-    assert next(endpoints.candidates(endpoint, 3)) == 15  # the newest, as the list was when it was asked for
+    assert (
+        next(endpoints.candidates(endpoint, 3)) == 15
+    )  # the newest, as the list was when it was asked for
 
 
 def test_ready_batches_are_counted_while_another_thread_takes_one():

@@ -28,14 +28,20 @@ def shards(photos: Path, tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 REFUSED: dict[str, Callable[[Path, Path], Any]] = {
     "no such source": lambda photos, shards: run(f"{photos}s", shards, recipe(), **RETRY),
     "another source": lambda photos, shards: run(photos / "dogs", shards, recipe(), **RETRY),
     "another recipe": lambda photos, shards: run(photos, shards, Recipe(Scaling(25)), **RETRY),
-    "no labels": lambda photos, shards: run(InputRequest(str(photos), label=""), shards, recipe(), **RETRY),
+    "no labels": lambda photos, shards: run(
+        InputRequest(str(photos), label=""), shards, recipe(), **RETRY
+    ),
     "no workers": lambda photos, shards: run(photos, shards, recipe(), retry=("empty",), workers=0),
     "no part": lambda photos, shards: run(photos, shards, recipe(), part=(3, 2), **RETRY),
 }

@@ -1,4 +1,6 @@
-"""Bytes that no block used: before a restart marker blocks are lost, before other markers nothing is."""
+"""Bytes that no block used: before a restart marker blocks are lost, before other markers nothing
+is.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def verdict(blob: bytes) -> Any:
 def markers(blob: bytes) -> list[int]:
     """Where restart markers stand."""
     scan = blob.index(b"\xff\xda")
-    return [at for at in range(scan, len(blob) - 1) if blob[at] == 0xFF and 0xD0 <= blob[at + 1] <= 0xD7]
+    return [
+        at for at in range(scan, len(blob) - 1) if blob[at] == 0xFF and 0xD0 <= blob[at + 1] <= 0xD7
+    ]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -67,12 +71,16 @@ def test_bytes_before_other_markers_are_harmless(way: str) -> None:
         assert np.array_equal(verdict(padded), shown(blob)), blob[at : at + 2]
     stands = markers(blob)[0]
     filled = blob[:stands] + b"\xff\xff" + blob[stands:]
-    assert np.array_equal(verdict(filled), shown(blob)), "fill bytes may stand before any marker (ITU T.81, B.1.1.2)"
+    assert np.array_equal(verdict(filled), shown(blob)), (
+        "fill bytes may stand before any marker (ITU T.81, B.1.1.2)"
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_turned_bit_moves_blocks_unnoticed(way: str) -> None:
-    """Where a bit makes codes longer, the rest of the interval is read wrong: some of its data remain."""
+    """Where a bit makes codes longer, the rest of the interval is read wrong: some of its data
+    remain.
+    """
     good, rng = made(way), np.random.default_rng(5)
     stands, refused = markers(good), 0
     for _ in range(60):
@@ -101,7 +109,9 @@ def inks(kind: str, **options: Any) -> bytes:
 @pytest.mark.parametrize("kind", INKS)
 @pytest.mark.parametrize("way", [{}, {"progressive": True}, {"subsampling": 2}], ids=str)
 @pytest.mark.parametrize("read", [routed, by_pillow, preprocessed])
-def test_four_inks_are_checked_before_pillow_decodes_them(kind: str, way: dict[str, Any], read: Any) -> None:
+def test_four_inks_are_checked_before_pillow_decodes_them(
+    kind: str, way: dict[str, Any], read: Any
+) -> None:
     blob = inks(kind, **way)
     stands = markers(blob)
     want = read(blob)
@@ -110,7 +120,10 @@ def test_four_inks_are_checked_before_pillow_decodes_them(kind: str, way: dict[s
     assert np.array_equal(read(padded), want), "bytes before the end are harmless"
     for at in (stands[0], stands[-1]):
         bad = read(blob[:at] + EXTRA + blob[at:])
-        assert isinstance(bad, Bad) and (bad.reason, bad.detail) == ("corrupt", "damaged pixel data")
+        assert isinstance(bad, Bad) and (bad.reason, bad.detail) == (
+            "corrupt",
+            "damaged pixel data",
+        )
     half = read(blob[: len(blob) // 2])
     assert isinstance(half, Bad) and half.reason == "truncated"
 
@@ -133,4 +146,8 @@ def test_a_feed_replaces_such_a_file(tmp_path: Path) -> None:
     with ff.Feed(source, [ff.Resize((32, 32))], batch=8, on_bad="mask", shuffle=False) as data:
         weights = next(iter(data)).weights
         (failure,) = data.stats().bad
-    assert failure.reason == "corrupt" and failure.uri.endswith("3.jpg") and weights.tolist().count(0) == 1
+    assert (
+        failure.reason == "corrupt"
+        and failure.uri.endswith("3.jpg")
+        and weights.tolist().count(0) == 1
+    )

@@ -1,4 +1,6 @@
-"""Sources whose photographs have the names and sizes of those that a job was made of, and other pixels."""
+"""Sources whose photographs have the names and sizes of those that a job was made of, and other
+pixels.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SMALL = ("--size", "16", "--shard-samples", "6")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        job_module, "engine_for", lambda engine, *_: InlineEngine() if isinstance(engine, str) else engine
+        job_module,
+        "engine_for",
+        lambda engine, *_: InlineEngine() if isinstance(engine, str) else engine,
     )
 
 
@@ -60,7 +64,10 @@ def test_another_folder_is_refused() -> None:
     assert preprocess("photos", "shards", *SMALL)[0] == 0
     for more in ((), ("--append",)):
         code, said = preprocess("others", "shards", *SMALL, *more)
-        assert code == 2 and "source: others/0000.bmp has another content than shard-000000 was made of" in said
+        assert (
+            code == 2
+            and "source: others/0000.bmp has another content than shard-000000 was made of" in said
+        )
 
 
 def test_an_interrupted_job_is_not_continued_with_it() -> None:
@@ -87,7 +94,9 @@ def test_another_tar_is_refused() -> None:
 def test_another_table_is_refused() -> None:
     for name, seed in (("a", 0), ("b", 1)):
         bitmaps(name, seed)
-        Path(name, "t.csv").write_text("path,label\n" + "".join(f"{i:04d}.bmp,x\n" for i in range(10)))
+        Path(name, "t.csv").write_text(
+            "path,label\n" + "".join(f"{i:04d}.bmp,x\n" for i in range(10))
+        )
     make("a/t.csv")
     with pytest.raises(ConfigError, match="has another content than shard-000000"):
         make("b/t.csv")
@@ -130,7 +139,9 @@ def test_appended_photographs_are_compared_too() -> None:
     run("photos", "shards", recipe(), engine=InlineEngine(), append=True)
     make("photos")
     bitmap(Path("photos/-0002.bmp"), np.random.default_rng(5))
-    with pytest.raises(ConfigError, match=r"photos/-0002.bmp has another content than shard-000001"):
+    with pytest.raises(
+        ConfigError, match=r"photos/-0002.bmp has another content than shard-000001"
+    ):
         make("photos")
 
 

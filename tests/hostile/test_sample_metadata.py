@@ -1,4 +1,6 @@
-"""What samples say about the files they were made from: nothing about this machine or a place, unless asked to."""
+"""What samples say about the files they were made from: nothing about this machine or a place,
+unless asked to.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,21 @@ from fastfeed.preprocess import Metadata, Recipe, Scaling, run
 from fastfeed.preprocess.state import open_job
 from fastfeed.preprocess.targets.target import open_target
 
-ASKED = {"time": "2021-07-14T18:30:05+02:00", "camera": "NIKON Z 6", "lens": "NIKKOR Z 24-70mm f/4 S"}
+ASKED = {
+    "time": "2021-07-14T18:30:05+02:00",
+    "camera": "NIKON Z 6",
+    "lens": "NIKKOR Z 24-70mm f/4 S",
+}
 PARIS = [48.8583333, -2.2944444]
 
 
 def photograph(format: str = "JPEG", **fields: Any) -> bytes:
     """A photograph with EXIF; `fields` replaces some of it."""
     exif = Image.Exif()
-    exif[0x010F], exif[0x0110] = fields.get("make", "NIKON CORPORATION"), fields.get("model", "NIKON Z 6\0")
+    exif[0x010F], exif[0x0110] = (
+        fields.get("make", "NIKON CORPORATION"),
+        fields.get("model", "NIKON Z 6\0"),
+    )
     details, place = exif.get_ifd(0x8769), exif.get_ifd(0x8825)
     details[0x9003], details[0x9011] = fields.get("time", "2021:07:14 18:30:05"), "+02:00"
     details[0xA434] = "NIKKOR Z 24-70mm f/4 S"
@@ -47,24 +56,41 @@ def samples(folder: Path) -> list[dict[str, Any]]:
     return metas
 
 
-def made(source: Path | str, target: Path, metadata: Metadata | None = None) -> list[dict[str, Any]]:
-    run(str(source), target, Recipe(Scaling(24), metadata=metadata or Metadata()), engine=InlineEngine())
+def made(
+    source: Path | str, target: Path, metadata: Metadata | None = None
+) -> list[dict[str, Any]]:
+    run(
+        str(source),
+        target,
+        Recipe(Scaling(24), metadata=metadata or Metadata()),
+        engine=InlineEngine(),
+    )
     return samples(target)
 
 
-def test_samples_do_not_tell_where_the_source_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_do_not_tell_where_the_source_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "secret customer" / "photos"
     (source / "cats").mkdir(parents=True)
     (source / "cats" / "1.jpg").write_bytes(jpeg(1))
     metas = made(source, tmp_path / "shards")
     assert [meta["uri"] for meta in metas] == ["cats/1.jpg"]
-    assert b"secret customer" not in b"".join(path.read_bytes() for path in (tmp_path / "shards").glob("shard-*"))
+    assert b"secret customer" not in b"".join(
+        path.read_bytes() for path in (tmp_path / "shards").glob("shard-*")
+    )
     again = made(tmp_path / "shards", tmp_path / "again")
-    assert [meta["uri"] for meta in again] == ["cats/1.jpg"], "of a job's output: the name of the original"
+    assert [meta["uri"] for meta in again] == ["cats/1.jpg"], (
+        "of a job's output: the name of the original"
+    )
     pattern = tmp_path / "shards" / "shard-*.tar"
-    assert [meta["uri"] for meta in made(pattern, tmp_path / "third")] == ["shard-000000.tar#512:000000000.jpg"]
+    assert [meta["uri"] for meta in made(pattern, tmp_path / "third")] == [
+        "shard-000000.tar#512:000000000.jpg"
+    ]
     (source.parent / "table.csv").write_text("path\nphotos/cats/1.jpg\n")
-    assert [meta["uri"] for meta in made(source.parent / "table.csv", tmp_path / "fourth")] == ["photos/cats/1.jpg"]
+    assert [meta["uri"] for meta in made(source.parent / "table.csv", tmp_path / "fourth")] == [
+        "photos/cats/1.jpg"
+    ]
     monkeypatch.chdir(source.parent)
     assert [meta["uri"] for meta in made("photos", tmp_path / "fifth")] == ["cats/1.jpg"]
     assert [meta["uri"] for meta in made("./photos/", tmp_path / "sixth")] == ["cats/1.jpg"]
@@ -75,12 +101,20 @@ def test_samples_say_what_the_docs_list(tmp_path: Path) -> None:
     (tmp_path / "photos" / "cats" / "1.jpg").write_bytes(photograph())
     (meta,) = made(tmp_path / "photos", tmp_path / "shards")
     docs = (Path(__file__).parents[2] / "docs" / "preprocess.md").read_text(encoding="utf-8")
-    listed = docs[docs.index("Its JSON metadata holds") : docs.index("No other metadata of the file")]
-    assert set(meta) - {"label", "class"} == set(re.findall(r"`(\w+)`", listed)) - {"columns", "meta", "raw"}
+    listed = docs[
+        docs.index("Its JSON metadata holds") : docs.index("No other metadata of the file")
+    ]
+    assert set(meta) - {"label", "class"} == set(re.findall(r"`(\w+)`", listed)) - {
+        "columns",
+        "meta",
+        "raw",
+    }
     assert "the label and its class" in listed
     with tarfile.open(tmp_path / "shards" / "shard-000000.tar") as tar:
         content = next(tar.extractfile(member) for member in tar if member.name.endswith(".jpg"))
-        assert content is not None and not {"exif", "icc_profile", "xmp"} & set(Image.open(content).info)
+        assert content is not None and not {"exif", "icc_profile", "xmp"} & set(
+            Image.open(content).info
+        )
 
 
 def test_absolute_uris_on_request(tmp_path: Path) -> None:
@@ -95,7 +129,9 @@ def test_exif_only_on_request_and_a_place_only_by_name(tmp_path: Path) -> None:
     for format in ("JPEG", "PNG", "WEBP"):
         (tmp_path / "photos" / f"{format}.{format.lower()}").write_bytes(photograph(format))
     without = made(tmp_path / "photos", tmp_path / "without")
-    assert len(without) == 3 and not any("NIK" in json.dumps(meta) or "columns" in meta for meta in without)
+    assert len(without) == 3 and not any(
+        "NIK" in json.dumps(meta) or "columns" in meta for meta in without
+    )
     names = ("time", "camera", "lens")
     for meta in made(tmp_path / "photos", tmp_path / "some", Metadata(exif=names)):
         assert meta["columns"] == {f"exif_{name}": ASKED[name] for name in names}, meta["uri"]
@@ -116,17 +152,32 @@ def test_exif_only_on_request_and_a_place_only_by_name(tmp_path: Path) -> None:
         (photograph(latitude=(480, 1, 1)), [*ASKED.values(), None]),
         (photograph().replace(b"MM\0*", b"XX\0*"), [None, None, None, None]),
     ],
-    ids=["none", "no time", "escape sequences", "a fraction of nothing", "no such latitude", "damaged"],
+    ids=[
+        "none",
+        "no time",
+        "escape sequences",
+        "a fraction of nothing",
+        "no such latitude",
+        "damaged",
+    ],
 )
-def test_odd_exif_costs_its_columns_not_the_photograph(tmp_path: Path, content: bytes, columns: list[Any]) -> None:
+def test_odd_exif_costs_its_columns_not_the_photograph(
+    tmp_path: Path, content: bytes, columns: list[Any]
+) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").write_bytes(content)
-    (meta,) = made(tmp_path / "photos", tmp_path / "shards", Metadata(exif=("time", "camera", "lens", "gps")))
-    assert [meta["columns"][f"exif_{name}"] for name in ("time", "camera", "lens", "gps")] == columns
+    (meta,) = made(
+        tmp_path / "photos", tmp_path / "shards", Metadata(exif=("time", "camera", "lens", "gps"))
+    )
+    assert [
+        meta["columns"][f"exif_{name}"] for name in ("time", "camera", "lens", "gps")
+    ] == columns
 
 
 def test_unknown_fields_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^exif must be one of time, camera, lens, gps, got 'place'$"):
+    with pytest.raises(
+        ConfigError, match=r"^exif must be one of time, camera, lens, gps, got 'place'$"
+    ):
         Metadata(exif=("place",))
 
 
@@ -138,6 +189,10 @@ def test_a_plan_of_an_earlier_version_keeps_its_uris(tmp_path: Path) -> None:
     target = open_target(tmp_path / "shards")
     assert "metadata" not in json.loads(target.read("__job/plan.json") or b"")["recipe"]
     target.remove("__job/records/shard-000000.json")
-    report = run(str(tmp_path / "photos"), tmp_path / "shards", Recipe(Scaling(24)), engine=InlineEngine())
-    assert report.shards_now == 1 and samples(tmp_path / "shards")[0]["uri"].startswith(str(tmp_path))
+    report = run(
+        str(tmp_path / "photos"), tmp_path / "shards", Recipe(Scaling(24)), engine=InlineEngine()
+    )
+    assert report.shards_now == 1 and samples(tmp_path / "shards")[0]["uri"].startswith(
+        str(tmp_path)
+    )
     assert open_job(target).plan.recipe.metadata.absolute_uri

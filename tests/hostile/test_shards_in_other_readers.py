@@ -1,4 +1,6 @@
-"""The folder of a finished job, opened as a whole by readers of other projects; and jobs of earlier versions."""
+"""The folder of a finished job, opened as a whole by readers of other projects; and jobs of earlier
+versions.
+"""
 
 from __future__ import annotations
 
@@ -66,15 +68,22 @@ def test_parquet_opens_as_a_folder(tmp_path: Path) -> None:
 
 def test_parquet_opens_in_hugging_face(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
-    python = os.environ.get("FASTFEED_TEST_DATASETS_PYTHON", sys.executable)  # of an environment with `datasets`
-    if subprocess.run([python, "-c", "import datasets, PIL"], capture_output=True, check=False).returncode:
+    python = os.environ.get(
+        "FASTFEED_TEST_DATASETS_PYTHON", sys.executable
+    )  # of an environment with `datasets`
+    if subprocess.run(
+        [python, "-c", "import datasets, PIL"], capture_output=True, check=False
+    ).returncode:
         pytest.skip(
-            "needs Hugging Face datasets: pip install datasets pillow, here or where FASTFEED_TEST_DATASETS_PYTHON is"
+            "needs Hugging Face datasets: pip install datasets pillow, here or where"
+            " FASTFEED_TEST_DATASETS_PYTHON is"
         )
     small_jobs.finished_job(tmp_path, "parquet")
     command = [python, "-c", HUGGING_FACE, tmp_path / "shards", tmp_path / "cache"]
     environ = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, check=False, timeout=200
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout) == {"train": keys(tmp_path / "shards")}
 
@@ -87,8 +96,12 @@ def test_mds_opens_in_streaming(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["webdataset", "parquet", "mds"])
-def test_a_job_of_an_earlier_version_is_resumed_verified_and_read(tmp_path: Path, format: str) -> None:
-    """Records next to the shards, manifest and list of bad photographs at the top, the rest in `_job`."""
+def test_a_job_of_an_earlier_version_is_resumed_verified_and_read(
+    tmp_path: Path, format: str
+) -> None:
+    """Records next to the shards, manifest and list of bad photographs at the top, the rest in
+    `_job`.
+    """
     if format == "parquet":
         pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
     small_jobs.finished_job(tmp_path, format)
@@ -102,14 +115,22 @@ def test_a_job_of_an_earlier_version_is_resumed_verified_and_read(tmp_path: Path
         path.rmdir()
     names = {"manifest.json", "bad.jsonl", "_job", "shard-000003.json", f"shard-000003.{suffix}"}
     assert names < set(os.listdir(folder))
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "times.jsonl"}
+    before = {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "times.jsonl"
+    }
     (folder / f"shard-000001.{suffix}").write_bytes(b"torn")
     (folder / "_tmp" / "left").mkdir(parents=True)
     problems = verify(open_job(open_target(folder, writes=False))).problems
     assert [problem.name for problem in problems] == [f"shard-000001.{suffix}"]
     report = run(str(tmp_path / "source"), folder, small_jobs.recipe(format), engine=InlineEngine())
     assert report.complete and report.shards_now == 1 and report.bad_list == "bad.jsonl"
-    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "times.jsonl"}
+    after = {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "times.jsonl"
+    }
     assert after == before and not (folder / "__job").exists() and not (folder / "_tmp").exists()
     assert len(open_input(str(folder)).source) == 18
     assert not verify(open_job(open_target(folder, writes=False))).problems

@@ -1,4 +1,6 @@
-"""One iterator of a feed, and several threads that take batches from it: each batch is given once."""
+"""One iterator of a feed, and several threads that take batches from it: each batch is given
+once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _slow(images: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return images
 
 
-def _taken(iterator: Iterator[Any], label: Callable[[Any], int]) -> tuple[list[int], list[BaseException]]:
+def _taken(
+    iterator: Iterator[Any], label: Callable[[Any], int]
+) -> tuple[list[int], list[BaseException]]:
     """The labels that all threads together have got, and what they raised."""
     got: list[list[int]] = [[] for _ in range(THREADS)]
     errors: list[BaseException] = []
@@ -58,7 +62,11 @@ def test_each_batch_is_given_once(kind):
             "torch": lambda: iter(feed.to_torch("cpu")),
             "jax": lambda: iter(feed.to_jax()),
         }
-        label = (lambda batch: int(batch.labels[0])) if kind in ("feed", "batches") else lambda batch: int(batch[1][0])
+        label = (
+            (lambda batch: int(batch.labels[0]))
+            if kind in ("feed", "batches")
+            else lambda batch: int(batch[1][0])
+        )
         taken, errors = _taken(iterators[kind](), label)
         assert not errors
         assert taken == list(range(BATCHES))
@@ -72,7 +80,9 @@ def test_an_error_ends_the_iteration_for_all_threads():
     def fails(images: np.ndarray, draws: np.ndarray) -> np.ndarray:
         raise ValueError("a bug")
 
-    with ff.Feed(ff.Arrays(np.zeros((BATCHES, 4, 4, 3), np.uint8)), [fails], batch=1, threads=2) as feed:
+    with ff.Feed(
+        ff.Arrays(np.zeros((BATCHES, 4, 4, 3), np.uint8)), [fails], batch=1, threads=2
+    ) as feed:
         taken, errors = _taken(iter(feed), lambda batch: int(batch.labels[0]))
     assert not taken and len(errors) == THREADS
     assert {type(error).__name__ for error in errors} == {"SampleError", "FeedClosed"}
@@ -101,5 +111,7 @@ feed.close()
 
 
 def test_a_signal_handler_closes_the_iterator_that_is_waited_for():
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.startswith("closed:") and done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""A job without a terminal, such as under Slurm: its log names each stage that may be long before it begins."""
+"""A job without a terminal, such as under Slurm: its log names each stage that may be long before
+it begins.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from fastfeed.preprocess.reports.progress import show_progress
 def phases(photos: Path, target: Path, what: Recipe) -> list[str]:
     """What a run tells, each phase once."""
     told: list[str] = []
-    run(str(photos), target, what, engine=InlineEngine(), on_progress=lambda now: told.append(now.phase))
+    run(
+        str(photos),
+        target,
+        what,
+        engine=InlineEngine(),
+        on_progress=lambda now: told.append(now.phase),
+    )
     return list(dict.fromkeys(told))
 
 
@@ -29,7 +37,13 @@ def test_every_stage_is_told_before_it_begins(tmp_path: Path) -> None:
     assert phases(photos, tmp_path / "plain", recipe()) == ["source", "shards", "finish"]
     assert phases(photos, tmp_path / "plain", recipe()) == ["resume", "source", "shards", "finish"]
     near = Recipe(Scaling(24), choice=Choice(dedupe="near"))
-    assert phases(photos, tmp_path / "near", near) == ["source", "survey", "compare", "shards", "finish"]
+    assert phases(photos, tmp_path / "near", near) == [
+        "source",
+        "survey",
+        "compare",
+        "shards",
+        "finish",
+    ]
 
 
 def test_stages_are_lines_of_the_log_and_none_of_the_shards(tmp_path: Path) -> None:
@@ -50,7 +64,9 @@ def test_the_command_says_what_it_does(tmp_path: Path) -> None:
         "--size",
         "24",
     ]
-    done = subprocess.run([*command, "--workers", "1"], capture_output=True, text=True, check=True, timeout=200)
+    done = subprocess.run(
+        [*command, "--workers", "1"], capture_output=True, text=True, check=True, timeout=200
+    )
     lines = done.stderr.splitlines()
     assert lines[0] == STAGES["source"] and lines[-1] == STAGES["finish"]
 
@@ -71,5 +87,7 @@ def test_a_dry_run_tells_its_progress(tmp_path: Path, monkeypatch) -> None:
 
     photos = source(tmp_path / "photos")
     monkeypatch.setattr(preprocess_inspect, "LINES_S", 0.0)
-    done = CliRunner().invoke(app, ["preprocess", str(photos), str(tmp_path / "shards"), "--dry-run", "--workers", "1"])
+    done = CliRunner().invoke(
+        app, ["preprocess", str(photos), str(tmp_path / "shards"), "--dry-run", "--workers", "1"]
+    )
     assert "processing a sample: 21 of 21 photographs" in done.stderr.splitlines()

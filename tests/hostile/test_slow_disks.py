@@ -1,4 +1,6 @@
-"""A disk of a network answers in a millisecond: files are asked for together, and a long wait says why."""
+"""A disk of a network answers in a millisecond: files are asked for together, and a long wait says
+why.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class _Together:
 
 @pytest.fixture
 def slow(monkeypatch):
-    monkeypatch.setattr(local_file, "perf_counter", count().__next__)  # a second passes between two looks
+    monkeypatch.setattr(
+        local_file, "perf_counter", count().__next__
+    )  # a second passes between two looks
     monkeypatch.setattr(local_file, "_AT_ONCE", TOGETHER)
     monkeypatch.setattr(local_file, "_GROUP", 1)
 
@@ -43,7 +47,9 @@ def test_sizes_of_a_fingerprint_are_asked_for_together(tmp_path, monkeypatch, sl
     source = ff.ImageFolder(tree(tmp_path, *FILES))
     plain = ff.ImageFolder(tmp_path).fingerprint
     monkeypatch.setattr(folder, "_SIZES_AT_ONCE", 400)
-    monkeypatch.setattr(folder, "fingerprint", lambda length, names, labels, content: list(content(0, length)))
+    monkeypatch.setattr(
+        folder, "fingerprint", lambda length, names, labels, content: list(content(0, length))
+    )
     together = _Together(local_file.size_of)
     monkeypatch.setattr(folder, "size_of", together)
     (sizes,) = source.fingerprint
@@ -65,10 +71,15 @@ def test_a_long_wait_says_why(tmp_path, monkeypatch, caplog):
     source = ff.ImageFolder(tree(tmp_path, *FILES))
     monkeypatch.setattr(folder, "_SIZES_AT_ONCE", 10)
     monkeypatch.setattr(folder, "_clock", count(0, 1).__next__)
-    with ff.Feed(source, [ff.Resize((8, 8))], batch=2) as feed, caplog.at_level(logging.WARNING, "fastfeed"):
+    with (
+        ff.Feed(source, [ff.Resize((8, 8))], batch=2) as feed,
+        caplog.at_level(logging.WARNING, "fastfeed"),
+    ):
         feed.state()
         told = [record.getMessage() for record in caplog.records]
-        assert told and all("sizes of all files" in text and "fastfeed index" in text for text in told)
+        assert told and all(
+            "sizes of all files" in text and "fastfeed index" in text for text in told
+        )
         assert " of 400 after 6 s" in told[0] and len(told) < 5
         caplog.clear()
         feed.state()  # known by now
@@ -78,14 +89,20 @@ def test_a_long_wait_says_why(tmp_path, monkeypatch, caplog):
 def test_listing_many_folders_starts_no_thread_for_each(tmp_path, monkeypatch):
     tree(tmp_path / "p", *(f"{k}/{k}.jpg" for k in range(20)))
     monkeypatch.setattr(local_file, "ThreadPoolExecutor", None)
-    assert list_images(str(tmp_path / "p"), str(tmp_path / "l.csv"), storage=ff.Storage()).images == 20
+    assert (
+        list_images(str(tmp_path / "p"), str(tmp_path / "l.csv"), storage=ff.Storage()).images == 20
+    )
 
 
 def test_listing_a_slow_folder_asks_for_files_together(tmp_path, monkeypatch, slow):
     together = _Together(local_file.os.stat)
     tree(tmp_path / "p", *FILES)
-    monkeypatch.setattr("fastfeed.sources.listing.local_tree._stat", lambda path: (together(path).st_size, b""))
-    assert list_images(str(tmp_path / "p"), str(tmp_path / "l.csv"), storage=ff.Storage()).images == len(FILES)
+    monkeypatch.setattr(
+        "fastfeed.sources.listing.local_tree._stat", lambda path: (together(path).st_size, b"")
+    )
+    assert list_images(
+        str(tmp_path / "p"), str(tmp_path / "l.csv"), storage=ff.Storage()
+    ).images == len(FILES)
 
 
 # -- arrays

@@ -1,4 +1,6 @@
-"""Files of a few kilobytes that would take gigabytes: refused before they are unpacked, with what to pass for more."""
+"""Files of a few kilobytes that would take gigabytes: refused before they are unpacked, with what
+to pass for more.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ ZEROS = bytes(40 << 20)  # 40 MB, in 2 KB of a file
 
 
 def written(path: Path, columns: dict[str, Any], **how: Any) -> Path:
-    pq.write_table(pa.table(columns), path, **{"compression": "zstd", "write_statistics": False} | how)
+    pq.write_table(
+        pa.table(columns), path, **{"compression": "zstd", "write_statistics": False} | how
+    )
     assert path.stat().st_size < 100_000
     return path
 
@@ -36,16 +40,27 @@ def equal(value: str | bytes, count: int) -> pa.DictionaryArray:
 
 
 def test_an_image_that_unpacks_large(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.parquet", {"image": pa.array([ZEROS], pa.large_binary())}, use_dictionary=False)
+    path = written(
+        tmp_path / "t.parquet",
+        {"image": pa.array([ZEROS], pa.large_binary())},
+        use_dictionary=False,
+    )
     (bad,) = Table(path, image="image", memory="8MB").read([0])
     assert isinstance(bad, Failure) and bad.reason == "bomb"
-    assert "bytes unpacked" in bad.detail and "the limit is 8,000,000, pass memory= to Table" in bad.detail
+    assert (
+        "bytes unpacked" in bad.detail
+        and "the limit is 8,000,000, pass memory= to Table" in bad.detail
+    )
     assert Table(path, image="image", memory="64MB").read([0]) == [ZEROS]
 
 
 def test_a_footer_that_says_less(tmp_path: Path) -> None:
     """Nothing keeps a footer to the truth: the headers of pages count."""
-    path = written(tmp_path / "t.parquet", {"image": pa.array([ZEROS], pa.large_binary())}, use_dictionary=False)
+    path = written(
+        tmp_path / "t.parquet",
+        {"image": pa.array([ZEROS], pa.large_binary())},
+        use_dictionary=False,
+    )
     unpacked = pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
 
     def varint(number: int) -> bytes:
@@ -75,11 +90,15 @@ def test_images_that_are_one_many_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["path", "caption"])
 def test_texts_that_are_one_many_times(tmp_path: Path, name: str) -> None:
     count = 200_000
-    path = written(tmp_path / "t.parquet", {name: equal("x" * 200, count), "p": equal("a.jpg", count)})
+    path = written(
+        tmp_path / "t.parquet", {name: equal("x" * 200, count), "p": equal("a.jpg", count)}
+    )
     image, columns = ("path", []) if name == "path" else ("p", ["caption"])
     with pytest.raises(SourceError) as error:
         Table(path, image=image, columns=columns, memory="20MB")
-    assert "take more than 20,000,000 bytes of memory" in str(error.value) and "pass memory='1GB'" in str(error.value)
+    assert "take more than 20,000,000 bytes of memory" in str(
+        error.value
+    ) and "pass memory='1GB'" in str(error.value)
     assert len(Table(path, image=image, columns=columns, memory="200MB")) == count
 
 
@@ -94,7 +113,10 @@ def test_texts_that_share_their_beginnings(tmp_path: Path) -> None:
 
 def test_numbers_of_which_there_are_many(tmp_path: Path) -> None:
     count = 3_000_000
-    path = written(tmp_path / "t.parquet", {"path": equal("a.jpg", count), "n": pa.array(np.zeros(count, np.int64))})
+    path = written(
+        tmp_path / "t.parquet",
+        {"path": equal("a.jpg", count), "n": pa.array(np.zeros(count, np.int64))},
+    )
     with pytest.raises(SourceError, match="bytes of memory"):
         Table(path, image="path", columns=["n"], memory="10MB")
 
@@ -102,11 +124,15 @@ def test_numbers_of_which_there_are_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dictionary", [True, False])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_usual_tables_are_counted_right(tmp_path: Path, dictionary: bool, version: str) -> None:
-    """Bytes of pages are those of the footer, without the pages' headers; nothing of it is refused."""
+    """Bytes of pages are those of the footer, without the pages' headers; nothing of it is
+    refused.
+    """
     rng, path = np.random.default_rng(0), tmp_path / "t.parquet"
     texts = [f"{number:x}.jpg" for number in rng.integers(0, 1 << 60, 20_000)]
     table = pa.table({"path": texts, "n": rng.integers(0, 9, len(texts))})
-    pq.write_table(table, path, data_page_version=version, use_dictionary=dictionary, row_group_size=7000)
+    pq.write_table(
+        table, path, data_page_version=version, use_dictionary=dictionary, row_group_size=7000
+    )
     about = pq.read_metadata(path)
     for group in range(about.num_row_groups):
         for k in range(about.num_columns):
@@ -129,18 +155,24 @@ def test_lines_without_an_end(tmp_path: Path, kind: str, monkeypatch: pytest.Mon
     path.write_text(start + row + " " * 50_000)
     with open(path, "r+b") as file:
         file.truncate(1 << 40)  # a hole, which takes no room on the disk
-    with pytest.raises(SourceError, match="a line has more than 100,000 bytes; if it is a row, pass memory='1GB'"):
+    with pytest.raises(
+        SourceError, match="a line has more than 100,000 bytes; if it is a row, pass memory='1GB'"
+    ):
         Table(path, image="image", memory="100kB")
     path.write_text(start + row + " " * 50_000 + "\n" + row)
     assert len(Table(path, image="image", memory="60kB")) == 3 + (kind == "jsonl")
 
 
-@pytest.mark.parametrize("shape", [(5, 28, 28), (50_000, 28, 28), (1 << 31, 1 << 31, 1 << 31)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5, 28, 28), (50_000, 28, 28), (1 << 31, 1 << 31, 1 << 31)], ids=str
+)
 def test_idx_files_that_unpack_large(tmp_path: Path, shape: tuple[int, ...]) -> None:
     """No more is unpacked than the header announces, and no header announces more than `memory`."""
     head = bytes([0, 0, 8, 3]) + np.array(shape, ">u4").tobytes()
     (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(head + ZEROS, 1))
-    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 5]) + bytes(5)))
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(
+        gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 5]) + bytes(5))
+    )
     with pytest.raises(SourceError, match="idx: "):
         Arrays.mnist(tmp_path, "test", memory="20MB")
 
@@ -148,7 +180,11 @@ def test_idx_files_that_unpack_large(tmp_path: Path, shape: tuple[int, ...]) -> 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
 def test_memory_of_a_process(tmp_path: Path) -> None:
-    written(tmp_path / "image.parquet", {"image": pa.array([bytes(1 << 30)], pa.large_binary())}, use_dictionary=False)
+    written(
+        tmp_path / "image.parquet",
+        {"image": pa.array([bytes(1 << 30)], pa.large_binary())},
+        use_dictionary=False,
+    )
     written(tmp_path / "path.parquet", {"path": equal("x" * 200, 12_000_000)})
     code = """
         import json, re, sys, fastfeed as ff
@@ -162,7 +198,13 @@ def test_memory_of_a_process(tmp_path: Path) -> None:
         print(json.dumps([said, int(peak[1]) >> 10]))
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], env=environment(), capture_output=True, check=True
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
+        env=environment(),
+        capture_output=True,
+        check=True,
     )
     said, peak = json.loads(done.stdout)
-    assert len(said) == 2 and "bomb" in said[0] and "bytes of memory" in said[1] and peak < 600, (said, peak)
+    assert len(said) == 2 and "bomb" in said[0] and "bytes of memory" in said[1] and peak < 600, (
+        said,
+        peak,
+    )

@@ -1,4 +1,6 @@
-"""Saved states that belong to another feed, were written by hand, or are used by two roles at once."""
+"""Saved states that belong to another feed, were written by hand, or are used by two roles at
+once.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,17 @@ from fastfeed.errors import ConfigError, StateError
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> ff.ImageFolder:
-    return ff.ImageFolder(folder(tmp_path_factory.mktemp("s") / "photos", {"a": 12, "b": 12}, (24, 32)))
+    return ff.ImageFolder(
+        folder(tmp_path_factory.mktemp("s") / "photos", {"a": 12, "b": 12}, (24, 32))
+    )
 
 
 def feed(photos: ff.ImageFolder, *ops: Any, **more: Any) -> ff.Feed:
-    return ff.Feed(photos, list(ops) or [ff.Resize((16, 16)), ff.RandomFlip()], **({"batch": 4, "threads": 1} | more))
+    return ff.Feed(
+        photos,
+        list(ops) or [ff.Resize((16, 16)), ff.RandomFlip()],
+        **({"batch": 4, "threads": 1} | more),
+    )
 
 
 def test_other_ops_are_named_and_refused_on_request(photos: ff.ImageFolder, tmp_path: Path) -> None:
@@ -29,16 +37,24 @@ def test_other_ops_are_named_and_refused_on_request(photos: ff.ImageFolder, tmp_
         next(iter(before))
         ff.save_state(tmp_path / "feed.json", before.state())
         saved = ff.load_state(tmp_path / "feed.json")
-        with pytest.raises(StateError, match=r"cannot restore: the ops were RandomFlip\(\), now RandomFlip\(p=0.9\)"):
+        with pytest.raises(
+            StateError,
+            match=r"cannot restore: the ops were RandomFlip\(\), now RandomFlip\(p=0.9\)",
+        ):
             now.restore(saved, strict="ops")
-        with pytest.warns(RuntimeWarning, match=r"the ops were RandomFlip\(\), now RandomFlip\(p=0.9\)"):
+        with pytest.warns(
+            RuntimeWarning, match=r"the ops were RandomFlip\(\), now RandomFlip\(p=0.9\)"
+        ):
             now.restore(saved)
         assert (now.state()["epoch"], now.state()["step"]) == (0, 1)
 
 
 def test_another_policy_is_named(photos: ff.ImageFolder) -> None:
     with feed(photos) as before, feed(photos, on_bad="mask") as now:
-        with pytest.warns(RuntimeWarning, match="the policy for bad samples was 'substitute, 16 attempts', now 'mask'"):
+        with pytest.warns(
+            RuntimeWarning,
+            match="the policy for bad samples was 'substitute, 16 attempts', now 'mask'",
+        ):
             now.restore(before.state())
 
 
@@ -57,7 +73,9 @@ def test_another_policy_is_named(photos: ff.ImageFolder) -> None:
         ({"fingerprint": "another"}, "changed|another|data"),
     ],
 )
-def test_what_makes_no_sense_is_refused(photos: ff.ImageFolder, change: dict[str, Any], text: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    photos: ff.ImageFolder, change: dict[str, Any], text: str
+) -> None:
     with feed(photos) as data:
         with pytest.raises(StateError, match=text):
             data.restore(data.state() | change)
@@ -91,7 +109,9 @@ def test_a_state_of_other_photographs(photos: ff.ImageFolder, tmp_path: Path) ->
 @pytest.mark.slow
 @needs("keras")
 @needs("tensorflow")
-def test_keras_roles_are_not_mixed_up(photos: ff.ImageFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keras_roles_are_not_mixed_up(
+    photos: ff.ImageFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import keras
 
     def model() -> Any:
@@ -102,11 +122,14 @@ def test_keras_roles_are_not_mixed_up(photos: ff.ImageFolder, tmp_path: Path, mo
         return model
 
     with feed(photos) as train, feed(photos, seed=5) as other:
-        with pytest.raises(ConfigError, match="x and validation_data must be two feeds, got the same feed for both"):
+        with pytest.raises(
+            ConfigError, match="x and validation_data must be two feeds, got the same feed for both"
+        ):
             model().fit(train.to_keras(), validation_data=train.to_keras(), verbose=0)
         backup = other.keras_backup(tmp_path / "backup")
         with pytest.raises(
-            ConfigError, match=r"this keras_backup saves the position of Feed\(.*, but fit is given Fee"
+            ConfigError,
+            match=r"this keras_backup saves the position of Feed\(.*, but fit is given Fee",
         ):
             model().fit(train.to_keras(), callbacks=[backup], verbose=0)
         own = train.keras_backup(tmp_path / "own")

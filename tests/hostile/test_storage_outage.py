@@ -1,4 +1,6 @@
-"""A bucket that is gone in the middle of an epoch, for a while or for good; files that are renamed and renamed back."""
+"""A bucket that is gone in the middle of an epoch, for a while or for good; files that are renamed
+and renamed back.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,12 @@ def same(one: list, other: list) -> bool:
     )
 
 
-@pytest.mark.parametrize("faults", [{"share_503": 1.0}, {"share_reset": 1.0}, {"share_timeout": 1.0, "hang_s": 60.0}])
-def test_five_seconds_without_s3_change_no_epoch(s3: S3Server, caplog: pytest.LogCaptureFixture, faults: dict):
+@pytest.mark.parametrize(
+    "faults", [{"share_503": 1.0}, {"share_reset": 1.0}, {"share_timeout": 1.0, "hang_s": 60.0}]
+)
+def test_five_seconds_without_s3_change_no_epoch(
+    s3: S3Server, caplog: pytest.LogCaptureFixture, faults: dict
+):
     source = photos(s3, "outage-of-seconds")
     with ff.Feed(source, OPS, batch=4, threads=2, seed=1) as sound:
         want = [epoch(sound) for _ in range(2)]
@@ -65,19 +71,25 @@ def test_a_server_that_is_gone_ends_the_run_with_its_position(caplog: pytest.Log
     pytest.importorskip("moto", reason="needs moto: pip install 'moto[s3,server]'")
     with S3Server() as server:
         source = photos(server, "gone", 300)
-        feed = ff.Feed(source, OPS, batch=4, threads=2, seed=1, prefetch=0, outage=ff.Outage(wait=3))
+        feed = ff.Feed(
+            source, OPS, batch=4, threads=2, seed=1, prefetch=0, outage=ff.Outage(wait=3)
+        )
         for batch in feed:
             last = batch.step
             if last == 3:
                 break
     state = feed.state()
-    with pytest.raises(StorageError, match=r"s3://gone has not answered for .* feed\.state\(\) holds the position"):
+    with pytest.raises(
+        StorageError, match=r"s3://gone has not answered for .* feed\.state\(\) holds the position"
+    ):
         for _ in feed.batches(0, 60):  # beyond what was read ahead
             pass
     assert feed.state() == state and (state["epoch"], state["step"]) == (0, 4)
     assert not feed.stats().bad, "no file is to blame"
     feed.close()
-    assert any("trying again; last error:" in r.getMessage() for r in caplog.records), "said after seconds"
+    assert any("trying again; last error:" in r.getMessage() for r in caplog.records), (
+        "said after seconds"
+    )
 
 
 def test_a_file_that_was_renamed_and_renamed_back_is_back(tmp_path: Path):
@@ -93,7 +105,9 @@ def test_a_file_that_was_renamed_and_renamed_back_is_back(tmp_path: Path):
 
 
 def test_what_the_cache_gives_is_no_answer(s3: S3Server, tmp_path: Path):
-    """Half of the objects are in the disk cache while the bucket is gone for seconds: the other half is not bad."""
+    """Half of the objects are in the disk cache while the bucket is gone for seconds: the other
+    half is not bad.
+    """
     source = photos(s3, "outage-with-cache")
     cached = ff.ImageFolder("s3://outage-with-cache", storage=s3.options, cache=tmp_path)
     with ff.Feed(cached, OPS, batch=4, threads=2, seed=1, prefetch=0) as feed:

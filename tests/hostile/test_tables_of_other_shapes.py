@@ -1,4 +1,6 @@
-"""Tables as other tools write them: images in base64, structs with paths alone, dictionaries, nested columns."""
+"""Tables as other tools write them: images in base64, structs with paths alone, dictionaries,
+nested columns.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,17 @@ def _table(folder, format, images, **options):
 
 
 def _parquet(folder, images, name="image", column="image", **options):
-    pq.write_table(pa.table({column: images, "label": ["a", "b", "a"]}), folder / "t.parquet", **options)
+    pq.write_table(
+        pa.table({column: images, "label": ["a", "b", "a"]}), folder / "t.parquet", **options
+    )
     return ff.Table(folder / "t.parquet", image=name, label="label")
 
 
 def _served(source):
     """By the feed, which reads local files in another way than `read`."""
-    with ff.Feed(source, [ff.Resize((8, 8))], batch=3, shuffle=False, threads=1, on_bad=MASK) as feed:
+    with ff.Feed(
+        source, [ff.Resize((8, 8))], batch=3, shuffle=False, threads=1, on_bad=MASK
+    ) as feed:
         next(iter(feed))
         return [str(failure) for failure in feed.stats().bad]
 
@@ -90,7 +96,12 @@ def test_what_is_no_image_is_a_short_message(tmp_path, text, reason):
     failures = [x for x in source.read([0]) if isinstance(x, Failure)]
     assert all(reason in str(failure) and len(str(failure)) < 400 for failure in failures)
     bad = _served(source)
-    assert len(bad) == 1 and len(bad[0]) < 400 and f"{tmp_path}/t.jsonl#0" in bad[0] and reason in bad[0]
+    assert (
+        len(bad) == 1
+        and len(bad[0]) < 400
+        and f"{tmp_path}/t.jsonl#0" in bad[0]
+        and reason in bad[0]
+    )
 
 
 def test_paths_that_look_like_base64_are_paths(tmp_path):
@@ -136,17 +147,29 @@ def test_structs_with_bytes_in_some_rows_and_paths_in_others(tmp_path, groups, w
     assert _served(source) == []
 
 
-@pytest.mark.parametrize("kind", [HF, pa.struct([("bytes", pa.binary())])], ids=["paths", "no paths"])
+@pytest.mark.parametrize(
+    "kind", [HF, pa.struct([("bytes", pa.binary())])], ids=["paths", "no paths"]
+)
 def test_a_footer_is_unpacked_once_however_many_rows_have_no_bytes(tmp_path, kind, monkeypatch):
     (tmp_path / "0.jpg").write_bytes(PHOTOS[0])
     rows = [{"bytes": PHOTOS[1], "path": ""}, *[{"bytes": None, "path": "0.jpg"}] * 40]
-    pq.write_table(pa.table({"image": pa.array(rows, kind)}), tmp_path / "t.parquet", row_group_size=2)
+    pq.write_table(
+        pa.table({"image": pa.array(rows, kind)}), tmp_path / "t.parquet", row_group_size=2
+    )
     source = ff.Table(tmp_path / "t.parquet", image="image")
     unpacked = []
-    monkeypatch.setattr(row_group_paths, "row_groups", lambda *footer: unpacked.append(footer) or row_groups(*footer))
+    monkeypatch.setattr(
+        row_group_paths,
+        "row_groups",
+        lambda *footer: unpacked.append(footer) or row_groups(*footer),
+    )
     images = source.read([*range(41), *range(41)])
     assert len(unpacked) == 1
-    assert images[:41] == images[41:] if kind == HF else all(isinstance(bad, Failure) for bad in images[1:41])
+    assert (
+        images[:41] == images[41:]
+        if kind == HF
+        else all(isinstance(bad, Failure) for bad in images[1:41])
+    )
     assert images[0] == PHOTOS[1] and (images[40] == PHOTOS[0]) == (kind == HF)
 
 
@@ -156,10 +179,14 @@ def test_paths_among_bytes_keep_to_the_rules(tmp_path):
     other = [{"bytes": None, "path": path} for path in ("../0.jpg", "lost.jpg", None, "")]
     rows = pa.array([{"bytes": PHOTOS[0], "path": "0.jpg"}, *other], HF)
     pq.write_table(pa.table({"image": rows}), tmp_path / "inside" / "t.parquet", row_group_size=2)
-    _, outside, lost, *missing = ff.Table(tmp_path / "inside" / "t.parquet", image="image").read(range(5))
+    _, outside, lost, *missing = ff.Table(tmp_path / "inside" / "t.parquet", image="image").read(
+        range(5)
+    )
     assert outside.reason == "not_allowed" and "allow_path" in outside.detail
     assert (lost.reason, lost.detail) == ("not_found", "lost.jpg")
-    assert [(bad.reason, bad.detail) for bad in missing] == [("not_found", f"row {row}: no image") for row in (3, 4)]
+    assert [(bad.reason, bad.detail) for bad in missing] == [
+        ("not_found", f"row {row}: no image") for row in (3, 4)
+    ]
     small = ff.Table(tmp_path / "inside" / "t.parquet", image="image", memory=100)
     assert small.read([1])[0].reason == "bomb"
     allowed = ff.Table(tmp_path / "inside" / "t.parquet", image="image", allow_path=tmp_path)
@@ -175,7 +202,10 @@ def test_paths_of_a_struct_are_not_allowed_elsewhere(tmp_path):
 
 @pytest.mark.parametrize(
     ("paths", "reason"),
-    [(pa.array([b"\xff", b"\xff"]).cast(pa.string(), safe=False), "corrupt"), (pa.array([7, 7]), "not_found")],
+    [
+        (pa.array([b"\xff", b"\xff"]).cast(pa.string(), safe=False), "corrupt"),
+        (pa.array([7, 7]), "not_found"),
+    ],
     ids=["not UTF-8", "numbers"],
 )
 def test_paths_among_bytes_that_are_none(tmp_path, paths, reason):
@@ -203,7 +233,10 @@ def test_bytes_of_other_types(tmp_path, shape):
 def test_bytes_of_one_length(tmp_path):
     longest = max(map(len, PHOTOS))
     padded = [photo.ljust(longest, b"\0") for photo in PHOTOS]
-    assert _parquet(tmp_path, pa.array(padded, pa.binary(longest))).read([0, 2]) == [padded[0], padded[2]]
+    assert _parquet(tmp_path, pa.array(padded, pa.binary(longest))).read([0, 2]) == [
+        padded[0],
+        padded[2],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +256,9 @@ def test_nested_columns_by_their_dots(tmp_path, rows, name):
 def test_nested_labels_and_columns_and_names_with_dots(tmp_path):
     rows = [{"label": text, "size": {"w": k}} for k, text in enumerate("bab")]
     pq.write_table(pa.table({"a.b": PHOTOS, "meta": rows}), tmp_path / "t.parquet")
-    source = ff.Table(tmp_path / "t.parquet", image="a.b", label="meta.label", columns=["meta.size.w"])
+    source = ff.Table(
+        tmp_path / "t.parquet", image="a.b", label="meta.label", columns=["meta.size.w"]
+    )
     assert source.label(np.arange(3)).tolist() == [1, 0, 1]
     assert source.columns(np.arange(3))["meta.size.w"].tolist() == [0, 1, 2]
     assert source.read([1]) == [PHOTOS[1]]
@@ -233,7 +268,9 @@ def test_nested_labels_and_columns_and_names_with_dots(tmp_path):
 
 
 def test_lists_of_images_are_refused_in_a_sentence(tmp_path):
-    with pytest.raises(SourceError, match=r"must hold paths, or images .*; write a row for each image$"):
+    with pytest.raises(
+        SourceError, match=r"must hold paths, or images .*; write a row for each image$"
+    ):
         _parquet(tmp_path, pa.array([[photo] for photo in PHOTOS]))
 
 
@@ -281,7 +318,9 @@ def test_partitions_of_images_and_of_null(tmp_path):
         (tmp_path / f"key={name}").mkdir()
         pq.write_table(pa.table({"image": [PHOTOS[k]] * 2}), tmp_path / f"key={name}" / "0.parquet")
     source = ff.Table(tmp_path, image="image", label="key")
-    assert sorted(source.label(np.arange(4)).tolist()) == [-1, -1, 0, 0] and source.classes == ("a",)
+    assert sorted(source.label(np.arange(4)).tolist()) == [-1, -1, 0, 0] and source.classes == (
+        "a",
+    )
     source = ff.Table(remote(tmp_path) + "/", image="image", label="key")
     assert (len(source), source.classes) == (4, ("a",))
 
@@ -293,12 +332,16 @@ def test_partitions_written_by_pyarrow(tmp_path):
     source = ff.Table(tmp_path / "t", image="image", label="species")
     assert source.classes == ("ant", "owl")
     assert dict(zip(source.read([0, 1, 2]), source.label(np.arange(3)), strict=True)) == {
-        PHOTOS[1]: 0, PHOTOS[0]: 1, PHOTOS[2]: 1
-    }  # fmt: skip
+        PHOTOS[1]: 0,
+        PHOTOS[0]: 1,
+        PHOTOS[2]: 1,
+    }
 
 
 def test_tables_in_memory_are_refused_in_a_sentence(tmp_path):
-    with pytest.raises(ff.errors.ConfigError, match=r"got a table in memory, pyarrow.Table; write it to a .parquet"):
+    with pytest.raises(
+        ff.errors.ConfigError, match=r"got a table in memory, pyarrow.Table; write it to a .parquet"
+    ):
         ff.Table(pa.table({"image": ["a.jpg"]}), image="image")
 
 

@@ -41,7 +41,9 @@ def packed(folder: str = "shards") -> list[str]:
 
 def refused(folder: str = "shards") -> dict[str, str]:
     """Reasons of bad photographs, by name."""
-    rows = [json.loads(line) for line in next(Path(folder).rglob("bad.jsonl")).read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in next(Path(folder).rglob("bad.jsonl")).read_text().splitlines()
+    ]
     return {row["uri"].rpartition("/")[2]: row["reason"] for row in rows}
 
 
@@ -94,18 +96,27 @@ def test_a_table_reads_below_its_folder_alone(servers: list[_Server], tmp_path: 
     (tmp_path / "set" / "link.jpg").symlink_to(tmp_path / "private" / "photo.jpg")
     private = tmp_path / "private"
     rows = [
-        "good.jpg", f"{private}/photo.jpg", f"file://{private}/passwords.txt", "../private/photo.jpg", "link.jpg",
-        f"http://{host(servers[0])}/x.jpg", f"https://example.com@{host(servers[0])}/y.jpg",
-    ]  # fmt: skip
+        "good.jpg",
+        f"{private}/photo.jpg",
+        f"file://{private}/passwords.txt",
+        "../private/photo.jpg",
+        "link.jpg",
+        f"http://{host(servers[0])}/x.jpg",
+        f"https://example.com@{host(servers[0])}/y.jpg",
+    ]
     Path("set/t.csv").write_text("\n".join(["path", *rows]))
     code, said = preprocess("set/t.csv", "shards", *SMALL)
     assert code == 0 and packed() == ["good.jpg"], said
-    assert set(refused().values()) == {"not_allowed"} and len(refused()) == 6 - 1  # two are called photo.jpg
+    assert (
+        set(refused().values()) == {"not_allowed"} and len(refused()) == 6 - 1
+    )  # two are called photo.jpg
     assert not servers[0].seen
     bad = next(Path("shards").rglob("bad.jsonl")).read_text()
     assert f"--allow-path {private}" in bad and f"--allow-host {host(servers[0])}" in bad
     assert "hunter2" not in bad
-    code, said = preprocess("retry", "set/t.csv", "shards", "--reason", "not_allowed", "--allow-path", str(private))
+    code, said = preprocess(
+        "retry", "set/t.csv", "shards", "--reason", "not_allowed", "--allow-path", str(private)
+    )
     assert code == 0 and packed() == ["good.jpg", "link.jpg", "photo.jpg", "photo.jpg"], said
     assert refused()["passwords.txt"] == "not_image"
     for path in Path("shards").rglob("*"):
@@ -138,7 +149,10 @@ def test_links_that_leave_the_folder_are_left_out_and_told(tmp_path: Path) -> No
     (tmp_path / "set" / "same.jpg").symlink_to("good.jpg")
     code, said = preprocess("set", "shards", *SMALL)
     assert code == 0 and packed() == ["good.jpg", "same.jpg"], said
-    assert "left out 2 links that lead out of the folder, such as folder" in said and "--allow-path" in said
+    assert (
+        "left out 2 links that lead out of the folder, such as folder" in said
+        and "--allow-path" in said
+    )
     code, said = preprocess("set", "more", *SMALL, "--allow-path", "private")
     assert code == 0 and packed("more") == ["good.jpg", "link.jpg", "photo.jpg", "same.jpg"], said
 
@@ -147,6 +161,11 @@ def test_what_is_no_image_is_described_and_never_quoted() -> None:
     Path("set/secret.jpg").write_bytes(b"hunter2:rosebud\n")
     Path("set/page.jpg").write_bytes(b"<html>hunter2")
     code, said = preprocess("set", "shards", *SMALL)
-    details = {json.loads(line)["detail"] for line in next(Path("shards").rglob("bad.jsonl")).read_text().splitlines()}
+    details = {
+        json.loads(line)["detail"]
+        for line in next(Path("shards").rglob("bad.jsonl")).read_text().splitlines()
+    }
     assert code == 0 and details == {"it is text", "it is HTML"}
-    assert "hunter" not in said and "hunter" not in next(Path("shards").rglob("bad.jsonl")).read_text()
+    assert (
+        "hunter" not in said and "hunter" not in next(Path("shards").rglob("bad.jsonl")).read_text()
+    )

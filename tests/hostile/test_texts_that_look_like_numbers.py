@@ -1,4 +1,6 @@
-"""Texts such as 001, 1E5 and 9007199254740993: names and codes, which reading as numbers would change or merge."""
+"""Texts such as 001, 1E5 and 9007199254740993: names and codes, which reading as numbers would
+change or merge.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ BLANKS = ("csv", "tsv", "jsonl", "parquet")
 
 def _table(folder, format, **columns):
     (folder / "x.jpg").write_bytes(JPEG)
-    return write(folder / f"t.{format}", {"image": ["x.jpg"] * len(next(iter(columns.values()))), **columns})
+    return write(
+        folder / f"t.{format}", {"image": ["x.jpg"] * len(next(iter(columns.values()))), **columns}
+    )
 
 
 def _of_table(folder, format, texts, **options):
@@ -57,8 +61,12 @@ def _of_mds(folder, format, texts, **options):
 
 
 SOURCES = [
-    *((_of_table, format) for format in BLANKS), (_of_tar, "cls"), (_of_tar, "json"), (_of_records, ""), (_of_mds, ""),
-]  # fmt: skip
+    *((_of_table, format) for format in BLANKS),
+    (_of_tar, "cls"),
+    (_of_tar, "json"),
+    (_of_records, ""),
+    (_of_mds, ""),
+]
 NAMES = [f"{make.__name__[4:]}-{kind}".strip("-") for make, kind in SOURCES]
 everywhere = pytest.mark.parametrize(("make", "kind"), SOURCES, ids=NAMES)
 
@@ -117,17 +125,23 @@ def test_the_classes_of_folders_with_leading_zeros(tmp_path, make, kind):
 def test_floats_that_are_integers_are_integers(tmp_path, format, kind):
     source = _of_table(tmp_path, format, [3.0, 0.0, 10.0], label_kind=kind)
     assert (_labels(source), source.classes) == {
-        "name": ([1, 0, 2], ("0", "3", "10")), "index": ([3, 0, 10], ())
-    }[kind]  # fmt: skip
+        "name": ([1, 0, 2], ("0", "3", "10")),
+        "index": ([3, 0, 10], ()),
+    }[kind]
 
 
 @pytest.mark.parametrize("format", BLANKS)
 @pytest.mark.parametrize("kind", ["name", "index"])
 @pytest.mark.parametrize("ages", [[0.0, 1.5, 20.0], [20, 1e-07, 1.5]], ids=str)
 def test_other_floats_are_an_error_that_says_what_to_do(tmp_path, format, kind, ages):
-    with pytest.raises(SourceError, match=r"row 1: column 'key' must hold whole numbers >= 0 .* pass label=None and"):
+    with pytest.raises(
+        SourceError,
+        match=r"row 1: column 'key' must hold whole numbers >= 0 .* pass label=None and",
+    ):
         _of_table(tmp_path, format, ages, label_kind=kind)
-    columns = ff.Table(tmp_path / f"t.{format}", image="image", columns=["key"]).columns(np.arange(3))
+    columns = ff.Table(tmp_path / f"t.{format}", image="image", columns=["key"]).columns(
+        np.arange(3)
+    )
     assert columns["key"].tolist() == ages
 
 
@@ -137,18 +151,26 @@ def test_other_floats_are_an_error_that_says_what_to_do(tmp_path, format, kind, 
 @pytest.mark.parametrize(
     "texts",
     [
-        ["0012345", "0000007", "1000000"], ["1E5", "2E3", "1E5"], [str(2**53 + 1), "1.5", ""], ["1", "2", "x"],
-        [str(2**53 + 1), "", "1"], ["True", "", "False"],
-        ["+1", "1", "2"], ["1.5", "2.5", "01.5"], [str(2**64), "1", "2"],
+        ["0012345", "0000007", "1000000"],
+        ["1E5", "2E3", "1E5"],
+        [str(2**53 + 1), "1.5", ""],
+        ["1", "2", "x"],
+        [str(2**53 + 1), "", "1"],
+        ["True", "", "False"],
+        ["+1", "1", "2"],
+        ["1.5", "2.5", "01.5"],
+        [str(2**64), "1", "2"],
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_columns_keep_what_numbers_would_change(tmp_path, texts):
     source = ff.Table(_table(tmp_path, "csv", key=texts), image="image", columns=["key"])
     assert source.columns(np.arange(3))["key"].tolist() == texts
 
 
-@pytest.mark.parametrize("values", [[1, -2, 2**53 + 1], [0.5, 1e-07, 3.0], [True, False, True]], ids=str)
+@pytest.mark.parametrize(
+    "values", [[1, -2, 2**53 + 1], [0.5, 1e-07, 3.0], [True, False, True]], ids=str
+)
 def test_columns_of_numbers_are_numbers(tmp_path, values):
     source = ff.Table(_table(tmp_path, "csv", key=values), image="image", columns=["key"])
     assert source.columns(np.arange(3))["key"].tolist() == values
@@ -159,7 +181,12 @@ def test_a_job_keeps_what_numbers_would_change(tmp_path, monkeypatch):
     (tmp_path / "p").mkdir()
     for k in range(2):
         (tmp_path / "p" / f"{k}.jpg").write_bytes(jpeg(k, (8, 8)))
-    values = {"code": ["0012345", "7"], "lot": ["1E5", "2E3"], "id": [2**53 + 1, 2], "n": [1.5, 2.0]}
+    values = {
+        "code": ["0012345", "7"],
+        "lot": ["1E5", "2E3"],
+        "id": [2**53 + 1, 2],
+        "n": [1.5, 2.0],
+    }
     write(tmp_path / "t.csv", {"path": ["0.jpg", "1.jpg"], **values})
     columns = ",".join(values)
     command = [
@@ -179,14 +206,20 @@ def test_a_job_keeps_what_numbers_would_change(tmp_path, monkeypatch):
     ]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, (result.output, result.exception)
-    rows = [row for file in sorted(tmp_path.glob("out/*.parquet")) for row in pq.read_table(file).to_pylist()]
+    rows = [
+        row
+        for file in sorted(tmp_path.glob("out/*.parquet"))
+        for row in pq.read_table(file).to_pylist()
+    ]
     kept = [json.loads(row["meta"])["columns"] for row in sorted(rows, key=lambda row: row["uri"])]
     assert kept == [{name: column[k] for name, column in values.items()} for k in range(2)]
 
 
 def test_large_integers_among_fractions_are_said(tmp_path):
     table = _table(tmp_path, "jsonl", key=[2**53 + 1, 0.5])
-    with pytest.raises(SourceError, match=r"row 0: column 'key' holds 9007199254740993 among fractions"):
+    with pytest.raises(
+        SourceError, match=r"row 0: column 'key' holds 9007199254740993 among fractions"
+    ):
         ff.Table(table, image="image", columns=["key"])
 
 

@@ -57,12 +57,17 @@ def test_what_workers_yield(tmp_path: Path):
     pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install 'fastfeed[tf]'")
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=200, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=200, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     results = json.loads(done.stdout.splitlines()[-1])
     assert results["distributed_epoch"] == [*range(16)]
     assert "Could not find callback with key=pyfunc_" in results["elsewhere"]
     # one after the other, or both at once: then one iteration ends the other
-    ended = ("another iteration of this feed has begun", "the feed was closed while waiting for a batch")
+    ended = (
+        "another iteration of this feed has begun",
+        "the feed was closed while waiting for a batch",
+    )
     both = results["parallel_epochs"]
     assert both == sorted([*range(16)] * 2) or any(words in both for words in ended)

@@ -1,4 +1,6 @@
-"""TIFFs of every photometric interpretation, depth and layout: the right pixels, or refused with the reason."""
+"""TIFFs of every photometric interpretation, depth and layout: the right pixels, or refused with
+the reason.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def shown(samples: np.ndarray, bits: int, photometric: int, colors: np.ndarray) 
     if photometric == RGB:
         return top[..., :3]
     mode, channels = {CMYK: ("CMYK", 4), YCBCR: ("YCbCr", 3)}[photometric]
-    return np.asarray(Image.fromarray(np.ascontiguousarray(top[..., :channels]), mode).convert("RGB"))
+    return np.asarray(
+        Image.fromarray(np.ascontiguousarray(top[..., :channels]), mode).convert("RGB")
+    )
 
 
 def variants(photometric: int, bits: int, extra: tuple[int, ...] = ()):
@@ -51,18 +55,32 @@ def variants(photometric: int, bits: int, extra: tuple[int, ...] = ()):
         how = {"big": big, "planar": planar, "compression": compression, "predictor": predictor}
         placed = {"tile": (16, 16)} if big else {"strip": 4}
         blob = any_tiff(samples, bits, photometric, extra=extra, tags=tags, **placed, **how)
-        readable = photometric not in (MASK, LAB) and bits <= 16 and not (photometric == PALETTE and bits > 8)
-        yield how, blob, shown(samples, bits, photometric, table.T.astype(np.uint8)) if readable else None
+        readable = (
+            photometric not in (MASK, LAB)
+            and bits <= 16
+            and not (photometric == PALETTE and bits > 8)
+        )
+        yield (
+            how,
+            blob,
+            shown(samples, bits, photometric, table.T.astype(np.uint8)) if readable else None,
+        )
 
 
 READ = {
-    WHITE_IS_ZERO: (1, 2, 4, 8, 16), BLACK_IS_ZERO: (1, 2, 4, 8, 12, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8),
-    CMYK: (8, 16), YCBCR: (8,),
-}  # fmt: skip
+    WHITE_IS_ZERO: (1, 2, 4, 8, 16),
+    BLACK_IS_ZERO: (1, 2, 4, 8, 12, 16),
+    RGB: (8, 16),
+    PALETTE: (1, 2, 4, 8),
+    CMYK: (8, 16),
+    YCBCR: (8,),
+}
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("photometric", [WHITE_IS_ZERO, BLACK_IS_ZERO, RGB, PALETTE, MASK, CMYK, YCBCR])
+@pytest.mark.parametrize(
+    "photometric", [WHITE_IS_ZERO, BLACK_IS_ZERO, RGB, PALETTE, MASK, CMYK, YCBCR]
+)
 def test_right_or_refused(photometric, bits):
     is_read = bits in READ.get(photometric, ())
     for how, blob, want in variants(photometric, bits):
@@ -120,12 +138,19 @@ def test_alpha(planar, extra, deep):
         assert isinstance(got, np.ndarray) and np.abs(got - want).max() <= 2
 
 
-@pytest.mark.parametrize(("bits", "format"), [(8, 2), (16, 2), (32, 1), (32, 2), (16, 3), (32, 3), (64, 3)])
+@pytest.mark.parametrize(
+    ("bits", "format"), [(8, 2), (16, 2), (32, 1), (32, 2), (16, 3), (32, 3), (64, 3)]
+)
 def test_numbers_that_are_no_levels_are_refused_whatever_they_are(bits, format):
     """Also those that would fit: what a file is must not depend on how bright it is."""
     for predictor in (1, 3) if format == 3 else (1,):
         blob = any_tiff(
-            RNG.integers(0, 100, (*SIZE, 1)), bits, BLACK_IS_ZERO, format=format, compression=5, predictor=predictor
+            RNG.integers(0, 100, (*SIZE, 1)),
+            bits,
+            BLACK_IS_ZERO,
+            format=format,
+            compression=5,
+            predictor=predictor,
         )
         for read in (routed, by_pillow, preprocessed):
             bad = read(blob)
@@ -136,12 +161,21 @@ def test_numbers_that_are_no_levels_are_refused_whatever_they_are(bits, format):
 def test_luma_and_chroma_that_are_not_compressed():
     """Blocks of four luma samples and two of chroma: as libtiff and OpenCV read them."""
     luma, chroma = RNG.integers(40, 200, (2, 8, 2, 8)), RNG.integers(100, 150, (2, 8, 8))
-    blocks = np.concatenate([luma[0].transpose(0, 2, 1), luma[1].transpose(0, 2, 1), chroma.transpose(1, 2, 0)], axis=2)
+    blocks = np.concatenate(
+        [luma[0].transpose(0, 2, 1), luma[1].transpose(0, 2, 1), chroma.transpose(1, 2, 0)], axis=2
+    )
     whole = np.empty((16, 16, 3), np.uint8)
     whole[0::2, :, 0] = luma[0].transpose(0, 2, 1).reshape(8, 16)
     whole[1::2, :, 0] = luma[1].transpose(0, 2, 1).reshape(8, 16)
     whole[..., 1:] = chroma.transpose(1, 2, 0).repeat(2, axis=0).repeat(2, axis=1)
-    size = {256: (4, [16]), 257: (4, [16]), 258: (3, [8, 8, 8]), 277: (3, [3]), 278: (4, [16]), 530: (3, [2, 2])}
+    size = {
+        256: (4, [16]),
+        257: (4, [16]),
+        258: (3, [8, 8, 8]),
+        277: (3, [3]),
+        278: (4, [16]),
+        530: (3, [2, 2]),
+    }
     blob = any_tiff(blocks.reshape(8, 48, 1), 8, YCBCR, tags=size | {339: None})
     want = np.asarray(Image.fromarray(whole, "YCbCr").convert("RGB")).astype(int)
     for read in (routed, by_pillow, preprocessed):
@@ -152,11 +186,17 @@ def test_luma_and_chroma_that_are_not_compressed():
 def test_what_zero_is_must_be_said():
     blob = any_tiff(RNG.integers(0, 256, (*SIZE, 1)), 8, BLACK_IS_ZERO, tags={262: None})
     bad = routed(blob)
-    assert isinstance(bad, Bad) and bad.reason == "corrupt" and "PhotometricInterpretation" in bad.detail
+    assert (
+        isinstance(bad, Bad)
+        and bad.reason == "corrupt"
+        and "PhotometricInterpretation" in bad.detail
+    )
 
 
 @pytest.mark.parametrize("compression", [1, 5])
-@pytest.mark.parametrize("photometric", [WHITE_IS_ZERO, RGB], ids=["through Pillow", "in the kernel"])
+@pytest.mark.parametrize(
+    "photometric", [WHITE_IS_ZERO, RGB], ids=["through Pillow", "in the kernel"]
+)
 def test_metadata_never_decides_over_pixels(photometric, compression, monkeypatch):
     samples = RNG.integers(0, 256, (*SIZE, CHANNELS.get(photometric, 1)))
     want = shown(samples, 8, photometric, np.empty(0))

@@ -1,5 +1,6 @@
-"""A script that sets up no logging: what a run does not train on is on standard error, and so is the file behind a line
-of libtiff."""
+"""A script that sets up no logging: what a run does not train on is on standard error, and so is
+the file behind a line of libtiff.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +36,13 @@ def test_bad_samples_are_on_standard_error(tmp_path: Path):
     (folder / "4.tif").write_bytes(data)
     (folder / "7.jpg").write_bytes(broken("truncated"))
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "photos")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=110, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(), timeout=110, check=False
+    )
     assert done.returncode == 0, done.stderr
     told = f"sample 5 is bad and was replaced: {folder / '4.tif'}: corrupt (decoder error -2)"
     assert sum(line.startswith(told) for line in done.stderr.splitlines()) == 1, done.stderr
-    assert "2 of 8 samples have been bad so far (1 corrupt, 1 truncated); all are in feed.stats().bad" in done.stderr
+    assert (
+        "2 of 8 samples have been bad so far (1 corrupt, 1 truncated); all are in feed.stats().bad"
+        in done.stderr
+    )

@@ -1,4 +1,6 @@
-"""Shards that are cut off between two samples: what is lost is told, with its number where a file knows it."""
+"""Shards that are cut off between two samples: what is lost is told, with its number where a file
+knows it.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,27 @@ def tar(path: Path) -> list[int]:
 
 
 def records(path: Path) -> list[int]:
-    written = [frame(example({"image/encoded": jpeg(i, (16, 16)), "image/class/label": i})) for i in range(COUNT)]
+    written = [
+        frame(example({"image/encoded": jpeg(i, (16, 16)), "image/class/label": i}))
+        for i in range(COUNT)
+    ]
     path.write_bytes(b"".join(written))
     return np.cumsum([0, *map(len, written)]).tolist()[:-1]
 
 
 def idx_of_tar(path: Path, starts: list[int]) -> None:
-    lines = [f"jpg {start + 512} 1 {i:06d}.jpg cls {start + 1024} 1 {i:06d}.cls" for i, start in enumerate(starts)]
+    lines = [
+        f"jpg {start + 512} 1 {i:06d}.jpg cls {start + 1024} 1 {i:06d}.cls"
+        for i, start in enumerate(starts)
+    ]
     path.with_suffix(".idx").write_text(f"v1.2 {len(lines)}\n" + "\n".join(lines) + "\n")
 
 
 def idx_of_records(path: Path, starts: list[int]) -> None:
     ends = [*starts[1:], path.stat().st_size]
-    path.with_suffix(".idx").write_text("".join(f"{a} {b - a}\n" for a, b in zip(starts, ends, strict=True)))
+    path.with_suffix(".idx").write_text(
+        "".join(f"{a} {b - a}\n" for a, b in zip(starts, ends, strict=True))
+    )
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -66,7 +76,9 @@ def test_several_are_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         starts = tar(tmp_path / f"{name}.tar")
         os.truncate(tmp_path / f"{name}.tar", starts[KEPT])
     ff.TarShards(tmp_path)
-    assert len(lines(caplog)) == 1 and lines(caplog)[0].endswith("; and 2 more such shards, see .notes")
+    assert len(lines(caplog)) == 1 and lines(caplog)[0].endswith(
+        "; and 2 more such shards, see .notes"
+    )
 
 
 def test_python_w_error_changes_nothing(tmp_path: Path) -> None:
@@ -89,7 +101,9 @@ def test_an_idx_knows_how_many(tmp_path: Path, make: str, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("make", ["tar", "tfrecord"])
-def test_an_earlier_index_knows_how_many(tmp_path: Path, make: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_earlier_index_knows_how_many(
+    tmp_path: Path, make: str, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / f"a.{make}"
     starts = tar(path) if make == "tar" else records(path)
     kind = ff.TarShards if make == "tar" else ff.TFRecords
@@ -101,7 +115,9 @@ def test_an_earlier_index_knows_how_many(tmp_path: Path, make: str, caplog: pyte
     assert line.endswith("8 of 16 samples are missing, as an index lists that was made earlier")
 
 
-def test_a_shorter_shard_that_is_whole_is_no_torn_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shorter_shard_that_is_whole_is_no_torn_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "a.tar"
     tar(path)
     assert len(ff.TarShards(path)) == COUNT
@@ -129,7 +145,9 @@ def test_the_record_of_a_job_knows_how_many(
         for place in ("", "__job/records/"):
             (tmp_path / "out" / place / inside).mkdir()
         (tmp_path / f"out/shard-000000{suffix}").rename(tmp_path / f"out/val/shard-000000{suffix}")
-        (tmp_path / "out/__job/records/shard-000000.json").rename(tmp_path / "out/__job/records/val/shard-000000.json")
+        (tmp_path / "out/__job/records/shard-000000.json").rename(
+            tmp_path / "out/__job/records/val/shard-000000.json"
+        )
     (tmp_path / "out/shard-000000.idx").unlink()
     path, kind = (
         tmp_path / "out" / inside / f"shard-000000{suffix}",
@@ -139,10 +157,14 @@ def test_the_record_of_a_job_knows_how_many(
     os.truncate(path, int(starts[7]) - (512 if format == "webdataset" else 0))
     source = kind(path)
     assert len(source) == 7
-    assert lines(caplog)[-1].endswith("5 of 12 samples are missing, as the record of its job lists them")
+    assert lines(caplog)[-1].endswith(
+        "5 of 12 samples are missing, as the record of its job lists them"
+    )
 
 
-def test_a_torn_record_and_what_is_lost_after_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_record_and_what_is_lost_after_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "a.tfrecord"
     starts = records(path)
     idx_of_records(path, starts)

@@ -1,4 +1,6 @@
-"""Names with accents in Unicode's two forms: macOS writes `é` as two characters (NFD), other systems as one (NFC)."""
+"""Names with accents in Unicode's two forms: macOS writes `é` as two characters (NFD), other
+systems as one (NFC).
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,19 @@ def _tar(folder, names, **options):
     members = [
         member
         for k, name in enumerate(names)
-        for member in ((f"{k}.jpg", jpeg(k, (8, 8))), (f"{k}.json", json.dumps({"key": name}).encode()))
+        for member in (
+            (f"{k}.jpg", jpeg(k, (8, 8))),
+            (f"{k}.json", json.dumps({"key": name}).encode()),
+        )
     ]
     (folder / "a.tar").write_bytes(tar_of(members))
     return ff.TarShards(folder / "a.tar", label="json:key", **options)
 
 
 def _table(folder, names, format, **options):
-    table = write(folder / f"t.{format}", {"image": [f"{k}.jpg" for k in range(len(names))], "key": names})
+    table = write(
+        folder / f"t.{format}", {"image": [f"{k}.jpg" for k in range(len(names))], "key": names}
+    )
     return ff.Table(table, image="image", label="key", **options)
 
 
@@ -102,7 +109,9 @@ def test_a_mixture_merges_them(tmp_path):
 
 
 def _preprocess(*arguments):
-    return CliRunner().invoke(app, ["preprocess", *map(str, arguments), "--size", "16", "-f", "parquet", "-w", "1"])
+    return CliRunner().invoke(
+        app, ["preprocess", *map(str, arguments), "--size", "16", "-f", "parquet", "-w", "1"]
+    )
 
 
 def test_a_labels_file_of_another_system_matches(tmp_path):
@@ -110,7 +119,9 @@ def test_a_labels_file_of_another_system_matches(tmp_path):
     (tmp_path / "labels.csv").write_text(f"path,label\n{NFC}/0.jpg,cat\nthe/1.jpg,dog\n")
     result = _preprocess(tmp_path / "p", tmp_path / "out", "--labels", tmp_path / "labels.csv")
     assert result.exit_code == 0, result.output
-    rows = [row for file in tmp_path.glob("out/*.parquet") for row in pq.read_table(file).to_pylist()]
+    rows = [
+        row for file in tmp_path.glob("out/*.parquet") for row in pq.read_table(file).to_pylist()
+    ]
     assert {row["uri"]: row["class"] for row in rows} == {f"{NFD}/0.jpg": "cat", "the/1.jpg": "dog"}
 
 
@@ -136,7 +147,9 @@ def test_appending_to_a_job_after_a_copy_by_another_system(tmp_path):
     (tmp_path / "p" / NFC / "more.jpg").write_bytes(jpeg(9, (32, 32)))
     result = _preprocess(tmp_path / "p", tmp_path / "out", "--append")
     assert result.exit_code == 0, result.output
-    rows = [row for file in tmp_path.glob("out/*.parquet") for row in pq.read_table(file).to_pylist()]
+    rows = [
+        row for file in tmp_path.glob("out/*.parquet") for row in pq.read_table(file).to_pylist()
+    ]
     assert sorted(row["uri"].rpartition("/")[2] for row in rows) == ["0.jpg", "1.jpg", "more.jpg"]
     assert {row["label"] for row in rows if "caf" in row["uri"]} == {0}
 

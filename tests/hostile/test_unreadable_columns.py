@@ -1,4 +1,6 @@
-"""A column that cannot be read: its sample is bad, the column is named, and no other column of it is lost."""
+"""A column that cannot be read: its sample is bad, the column is named, and no other column of it
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def tar(root: Path) -> Path:
     members = [
         (f"{i}.{extension}", data)
         for i, text in enumerate(TEXTS)
-        for extension, data in (("jpg", jpeg(i)), ("text", text), ("vector.npy", npy(np.arange(3.0) + i)))
+        for extension, data in (
+            ("jpg", jpeg(i)),
+            ("text", text),
+            ("vector.npy", npy(np.arange(3.0) + i)),
+        )
     ]
     (root / "a.tar").write_bytes(tar_of(members))
     return root / "a.tar"
@@ -50,7 +56,8 @@ def wids(root: Path) -> Path:
 
 def records(root: Path) -> Path:
     features = [
-        {"image/encoded": jpeg(i), "text": text, "vector.npy": [0.0 + i, 1 + i, 2 + i]} for i, text in enumerate(TEXTS)
+        {"image/encoded": jpeg(i), "text": text, "vector.npy": [0.0 + i, 1 + i, 2 + i]}
+        for i, text in enumerate(TEXTS)
     ]
     (root / "a.tfrecord").write_bytes(b"".join(frame(example(feature)) for feature in features))
     return root / "a.tfrecord"
@@ -133,18 +140,29 @@ def test_sources_of_sources_say_so_too(opened: ff.Source, wrap: str, tmp_path: P
         source: Any = ff.Objects(opened, boxes=[[[0, 0, 4, 4]]] * 4)
     else:
         (tmp_path / "other").mkdir()
-        source = ff.Mixture({"a": ff.TFRecords(records(tmp_path / "other"), label=None, columns=["text"]), "b": opened})
+        source = ff.Mixture(
+            {
+                "a": ff.TFRecords(records(tmp_path / "other"), label=None, columns=["text"]),
+                "b": opened,
+            }
+        )
     count = source.sources[0].__len__() if wrap == "mixture" else 0
-    with ff.Feed(source, [ff.Resize((8, 8))], batch=len(source), shuffle=False, on_bad="mask") as feed:
+    with ff.Feed(
+        source, [ff.Resize((8, 8))], batch=len(source), shuffle=False, on_bad="mask"
+    ) as feed:
         batch = next(iter(feed))
         bad = {failure.id: failure for failure in feed.stats().bad}
     assert set(bad) == {count + BAD, BAD}
     assert all(failure.detail.startswith("text: ") for failure in bad.values())
-    assert [batch.columns["text"][row] == "" for row in range(len(batch))] == (batch.weights == 0).tolist()
+    assert [batch.columns["text"][row] == "" for row in range(len(batch))] == (
+        batch.weights == 0
+    ).tolist()
 
 
 def test_a_text_too_long(tmp_path: Path) -> None:
-    (tmp_path / "a.tar").write_bytes(tar_of([("0.jpg", jpeg(0)), ("0.txt", b"x" * 1_200_000), ("0.json", b"{}")]))
+    (tmp_path / "a.tar").write_bytes(
+        tar_of([("0.jpg", jpeg(0)), ("0.txt", b"x" * 1_200_000), ("0.json", b"{}")])
+    )
     (values,) = ff.TarShards(tmp_path, label=None, columns=["txt", "json"]).column_values([0]) or []
     assert (values["txt"].reason, values["json"]) == ("bomb", {})
     assert values["txt"].detail == "txt: 1200000 bytes, the limit is 1048576"
@@ -163,7 +181,9 @@ def test_a_text_too_long(tmp_path: Path) -> None:
     ],
 )
 def test_arrays_that_are_none(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.tar").write_bytes(tar_of([("0.jpg", jpeg(0)), ("0.npy", content), ("0.txt", b"text")]))
+    (tmp_path / "a.tar").write_bytes(
+        tar_of([("0.jpg", jpeg(0)), ("0.npy", content), ("0.txt", b"text")])
+    )
     (values,) = ff.TarShards(tmp_path, label=None, columns=["npy", "txt"]).column_values([0]) or []
     assert (values["npy"].reason, values["txt"]) == ("corrupt", "text")
 
@@ -185,7 +205,9 @@ class Flaky(ff.TarShards):
         rows = super().column_values(ids)
         self.tries += len(ids)
         if rows and self.tries <= len(TEXTS):
-            rows[0]["text"] = Failure(int(ids[0]), self.uri(ids[0]), "read", "io_error", "text: reset")
+            rows[0]["text"] = Failure(
+                int(ids[0]), self.uri(ids[0]), "read", "io_error", "text: reset"
+            )
         return rows
 
 
@@ -195,7 +217,9 @@ def test_storage_that_fails_once_is_asked_again(tmp_path: Path) -> None:
     assert (batch.columns["text"].tolist(), bad) == (TEXTS, ())
 
 
-@pytest.mark.parametrize(("kind", "name"), [("tar", "caption"), ("tfrecord", "caption"), ("mds", "caption")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("tar", "caption"), ("tfrecord", "caption"), ("mds", "caption")]
+)
 def test_a_name_that_no_sample_has_is_refused(kind: str, name: str, tmp_path: Path) -> None:
     make, source = KINDS[kind]
     with pytest.raises(ConfigError, match=rf"no .*column '{name}'.*text.*vector\.npy"):
@@ -203,7 +227,9 @@ def test_a_name_that_no_sample_has_is_refused(kind: str, name: str, tmp_path: Pa
 
 
 def test_a_name_that_some_samples_lack(tmp_path: Path) -> None:
-    (tmp_path / "a.tar").write_bytes(tar_of([("0.jpg", jpeg(0)), ("1.jpg", jpeg(1)), ("1.txt", b"a boat")]))
+    (tmp_path / "a.tar").write_bytes(
+        tar_of([("0.jpg", jpeg(0)), ("1.jpg", jpeg(1)), ("1.txt", b"a boat")])
+    )
     batch, bad = batch_of(ff.TarShards(tmp_path, label=None, columns=["txt"]), on_bad="raise")
     assert (batch.columns["txt"].tolist(), bad) == (["", "a boat"], ())
 
@@ -233,9 +259,17 @@ class Own:
 
 def test_each_optional_method_counts_alone(tmp_path: Path) -> None:
     files = sorted(folder(tmp_path / "p", {"a": 4}).rglob("*.jpg"))
-    assert batch_of(Own(files, columns=lambda ids: {"n": ids * 2}))[0].columns["n"].tolist() == [0, 2, 4, 6]
+    assert batch_of(Own(files, columns=lambda ids: {"n": ids * 2}))[0].columns["n"].tolist() == [
+        0,
+        2,
+        4,
+        6,
+    ]
     weights = np.array([1, 0.5, 2, 0], np.float32)
-    assert batch_of(Own(files, weights=lambda ids: weights[ids]))[0].weights.tolist() == weights.tolist()
+    assert (
+        batch_of(Own(files, weights=lambda ids: weights[ids]))[0].weights.tolist()
+        == weights.tolist()
+    )
     boxes = batch_of(Own(files, boxes=lambda ids: np.tile([0.0, 0, 8, 8], (len(ids), 1))))[0]
     assert not np.array_equal(boxes.images, batch_of(Own(files))[0].images)
     mask = np.full((40, 56), 3, np.uint8)
@@ -243,7 +277,10 @@ def test_each_optional_method_counts_alone(tmp_path: Path) -> None:
     assert masked.masks is not None
     assert set(np.unique(masked.masks)) == {3}
     mixed = ff.Mixture(
-        {"a": Own(files, columns=lambda ids: {"n": ids}), "b": Own(files, columns=lambda ids: {"n": ids})}
+        {
+            "a": Own(files, columns=lambda ids: {"n": ids}),
+            "b": Own(files, columns=lambda ids: {"n": ids}),
+        }
     )
     assert sorted(batch_of(mixed)[0].columns["n"].tolist()) == [0, 0, 1, 1, 2, 2, 3, 3]
     objects = ff.Objects(Own(files, columns=lambda ids: {"n": ids}), boxes=[[[0, 0, 4, 4]]] * 4)

@@ -1,4 +1,6 @@
-"""Feeds that are iterated in turn, such as images and their targets: pairs stay pairs, or the iteration says no."""
+"""Feeds that are iterated in turn, such as images and their targets: pairs stay pairs, or the
+iteration says no.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,14 @@ def feed(source: Any, **options: Any) -> ff.Feed:
 @pytest.mark.parametrize("left", [(), ("a/0002.jpg",)])
 @pytest.mark.parametrize("right", [(), ("b/0004.jpg",)])
 @pytest.mark.parametrize("side_process", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_pairs_are_never_of_two_samples(tmp_path: Path, left: tuple[str, ...], right: tuple[str, ...], side_process):
+def test_pairs_are_never_of_two_samples(
+    tmp_path: Path, left: tuple[str, ...], right: tuple[str, ...], side_process
+):
     more = {"side_process": side_process}
-    with feed(side(tmp_path, "x", left), **more) as one, feed(side(tmp_path, "y", right), **more) as other:
+    with (
+        feed(side(tmp_path, "x", left), **more) as one,
+        feed(side(tmp_path, "y", right), **more) as other,
+    ):
 
         def walk() -> None:
             for a, b in zip(one, other, strict=True):
@@ -38,7 +45,8 @@ def test_pairs_are_never_of_two_samples(tmp_path: Path, left: tuple[str, ...], r
 
         if left or right:
             with pytest.raises(
-                SampleError, match=r'row \d is sample \d+ here and \d+ there.* pass on_bad="mask" to both'
+                SampleError,
+                match=r'row \d is sample \d+ here and \d+ there.* pass on_bad="mask" to both',
             ):
                 walk()
         else:
@@ -55,7 +63,11 @@ def test_the_same_bad_file_on_both_sides_is_replaced_alike(tmp_path: Path):
 def test_masks_keep_pairs(tmp_path: Path):
     with feed(side(tmp_path, "x", ("a/0002.jpg",)), on_bad="mask") as one:
         with feed(side(tmp_path, "y", ("b/0004.jpg",)), on_bad="mask") as other:
-            weights = [a.weights * b.weights for a, b in zip(one, other, strict=True) if (a.ids == b.ids).all()]
+            weights = [
+                a.weights * b.weights
+                for a, b in zip(one, other, strict=True)
+                if (a.ids == b.ids).all()
+            ]
     assert np.concatenate(weights).sum() == 10
 
 
@@ -80,5 +92,8 @@ def test_feeds_that_are_no_pairs_go_their_way(tmp_path: Path):
         assert len(list(zip(one, other, strict=True))) == 3
     labels = [np.arange(12) % 2, np.arange(12) // 6]
     arrays = [ff.Arrays(np.zeros((12, 16, 16, 3), np.uint8), each) for each in labels]
-    with feed(arrays[0], shuffle=ff.Balanced()) as one, feed(arrays[1], shuffle=ff.Balanced()) as other:
+    with (
+        feed(arrays[0], shuffle=ff.Balanced()) as one,
+        feed(arrays[1], shuffle=ff.Balanced()) as other,
+    ):
         assert len(list(zip(one, other, strict=True))) == 3

@@ -1,4 +1,6 @@
-"""What holds for every `__del__`: it works when the interpreter ends, where names of its module are None."""
+"""What holds for every `__del__`: it works when the interpreter ends, where names of its module are
+None.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_no_finalizer_needs_a_name_of_its_module(where: str) -> None:
     function = FINALIZERS[where]
     assert isinstance(function, ast.FunctionDef), "an alias hides what it needs"
     own = {argument.arg for argument in function.args.args}
-    names = [node for part in function.body for node in ast.walk(part) if isinstance(node, ast.Name)]
+    names = [
+        node for part in function.body for node in ast.walk(part) if isinstance(node, ast.Name)
+    ]
     own |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
     used = {name.id for name in names}
     assert used - own - set(vars(builtins)) == set(), "bind it as the default of an argument"

@@ -1,4 +1,6 @@
-"""An exception that one image raises, in any stage of a job and under any engine, costs that image alone."""
+"""An exception that one image raises, in any stage of a job and under any engine, costs that image
+alone.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,25 @@ from helpers.small_jobs import FORMATS, InlineEngine
 import fastfeed as ff
 from fastfeed.decode.pillow_warnings import current_name
 from fastfeed.errors import ConfigError, TargetError
-from fastfeed.preprocess import Choice, Encoding, Input, Metadata, Packing, Recipe, Report, Scaling, run
+from fastfeed.preprocess import (
+    Choice,
+    Encoding,
+    Input,
+    Metadata,
+    Packing,
+    Recipe,
+    Report,
+    Scaling,
+    run,
+)
 from fastfeed.preprocess.entry import Entry, ProcessedImage
 from fastfeed.preprocess.writers import writer_for
 
 COUNT, CURSED = 8, "a/0002.jpg"
 SURVEYED = Recipe(Scaling(16), Encoding("png"), packing=Packing(samples=3), choice=Choice(val=0.4))
-EXIF = Recipe(Scaling(16), Encoding("png"), packing=Packing(samples=3), metadata=Metadata(exif=("time",)))
+EXIF = Recipe(
+    Scaling(16), Encoding("png"), packing=Packing(samples=3), metadata=Metadata(exif=("time",))
+)
 STAGES = {  # a function of the stage, and a recipe that calls it
     "header": ("fastfeed.preprocess.pixels.transform:image_info", EXIF),
     "limits": ("fastfeed.preprocess.pixels.transform:limit_error", EXIF),
@@ -50,7 +64,11 @@ class Unforeseen(Exception):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return folder(tmp_path_factory.mktemp("image_faults") / "photos", {"a": COUNT // 2, "b": COUNT // 2}, (24, 40))
+    return folder(
+        tmp_path_factory.mktemp("image_faults") / "photos",
+        {"a": COUNT // 2, "b": COUNT // 2},
+        (24, 40),
+    )
 
 
 @pytest.fixture(params=["inline", "threads"])
@@ -66,7 +84,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @contextmanager
 def cursed(path: str, is_cursed: Callable[..., bool]) -> Iterator[None]:
-    """The function `path`, which raises for the image that `is_cursed` recognizes from its arguments."""
+    """The function `path`, which raises for the image that `is_cursed` recognizes from its
+    arguments.
+    """
     module, _, names = path.partition(":")
     owner: Any = importlib.import_module(module)
     *outer, name = names.split(".")
@@ -81,12 +101,16 @@ def cursed(path: str, is_cursed: Callable[..., bool]) -> Iterator[None]:
         return call(*arguments, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, staticmethod(raising) if isinstance(original, classmethod) else raising)
+        patch.setattr(
+            owner, name, staticmethod(raising) if isinstance(original, classmethod) else raising
+        )
         yield
 
 
 def of_cursed(photos: Path) -> Callable[..., bool]:
-    """Whether a stage's arguments, or the name that its thread works under, are those of the cursed image."""
+    """Whether a stage's arguments, or the name that its thread works under, are those of the cursed
+    image.
+    """
     content = (photos / CURSED).read_bytes()
     digest = hashlib.sha256(content).hexdigest()
 
@@ -96,7 +120,9 @@ def of_cursed(photos: Path) -> Callable[..., bool]:
         facts = [a.facts["sha256"] for a in arguments if isinstance(a, ProcessedImage)]
         uris = [a.meta["uri"] for a in arguments if isinstance(a, Entry)]
         files = [a for a in arguments if isinstance(a, bytes)]
-        return content in files or digest in facts or any(n.endswith(CURSED) for n in (*names, *uris))
+        return (
+            content in files or digest in facts or any(n.endswith(CURSED) for n in (*names, *uris))
+        )
 
     return is_cursed
 
@@ -113,7 +139,9 @@ def test_an_exception_in_this_stage(photos: Path, tmp_path: Path, engine: Any, s
     with cursed(path, of_cursed(photos)):
         report = run(str(photos), tmp_path / "shards", recipe, engine=engine)
     expect_one_bad(report)
-    listed = [json.loads(line) for line in (tmp_path / "shards/__job/bad.jsonl").read_text().splitlines()]
+    listed = [
+        json.loads(line) for line in (tmp_path / "shards/__job/bad.jsonl").read_text().splitlines()
+    ]
     assert [(row["reason"], row["uri"].endswith(CURSED)) for row in listed] == [("internal", True)]
     again = run(str(photos), tmp_path / "shards", recipe, engine=InlineEngine())
     assert again.complete and not again.shards_now
@@ -130,7 +158,9 @@ def test_an_exception_of_the_writer(photos: Path, tmp_path: Path, engine: Any, f
     with cursed(f"{writer.__module__}:as_json", lambda meta, *_: str(meta).count(CURSED) > 0):
         expect_one_bad(run(str(photos), tmp_path / "again", recipe, engine=engine))
     one, other = (sorted((tmp_path / name).glob("*.*")) for name in ("shards", "again"))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other], "nothing is half written"
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other], (
+        "nothing is half written"
+    )
 
 
 class Source(ff.ImageFolder):
@@ -139,7 +169,9 @@ class Source(ff.ImageFolder):
     where = ""
 
     def _raise_for(self, where: str, ids: Any) -> None:
-        if self.where == where and any(ff.ImageFolder.uri(self, int(i)).endswith(CURSED) for i in ids):
+        if self.where == where and any(
+            ff.ImageFolder.uri(self, int(i)).endswith(CURSED) for i in ids
+        ):
             raise Unforeseen("out of the blue")
 
     def uri(self, i: int) -> str:
@@ -157,10 +189,14 @@ class Source(ff.ImageFolder):
 
 @pytest.mark.parametrize("where", ["read", "columns"])
 @pytest.mark.parametrize("recipe", [EXIF, SURVEYED], ids=["plain", "surveyed"])
-def test_an_exception_of_the_source(photos: Path, tmp_path: Path, engine: Any, where: str, recipe: Recipe) -> None:
+def test_an_exception_of_the_source(
+    photos: Path, tmp_path: Path, engine: Any, where: str, recipe: Recipe
+) -> None:
     source = Source(photos)
     source.where = where
-    report = run(Input(source, str(photos), columns=("n",)), tmp_path / "shards", recipe, engine=engine)
+    report = run(
+        Input(source, str(photos), columns=("n",)), tmp_path / "shards", recipe, engine=engine
+    )
     expect_one_bad(report)
 
 
@@ -185,15 +221,28 @@ def with_function(name: str, batch: int) -> Recipe:
 
 @pytest.mark.parametrize("batch", [1, 3, 16])
 @pytest.mark.parametrize("name", ["of_words", "of_other_shape"])
-def test_an_exception_of_the_users_function(photos: Path, tmp_path: Path, engine: Any, batch: int, name: str) -> None:
+def test_an_exception_of_the_users_function(
+    photos: Path, tmp_path: Path, engine: Any, batch: int, name: str
+) -> None:
     text = "out of the blue" if name == "of_words" else "has word float32 (3,)"
-    expect_one_bad(run(str(photos), tmp_path / "shards", with_function(name, batch), engine=engine), text)
+    expect_one_bad(
+        run(str(photos), tmp_path / "shards", with_function(name, batch), engine=engine), text
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 16])
-def test_a_function_that_always_fails_ends_the_job(photos: Path, tmp_path: Path, batch: int) -> None:
-    with pytest.raises(ConfigError, match=r"of_no_use raised Unforeseen: out of the blue .*for a/0000\.jpg"):
-        run(str(photos), tmp_path / "shards", with_function("of_no_use", batch), engine=InlineEngine())
+def test_a_function_that_always_fails_ends_the_job(
+    photos: Path, tmp_path: Path, batch: int
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"of_no_use raised Unforeseen: out of the blue .*for a/0000\.jpg"
+    ):
+        run(
+            str(photos),
+            tmp_path / "shards",
+            with_function("of_no_use", batch),
+            engine=InlineEngine(),
+        )
 
 
 def test_a_full_disk_ends_the_job(photos: Path, tmp_path: Path) -> None:

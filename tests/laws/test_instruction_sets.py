@@ -1,4 +1,6 @@
-"""Every instruction set of the machine makes the same bytes: ops, decoding, resampling, conversion."""
+"""Every instruction set of the machine makes the same bytes: ops, decoding, resampling,
+conversion.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_names():
 @pytest.mark.parametrize("op", PIXELS, ids=repr)
 def test_ops(op, channels):
     for size in SIZES:
-        images = np.ascontiguousarray(np.stack([picture(i, size) for i in range(N)])[..., :channels])
+        images = np.ascontiguousarray(
+            np.stack([picture(i, size) for i in range(N)])[..., :channels]
+        )
         images[0] = np.random.default_rng(1).integers(0, 256, images[0].shape)
         try:
             fuse(listed(op, size), Arrays(images).spec)
@@ -89,7 +93,9 @@ def test_ops(op, channels):
 @pytest.mark.parametrize("size", [(7, 9), (48, 48), (130, 100)])
 @pytest.mark.parametrize("filter", FILTERS)
 def test_decoding(filter, size, photographs):
-    """Baseline and progressive files, shrunk in the DCT domain or not, enlarged, resampled and flipped."""
+    """Baseline and progressive files, shrunk in the DCT domain or not, enlarged, resampled and
+    flipped.
+    """
     same_by_all(photographs, [RandomResizedCrop(size, scale=(0.01, 1.0), filter=filter)])
 
 
@@ -99,7 +105,9 @@ def test_decoding(filter, size, photographs):
 def test_recoding(filter, size, subsampling, photographs):
     """Whole JPEGs, scaled in planes; 1 to 6 groups of four weights."""
     files = [path.read_bytes() for path in sorted(photographs.root.rglob("*.jpg"))]
-    recode = Recoder([Resize(size, filter=filter)], subsampling=subsampling, threads=1, decode="native")
+    recode = Recoder(
+        [Resize(size, filter=filter)], subsampling=subsampling, threads=1, decode="native"
+    )
     native = kernel()
     first, *others = native.instruction_sets()
     native.use_instruction_set(first)
@@ -121,11 +129,21 @@ def test_resampling(filter):
     images = np.stack([picture(i, (57, 91)) for i in range(N)])
     for size in ((20, 30), (57, 40), (30, 91), (200, 150), (1, 1)):
         for channels in (3, 1):
-            same_by_all(Arrays(np.ascontiguousarray(images[..., :channels])), [Resize(size, filter=filter)])
+            same_by_all(
+                Arrays(np.ascontiguousarray(images[..., :channels])), [Resize(size, filter=filter)]
+            )
 
 
 @pytest.mark.parametrize(
-    "end", [[], [ToFloat()], [ToFloat("float16")], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]], ids=repr
+    "end",
+    [
+        [],
+        [ToFloat()],
+        [ToFloat("float16")],
+        [Normalize.imagenet(), ToLayout("CHW")],
+        [ToLayout("CHW")],
+    ],
+    ids=repr,
 )
 def test_conversion(end, photographs):
     same_by_all(photographs, [RandomResizedCrop(48), *end])
@@ -136,7 +154,9 @@ def photographs(tmp_path_factory):
     from PIL import Image
 
     root = folder(tmp_path_factory.mktemp("photos"), {"a": 4, "b": 2}, (120, 90))
-    for i, options in enumerate(({"progressive": True}, {"subsampling": 0}, {"quality": 20, "progressive": True})):
+    for i, options in enumerate(
+        ({"progressive": True}, {"subsampling": 0}, {"quality": 20, "progressive": True})
+    ):
         Image.fromarray(picture(i, (151, 203))).save(root / "a" / f"more{i}.jpg", **options)
     return ImageFolder(root)
 

@@ -1,4 +1,6 @@
-"""Any list of ops is refused when a feed is made, with advice, or gives whole batches of any images."""
+"""Any list of ops is refused when a feed is made, with advice, or gives whole batches of any
+images.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ def files(tmp_path_factory):
 def sources(files):
     rgb = np.stack([picture(seed, (40, 56)) for seed in range(6)])
     labels, classes = np.arange(6) % 3, ["a", "b", "c"]
-    return [files, Arrays(rgb, labels, classes=classes), Arrays(rgb[:, :, :, :1].copy(), labels, classes=classes)]
+    return [
+        files,
+        Arrays(rgb, labels, classes=classes),
+        Arrays(rgb[:, :, :, :1].copy(), labels, classes=classes),
+    ]
 
 
 def chosen(rng: np.random.Generator) -> list:
@@ -55,7 +61,9 @@ def test_lists_are_refused_or_work(sources, seed):
     for _ in range(60):
         ops, source = chosen(rng), sources[rng.integers(0, len(sources))]
         try:
-            feed = Feed(source, ops, batch=3, threads=2, shuffle=bool(rng.random() < 0.5), prefetch=0)
+            feed = Feed(
+                source, ops, batch=3, threads=2, shuffle=bool(rng.random() < 0.5), prefetch=0
+            )
         except ConfigError as error:
             assert len(str(error)) > 30 and str(error).count("\n") == 0
             continue
@@ -63,8 +71,12 @@ def test_lists_are_refused_or_work(sources, seed):
             batch = next(iter(feed))
             assert batch.images.shape == (3, *feed.program.shape), ops
             for images in (batch.images, *batch.views):
-                assert str(images.dtype) == feed.program.spec.dtype and np.isfinite(images).all(), ops
-            assert batch.labels.shape == ((3,) if feed.program.targets is None else (3, feed.program.targets.classes))
+                assert str(images.dtype) == feed.program.spec.dtype and np.isfinite(images).all(), (
+                    ops
+                )
+            assert batch.labels.shape == (
+                (3,) if feed.program.targets is None else (3, feed.program.targets.classes)
+            )
             assert not feed.stats().bad, (ops, feed.stats())
             assert str(feed)
         worked += 1

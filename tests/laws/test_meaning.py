@@ -1,4 +1,6 @@
-"""Every simple op against the word of another library, or its formula: photographs, then what is unusual."""
+"""Every simple op against the word of another library, or its formula: photographs, then what is
+unusual.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,12 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
 PHOTOS = [picture(seed, (56, 72), detail=1 + seed % 4) for seed in range(16)]
-NOISY = [np.random.default_rng(seed).integers(0, 256, (56, 72, 3), dtype=np.uint8) for seed in range(2)]
+NOISY = [
+    np.random.default_rng(seed).integers(0, 256, (56, 72, 3), dtype=np.uint8) for seed in range(2)
+]
 PLAIN = [np.full((56, 72, 3), level, np.uint8) for level in (0, 255)]
-# levels, over all images of a test: always a level too dark would be within one. Pillow's warps cut where ours round
+# levels, over all images of a test: always a level too dark would be within one. Pillow's warps cut
+# where ours round
 ON_AVERAGE = {"Affine": 0.6, "Perspective": 0.6, "Rotate": 0.6, "Saturation": 0.3, "Sharpness": 0.3}
 UNUSUAL = [(1, 1), (1, 40), (40, 1), (2, 3), (3, 500)]
 
@@ -68,17 +73,23 @@ def check(op, images):
         means.append(apart.mean())
         near = (apart <= meaning.within).mean()
         assert near >= meaning.share, (
-            f"{op!r} on image {row}: {apart.max()} levels from {meaning.source}, {near:.2%} within {meaning.within}"
+            f"{op!r} on image {row}: {apart.max()} levels from {meaning.source}, {near:.2%} within"
+            f" {meaning.within}"
         )
     allowed = ON_AVERAGE.get(type(op).__name__, 0.15)
-    assert np.mean(means) <= allowed, f"{op!r}: {np.mean(means):.3f} levels from {meaning.source} on average"
+    assert np.mean(means) <= allowed, (
+        f"{op!r}: {np.mean(means):.3f} levels from {meaning.source} on average"
+    )
 
 
 @pytest.mark.parametrize("op", SIMPLE, ids=repr)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_takes_images_of_unusual_shapes(op, channels):
     for size in UNUSUAL:
-        images = [np.random.default_rng(seed).integers(0, 256, (*size, channels), dtype=np.uint8) for seed in range(4)]
+        images = [
+            np.random.default_rng(seed).integers(0, 256, (*size, channels), dtype=np.uint8)
+            for seed in range(4)
+        ]
         try:
             op.out(Spec((*size, channels), "uint8", "HWC"))
         except SpecError:

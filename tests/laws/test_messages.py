@@ -1,4 +1,6 @@
-"""Laws of messages: whatever a source is given, or finds, its error is short, printable, and one of the family."""
+"""Laws of messages: whatever a source is given, or finds, its error is short, printable, and one of
+the family.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,26 @@ MAKERS = {
     "MDSShards": lambda root: (ff.MDSShards, {"shards": mds_folder(root, (2,))}),
     "RawShards": lambda root: (ff.RawShards, {"shards": raw_folder(root, (2,))}),
     "Table": lambda root: (
-        ff.Table, {"table": write(_photos(root) / "t.csv", {"path": ["a/0000.jpg"], "key": ["a"]}), "image": "path"}
+        ff.Table,
+        {
+            "table": write(_photos(root) / "t.csv", {"path": ["a/0000.jpg"], "key": ["a"]}),
+            "image": "path",
+        },
     ),
     "Arrays": lambda root: (ff.Arrays, {"images": np.zeros((2, 4, 4, 3), np.uint8)}),
-    "Mixture": lambda root: (ff.Mixture, {"sources": [ff.ImageFolder(_photos(root))], "weights": [1]}),
-    "Objects": lambda root: (ff.Objects, {"source": ff.ImageFolder(_photos(root)), "boxes": [[]] * 4}),
-    "Objects.coco": lambda root: (ff.Objects.coco, {"images": _photos(root), "annotations": _instances(root)}),
-}  # fmt: skip
+    "Mixture": lambda root: (
+        ff.Mixture,
+        {"sources": [ff.ImageFolder(_photos(root))], "weights": [1]},
+    ),
+    "Objects": lambda root: (
+        ff.Objects,
+        {"source": ff.ImageFolder(_photos(root)), "boxes": [[]] * 4},
+    ),
+    "Objects.coco": lambda root: (
+        ff.Objects.coco,
+        {"images": _photos(root), "annotations": _instances(root)},
+    ),
+}
 
 
 def _check(error):
@@ -62,7 +77,9 @@ def _check(error):
 @pytest.mark.parametrize("kind", MAKERS)
 def test_every_option_of_every_source(tmp_path, kind, long, monkeypatch):
     make, options = MAKERS[kind](tmp_path)
-    names = [name for name in inspect.signature(make).parameters if name not in ("storage", "cache")]
+    names = [
+        name for name in inspect.signature(make).parameters if name not in ("storage", "cache")
+    ]
     assert set(options) <= set(names)
     refused = 0
     for name in names:
@@ -86,7 +103,10 @@ def _of_table(root, long, format):
     yield {"image": ["a.jpg", "b.jpg"], "label": [long, "b"]}, {"classes": ["c"]}
     yield {"image": ["a.jpg", "b.jpg"], "label": [long, "b"]}, {"label": "label", "weight": "label"}
     yield {"image": ["a.jpg", "b.jpg"], "label": [long, "b"]}, {"box": "label", "label": None}
-    yield {"image": ["a.jpg", "b.jpg"], long: ["a", "b"], "label": ["a", "b"]}, {"columns": ["nothing"]}
+    yield (
+        {"image": ["a.jpg", "b.jpg"], long: ["a", "b"], "label": ["a", "b"]},
+        {"columns": ["nothing"]},
+    )
     yield {"image": ["a.jpg", "b.jpg"], long: ["a", "b"], "label": ["a", "b"]}, {"weight": long}
 
 
@@ -96,7 +116,9 @@ def test_every_value_of_a_table(tmp_path, format, long):
     for columns, options in _of_table(tmp_path, long, format):
         table = write(tmp_path / f"t.{format}", columns)
         _of_source(
-            lambda table=table, options=options: ff.Table(table, **{"image": "image", "label": "label"} | options)
+            lambda table=table, options=options: ff.Table(
+                table, **{"image": "image", "label": "label"} | options
+            )
         )
 
 
@@ -107,7 +129,11 @@ def test_every_value_of_shards(tmp_path, long):
         members = [("a.jpg", photo), ("a.json", json.dumps(label).encode())]
         (tmp_path / "a.tar").write_bytes(tar_of(members))
         for options in ({}, {"classes": ["a"]}):
-            _of_source(lambda options=options: ff.TarShards(tmp_path / "a.tar", label="json:key", **options))
+            _of_source(
+                lambda options=options: ff.TarShards(
+                    tmp_path / "a.tar", label="json:key", **options
+                )
+            )
     for values in ({"key": long.encode()}, {long: b"a"}):
         (tmp_path / "a.tfrecord").write_bytes(frame(example({"image/encoded": photo, **values})))
         _of_source(lambda: ff.TFRecords(tmp_path / "a.tfrecord", label="key"))
@@ -135,19 +161,34 @@ def _of_source(make):
         assert len(note) < LONGEST, note[:500]
 
 
-# a value cut in an f-string, which says neither that nor how long it is; a warning that is not made printable
+# a value cut in an f-string, which says neither that nor how long it is; a warning that is not made
+# printable
 OWN_WAYS = re.compile(r":(?:[<>^]\d*)?\.\d+\}|\{[^{}]*\[:\d{2,}\](?:![rsa])?\}|warnings\.warn\(")
 
 
 def test_own_ways_are_seen():
-    for line in ('f"{a!r:.60}"', 'f"{a:>8.60}"', 'f"{a[:60]!r}"', 'f"{a.b(c)[:60]}"', "warnings.warn(a)"):
+    for line in (
+        'f"{a!r:.60}"',
+        'f"{a:>8.60}"',
+        'f"{a[:60]!r}"',
+        'f"{a.b(c)[:60]}"',
+        "warnings.warn(a)",
+    ):
         assert OWN_WAYS.search(line), line
-    assert not OWN_WAYS.search('f"{a:.2f} {a!r:>10} {a:.0%} {a[0]} {a[:8].hex()} {printable(a, 80)}"; b[:60]')
+    assert not OWN_WAYS.search(
+        'f"{a:.2f} {a!r:>10} {a:.0%} {a[0]} {a[:8].hex()} {printable(a, 80)}"; b[:60]'
+    )
 
 
 def test_values_are_cut_and_warnings_issued_by_one_module():
     package = Path(ff.__file__).parent
-    texts = {path: path.read_text("utf-8") for path in package.rglob("*.py") if path != package / "printable.py"}
+    texts = {
+        path: path.read_text("utf-8")
+        for path in package.rglob("*.py")
+        if path != package / "printable.py"
+    }
     assert len(texts) > 300
-    found = [f"{path.name}: {own[0]}" for path, text in texts.items() for own in OWN_WAYS.finditer(text)]
+    found = [
+        f"{path.name}: {own[0]}" for path, text in texts.items() for own in OWN_WAYS.finditer(text)
+    ]
     assert not found, f"use fastfeed.printable: {found}"

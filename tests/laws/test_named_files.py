@@ -1,4 +1,5 @@
-"""Law of every file that names other files: it comes from elsewhere, and names only what lies below its own folder.
+"""Law of every file that names other files: it comes from elsewhere, and names only what lies below
+its own folder.
 
 A new kind of such a file needs a row in KINDS.
 """
@@ -25,7 +26,9 @@ SECRET = jpeg(7, (24, 31))
 
 
 class Kind(NamedTuple):
-    """A file that names others: the end of a name, the content of a file that it may name, and how it is opened."""
+    """A file that names others: the end of a name, the content of a file that it may name, and how
+    it is opened.
+    """
 
     suffix: str
     content: Callable[[Path], bytes]
@@ -44,7 +47,9 @@ def wids_url(folder: Path, name: str, **options: Any) -> Source:
 
 def wids_base(folder: Path, name: str, **options: Any) -> Source:
     base, _, url = name.rpartition("/")
-    return TarShards(wids(folder, datasets=[{"base": base or ".", "shardlist": [{"url": url}]}]), **options)
+    return TarShards(
+        wids(folder, datasets=[{"base": base or ".", "shardlist": [{"url": url}]}]), **options
+    )
 
 
 def wids_source(folder: Path, name: str, **options: Any) -> Source:
@@ -78,7 +83,11 @@ def listing(folder: Path, name: str, **options: Any) -> Source:
 
 
 def coco(folder: Path, name: str, **options: Any) -> Source:
-    document = {"images": [{"id": 1, "file_name": name}], "annotations": [], "categories": [{"id": 1, "name": "a"}]}
+    document = {
+        "images": [{"id": 1, "file_name": name}],
+        "annotations": [],
+        "categories": [{"id": 1, "name": "a"}],
+    }
     (folder / "c.json").write_text(json.dumps(document))
     return Objects.coco(folder, folder / "c.json", **options)
 
@@ -89,8 +98,12 @@ def tar(*_: Path) -> bytes:
 
 KINDS = {
     "csv": Kind(".jpg", lambda _: SECRET, table),
-    "jsonl": Kind(".jpg", lambda _: SECRET, lambda *args, **options: table(*args, ".jsonl", **options)),
-    "parquet": Kind(".jpg", lambda _: SECRET, lambda *args, **options: table(*args, ".parquet", **options)),
+    "jsonl": Kind(
+        ".jpg", lambda _: SECRET, lambda *args, **options: table(*args, ".jsonl", **options)
+    ),
+    "parquet": Kind(
+        ".jpg", lambda _: SECRET, lambda *args, **options: table(*args, ".parquet", **options)
+    ),
     "wids url": Kind(".tar", tar, wids_url),
     "wids base": Kind(".tar", tar, wids_base),
     "wids source_url": Kind(".json", inner_wids, wids_source),
@@ -99,14 +112,25 @@ KINDS = {
     "coco": Kind(".jpg", lambda _: SECRET, coco, ("allow_path",)),
 }
 ESCAPES = (
-    "{private}/x{suffix}", "file://{private}/x{suffix}", "FILE://{private}/x{suffix}", "../private/x{suffix}",
-    "a/../../private/x{suffix}", "link/x{suffix}", "file{suffix}", "{{.,..}}/private/x{suffix}", "{web}/x{suffix}",
-    "local://{private}/x{suffix}", "//{host}/x{suffix}", "/dev/zero",
-)  # fmt: skip
+    "{private}/x{suffix}",
+    "file://{private}/x{suffix}",
+    "FILE://{private}/x{suffix}",
+    "../private/x{suffix}",
+    "a/../../private/x{suffix}",
+    "link/x{suffix}",
+    "file{suffix}",
+    "{{.,..}}/private/x{suffix}",
+    "{web}/x{suffix}",
+    "local://{private}/x{suffix}",
+    "//{host}/x{suffix}",
+    "/dev/zero",
+)
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def places(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path_factory.mktemp("cache")))
     (tmp_path / "private").mkdir()
     (tmp_path / "set" / "a").mkdir(parents=True)
@@ -119,7 +143,9 @@ def server() -> Iterator[Web]:
 
 
 def contents(source: Source) -> list[bytes]:
-    return [data for data in source.read(range(len(source))) if isinstance(data, (bytes, memoryview))]
+    return [
+        data for data in source.read(range(len(source))) if isinstance(data, (bytes, memoryview))
+    ]
 
 
 def secret(kind: Kind, folder: Path) -> str:
@@ -139,7 +165,10 @@ def test_nothing_outside_is_read(name: str, escape: str, tmp_path: Path, server:
     server.files = {f"/x{kind.suffix}": (tmp_path / "private" / f"x{kind.suffix}").read_bytes()}
     before, asked = sorted((tmp_path / "private").rglob("*")), sum(server.asked.values())
     named = escape.format(
-        private=tmp_path / "private", suffix=kind.suffix, web=server.url, host=server.url.removeprefix("http://")
+        private=tmp_path / "private",
+        suffix=kind.suffix,
+        web=server.url,
+        host=server.url.removeprefix("http://"),
     )
     try:
         read = contents(kind.open(tmp_path / "set", named))
@@ -158,31 +187,44 @@ def test_what_lies_below_is_read(name: str, tmp_path: Path) -> None:
     assert contents(kind.open(tmp_path / "set", f"a/x{kind.suffix}"))
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if "allow_path" in kind.options])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in KINDS.items() if "allow_path" in kind.options]
+)
 def test_what_is_allowed_is_read(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     path = secret(kind, tmp_path)
     for named in (path, "../private/" + Path(path).name, "link/" + Path(path).name):
-        assert contents(kind.open(tmp_path / "set", named, allow_path=[tmp_path / "private"])), named
+        assert contents(kind.open(tmp_path / "set", named, allow_path=[tmp_path / "private"])), (
+            named
+        )
 
 
 WEB = [name for name, kind in KINDS.items() if "allow_host" in kind.options]
 
 
 @pytest.mark.parametrize("name", WEB)
-def test_headers_go_to_hosts_that_the_caller_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_go_to_hosts_that_the_caller_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kind, path = KINDS[name], f"/x{KINDS[name].suffix}"
     headers = {"Authorization": "Bearer secret", "X-Api-Key": "secret", "Cookie": "a=secret"}
     files = {path: kind.content(tmp_path / "private"), "/inner.tar": tar()}
     options: dict[str, Any] = {"allow_scheme": ["http"], "storage": {"headers": headers}}
     with web(files) as server:
         host = server.url.removeprefix("http://")
-        assert contents(kind.open(tmp_path / "set", server.url + path, allow_host=[host], **options))
-        assert all(sent["authorization"] == "Bearer secret" and "x-api-key" in sent for sent in server.headers)
+        assert contents(
+            kind.open(tmp_path / "set", server.url + path, allow_host=[host], **options)
+        )
+        assert all(
+            sent["authorization"] == "Bearer secret" and "x-api-key" in sent
+            for sent in server.headers
+        )
     for module in ("access", "guarded_http"):  # as if it were not on this machine
         monkeypatch.setattr(f"fastfeed.sources.{module}.is_public", lambda host: True)
     shutil.rmtree(tmp_path / "set")
     (tmp_path / "set").mkdir()
     with web(files) as server:
         assert contents(kind.open(tmp_path / "set", server.url + path, **options))
-        assert server.headers and not any({"authorization", "x-api-key", "cookie"} & {*sent} for sent in server.headers)
+        assert server.headers and not any(
+            {"authorization", "x-api-key", "cookie"} & {*sent} for sent in server.headers
+        )

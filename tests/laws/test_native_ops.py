@@ -81,7 +81,9 @@ def check(made, op, levels=0):
 @pytest.mark.parametrize("op", PIXELS, ids=repr)
 def test_arrays(op, channels):
     for size in SIZES:
-        images = np.ascontiguousarray(np.stack([picture(i, size) for i in range(N)])[..., :channels])
+        images = np.ascontiguousarray(
+            np.stack([picture(i, size) for i in range(N)])[..., :channels]
+        )
         images[0], images[1] = 0, 200
         images[2] = np.random.default_rng(1).integers(0, 256, images[2].shape)
         try:
@@ -97,7 +99,8 @@ def test_files(op, photographs):
 
 
 @pytest.mark.parametrize(
-    "end", [[ToFloat()], [ToFloat("float16")], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]]
+    "end",
+    [[ToFloat()], [ToFloat("float16")], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]],
 )
 @pytest.mark.parametrize("op", [RandomFlip(), JPEGCompression(), *ALL[-3:]], ids=repr)
 def test_conversion(op, end, photographs):
@@ -115,7 +118,10 @@ def darker(image, numbers):
         [darker],
         [Invert(), darker, darker, JPEGCompression()],
         [OneOf([Rotate(30), darker, Equalize(), Function(darker, draws=1)])],
-        [Maybe(OneOf([darker, Invert()]), 0.6), Maybe(Sequential([RandomFlip(1.0), darker, Invert()]))],
+        [
+            Maybe(OneOf([darker, Invert()]), 0.6),
+            Maybe(Sequential([RandomFlip(1.0), darker, Invert()])),
+        ],
         [FiveCrop(20), OneOf([darker, Invert()])],
     ],
 )

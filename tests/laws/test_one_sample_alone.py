@@ -1,4 +1,6 @@
-"""An unforeseen error, of whatever code in whatever stage, costs the sample that it is raised at and no other."""
+"""An unforeseen error, of whatever code in whatever stage, costs the sample that it is raised at
+and no other.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from fastfeed.spec import ENCODED
 N, BAD, BATCH = 16, 5, 8
 SIZE, BAD_SIZE = (40, 60), (42, 62)
 WHY = "not even its author knows why"
-WHITE = encoded(np.full((*BAD_SIZE, 3), 255, np.uint8))  # ops know the bad one by its size or by its color
+WHITE = encoded(
+    np.full((*BAD_SIZE, 3), 255, np.uint8)
+)  # ops know the bad one by its size or by its color
 FILES = [WHITE if i == BAD else jpeg(i, SIZE) for i in range(N)]
 OPS = [ff.RandomResizedCrop(16), ff.RandomFlip(), ff.Brightness((1.0, 1.1))]
 NEEDS_KERNEL = pytest.mark.skipif(not is_built(), reason=NO_KERNEL)
@@ -32,7 +36,9 @@ METHODS = ("read", "label", "weights", "columns", "boxes", "objects", "masks")
 
 
 class Described:
-    """Photographs with all that a source may say of them; its method `fails` raises at one of them."""
+    """Photographs with all that a source may say of them; its method `fails` raises at one of
+    them.
+    """
 
     classes, object_classes, fingerprint, spec, most = ("a", "b"), ("c",), "described", ENCODED, 1
 
@@ -68,10 +74,14 @@ class Described:
 
     def objects(self, ids: np.ndarray) -> Instances:
         n = len(self._ids("objects", ids))
-        return Instances(np.tile([4.0, 4.0, 50.0, 36.0], (n, 1)), np.zeros(n, np.int64), np.ones(n, np.int64))
+        return Instances(
+            np.tile([4.0, 4.0, 50.0, 36.0], (n, 1)), np.zeros(n, np.int64), np.ones(n, np.int64)
+        )
 
     def masks(self, ids: Any) -> list[Any]:
-        return [np.full(BAD_SIZE if i == BAD else SIZE, i, np.uint8) for i in self._ids("masks", ids)]
+        return [
+            np.full(BAD_SIZE if i == BAD else SIZE, i, np.uint8) for i in self._ids("masks", ids)
+        ]
 
 
 def is_bad(image: np.ndarray) -> bool:
@@ -97,21 +107,48 @@ def holds_bad(handle: Any, skip: Any = ()) -> bool:
 
 KERNEL = {  # what raises: what is patched, its name, at which arguments, options of the feed
     "header": (Executor, "_inspected", lambda self, handle, *_: holds_bad(handle), {}),
-    "decode": (Executor, "render", lambda self, program, handle, skip, *_: holds_bad(handle, skip), {}),
-    "crop": (ff.RandomResizedCrop, "params", lambda self, u, sizes: (sizes == BAD_SIZE).all(axis=1).any(), {}),
+    "decode": (
+        Executor,
+        "render",
+        lambda self, program, handle, skip, *_: holds_bad(handle, skip),
+        {},
+    ),
+    "crop": (
+        ff.RandomResizedCrop,
+        "params",
+        lambda self, u, sizes: (sizes == BAD_SIZE).all(axis=1).any(),
+        {},
+    ),
     "mix": (
-        *(CpuBackend, "mix", lambda self, samples, members, *_: any(map(is_bad, samples[members[:, 0]]))),
+        *(
+            CpuBackend,
+            "mix",
+            lambda self, samples, members, *_: any(map(is_bad, samples[members[:, 0]])),
+        ),
         {"ops": [*OPS, ff.MixUp()]},
     ),
 }
 PILLOW = {
     "header": (PillowEngine, "probe", lambda self, blobs: WHITE in blobs, {"decode": "pillow"}),
-    "decode": (PillowEngine, "decode", lambda self, request, *_: WHITE in request.blobs, {"decode": "pillow"}),
-    "op": (reference, "run", lambda layers, choices, row, image, *_: is_bad(image), {"decode": "pillow"}),
+    "decode": (
+        PillowEngine,
+        "decode",
+        lambda self, request, *_: WHITE in request.blobs,
+        {"decode": "pillow"},
+    ),
+    "op": (
+        reference,
+        "run",
+        lambda layers, choices, row, image, *_: is_bad(image),
+        {"decode": "pillow"},
+    ),
 }
 CASES = [
     *(pytest.param(None, {"fails": name}, id=f"{name} of a source") for name in METHODS),
-    *(pytest.param(case, {}, id=f"{name} in the kernel", marks=NEEDS_KERNEL) for name, case in KERNEL.items()),
+    *(
+        pytest.param(case, {}, id=f"{name} in the kernel", marks=NEEDS_KERNEL)
+        for name, case in KERNEL.items()
+    ),
     *(pytest.param(case, {}, id=f"{name} with Pillow") for name, case in PILLOW.items()),
 ]
 
@@ -128,7 +165,13 @@ def rows(data: ff.Feed) -> dict[int, tuple[Any, ...]]:
                     else [batch.objects.boxes[k].tobytes(), batch.masks[k].tobytes()]
                 )
                 label, weight = np.asarray(batch.labels[k]).tolist(), float(batch.weights[k])
-                what = int(batch.ids[k]), label, int(batch.columns["number"][k]), batch.images[k].tobytes(), *more
+                what = (
+                    int(batch.ids[k]),
+                    label,
+                    int(batch.columns["number"][k]),
+                    batch.images[k].tobytes(),
+                    *more,
+                )
                 found[len(found)] = (weight, *what)
     return found
 
@@ -136,9 +179,17 @@ def rows(data: ff.Feed) -> dict[int, tuple[Any, ...]]:
 @pytest.mark.parametrize("on_bad", ["mask", "substitute"])
 @pytest.mark.parametrize(("patch", "source"), CASES)
 def test_an_unforeseen_error_costs_its_sample_alone(
-    patch: tuple[Any, ...] | None, source: dict[str, Any], on_bad: str, monkeypatch: pytest.MonkeyPatch
+    patch: tuple[Any, ...] | None,
+    source: dict[str, Any],
+    on_bad: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    options = {"batch": BATCH, "threads": 2, "shuffle": False, "on_bad": FaultPolicy(on_bad, max_share=1)}  # type: ignore[arg-type]
+    options = {
+        "batch": BATCH,
+        "threads": 2,
+        "shuffle": False,
+        "on_bad": FaultPolicy(on_bad, max_share=1),
+    }  # type: ignore[arg-type]
     ops = OPS
     if patch is not None:
         options |= patch[-1]
@@ -180,7 +231,10 @@ def test_in_a_helper_process() -> None:
     with side(Failing("zero"), shuffle=False) as data:
         assert sum(1 for _ in data) == 5
         (failure,) = data.stats().bad
-    assert (failure.id, failure.reason) == (25, "internal") and "ZeroDivisionError: in the source" in failure.detail
+    assert (failure.id, failure.reason) == (
+        25,
+        "internal",
+    ) and "ZeroDivisionError: in the source" in failure.detail
 
 
 def test_with_dali(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,26 +243,41 @@ def test_with_dali(monkeypatch: pytest.MonkeyPatch) -> None:
     marked[BAD] = 255
     raises(dali.DaliBackend, "render", lambda self, blobs, *_: any(map(is_bad, blobs)), monkeypatch)
     source = ff.Arrays(marked, np.arange(N))
-    with ff.Feed(source, [ff.RandomResizedCrop(16)], batch=BATCH, shuffle=False, backend="dali", on_bad="mask") as data:
+    with ff.Feed(
+        source,
+        [ff.RandomResizedCrop(16)],
+        batch=BATCH,
+        shuffle=False,
+        backend="dali",
+        on_bad="mask",
+    ) as data:
         weights = np.concatenate([batch.weights for batch in data])
         (failure,) = data.stats().bad
-    assert (failure.id, failure.reason) == (BAD, "internal") and np.flatnonzero(weights == 0).tolist() == [BAD]
+    assert (failure.id, failure.reason) == (BAD, "internal") and np.flatnonzero(
+        weights == 0
+    ).tolist() == [BAD]
 
 
 def test_a_policy_that_raises_names_the_sample_and_the_error() -> None:
     with ff.Feed(Described("read"), OPS, batch=BATCH, on_bad="raise") as data:
-        with pytest.raises(SampleError, match=rf"sample {BAD} .*photograph {BAD}: internal \(ValueError: {WHY}"):
+        with pytest.raises(
+            SampleError, match=rf"sample {BAD} .*photograph {BAD}: internal \(ValueError: {WHY}"
+        ):
             list(data)
 
 
 def test_an_error_at_every_sample_ends_the_run_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     raises(ff.RandomResizedCrop, "params", lambda *_: True, monkeypatch)
     with ff.Feed(Described(), OPS, batch=BATCH) as data:
-        with pytest.raises(TooManyFailures, match=rf"\d+ internal\); check the code that raised it.*\n.*{WHY}"):
+        with pytest.raises(
+            TooManyFailures, match=rf"\d+ internal\); check the code that raised it.*\n.*{WHY}"
+        ):
             next(iter(data))
 
 
-@pytest.mark.parametrize("error", [SourceError("the index is gone"), MemoryError("64 GB"), OSError(24, "many files")])
+@pytest.mark.parametrize(
+    "error", [SourceError("the index is gone"), MemoryError("64 GB"), OSError(24, "many files")]
+)
 def test_what_is_no_sample_s_fault_ends_the_run(error: Exception) -> None:
     with ff.Feed(Described("read", error), OPS, batch=BATCH, shuffle=False) as data:
         with pytest.raises(type(error), match=str(error.args[-1])):

@@ -39,7 +39,9 @@ def same(one, other) -> bool:
     if isinstance(one, (tuple, list)):
         return len(one) == len(other) and all(map(same, one, other))
     if dataclasses.is_dataclass(one):
-        return all(same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+        return all(
+            same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)
+        )
     return np.array_equal(one, other)
 
 
@@ -49,13 +51,19 @@ def listed_names(kinds) -> str:
 
 def test_every_op_has_examples():
     missing = {kind for kind in OPS if len(EXAMPLES.get(kind, ())) < 2}
-    assert not missing, f"{listed_names(missing)}: two or more in EXAMPLES of helpers/op_examples, please"
-    assert not set(EXAMPLES) - set(OPS), f"{listed_names(set(EXAMPLES) - set(OPS))}: not in `__all__` of its module"
+    assert not missing, (
+        f"{listed_names(missing)}: two or more in EXAMPLES of helpers/op_examples, please"
+    )
+    assert not set(EXAMPLES) - set(OPS), (
+        f"{listed_names(set(EXAMPLES) - set(OPS))}: not in `__all__` of its module"
+    )
 
 
 @pytest.mark.parametrize("kind", OPS, ids=lambda kind: kind.__name__)
 def test_every_op_is_public(kind):
-    assert getattr(fastfeed, kind.__name__, None) is kind, f"{kind.__name__} is missing in `__all__` of its module"
+    assert getattr(fastfeed, kind.__name__, None) is kind, (
+        f"{kind.__name__} is missing in `__all__` of its module"
+    )
 
 
 def test_every_simple_change_of_pixels_has_a_kernel():
@@ -66,7 +74,10 @@ def test_every_simple_change_of_pixels_has_a_kernel():
 
 def test_every_simple_change_of_pixels_has_a_meaning():
     missing = {type(op) for op in SIMPLE} ^ set(MEANING)
-    assert not missing, f"{listed_names(missing)}: a Meaning is missing in MEANING of helpers/op_examples, or too many"
+    assert not missing, (
+        f"{listed_names(missing)}: a Meaning is missing in MEANING of helpers/op_examples, or too"
+        " many"
+    )
 
 
 @pytest.mark.parametrize("op", ALL, ids=repr)
@@ -92,8 +103,13 @@ def test_out_is_what_comes_out_of_arrays(op):
     with Feed(SOURCE, ops, batch=4, threads=2) as feed:
         for batch in feed:
             views = (feed.program.views,) if op.kind == "views" else ()
-            assert (batch.images.shape[1:], str(batch.images.dtype)) == ((*views, *spec.shape), spec.dtype)
-            assert len(batch.labels) == 4 and (batch.labels.ndim == 2) == (op.kind in ("label", "mix"))
+            assert (batch.images.shape[1:], str(batch.images.dtype)) == (
+                (*views, *spec.shape),
+                spec.dtype,
+            )
+            assert len(batch.labels) == 4 and (batch.labels.ndim == 2) == (
+                op.kind in ("label", "mix")
+            )
         assert not feed.stats().bad
 
 
@@ -142,7 +158,9 @@ def test_how_samples_are_mixed_depends_on_their_row_only(op):
     found = op.mix_plan(u, (30, 40))
     np.testing.assert_allclose(found.shares.sum(axis=1), 1, atol=1e-12)
     assert found.shares.shape == (9, op.group)
-    assert all(same(op.mix_plan(u[row : row + 1], (30, 40)), found[row : row + 1]) for row in range(9))
+    assert all(
+        same(op.mix_plan(u[row : row + 1], (30, 40)), found[row : row + 1]) for row in range(9)
+    )
 
 
 def _used(op) -> int:
@@ -161,12 +179,18 @@ def _used(op) -> int:
     return used
 
 
-@pytest.mark.parametrize("op", [op for op in ALL if op.kind in ("geometry", "change", "mix")], ids=repr)
+@pytest.mark.parametrize(
+    "op", [op for op in ALL if op.kind in ("geometry", "change", "mix")], ids=repr
+)
 def test_declares_no_more_draws_than_it_may_use(op):
-    """Fewer would be an index error. Of some examples a number has nothing to decide, so the kind's best counts."""
+    """Fewer would be an index error.
+
+    Of some examples a number has nothing to decide, so the kind's best counts.
+    """
     kind = type(op)
     best = max(_used(other) / max(1, other.draws) for other in EXAMPLES[kind])
-    # the last attempts of a random box come up in few samples; a flip that is one of many ops uses one of two
+    # the last attempts of a random box come up in few samples; a flip that is one of many ops uses
+    # one of two
     rare = kind.__name__ in ("RandomResizedCrop", "RandomErasing", "Maybe", "OneOf", "Sequential")
     assert best > (0.5 if rare else 0.9) or not any(other.draws for other in EXAMPLES[kind])
 
@@ -175,7 +199,9 @@ def test_geometry_is_done_to_its_share_of_samples():
     """A window or a change: which of them an op becomes does not change how often it is done."""
     sizes, flip = np.tile([[40, 56]], (20_000, 1)), RandomFlip(1.0)
     for op in (every.Maybe(flip, 0.3), every.OneOf([flip, RandomFlip(0.0)], [3, 7])):
-        assert op.params(draw(op, 20_000), sizes)["flip"][:, 1].mean() == pytest.approx(0.3, abs=0.01)
+        assert op.params(draw(op, 20_000), sizes)["flip"][:, 1].mean() == pytest.approx(
+            0.3, abs=0.01
+        )
         (one,) = choose(op, draw(op, 20_000), sizes)
         assert (one.choice == 0).mean() == pytest.approx(0.3, abs=0.01)
 
@@ -189,7 +215,8 @@ def test_fuses(op):
 
 @pytest.mark.parametrize("op", CHANGES, ids=repr)
 @pytest.mark.parametrize(
-    "before", [ENCODED, PIXELS, Spec((3, 24, 32), "uint8", "CHW"), Spec((24, 32, 3), "float32", "HWC")]
+    "before",
+    [ENCODED, PIXELS, Spec((3, 24, 32), "uint8", "CHW"), Spec((24, 32, 3), "float32", "HWC")],
 )
 def test_changes_of_pixels_refuse_what_they_cannot_follow(op, before):
     with pytest.raises(SpecError, match="put") as error:
@@ -198,7 +225,14 @@ def test_changes_of_pixels_refuse_what_they_cannot_follow(op, before):
 
 
 def test_the_window_takes_geometry_and_the_chain_the_rest():
-    ops = [Resize(40), RandomResizedCrop((24, 32)), every.Invert(), RandomFlip(), every.CenterCrop(20), every.Invert()]
+    ops = [
+        Resize(40),
+        RandomResizedCrop((24, 32)),
+        every.Invert(),
+        RandomFlip(),
+        every.CenterCrop(20),
+        every.Invert(),
+    ]
     program = fuse(ops, PIXELS)
     assert [s.op for s in program.window] == ops[:2]
     assert [[s.op for s in link.steps] for link in program.chain] == [ops[2:3], ops[3:5], ops[5:]]

@@ -15,18 +15,36 @@ from hypothesis import strategies as st
 import fastfeed.sampling
 from fastfeed.distributed.world import World
 from fastfeed.errors import StateError
-from fastfeed.sampling import NAMES, Balanced, Blocks, MixtureOrder, MixturePart, Repeated, Visits, Weighted
+from fastfeed.sampling import (
+    NAMES,
+    Balanced,
+    Blocks,
+    MixtureOrder,
+    MixturePart,
+    Repeated,
+    Visits,
+    Weighted,
+)
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import uniform
 
-EXAMPLES = [Balanced(), Blocks(), MixtureOrder((MixturePart(0, 1, 1),)), Repeated(2), Weighted([1]), *NAMES.values()]
+EXAMPLES = [
+    Balanced(),
+    Blocks(),
+    MixtureOrder((MixturePart(0, 1, 1),)),
+    Repeated(2),
+    Weighted([1]),
+    *NAMES.values(),
+]
 
 
 def test_all_orders_are_here():
     found = {
         thing
         for thing in map(fastfeed.sampling.__dict__.get, dir(fastfeed.sampling))
-        if isinstance(thing, type) and hasattr(thing, "visits") and not getattr(thing, "_is_protocol", False)
+        if isinstance(thing, type)
+        and hasattr(thing, "visits")
+        and not getattr(thing, "_is_protocol", False)
     }
     assert found == {type(example) for example in EXAMPLES}
 
@@ -34,19 +52,29 @@ def test_all_orders_are_here():
 @settings(max_examples=40)
 @given(worlds(), st.sampled_from(SIZES), st.integers(0, 3))
 def test_same_global_batches_at_every_world_size(plans, size, epoch):
-    """And all ranks have as many steps, and no turn of a sample comes twice in an epoch, or on two ranks."""
+    """And all ranks have as many steps, and no turn of a sample comes twice in an epoch, or on two
+    ranks.
+    """
     plan = plans[0]
     assert {other.steps for other in plans} == {plan.steps}
     assert plan.steps == (
-        -(-plan.length // plan.global_batch) if plan.tail == "pad" else plan.length // plan.global_batch
+        -(-plan.length // plan.global_batch)
+        if plan.tail == "pad"
+        else plan.length // plan.global_batch
     )
     here = epoch_of(plans, epoch)
     keys, weights = (np.concatenate(column) for column in zip(*here, strict=True))
     real = keys[weights == 1]
-    assert len(np.unique(real)) == len(real) == (plan.length if plan.tail == "pad" else plan.steps * plan.global_batch)
+    assert (
+        len(np.unique(real))
+        == len(real)
+        == (plan.length if plan.tail == "pad" else plan.steps * plan.global_batch)
+    )
     if plan.global_batch < size:
         size = 1
-    for (keys, weights), (others, other_weights) in zip(here, epoch_of(ranks(plan, size), epoch), strict=True):
+    for (keys, weights), (others, other_weights) in zip(
+        here, epoch_of(ranks(plan, size), epoch), strict=True
+    ):
         np.testing.assert_array_equal(keys[weights == 1], others[other_weights == 1])
 
 
@@ -72,7 +100,9 @@ def test_a_run_resumes_in_another_process_at_another_world_size(plan, epoch, dat
     there: Plan = pickle.loads(pickle.dumps(dataclasses.replace(plan, world=World(size - 1, size))))
     assert there.position(saved, "abc") == (epoch, step)
     first = there.first(step) - plan.first(step)
-    np.testing.assert_array_equal(there.ids(epoch, step), plan.ids(epoch, step)[first : first + there.batch])
+    np.testing.assert_array_equal(
+        there.ids(epoch, step), plan.ids(epoch, step)[first : first + there.batch]
+    )
 
 
 @given(orders(50), orders(50))

@@ -1,4 +1,6 @@
-"""One rule says how a file is turned: every place, type and byte order of every format, and all who decode."""
+"""One rule says how a file is turned: every place, type and byte order of every format, and all who
+decode.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,22 @@ from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
 TURN = 6
 PHOTO = textured(40, 64)
-TYPES = {"BYTE": (1, "Bxxx"), "SHORT": (3, "Hxx"), "LONG": (4, "I"), "SLONG": (9, "i"), "ASCII": (2, "4s")}
+TYPES = {
+    "BYTE": (1, "Bxxx"),
+    "SHORT": (3, "Hxx"),
+    "LONG": (4, "I"),
+    "SLONG": (9, "i"),
+    "ASCII": (2, "4s"),
+}
 COUNTED = ("BYTE", "SHORT", "LONG")  # TIFF 6.0, section 2: readers should accept any of them
-XMP = b'<x:xmpmeta xmlns:tiff="http://ns.adobe.com/tiff/1.0/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
+XMP = (
+    b'<x:xmpmeta xmlns:tiff="http://ns.adobe.com/tiff/1.0/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
+)
 
 
-def exif(order: str = "II", kind: str = "SHORT", value: int = TURN, count: int = 1, others: int = 0) -> bytes:
+def exif(
+    order: str = "II", kind: str = "SHORT", value: int = TURN, count: int = 1, others: int = 0
+) -> bytes:
     """A block whose directory has the orientation, after some other entries."""
     sign = "<" if order == "II" else ">"
     number, code = TYPES[kind]
@@ -82,8 +94,10 @@ EXIF_PLACES: dict[str, Callable[[bytes], bytes]] = {
     "gray JPEG": lambda block: in_jpeg("L")(PREFIX + block),
     "CMYK JPEG": lambda block: in_jpeg("CMYK")(PREFIX + block),
     "progressive JPEG": lambda block: in_jpeg(progressive=True)(PREFIX + block),
-    "JPEG behind XMP": lambda block: in_jpeg()(b"http://ns.adobe.com/xap/1.0/\0" + XMP).replace(
-        XMP, XMP + segment(PREFIX + block), 1
+    "JPEG behind XMP": (
+        lambda block: in_jpeg()(b"http://ns.adobe.com/xap/1.0/\0" + XMP).replace(
+            XMP, XMP + segment(PREFIX + block), 1
+        )
     ),
     "PNG": in_png(b"eXIf"),
     "PNG behind the pixels": in_png(b"eXIf", behind=True),
@@ -105,7 +119,10 @@ NEVER = {  # an orientation where none counts
     "XMP of a WebP": in_webp(b"XMP ", 4)(XMP),
     "XMP of a TIFF": tiffs.tiff(PHOTO, tags={700: (1, list(XMP))}),
     "text of a PNG": in_png(b"tEXt")(
-        b"Raw profile type exif\0\nexif\n" + b"%8d\n" % len(exif()) + (PREFIX + exif()).hex().encode() + b"\n"
+        b"Raw profile type exif\0\nexif\n"
+        + b"%8d\n" % len(exif())
+        + (PREFIX + exif()).hex().encode()
+        + b"\n"
     ),
     "EXIF of a WebP without its flag": in_webp(b"EXIF", 0)(exif()),
     "EXIF of a simple WebP": saved("WEBP") + b"EXIF" + struct.pack("<I", len(exif())) + exif(),
@@ -197,7 +214,9 @@ def test_a_gpu_never_gets_a_jpeg_that_others_would_turn_otherwise() -> None:
     assert plain([in_jpeg()(PREFIX + block) for block in odd]) == [False] * 3
     assert plain([in_jpeg()(PREFIX + exif()), in_jpeg()(PREFIX + exif("MM"))]) == [True, True]
     twice = in_jpeg()(PREFIX + exif())
-    assert plain([twice[:2] + segment(PREFIX + exif()) + twice[2:]]) == [False], "on which nvImageCodec 0.9 crashes"
+    assert plain([twice[:2] + segment(PREFIX + exif()) + twice[2:]]) == [False], (
+        "on which nvImageCodec 0.9 crashes"
+    )
 
 
 def test_a_jpeg_that_ends_in_fill_bytes_is_looked_through_once() -> None:

@@ -1,4 +1,6 @@
-"""Partners of MixUp, CutMix and Mosaic: any two samples of a global batch, whatever the order relates in it."""
+"""Partners of MixUp, CutMix and Mosaic: any two samples of a global batch, whatever the order
+relates in it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ CASES: dict[str, tuple[Any, Any, np.ndarray]] = {  # source, order, what the ord
 @pytest.mark.parametrize("op", [MixUp(), CutMix(), Mosaic()], ids=lambda op: type(op).__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_partners_are_as_alike_as_any_two_of_the_batch(name, op):
-    """Chi-square of one degree of freedom: pairs of one kind, against those of all pairs of their global batches."""
+    """Chi-square of one degree of freedom: pairs of one kind, against those of all pairs of their
+    global batches.
+    """
     source, order, kinds = CASES[name]
     alike, expected, variance = 0.0, 0.0, 0.0
     with Feed(source, [op], batch=BATCH, shuffle=order, threads=1) as feed:
@@ -54,7 +58,9 @@ def test_partners_are_as_alike_as_any_two_of_the_batch(name, op):
             p = (counts * (counts - 1)).sum() / (BATCH * (BATCH - 1))
             expected += p * len(groups)
             variance += p * (1 - p) * len(groups)
-    assert (alike - expected) ** 2 / max(variance, 1e-9) < 15.1, f"{alike:g} alike, {expected:.0f} expected"  # p 1e-4
+    assert (alike - expected) ** 2 / max(variance, 1e-9) < 15.1, (
+        f"{alike:g} alike, {expected:.0f} expected"
+    )  # p 1e-4
 
 
 @pytest.mark.parametrize("order", ["full", Balanced(), Blocks(16)], ids=str)
@@ -73,7 +79,9 @@ def test_a_row_meets_every_other_row(order):
                     counts[abs(rows[a] - rows[b])] += 1
     expected = (16 - np.arange(1, 16)) / 120 * counts.sum()
     assert counts[0] == 0
-    assert ((counts[1:] - expected) ** 2 / expected).sum() < 42.6, counts  # 14 degrees of freedom, p 1e-4
+    assert ((counts[1:] - expected) ** 2 / expected).sum() < 42.6, (
+        counts
+    )  # 14 degrees of freedom, p 1e-4
 
 
 def test_what_is_mixed_are_the_neighbors_of_the_plan_at_every_world_size():
@@ -91,7 +99,11 @@ def test_what_is_mixed_are_the_neighbors_of_the_plan_at_every_world_size():
         if size == 1:
             alone = partners
             with Feed(classes, [MixUp(1.0)], batch=24, shuffle=Balanced()) as feed:
-                pairs = np.concatenate([feed.plan.ids(0, step) for step in range(2)]).reshape(-1, 2).tolist()
+                pairs = (
+                    np.concatenate([feed.plan.ids(0, step) for step in range(2)])
+                    .reshape(-1, 2)
+                    .tolist()
+                )
             assert partners == {a: {b} for pair in pairs for a, b in (pair, pair[::-1])}
         assert partners == alone
 
@@ -103,4 +115,6 @@ def test_padding_stays_behind_the_samples():
     with Feed(source, [MixUp()], batch=16, tail="pad") as feed:
         for step, batch in enumerate(feed):
             assert batch.weights.tolist() == weights[step].tolist()
-        assert sorted(np.concatenate([feed.plan.ids(1, 0), feed.plan.ids(1, 1)[:5]])) == list(range(21))
+        assert sorted(np.concatenate([feed.plan.ids(1, 0), feed.plan.ids(1, 1)[:5]])) == list(
+            range(21)
+        )

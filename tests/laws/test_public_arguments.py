@@ -1,4 +1,6 @@
-"""Laws of every public class and function: unknown and mistyped arguments are refused, with what is allowed."""
+"""Laws of every public class and function: unknown and mistyped arguments are refused, with what is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,26 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.familiar import _NAMES, _OPTIONS
 
-RESULTS = {"Batch", "Boxes", "Failure", "FeedStats", "GPUStarved", "Proof", "Watched"}  # made by fastfeed, not by users
-METHODS = ["batches", "keras_backup", "restore", "seek", "state", "to_jax", "to_keras", "to_tfdata", "to_torch"]
+RESULTS = {
+    "Batch",
+    "Boxes",
+    "Failure",
+    "FeedStats",
+    "GPUStarved",
+    "Proof",
+    "Watched",
+}  # made by fastfeed, not by users
+METHODS = [
+    "batches",
+    "keras_backup",
+    "restore",
+    "seek",
+    "state",
+    "to_jax",
+    "to_keras",
+    "to_tfdata",
+    "to_torch",
+]
 PUBLIC: dict[str, Callable[..., Any]] = {
     name: value
     for name in dir(ff)
@@ -42,7 +62,16 @@ ALONGSIDE = {  # without which it has another complaint
     "Plan.make": {"samples": 8, "batch": 2},
     "Feed": {"source": IMAGES, "ops": [], "batch": 2},
 }
-OPEN = ("Any", "ndarray", "| Source", "Shuffle", "Paths", "TypeVar", "T]", "DecodeBy")  # checked by the function itself
+OPEN = (
+    "Any",
+    "ndarray",
+    "| Source",
+    "Shuffle",
+    "Paths",
+    "TypeVar",
+    "T]",
+    "DecodeBy",
+)  # checked by the function itself
 
 
 def described(kind: str, parameter: inspect.Parameter) -> bool:
@@ -91,7 +120,13 @@ def test_what_is_no_source_is_refused(call, wrong):
 
 def test_the_laws_cover_what_is_public():
     assert len(PUBLIC) > 70
-    assert {str(case.values[1]) for case in CASES} >= {"labeled", "classes", "progress", "threads", "fill"}
+    assert {str(case.values[1]) for case in CASES} >= {
+        "labeled",
+        "classes",
+        "progress",
+        "threads",
+        "fill",
+    }
 
 
 def test_methods_of_a_feed_are_checked():
@@ -138,7 +173,11 @@ def test_a_familiar_option_says_what_to_write_here(option):
 
 
 def test_a_slip_of_the_pen_is_answered_with_the_name_that_was_meant():
-    for wrong, right in (("RandomResizeCrop", "RandomResizedCrop"), ("mixup", "MixUp"), ("imagefolder", "ImageFolder")):
+    for wrong, right in (
+        ("RandomResizeCrop", "RandomResizedCrop"),
+        ("mixup", "MixUp"),
+        ("imagefolder", "ImageFolder"),
+    ):
         with pytest.raises(AttributeError, match=f"; write ff.{right}"):
             getattr(ff, wrong)
     with pytest.raises(TypeError, match=r"Feed\(\) has no argument 'prefetchs'; write prefetch"):

@@ -1,4 +1,5 @@
-"""What a sample becomes depends on (seed, epoch, sample) alone: not on ranks, batches, threads or restarts.
+"""What a sample becomes depends on (seed, epoch, sample) alone: not on ranks, batches, threads or
+restarts.
 
 What it is mixed with also depends on its global batch.
 """
@@ -18,7 +19,9 @@ from fastfeed.feed.feed import Feed
 from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
 from fastfeed.sources import Arrays
 
-SOURCE = Arrays(np.stack([picture(i, (24, 32)) for i in range(22)]), np.arange(22) % 3, classes=["a", "b", "c"])
+SOURCE = Arrays(
+    np.stack([picture(i, (24, 32)) for i in range(22)]), np.arange(22) % 3, classes=["a", "b", "c"]
+)
 LISTS = [
     *([*listed(op)] for op in ALL if op.kind != "decode"),
     recipes.imagenet_train(20),
@@ -28,7 +31,9 @@ LISTS = [
 ]
 
 
-def sums(ops, world: int, total: int, threads: int, epoch: int, start: int = 0, shuffle: bool = True) -> dict[int, int]:
+def sums(
+    ops, world: int, total: int, threads: int, epoch: int, start: int = 0, shuffle: bool = True
+) -> dict[int, int]:
     """Checksum of image and label by sample, over all ranks, `total` samples per global batch."""
     found: dict[int, int] = {}
     for rank in range(world):
@@ -55,10 +60,14 @@ def test_samples_are_pure(ops):
     assert 0 < len(later) < len(alone) and later.items() <= alone.items()
 
 
-@pytest.mark.parametrize("ops", [ops for ops in LISTS if any(op.draws for op in ops)], ids=lambda ops: repr(ops[-1]))
+@pytest.mark.parametrize(
+    "ops", [ops for ops in LISTS if any(op.draws for op in ops)], ids=lambda ops: repr(ops[-1])
+)
 def test_epochs_differ(ops):
     """In the same order, so that partners of mixing are the same, too."""
     one, two = (sums(ops, 1, 8, 1, epoch, shuffle=False) for epoch in (0, 1))
-    certain = all(getattr(op, "p", None) in (0, 1) for op in ops if op.draws and op.kind == "geometry")
+    certain = all(
+        getattr(op, "p", None) in (0, 1) for op in ops if op.draws and op.kind == "geometry"
+    )
     changed = any(one[id] != two[id] for id in one)
     assert changed or (certain and not any(op.draws for op in ops if op.kind != "geometry"))

@@ -75,22 +75,37 @@ def cifar(root: Path, changed: bool) -> Arrays:
 
 def mixture(root: Path, changed: bool) -> Mixture:
     tar = TarShards(shard_folder(root / "shards", (3, 2)), classes=("a", "b", "c"))
-    return Mixture({"folder": ImageFolder(photos(root / "folder", changed)), "tar": tar}, [0.25, 0.75])
+    return Mixture(
+        {"folder": ImageFolder(photos(root / "folder", changed)), "tar": tar}, [0.25, 0.75]
+    )
 
 
 def listed(root: Path, changed: bool, format: str) -> Table:
-    paths = [f"a/{i:04}.jpg" for i in (0, 2 if changed else 1)] + [f"b/{i:04}.jpg" for i in range(4)]
+    paths = [f"a/{i:04}.jpg" for i in (0, 2 if changed else 1)] + [
+        f"b/{i:04}.jpg" for i in range(4)
+    ]
     table = {"path": paths, "label": ["x", "x", "y", "x", "z", "y"], "weight": [1.5] * 6}
-    return Table(write(photos(root, False) / f"t.{format}", table), image="path", label="label", weight="weight")
+    return Table(
+        write(photos(root, False) / f"t.{format}", table),
+        image="path",
+        label="label",
+        weight="weight",
+    )
 
 
 def held(root: Path, changed: bool) -> Table:
     blobs = [jpeg(i + 1000 * (changed and i == 4), (48 + 8 * i, 64)) for i in range(6)]
-    return Table(image_bytes(root / "t.parquet", blobs, 2, label=list(range(6))), image="image", label="label")
+    return Table(
+        image_bytes(root / "t.parquet", blobs, 2, label=list(range(6))),
+        image="image",
+        label="label",
+    )
 
 
 def located(root: Path, changed: bool) -> Objects:
-    return Objects(ImageFolder(photos(root, False)), [[[1, 2, 9 + changed, 8]] * (i % 3) for i in range(7)])
+    return Objects(
+        ImageFolder(photos(root, False)), [[[1, 2, 9 + changed, 8]] * (i % 3) for i in range(7)]
+    )
 
 
 def boxed(root: Path, changed: bool) -> Path:
@@ -104,21 +119,39 @@ def boxed(root: Path, changed: bool) -> Path:
 # (folder, whether one sample's content is another) -> source
 SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "ImageFolder": lambda root, changed: ImageFolder(photos(root, changed)),
-    "ImageFolder, unlabeled": lambda root, changed: ImageFolder(photos(root, changed), labeled=False),
-    "ImageFolder, classes": lambda root, changed: ImageFolder(photos(root, changed), classes=("c", "b", "a")),
+    "ImageFolder, unlabeled": lambda root, changed: ImageFolder(
+        photos(root, changed), labeled=False
+    ),
+    "ImageFolder, classes": lambda root, changed: ImageFolder(
+        photos(root, changed), classes=("c", "b", "a")
+    ),
     "ImageFolder, remote": lambda root, changed: ImageFolder(uploaded(photos(root, changed))),
     "ImageFolder, listing": lambda root, changed: from_listing(photos(root, changed)),
-    "Arrays": lambda root, changed: Arrays(IMAGES + np.uint8(changed), np.arange(6), classes=("x",) * 6),
+    "Arrays": lambda root, changed: Arrays(
+        IMAGES + np.uint8(changed), np.arange(6), classes=("x",) * 6
+    ),
     "Arrays, gray": lambda root, changed: Arrays(IMAGES[..., 0] + np.uint8(changed)),
-    "TarShards": lambda root, changed: TarShards(shard_folder(root, (3, 1, 4), 2 if changed else None)),
-    "TFRecords": lambda root, changed: TFRecords(record_folder(root, (3, 1, 4), 2 if changed else None)),
+    "TarShards": lambda root, changed: TarShards(
+        shard_folder(root, (3, 1, 4), 2 if changed else None)
+    ),
+    "TFRecords": lambda root, changed: TFRecords(
+        record_folder(root, (3, 1, 4), 2 if changed else None)
+    ),
     "TarShards, columns": lambda root, changed: TarShards(
         shard_folder(root, (3, 1, 4), 2 if changed else None), columns=["cls"]
     ),
-    "MDSShards": lambda root, changed: MDSShards(mds_folder(root, (3, 1, 4), 2 if changed else None)),
-    "MDSShards, remote": lambda root, changed: MDSShards(uploaded(mds_folder(root, (3, 1), 2 if changed else None))),
-    "RawShards": lambda root, changed: RawShards(raw_folder(root, (3, 1, 4), 2 if changed else None)),
-    "RawShards, remote": lambda root, changed: RawShards(uploaded(raw_folder(root, (3, 2), 2 if changed else None))),
+    "MDSShards": lambda root, changed: MDSShards(
+        mds_folder(root, (3, 1, 4), 2 if changed else None)
+    ),
+    "MDSShards, remote": lambda root, changed: MDSShards(
+        uploaded(mds_folder(root, (3, 1), 2 if changed else None))
+    ),
+    "RawShards": lambda root, changed: RawShards(
+        raw_folder(root, (3, 1, 4), 2 if changed else None)
+    ),
+    "RawShards, remote": lambda root, changed: RawShards(
+        uploaded(raw_folder(root, (3, 2), 2 if changed else None))
+    ),
     "Mixture": mixture,
     "Objects": located,
     "Objects.coco": lambda root, changed: Objects.coco(photos(root, False), boxed(root, changed)),
@@ -137,15 +170,24 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Sou
 
 
 # of these only `read` knows where they lie
-READ_ONLY = ("ImageFolder, remote", "MDSShards, remote", "RawShards, remote", "Table, images in Parquet")
+READ_ONLY = (
+    "ImageFolder, remote",
+    "MDSShards, remote",
+    "RawShards, remote",
+    "Table, images in Parquet",
+)
 
 
 def same(one: list, other: list) -> bool:
-    return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(
+        np.array_equal(a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 def test_every_source_has_a_row():
-    public = {name for name in fastfeed.sources.__all__ if name not in ("Cache", "Source", "Storage")}
+    public = {
+        name for name in fastfeed.sources.__all__ if name not in ("Cache", "Source", "Storage")
+    }
     assert public == {name.partition(",")[0].partition(".")[0] for name in SOURCES}
 
 
@@ -219,7 +261,10 @@ def test_native_threads_read_what_python_reads(make, request):
             continue
         samples = executor.read(addresses, 1 << 40, threading.Event())
         assert not samples.unread and len(samples) == len(ids)
-        blobs = [blob if isinstance(blob, bytes) else blob.tobytes() for blob in source.read(ids.tolist())]
+        blobs = [
+            blob if isinstance(blob, bytes) else blob.tobytes()
+            for blob in source.read(ids.tolist())
+        ]
         assert [samples.handle.bytes(row) for row in range(len(ids))] == blobs
 
 

@@ -28,17 +28,26 @@ def table(folder: Path) -> ff.Table:
     import pyarrow.parquet as pq
     from helpers.photos import jpeg
 
-    data: dict[str, Any] = {"image": [jpeg(i) for i in range(N)], "label": list(range(N)), "text": ["a text"] * N}
+    data: dict[str, Any] = {
+        "image": [jpeg(i) for i in range(N)],
+        "label": list(range(N)),
+        "text": ["a text"] * N,
+    }
     data["vector"] = pa.array(np.ones((N, 3000), np.float32).tolist(), pa.list_(pa.float32(), 3000))
     data["score"] = np.ones(N, np.float64)
     pq.write_table(pa.table(data), folder / "t.parquet")
-    return ff.Table(folder / "t.parquet", image="image", label="label", columns=["vector", "score", "text"])
+    return ff.Table(
+        folder / "t.parquet", image="image", label="label", columns=["vector", "score", "text"]
+    )
 
 
 FEEDS = {
     "bytes": lambda _: (ff.Arrays(IMAGES), []),
     "floats": lambda _: (ff.Arrays(IMAGES), [ff.ToFloat()]),
-    "soft labels": lambda _: (ff.Arrays(IMAGES, np.arange(N), classes=MANY), [ff.OneHot(), ff.ToFloat("float16")]),
+    "soft labels": lambda _: (
+        ff.Arrays(IMAGES, np.arange(N), classes=MANY),
+        [ff.OneHot(), ff.ToFloat("float16")],
+    ),
     "mixed labels": lambda _: (ff.Arrays(IMAGES, np.arange(N), classes=MANY), [ff.MixUp()]),
     "boxes and masks": lambda _: (located(), [ff.RandomFlip()]),
     "mixed boxes": lambda _: (located(), [ff.Mosaic()]),
@@ -71,7 +80,9 @@ def test_what_is_stated_is_taken(kind, tmp_path):
     assert (stated[1], stated[2]) == (f"{taken / 1e6:.1f}", f"{3 * taken / 1e6:.1f}")
     for array in different.values():
         if array.nbytes > 0.05 * taken:
-            assert f"{array.dtype}[{', '.join(map(str, array.shape))}]" in text, "each large array is named"
+            assert f"{array.dtype}[{', '.join(map(str, array.shape))}]" in text, (
+                "each large array is named"
+            )
 
 
 def test_columns_of_unknown_size_are_named(tmp_path):
@@ -86,7 +97,17 @@ def test_a_device_holds_what_is_placed_there(kind, tmp_path):
     source, ops = FEEDS[kind](tmp_path)
     with ff.Feed(source, ops, batch=16, threads=1, prefetch=1) as feed:
         batch = next(iter(ff.prefetch_to_device(feed, "cpu")))
-        objects = (batch.objects.boxes, batch.objects.labels, batch.objects.counts) if batch.objects else ()
-        placed = [batch.images, batch.labels, batch.weights, *objects, *([] if batch.masks is None else [batch.masks])]
+        objects = (
+            (batch.objects.boxes, batch.objects.labels, batch.objects.counts)
+            if batch.objects
+            else ()
+        )
+        placed = [
+            batch.images,
+            batch.labels,
+            batch.weights,
+            *objects,
+            *([] if batch.masks is None else [batch.masks]),
+        ]
         size = 3 * sum(tensor.numel() * tensor.element_size() for tensor in placed)
         assert f"placed on torch cpu: at most 3 batches, {size / 1e6:.1f} MB" in str(feed)

@@ -1,7 +1,7 @@
 """Laws of every reader of traces. A new reader needs a row in traces.DIALECTS.
 
-Whatever a file holds, a reader gives a trace that is sound in itself, or a TraceError of one sentence that names the
-file; never another exception.
+Whatever a file holds, a reader gives a trace that is sound in itself, or a TraceError of one
+sentence that names the file; never another exception.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.runner import nsight
 
 READABLE = sorted(set(DIALECTS) - {"nsys_report"})  # without Nsight Systems
-SUFFIXES = {"xplane": ".xplane.pb", "nsys_report": ".nsys-rep", "chrome": ".json"}  # a name may add to what is known
+SUFFIXES = {
+    "xplane": ".xplane.pb",
+    "nsys_report": ".nsys-rep",
+    "chrome": ".json",
+}  # a name may add to what is known
 every_dialect = pytest.mark.parametrize("dialect", sorted(DIALECTS))
 every_readable = pytest.mark.parametrize("dialect", READABLE)
 
@@ -50,7 +54,9 @@ def made(folder: Path, dialect: str, works: list[Work]) -> Path:
 
 
 def outcomes(path: Path, dialect: str) -> list[Trace | None]:
-    """What is read of a file, by its content and by this reader whatever it is; None stands for a TraceError."""
+    """What is read of a file, by its content and by this reader whatever it is; None stands for a
+    TraceError.
+    """
     direct: Callable[[Path], Trace] = importlib.import_module(
         f"fastfeed.profiler.readers.{readers.READERS[dialect]}"
     ).read
@@ -86,7 +92,9 @@ def test_packed(tmp_path: Path, dialect: str, packing: str) -> None:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("trace", inner)
     else:
-        path.write_bytes({"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[packing](plain))
+        path.write_bytes(
+            {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[packing](plain)
+        )
     trace = readers.read(path)
     assert trace.origin.path == str(path)
     np.testing.assert_array_equal(times(trace), before)
@@ -106,7 +114,16 @@ def test_empty(tmp_path: Path, dialect: str) -> None:
 def test_truncated(tmp_path: Path, dialect: str, packed: bool) -> None:
     path = made(tmp_path, dialect, steady(40))
     whole = gzip.compress(path.read_bytes()) if packed else path.read_bytes()
-    for size in {1, 2, 15, 16, 100, *(len(whole) * k // 8 for k in range(1, 8)), len(whole) - 9, len(whole) - 1}:
+    for size in {
+        1,
+        2,
+        15,
+        16,
+        100,
+        *(len(whole) * k // 8 for k in range(1, 8)),
+        len(whole) - 9,
+        len(whole) - 1,
+    }:
         path.write_bytes(whole[:size])
         outcomes(path, dialect)
 
@@ -188,11 +205,15 @@ def test_duplicates(tmp_path: Path, dialect: str) -> None:
         assert dialect == "nsys_report" or trace is not None
         if trace is not None:
             alone = made(tmp_path, dialect, steady())
-            np.testing.assert_array_equal(np.unique(times(trace), axis=0), times(readers.read(alone)))
+            np.testing.assert_array_equal(
+                np.unique(times(trace), axis=0), times(readers.read(alone))
+            )
 
 
 @every_dialect
-@pytest.mark.parametrize("broken", [b"\xff\xfe\x80\xc3\x28\xf0\x9f\x92\xed", b"\x00\x01\x08\x1b\r\n\t\x7f\x0b"])
+@pytest.mark.parametrize(
+    "broken", [b"\xff\xfe\x80\xc3\x28\xf0\x9f\x92\xed", b"\x00\x01\x08\x1b\r\n\t\x7f\x0b"]
+)
 def test_broken_text(tmp_path: Path, dialect: str, broken: bytes) -> None:
     path = made(tmp_path, dialect, steady())
     assert MARK.encode() in path.read_bytes()

@@ -1,4 +1,6 @@
-"""Feeds on native threads do not load OpenCV, whatever ops are in the list; without the kernel it makes the same."""
+"""Feeds on native threads do not load OpenCV, whatever ops are in the list; without the kernel it
+makes the same.
+"""
 
 from __future__ import annotations
 

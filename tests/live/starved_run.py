@@ -1,4 +1,6 @@
-"""Run by test_starved_run.py: Keras on TensorFlow trains on photographs until it is ended; one core has to do."""
+"""Run by test_starved_run.py: Keras on TensorFlow trains on photographs until it is ended; one core
+has to do.
+"""
 
 import os
 import sys
@@ -24,7 +26,15 @@ class Step(keras.callbacks.Callback):
         time.sleep(STEP_S)
 
 
-feed = ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.RandomResizedCrop(224), ff.ToFloat()], batch=32, threads=1, name="real")
+feed = ff.Feed(
+    ff.ImageFolder(sys.argv[1]),
+    [ff.RandomResizedCrop(224), ff.ToFloat()],
+    batch=32,
+    threads=1,
+    name="real",
+)
 model = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(5)])
-model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+model.compile(
+    "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
+)
 model.fit(feed.to_keras(), epochs=100_000, verbose=0, callbacks=[Step(), ff.Watch(feed, warn=None)])

@@ -1,4 +1,7 @@
-"""The live page, the statistics and FASTFEED_TIMELINE say the same of one run. Time is a clock's that never waits."""
+"""The live page, the statistics and FASTFEED_TIMELINE say the same of one run.
+
+Time is a clock's that never waits.
+"""
 
 import threading
 

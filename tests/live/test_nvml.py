@@ -94,6 +94,12 @@ def test_the_fake_has_the_calls_of_the_module():
         if name.startswith(("nvml", "c_nvml", "NVML")):
             assert hasattr(pynvml, name), name
     assert pynvml.NVML_GPM_METRICS_GET_VERSION == FakeNvml.NVML_GPM_METRICS_GET_VERSION
-    ids = {2: "SM_UTIL", 10: "DRAM_BW_UTIL", 21: "PCIE_RX_PER_SEC", 30: "NVDEC_0_UTIL", 47: "NVJPG_7_UTIL"}
+    ids = {
+        2: "SM_UTIL",
+        10: "DRAM_BW_UTIL",
+        21: "PCIE_RX_PER_SEC",
+        30: "NVDEC_0_UTIL",
+        47: "NVJPG_7_UTIL",
+    }
     for id, name in ids.items():
         assert getattr(pynvml, f"NVML_GPM_METRIC_{name}") == id

@@ -1,4 +1,6 @@
-"""Pages of real feeds: there while they are iterated, gone when they end, cleaned up after a kill."""
+"""Pages of real feeds: there while they are iterated, gone when they end, cleaned up after a
+kill.
+"""
 
 import os
 import re
@@ -30,7 +32,9 @@ for batch in feed:
 
 
 def start(then):
-    process = subprocess.Popen([sys.executable, "-c", TRAINER.format(then=then)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINER.format(then=then)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
 
@@ -47,9 +51,15 @@ def test_a_page_counts_what_the_feed_counts():
             pass
         assert feed.live.path is not None
         page, stats = read_page(feed.live.path), feed.stats()
-        assert (page.counters["batches"], page.counters["images"]) == (stats.batches, stats.images) == (5, 50)
+        assert (
+            (page.counters["batches"], page.counters["images"])
+            == (stats.batches, stats.images)
+            == (5, 50)
+        )
         assert page.counters["wait_ns"] == pytest.approx(stats.wait_seconds * 1e9)
-        assert page.counters["wait_ns"] + page.counters["consumer_ns"] == pytest.approx(stats.seconds * 1e9)
+        assert page.counters["wait_ns"] + page.counters["consumer_ns"] == pytest.approx(
+            stats.seconds * 1e9
+        )
         assert (page.counters["epoch"], page.counters["step"], page.counters["phase"]) == (1, 0, 0)
         assert sum(page.ready) == page.counters["asked"] == 5
         assert page.identity["name"] == "train"
@@ -223,7 +233,9 @@ def test_a_page_that_anyone_may_have_written_stops_nothing(tmp_path, identity):
     PageWriter(str(tmp_path / "good.live"), IDENTITY | process_identity())
     pages = find_pages([str(tmp_path)])
     assert [found.page.identity["pid"] for found in pages.pages] == [os.getpid()]
-    assert re.fullmatch(r".*bad.live is damaged: it does not say whose page it is( \([a-z_]+\))?", pages.problems[0])
+    assert re.fullmatch(
+        r".*bad.live is damaged: it does not say whose page it is( \([a-z_]+\))?", pages.problems[0]
+    )
 
 
 def test_a_page_of_deep_brackets_stops_nothing(tmp_path, monkeypatch):
@@ -247,11 +259,16 @@ def test_pages_of_another_user_are_one_sentence(tmp_path):
     for folder in tmp_path.parents[:-2]:
         os.chmod(folder, 0o755)
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "1 page of another user cannot be read; run fastfeed watch as that user, or as root" in said.stdout, said
+    assert (
+        "1 page of another user cannot be read; run fastfeed watch as that user, or as root"
+        in said.stdout
+    ), said
 
 
 def test_publishing_costs_microseconds_of_processor_time():
-    """0.2 % of a 20-ms step is 40 µs; measured by processor time, in rounds, the best of which counts."""
+    """0.2 % of a 20-ms step is 40 µs; measured by processor time, in rounds, the best of which
+    counts.
+    """
     with numbers() as feed:
         list(feed)
         rounds = []

@@ -34,7 +34,9 @@ def test_bytes_read_are_those_of_the_files(photos, options):
         list(feed.batches(epochs=2))
         page = feed.live.page()
     assert page.counters["images"] == 48
-    assert page.counters["read_bytes"] == 2 * sum(path.stat().st_size for path in photos.rglob("*.jpg"))
+    assert page.counters["read_bytes"] == 2 * sum(
+        path.stat().st_size for path in photos.rglob("*.jpg")
+    )
     assert page.counters["retries"] == 0
 
 

@@ -44,13 +44,18 @@ def test_every_field_is_documented(view):
     groups = {"exact", "history", "framework", "estimate"}
     assert documented == set(fields(feed)) - groups
     assert feed["waiting"] | {"stage_seconds": 0} == {
-        "seconds": 2.0, "stage": "read", "place": "/photos", "stage_seconds": 0,
-    }  # fmt: skip
+        "seconds": 2.0,
+        "stage": "read",
+        "place": "/photos",
+        "stage_seconds": 0,
+    }
     assert feed["history"]["wait"][-1] is not None
 
 
 def test_metrics_as_promtool_wants_them(view):
-    """HELP and TYPE once, before the samples, which are together; base units; counters alone end in _total."""
+    """HELP and TYPE once, before the samples, which are together; base units; counters alone end in
+    _total.
+    """
     seen, kinds, current = set(), {}, ""
     for line in metrics(view).splitlines():
         name = re.match(r"# (?:HELP|TYPE) (\S+)|([a-z_]+)\{", line)
@@ -65,7 +70,9 @@ def test_metrics_as_promtool_wants_them(view):
             kinds[name] = line.split()[3]
         assert name == current, "samples of a metric are together"
         assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
-        assert not re.search(r"_(ms|ns|us|milliseconds|minutes|kb|mb|percent)(_|$)", name), "base units"
+        assert not re.search(r"_(ms|ns|us|milliseconds|minutes|kb|mb|percent)(_|$)", name), (
+            "base units"
+        )
         assert not re.search(r"_(gauge|counter|count|sum|bucket)$", name)
     assert kinds.keys() == seen
     assert all((kind == "counter") == name.endswith("_total") for name, kind in kinds.items())

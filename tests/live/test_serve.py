@@ -38,7 +38,9 @@ CONTRASTS = """(() => {
 @pytest.fixture
 def view(tmp_path):
     trainer = Trainer(tmp_path, name='a "quoted"\n<b>name</b>')
-    watch = Watch([str(tmp_path)], None, Gpus(FakeNvml(gpm={2: 71.0, 40: 93.0})), clock=lambda: trainer.now)
+    watch = Watch(
+        [str(tmp_path)], None, Gpus(FakeNvml(gpm={2: 71.0, 40: 93.0})), clock=lambda: trainer.now
+    )
     for _ in range(5):
         trainer.train(3, 0.25)
         view = watch.look()
@@ -75,7 +77,9 @@ def test_metrics_follow_the_conventions(view):
     assert samples["fastfeed_wait_ratio"][0][1] == pytest.approx(0.25)
     assert samples["fastfeed_gpu_nvjpg_ratio"][0][1] == pytest.approx(0.93)
     assert 'name="a \\"quoted\\"\\n<b>name</b>"' in text
-    assert [value for labels, value in samples["fastfeed_state"] if 'state="SEVERE"' in labels] == [1.0]
+    assert [value for labels, value in samples["fastfeed_state"] if 'state="SEVERE"' in labels] == [
+        1.0
+    ]
     assert sum(value for _, value in samples["fastfeed_state"]) == 1
     assert "fastfeed_bad_samples_total" in samples
     assert "fastfeed_cpu_throttled_ratio" not in samples or samples["fastfeed_cpu_throttled_ratio"]
@@ -88,7 +92,9 @@ def test_what_is_served(server):
     assert json.loads(get(server.url + "/data.json")[1])["feeds"][0]["state"] == "SEVERE"
     headers, page = get(server.url + "/")
     assert "default-src 'none'" in headers["Content-Security-Policy"]
-    assert not re.search(r"src=|href=\"(?!data:)|https?://(?!www\.w3\.org/2000/svg)", page)  # nothing from elsewhere
+    assert not re.search(
+        r"src=|href=\"(?!data:)|https?://(?!www\.w3\.org/2000/svg)", page
+    )  # nothing from elsewhere
 
 
 @pytest.mark.parametrize(("path", "status"), [("/../etc/passwd", 404), ("/nothing", 404)])
@@ -108,7 +114,9 @@ def test_before_the_first_look(server):
 
 
 def test_a_name_that_points_here_is_refused(server):
-    """A page from elsewhere could otherwise read this one, under a name that its owner resolves to 127.0.0.1."""
+    """A page from elsewhere could otherwise read this one, under a name that its owner resolves to
+    127.0.0.1.
+    """
     with pytest.raises(urllib.error.HTTPError) as raised:
         get(server.url + "/data.json", Host="evil.example")
     assert raised.value.code == 403
@@ -139,7 +147,9 @@ def test_a_request_that_is_none_is_refused_and_prints_nothing(server, capfd, req
 
 def test_connections_above_the_limit_are_closed_at_once(server, monkeypatch):
     """Those that say nothing hold a thread each; once they are gone, others are answered."""
-    opened = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(CONNECTIONS)]
+    opened = [
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(CONNECTIONS)
+    ]
     for client in opened:
         client.sendall(b"GET / HTTP/1.1\r\n")
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
@@ -207,7 +217,9 @@ def chrome():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)")
+@pytest.mark.skipif(
+    found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)"
+)
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_the_page_in_a_browser(chrome, server, width, dark):
@@ -219,22 +231,31 @@ def test_the_page_in_a_browser(chrome, server, width, dark):
         assert "SEVERE: waits 25% of the time for batches" in text
         assert "71.0 %" in text
         assert "SVG" not in text
-        shown, room = tab.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        shown, room = tab.value(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
         assert shown <= room
         back = tab.value("getComputedStyle(document.body).backgroundColor")
         assert back == ("rgb(15, 18, 22)" if dark else "rgb(255, 255, 255)")
         # the last minutes are the watch's own: a page that is opened later shows them as well
-        assert tab.value("document.querySelector('polyline').getAttribute('points').split(' ').length") >= 4
+        assert (
+            tab.value("document.querySelector('polyline').getAttribute('points').split(' ').length")
+            >= 4
+        )
         label = tab.value("document.querySelector('svg').getAttribute('aria-label')")
         assert "mean 25.0 %" in label
         assert tab.value("document.querySelectorAll('main[aria-label] article h2').length") == 1
         assert min(tab.value(CONTRASTS)) >= 4.5  # WCAG 2, AA
         assert tab.complaints() == []
-        assert all(url == server.url + "/data.json" or url.startswith("data:") for url in tab.requests())
+        assert all(
+            url == server.url + "/data.json" or url.startswith("data:") for url in tab.requests()
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)")
+@pytest.mark.skipif(
+    found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)"
+)
 def test_the_page_says_that_the_watch_has_exited(chrome, view):
     server = Server("127.0.0.1", 0, "--web")
     server.view = view

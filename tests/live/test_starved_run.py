@@ -1,4 +1,6 @@
-"""A real run, Keras on TensorFlow with photographs from a disk, whose cores a hog takes and gives back."""
+"""A real run, Keras on TensorFlow with photographs from a disk, whose cores a hog takes and gives
+back.
+"""
 
 import os
 import shutil
@@ -17,7 +19,9 @@ LIMIT_S = 240  # for a state to change; takes 10 to 20 s on a machine that does 
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a process cannot be bound to a core here"),
+    pytest.mark.skipif(
+        not hasattr(os, "sched_setaffinity"), reason="a process cannot be bound to a core here"
+    ),
 ]
 
 

@@ -210,12 +210,16 @@ def proc(root, pid, seconds, state="S", idle=0, throttled=None):
     (root / f"proc/{pid}").mkdir(parents=True, exist_ok=True)
     fields = [state, *["0"] * 10, f"{int(seconds * ticks)}", "0", *["0"] * 30]
     (root / f"proc/{pid}/stat").write_text(f"{pid} (a ) name) {' '.join(fields)}")
-    (root / "proc/stat").write_text(f"cpu {int(seconds * 2 * ticks)} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1\ncpu1 1\nctxt 1\n")
+    (root / "proc/stat").write_text(
+        f"cpu {int(seconds * 2 * ticks)} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1\ncpu1 1\nctxt 1\n"
+    )
     if throttled is not None:
         (root / f"proc/{pid}/cgroup").write_text("0::/job\n")
         (root / "sys/fs/cgroup/job").mkdir(parents=True, exist_ok=True)
         (root / "sys/fs/cgroup/job/cpu.max").write_text("150000 100000\n")
-        (root / "sys/fs/cgroup/job/cpu.stat").write_text(f"nr_periods 100\nnr_throttled {throttled}\nusage_usec 5\n")
+        (root / "sys/fs/cgroup/job/cpu.stat").write_text(
+            f"nr_periods 100\nnr_throttled {throttled}\nusage_usec 5\n"
+        )
 
 
 def test_processors_of_a_process(tmp_path):
@@ -262,17 +266,31 @@ def test_the_command(tmp_path, trainer):
 @contextmanager
 def going_on(folder, *arguments, **streams):
     """The command, until the test is done with it."""
-    environment = os.environ | {"FASTFEED_LIVE": str(folder), "PYTHONUNBUFFERED": "1", "TERM": "xterm"}
+    environment = os.environ | {
+        "FASTFEED_LIVE": str(folder),
+        "PYTHONUNBUFFERED": "1",
+        "TERM": "xterm",
+    }
     for name in ("COLUMNS", "LINES"):  # the terminal's own size
         environment.pop(name, None)
-    command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "watch", "--every", "0.2", *arguments]
+    command = [
+        sys.executable,
+        "-c",
+        "from fastfeed.cli import main; main()",
+        "watch",
+        "--every",
+        "0.2",
+        *arguments,
+    ]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         text=True,
         env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background job ignores it
         **streams,
     ) as watch:
         try:
@@ -291,7 +309,9 @@ def taken():
 
 
 def in_use(option, port):
-    return f"{option} cannot listen on 127.0.0.1:{port}: Address already in use; choose another port"
+    return (
+        f"{option} cannot listen on 127.0.0.1:{port}: Address already in use; choose another port"
+    )
 
 
 @pytest.mark.parametrize("option", ["--web", "--prometheus"])
@@ -318,7 +338,10 @@ def test_the_screen_says_that_a_port_is_in_use_and_what_is_served(tmp_path, trai
     try:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 50, 200, 0, 0))
         with going_on(tmp_path, "--web", f":{taken}", "--prometheus", "0.0.0.0:0", stdout=slave):
-            shown, wanted = "", ("choose another port", "anyone who can reach", f"pid {os.getpid()}")
+            shown, wanted = (
+                "",
+                ("choose another port", "anyone who can reach", f"pid {os.getpid()}"),
+            )
             while not all(text in shown for text in wanted):
                 assert select.select([master], [], [], 60)[0], shown
                 shown += os.read(master, 4096).decode(errors="replace")
@@ -351,10 +374,21 @@ def test_metrics_and_the_page_may_share_a_port(tmp_path, trainer):
 @pytest.mark.parametrize("term", ["dumb", None])
 def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
     trainer.train(1)
-    environment = os.environ | {"FASTFEED_LIVE": str(tmp_path), "PYTHONUNBUFFERED": "1", "TERM": term or ""}
+    environment = os.environ | {
+        "FASTFEED_LIVE": str(tmp_path),
+        "PYTHONUNBUFFERED": "1",
+        "TERM": term or "",
+    }
     if term is None:
         del environment["TERM"]
-    command = [sys.executable, "-c", "from fastfeed.cli import main; main()", "watch", "--every", "0.2"]
+    command = [
+        sys.executable,
+        "-c",
+        "from fastfeed.cli import main; main()",
+        "watch",
+        "--every",
+        "0.2",
+    ]
     screens = 0
     lines = []
     with subprocess.Popen(
@@ -364,7 +398,9 @@ def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background job ignores it
     ) as watch:
         try:
             while screens < 3:

@@ -1,4 +1,6 @@
-"""AugMix: shares, lengths and strengths as they should be drawn; the blend is the sum it claims to be."""
+"""AugMix: shares, lengths and strengths as they should be drawn; the blend is the sum it claims to
+be.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,18 @@ def test_shares_are_beta_and_dirichlet(alpha):
 
 
 def test_chains_are_one_to_three_ops_long():
-    lengths = [np.sum([one.choice >= 0 for one in chain], axis=0) for chain in values(AugMix(), 9000)["chains"]]
+    lengths = [
+        np.sum([one.choice >= 0 for one in chain], axis=0)
+        for chain in values(AugMix(), 9000)["chains"]
+    ]
     assert len(lengths) == 3
     for length in lengths:
         assert set(length.tolist()) == {1, 2, 3} and abs(np.bincount(length)[1:] - 3000).max() < 200
     assert abs(np.corrcoef(lengths[0], lengths[1])[0, 1]) < 0.04
     fixed = values(AugMix(chain_depth=5, mixture_width=2), 40)["chains"]
-    assert [len(chain) for chain in fixed] == [5, 5] and all((one.choice >= 0).all() for one in fixed[0])
+    assert [len(chain) for chain in fixed] == [5, 5] and all(
+        (one.choice >= 0).all() for one in fixed[0]
+    )
 
 
 @pytest.mark.parametrize(("severity", "factors"), [(1, 1), (3, 5), (10, 19)])
@@ -79,7 +86,9 @@ def test_blend_is_the_sum_of_its_parts():
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 1, 1), (1, 600, 3), (400, 1, 1), (33, 47, 1)])
-@pytest.mark.parametrize("op", [AugMix(10), AugMix(mixture_width=1), AugMix(mixture_width=2, chain_depth=1)], ids=repr)
+@pytest.mark.parametrize(
+    "op", [AugMix(10), AugMix(mixture_width=1), AugMix(mixture_width=2, chain_depth=1)], ids=repr
+)
 def test_odd_images(shape, op):
     image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     its = values(op, 8, shape[:2])
@@ -104,7 +113,9 @@ def test_same_bytes_in_any_batch_and_on_any_thread():
     images = np.stack([picture(i) for i in range(12)])
     ops = [AugMix(), Maybe(AugMix(9), 0.5)]
     first, second = [
-        np.concatenate([batch.images for batch in Feed(Arrays(images), ops, batch=batch, threads=threads)])
+        np.concatenate(
+            [batch.images for batch in Feed(Arrays(images), ops, batch=batch, threads=threads)]
+        )
         for batch, threads in ((12, 1), (3, 4))
     ]
     np.testing.assert_array_equal(first, second)
@@ -115,12 +126,18 @@ def test_same_bytes_in_any_batch_and_on_any_thread():
     ("make", "text"),
     [
         (lambda: AugMix(11), "AugMix severity must be an integer in [1, 10], got 11"),
-        (lambda: AugMix(mixture_width=0), "AugMix mixture_width must be an integer in [1, 16], got 0"),
+        (
+            lambda: AugMix(mixture_width=0),
+            "AugMix mixture_width must be an integer in [1, 16], got 0",
+        ),
         (
             lambda: AugMix(chain_depth=0),
             "AugMix chain_depth must be an integer in [1, 16], got 0; -1 draws one to three",
         ),
-        (lambda: AugMix(alpha=0), "AugMix alpha must be a number in [0.01, 50], got 0; 1.0 is usual"),
+        (
+            lambda: AugMix(alpha=0),
+            "AugMix alpha must be a number in [0.01, 50], got 0; 1.0 is usual",
+        ),
         (lambda: AugMix(filter="box"), "AugMix filter must be one of bilinear, nearest, got 'box'"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Random numbers of other distributions: they are what they are called, and each depends on its own uniform only."""
+"""Random numbers of other distributions: they are what they are called, and each depends on its own
+uniform only.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ import pytest
 
 from fastfeed.ops.beta import beta, dirichlet
 
-PAIRS = [(0.05, 0.05), (0.2, 0.2), (0.4, 1.2), (0.5, 3.0), (1, 1), (1, 2.5), (0.3, 1), (8, 8), (30, 2), (1000, 1000)]
+PAIRS = [
+    (0.05, 0.05),
+    (0.2, 0.2),
+    (0.4, 1.2),
+    (0.5, 3.0),
+    (1, 1),
+    (1, 2.5),
+    (0.3, 1),
+    (8, 8),
+    (30, 2),
+    (1000, 1000),
+]
 U = (np.arange(20_000) + 0.5) / 20_000
 
 
@@ -20,13 +33,17 @@ def test_moments_are_those_of_the_distribution(a, b):
     mean = a / (a + b)
     assert math.isclose(x.mean(), mean, abs_tol=2e-4)
     assert math.isclose(x.var(), a * b / ((a + b) ** 2 * (a + b + 1)), rel_tol=2e-3)
-    assert math.isclose((x**3).mean(), math.prod((a + k) / (a + b + k) for k in range(3)), abs_tol=3e-4)
+    assert math.isclose(
+        (x**3).mean(), math.prod((a + k) / (a + b + k) for k in range(3)), abs_tol=3e-4
+    )
     assert (np.diff(x) >= 0).all() and x.min() >= 0 and x.max() <= 1
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_inverts_the_distribution_function(a, b):
-    special = pytest.importorskip("scipy.special", reason="no SciPy to compare with: pip install scipy")
+    special = pytest.importorskip(
+        "scipy.special", reason="no SciPy to compare with: pip install scipy"
+    )
     x = beta(U, a, b)
     held = (x > 1e-300) & (x < 0.999999)
     assert np.abs(special.betainc(a, b, x) - U)[held].max() < 1e-11
@@ -48,7 +65,9 @@ def test_ends_are_numbers(a, b):
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_each_depends_on_its_own_number_only(a, b):
     u = np.random.default_rng(0).random(200)
-    np.testing.assert_array_equal(np.concatenate([beta(u[i : i + 1], a, b) for i in range(200)]), beta(u, a, b))
+    np.testing.assert_array_equal(
+        np.concatenate([beta(u[i : i + 1], a, b) for i in range(200)]), beta(u, a, b)
+    )
     np.testing.assert_array_equal(beta(u.reshape(20, 10), a, b).reshape(-1), beta(u, a, b))
 
 

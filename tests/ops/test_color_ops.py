@@ -1,4 +1,6 @@
-"""Color ops: what they refuse, how their numbers are spread, and that every way to compute one gives the same."""
+"""Color ops: what they refuse, how their numbers are spread, and that every way to compute one
+gives the same.
+"""
 
 from __future__ import annotations
 
@@ -84,20 +86,33 @@ def test_arithmetic_is_the_look_up_to_the_byte(op, image):
     values = values_of(op, 20)
     for row in range(20):
         kind = type(op)
-        table = TABLES[kind](op, values, row) if kind in TABLES else MEASURED[kind](op, values, row, image.copy())
+        table = (
+            TABLES[kind](op, values, row)
+            if kind in TABLES
+            else MEASURED[kind](op, values, row, image.copy())
+        )
         alone = (ALONE | NARROW)[kind](op, values, row, image.copy())
         np.testing.assert_array_equal(alone, look_up(image.copy(), table).reshape(image.shape))
         assert alone.shape == image.shape
 
 
 @pytest.mark.parametrize(
-    "wide", [False, pytest.param(True, marks=pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL))]
+    "wide",
+    [
+        False,
+        pytest.param(True, marks=pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)),
+    ],
 )
 @pytest.mark.parametrize("op", ON_BYTES, ids=repr)
 def test_neighbors_change_nothing_but_speed(op, wide, monkeypatch):
-    """The same with a table before, behind, left over or applied; by arithmetic or by a table alone."""
+    """The same with a table before, behind, left over or applied; by arithmetic or by a table
+    alone.
+    """
     monkeypatch.setattr(lookup, "WIDE", wide)
-    parts, images = [*layers(op), *layers(ff.Invert())], [image for image in EVERY if image.shape[2] == 3]
+    parts, images = (
+        [*layers(op), *layers(ff.Invert())],
+        [image for image in EVERY if image.shape[2] == 3],
+    )
     sizes = np.tile(np.array([[8, 8]]), (len(images), 1))
     u = uniform(4, 0, np.arange(len(images)), 0, op.draws)
     what, negative = choose(op, u, sizes), choose(ff.Invert(), np.empty((0, 0)), sizes)
@@ -107,7 +122,9 @@ def test_neighbors_change_nothing_but_speed(op, wide, monkeypatch):
         both, table = run(parts, [*what, *negative], row, image.copy())
         assert table is not None
         np.testing.assert_array_equal(look_up(both, table), 255 - alone[0])
-        np.testing.assert_array_equal(run(parts, [*what, *negative], row, image.copy(), leave=False)[0], 255 - alone[0])
+        np.testing.assert_array_equal(
+            run(parts, [*what, *negative], row, image.copy(), leave=False)[0], 255 - alone[0]
+        )
 
 
 @pytest.mark.parametrize("op", [ff.Saturation((0, 2)), ff.Hue(0.5), ff.Grayscale()], ids=repr)
@@ -125,7 +142,9 @@ def test_grays_stay_grays_whatever_the_saturation(factor):
     np.testing.assert_array_equal(done, gray)
 
 
-@pytest.mark.parametrize("shift", [-0.5, -0.43, -1 / 3, -0.2, -1e-3, 0.0, 1e-3, 1 / 6, 0.17, 1 / 3, 0.49, 0.5])
+@pytest.mark.parametrize(
+    "shift", [-0.5, -0.43, -1 / 3, -0.2, -1e-3, 0.0, 1e-3, 1 / 6, 0.17, 1 / 3, 0.49, 0.5]
+)
 def test_hue_of_all_colors(shift):
     """Every fourth level of each channel, in more than one block."""
     levels = np.r_[0:256:4, 255].astype(np.uint8)
@@ -141,7 +160,9 @@ def jitter(op, n, seed=0):
 
 
 def test_jitter_has_all_24_orders_equally_often():
-    orders = np.stack([one.choice for one in jitter(ff.ColorJitter(0.4, 0.4, 0.4, 0.1), 12_000)], axis=1)
+    orders = np.stack(
+        [one.choice for one in jitter(ff.ColorJitter(0.4, 0.4, 0.4, 0.1), 12_000)], axis=1
+    )
     assert (np.sort(orders, axis=1) == np.arange(4)).all()
     counts = Counter(map(tuple, orders.tolist()))
     assert len(counts) == 24
@@ -157,7 +178,13 @@ def test_jitter_is_its_ops_one_by_one():
         want = NOISE.copy()
         for one in took:
             k = int(one.choice[row])
-            want = run(layers(op.ops[k]), [type(one)(np.zeros(40, int), (one.values[k],))], row, want, leave=False)[0]
+            want = run(
+                layers(op.ops[k]),
+                [type(one)(np.zeros(40, int), (one.values[k],))],
+                row,
+                want,
+                leave=False,
+            )[0]
         np.testing.assert_array_equal(got, want)
 
 
@@ -176,7 +203,10 @@ def test_jitter_values_are_those_of_its_ops():
 def test_jitter_leaves_out_what_changes_nothing():
     assert ff.ColorJitter().layers == () and ff.ColorJitter().draws == 0
     assert ff.ColorJitter(brightness=(1, 1), hue=(0.0, 0.0)).ops == ()
-    assert ff.ColorJitter(contrast=0.3).ops == (ff.Contrast(0.3),) and ff.ColorJitter(contrast=0.3).draws == 1
+    assert (
+        ff.ColorJitter(contrast=0.3).ops == (ff.Contrast(0.3),)
+        and ff.ColorJitter(contrast=0.3).draws == 1
+    )
     assert ff.ColorJitter(0.1, saturation=(2, 2)).draws == 2
     assert jitter(ff.ColorJitter(), 3) == []
 
@@ -186,10 +216,16 @@ def test_jitter_leaves_out_what_changes_nothing():
     [
         (
             lambda: ff.Brightness(-1),
-            "Brightness amount must be a number in [0, 100] or a pair (low, high) of such numbers, got -1; "
-            "write Brightness(0.4) or Brightness((0.6, 1.4)) for factors from 0.6 to 1.4",
+            (
+                "Brightness amount must be a number in [0, 100] or a pair (low, high) of such"
+                " numbers, got -1; write Brightness(0.4) or Brightness((0.6, 1.4)) for factors from"
+                " 0.6 to 1.4"
+            ),
         ),
-        (lambda: ff.Contrast((1.2, 0.8)), "got (1.2, 0.8); write Contrast(0.4) or Contrast((0.6, 1.4))"),
+        (
+            lambda: ff.Contrast((1.2, 0.8)),
+            "got (1.2, 0.8); write Contrast(0.4) or Contrast((0.6, 1.4))",
+        ),
         (lambda: ff.Saturation("0.4"), "Saturation amount must be a number in [0, 100]"),
         (lambda: ff.Brightness(float("nan")), "got nan; write Brightness(0.4)"),
         (lambda: ff.Brightness(True), "got True"),
@@ -204,7 +240,10 @@ def test_jitter_leaves_out_what_changes_nothing():
         (lambda: ff.Posterize((4, 9)), "got (4, 9); write Posterize(4) or Posterize((4, 8))"),
         (
             lambda: ff.LUT([1, 2]),
-            "LUT table must be 256 integers in [0, 255], or three rows of 256, got (1, 2); write LUT(",
+            (
+                "LUT table must be 256 integers in [0, 255], or three rows of 256, got (1, 2);"
+                " write LUT("
+            ),
         ),
         (
             lambda: ff.LUT([[0] * 256] * 2),
@@ -213,8 +252,14 @@ def test_jitter_leaves_out_what_changes_nothing():
         (lambda: ff.LUT([256] * 256), "got 256 at [0]"),
         (lambda: ff.LUT(np.zeros(256)), "got 0.0 at [0]"),
         (lambda: ff.LUT(7), "got 7"),
-        (lambda: ff.ColorJitter(brightness=-0.1), "ColorJitter brightness must be a number in [0, 100]"),
-        (lambda: ff.ColorJitter(hue=0.7), "got 0.7; write ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4"),
+        (
+            lambda: ff.ColorJitter(brightness=-0.1),
+            "ColorJitter brightness must be a number in [0, 100]",
+        ),
+        (
+            lambda: ff.ColorJitter(hue=0.7),
+            "got 0.7; write ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4",
+        ),
     ],
 )
 def test_refuses(make, text):
@@ -228,6 +273,9 @@ def test_refuses_what_comes_before():
         ff.Equalize().out(Spec((8, 8, 3), "float32", "HWC"))
     with pytest.raises(SpecError, match="ColorJitter needs images of one size"):
         ff.ColorJitter(0.4).out(Spec((None, None, 3), "uint8", "HWC"))
-    with pytest.raises(SpecError, match=r"LUT with three rows needs 3 channels, got .*; write one row of 256 integers"):
+    with pytest.raises(
+        SpecError,
+        match=r"LUT with three rows needs 3 channels, got .*; write one row of 256 integers",
+    ):
         ff.LUT([list(range(256))] * 3).out(Spec((8, 8, 1), "uint8", "HWC"))
     assert ff.AutoContrast().out(Spec((8, 8, 1), "uint8", "HWC")) == Spec((8, 8, 1), "uint8", "HWC")

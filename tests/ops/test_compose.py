@@ -1,4 +1,6 @@
-"""Ops made of others: how often, which, in what order; they fold where they can, and say what they cannot hold."""
+"""Ops made of others: how often, which, in what order; they fold where they can, and say what they
+cannot hold.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def what_happens(op, n, size=(4, 4), seed=0):
 def after(op, images, seed=0):
     """All images after the op, alone."""
     found = what_happens(op, len(images), images[0].shape[:2], seed)
-    return np.stack([run(layers(op), found, row, image.copy())[0] for row, image in enumerate(images)])
+    return np.stack(
+        [run(layers(op), found, row, image.copy())[0] for row, image in enumerate(images)]
+    )
 
 
 BLACK = np.zeros((4000, 4, 4, 3), np.uint8)
@@ -80,11 +84,16 @@ def test_maybe_does_it_to_a_share_of_all(p):
 
 
 def test_one_of_does_exactly_one_by_its_weight():
-    op = OneOf([plus_one, doubled, Function(lambda image, _: image + np.uint8(7), 0)], weights=[3, 0, 1])
+    op = OneOf(
+        [plus_one, doubled, Function(lambda image, _: image + np.uint8(7), 0)], weights=[3, 0, 1]
+    )
     got = after(op, BLACK)[:, 0, 0, 0]
     assert set(got.tolist()) == {1, 7}
     assert abs((got == 1).mean() - 0.75) < 0.025
-    assert np.bincount(what_happens(OneOf([MIRROR, plus_one, darker, doubled]), 4000)[0].choice).min() > 900
+    assert (
+        np.bincount(what_happens(OneOf([MIRROR, plus_one, darker, doubled]), 4000)[0].choice).min()
+        > 900
+    )
 
 
 def test_one_of_never_takes_what_weighs_nothing():
@@ -123,11 +132,15 @@ def test_layers_say_what_may_happen():
 
 
 def test_nested_ops_do_what_their_parts_say():
-    """Half of all are left; of the others one quarter is mirrored and then brighter, the rest doubled."""
+    """Half of all are left; of the others one quarter is mirrored and then brighter, the rest
+    doubled.
+    """
     op = Maybe(OneOf([Sequential([MIRROR, plus_one]), doubled], weights=(1, 3)), 0.5)
     image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     got = after(op, np.broadcast_to(image, (2000, 4, 4, 3)))
-    shares = [(got == one).all(axis=(1, 2, 3)).mean() for one in (image, image[:, ::-1] + 1, image * 2)]
+    shares = [
+        (got == one).all(axis=(1, 2, 3)).mean() for one in (image, image[:, ::-1] + 1, image * 2)
+    ]
     np.testing.assert_allclose(shares, [0.5, 0.125, 0.375], atol=0.04)
     assert sum(shares) == 1
 
@@ -169,7 +182,9 @@ def test_a_sequence_of_geometry_is_the_window_of_its_parts():
     sizes = np.array([[40, 56], [90, 33], [24, 24]], np.int64)
     columns = {2: numbers(RandomFlip(), 3)}  # slot 2: the Decode and Resize before it draw nothing
     program = fuse([Decode(), *parts], ImageFolder.spec)
-    draws = [columns[2] if step.op == RandomFlip() else numbers(step.op, 3) for step in program.window]
+    draws = [
+        columns[2] if step.op == RandomFlip() else numbers(step.op, 3) for step in program.window
+    ]
     apart = program.windows(draws, sizes)
     op = Sequential(parts)
     together = op.params(np.concatenate([columns[2], numbers(UPSIDE_DOWN, 3)], axis=1), sizes)
@@ -182,8 +197,14 @@ def test_geometry_gives_the_same_behind_decoding_and_in_its_window():
     """In the second list a function that does nothing keeps the flip out of the window."""
     images = np.stack([picture(i) for i in range(12)])
     for op in (Maybe(MIRROR), OneOf([MIRROR, UPSIDE_DOWN])):
-        lists: Any = ([op], [Function(lambda image, _: image, 0), op], [Sequential([Function(lambda i, _: i, 0), op])])
-        first, *others = [np.concatenate([b.images for b in Feed(Arrays(images), ops, batch=4)]) for ops in lists]
+        lists: Any = (
+            [op],
+            [Function(lambda image, _: image, 0), op],
+            [Sequential([Function(lambda i, _: i, 0), op])],
+        )
+        first, *others = [
+            np.concatenate([b.images for b in Feed(Arrays(images), ops, batch=4)]) for ops in lists
+        ]
         assert any((one != image).any() for one, image in zip(first, images, strict=True))
         for other in others:
             np.testing.assert_array_equal(other, first)
@@ -202,7 +223,9 @@ def test_specs():
     assert Sequential([Resize(32), CenterCrop(24)]).out(ANY_SIZE) == IMAGE.with_size(24, 24)
     assert OneOf([RandomResizedCrop(24), CenterCrop(24)]).out(ANY_SIZE) == IMAGE.with_size(24, 24)
     assert Maybe(Sequential([MIRROR, darker])).out(IMAGE) == IMAGE
-    assert Sequential([Resize(64, "box"), RandomResizedCrop(24, filter="lanczos")]).filter == "lanczos"
+    assert (
+        Sequential([Resize(64, "box"), RandomResizedCrop(24, filter="lanczos")]).filter == "lanczos"
+    )
     assert not hasattr(Sequential([MIRROR]), "filter")
     lanczos = OneOf([RandomResizedCrop((40, 56)), RandomResizedCrop((40, 56), filter="lanczos")])
     assert lanczos.out(IMAGE) == IMAGE and lanczos.kind == "change"
@@ -210,8 +233,14 @@ def test_specs():
 
 def test_they_are_values():
     op = OneOf([darker, MIRROR], weights=[1, np.float64(2)])
-    assert op == OneOf((darker, MIRROR), weights=(1.0, 2.0)) and hash(op) == hash(OneOf((darker, MIRROR), (1, 2)))
-    assert repr(op) == "OneOf(ops=(Function(darker), RandomFlip(p=1.0, direction='horizontal')), weights=(1.0, 2.0))"
+    assert op == OneOf((darker, MIRROR), weights=(1.0, 2.0)) and hash(op) == hash(
+        OneOf((darker, MIRROR), (1, 2))
+    )
+    assert (
+        repr(op)
+        == "OneOf(ops=(Function(darker), RandomFlip(p=1.0, direction='horizontal')), weights=(1.0,"
+        " 2.0))"
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,11 +252,26 @@ def test_they_are_values():
             "Maybe op must be an op such as RandomFlip() or a function, got the class RandomFlip",
         ),
         (lambda: Maybe("flip"), "got 'flip'"),
-        (lambda: Maybe(Normalize.imagenet()), "Maybe op must be an op that moves or changes pixels"),
-        (lambda: Sequential([MIRROR, Decode()]), "Sequential ops[1] must be an op that moves or changes pixels"),
-        (lambda: OneOf([ToFloat()]), "put it directly into the list of ops, where all samples take it"),
-        (lambda: OneOf([]), "OneOf ops must be a list of one op or more, such as [RandomFlip()], got ()"),
-        (lambda: Sequential(cast("Any", MIRROR)), "Sequential ops must be a list of one op or more"),
+        (
+            lambda: Maybe(Normalize.imagenet()),
+            "Maybe op must be an op that moves or changes pixels",
+        ),
+        (
+            lambda: Sequential([MIRROR, Decode()]),
+            "Sequential ops[1] must be an op that moves or changes pixels",
+        ),
+        (
+            lambda: OneOf([ToFloat()]),
+            "put it directly into the list of ops, where all samples take it",
+        ),
+        (
+            lambda: OneOf([]),
+            "OneOf ops must be a list of one op or more, such as [RandomFlip()], got ()",
+        ),
+        (
+            lambda: Sequential(cast("Any", MIRROR)),
+            "Sequential ops must be a list of one op or more",
+        ),
         (
             lambda: OneOf([MIRROR, darker], [1]),
             "OneOf weights must be 2 numbers >= 0, one per op and not all 0, got (1,)",

@@ -45,13 +45,17 @@ def test_table(ops, values, dtype, layout):
 
 def test_table_is_rounded_once():
     """Scaled in float64, then stored: each of the 256 values is the nearest there is."""
-    np.testing.assert_array_equal(Convert.of([ToFloat()], 1).table()[:, 0], (np.arange(256) / 255).astype("float32"))
+    np.testing.assert_array_equal(
+        Convert.of([ToFloat()], 1).table()[:, 0], (np.arange(256) / 255).astype("float32")
+    )
 
 
 def test_imagenet():
     assert Normalize.imagenet() == Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     table = Convert.of([Normalize.imagenet()], 3).table()
-    np.testing.assert_allclose(table[255], [(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225], rtol=1e-6)
+    np.testing.assert_allclose(
+        table[255], [(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,11 @@ def test_imagenet():
         (ToLayout("HWC"), Spec((3, 4, 5), "float32", "CHW"), Spec((4, 5, 3), "float32", "HWC")),
         (ToLayout("HWC"), GRAY, GRAY),
         (Normalize((0.5,), (0.5,)), GRAY, Spec((28, 28, 1), "float32", "HWC")),
-        (Normalize(MEAN, STD), Spec((3, 4, 5), "float16", "CHW"), Spec((3, 4, 5), "float16", "CHW")),
+        (
+            Normalize(MEAN, STD),
+            Spec((3, 4, 5), "float16", "CHW"),
+            Spec((3, 4, 5), "float16", "CHW"),
+        ),
         (Decode(), ENCODED, PIXELS),
     ],
     ids=str,
@@ -77,17 +85,31 @@ def test_out(op, before, after):
     ("op", "spec", "text"),
     [
         (ToFloat(), ENCODED, "ToFloat needs pixels, got encoded bytes; put Decode() before it"),
-        (ToLayout("CHW"), ENCODED, "ToLayout needs pixels, got encoded bytes; put Decode() before it"),
-        (Normalize.imagenet(), ENCODED, "Normalize needs pixels, got encoded bytes; put Decode() before it"),
+        (
+            ToLayout("CHW"),
+            ENCODED,
+            "ToLayout needs pixels, got encoded bytes; put Decode() before it",
+        ),
+        (
+            Normalize.imagenet(),
+            ENCODED,
+            "Normalize needs pixels, got encoded bytes; put Decode() before it",
+        ),
         (
             Normalize.imagenet(),
             GRAY,
-            "Normalize has 3 channels, got HWC uint8[28, 28, 1]; give one mean and one std per channel",
+            (
+                "Normalize has 3 channels, got HWC uint8[28, 28, 1]; give one mean and one std per"
+                " channel"
+            ),
         ),
         (
             Decode(),
             PIXELS,
-            "Decode needs encoded bytes, got HWC uint8[?, ?, 3]; put it first, once, and leave it out for arrays",
+            (
+                "Decode needs encoded bytes, got HWC uint8[?, ?, 3]; put it first, once, and leave"
+                " it out for arrays"
+            ),
         ),
     ],
     ids=str,
@@ -101,16 +123,37 @@ def test_refuses_what_comes_before(op, spec, text):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: ToFloat("float64"), 'ToFloat dtype must be "float32" or "float16", got \'float64\''),
+        (
+            lambda: ToFloat("float64"),
+            'ToFloat dtype must be "float32" or "float16", got \'float64\'',
+        ),
         (lambda: ToLayout("NCHW"), 'ToLayout layout must be "HWC" or "CHW", got \'NCHW\''),
-        (lambda: Normalize((0.5,), (0.5, 0.5)), "Normalize needs as many means as stds, got 1 and 2"),
+        (
+            lambda: Normalize((0.5,), (0.5, 0.5)),
+            "Normalize needs as many means as stds, got 1 and 2",
+        ),
         (lambda: Normalize((0.5,), (0.0,)), "Normalize std must be > 0 and finite, got (0.0,)"),
-        (lambda: Normalize((0.5,), (float("nan"),)), "Normalize std must be > 0 and finite, got (nan,)"),
+        (
+            lambda: Normalize((0.5,), (float("nan"),)),
+            "Normalize std must be > 0 and finite, got (nan,)",
+        ),
         (lambda: Normalize((float("inf"),), (0.5,)), "Normalize mean must be finite, got (inf,)"),
-        (lambda: Normalize(0.5, (0.5,)), "Normalize mean must be a tuple of numbers, one per channel, got 0.5"),
-        (lambda: Normalize((0.5,), "1"), "Normalize std must be a tuple of numbers, one per channel, got '1'"),
-        (lambda: Decode(matte=(0, 0)), "Decode matte must be three integers in [0, 255], got (0, 0)"),
-        (lambda: Decode(matte=(0, 0, 256)), "Decode matte must be three integers in [0, 255], got (0, 0, 256)"),
+        (
+            lambda: Normalize(0.5, (0.5,)),
+            "Normalize mean must be a tuple of numbers, one per channel, got 0.5",
+        ),
+        (
+            lambda: Normalize((0.5,), "1"),
+            "Normalize std must be a tuple of numbers, one per channel, got '1'",
+        ),
+        (
+            lambda: Decode(matte=(0, 0)),
+            "Decode matte must be three integers in [0, 255], got (0, 0)",
+        ),
+        (
+            lambda: Decode(matte=(0, 0, 256)),
+            "Decode matte must be three integers in [0, 255], got (0, 0, 256)",
+        ),
         (lambda: Decode(matte=255), "Decode matte must be three integers in [0, 255], got 255"),
         (lambda: Decode(max_pixels=0), "Decode max_pixels must be an integer >= 1, got 0"),
     ],

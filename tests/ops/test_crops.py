@@ -41,7 +41,12 @@ def moved(op, sizes, u=None):
 
 @pytest.mark.parametrize(
     ("image", "result"),
-    [((500, 400), (256, 204)), ((400, 500), (204, 256)), ((64, 64), (256, 256)), ((1000, 1), (256, 1))],
+    [
+        ((500, 400), (256, 204)),
+        ((400, 500), (204, 256)),
+        ((64, 64), (256, 256)),
+        ((1000, 1), (256, 1)),
+    ],
     ids=str,
 )
 def test_resize_by_the_long_side(image, result):
@@ -54,7 +59,9 @@ def test_resize_by_the_long_side(image, result):
 def test_resize_of_an_int_to_a_square():
     assert moved(Resize(20, fit="exact"), [(30, 50)])[1] == [[20, 20]]
     assert Resize(20, fit="exact").out(PIXELS) == pixels(20, 20)
-    assert Resize((20, 30), fit="exact").params(np.empty((0, 0)), np.array([[9, 9]]))["size"].tolist() == [[20, 30]]
+    assert Resize((20, 30), fit="exact").params(np.empty((0, 0)), np.array([[9, 9]]))[
+        "size"
+    ].tolist() == [[20, 30]]
 
 
 @pytest.mark.parametrize(
@@ -83,18 +90,25 @@ def test_resize_with_a_border_keeps_the_shape_and_the_middle(size, images):
         scale = min(size[0] / height, size[1] / width)
         unit = (box[2] / size[0], box[3] / size[1])
         inner = (height / unit[0], width / unit[1])  # what the image becomes
-        for side, source, room, corner, step in zip(inner, (height, width), size, box[:2], unit, strict=True):
+        for side, source, room, corner, step in zip(
+            inner, (height, width), size, box[:2], unit, strict=True
+        ):
             assert side == pytest.approx(round(side)) and 1 <= round(side) <= room
             assert round(side) == 1 or abs(round(side) - source * scale) <= 0.5 + 1e-9
             place = -corner / step
-            assert place == pytest.approx(round(place)) and round(place) == (room - round(side)) // 2
+            assert (
+                place == pytest.approx(round(place)) and round(place) == (room - round(side)) // 2
+            )
 
 
 def test_resize_says_its_border():
     assert Resize(8).border is None and Resize((8, 9)).border is None
     assert Resize(8, fit="pad", fill=[1, 2, 3]).border == Border("constant", (1, 2, 3))
     assert repr(Resize((8, 8))) == "Resize(size=(8, 8), filter='bilinear')"
-    assert repr(Resize(8, "box", "pad", (1, 2, 3))) == "Resize(size=8, filter='box', fit='pad', fill=(1, 2, 3))"
+    assert (
+        repr(Resize(8, "box", "pad", (1, 2, 3)))
+        == "Resize(size=8, filter='box', fit='pad', fill=(1, 2, 3))"
+    )
 
 
 # -- Crop
@@ -128,17 +142,28 @@ def torchvision_corner(op, u, image):
 
 
 CROPS = st.sampled_from(
-    [RandomCrop(24), RandomCrop((9, 32), 4), RandomCrop(32, (0, 7)), RandomCrop(20, (1, 2, 3, 4), "reflect")]
+    [
+        RandomCrop(24),
+        RandomCrop((9, 32), 4),
+        RandomCrop(32, (0, 7)),
+        RandomCrop(20, (1, 2, 3, 4), "reflect"),
+    ]
 )
 
 
-@given(CROPS, st.lists(st.tuples(st.integers(32, 500), st.integers(32, 500)), min_size=1, max_size=6), st.integers(0))
+@given(
+    CROPS,
+    st.lists(st.tuples(st.integers(32, 500), st.integers(32, 500)), min_size=1, max_size=6),
+    st.integers(0),
+)
 def test_random_crop_is_torchvisions(op, images, seed):
     u = uniform(seed % 2**64, 0, np.arange(len(images)), 0, 2)
     boxes, results = moved(op, images, u)
     want = [op.size, op.size] if isinstance(op.size, int) else list(op.size)
     assert results == [want] * len(images)
-    assert boxes == [[*torchvision_corner(op, u[i], image), *want] for i, image in enumerate(images)]
+    assert boxes == [
+        [*torchvision_corner(op, u[i], image), *want] for i, image in enumerate(images)
+    ]
 
 
 def test_random_crop_is_equally_often_everywhere():
@@ -195,32 +220,53 @@ def test_a_crop_of_the_padded_image_in_one_window():
 
 # -- refusals
 
-PADDING = "padding must be an int, (top and bottom, left and right) or (top, left, bottom, right), in [0, 65535] pixels"
+PADDING = (
+    "padding must be an int, (top and bottom, left and right) or (top, left, bottom, right), in [0,"
+    " 65535] pixels"
+)
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Resize(8, fit="crop"), 'Resize fit must be "exact", "short", "long" or "pad", got \'crop\''),
+        (
+            lambda: Resize(8, fit="crop"),
+            'Resize fit must be "exact", "short", "long" or "pad", got \'crop\'',
+        ),
         (
             lambda: Resize((8, 9), fit="long"),
-            'Resize fit="long" needs one side, got (8, 9); write Resize(8, fit="long"), or fit="pad" for both',
+            (
+                'Resize fit="long" needs one side, got (8, 9); write Resize(8, fit="long"), or'
+                ' fit="pad" for both'
+            ),
         ),
-        (lambda: Resize(8, fill=(1, 1, 1)), 'Resize fill is for fit="pad", got fit=None; leave it out'),
-        (lambda: Resize(8, fit="pad", fill=3), "Resize fill must be three integers in [0, 255], RGB, got 3"),
+        (
+            lambda: Resize(8, fill=(1, 1, 1)),
+            'Resize fill is for fit="pad", got fit=None; leave it out',
+        ),
+        (
+            lambda: Resize(8, fit="pad", fill=3),
+            "Resize fill must be three integers in [0, 255], RGB, got 3",
+        ),
         (lambda: Crop(-1, 0, 5), "Crop top must be an integer in [0, 65535] pixels, got -1"),
         (lambda: Crop(0, 0.5, 5), "Crop left must be an integer in [0, 65535] pixels, got 0.5"),
         (lambda: Crop(0, 0, 0), "Crop size must be in [1, 65535] pixels, got 0"),
         (lambda: RandomCrop("x"), "RandomCrop size must be an int or (height, width), got 'x'"),
         (lambda: RandomCrop(8, -1), f"RandomCrop {PADDING}, got -1"),
         (lambda: RandomCrop(8, (1, 2, 3)), f"RandomCrop {PADDING}, got (1, 2, 3)"),
-        (lambda: RandomCrop(8, 1, "wrap"), 'RandomCrop mode must be "constant", "edge" or "reflect", got \'wrap\''),
+        (
+            lambda: RandomCrop(8, 1, "wrap"),
+            'RandomCrop mode must be "constant", "edge" or "reflect", got \'wrap\'',
+        ),
         (
             lambda: RandomCrop(8, 1, "edge", (1, 2, 3)),
             "RandomCrop fill is for mode=\"constant\", got mode='edge'; leave it out",
         ),
         (lambda: Pad(1.5), f"Pad {PADDING}, got 1.5"),
-        (lambda: Pad(1, fill=(0, 0, 256)), "Pad fill must be three integers in [0, 255], RGB, got (0, 0, 256)"),
+        (
+            lambda: Pad(1, fill=(0, 0, 256)),
+            "Pad fill must be three integers in [0, 255], RGB, got (0, 0, 256)",
+        ),
     ],
 )
 def test_refuses(make, text):
@@ -234,13 +280,18 @@ def test_refuses(make, text):
     [
         (
             Crop(10, 0, 30),
-            "Crop(top=10, left=0, size=30) reaches beyond uint8[32, 40, 3]; put Resize before it, or Pad where a "
-            "border is wanted, or write CenterCrop(size)",
+            (
+                "Crop(top=10, left=0, size=30) reaches beyond uint8[32, 40, 3]; put Resize before"
+                " it, or Pad where a border is wanted, or write CenterCrop(size)"
+            ),
         ),
         (
             RandomCrop(40, 3),
-            "RandomCrop(size=40, padding=3, mode='constant', fill=(0, 0, 0)) needs images at least that large, got "
-            "uint8[32, 40, 3]; write padding=..., or put Resize before it",
+            (
+                "RandomCrop(size=40, padding=3, mode='constant', fill=(0, 0, 0)) needs images at"
+                " least that large, got uint8[32, 40, 3]; write padding=..., or put Resize"
+                " before it"
+            ),
         ),
     ],
     ids=str,
@@ -251,7 +302,9 @@ def test_refuses_images_that_are_too_small(op, text):
     assert text in str(error.value).replace("HWC ", "")
 
 
-@pytest.mark.parametrize("op", [Crop(0, 0, 8), RandomCrop(8), Pad(1), Resize(8, fit="pad")], ids=str)
+@pytest.mark.parametrize(
+    "op", [Crop(0, 0, 8), RandomCrop(8), Pad(1), Resize(8, fit="pad")], ids=str
+)
 def test_needs_pixels(op):
     with pytest.raises(SpecError, match="needs HWC pixels, got encoded bytes; put Decode"):
         op.out(ENCODED)
@@ -262,8 +315,10 @@ def test_a_second_border_needs_images_of_one_size():
     fuse(ops, Spec((20, 20, 3), "uint8", "HWC"))
     with pytest.raises(SpecError) as error:
         fuse(ops, ENCODED)
-    assert str(error.value) == (
-        "RandomCrop(size=24, padding=4, mode='constant', fill=(0, 0, 0)) cannot follow Pad(padding=5, mode='constant', "
-        "fill=(0, 0, 0)) where images are of many sizes, got HWC uint8[?, ?, 3]: each adds a border; "
-        "put Resize((height, width)) between them, or leave one out"
+    assert (
+        str(error.value)
+        == "RandomCrop(size=24, padding=4, mode='constant', fill=(0, 0, 0)) cannot follow"
+        " Pad(padding=5, mode='constant', fill=(0, 0, 0)) where images are of many sizes, got"
+        " HWC uint8[?, ?, 3]: each adds a border; put Resize((height, width)) between them, or"
+        " leave one out"
     )

@@ -47,7 +47,11 @@ def test_erased_areas_are_uniform_and_ratios_log_uniform():
     height, width = found[:, 2].astype(float), found[:, 3].astype(float)
     area = (height * width / 224**2 - 0.02) / 0.31
     ratio = (np.log(height / width) - np.log(0.3)) / (np.log(3.3) - np.log(0.3))
-    quarters = [0.25, 0.5, 0.75]  # a box of 0.33 and 3.3 is higher than the image: few are lost to that
+    quarters = [
+        0.25,
+        0.5,
+        0.75,
+    ]  # a box of 0.33 and 3.3 is higher than the image: few are lost to that
     np.testing.assert_allclose(np.quantile(area, quarters), quarters, atol=0.03)
     np.testing.assert_allclose(np.quantile(ratio, quarters), quarters, atol=0.03)
     assert abs(np.corrcoef(area, ratio)[0, 1]) < 0.05
@@ -59,9 +63,15 @@ def test_erased_boxes_are_anywhere_inside():
     found = boxes(RandomErasing(1.0), size=(100, 150))
     for start, length, side in ((0, 2, 100), (1, 3, 150)):
         room = side - found[:, length]
-        assert found[:, start].min() == 0 and (found[:, start] <= room).all() and (found[:, start] == room).any()
+        assert (
+            found[:, start].min() == 0
+            and (found[:, start] <= room).all()
+            and (found[:, start] == room).any()
+        )
         place = (found[:, start] + 0.5) / (room + 1)
-        np.testing.assert_allclose(np.quantile(place, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03)
+        np.testing.assert_allclose(
+            np.quantile(place, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03
+        )
 
 
 def test_another_attempt_is_made_until_a_box_is_smaller_than_the_image():
@@ -72,7 +82,9 @@ def test_another_attempt_is_made_until_a_box_is_smaller_than_the_image():
     side = np.exp(np.log(0.3) + u[:, 11] * np.log(11)) ** 0.5 * (0.5 + 0.1 * u[:, 1]) ** 0.5
     once = (side < 1) & (side > 0.5 + 0.1 * u[:, 1])
     assert 0.3 < once.mean() < 0.8  # the first attempt alone would leave many as they are
-    assert not len(boxes(RandomErasing(1.0), size=(1, 1))) and not len(boxes(RandomErasing(1.0), size=(1, 500)))
+    assert not len(boxes(RandomErasing(1.0), size=(1, 1))) and not len(
+        boxes(RandomErasing(1.0), size=(1, 500))
+    )
 
 
 def test_what_is_erased_with_noise_is_about_medium_gray():
@@ -84,7 +96,9 @@ def test_what_is_erased_with_noise_is_about_medium_gray():
         image = KERNELS[RandomErasing](op, values, row, np.zeros((224, 224, 3), np.uint8))
         top, left, height, width = values["box"][row]
         found.append(image[top : top + height, left : left + width].astype(float))
-        assert abs(found[-1].mean() - 127.5) < 2 and abs(found[-1].std() - 56.4) < 2  # 57.5, clipped
+        assert (
+            abs(found[-1].mean() - 127.5) < 2 and abs(found[-1].std() - 56.4) < 2
+        )  # 57.5, clipped
     first, second = (found[i][:50, :50].ravel() for i in (0, 1))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
 
@@ -94,7 +108,9 @@ def test_cut_out_squares_have_their_center_in_the_image():
     bottom, right = box[:, 0] + box[:, 2], box[:, 1] + box[:, 3]
     assert (box >= 0).all() and bottom.max() == 40 and right.max() == 60
     inside = (box[:, 0] > 0) & (bottom < 40) & (box[:, 1] > 0) & (right < 60)
-    assert (box[inside, 2:] == 9).all() and inside.mean() == pytest.approx(30 / 40 * 50 / 60, abs=0.03)
+    assert (box[inside, 2:] == 9).all() and inside.mean() == pytest.approx(
+        30 / 40 * 50 / 60, abs=0.03
+    )
     assert box[:, 2:].min() == 5  # half of it, where the center is at the edge
     center = (box[inside, :2] + 4).mean(axis=0)
     np.testing.assert_allclose(center, [19.5, 29.5], atol=1)
@@ -111,7 +127,8 @@ def test_grids_hide_their_share_and_begin_anywhere(keep):
         assert ((values[name] >= 0) & (values[name] < values["unit"])).all()
         assert ((values[name] + 0.5) / values["unit"]).mean() == pytest.approx(0.5, abs=0.02)
     hidden = [
-        (KERNELS[GridMask](op, values, row, np.full((224, 224, 1), 9, np.uint8)) == 0).mean() for row in range(100)
+        (KERNELS[GridMask](op, values, row, np.full((224, 224, 1), 9, np.uint8)) == 0).mean()
+        for row in range(100)
     ]
     assert np.mean(hidden) == pytest.approx((1 - keep) ** 2, abs=0.01)
 
@@ -126,20 +143,38 @@ def test_a_pixel_of_every_unit_is_hidden_and_one_is_kept():
     ("make", "text"),
     [
         (lambda: RandomErasing(1.5), "RandomErasing p must be in [0, 1], got 1.5"),
-        (lambda: RandomErasing(scale=(0.5, 1.5)), "RandomErasing scale must be 0 <= low <= high <= 1, got (0.5, 1.5)"),
-        (lambda: RandomErasing(scale=0.3), "RandomErasing scale must be a pair (low, high), got 0.3"),
+        (
+            lambda: RandomErasing(scale=(0.5, 1.5)),
+            "RandomErasing scale must be 0 <= low <= high <= 1, got (0.5, 1.5)",
+        ),
+        (
+            lambda: RandomErasing(scale=0.3),
+            "RandomErasing scale must be a pair (low, high), got 0.3",
+        ),
         (
             lambda: RandomErasing(ratio=(0, 1)),
             "RandomErasing ratio must be 0 < low <= high <= 1000, got (0, 1); ",
         ),
-        (lambda: RandomErasing(fill="random"), "RandomErasing fill must be (r, g, b) or \"noise\", got 'random'"),
-        (lambda: RandomErasing(fill=(1, 2, 256)), "must be three integers in [0, 255], RGB, got (1, 2, 256)"),
-        (lambda: CutOut(0), "CutOut size must be an integer in [1, 65535] pixels, got 0; write CutOut(16)"),
+        (
+            lambda: RandomErasing(fill="random"),
+            "RandomErasing fill must be (r, g, b) or \"noise\", got 'random'",
+        ),
+        (
+            lambda: RandomErasing(fill=(1, 2, 256)),
+            "must be three integers in [0, 255], RGB, got (1, 2, 256)",
+        ),
+        (
+            lambda: CutOut(0),
+            "CutOut size must be an integer in [1, 65535] pixels, got 0; write CutOut(16)",
+        ),
         (lambda: CutOut((8, 8)), "got (8, 8); write CutOut(16)"),
         (lambda: CutOut(8, 0), "CutOut fill must be three integers"),
         (lambda: GridMask(1), "GridMask unit must be an integer in [2, 65535] or a pair"),
         (lambda: GridMask((9.5, 20)), "got (9.5, 20); in pixels: GridMask((96, 224))"),
-        (lambda: GridMask(keep=1), "GridMask keep must be in (0, 1), got 1; 0.6 hides 16 % of the image"),
+        (
+            lambda: GridMask(keep=1),
+            "GridMask keep must be in (0, 1), got 1; 0.6 hides 16 % of the image",
+        ),
         (lambda: GridMask(fill=(0, 0)), "GridMask fill must be three integers"),
     ],
 )
@@ -151,5 +186,7 @@ def test_refuses_what_is_out_of_range(make, text):
 
 def test_a_square_larger_than_the_image_is_refused():
     CutOut(32).out(Spec((32, 40, 3), "uint8", "HWC"))
-    with pytest.raises(SpecError, match=r"at most the image's, 32 x 40 pixels, got 33; write CutOut\(16\)"):
+    with pytest.raises(
+        SpecError, match=r"at most the image's, 32 x 40 pixels, got 33; write CutOut\(16\)"
+    ):
         CutOut(33).out(Spec((32, 40, 3), "uint8", "HWC"))

@@ -1,4 +1,7 @@
-"""Sharpness, blur, noise and JPEG's artifacts: ranges, statistics, refusals. Their meaning is a law."""
+"""Sharpness, blur, noise and JPEG's artifacts: ranges, statistics, refusals.
+
+Their meaning is a law.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,21 @@ from fastfeed.ops import noise_table
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
-GOLDEN = [-4622, 3784, -77, -1971, -11849, 745]  # a table of other numbers is other noise in everybody's samples
+GOLDEN = [
+    -4622,
+    3784,
+    -77,
+    -1971,
+    -11849,
+    745,
+]  # a table of other numbers is other noise in everybody's samples
 SIZES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 3), (4, 4), (3, 300), (300, 2), (20, 30)]
 
 
 def params(op, n=4000, size=(40, 56), epoch=0):
-    return op.params(uniform(7, epoch, np.arange(n), 1, op.draws), np.tile(np.array([size]), (n, 1)))
+    return op.params(
+        uniform(7, epoch, np.arange(n), 1, op.draws), np.tile(np.array([size]), (n, 1))
+    )
 
 
 def made(op, image, n=4, epoch=0):
@@ -41,7 +53,9 @@ def test_factors_sigmas_and_qualities_are_uniform_in_their_ranges():
     ):
         found = (params(op)[name] - low) / (high - low)
         assert 0 <= found.min() < 0.01 and 0.99 < found.max() <= 1
-        np.testing.assert_allclose(np.quantile(found, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03)
+        np.testing.assert_allclose(
+            np.quantile(found, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03
+        )
     qualities, counts = np.unique(params(JPEGCompression((40, 49)))["quality"], return_counts=True)
     assert qualities.tolist() == list(range(40, 50))
     assert 300 < counts.min() < counts.max() < 500  # of 400, with a deviation of 19
@@ -75,7 +89,9 @@ def test_threads_do_not_disturb_each_other():
 
     def work(i):
         found[i] = all(
-            all(map(np.array_equal, made(op, images[i]), want[i][k])) for _ in range(20) for k, op in enumerate(ops)
+            all(map(np.array_equal, made(op, images[i]), want[i][k]))
+            for _ in range(20)
+            for k, op in enumerate(ops)
         )
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
@@ -113,7 +129,11 @@ def test_blur_does_not_move_or_dim_an_image():
 
 def test_the_table_is_normal_and_the_same_everywhere():
     table = noise_table.normal()
-    assert table.dtype == np.float32 and table.shape == (noise_table.LENGTH,) and not table.flags.writeable
+    assert (
+        table.dtype == np.float32
+        and table.shape == (noise_table.LENGTH,)
+        and not table.flags.writeable
+    )
     np.testing.assert_array_equal(table, noise_table.steps() / np.float32(noise_table.STEPS))
     assert noise_table.steps()[:6].tolist() == GOLDEN
     assert abs(table.mean()) < 0.002 and abs(table.std() - 1) < 0.002
@@ -142,7 +162,9 @@ def test_noise_continues_where_the_table_ends():
     large = np.full((1024, 800, 3), 100, np.uint8)  # larger than the table
     values = {"sigma": np.array([30.0]), "offset": np.array([12_345])}
     flat = KERNELS[GaussianNoise](GaussianNoise(), values, 0, large).ravel()
-    np.testing.assert_array_equal(flat[: flat.size - noise_table.LENGTH], flat[noise_table.LENGTH :])
+    np.testing.assert_array_equal(
+        flat[: flat.size - noise_table.LENGTH], flat[noise_table.LENGTH :]
+    )
 
 
 def test_noise_has_its_deviation_and_is_independent():
@@ -164,29 +186,48 @@ def test_noise_has_its_deviation_and_is_independent():
 def test_noise_is_clipped_where_bytes_end():
     for level in (0, 255):
         image = np.full((100, 100, 3), level, np.uint8)
-        assert (made(GaussianNoise(40), image, 1)[0] == level).mean() == pytest.approx(0.5, abs=0.02)
+        assert (made(GaussianNoise(40), image, 1)[0] == level).mean() == pytest.approx(
+            0.5, abs=0.02
+        )
 
 
 def test_quality_is_what_a_file_would_lose():
-    image = cv2.GaussianBlur(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8), (5, 5), 1)
-    lost = [np.abs(made(JPEGCompression(q), image, 1)[0].astype(int) - image).mean() for q in (5, 30, 60, 90)]
+    image = cv2.GaussianBlur(
+        np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8), (5, 5), 1
+    )
+    lost = [
+        np.abs(made(JPEGCompression(q), image, 1)[0].astype(int) - image).mean()
+        for q in (5, 30, 60, 90)
+    ]
     assert lost == sorted(lost, reverse=True) and lost[0] > 2 * lost[-1]
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Sharpness(-1), "Sharpness amount must be a number in [0, 100] or a pair (low, high)"),
+        (
+            lambda: Sharpness(-1),
+            "Sharpness amount must be a number in [0, 100] or a pair (low, high)",
+        ),
         (lambda: Sharpness((2, 1)), "got (2, 1); write Sharpness(0.4) or Sharpness((0.6, 1.4))"),
         (lambda: Sharpness("sharp"), "got 'sharp'"),
-        (lambda: GaussianBlur(4), "GaussianBlur kernel must be an odd integer in [1, 999] pixels or None, got 4"),
+        (
+            lambda: GaussianBlur(4),
+            "GaussianBlur kernel must be an odd integer in [1, 999] pixels or None, got 4",
+        ),
         (lambda: GaussianBlur(True), "got True; write GaussianBlur(23) or leave it out"),
-        (lambda: GaussianBlur(sigma=0), "GaussianBlur sigma must be a number in [0.01, 100] or a pair"),
+        (
+            lambda: GaussianBlur(sigma=0),
+            "GaussianBlur sigma must be a number in [0.01, 100] or a pair",
+        ),
         (lambda: GaussianBlur(sigma=(2, 1)), "got (2, 1); write GaussianBlur(sigma=(0.1, 2.0))"),
         (lambda: GaussianBlur(sigma=float("nan")), "got nan"),
         (lambda: GaussianNoise(-1), "GaussianNoise sigma must be a number in [0, 255] or a pair"),
         (lambda: GaussianNoise((0, 300)), "torchvision's 0.1 is GaussianNoise(25.5)"),
-        (lambda: JPEGCompression(0), "JPEGCompression quality must be an integer in [1, 100] or a pair"),
+        (
+            lambda: JPEGCompression(0),
+            "JPEGCompression quality must be an integer in [1, 100] or a pair",
+        ),
         (lambda: JPEGCompression((50.5, 60)), "got (50.5, 60); write JPEGCompression((30, 95))"),
     ],
 )
@@ -199,6 +240,7 @@ def test_refuses_what_is_out_of_range(make, text):
 def test_no_jpeg_has_sides_that_long():
     JPEGCompression().out(Spec((1, 65_500, 3), "uint8", "HWC"))
     with pytest.raises(
-        SpecError, match=r"at most 65500 pixels a side, got HWC uint8.*; put CenterCrop or Resize before"
+        SpecError,
+        match=r"at most 65500 pixels a side, got HWC uint8.*; put CenterCrop or Resize before",
     ):
         JPEGCompression().out(Spec((1, 65_501, 3), "uint8", "HWC"))

@@ -72,7 +72,10 @@ def test_resize_by_the_short_side(size, images):
     _, results, _ = moved(Resize(size), images)
     for (height, width), got in zip(images, results, strict=True):
         short, long = sorted((height, width))
-        assert sorted(got) == [size, max(size, int(size * long / short))] or sorted(got) == [size, size * long // short]
+        assert sorted(got) == [size, max(size, int(size * long / short))] or sorted(got) == [
+            size,
+            size * long // short,
+        ]
 
 
 # -- CenterCrop
@@ -105,7 +108,10 @@ def test_center_crop_is_inside_and_keeps_its_shape(size, images):
         if size[0] <= image[0] and size[1] <= image[1]:
             assert box[2:] == list(size)
             assert all(value.is_integer() for value in box)
-            assert abs(image[0] - size[0] - 2 * box[0]) <= 1 and abs(image[1] - size[1] - 2 * box[1]) <= 1
+            assert (
+                abs(image[0] - size[0] - 2 * box[0]) <= 1
+                and abs(image[1] - size[1] - 2 * box[1]) <= 1
+            )
 
 
 # -- RandomResizedCrop
@@ -141,7 +147,11 @@ CROPS = st.sampled_from(
 )
 
 
-@given(CROPS, st.lists(st.tuples(st.integers(4, 5000), st.integers(4, 5000)), min_size=1, max_size=8), st.integers(0))
+@given(
+    CROPS,
+    st.lists(st.tuples(st.integers(4, 5000), st.integers(4, 5000)), min_size=1, max_size=8),
+    st.integers(0),
+)
 def test_crop_is_torchvisions(op, images, seed):
     u = uniform(seed % 2**64, 0, np.arange(len(images)), 0, op.draws)
     boxes, sizes, flips = moved(op, images, u)
@@ -178,7 +188,11 @@ def test_crop_covers_its_ranges():
 
 @pytest.mark.parametrize(
     ("image", "box"),
-    [((100, 1000), (0, 433, 100, 133)), ((1000, 100), (433, 0, 133, 100)), ((100, 100), (0, 0, 100, 100))],
+    [
+        ((100, 1000), (0, 433, 100, 133)),
+        ((1000, 100), (433, 0, 133, 100)),
+        ((100, 100), (0, 0, 100, 100)),
+    ],
     ids=str,
 )
 def test_crop_that_never_fits_is_the_largest_middle(image, box):
@@ -230,27 +244,40 @@ RANGE = "size must be in [1, 65535] pixels, got"
         (lambda: Resize(True), f"Resize {SIZE} True"),
         (lambda: Resize(0), f"Resize {RANGE} 0"),
         (lambda: Resize(70_000), f"Resize {RANGE} 70000"),
-        (lambda: Resize(8, "nearest"), "Resize filter must be one of bilinear, bicubic, lanczos, box, got 'nearest'"),
+        (
+            lambda: Resize(8, "nearest"),
+            "Resize filter must be one of bilinear, bicubic, lanczos, box, got 'nearest'",
+        ),
         (lambda: CenterCrop((0, 5)), f"CenterCrop {RANGE} (0, 5)"),
         (lambda: CenterCrop(None), f"CenterCrop {SIZE} None"),
         (lambda: RandomResizedCrop(-1), f"RandomResizedCrop {RANGE} -1"),
         (
             lambda: RandomResizedCrop(8, scale=(0, 1)),
-            "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0, 1); shares of the area, such as (0.08, 1.0)",
+            (
+                "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0, 1); shares of the"
+                " area, such as (0.08, 1.0)"
+            ),
         ),
         (
             lambda: RandomResizedCrop(8, scale=(0.5, 1.5)),
-            "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0.5, 1.5); "
-            "shares of the area, such as (0.08, 1.0)",
+            (
+                "RandomResizedCrop scale must be 0 < low <= high <= 1, got (0.5, 1.5); "
+                "shares of the area, such as (0.08, 1.0)"
+            ),
         ),
         (
             lambda: RandomResizedCrop(8, ratio=(2, 1)),
-            "RandomResizedCrop ratio must be 0 < low <= high <= 1000, got (2, 1); "
-            "width / height, such as (3 / 4, 4 / 3)",
+            (
+                "RandomResizedCrop ratio must be 0 < low <= high <= 1000, got (2, 1); "
+                "width / height, such as (3 / 4, 4 / 3)"
+            ),
         ),
         (
             lambda: RandomResizedCrop(8, ratio=1.0),
-            "RandomResizedCrop ratio must be a pair (low, high), got 1.0; width / height, such as (3 / 4, 4 / 3)",
+            (
+                "RandomResizedCrop ratio must be a pair (low, high), got 1.0; width / height, such"
+                " as (3 / 4, 4 / 3)"
+            ),
         ),
         (
             lambda: RandomResizedCrop(8, filter="cubic"),
@@ -270,7 +297,9 @@ def test_refuses(make, text):
     assert str(error.value) == text
 
 
-@pytest.mark.parametrize("op", [Resize(8), CenterCrop(8), RandomResizedCrop(8), RandomFlip()], ids=str)
+@pytest.mark.parametrize(
+    "op", [Resize(8), CenterCrop(8), RandomResizedCrop(8), RandomFlip()], ids=str
+)
 def test_needs_pixels_with_channels_last(op):
     name = type(op).__name__
     with pytest.raises(SpecError) as error:
@@ -278,4 +307,7 @@ def test_needs_pixels_with_channels_last(op):
     assert str(error.value) == f"{name} needs HWC pixels, got encoded bytes; put Decode() before it"
     with pytest.raises(SpecError) as error:
         op.out(Spec((3, 9, 9), "uint8", "CHW"))
-    assert str(error.value) == f"{name} needs HWC pixels, got CHW uint8[3, 9, 9]; put ToLayout after it"
+    assert (
+        str(error.value)
+        == f"{name} needs HWC pixels, got CHW uint8[3, 9, 9]; put ToLayout after it"
+    )

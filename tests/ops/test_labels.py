@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops import CutMix, LabelSmoothing, MixUp, Mosaic, Normalize, OneHot, RandomChoice, Resize
+from fastfeed.ops import (
+    CutMix,
+    LabelSmoothing,
+    MixUp,
+    Mosaic,
+    Normalize,
+    OneHot,
+    RandomChoice,
+    Resize,
+)
 from fastfeed.ops.labels import targets
 from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import ENCODED, Spec
@@ -15,7 +24,9 @@ def test_labels_stay_integers_without_an_op_that_says_otherwise():
     assert targets([Resize(8), Normalize.imagenet()], 10) is None
 
 
-@pytest.mark.parametrize("op", [OneHot(), MixUp(), CutMix(), Mosaic(), RandomChoice([MixUp(), CutMix()])], ids=repr)
+@pytest.mark.parametrize(
+    "op", [OneHot(), MixUp(), CutMix(), Mosaic(), RandomChoice([MixUp(), CutMix()])], ids=repr
+)
 def test_labels_become_soft_by_the_number_of_classes_that_the_source_names(op):
     assert targets([Resize(8), op], 10) == Targets(10)
 
@@ -52,19 +63,32 @@ def test_pixels_are_not_touched(op):
     [
         (
             [MixUp()],
-            r"MixUp makes soft labels and needs the number of classes: put OneHot\(1000\) before it, or give the "
+            r"MixUp makes soft labels and needs the number of classes: put OneHot\(1000\) before"
+            r" it, or give the "
             "source class names",
         ),
         ([LabelSmoothing(), CutMix()], "CutMix makes soft labels and needs the number of classes"),
         ([RandomChoice([MixUp()])], "RandomChoice makes soft labels and needs"),
-        ([OneHot()], r"OneHot needs the number of classes: write OneHot\(classes=1000\), or give the source class"),
-        ([LabelSmoothing()], r"LabelSmoothing needs the number of classes: write LabelSmoothing\(classes=1000\)"),
+        (
+            [OneHot()],
+            (
+                r"OneHot needs the number of classes: write OneHot\(classes=1000\), or give the"
+                r" source class"
+            ),
+        ),
+        (
+            [LabelSmoothing()],
+            r"LabelSmoothing needs the number of classes: write LabelSmoothing\(classes=1000\)",
+        ),
         (
             [OneHot(3), OneHot(4)],
             r"same number of classes, got OneHot\(classes=3\) and OneHot\(classes=4\)",
         ),
         ([OneHot(3), LabelSmoothing(0.1, 4)], "must have the same number of classes, got OneHot"),
-        ([LabelSmoothing(0.1, 3), LabelSmoothing(0.2)], "labels can be smoothed once, got LabelSmoothing"),
+        (
+            [LabelSmoothing(0.1, 3), LabelSmoothing(0.2)],
+            "labels can be smoothed once, got LabelSmoothing",
+        ),
     ],
 )
 def test_lists_without_one_number_of_classes_are_refused(ops, words):
@@ -74,7 +98,10 @@ def test_lists_without_one_number_of_classes_are_refused(ops, words):
 
 @pytest.mark.parametrize("op", [OneHot(9), LabelSmoothing(0.1, 9)], ids=repr)
 def test_fewer_classes_than_the_source_names_are_refused(op):
-    with pytest.raises(ConfigError, match="classes must be at least the 10 that the source names, got 9; leave it out"):
+    with pytest.raises(
+        ConfigError,
+        match="classes must be at least the 10 that the source names, got 9; leave it out",
+    ):
         targets([op], 10)
 
 
@@ -87,5 +114,7 @@ def test_smoothing_outside_its_range_is_refused(smoothing):
 @pytest.mark.parametrize("classes", [0, -1, 2.5, "ten", True, 10**9])
 @pytest.mark.parametrize("kind", [OneHot, lambda n: LabelSmoothing(0.1, n)])
 def test_a_number_of_classes_that_is_none_is_refused(kind, classes):
-    with pytest.raises(ConfigError, match=r"classes must be an integer in \[1, 16777216\] or None, got"):
+    with pytest.raises(
+        ConfigError, match=r"classes must be an integer in \[1, 16777216\] or None, got"
+    ):
         kind(classes)

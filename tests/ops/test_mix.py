@@ -20,7 +20,9 @@ def mixed(op, n=N, size=SIZE, seed=5) -> MixPlan:
 
 
 def far(values: np.ndarray, cdf) -> float:
-    """Kolmogorov and Smirnov's distance, times the root of n: above 1.95 in one of a thousand samples of `cdf`."""
+    """Kolmogorov and Smirnov's distance, times the root of n: above 1.95 in one of a thousand
+    samples of `cdf`.
+    """
     values = np.sort(values)
     steps = np.arange(len(values) + 1) / len(values)
     at = cdf(values)
@@ -44,7 +46,9 @@ def test_lambda_of_two_known_distributions():
     assert far(mixed(MixUp(1.0)).shares[:, 0], lambda x: x) < 1.95
     assert far(mixed(MixUp(0.5)).shares[:, 0], lambda x: 2 / math.pi * np.arcsin(np.sqrt(x))) < 1.95
     assert far(mixed(MixUp(2.0)).shares[:, 0], lambda x: x * x * (3 - 2 * x)) < 1.95
-    assert far(mixed(MixUp(0.5)).shares[:, 0], lambda x: x) > 5, "the distance tells distributions apart"
+    assert far(mixed(MixUp(0.5)).shares[:, 0], lambda x: x) > 5, (
+        "the distance tells distributions apart"
+    )
 
 
 @pytest.mark.parametrize("op", [MixUp(p=0.3), CutMix(p=0.3), Mosaic(p=0.3)], ids=repr)
@@ -63,7 +67,9 @@ def test_p_of_zero_and_one_are_certain():
 
 
 @pytest.mark.parametrize(
-    "op", [MixUp(p=0.5), CutMix(0.3), Mosaic(), RandomChoice([Mosaic(), MixUp(), CutMix(p=0.5)])], ids=repr
+    "op",
+    [MixUp(p=0.5), CutMix(0.3), Mosaic(), RandomChoice([Mosaic(), MixUp(), CutMix(p=0.5)])],
+    ids=repr,
 )
 @pytest.mark.parametrize("size", [SIZE, (1, 1), (1, 900)])
 def test_shares_are_parts_of_one_and_boxes_lie_inside(op, size):
@@ -108,7 +114,8 @@ def test_the_area_of_cutmix_before_it_is_cut_off_is_one_less_lambda():
     top, left, height, width = found.box.T
     inside = (top > 0) & (left > 0) & (top + height < 1000) & (left + width < 1000)
     assert (height[inside] == width[inside]).all()
-    # half the root of a uniform number, if it fits: its distribution where the center is far enough from the edge
+    # half the root of a uniform number, if it fits: its distribution where the center is far enough
+    # from the edge
     u = uniform(5, 2, np.arange(N), 3, 4)
     np.testing.assert_allclose(height[inside] / 1000, np.sqrt(1 - u[inside, 1]), atol=0.002)
 
@@ -144,10 +151,14 @@ def test_a_choice_is_what_was_chosen_with_numbers_of_its_own():
     assert far(own, lambda x: x) < 1.95
     nested = RandomChoice([both, Mosaic()])
     assert (nested.draws, nested.group) == (6, 4)
-    assert (np.bincount(mixed(nested).how, minlength=4) / N)[1:] == pytest.approx([0.25, 0.25, 0.5], abs=0.015)
+    assert (np.bincount(mixed(nested).how, minlength=4) / N)[1:] == pytest.approx(
+        [0.25, 0.25, 0.5], abs=0.015
+    )
 
 
-@pytest.mark.parametrize("op", [MixUp(), CutMix(), Mosaic(), RandomChoice([MixUp(), Mosaic()])], ids=repr)
+@pytest.mark.parametrize(
+    "op", [MixUp(), CutMix(), Mosaic(), RandomChoice([MixUp(), Mosaic()])], ids=repr
+)
 def test_a_sample_depends_on_its_own_numbers_alone(op):
     u = uniform(1, 0, np.arange(50), 0, op.draws)
     whole = op.mix_plan(u, SIZE)
@@ -161,29 +172,46 @@ def test_a_sample_depends_on_its_own_numbers_alone(op):
 
 
 def test_members_are_neighbors_in_the_order_own_first():
-    assert member_rows(np.arange(8, 12), 4, 8).tolist() == [[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2]]
+    assert member_rows(np.arange(8, 12), 4, 8).tolist() == [
+        [0, 1, 2, 3],
+        [1, 2, 3, 0],
+        [2, 3, 0, 1],
+        [3, 0, 1, 2],
+    ]
     assert member_rows(np.array([5, 6, 9]), 2, 4).tolist() == [[1, 0], [2, 3], [5, 4]]
     assert member_rows(np.array([5, 6, 9]), 1, 5).tolist() == [[0], [1], [4]]
     rows = member_rows(np.arange(400), 4, 0)
     assert (np.sort(rows, axis=1) == np.arange(400).reshape(100, 4).repeat(4, axis=0)).all()
-    assert (np.sort(rows, axis=0) == np.arange(400)[:, None]).all(), "everybody is partner equally often"
+    assert (np.sort(rows, axis=0) == np.arange(400)[:, None]).all(), (
+        "everybody is partner equally often"
+    )
 
 
 @pytest.mark.parametrize("op", [MixUp(), CutMix(), Mosaic(), RandomChoice([CutMix()])], ids=repr)
 def test_any_pixels_of_one_size_will_do(op):
-    for spec in (Spec((8, 9, 3), "uint8", "HWC"), Spec((1, 8, 9), "float32", "CHW"), Spec((8, 9, 1), "float16", "HWC")):
+    for spec in (
+        Spec((8, 9, 3), "uint8", "HWC"),
+        Spec((1, 8, 9), "float32", "CHW"),
+        Spec((8, 9, 1), "float16", "HWC"),
+    ):
         assert op.out(spec) == spec
     name = "CutMix" if isinstance(op, RandomChoice) else type(op).__name__
-    with pytest.raises(SpecError, match=rf"{name} needs images of one size, got HWC uint8\[\?, \?, 3\]; put Resize"):
+    with pytest.raises(
+        SpecError, match=rf"{name} needs images of one size, got HWC uint8\[\?, \?, 3\]; put Resize"
+    ):
         op.out(Spec((None, None, 3), "uint8", "HWC"))
-    with pytest.raises(SpecError, match=rf"{name} needs HWC pixels, got encoded bytes; put Decode\(\) before it"):
+    with pytest.raises(
+        SpecError, match=rf"{name} needs HWC pixels, got encoded bytes; put Decode\(\) before it"
+    ):
         op.out(ENCODED)
 
 
 @pytest.mark.parametrize("kind", [MixUp, CutMix])
 @pytest.mark.parametrize("alpha", [0, -1, "small", True, float("nan"), float("inf")])
 def test_an_alpha_out_of_range_is_refused(kind, alpha):
-    with pytest.raises(ConfigError, match=rf"{kind.__name__} alpha must be in \(0, 1000\], got .*such as 0\.2"):
+    with pytest.raises(
+        ConfigError, match=rf"{kind.__name__} alpha must be in \(0, 1000\], got .*such as 0\.2"
+    ):
         kind(alpha)
 
 
@@ -201,11 +229,19 @@ def test_a_center_out_of_range_is_refused(center):
 
 @pytest.mark.parametrize("ops", [[], MixUp(), [RandomFlip()], [MixUp], [LabelSmoothing()], None])
 def test_a_choice_takes_ops_that_mix(ops):
-    with pytest.raises(ConfigError, match=r"RandomChoice ops must be a list of MixUp\(\), CutMix\(\), Mosaic\(\), got"):
+    with pytest.raises(
+        ConfigError,
+        match=r"RandomChoice ops must be a list of MixUp\(\), CutMix\(\), Mosaic\(\), got",
+    ):
         RandomChoice(ops)
 
 
-@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [0, 0], [-1, 2], ["a", "b"], 3, [1, float("inf")], [1e308] * 2])
+@pytest.mark.parametrize(
+    "weights", [[1], [1, 2, 3], [0, 0], [-1, 2], ["a", "b"], 3, [1, float("inf")], [1e308] * 2]
+)
 def test_wrong_weights_are_refused(weights):
-    with pytest.raises(ConfigError, match="RandomChoice weights must be 2 numbers >= 0, one per op, not all zero, got"):
+    with pytest.raises(
+        ConfigError,
+        match="RandomChoice weights must be 2 numbers >= 0, one per op, not all zero, got",
+    ):
         RandomChoice([MixUp(), CutMix()], weights)

@@ -1,4 +1,6 @@
-"""Points, boxes and masks go where the pixels go: a bright rectangle is found again where its box says it is."""
+"""Points, boxes and masks go where the pixels go: a bright rectangle is found again where its box
+says it is.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +60,20 @@ N = 6
 
 
 def scene(n: int, seed: int = 0) -> tuple[list[np.ndarray], np.ndarray, list[np.ndarray]]:
-    """Dark images of odd sizes, each with one bright rectangle; its box (left, top, right, bottom); masks."""
+    """Dark images of odd sizes, each with one bright rectangle; its box (left, top, right, bottom);
+    masks.
+    """
     rng = np.random.default_rng(seed)
     images, boxes, masks = [], [], []
     for _ in range(n):
         height, width = rng.integers(81, 131, 2)
         top, left = rng.integers(0, height - 30), rng.integers(0, width - 30)
-        box = (left, top, left + rng.integers(16, width - left + 1), top + rng.integers(16, height - top + 1))
+        box = (
+            left,
+            top,
+            left + rng.integers(16, width - left + 1),
+            top + rng.integers(16, height - top + 1),
+        )
         image, mask = np.full((height, width, 3), 40, np.uint8), np.zeros((height, width), np.uint8)
         image[box[1] : box[3], box[0] : box[2]] = (240, 40, 40)
         mask[box[1] : box[3], box[0] : box[2]] = 7
@@ -86,7 +95,9 @@ def run(ops, images, seed=0):
         def is_set(self) -> bool:
             return False
 
-    done = CpuBackend(program, PixelsEngine(), Timeline()).render(images, headers, work, out, Never())
+    done = CpuBackend(program, PixelsEngine(), Timeline()).render(
+        images, headers, work, out, Never()
+    )
     assert done == [None] * len(images)
     return out, stages(program, work)
 
@@ -98,7 +109,9 @@ def bounds_of(bright: np.ndarray) -> np.ndarray | None:
 
 
 def blur(path) -> int:
-    """How far off an edge may lie: about a pixel of each move's result, as later moves enlarge it."""
+    """How far off an edge may lie: about a pixel of each move's result, as later moves enlarge
+    it.
+    """
     far, grown = 1.0, 1.0
     for stage in reversed(path):
         far += grown
@@ -121,13 +134,17 @@ def check(ops, seed):
         around = np.ones((2 * slack + 1, 2 * slack + 1), np.uint8)
         outline = cv2.dilate(mask, around) != cv2.erode(mask, around)
         known = (mask != 255) & ~outline
-        known[:slack] = known[-slack:] = known[:, :slack] = known[:, -slack:] = False  # an outline may lie just outside
+        known[:slack] = known[-slack:] = known[:, :slack] = known[:, -slack:] = (
+            False  # an outline may lie just outside
+        )
         assert (bright[known] == (mask[known] == 7)).all(), f"{ops}, row {row}"
         if row not in kept:
             assert bounds is None or (bounds[2:] - bounds[:2]).min() <= 1 + slack
         elif bounds is not None:
             box = after[list(kept).index(row)]
-            assert (bounds[:2] >= box[:2] - slack).all() and (bounds[2:] <= box[2:] + slack).all(), f"{ops}, row {row}"
+            assert (bounds[:2] >= box[:2] - slack).all() and (
+                bounds[2:] <= box[2:] + slack
+            ).all(), f"{ops}, row {row}"
             yield box, bounds
 
 
@@ -202,7 +219,9 @@ def test_boxes_are_cut_off_and_small_rests_dropped(box, rules, left):
 
 
 def test_several_boxes_of_several_images_keep_their_order():
-    after, kept = cut(20, 20, 50, [(20, 20, 30, 30), (0, 0, 5, 5), (60, 60, 80, 80), (21, 22, 90, 99)])
+    after, kept = cut(
+        20, 20, 50, [(20, 20, 30, 30), (0, 0, 5, 5), (60, 60, 80, 80), (21, 22, 90, 99)]
+    )
     assert kept == [0, 2, 3]
     assert after == [[0, 0, 10, 10], [40, 40, 50, 50], [1, 2, 50, 50]]
     assert cut(20, 20, 50, np.empty((0, 4))) == ([], [])
@@ -210,7 +229,10 @@ def test_several_boxes_of_several_images_keep_their_order():
 
 def test_cuts_add_up():
     """Half, then half of that, is a quarter, though each cut alone keeps half of the box."""
-    program = fuse([Crop(0, 50, (100, 50)), ColorJitter(0.1), Crop(50, 0, (50, 50))], PIXELS.with_size(100, 100))
+    program = fuse(
+        [Crop(0, 50, (100, 50)), ColorJitter(0.1), Crop(50, 0, (50, 50))],
+        PIXELS.with_size(100, 100),
+    )
     work = program.work(program.draw(lambda slot, k: np.zeros((1, k))), np.array([[100, 100]]))
     path, whole = stages(program, work), np.array([[0.0, 0, 100, 100]])
     assert boxes_after(path, whole, np.array([0]), min_visible=0.25)[1].tolist() == [0]
@@ -221,7 +243,9 @@ def test_what_an_earlier_crop_cut_away_does_not_come_back():
     program = fuse([Crop(0, 0, 50), Pad((0, 0, 0, 50))], PIXELS.with_size(100, 100))
     work = program.work(program.draw(lambda slot, k: np.zeros((1, k))), np.array([[100, 100]]))
     path = stages(program, work)
-    after, kept = boxes_after(path, np.array([[40.0, 10, 80, 20], [60, 10, 80, 20]]), np.zeros(2, int))
+    after, kept = boxes_after(
+        path, np.array([[40.0, 10, 80, 20], [60, 10, 80, 20]]), np.zeros(2, int)
+    )
     assert (after.tolist(), kept.tolist()) == ([[40, 10, 50, 20]], [0])
     mask = mask_after(path, 0, np.full((100, 100), 3, np.uint8), ignore=9)
     assert (mask[:, :50] == 3).all() and (mask[:, 50:] == 9).all()
@@ -239,6 +263,9 @@ def test_a_row_of_stages_is_that_sample_alone():
     images, boxes, _ = scene(N, 5)
     _, path = run([Resize((90, 100)), Rotate(20), RandomCrop(80)], images, 5)
     after, kept = boxes_after(path, boxes, np.arange(N))
-    alone = [boxes_after([s[i : i + 1] for s in path], boxes[i : i + 1], np.zeros(1, int))[0] for i in range(N)]
+    alone = [
+        boxes_after([s[i : i + 1] for s in path], boxes[i : i + 1], np.zeros(1, int))[0]
+        for i in range(N)
+    ]
     assert len(kept) > 3
     np.testing.assert_array_equal(np.concatenate(alone), after)

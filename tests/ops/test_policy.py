@@ -21,7 +21,9 @@ from fastfeed.ops.program.layers import Choices, choose, layers
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
-POLICY_OPS = [op for kind in (RandAugment, TrivialAugmentWide, AutoAugment) for op in EXAMPLES[kind]]
+POLICY_OPS = [
+    op for kind in (RandAugment, TrivialAugmentWide, AutoAugment) for op in EXAMPLES[kind]
+]
 
 
 def what_happens(op, n, size=(224, 180), seed=0):
@@ -74,7 +76,9 @@ def test_rand_augment_has_one_strength_and_two_directions():
         np.testing.assert_allclose(np.unique(factor), [0.73, 1.27], atol=1e-6)
         assert 0.35 < (factor > 1).mean() < 0.65
     assert set(values_of(op, found, 0, "Posterize")["bits"].tolist()) == {8 - round(9 / 7.5)}
-    np.testing.assert_allclose(values_of(op, found, 0, "Solarize")["threshold"], 255 - 255 * 9 / 30, atol=1e-4)
+    np.testing.assert_allclose(
+        values_of(op, found, 0, "Solarize")["threshold"], 255 - 255 * 9 / 30, atol=1e-4
+    )
 
 
 def matrices(space, name, level, minus, bins=31, size=(200, 331)):
@@ -87,12 +91,17 @@ def matrices(space, name, level, minus, bins=31, size=(200, 331)):
 
 
 def test_moves_are_those_of_torchvision():
-    """Shears hold the top left corner, rotation is counterclockwise about the middle, translations are whole pixels."""
+    """Shears hold the top left corner, rotation is counterclockwise about the middle, translations
+    are whole pixels.
+    """
     shear = matrices(RAND, "ShearX", 9, False)
     np.testing.assert_allclose(shear, [[1, 0.09, 0], [0, 1, 0], [0, 0, 1]], atol=1e-7)
     np.testing.assert_allclose(matrices(RAND, "ShearY", 30, True)[1], [-0.3, 1, 0], atol=1e-7)
     np.testing.assert_allclose(matrices(WIDE, "ShearX", 30, True)[0], [1, -0.99, 0], atol=1e-7)
-    assert matrices(RAND, "TranslateX", 9, False)[:2, 2].tolist() == [-45, 0]  # 150/331 of the side, times 9/30
+    assert matrices(RAND, "TranslateX", 9, False)[:2, 2].tolist() == [
+        -45,
+        0,
+    ]  # 150/331 of the side, times 9/30
     assert matrices(RAND, "TranslateY", 9, True)[:2, 2].tolist() == [0, 27]  # of 27.19
     assert matrices(WIDE, "TranslateX", 30, False)[:2, 2].tolist() == [-32, 0]
     assert matrices(MIX, "TranslateX", 9, False, bins=10)[:2, 2].tolist() == [-110, 0]  # of 110.33
@@ -113,7 +122,9 @@ def test_trivial_augment_draws_its_strength():
     op = TrivialAugmentWide()
     found = what_happens(op, 30_000)
     factor = values_of(op, found, 0, "Contrast")["factor"]
-    np.testing.assert_allclose(np.unique(factor.round(4)), (1 + 0.033 * np.arange(-30, 31)).round(4), atol=2e-4)
+    np.testing.assert_allclose(
+        np.unique(factor.round(4)), (1 + 0.033 * np.arange(-30, 31)).round(4), atol=2e-4
+    )
     assert set(values_of(op, found, 0, "Posterize")["bits"].tolist()) == {2, 3, 4, 5, 6, 7, 8}
     threshold = values_of(op, found, 0, "Solarize")["threshold"]
     assert threshold.min() == 0 and threshold.max() == 255 and len(np.unique(threshold)) == 31
@@ -150,7 +161,9 @@ def test_auto_augment_has_the_strengths_of_its_tables():
 
 @pytest.mark.parametrize("op", POLICY_OPS, ids=repr)
 def test_pixels_are_those_of_the_ops_in_turn(op):
-    """To the bit: running all layers at once changes nothing; and Pillow's ops give the same but for a few edges."""
+    """To the bit: running all layers at once changes nothing; and Pillow's ops give the same but
+    for a few edges.
+    """
     n, image = 24, picture(3)
     found, alike = what_happens(op, n, image.shape[:2]), []
     for row in range(n):
@@ -168,7 +181,9 @@ def test_a_row_depends_on_its_own_numbers_and_size_only(op):
     u, sizes = uniform(1, 2, np.arange(9), 3, op.draws), np.arange(18).reshape(9, 2) * 17 + 1
     whole = choose(op, u, sizes)
     for row in range(9):
-        for one, alone in zip(whole, choose(op, u[row : row + 1], sizes[row : row + 1]), strict=True):
+        for one, alone in zip(
+            whole, choose(op, u[row : row + 1], sizes[row : row + 1]), strict=True
+        ):
             assert one.choice[row] == alone.choice[0]
             for its, own in zip(one.values, alone.values, strict=True):
                 for name, value in its.items():
@@ -178,21 +193,38 @@ def test_a_row_depends_on_its_own_numbers_and_size_only(op):
 def test_they_nest():
     op = Sequential([RandAugment(1), TrivialAugmentWide()])
     assert op.draws == 5 and len(op.layers) == 2
-    alone = choose(TrivialAugmentWide(), uniform(0, 0, np.arange(5), 3, 5)[:, 2:], np.full((5, 2), 20))
+    alone = choose(
+        TrivialAugmentWide(), uniform(0, 0, np.arange(5), 3, 5)[:, 2:], np.full((5, 2), 20)
+    )
     np.testing.assert_array_equal(what_happens(op, 5, (20, 20))[1].choice, alone[0].choice)
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: RandAugment(0), "RandAugment num_ops must be an integer in [1, 16], got 0; 2 is usual"),
-        (lambda: RandAugment(magnitude=31), "RandAugment magnitude must be an integer in [0, 30], got 31"),
+        (
+            lambda: RandAugment(0),
+            "RandAugment num_ops must be an integer in [1, 16], got 0; 2 is usual",
+        ),
+        (
+            lambda: RandAugment(magnitude=31),
+            "RandAugment magnitude must be an integer in [0, 30], got 31",
+        ),
         (lambda: RandAugment(magnitude=cast("Any", 9.5)), "got 9.5; it is one of bins=31 levels"),
         (lambda: RandAugment(bins=1), "RandAugment bins must be an integer in [2, 1000], got 1"),
         (lambda: TrivialAugmentWide(True), "TrivialAugmentWide bins must be an integer"),
-        (lambda: TrivialAugmentWide(filter="lanczos"), "TrivialAugmentWide filter must be one of bilinear, nearest"),
-        (lambda: AutoAugment("mnist"), "AutoAugment policy must be one of imagenet, cifar10, svhn, got 'mnist'"),
-        (lambda: AutoAugment(fill=(0, 0, 300)), "AutoAugment fill must be three integers in [0, 255]"),
+        (
+            lambda: TrivialAugmentWide(filter="lanczos"),
+            "TrivialAugmentWide filter must be one of bilinear, nearest",
+        ),
+        (
+            lambda: AutoAugment("mnist"),
+            "AutoAugment policy must be one of imagenet, cifar10, svhn, got 'mnist'",
+        ),
+        (
+            lambda: AutoAugment(fill=(0, 0, 300)),
+            "AutoAugment fill must be three integers in [0, 255]",
+        ),
     ],
 )
 def test_errors_say_what_is_allowed(make, text):

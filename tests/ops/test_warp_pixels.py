@@ -32,7 +32,9 @@ def test_a_quarter_turn_is_counterclockwise():
 
 
 def test_translation_moves_right_and_down():
-    moved = made(Affine(translate=(0.25, 0.5), fill=(1, 2, 3)), IMAGE, (0.75, 0.9))  # of 80 and of 60: 10, 24
+    moved = made(
+        Affine(translate=(0.25, 0.5), fill=(1, 2, 3)), IMAGE, (0.75, 0.9)
+    )  # of 80 and of 60: 10, 24
     np.testing.assert_array_equal(moved[24:, 10:], IMAGE[:-24, :-10])
     assert (moved[:24] == [1, 2, 3]).all() and (moved[:, :10] == [1, 2, 3]).all()
 
@@ -44,9 +46,13 @@ def test_scale_is_about_the_middle():
     assert (large[10:30, 10:30] == 200).all() and large.sum() == 400 * 200
 
 
-@pytest.mark.parametrize("op", [op for ops in EXAMPLES.values() for op in ops if op.filter == "bilinear"], ids=repr)
+@pytest.mark.parametrize(
+    "op", [op for ops in EXAMPLES.values() for op in ops if op.filter == "bilinear"], ids=repr
+)
 def test_is_pillows_but_for_the_edge(op):
-    """Without the frame of the laws' oracle: a pixel inside the image's edge or outside of it all is the same."""
+    """Without the frame of the laws' oracle: a pixel inside the image's edge or outside of it all
+    is the same.
+    """
     u = uniform(2, 0, np.arange(6), 0, op.draws)
     values = op.params(u, np.tile(SIZES, (6, 1)))
     y, x = np.mgrid[:60, :80] + 0.5
@@ -54,7 +60,9 @@ def test_is_pillows_but_for_the_edge(op):
         got = KERNELS[type(op)](op, values, row, IMAGE.copy())
         data = tuple((matrix / matrix[2, 2]).ravel()[:8])
         kind, how = Image.Transform.PERSPECTIVE, Image.Resampling.BILINEAR
-        want = np.asarray(Image.fromarray(IMAGE).transform((80, 60), kind, data, how, fillcolor=op.fill))
+        want = np.asarray(
+            Image.fromarray(IMAGE).transform((80, 60), kind, data, how, fillcolor=op.fill)
+        )
         place = np.stack([x, y, np.ones_like(x)], axis=-1) @ matrix.T
         place = place[..., :2] / place[..., 2:]
         depth = np.minimum(place, [80, 60] - place).min(axis=-1)
@@ -67,7 +75,9 @@ def test_is_pillows_but_for_the_edge(op):
 @pytest.mark.parametrize("size", [(60, 80), (37, 91), (5, 9), (300, 401)], ids=str)
 @pytest.mark.parametrize("filter", ["bilinear", "nearest"])
 def test_opencv_4_gives_the_same_bytes(op, size, filter, monkeypatch):
-    """Its own warps would not; trivial where it is installed, where the laws compare with the native kernel."""
+    """Its own warps would not; trivial where it is installed, where the laws compare with the
+    native kernel.
+    """
     values = op.params(uniform(7, 0, np.arange(6), 0, op.draws), np.tile(np.array([size]), (6, 1)))
     for image in (picture(3, size, 3), picture(4, size, 1), picture(5, size, 1)[:, :, 0]):
         fill = (9, 200, 77)[: image[0, 0].size]
@@ -105,7 +115,9 @@ def test_what_lies_outside_is_the_fill():
     assert (made(away, IMAGE[:, :, :1], (1.0,)) == 76).all()  # the luma of red
 
 
-@pytest.mark.parametrize("op", [Affine(), Rotate(0), Rotate(30), Perspective(0.5, 0.1), Affine(translate=(0.1, 0))])
+@pytest.mark.parametrize(
+    "op", [Affine(), Rotate(0), Rotate(30), Perspective(0.5, 0.1), Affine(translate=(0.1, 0))]
+)
 def test_no_move_costs_nothing(op):
     values = op.params(np.full((1, op.draws), 0.5), SIZES)  # the middle of every range
     assert KERNELS[type(op)](op, values, 0, IMAGE) is IMAGE

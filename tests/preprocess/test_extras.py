@@ -1,4 +1,6 @@
-"""Arrays, texts and numbers that a function of the user adds to samples: written, read back, committed as all else."""
+"""Arrays, texts and numbers that a function of the user adds to samples: written, read back,
+committed as all else.
+"""
 
 from __future__ import annotations
 
@@ -106,13 +108,19 @@ def job(place, function, format="webdataset", batch=4, dst="shards", **engine):
 
 
 SOURCES = {
-    "webdataset": lambda: ff.TarShards("shards/*.tar", columns=["clip.npy", "latent.npy", "codes.npy", "json", "txt"]),
+    "webdataset": lambda: ff.TarShards(
+        "shards/*.tar", columns=["clip.npy", "latent.npy", "codes.npy", "json", "txt"]
+    ),
     "tfrecord": lambda: ff.TFRecords(
         "shards/*.tfrecord", columns=["clip", "latent", "codes", "image/meta", "image/caption"]
     ),
     "mds": lambda: ff.MDSShards("shards", columns=["clip", "latent", "codes", "meta", "text"]),
     "parquet": lambda: ff.Table(
-        "shards", image="image", label="label", label_kind="index", columns=["clip", "latent", "codes", "meta", "text"]
+        "shards",
+        image="image",
+        label="label",
+        label_kind="index",
+        columns=["clip", "latent", "codes", "meta", "text"],
     ),
 }
 
@@ -171,7 +179,10 @@ print(json.dumps(arrays | {"text": sample["text"]}))
     source = ff.MDSShards("shards", columns=["latent", "clip", "text"])
     expected = source.columns(np.array([3]))
     assert sample["latent"] == ["float16", expected["latent"][0].tolist()]
-    assert sample["clip"] == ["float32", expected["clip"][0].tolist()] and sample["text"] == expected["text"][0]
+    assert (
+        sample["clip"] == ["float32", expected["clip"][0].tolist()]
+        and sample["text"] == expected["text"][0]
+    )
 
 
 @needs("tensorflow")
@@ -185,7 +196,10 @@ def test_tensorflow_reads_the_arrays(place):
         "codes": tf.io.FixedLenFeature([2], tf.int64),
         "image/class/label": tf.io.FixedLenFeature([], tf.int64),
     }
-    examples = [tf.io.parse_single_example(x, spec) for x in tf.data.TFRecordDataset("shards/shard-000000.tfrecord")]
+    examples = [
+        tf.io.parse_single_example(x, spec)
+        for x in tf.data.TFRecordDataset("shards/shard-000000.tfrecord")
+    ]
     assert all((x["latent"].numpy() == x["image/class/label"].numpy()).all() for x in examples)
     assert examples[0]["codes"].numpy()[1] < 0
 
@@ -194,17 +208,23 @@ def test_bytes_depend_on_neither_workers_nor_interruption(place):
     job(place, "embed", workers=1)
     job(place, "embed", dst="again", workers=2)
     files = sorted(p.name for p in Path("shards").glob("*.*"))
-    assert files and all((Path("shards") / n).read_bytes() == (Path("again") / n).read_bytes() for n in files)
+    assert files and all(
+        (Path("shards") / n).read_bytes() == (Path("again") / n).read_bytes() for n in files
+    )
     record = Path("again/__job/records/shard-000001.json")
     record.unlink()
     Path("again/shard-000001.tar").unlink()
     job(place, "embed", dst="again")
-    assert Path("again/shard-000001.tar").read_bytes() == Path("shards/shard-000001.tar").read_bytes()
+    assert (
+        Path("again/shard-000001.tar").read_bytes() == Path("shards/shard-000001.tar").read_bytes()
+    )
 
 
 def test_another_function_is_another_job(place):
     job(place, "embed")
-    with pytest.raises(ConfigError, match=r"metadata\.extras: 'extra_functions:embed' -> 'extra_functions:Count'"):
+    with pytest.raises(
+        ConfigError, match=r"metadata\.extras: 'extra_functions:embed' -> 'extra_functions:Count'"
+    ):
         job(place, "Count")
 
 
@@ -221,10 +241,19 @@ def test_a_class_is_created_once_and_called_with_batches(place):
     [
         (
             "bug",
-            r"extra_functions:bug raised AttributeError: .*extra_functions\.py:[0-9]+.*, for a/0\.png",
+            (
+                r"extra_functions:bug raised AttributeError: .*extra_functions\.py:[0-9]+.*, for"
+                r" a/0\.png"
+            ),
         ),
         ("too_few", r"must return one mapping per sample, 4 here, got 1"),
-        ("shapes", r"same names, types and shapes: x float32 \(1,\) so far, a/10\.png has x float32 \(2,\)"),
+        (
+            "shapes",
+            (
+                r"same names, types and shapes: x float32 \(1,\) so far, a/10\.png has x float32"
+                r" \(2,\)"
+            ),
+        ),
         ("bad_name", r"names must be lower-case letters.*got 'Key', for a/0\.png"),
         ("objects", r"'x' must be an array of float16.*got object \(1,\)"),
         ("no_json", r"'x' must be a NumPy array, a text, a number, or what JSON can hold"),
@@ -241,7 +270,11 @@ def test_nothing_is_planned_for_a_function_that_is_not_there(place):
         job(place, "missing")
     assert not Path("shards/__job/plan.json").exists()
     with pytest.raises(ConfigError, match=r"no_such_module raised ModuleNotFoundError.*PYTHONPATH"):
-        run("photos", "shards", Recipe(Scaling(24), metadata=Metadata(extras="no_such_module:embed")))
+        run(
+            "photos",
+            "shards",
+            Recipe(Scaling(24), metadata=Metadata(extras="no_such_module:embed")),
+        )
 
 
 def test_tfrecords_have_no_float64(place):
@@ -297,7 +330,9 @@ def test_command(place):
     source = ff.TarShards("shards/*.tar", columns=["clip.npy"])
     assert source.columns(np.arange(2))["clip.npy"].shape == (2, 3)
     wrong = subprocess.run([*command, "nothing"], capture_output=True, text=True, env=environment)
-    assert wrong.returncode == 2 and "--with must be 'module:function', got 'nothing'" in wrong.stderr
+    assert (
+        wrong.returncode == 2 and "--with must be 'module:function', got 'nothing'" in wrong.stderr
+    )
 
 
 def test_nested_lists_of_parquet_are_arrays_or_name_their_row(tmp_path):
@@ -308,8 +343,13 @@ def test_nested_lists_of_parquet_are_arrays_or_name_their_row(tmp_path):
     Image.new("RGB", (8, 8)).save(file, "PNG")
     good = [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [[7.0, 8.0, 9.0], [0.0, 1.0, 2.0]]]
     for name, lists in {"good": good, "odd": [good[0], [[1.0, 2.0], [3.0, 4.0, 5.0]]]}.items():
-        pq.write_table(pa.table({"image": [file.getvalue()] * 2, "latent": lists}), tmp_path / f"{name}.parquet")
+        pq.write_table(
+            pa.table({"image": [file.getvalue()] * 2, "latent": lists}),
+            tmp_path / f"{name}.parquet",
+        )
     source = ff.Table(tmp_path / "good.parquet", image="image", columns=["latent"])
     assert np.array_equal(source.columns(np.arange(2))["latent"], np.array(good))
-    with pytest.raises(FastfeedError, match="row 1: column 'latent' holds a list of 2, those above hold 3"):
+    with pytest.raises(
+        FastfeedError, match="row 1: column 'latent' holds a list of 2, those above hold 3"
+    ):
         ff.Table(tmp_path / "odd.parquet", image="image", columns=["latent"])

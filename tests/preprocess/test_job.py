@@ -1,4 +1,6 @@
-"""Jobs from end to end: what is there is not done again, what was asked for is what is there, bytes are the same."""
+"""Jobs from end to end: what is there is not done again, what was asked for is what is there, bytes
+are the same.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 
 
 class Here:
-    """An engine of the user's own: this process, pieces last first, and a note of which were done."""
+    """An engine of the user's own: this process, pieces last first, and a note of which were
+    done.
+    """
 
     def __init__(self, fail_after: int = 1000) -> None:
         self.done: list[int] = []
@@ -61,15 +65,27 @@ def done(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_a_job_leaves_behind(done: Path, source: Path) -> None:
     shards = ff.TarShards(str(done))
-    assert len(shards) == 57 and shards.classes == () and set(shards.label(range(57)).tolist()) == {0, 1}
+    assert (
+        len(shards) == 57
+        and shards.classes == ()
+        and set(shards.label(range(57)).tolist()) == {0, 1}
+    )
     manifest = json.loads((done / "__job/manifest.json").read_text())
     assert manifest["classes"] == ["class0", "class1"]
     assert manifest["samples"] == 57 and manifest["bad"] == {"truncated": 3}
     bad = [json.loads(line) for line in (done / "__job/bad.jsonl").read_text().splitlines()]
-    assert sorted(Path(row["uri"]).name for row in bad) == ["photo057.jpg", "photo058.jpg", "photo059.jpg"]
+    assert sorted(Path(row["uri"]).name for row in bad) == [
+        "photo057.jpg",
+        "photo058.jpg",
+        "photo059.jpg",
+    ]
     assert all(Path(row["uri"]).is_relative_to(source) for row in bad)
-    names = {path.name for path in done.iterdir()} - {".fastfeed"}  # where TarShards keeps its index
-    assert names == {"__job"} | {f"shard-{k:06d}.{suffix}" for k in range(8) for suffix in ("tar", "idx")}
+    names = {path.name for path in done.iterdir()} - {
+        ".fastfeed"
+    }  # where TarShards keeps its index
+    assert names == {"__job"} | {
+        f"shard-{k:06d}.{suffix}" for k in range(8) for suffix in ("tar", "idx")
+    }
 
 
 @pytest.mark.parametrize("how", ["2 workers", "4 workers", "executor", "last first"])
@@ -116,7 +132,9 @@ def test_another_recipe_is_refused_with_the_difference(done: Path, source: Path)
     other = Recipe(Scaling(64), Encoding("jpeg", 80), packing=Packing(samples=8))
     with pytest.raises(ConfigError) as error:
         run(str(source), done, other, engine=Here())
-    assert "scaling.size: 48 -> 64" in str(error.value) and "encoding.quality: 90 -> 80" in str(error.value)
+    assert "scaling.size: 48 -> 64" in str(error.value) and "encoding.quality: 90 -> 80" in str(
+        error.value
+    )
 
 
 def test_another_source_is_refused(done: Path, source: Path, tmp_path: Path) -> None:
@@ -127,7 +145,9 @@ def test_another_source_is_refused(done: Path, source: Path, tmp_path: Path) -> 
         run(str(other), tmp_path / "shards", RECIPE, engine=Here())
 
 
-def test_photographs_that_came_later_are_not_part_of_the_job(done: Path, source: Path, tmp_path: Path) -> None:
+def test_photographs_that_came_later_are_not_part_of_the_job(
+    done: Path, source: Path, tmp_path: Path
+) -> None:
     own = photographs(tmp_path / "own", 60, bad=3)
     with pytest.raises(TargetError):
         run(str(own), tmp_path / "shards", RECIPE, engine=Here(fail_after=4))
@@ -149,7 +169,9 @@ def test_retry_builds_the_shards_of_a_reason_again(source: Path, tmp_path: Path)
     assert run(str(own), target, RECIPE, engine=Here()).reasons == {"not_found": 1}
     lost.write_bytes(content)
     engine = Here()
-    assert run(str(own), target, RECIPE, engine=engine, retry=["truncated"]).reasons == {"not_found": 1}
+    assert run(str(own), target, RECIPE, engine=engine, retry=["truncated"]).reasons == {
+        "not_found": 1
+    }
     assert engine.done == []
     report = run(str(own), target, RECIPE, engine=engine, retry=["not_found"])
     assert engine.done == [0] and not report.bad and report.tally.samples == 24
@@ -160,7 +182,9 @@ def test_retry_builds_the_shards_of_a_reason_again(source: Path, tmp_path: Path)
 
 def test_too_many_bad_ones_stop_the_run(source: Path, tmp_path: Path) -> None:
     bad = photographs(tmp_path / "bad", 24, bad=14)
-    with pytest.raises(TooManyFailures, match=r"photographs are bad, more than max_bad allows \(4\): \d+ truncated"):
+    with pytest.raises(
+        TooManyFailures, match=r"photographs are bad, more than max_bad allows \(4\): \d+ truncated"
+    ):
         run(str(bad), tmp_path / "shards", RECIPE, engine=Here(), max_bad=4)
     with pytest.raises(TooManyFailures):
         run(str(bad), tmp_path / "shards", RECIPE, engine=Here(), max_bad=0.5)
@@ -180,7 +204,9 @@ def test_duplicates_and_a_split(source: Path, tmp_path: Path) -> None:
     own = photographs(tmp_path / "own", 40)
     for k in range(5):
         os.link(own / "class0" / f"photo{2 * k:03d}.jpg", own / "class0" / f"twin{k}.jpg")
-    recipe = Recipe(Scaling(48), packing=Packing(samples=16), choice=Choice(val=0.3, dedupe="exact", shuffle=1))
+    recipe = Recipe(
+        Scaling(48), packing=Packing(samples=16), choice=Choice(val=0.3, dedupe="exact", shuffle=1)
+    )
     report = run(str(own), tmp_path / "shards", recipe, engine=InlineEngine())
     assert report.left_out == {"duplicate_exact": 5} and report.tally.samples == 40
     train, val = (ff.TarShards(str(tmp_path / "shards" / part)) for part in ("train", "val"))
@@ -219,14 +245,24 @@ def metas(folder: Path) -> list[bytes]:
     found = []
     for path in sorted(folder.glob("*.tar")):
         with tarfile.open(path) as tar:
-            found += [tar.extractfile(member).read() for member in tar if member.name.endswith(".json")]  # type: ignore[union-attr]
+            found += [
+                tar.extractfile(member).read() for member in tar if member.name.endswith(".json")
+            ]  # type: ignore[union-attr]
     return found
 
 
 def test_every_bad_image_ends_in_the_shards_or_in_the_list(data: Path, tmp_path: Path) -> None:
-    report = run(data / "bad-images", tmp_path / "shards", replace(RECIPE, packing=Packing(samples=150)), workers=2)
+    report = run(
+        data / "bad-images",
+        tmp_path / "shards",
+        replace(RECIPE, packing=Packing(samples=150)),
+        workers=2,
+    )
     files = sum(path.is_file() for path in (data / "bad-images").rglob("*"))
     assert report.complete and report.tally.samples + len(report.bad) == files
     assert report.tally.samples > 0.4 * files and set(report.reasons) <= set(REASONS)
-    listed = [json.loads(line)["reason"] for line in (tmp_path / "shards" / "__job/bad.jsonl").read_text().splitlines()]
+    listed = [
+        json.loads(line)["reason"]
+        for line in (tmp_path / "shards" / "__job/bad.jsonl").read_text().splitlines()
+    ]
     assert Counter(listed) == report.reasons

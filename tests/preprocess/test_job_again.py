@@ -1,4 +1,6 @@
-"""Jobs that are run again: after damage, by parts, under another name of the source, with errors on the way."""
+"""Jobs that are run again: after damage, by parts, under another name of the source, with errors on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,13 @@ def source(tmp_path: Path) -> Path:
     return photographs(tmp_path / "photos", 24, bad=2)
 
 
-@pytest.mark.parametrize("name", ["shard-000001.tar", "shard-000001.idx", "__job/records/shard-000001.json"])
+@pytest.mark.parametrize(
+    "name", ["shard-000001.tar", "shard-000001.idx", "__job/records/shard-000001.json"]
+)
 @pytest.mark.parametrize("damage", ["cut off", "gone"])
-def test_a_damaged_shard_is_made_again_and_no_other(source: Path, tmp_path: Path, name: str, damage: str) -> None:
+def test_a_damaged_shard_is_made_again_and_no_other(
+    source: Path, tmp_path: Path, name: str, damage: str
+) -> None:
     target = tmp_path / "shards"
     run(source, target, RECIPE, engine=Inside())
     whole = tree(target)
@@ -94,7 +100,9 @@ def test_what_is_built_again_is_in_no_manifest_meanwhile(source: Path, tmp_path:
 
 def test_too_many_bad_ones_are_too_many_the_next_time(source: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(TooManyFailures, match=r"2 photographs are bad, more than max_bad allows \(1\)"):
+        with pytest.raises(
+            TooManyFailures, match=r"2 photographs are bad, more than max_bad allows \(1\)"
+        ):
             run(source, tmp_path / "shards", RECIPE, engine=Inside(), max_bad=1)
     assert run(source, tmp_path / "shards", RECIPE, engine=Inside(), max_bad=2).complete
 
@@ -137,7 +145,10 @@ def test_a_machine_with_other_libraries_makes_no_shard(source: Path, tmp_path: P
             plan = replace(task.plan, made_with=task.plan.made_with | {"pillow": "9.9"})
             return super().run(ShardTask(task.input, task.target, plan), pieces)
 
-    with pytest.raises(ConfigError, match=r"has other libraries than the machine that made the plan: pillow: 9\.9 -> "):
+    with pytest.raises(
+        ConfigError,
+        match=r"has other libraries than the machine that made the plan: pillow: 9\.9 -> ",
+    ):
         run(source, tmp_path / "shards", RECIPE, engine=Elsewhere())
     assert open_job(target).todo == [0, 1, 2]
 
@@ -161,7 +172,9 @@ def test_a_log_that_cannot_be_written_hides_nothing(
 def test_somebody_else_finishes_the_job_meanwhile(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And sweeps all temporary files, those of shards and of lists that are written right now, too."""
+    """And sweeps all temporary files, those of shards and of lists that are written right now,
+    too.
+    """
     target = tmp_path / "shards"
 
     class Beaten(Inside):
@@ -184,7 +197,9 @@ def test_somebody_else_finishes_the_job_meanwhile(
     assert not (target / "__tmp").exists() and not (target / "started").exists()
 
 
-def test_small_files_are_written_though_their_folder_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_written_though_their_folder_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = open_target(tmp_path)
     rename, swept = LocalTarget.rename, list[int]()
 

@@ -27,7 +27,9 @@ DRIVER = Path(__file__).parents[1] / "helpers/preprocess/job_driver.py"
 
 def children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
     return []
 
 
@@ -39,7 +41,9 @@ def kill(pid: int) -> int:
 
 
 def wait_for(target: Path, more: int) -> None:
-    """Until so many more shards are done; for 0, until one is under way; for less, for no time at all."""
+    """Until so many more shards are done; for 0, until one is under way; for less, for no time at
+    all.
+    """
     late, goal = time.monotonic() + 30, len(list(target.glob("shard-*.tar"))) + more
     while more >= 0 and time.monotonic() < late:
         with contextlib.suppress(FileNotFoundError):  # removed while it is looked at
@@ -68,7 +72,9 @@ def test_kills_at_random_points_change_nothing(tmp_path: Path) -> None:
             if killed < KILLS:
                 wait_for(target, chance.choice((-1, 0, 0, 1, 2)))
                 time.sleep(chance.uniform(0, 0.03))
-                if chance.random() < 0.5 and (workers := children(pid)):  # a worker alone: the job continues
+                if chance.random() < 0.5 and (
+                    workers := children(pid)
+                ):  # a worker alone: the job continues
                     killed += kill(chance.choice(workers))
                     wait_for(target, 0)
                 killed += kill(pid)

@@ -1,4 +1,6 @@
-"""Every real trace at hand: the table in docs/profiler_corpus.md is what the analysis says of it, with a reason."""
+"""Every real trace at hand: the table in docs/profiler_corpus.md is what the analysis says of it,
+with a reason.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,16 @@ SOURCES = {
 
 @pytest.fixture(scope="module")
 def traces(data: Path) -> Mapping[str, list[Path]]:
-    """Files by what the table calls them: without their suffixes; the ranks of one run are a folder."""
+    """Files by what the table calls them: without their suffixes; the ranks of one run are a
+    folder.
+    """
     found: dict[str, list[Path]] = {}
     for path in sorted((data / "traces").rglob("*")):
         if path.is_file() and path.parent != data / "traces":
             is_rank = path.name.startswith(("worker", "rank"))
-            found.setdefault(path.parent.name if is_rank else path.name.split(".")[0], []).append(path)
+            found.setdefault(path.parent.name if is_rank else path.name.split(".")[0], []).append(
+                path
+            )
     return found
 
 
@@ -73,11 +79,15 @@ def said(result: Result) -> tuple[str, ...]:
 def test_the_table_is_whole():
     names = {name for pair in REASONS for name in pair if name}
     assert len(ROWS) > 35
-    assert names == set(ROWS), "each row of docs/profiler_corpus.md needs a reason below it, and each reason a row"
+    assert names == set(ROWS), (
+        "each row of docs/profiler_corpus.md needs a reason below it, and each reason a row"
+    )
 
 
 @pytest.fixture(scope="module", params=ROWS)
-def analyzed(request: pytest.FixtureRequest, traces: Mapping[str, list[Path]]) -> tuple[str, Result | TraceError]:
+def analyzed(
+    request: pytest.FixtureRequest, traces: Mapping[str, list[Path]]
+) -> tuple[str, Result | TraceError]:
     """The name of a row, and what came of its files; as on a machine without Nsight Systems."""
     name = request.param
     if name not in traces:
@@ -108,7 +118,9 @@ def test_a_report_does_not_contradict_itself(analyzed: tuple[str, Result | Trace
         assert_one_story(result)
 
 
-def test_a_line_of_many_runs_has_the_figures_of_the_report(analyzed: tuple[str, Result | TraceError]):
+def test_a_line_of_many_runs_has_the_figures_of_the_report(
+    analyzed: tuple[str, Result | TraceError],
+):
     """`analyze --each` and the screen of `analyze`: word, input, idle and length of a step."""
     _, result = analyzed
     if isinstance(result, TraceError):
@@ -134,4 +146,6 @@ def test_traces_that_the_table_does_not_have(traces: Mapping[str, list[Path]]):
         except TraceError as refusal:
             assert str(refusal)
         else:
-            assert verdict.headline and verdict.change and (verdict.confidence or verdict.reasons), name
+            assert (
+                verdict.headline and verdict.change and (verdict.confidence or verdict.reasons)
+            ), name

@@ -76,8 +76,12 @@ def test_imagenet_with_slow_workers_and_a_cold_start(analyzed):
     loader = device.cold.causes[Cause.INPUT]  # its workers start
     assert loader == pytest.approx(1_888_000_000, rel=0.01)
     assert sum(device.cold.causes[cause] for cause in named) > 0.85 * (device.cold.idle - loader)
-    assert not named & {cause for cause, ns in device.judged.causes.items() if ns > device.judged.budget.idle // 100}
-    assert any("75.3 %" in sentence for sentence in result.verdict.evidence), "the whole recording is told, too"
+    assert not named & {
+        cause for cause, ns in device.judged.causes.items() if ns > device.judged.budget.idle // 100
+    }
+    assert any("75.3 %" in sentence for sentence in result.verdict.evidence), (
+        "the whole recording is told, too"
+    )
 
 
 def test_ddp_that_launches_too_slowly_is_not_short_of_input(analyzed):
@@ -85,7 +89,9 @@ def test_ddp_that_launches_too_slowly_is_not_short_of_input(analyzed):
     assert result.verdict.word == "not_starved"
     assert percent(only(result).whole, Cause.INPUT) == 0
     assert result.verdict.bound == "launch"
-    assert only(result).whole.budget.idle / only(result).whole.budget.window == pytest.approx(0.764, abs=0.001)
+    assert only(result).whole.budget.idle / only(result).whole.budget.window == pytest.approx(
+        0.764, abs=0.001
+    )
 
 
 def test_a_sampled_trace_carries_no_verdict(analyzed):
@@ -105,7 +111,9 @@ def test_two_gpus_that_are_busy_and_wait_for_each_other(analyzed):
 
 
 def test_the_same_run_before_and_after_moves_input_to_the_launches(analyzed):
-    """The pair that PyTorch ships to show its own plugin: more workers, and nothing else changed."""
+    """The pair that PyTorch ships to show its own plugin: more workers, and nothing else
+    changed.
+    """
     without = only(analyzed("kineto/tb_resnet50_nw0_span1.pt.trace.json.gz"))
     workers = only(analyzed("kineto/tb_resnet50_nw4_span1.pt.trace.json.gz"))
     assert without.judged.input.exposed > 20 * workers.judged.input.exposed
@@ -121,11 +129,15 @@ def test_layers_of_one_forward_pass_are_no_steps(analyzed, name: str):
 
 
 def test_optimizer_steps_are_steps_and_what_precedes_them_is_cold(analyzed):
-    """Thirty steps; before the first ends, cuDNN and the loader's workers take a third of the recording."""
+    """Thirty steps; before the first ends, cuDNN and the loader's workers take a third of the
+    recording.
+    """
     device = only(analyzed("more/kineto/param_resnet.json.gz"))
     assert device.steps.found_by == "optimizer steps (Optimizer.step#SGD.step)"
     assert len(device.steps.labels) == 29
-    assert device.cold is not None and device.judged.budget.window < 0.7 * device.whole.budget.window
+    assert (
+        device.cold is not None and device.judged.budget.window < 0.7 * device.whole.budget.window
+    )
 
 
 def test_waiting_that_the_gpu_did_not_feel_is_called_hidden(analyzed):

@@ -1,4 +1,6 @@
-"""Recordings of loaders that are not known by name, whose true cost is known: what the GPU is idle for is input."""
+"""Recordings of loaders that are not known by name, whose true cost is known: what the GPU is idle
+for is input.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.trace import RangeKind, Ranges, Trace, table
 
-TRUE = {  # the share of the time in which the GPU waits for input, %, and how far off the report may be
+# the share of the time in which the GPU waits for input, %, and how far off the report may be
+TRUE = {
     "threadqueue.json.gz": (80.8, 2),
     "torchdata.json.gz": (78.1, 2),
     "webdataset.json.gz": (74.1, 2),
@@ -48,6 +51,8 @@ def test_what_an_unknown_loader_costs(recorded: tuple[str, Trace]):
 def test_without_frames_no_wait_is_called_something_else(recorded: tuple[str, Trace]):
     _, trace = recorded
     kept = trace.ranges.kind != RangeKind.PYTHON
-    columns = {column.name: getattr(trace.ranges, column.name)[kept] for column in fields(trace.ranges)}
+    columns = {
+        column.name: getattr(trace.ranges, column.name)[kept] for column in fields(trace.ranges)
+    }
     verdict = analyze([replace(trace, ranges=table(Ranges, **columns))]).verdict
     assert verdict.word != "not_starved"

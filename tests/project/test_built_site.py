@@ -1,4 +1,6 @@
-"""The site that `make docs` builds: its reference is complete, and it works in a browser on a phone and on a desk."""
+"""The site that `make docs` builds: its reference is complete, and it works in a browser on a phone
+and on a desk.
+"""
 
 from __future__ import annotations
 
@@ -35,31 +37,54 @@ def test_it_is_sound(site: Path) -> None:
 
 def test_every_subject_of_the_reference_has_an_anchor(site: Path) -> None:
     pages = (site / "reference").glob("*.html")
-    anchors = {anchor for page in pages for anchor in re.findall(r'id="(fastfeed\.[^"]+)"', page.read_text())}
+    anchors = {
+        anchor
+        for page in pages
+        for anchor in re.findall(r'id="(fastfeed\.[^"]+)"', page.read_text())
+    }
     everything = subjects()
-    tops = {name: subject.value for name, subject in everything.items() if subject.kind in ("class", "protocol")}
+    tops = {
+        name: subject.value
+        for name, subject in everything.items()
+        if subject.kind in ("class", "protocol")
+    }
 
     def names(name: str, subject: Subject) -> set[str]:
         """Its own and, of a member, those under which heirs of its class have it."""
         home, _, member = name.rpartition(".")
         heirs = [
-            top for top, value in tops.items() if home in {f"{b.__module__}.{b.__qualname__}" for b in value.__mro__}
+            top
+            for top, value in tops.items()
+            if home in {f"{b.__module__}.{b.__qualname__}" for b in value.__mro__}
         ]
-        return {name, *(f"{heir}.{member}" for heir in heirs if subject.kind in ("method", "property"))}
+        return {
+            name,
+            *(f"{heir}.{member}" for heir in heirs if subject.kind in ("method", "property")),
+        }
 
-    assert [name for name, subject in everything.items() if not names(name, subject) & anchors] == []
+    assert [
+        name for name, subject in everything.items() if not names(name, subject) & anchors
+    ] == []
 
 
 @pytest.mark.parametrize(("width", "dark", "every"), [(360, True, 1), (1280, False, 8)])
-def test_no_page_is_wider_than_the_screen(chrome: Browser, site: Path, width: int, dark: bool, every: int) -> None:
+def test_no_page_is_wider_than_the_screen(
+    chrome: Browser, site: Path, width: int, dark: bool, every: int
+) -> None:
     """Where there is little room all pages, and on a desk some of each folder."""
-    pages = [page for page in sorted(site.rglob("*.html")) if not page.name.endswith((".py.html", "404.html"))]
+    pages = [
+        page
+        for page in sorted(site.rglob("*.html"))
+        if not page.name.endswith((".py.html", "404.html"))
+    ]
     assert len(pages) > 50
     wide = {}
     for page in pages[::every]:
         with chrome.tab(page, width, dark=dark, touch=width < 600) as tab:
             tab.wait(_scheme(dark))
-            shown, room = tab.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+            shown, room = tab.value(
+                "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+            )
             if shown > room:
                 wide[page.relative_to(site).as_posix()] = shown
     assert wide == {}
@@ -67,7 +92,9 @@ def test_no_page_is_wider_than_the_screen(chrome: Browser, site: Path, width: in
 
 def _scheme(dark: bool) -> str:
     """Whether the site has taken the system's colors."""
-    return f"document.body.getAttribute('data-md-color-scheme') === '{'slate' if dark else 'default'}'"
+    return (
+        f"document.body.getAttribute('data-md-color-scheme') === '{'slate' if dark else 'default'}'"
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -75,7 +102,8 @@ def test_pictures_have_the_colors_of_the_page(chrome: Browser, site: Path, dark:
     with chrome.tab(site / "index.html", 1280, dark=dark) as tab:
         tab.wait(_scheme(dark))
         shown = tab.value(
-            "[...document.querySelectorAll('article img')].filter(e => e.getClientRects().length).map(e => e.src)"
+            "[...document.querySelectorAll('article img')].filter(e =>"
+            " e.getClientRects().length).map(e => e.src)"
         )
     report = [source for source in shown if "report" in source]
     assert len(report) == 1 and ("dark" in report[0]) is dark

@@ -1,4 +1,6 @@
-"""What CI runs: tests that need an environment of their own get it, and CI continues where it cannot be had."""
+"""What CI runs: tests that need an environment of their own get it, and CI continues where it
+cannot be had.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from conftest import ROOT
 SCRIPT = ROOT / ".ci" / "run"
 pytestmark = [
     pytest.mark.skipif(not SCRIPT.is_file(), reason="not in a source tree"),
-    pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash, which .ci/run is written for"),
+    pytest.mark.skipif(
+        shutil.which("bash") is None, reason="needs bash, which .ci/run is written for"
+    ),
 ]
 MAKE = """#!/bin/sh
 [ "$1" = nsys ] && exit 1
@@ -29,13 +33,23 @@ def program(path: Path, text: str) -> None:
 
 
 def run(folder: Path, python: str) -> str:
-    """What the tests are told of `datasets`; `python` is the interpreter that makes environments."""
+    """What the tests are told of `datasets`; `python` is the interpreter that makes
+    environments.
+    """
     program(folder / ".ci" / "run", SCRIPT.read_text())
     program(folder / "bin" / "make", MAKE)
     program(folder / "bin" / "python", python)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("FASTFEED_")}
-    environ |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "SAID": str(folder / "said"), "PYTHON": "python"}
-    done = subprocess.run(["bash", folder / ".ci" / "run"], env=environ, capture_output=True, text=True, check=False)
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("FASTFEED_")
+    }
+    environ |= {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "SAID": str(folder / "said"),
+        "PYTHON": "python",
+    }
+    done = subprocess.run(
+        ["bash", folder / ".ci" / "run"], env=environ, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return (folder / "said").read_text().strip()
 
@@ -48,7 +62,10 @@ def test_an_environment_that_is_there_is_used(tmp_path: Path) -> None:
 
 def test_one_is_made(tmp_path: Path) -> None:
     inner = tmp_path / "build/datasets-env/bin/python"
-    made = f"mkdir -p {inner.parent} && printf '#!/bin/sh\\n[ \"$1\" = -m ]\\n' > {inner} && chmod +x {inner}"
+    made = (
+        f"mkdir -p {inner.parent} && printf '#!/bin/sh\\n[ \"$1\" = -m ]\\n' > {inner} && chmod +x"
+        f" {inner}"
+    )
     assert run(tmp_path, f"#!/bin/sh\n{made}\n") == f"datasets: {inner}"
 
 
@@ -58,5 +75,7 @@ def test_ci_continues_without_it(tmp_path: Path) -> None:
 
 def test_ci_continues_where_the_package_cannot_be_had(tmp_path: Path) -> None:
     inner = tmp_path / "build/datasets-env/bin/python"
-    made = f"mkdir -p {inner.parent} && printf '#!/bin/sh\\nexit 1\\n' > {inner} && chmod +x {inner}"
+    made = (
+        f"mkdir -p {inner.parent} && printf '#!/bin/sh\\nexit 1\\n' > {inner} && chmod +x {inner}"
+    )
     assert run(tmp_path, f"#!/bin/sh\n{made}\n") == "datasets:"

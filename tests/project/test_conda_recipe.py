@@ -33,12 +33,16 @@ def array(name: str) -> dict[str, str]:
     """Requirements of an array in pyproject.toml: name -> the least version."""
     block = re.search(rf"^{name} = \[(.*?)\]$", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
     assert block, name
-    return {NAMES.get(need, need): least for need, least in re.findall(r'"([\w-]+)>=([\d.]+)"', block[1])}
+    return {
+        NAMES.get(need, need): least
+        for need, least in re.findall(r'"([\w-]+)>=([\d.]+)"', block[1])
+    }
 
 
 def least(requirements: list[Any]) -> dict[str, str]:
     return {
-        name: version.removeprefix(">=") for name, _, version in (str(need).partition(" ") for need in requirements)
+        name: version.removeprefix(">=")
+        for name, _, version in (str(need).partition(" ") for need in requirements)
     }
 
 
@@ -47,8 +51,12 @@ def test_what_it_needs_is_what_the_project_needs() -> None:
     assert least(requirements["run"]) == array("dependencies") | {"python": "${{ python_min }}"}
     host = least(requirements["host"])
     assert {name: host[name] for name in array("requires")} == array("requires")
-    assert {"libjpeg-turbo", "libwebp-base", "libhwy", "pip", "python"} == host.keys() - array("requires")
-    assert {'${{ compiler("c") }}', '${{ compiler("cxx") }}', "ninja"} <= set(map(str, requirements["build"]))
+    assert {"libjpeg-turbo", "libwebp-base", "libhwy", "pip", "python"} == host.keys() - array(
+        "requires"
+    )
+    assert {'${{ compiler("c") }}', '${{ compiler("cxx") }}', "ninja"} <= set(
+        map(str, requirements["build"])
+    )
 
 
 def test_the_oldest_python_is_that_of_the_project() -> None:
@@ -75,8 +83,13 @@ def test_version_and_hash_come_from_the_release(tree: Path) -> None:
     assert recipe["context"]["version"] == "0.2.0"
     assert recipe["source"]["sha256"] == hashlib.sha256(b"an archive").hexdigest()
     assert "@" not in text and recipe["extra"]["recipe-maintainers"] == ["octo-cat"]
-    with pytest.raises(ValueError, match=r"must be fastfeed-0.2.0.tar.gz, got fastfeed-0.1.9.tar.gz; run make sdist"):
+    with pytest.raises(
+        ValueError,
+        match=r"must be fastfeed-0.2.0.tar.gz, got fastfeed-0.1.9.tar.gz; run make sdist",
+    ):
         release.recipe(tree, tree / "fastfeed-0.1.9.tar.gz", "octo-cat")
     for handle in ("", "@MAINTAINER@", "two words", "-x"):
-        with pytest.raises(ValueError, match=r"the maintainer must be a handle on GitHub, such as octocat, got"):
+        with pytest.raises(
+            ValueError, match=r"the maintainer must be a handle on GitHub, such as octocat, got"
+        ):
             release.recipe(tree, tree / "fastfeed-0.2.0.tar.gz", handle)

@@ -1,4 +1,6 @@
-"""The index of Debian's packages, which wheels for other machines are tested with, counts if Debian signed it."""
+"""The index of Debian's packages, which wheels for other machines are tested with, counts if Debian
+signed it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ import pytest
 PACKAGES = lzma.compress(b"Package: libc6\nFilename: pool/x.deb\nSHA256: 00\n")
 NAME = "main/binary-arm64/Packages.xz"
 RELEASE = (
-    f"Suite: stable\nCodename: bookworm\nSHA256:\n {hashlib.sha256(PACKAGES).hexdigest()} {len(PACKAGES)} {NAME}\n"
+    f"Suite: stable\nCodename: bookworm\nSHA256:\n {hashlib.sha256(PACKAGES).hexdigest()}"
+    f" {len(PACKAGES)} {NAME}\n"
 )
 
 
@@ -25,7 +28,9 @@ def debian(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "_get", lambda url: PACKAGES if url.endswith(".xz") else RELEASE.encode())
+    monkeypatch.setattr(
+        module, "_get", lambda url: PACKAGES if url.endswith(".xz") else RELEASE.encode()
+    )
     return module
 
 
@@ -34,7 +39,9 @@ def test_a_signed_index(debian: ModuleType, monkeypatch: pytest.MonkeyPatch) -> 
     assert debian._index("bookworm", "arm64")["libc6"]["SHA256"] == "00"
     with pytest.raises(SystemExit, match="another suite than trixie"):
         debian._index("trixie", "arm64")
-    monkeypatch.setattr(debian, "_get", lambda url: PACKAGES + b"x" if url.endswith(".xz") else RELEASE.encode())
+    monkeypatch.setattr(
+        debian, "_get", lambda url: PACKAGES + b"x" if url.endswith(".xz") else RELEASE.encode()
+    )
     with pytest.raises(SystemExit, match="is not what Debian signed"):
         debian._index("bookworm", "arm64")
 

@@ -1,4 +1,6 @@
-"""What each part of fastfeed needs, of the packages that it installs: the table of docs/installing.md, row by row."""
+"""What each part of fastfeed needs, of the packages that it installs: the table of
+docs/installing.md, row by row.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,18 @@ if __name__ == '__main__':
 """
 COMMAND = "from fastfeed.cli import main; sys.argv = ['fastfeed', *{arguments!r}]; main()"
 FEED = (
-    "import fastfeed as ff; ops = [ff.RandomResizedCrop(16), ff.ColorJitter(0.4), ff.Normalize.imagenet()]; "
-    "feed = ff.Feed(ff.ImageFolder('photos'), ops, batch=4); print(len(list(feed))); feed.close()"
+    "import fastfeed as ff; ops = [ff.RandomResizedCrop(16), ff.ColorJitter(0.4),"
+    " ff.Normalize.imagenet()]; feed = ff.Feed(ff.ImageFolder('photos'), ops, batch=4);"
+    " print(len(list(feed))); feed.close()"
 )
 STORAGE = {"numpy", "pillow", "fsspec", "google-crc32c"}
 JOBS = {
     "import fastfeed": ("import fastfeed", set()),
     "a feed": (FEED, STORAGE if is_built() else STORAGE | {"opencv-python-headless"}),
-    "`fastfeed analyze`": (COMMAND.format(arguments=["analyze", "trace.json", "--json"]), {"numpy", "rich", "typer"}),
+    "`fastfeed analyze`": (
+        COMMAND.format(arguments=["analyze", "trace.json", "--json"]),
+        {"numpy", "rich", "typer"},
+    ),
     "`fastfeed preprocess`": (
         COMMAND.format(arguments=["preprocess", "photos", "shards", "--size", "16"]),
         STORAGE | {"rich", "typer"},
@@ -61,16 +67,22 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_all_dependencies_are_looked_at() -> None:
-    block = re.search(r"^dependencies = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
+    block = re.search(
+        r"^dependencies = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S
+    )
     assert block and set(re.findall(r'"([\w-]+)>=', block[1])) == set(MODULES)
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_job_runs_with_nothing_but_what_it_needs(job: str, place: Path, python: Callable[..., Any]) -> None:
+def test_a_job_runs_with_nothing_but_what_it_needs(
+    job: str, place: Path, python: Callable[..., Any]
+) -> None:
     code, needs = JOBS[job]
     blocked = {module for name, module in MODULES.items() if name not in needs}
     (place / "job.py").write_text(BLOCK.format(blocked=blocked, code=code))
-    done = python(f"import os, runpy; os.chdir({str(place)!r}); runpy.run_path('job.py', run_name='__main__')")
+    done = python(
+        f"import os, runpy; os.chdir({str(place)!r}); runpy.run_path('job.py', run_name='__main__')"
+    )
     assert done.returncode == 0, done.stderr
     if job == "`fastfeed analyze`":
         assert json.loads(done.stdout)["verdict"]
@@ -82,4 +94,6 @@ def test_the_page_has_the_same_table() -> None:
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", text, re.M))
     for job, (_, needs) in JOBS.items():
         named = set(re.findall(r"`([\w-]+)`", rows[job]))
-        assert named == (needs if is_built() or job != "a feed" else needs - {"opencv-python-headless"}), job
+        assert named == (
+            needs if is_built() or job != "a feed" else needs - {"opencv-python-headless"}
+        ), job

@@ -19,7 +19,9 @@ MOST = 600_000  # bytes: of all pictures
 
 
 def test_every_op_stands_in_the_table():
-    assert set(ROWS) == {kind.__name__ for kind in OPS}, "a new op needs a row in docs/augmentations.md"
+    assert set(ROWS) == {kind.__name__ for kind in OPS}, (
+        "a new op needs a row in docs/augmentations.md"
+    )
 
 
 @pytest.mark.parametrize("kind", OPS, ids=lambda kind: kind.__name__)
@@ -27,9 +29,15 @@ def test_a_row_names_all_parameters_and_says_something(kind):
     assert kind.__name__ in ROWS, "a new op needs a row in docs/augmentations.md"
     what, parameters, _definition = re.split(r" ?\| ", ROWS[kind.__name__] + " ", maxsplit=2)
     assert len(what) > 5
-    named = {name for quoted in re.findall(r"`([^`]+)`", parameters) for name in re.findall(r"\w+", quoted)}
+    named = {
+        name
+        for quoted in re.findall(r"`([^`]+)`", parameters)
+        for name in re.findall(r"\w+", quoted)
+    }
     missing = [field.name for field in fields(kind) if field.name not in named]
-    assert missing == ([] if kind.__name__ != "ToLayout" else ["layout"]), "ToLayout's are its values"
+    assert missing == ([] if kind.__name__ != "ToLayout" else ["layout"]), (
+        "ToLayout's are its values"
+    )
 
 
 def test_every_family_has_its_picture():
@@ -40,8 +48,11 @@ def test_every_family_has_its_picture():
 
 
 def test_links_within_the_page_lead_somewhere():
-    headings = {line.lstrip("#").strip().lower().replace(" ", "-").replace(",", "") for line in TEXT.splitlines()
-                if line.startswith("##")}  # fmt: skip
+    headings = {
+        line.lstrip("#").strip().lower().replace(" ", "-").replace(",", "")
+        for line in TEXT.splitlines()
+        if line.startswith("##")
+    }
     assert set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) <= headings
 
 

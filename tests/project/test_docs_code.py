@@ -23,7 +23,13 @@ from helpers.traces import DIALECTS, steady
 
 PAGES = [
     path
-    for pattern in ("*.md", "docs/**/*.md", "benchmarks/**/*.md", "examples/*.md", "fastfeed/**/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "benchmarks/**/*.md",
+        "examples/*.md",
+        "fastfeed/**/*.md",
+    )
     for path in sorted(ROOT.glob(pattern))
 ]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
@@ -31,7 +37,11 @@ LANGUAGES = {"python", "bash", "text"}  # text is what something prints
 LIMIT_S = 180  # ends a hang
 
 
-S3_PAGES = ("README.md", "docs/sources.md", "docs/guides/landmarks_s3.md")  # they read buckets of a local server
+S3_PAGES = (
+    "README.md",
+    "docs/sources.md",
+    "docs/guides/landmarks_s3.md",
+)  # they read buckets of a local server
 
 
 def runs(name: str) -> list[tuple[int, Block]]:
@@ -39,8 +49,17 @@ def runs(name: str) -> list[tuple[int, Block]]:
     return [pair for pair in enumerate(blocks((ROOT / name).read_text())) if not pair[1].reason]
 
 
-SMALL = [name for name in NAMES if any(block.language != "text" and not block.framework for _, block in runs(name))]
-PROGRAMS = [(name, number, block.framework) for name in NAMES for number, block in runs(name) if block.framework]
+SMALL = [
+    name
+    for name in NAMES
+    if any(block.language != "text" and not block.framework for _, block in runs(name))
+]
+PROGRAMS = [
+    (name, number, block.framework)
+    for name in NAMES
+    for number, block in runs(name)
+    if block.framework
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,8 +82,12 @@ def test_blocks_are_found_with_their_lines_and_reasons() -> None:
     ]
     assert [block.before for block in found] == ["", "", "rm x"]
     assert [block.framework for block in found] == ["torch", "", ""]
-    assert blocks("1. a\n\n   <!-- not run: b -->\n   ```bash\n   ls\n   ```\n")[0].reason == "b", "in a list"
-    assert INDENTED.search("Like this\n\n    ls\n") and FRAMEWORK.search("import fastfeed as ff\nimport jax\n")
+    assert blocks("1. a\n\n   <!-- not run: b -->\n   ```bash\n   ls\n   ```\n")[0].reason == "b", (
+        "in a list"
+    )
+    assert INDENTED.search("Like this\n\n    ls\n") and FRAMEWORK.search(
+        "import fastfeed as ff\nimport jax\n"
+    )
 
 
 def coco(place: Path) -> None:
@@ -72,7 +95,10 @@ def coco(place: Path) -> None:
     folder(place / "many", {"a": 20}, (64, 80))
     (place / "many" / "a").rename(place / "train2017")
     images = [{"id": i, "file_name": f"{i:04}.jpg", "height": 64, "width": 80} for i in range(20)]
-    found = [{"id": i, "image_id": i, "category_id": 1, "bbox": [10, 10, 30, 30], "iscrowd": 0} for i in range(20)]
+    found = [
+        {"id": i, "image_id": i, "category_id": 1, "bbox": [10, 10, 30, 30], "iscrowd": 0}
+        for i in range(20)
+    ]
     categories = [{"id": 1, "name": "landmark"}]
     content = {"images": images, "annotations": found, "categories": categories}
     (place / "instances_train2017.json").write_text(json.dumps(content))
@@ -91,10 +117,16 @@ def halves(place: Path) -> None:
     folder(place / "data" / "val", {"a": 4, "b": 4}, (64, 80))
 
 
-PLACES: dict[str, Callable[[Path], object]] = {  # instead of photos/ with three classes of small photographs
-    "docs/augmentations.md": lambda place: folder(place / "photos" / "train", {"a": 130, "b": 126}, (24, 24)),
+PLACES: dict[
+    str, Callable[[Path], object]
+] = {  # instead of photos/ with three classes of small photographs
+    "docs/augmentations.md": lambda place: folder(
+        place / "photos" / "train", {"a": 130, "b": 126}, (24, 24)
+    ),
     "docs/preprocess.md": lambda place: folder(place / "photos", {"a": 6, "b": 6}, (280, 300)),
-    "docs/guides/million.md": lambda place: folder(place / "photos", {"a": 20, "b": 20}, (280, 300)),
+    "docs/guides/million.md": lambda place: folder(
+        place / "photos", {"a": 20, "b": 20}, (280, 300)
+    ),
     "docs/guides/imagenet.md": halves,
     "docs/guides/idle_gpu.md": traces,
     "docs/profile_json.md": traces,
@@ -104,7 +136,9 @@ PLACES: dict[str, Callable[[Path], object]] = {  # instead of photos/ with three
 
 def photographs(name: str, place: Path) -> None:
     """What a page reads: mostly photos/ with three classes of small photographs."""
-    PLACES.get(name, lambda place: folder(place / "photos", {"a": 16, "b": 16, "c": 16}, (64, 80)))(place)
+    PLACES.get(name, lambda place: folder(place / "photos", {"a": 16, "b": 16, "c": 16}, (64, 80)))(
+        place
+    )
 
 
 def run(name: str, place: Path, *more: str, **environ: str) -> str:
@@ -112,7 +146,9 @@ def run(name: str, place: Path, *more: str, **environ: str) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         [sys.executable, "-m", "helpers.doc_pages", str(ROOT / name), *more],
-        env=environment(PYTHONPATH=str(ROOT / "tests"), PATH=path, TF_CPP_MIN_LOG_LEVEL="2", **environ),
+        env=environment(
+            PYTHONPATH=str(ROOT / "tests"), PATH=path, TF_CPP_MIN_LOG_LEVEL="2", **environ
+        ),
         cwd=place,
         capture_output=True,
         text=True,
@@ -124,7 +160,11 @@ def run(name: str, place: Path, *more: str, **environ: str) -> str:
 
 
 QUICK = "docs/get_started.md"  # one page in `make test`, all of them in CI
-CASES = [pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK)) for name in SMALL if name not in S3_PAGES]
+CASES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK))
+    for name in SMALL
+    if name not in S3_PAGES
+]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -136,14 +176,27 @@ def test_a_page_runs(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_rate_rises_over_epochs_where_the_guide_scales_it(tmp_path: Path) -> None:
     halves(tmp_path)
-    printed = run("docs/guides/imagenet.md", tmp_path, RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="2")
+    printed = run(
+        "docs/guides/imagenet.md",
+        tmp_path,
+        RANK="0",
+        WORLD_SIZE="2",
+        LOCAL_RANK="0",
+        LOCAL_WORLD_SIZE="2",
+    )
     rates = json.loads(next(line for line in printed.splitlines() if line.startswith("[0.")))
-    assert len(rates) == 2 and 0.1 <= rates[0] < rates[1] < 0.2, "one step per epoch, the second at a higher rate"
+    assert len(rates) == 2 and 0.1 <= rates[0] < rates[1] < 0.2, (
+        "one step per epoch, the second at a higher rate"
+    )
 
 
 def on_s3(s3: S3Server) -> dict[str, str]:
     """The environment in which s3:// leads to the local server."""
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    keys = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     return {"AWS_ENDPOINT_URL": s3.url, **keys}
 
 
@@ -183,7 +236,10 @@ NIGHTLY = "docs/guides/imagenet.md"  # trains the model of README.md in another 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number", "framework"),
-    [pytest.param(*program, marks=[pytest.mark.nightly] * (program[0] == NIGHTLY)) for program in PROGRAMS],
+    [
+        pytest.param(*program, marks=[pytest.mark.nightly] * (program[0] == NIGHTLY))
+        for program in PROGRAMS
+    ],
 )
 def test_a_program_runs(name: str, number: int, framework: str, tmp_path: Path) -> None:
     require(framework)

@@ -23,7 +23,9 @@ WRITTEN = sorted(
     {
         code
         for row in ROWS
-        for code in re.findall(r"ff\.\w+(?:\.imagenet)?\([^()]*(?:\([^()]*\))?[^()]*\)", row.split(" | ")[1])
+        for code in re.findall(
+            r"ff\.\w+(?:\.imagenet)?\([^()]*(?:\([^()]*\))?[^()]*\)", row.split(" | ")[1]
+        )
         if code[3:].partition("(")[0].partition(".")[0] in {kind.__name__ for kind in OPS}
     }
 )
@@ -33,11 +35,24 @@ CROP = {"size": 224, "scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3)}
 SAME: dict[str, dict[str, Any]] = {
     "ff.RandomResizedCrop(224)": CROP,  # also DALI's random_area and random_aspect_ratio
     "ff.RandomFlip()": {"p": 0.5, "direction": "horizontal"},
-    'ff.RandomFlip(direction="both")': {"p": 0.5, "direction": "both"},  # Keras: "horizontal_and_vertical"
+    'ff.RandomFlip(direction="both")': {
+        "p": 0.5,
+        "direction": "both",
+    },  # Keras: "horizontal_and_vertical"
     "ff.Normalize.imagenet()": {"mean": MEAN, "std": STD},
     'ff.ToLayout("CHW")': {"layout": "CHW"},
-    "ff.RandAugment()": {"num_ops": 2, "magnitude": 9, "bins": 31, "filter": "nearest", "fill": (0, 0, 0)},
-    "ff.RandomErasing(0.1, fill=(124, 116, 104))": {"p": 0.1, "scale": (0.02, 0.33), "ratio": (0.3, 3.3)},
+    "ff.RandAugment()": {
+        "num_ops": 2,
+        "magnitude": 9,
+        "bins": 31,
+        "filter": "nearest",
+        "fill": (0, 0, 0),
+    },
+    "ff.RandomErasing(0.1, fill=(124, 116, 104))": {
+        "p": 0.1,
+        "scale": (0.02, 0.33),
+        "ratio": (0.3, 3.3),
+    },
     "ff.Resize((224, 224))": {"size": (224, 224), "filter": "bilinear"},
     "ff.Rotate(36)": {"degrees": 0.1 * 360, "filter": "bilinear", "fill": (0, 0, 0)},
 }
@@ -62,8 +77,12 @@ def test_its_fields_are_the_peers_defaults(code):
 
 def test_to_tensor_and_normalize():
     images = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
-    want = (images.transpose(0, 3, 1, 2) / 255 - np.reshape(MEAN, (3, 1, 1))) / np.reshape(STD, (3, 1, 1))
-    np.testing.assert_allclose(pixels(images, ff.Normalize.imagenet(), ff.ToLayout("CHW")), want, atol=1e-5)
+    want = (images.transpose(0, 3, 1, 2) / 255 - np.reshape(MEAN, (3, 1, 1))) / np.reshape(
+        STD, (3, 1, 1)
+    )
+    np.testing.assert_allclose(
+        pixels(images, ff.Normalize.imagenet(), ff.ToLayout("CHW")), want, atol=1e-5
+    )
 
 
 def test_what_is_erased_is_the_mean_of_normalize():
@@ -71,11 +90,15 @@ def test_what_is_erased_is_the_mean_of_normalize():
     (row,) = [row for row in ROWS if "RandomErasing" in row]
     (code,) = re.findall(r"ff\.RandomErasing\(.*?\)\)", row)
     white = np.full((8, 32, 32, 3), 255, np.uint8)
-    erased = pixels(white, dataclasses.replace(eval(code, {"ff": ff}), p=1.0), ff.Normalize.imagenet())
+    erased = pixels(
+        white, dataclasses.replace(eval(code, {"ff": ff}), p=1.0), ff.Normalize.imagenet()
+    )
     kept = pixels(white, ff.Normalize.imagenet())
     hidden = erased != kept
     assert 0.02 < hidden.mean() < 0.4
-    assert np.abs(erased[hidden]).max() < 0.5 / 255 / min(STD) + 1e-6, "0, but for the rounding of a byte"
+    assert np.abs(erased[hidden]).max() < 0.5 / 255 / min(STD) + 1e-6, (
+        "0, but for the rounding of a byte"
+    )
 
 
 def test_flips_of_half_of_the_images():
@@ -112,7 +135,9 @@ def test_keras_layers(tmp_path):
     assert keras["flip"] == "horizontal_and_vertical"
     assert keras["fill"] == "reflect", "as the page says"
     turned = np.array(keras["turned"])
-    ours = [pixels(image[None], ff.Rotate((angle, angle)))[0].astype(float) for angle in (36.0, -36.0)]
+    ours = [
+        pixels(image[None], ff.Rotate((angle, angle)))[0].astype(float) for angle in (36.0, -36.0)
+    ]
     middle = slice(16, 32)
     assert min(np.abs(one - turned)[middle, middle].max() for one in ours) <= 2
     assert turned[0, 0].max() == 0 == ours[0][0, 0].max() == ours[1][0, 0].max()

@@ -15,7 +15,13 @@ def rows() -> list[list[str]]:
 
 def test_there_is_one_table() -> None:
     header, rule, *body = rows()
-    assert header == ["What fails", "in", "What happens", "What is reported, once", "What changes it"]
+    assert header == [
+        "What fails",
+        "in",
+        "What happens",
+        "What is reported, once",
+        "What changes it",
+    ]
     assert set(rule) == {"---"}
     assert all(len(row) == len(header) and row[2] for row in body)
     assert {row[1] for row in body} == {"a feed", "preprocess", "both"}
@@ -27,6 +33,8 @@ def test_every_kind_is_there_for_both() -> None:
     for what, where, *_ in rows()[2:]:
         named = re.match(r"\*\*(?:An?|The)?\s*(\w+)\*\*", what)
         kind = named[1].lower() if named else kind
-        kinds.setdefault(kind, set()).update(("a feed", "preprocess") if where == "both" else (where,))
+        kinds.setdefault(kind, set()).update(
+            ("a feed", "preprocess") if where == "both" else (where,)
+        )
     assert list(kinds) == ["file", "shard", "storage", "data", "code", "process", "machine"]
     assert all(where == {"a feed", "preprocess"} for where in kinds.values())

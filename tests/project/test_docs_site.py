@@ -27,7 +27,10 @@ def reference() -> dict[str, Any]:
 def test_the_reference_has_every_public_name_and_command(reference: dict[str, Any]) -> None:
     pages = reference["pages"]()
     assert "::: fastfeed.feed.feed.Feed" in pages["reference/feed.md"]
-    assert "## fastfeed analyze" in pages["reference/cli.md"] and "`--fail-on LIMIT`" in pages["reference/cli.md"]
+    assert (
+        "## fastfeed analyze" in pages["reference/cli.md"]
+        and "`--fail-on LIMIT`" in pages["reference/cli.md"]
+    )
     assert "### fastfeed preprocess verify" in pages["reference/cli.md"]
 
 
@@ -36,13 +39,21 @@ def test_every_page_is_in_the_navigation(reference: dict[str, Any]) -> None:
     there = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
     missing = (there | set(reference["pages"]())) - named
     assert not missing, f"mkdocs.yml, nav, should have {', '.join(sorted(missing))}"
-    gone = [name for name in named - there - set(reference["pages"]()) - {"index.md"} if not (ROOT / name).exists()]
+    gone = [
+        name
+        for name in named - there - set(reference["pages"]()) - {"index.md"}
+        if not (ROOT / name).exists()
+    ]
     assert not gone, f"mkdocs.yml, nav, names what is not there: {', '.join(gone)}"
 
 
 def test_profiler_decoder_and_protocols_have_entries(reference: dict[str, Any]) -> None:
     entries = set(re.findall(r"^::: (\S+)$", "\n".join(reference["pages"]().values()), re.M))
-    tops = {name for name, subject in subjects().items() if subject.kind in ("class", "protocol", "function")}
+    tops = {
+        name
+        for name, subject in subjects().items()
+        if subject.kind in ("class", "protocol", "function")
+    }
     assert tops - entries == set()
     assert {
         "fastfeed.profiler.analysis.analyze",
@@ -52,14 +63,22 @@ def test_profiler_decoder_and_protocols_have_entries(reference: dict[str, Any]) 
 
 
 def test_help_of_adapters_names_every_parameter() -> None:
-    for method in (ff.Feed.to_keras, ff.Feed.keras_backup, ff.Feed.to_tfdata, ff.Feed.to_jax, ff.Feed.to_torch):
+    for method in (
+        ff.Feed.to_keras,
+        ff.Feed.keras_backup,
+        ff.Feed.to_tfdata,
+        ff.Feed.to_jax,
+        ff.Feed.to_torch,
+    ):
         kinds = {parameter.kind for parameter in inspect.signature(method).parameters.values()}
         assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
     assert "class_weight" in pydoc.render_doc(ff.Feed.to_keras)
     assert "delete_checkpoint" in pydoc.render_doc(ff.Feed.keras_backup)
 
 
-def test_no_op_lacks_a_page_and_methods_of_the_compiler_are_left_out(reference: dict[str, Any]) -> None:
+def test_no_op_lacks_a_page_and_methods_of_the_compiler_are_left_out(
+    reference: dict[str, Any],
+) -> None:
     ops = reference["pages"]()["reference/ops.md"]
     normalize = ops.partition('heading: "ff.Normalize"')[2].partition(":::")[0]
     assert "members: ['imagenet']" in normalize
@@ -69,7 +88,9 @@ def test_no_op_lacks_a_page_and_methods_of_the_compiler_are_left_out(reference: 
 
 def test_faults_of_a_built_site_are_named(tmp_path: Path) -> None:
     complaints = runpy.run_path(str(SITE / "check.py"))["complaints"]
-    (tmp_path / "a.html").write_text('<h2 id="x">X</h2><a href="b.html#y">Y</a><img src="a.png" alt="A picture">')
+    (tmp_path / "a.html").write_text(
+        '<h2 id="x">X</h2><a href="b.html#y">Y</a><img src="a.png" alt="A picture">'
+    )
     (tmp_path / "a.png").touch()
     (tmp_path / "b.html").write_text('<h2 id="y">Y</h2><a href="https://example.org">elsewhere</a>')
     assert complaints(tmp_path) == []

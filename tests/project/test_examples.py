@@ -1,4 +1,7 @@
-"""Every example runs as its README says, on small data, and learns. Nightly: its other launchers and backends."""
+"""Every example runs as its README says, on small data, and learns.
+
+Nightly: its other launchers and backends.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,22 @@ EXAMPLES = ROOT / "examples"
 LIMIT_S = 180  # ends a hang
 HELPERS = {"made.py", "horovod/hvd.py"}
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-ACCELERATE = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1")
+ACCELERATE = (
+    "-m",
+    "accelerate.commands.launch",
+    "--cpu",
+    "--num_processes",
+    "2",
+    "--num_machines",
+    "1",
+)
 ACCELERATE += ("--mixed_precision", "no", "--dynamo_backend", "no")
 PROVE = (
     "-c",
-    "import sys; sys.argv[1:1] = ['prove', '--seconds', '1', '--', sys.executable]; "
-    "from fastfeed.cli import main; main()",
+    (
+        "import sys; sys.argv[1:1] = ['prove', '--seconds', '1', '--', sys.executable]; "
+        "from fastfeed.cli import main; main()"
+    ),
 )
 MPIRUN = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2")
 
@@ -50,13 +63,20 @@ class Run:
 
 PHOTOS = ("--data", "{photos}")
 SMALL = (*PHOTOS, "--size", "32")  # a quarter of the arithmetic
-# NPROC: XLA's threads, by default one per core. A device that waits in an all-reduce holds one, and on two cores the
-# device that it waits for may find none free: XLA ends the process after 40 s.
+# NPROC: XLA's threads, by default one per core. A device that waits in an all-reduce holds one, and
+# on two cores the device that it waits for may find none free: XLA ends the process after 40 s.
 TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPROC", "8"))
-# At the end of a process, rarely: DistributedDataParallel keeps gloo's threads alive (PyTorch issue 190489)
+# At the end of a process, rarely: DistributedDataParallel keeps gloo's threads alive (PyTorch issue
+# 190489)
 GLOO_ABORTS = "terminate called without an active exception"
 RUNS = [
-    Run("landmarks_keras.py", ("keras", "jax"), SMALL, environ=(("KERAS_BACKEND", "jax"), *TWO_DEVICES), nightly=True),
+    Run(
+        "landmarks_keras.py",
+        ("keras", "jax"),
+        SMALL,
+        environ=(("KERAS_BACKEND", "jax"), *TWO_DEVICES),
+        nightly=True,
+    ),
     Run("landmarks_jax.py", ("jax",), SMALL, says=(" of 40 images, ",)),
     Run("landmarks_jax.py", ("jax",), SMALL, environ=TWO_DEVICES, nightly=True),
     Run("landmarks_torch_ddp.py", ("torch",), SMALL, says=(" of 40 images, ",), nightly=True),
@@ -78,8 +98,17 @@ RUNS = [
         says=("62 steps in all, 22 since the checkpoint, to epoch 2",),
     ),
     Run("accelerate_example.py", ("torch", "accelerate"), nightly=True),
-    Run("transformers_example.py", ("torch", "transformers"), says=("'feed_wait': ", "% of the time for batches")),
-    Run("grain_watched.py", ("jax", "grain"), (*PHOTOS, "--epochs", "15"), says=("% of the time, got ",)),
+    Run(
+        "transformers_example.py",
+        ("torch", "transformers"),
+        says=("'feed_wait': ", "% of the time for batches"),
+    ),
+    Run(
+        "grain_watched.py",
+        ("jax", "grain"),
+        (*PHOTOS, "--epochs", "15"),
+        says=("% of the time, got ",),
+    ),
     Run(
         "tfdata_watched.py",
         ("keras", "tensorflow"),
@@ -91,7 +120,9 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once for all workers of pytest-xdist, as examples do; next to them is room for what examples write."""
+    """Made once for all workers of pytest-xdist, as examples do; next to them is room for what
+    examples write.
+    """
     run = tmp_path_factory.getbasetemp()
     run = run.parent if "PYTEST_XDIST_WORKER" in os.environ else run
     environ = environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)]))
@@ -105,13 +136,19 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def output(run: Run, photos: Path, *more: str) -> str:
     require(*run.needs)
     if run.mpirun and shutil.which("mpirun") is None:
-        pytest.skip("no mpirun; `make test` installs it where it may, else: apt-get install openmpi-bin")
+        pytest.skip(
+            "no mpirun; `make test` installs it where it may, else: apt-get install openmpi-bin"
+        )
     args = [str(arg).replace("{photos}", str(photos)) for arg in (*run.args, *more)]
     command = [sys.executable, *run.launcher, str(EXAMPLES / run.script), *args]
     if run.mpirun:
         command = ["mpirun", *MPIRUN, *command]
     for _ in range(2):
-        more_environ = {"OMP_NUM_THREADS": "1", "HVD_PORT": str(free_port()), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        more_environ = {
+            "OMP_NUM_THREADS": "1",
+            "HVD_PORT": str(free_port()),
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        }
         done = subprocess.run(
             command,
             env=environment(**more_environ, **dict(run.environ)),
@@ -134,7 +171,9 @@ def free_port() -> int:
 
 
 def by_tier(runs: list[Run]) -> list[ParameterSet]:
-    return [pytest.param(run, id=str(run), marks=[pytest.mark.nightly] * run.nightly) for run in runs]
+    return [
+        pytest.param(run, id=str(run), marks=[pytest.mark.nightly] * run.nightly) for run in runs
+    ]
 
 
 def learned(text: str) -> None:
@@ -168,7 +207,12 @@ def test_a_trainer_is_proved(run: Run, photos: Path) -> None:
 
 
 RECIPES = [  # nothing is trained
-    Run("augmentations_torchvision.py", ("torch",), PHOTOS, says=("images (16, 3, 96, 96) torch.float32",)),
+    Run(
+        "augmentations_torchvision.py",
+        ("torch",),
+        PHOTOS,
+        says=("images (16, 3, 96, 96) torch.float32",),
+    ),
     Run("augmentations_keras.py", (), PHOTOS, says=("images (16, 96, 96, 3) float32",)),
 ]
 
@@ -176,7 +220,12 @@ RECIPES = [  # nothing is trained
 @pytest.mark.parametrize("run", RECIPES, ids=str)
 def test_a_recipe_of_another_library_runs_here(run: Run, photos: Path) -> None:
     text = output(run, photos)
-    for words in (*run.says, "labels (16, 5)", "images/s", "give every photograph the same bytes: True"):
+    for words in (
+        *run.says,
+        "labels (16, 5)",
+        "images/s",
+        "give every photograph the same bytes: True",
+    ):
         assert words in text
 
 
@@ -209,7 +258,9 @@ def test_two_ranks_go_on_inside_an_epoch(run: Run, photos: Path) -> None:
 
 
 def test_keras_learns_and_leaves_no_backup(photos: Path) -> None:
-    text = output(Run("landmarks_keras.py", ("keras", "tensorflow"), (*SMALL, "--backup", "backup")), photos)
+    text = output(
+        Run("landmarks_keras.py", ("keras", "tensorflow"), (*SMALL, "--backup", "backup")), photos
+    )
     learned(text)
     assert "images/s" in text
     assert not (photos.parent / "backup").exists(), "a run that has ended needs no backup"
@@ -217,12 +268,16 @@ def test_keras_learns_and_leaves_no_backup(photos: Path) -> None:
 
 def test_every_example_is_run_and_explained() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
-    assert files == {run.script for run in (*RUNS, *PROOFS, *RECIPES)} | HELPERS, "a new example needs a row in RUNS"
+    assert files == {run.script for run in (*RUNS, *PROOFS, *RECIPES)} | HELPERS, (
+        "a new example needs a row in RUNS"
+    )
     table = (EXAMPLES / "README.md").read_text()
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []
 
 
 def test_horovod_to_fastfeed_is_a_short_diff() -> None:
-    before, after = ((EXAMPLES / "horovod" / name).read_text().splitlines() for name in ("before.py", "after.py"))
+    before, after = (
+        (EXAMPLES / "horovod" / name).read_text().splitlines() for name in ("before.py", "after.py")
+    )
     assert len(set(after) - set(before)) <= 14
     assert len(after) < len(before)

@@ -1,4 +1,6 @@
-"""`make gpu-check` on the processor: every part runs or says why not, and the report has its form."""
+"""`make gpu-check` on the processor: every part runs or says why not, and the report has its
+form.
+"""
 
 import importlib
 import json
@@ -25,8 +27,20 @@ def gpu_check(monkeypatch):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("gpu-check") / "report.json"
-    command = [sys.executable, "-m", "benchmarks.gpu_check", "--cpu", "--quick", "--minutes", "3", "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu_check",
+        "--cpu",
+        "--quick",
+        "--minutes",
+        "3",
+        "--out",
+        str(out),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     said = json.loads(done.stdout.splitlines()[-1])
     assert said == json.loads(out.read_text())
@@ -41,13 +55,20 @@ def test_every_part_is_ok_or_says_that_it_needs_a_gpu(report):
             assert part["figures"], name
         else:
             assert part["ok"] == "not run" and "needs a GPU" in part["reason"]
-    assert [name for name in PARTS if report["parts"][name]["ok"] is not True] == ["steps", "overlap"]
+    assert [name for name in PARTS if report["parts"][name]["ok"] is not True] == [
+        "steps",
+        "overlap",
+    ]
 
 
 def test_the_report_says_where_and_with_what(report):
     assert (report["on"], report["quick"]) == ("processor", True)
     assert report["machine"]["cores"] >= 1 and report["machine"]["cpu"]
-    assert report["versions"]["numpy"] and report["versions"]["torch"] and "nvidia-dali-cuda130" in report["versions"]
+    assert (
+        report["versions"]["numpy"]
+        and report["versions"]["torch"]
+        and "nvidia-dali-cuda130" in report["versions"]
+    )
 
 
 def test_rates_compare_ours_with_dali_on_both_sets(report):
@@ -55,7 +76,10 @@ def test_rates_compare_ours_with_dali_on_both_sets(report):
         found = report["parts"]["rates"]["figures"][name]
         assert found["errors"] == {}
         assert {"cpu kernel", "nvimagecodec", "hybrid, dali"} <= set(found["singly"])
-        assert all(rate["images_per_second"] > 0 and rate["cpu_ms"] > 0 for rate in found["singly"].values())
+        assert all(
+            rate["images_per_second"] > 0 and rate["cpu_ms"] > 0
+            for rate in found["singly"].values()
+        )
         assert any(who.startswith("DALI, ") for who in found["singly"])
 
 
@@ -64,11 +88,16 @@ def test_faults_and_agreement_were_looked_at(report):
         assert found["batches"] == 60 and found["bad_named"] == 50
     agree = report["parts"]["agree"]["figures"]
     assert "RandomResizedCrop" in agree["levels against cpu"]
-    assert all(found["samples"] == 48 and found["differ"] == 0 for found in agree["batches of 4 and 12"].values())
+    assert all(
+        found["samples"] == 48 and found["differ"] == 0
+        for found in agree["batches of 4 and 12"].values()
+    )
     assert len(agree["order of streams"]) >= 8
 
 
-def test_a_part_that_raises_is_recorded_and_the_next_one_runs(gpu_check, monkeypatch, tmp_path, capsys):
+def test_a_part_that_raises_is_recorded_and_the_next_one_runs(
+    gpu_check, monkeypatch, tmp_path, capsys
+):
     main, setting = gpu_check("__main__"), gpu_check("setting")
     told = setting.Setting(True, True, 1, tmp_path, None)
 
@@ -78,9 +107,16 @@ def test_a_part_that_raises_is_recorded_and_the_next_one_runs(gpu_check, monkeyp
     monkeypatch.setattr(gpu_check("overlap"), "run", raises)
     found = main.one("overlap", told, "", 100.0)
     assert found["ok"] is False and found["figures"] == {"good": 1}
-    assert "3 of 4 batches had wrong pixels" in found["reason"] and "raise setting.Wrong" in found["traceback"]
+    assert (
+        "3 of 4 batches had wrong pixels" in found["reason"]
+        and "raise setting.Wrong" in found["traceback"]
+    )
     late = main.one("overlap", told, "", 1.0)
-    assert late["ok"] == "not run" and "the time budget is spent" in late["reason"] and told.left_out == ["overlap"]
+    assert (
+        late["ok"] == "not run"
+        and "the time budget is spent" in late["reason"]
+        and told.left_out == ["overlap"]
+    )
     main.table({"parts": {"overlap": found}, "left_out": told.left_out})
     assert "FAILED" in capsys.readouterr().out
 
@@ -105,7 +141,9 @@ def test_packages_for_remote_storage_may_be_absent():
         "from fastfeed.backends import dali\n"
         "from benchmarks.gpu_check import agree, faults, overlap, rates, steps\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "google_crc32c" in done.stdout
 

@@ -1,4 +1,7 @@
-"""`make gpu-kit`: parts that travel, and the runner on the other machine. No GPU, no packages: steps here are toys."""
+"""`make gpu-kit`: parts that travel, and the runner on the other machine.
+
+No GPU, no packages: steps here are toys.
+"""
 
 # ruff: noqa: F811  fixtures
 import importlib
@@ -17,8 +20,12 @@ ROOT = Path(__file__).parents[2]
 def test_parts_are_small_and_give_the_same_files_back(kit, packed, files, tmp_path):
     folder, manifest = packed
     assert [part["bytes"] for part in manifest["parts"].values()] == [1000, 1000, 1000, 710]
-    complete, lost = kit("parts").extract(folder, manifest, kit("parts").arrived(folder, manifest), tmp_path / "out")
-    assert not lost and [path.read_bytes() for path in complete] == [path.read_bytes() for path in files]
+    complete, lost = kit("parts").extract(
+        folder, manifest, kit("parts").arrived(folder, manifest), tmp_path / "out"
+    )
+    assert not lost and [path.read_bytes() for path in complete] == [
+        path.read_bytes() for path in files
+    ]
 
 
 def test_a_missing_part_costs_only_the_files_in_it(kit, packed, tmp_path):
@@ -26,21 +33,32 @@ def test_a_missing_part_costs_only_the_files_in_it(kit, packed, tmp_path):
     parts, kept = kit("parts"), (folder / "part-01").read_bytes()
     (folder / "part-01").unlink()
     faults = parts.arrived(folder, manifest)
-    assert faults["part-01"] == f"part-01 has not arrived: copy it to {folder} and run the same command again."
+    assert (
+        faults["part-01"]
+        == f"part-01 has not arrived: copy it to {folder} and run the same command again."
+    )
     complete, lost = parts.extract(folder, manifest, faults, tmp_path / "out")
-    assert [path.name for path in complete] == ["one.bin", "small.bin", "last.bin"] and list(lost) == ["large.bin"]
+    assert [path.name for path in complete] == ["one.bin", "small.bin", "last.bin"] and list(
+        lost
+    ) == ["large.bin"]
     (folder / "part-01").write_bytes(kept)
     for name in ("part-00", "part-03"):  # what an earlier call unpacked needs no part any more
         (folder / name).unlink()
-    complete, lost = parts.extract(folder, manifest, parts.arrived(folder, manifest), tmp_path / "out")
-    assert [path.name for path in complete] == ["one.bin", "small.bin", "last.bin"] and list(lost) == ["large.bin"]
+    complete, lost = parts.extract(
+        folder, manifest, parts.arrived(folder, manifest), tmp_path / "out"
+    )
+    assert [path.name for path in complete] == ["one.bin", "small.bin", "last.bin"] and list(
+        lost
+    ) == ["large.bin"]
 
 
 def test_a_step_that_hangs_is_ended_with_all_it_started(call, kit, monkeypatch, tmp_path):
     process, child = kit("process"), tmp_path / "work" / "child"
 
     class Patient(subprocess.Popen):
-        """On a machine of any speed: the limit begins once the step hangs, and no other step reaches it."""
+        """On a machine of any speed: the limit begins once the step hangs, and no other step
+        reaches it.
+        """
 
         def wait(self, timeout=None):
             if timeout == 3 and "hangs" in self.args:
@@ -52,7 +70,11 @@ def test_a_step_that_hangs_is_ended_with_all_it_started(call, kit, monkeypatch, 
     monkeypatch.setattr(process.subprocess, "Popen", Patient)
     monkeypatch.setattr(process, "_GRACE", 1)
     code, _, found = call({"hangs": (), "plain": ()}, "--limit", "3")
-    assert found["hangs"]["state"] == "stopped" and found["hangs"]["figures"] == {"first": 1} and code == 1
+    assert (
+        found["hangs"]["state"] == "stopped"
+        and found["hangs"]["figures"] == {"first": 1}
+        and code == 1
+    )
     assert found["hangs"]["reason"] == "it took longer than its limit of 3 s and was ended"
     assert found["plain"]["state"] == "ok"
     for _ in range(200):  # the process that adopted the child has to notice, too
@@ -65,7 +87,11 @@ def test_a_step_that_hangs_is_ended_with_all_it_started(call, kit, monkeypatch, 
 
 def test_a_step_that_dies_has_a_reason_and_keeps_its_figures(call):
     code, _, found = call({"dies": (), "plain": ()})
-    assert found["dies"]["state"] == "failed" and found["dies"]["figures"] == {"first": 1} and code == 1
+    assert (
+        found["dies"]["state"] == "failed"
+        and found["dies"]["figures"] == {"first": 1}
+        and code == 1
+    )
     assert found["dies"]["reason"] == "its process ended with 9: something awful"
     assert found["plain"]["figures"] == {"first": 1, "second": 5}
 
@@ -73,15 +99,22 @@ def test_a_step_that_dies_has_a_reason_and_keeps_its_figures(call):
 def test_a_step_that_crashes_says_where(call):
     _, _, found = call({"crashes": ()})
     reason = found["crashes"]["reason"]
-    assert reason.startswith("its process ended with -11: Fatal Python error: Segmentation fault, File ")
+    assert reason.startswith(
+        "its process ended with -11: Fatal Python error: Segmentation fault, File "
+    )
     assert "toy_step.py" in reason and found["crashes"]["figures"] == {"first": 1}
 
 
 def test_a_pace_shortens_every_step(call):
     """Also the time below which it is not begun: 10.5 s are left, of which the report has 10."""
     code, _, found = call({"plain": ()}, "--pace", "0.4", "--budget", "10.5")
-    assert 0 < found["plain"]["figures"]["second"] <= 0.4 and code == 0  # four fifths of what is left
-    assert call({"plain": ()}, "--only", "plain", "--pace", "0.4")[2]["plain"]["figures"]["second"] == 2
+    assert (
+        0 < found["plain"]["figures"]["second"] <= 0.4 and code == 0
+    )  # four fifths of what is left
+    assert (
+        call({"plain": ()}, "--only", "plain", "--pace", "0.4")[2]["plain"]["figures"]["second"]
+        == 2
+    )
 
 
 def test_nothing_runs_twice_unless_asked(call, tmp_path):
@@ -124,7 +157,9 @@ def test_a_wheel_whose_kernel_does_not_load_does_not_travel(kit, tmp_path):
         with zipfile.ZipFile(wheel, "w") as archive:
             archive.writestr("fastfeed/__init__.py", "")
             archive.writestr("fastfeed/_native.py", text)
-        own = os.path.realpath(sys.executable)  # not the virtual environment, which may hold a fastfeed of its own
+        own = os.path.realpath(
+            sys.executable
+        )  # not the virtual environment, which may hold a fastfeed of its own
         found = kit("pack")._loads(own, wheel, tmp_path / name)
         assert found == f"ImportError: {want}" if want else not found
 
@@ -147,14 +182,20 @@ def test_wheels_share_the_namespace_of_nvidia_and_stay_in_their_folder(kit, tmp_
             wheel.writestr("nvidia/__init__.py", "")
             wheel.writestr(inner, f"name = {name!r}\n")
     wrong = unpack.wheels(sorted(tmp_path.glob("*.whl")), site)
-    assert len(wrong) == 1 and "c-1-py3-none-any.whl could not be unpacked" in wrong[0] and "lies outside" in wrong[0]
+    assert (
+        len(wrong) == 1
+        and "c-1-py3-none-any.whl could not be unpacked" in wrong[0]
+        and "lies outside" in wrong[0]
+    )
     other = tmp_path / "other"
     (other / "nvidia" / "third").mkdir(parents=True)
     (other / "nvidia" / "third" / "__init__.py").touch()
     (other / "nvidia" / "__init__.py").touch()
     program = "import nvidia.first, nvidia.second, nvidia.third; print(nvidia.second.name)"
     environ = dict(os.environ, PYTHONPATH=f"{site}{os.pathsep}{other}")
-    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
+    )
     assert done.stdout == "b\n", done.stderr
 
 
@@ -163,10 +204,19 @@ def test_marks_are_met_missed_or_not_measured_and_never_by_a_stand_in(kit):
     results = {
         "kernel": {"figures": {"imagenet, plain": {"16": {"images_per_second": 17000.0}}}},
         "train-torch": {
-            "figures": {"resnet50, kernel": {"4": {"real / synthetic": 0.97}, "8": {"real / synthetic": 1.0}}}
+            "figures": {
+                "resnet50, kernel": {
+                    "4": {"real / synthetic": 0.97},
+                    "8": {"real / synthetic": 1.0},
+                }
+            }
         },
         "profile": {"figures": {"starved": {"right": True}, "healthy": {"right": True}}},
-        "faults": {"state": "failed", "reason": "hybrid: 3 bad files not named", "figures": {"hybrid": {}}},
+        "faults": {
+            "state": "failed",
+            "reason": "hybrid: 3 bad files not named",
+            "figures": {"hybrid": {}},
+        },
     }
     said = list(judged(results).values())
     assert said == [
@@ -177,13 +227,19 @@ def test_marks_are_met_missed_or_not_measured_and_never_by_a_stand_in(kit):
         "met: starved: right, healthy: right",
         "missed: hybrid: 3 bad files not named",
     ]
-    assert set(judged({name: one | {"stand_in": True} for name, one in results.items()}).values()) == {"not measured"}
+    assert set(
+        judged({name: one | {"stand_in": True} for name, one in results.items()}).values()
+    ) == {"not measured"}
 
 
 def test_speed_up_and_efficiency_by_number_of_gpus(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     scaling = importlib.import_module("benchmarks.gpu_check.scaling")
-    rows = {1: {"synthetic": 100.0, "real": 90.0}, 2: {"synthetic": 180.0, "real": 144.0}, 4: {"error": "rank 3 ended"}}
+    rows = {
+        1: {"synthetic": 100.0, "real": 90.0},
+        2: {"synthetic": 180.0, "real": 144.0},
+        4: {"error": "rank 3 ended"},
+    }
     found = scaling.summary(rows)
     assert found["2"]["synthetic speed-up"] == 1.8 and found["2"]["real efficiency"] == 0.8
     assert found["2"]["real / synthetic"] == 0.8 and found["4"] == {"error": "rank 3 ended"}
@@ -191,7 +247,9 @@ def test_speed_up_and_efficiency_by_number_of_gpus(monkeypatch):
 
 def test_the_dry_run_brings_its_own_pytorch():
     """A clean clone has none: `make test` does without."""
-    done = subprocess.run(["make", "-n", "gpu-kit-dry"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "-n", "gpu-kit-dry"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     pinned = "torch==2.13.0"
     assert f"pip --disable-pip-version-check install -q {pinned}\n" in done.stdout
     assert pinned in (ROOT / ".ci" / "run").read_text()
@@ -201,13 +259,24 @@ def test_the_dry_run_brings_its_own_pytorch():
 
 def test_the_dry_run_forgives_a_machine_without_cuda_and_nothing_else(kit, capsys):
     ended = kit("dry").ended
-    absent = {"state": "not run", "reason": "CUDA's headers and libcudart are not here: they are in a CUDA toolkit"}
+    absent = {
+        "state": "not run",
+        "reason": "CUDA's headers and libcudart are not here: they are in a CUDA toolkit",
+    }
     states = {"kernel": {"state": "ok"}, "nvjpeg": absent}
     assert ended(2, states) == 0
-    assert "gpu-kit-dry: nvjpeg was not run: CUDA's headers and libcudart are not here" in capsys.readouterr().out
+    assert (
+        "gpu-kit-dry: nvjpeg was not run: CUDA's headers and libcudart are not here"
+        in capsys.readouterr().out
+    )
     assert ended(1, states) == 1, "another step failed"
-    assert ended(2, states | {"train-torch": {"state": "not run", "reason": "torch is not here"}}) == 2
-    late = {"state": "not run", "reason": "2 s are left of this call, it needs 3: run the same command again"}
+    assert (
+        ended(2, states | {"train-torch": {"state": "not run", "reason": "torch is not here"}}) == 2
+    )
+    late = {
+        "state": "not run",
+        "reason": "2 s are left of this call, it needs 3: run the same command again",
+    }
     assert ended(2, states | {"nvjpeg": late}) == 2
     assert ended(2, states | {"oom": {}}) == 2
     assert ended(0, {"kernel": {"state": "ok"}}) == 0

@@ -1,4 +1,7 @@
-"""`make gpu-kit-dry`: every step runs on the processor, and says that it is a stand-in. CI has a job that runs it."""
+"""`make gpu-kit-dry`: every step runs on the processor, and says that it is a stand-in.
+
+CI has a job that runs it.
+"""
 
 import json
 import subprocess
@@ -13,9 +16,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_step_runs_and_says_that_it_is_a_stand_in(tmp_path):
-    """All of it within its own budget of five minutes: a step for which no time is left is not ok."""
+    """All of it within its own budget of five minutes: a step for which no time is left is not
+    ok.
+    """
     command = [sys.executable, "-m", "benchmarks.gpu_kit.dry", "--copy-to", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-4000:]
     told = json.loads((tmp_path / "gpu.json").read_text())
     assert told["where"].startswith("stand-in") and set(told["marks"].values()) == {"not measured"}

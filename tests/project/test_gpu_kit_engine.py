@@ -1,4 +1,6 @@
-"""The kit's step on the JPEG engine, over a stand-in for nvJPEG: it sees right pixels, and wrong ones."""
+"""The kit's step on the JPEG engine, over a stand-in for nvJPEG: it sees right pixels, and wrong
+ones.
+"""
 
 import time
 
@@ -10,7 +12,11 @@ from helpers.late_nvjpeg import install
 from helpers.side_by_side import encoded, picture
 
 __all__ = ["kit"]
-pytestmark = [pytest.mark.slow, needs_compiler, pytest.mark.skipif(native is None, reason=NO_KERNEL)]
+pytestmark = [
+    pytest.mark.slow,
+    needs_compiler,
+    pytest.mark.skipif(native is None, reason=NO_KERNEL),
+]
 
 
 @pytest.fixture
@@ -49,12 +55,17 @@ def test_an_engine_that_decodes_nothing(kit, context, monkeypatch):
     fake, _ = install(monkeypatch)
     fake["taller"] = 8
     wrong = pixels(kit, context)
-    assert len(wrong) == 10 and "photographs, Resize: the engine decoded none of 4 files" in wrong[0]
+    assert (
+        len(wrong) == 10 and "photographs, Resize: the engine decoded none of 4 files" in wrong[0]
+    )
 
 
 def test_the_engine_counts_for_the_marks(kit):
     judged = kit("marks").judged
-    rows = {"16 threads": {"images_per_second": 26_000.0}, "16 threads, 3 lanes": {"error": "no room"}}
+    rows = {
+        "16 threads": {"images_per_second": 26_000.0},
+        "16 threads, 3 lanes": {"error": "no room"},
+    }
     assert "met: 26,000" in judged({"engine": {"figures": {"imagenet": rows}}}).values()
     nets = {
         "resnet50, kernel": {"4": {"real / synthetic": 0.4}, "16": {"real / synthetic": 0.99}},

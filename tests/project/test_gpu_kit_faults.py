@@ -1,4 +1,6 @@
-"""What may be wrong with a machine, or with what came to it: one sentence each, and the other steps run."""
+"""What may be wrong with a machine, or with what came to it: one sentence each, and the other steps
+run.
+"""
 
 # ruff: noqa: F811  fixtures
 import contextlib
@@ -23,7 +25,12 @@ def test_a_damaged_part_is_one_sentence_and_the_steps_run(call, packed):
     content[500] ^= 1
     (folder / "part-02").write_bytes(content)
     code, said, found = call({"plain": (), "wants": ("no_such_module",)})
-    assert said.splitlines().count("part-02 is damaged (its SHA-256 is not the manifest's): copy it again.") == 1
+    assert (
+        said.splitlines().count(
+            "part-02 is damaged (its SHA-256 is not the manifest's): copy it again."
+        )
+        == 1
+    )
     assert found["plain"]["state"] == "ok" and found["wants"]["state"] == "not run" and code == 2
     assert found["wants"]["reason"].startswith("no_such_module is not here; part-02 is damaged")
 
@@ -56,8 +63,16 @@ def test_no_manifest_and_changed_code_are_said(call, packed):
 def test_no_gpu_is_one_sentence_and_the_rest_runs(call, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     code, said, found = call({"plain": (), "on-gpu": ("gpu",), "many": ("gpus",)})
-    assert said.count("no GPU is here (nvidia-smi: FileNotFoundError): only what needs none will run\n") == 1
-    assert (found["plain"]["state"], found["on-gpu"]["reason"]) == ("ok", "no GPU is here") and code == 2
+    assert (
+        said.count(
+            "no GPU is here (nvidia-smi: FileNotFoundError): only what needs none will run\n"
+        )
+        == 1
+    )
+    assert (found["plain"]["state"], found["on-gpu"]["reason"]) == (
+        "ok",
+        "no GPU is here",
+    ) and code == 2
     assert found["many"]["reason"] == "two GPUs or more are needed, none here"
 
 
@@ -71,14 +86,17 @@ def test_an_old_driver_leaves_out_what_needs_a_newer_one(call, smi, kit, monkeyp
 
 
 @pytest.mark.parametrize(("packed_for", "here"), [("", "8.0"), ("9.0", "9.0"), ("9.0", "8.0")])
-def test_a_kit_for_other_gpus_leaves_out_what_was_made_smaller(call, smi, kit, packed, monkeypatch, packed_for, here):
+def test_a_kit_for_other_gpus_leaves_out_what_was_made_smaller(
+    call, smi, kit, packed, monkeypatch, packed_for, here
+):
     smi(capability=here)
     folder, manifest = packed
     (folder / "manifest.json").write_text(json.dumps(manifest | {"gpu": packed_for}))
     monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
     _, said, found = call({"on-gpu": ("gpu",), "dali": ("DALI",)})
     sentence = (
-        "the kit was packed for GPUs of compute capability 9.0, NVIDIA H200 has 8.0: DALI and nvImageCodec are left out"
+        "the kit was packed for GPUs of compute capability 9.0, NVIDIA H200 has 8.0: DALI and"
+        " nvImageCodec are left out"
     )
     assert found["on-gpu"]["state"] == "ok"
     if packed_for in ("", here):
@@ -100,9 +118,13 @@ def test_dali_that_is_absent_is_said_and_tried_again_when_it_came(call, smi, kit
     monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"torch"})
     code, _, found = call({"plain": (), "dali": ("torch", "DALI")})
     assert found["dali"]["reason"] == "nvidia.dali and nvidia.nvimgcodec are not here" and code == 2
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"torch", "nvidia.dali", "nvidia.nvimgcodec"})
+    monkeypatch.setattr(
+        kit("machine"), "_modules", lambda *_: {"torch", "nvidia.dali", "nvidia.nvimgcodec"}
+    )
     code, said, found = call({"plain": (), "dali": ("torch", "DALI")})
-    assert found["dali"]["state"] == "ok" and "[plain] ok, from an earlier call" in said and code == 0
+    assert (
+        found["dali"]["state"] == "ok" and "[plain] ok, from an earlier call" in said and code == 0
+    )
 
 
 @pytest.mark.parametrize("absent", ["nvidia.dali", "nvidia.nvimgcodec"])
@@ -110,8 +132,13 @@ def test_one_of_the_two_decoders_that_is_absent_is_named_alone(call, smi, kit, m
     smi()
     there = {"torch", "nvidia.dali", "nvidia.nvimgcodec"} - {absent}
     monkeypatch.setattr(kit("machine"), "_modules", lambda *_: there)
-    code, said, found = call({"plain": (), "on-gpu": ("gpu", "torch"), "dali": ("gpu", "torch", "DALI")})
-    assert found["dali"]["reason"] == f"{absent} is not here" and said.count(f"{absent} is not here") == 2
+    code, said, found = call(
+        {"plain": (), "on-gpu": ("gpu", "torch"), "dali": ("gpu", "torch", "DALI")}
+    )
+    assert (
+        found["dali"]["reason"] == f"{absent} is not here"
+        and said.count(f"{absent} is not here") == 2
+    )
     assert {found[name]["state"] for name in ("plain", "on-gpu")} == {"ok"} and code == 2
 
 
@@ -122,14 +149,20 @@ def test_a_gpu_without_any_memory_left_is_said_before_its_steps(call, smi):
     assert {one["state"] for one in found.values()} == {"ok"}
 
 
-def test_what_nvidia_smi_does_not_tell_is_one_sentence_each_and_the_steps_run(call, smi, kit, monkeypatch):
+def test_what_nvidia_smi_does_not_tell_is_one_sentence_each_and_the_steps_run(
+    call, smi, kit, monkeypatch
+):
     """As containers and shared GPUs have it."""
     smi(driver="[N/A]", free="[N/A]")
     monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
     code, said, found = call({"plain": (), "on-gpu": ("gpu",), "dali": ("DALI",)})
     assert said.count("nvidia-smi does not tell the driver's version ([N/A]): taken as new\n") == 1
     assert (
-        said.count("nvidia-smi does not tell how much memory of NVIDIA H200 is free ([N/A] MiB and 143771 MiB)\n") == 1
+        said.count(
+            "nvidia-smi does not tell how much memory of NVIDIA H200 is free ([N/A] MiB and 143771"
+            " MiB)\n"
+        )
+        == 1
     )
     assert {one["state"] for one in found.values()} == {"ok"} and code == 0
 
@@ -138,7 +171,10 @@ def test_packages_that_take_too_long_to_look_for_are_one_sentence(call, kit, mon
     machine = kit("machine")
     monkeypatch.setattr(machine, "PROBE_SECONDS", 0)
     code, said, found = call({"plain": (), "wants": ("torch",)})
-    sentence = "which packages are here is not known (TimeoutExpired): only steps that need none will run\n"
+    sentence = (
+        "which packages are here is not known (TimeoutExpired): only steps that need none will"
+        " run\n"
+    )
     assert said.count(sentence) == 1 and code == 2
     assert found["plain"]["state"] == "ok" and found["wants"]["reason"] == "torch is not here"
 
@@ -147,7 +183,10 @@ def test_a_kernel_that_takes_too_long_to_load_is_one_sentence(kit, monkeypatch, 
     unpack = kit("unpack")
     monkeypatch.setattr(unpack, "LOAD_SECONDS", 0)
     assert unpack.kernel_loads({}, tmp_path) == "TimeoutExpired: it could not be tried"
-    assert unpack.kernel_loads({}, tmp_path, "no-such-python") == "FileNotFoundError: it could not be tried"
+    assert (
+        unpack.kernel_loads({}, tmp_path, "no-such-python")
+        == "FileNotFoundError: it could not be tried"
+    )
 
 
 def test_nvidia_smi_that_hangs_does_not_end_the_inventory(smi, monkeypatch):
@@ -205,7 +244,11 @@ def test_a_gpu_without_the_jpeg_engine_is_a_result(probe):
 
 
 @pytest.mark.parametrize(
-    "words", ["no CUDA-capable device is detected", "CUDA driver version is insufficient for CUDA runtime version"]
+    "words",
+    [
+        "no CUDA-capable device is detected",
+        "CUDA driver version is insufficient for CUDA runtime version",
+    ],
 )
 def test_the_probes_own_words_where_it_finds_no_gpu_or_an_old_driver(kit, probe, words):
     with pytest.raises(kit("steps.nvjpeg").NotRun, match=f"^no GPU is here: {words}$"):

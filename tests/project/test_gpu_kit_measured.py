@@ -1,4 +1,6 @@
-"""What steps of `make gpu-kit` measure first, how sets and nets share the time, how an interrupted step resumes."""
+"""What steps of `make gpu-kit` measure first, how sets and nets share the time, how an interrupted
+step resumes.
+"""
 
 # ruff: noqa: F811  fixtures
 import importlib
@@ -30,10 +32,14 @@ def context(kit, tmp_path):
 
 
 def order(check, monkeypatch, tmp_path, learned):
-    """Names of those who were measured one by one, with loads that this machine was told before each hybrid."""
+    """Names of those who were measured one by one, with loads that this machine was told before
+    each hybrid.
+    """
     rates, setting = check("rates"), check("setting")
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path))
-    told = setting.Setting(True, False, 16, tmp_path, None, time.perf_counter() + 1e6, {"imagenet": tmp_path}, learned)
+    told = setting.Setting(
+        True, False, 16, tmp_path, None, time.perf_counter() + 1e6, {"imagenet": tmp_path}, learned
+    )
     seen = []
 
     class Fake:
@@ -63,9 +69,16 @@ def order(check, monkeypatch, tmp_path, learned):
 
 
 @needs("nvidia")
-def test_hybrid_comes_right_after_the_kernel_with_the_load_that_is_known(check, monkeypatch, tmp_path):
+def test_hybrid_comes_right_after_the_kernel_with_the_load_that_is_known(
+    check, monkeypatch, tmp_path
+):
     names, loads = order(check, monkeypatch, tmp_path, {"hw_load": 0.25})
-    assert names[:4] == ["cpu kernel", "hybrid, dali", "hybrid, dali, hw load 1", "DALI, 16 threads, hw load 0.25"]
+    assert names[:4] == [
+        "cpu kernel",
+        "hybrid, dali",
+        "hybrid, dali, hw load 1",
+        "DALI, 16 threads, hw load 0.25",
+    ]
     assert "dali, hw load 0.25" in names and set(loads) == {0.25}
 
 
@@ -84,9 +97,17 @@ def cell(rate):
 
 
 @needs("nvidia")
-def test_the_step_hybrid_takes_its_load_from_the_step_before_and_one_set_first(kit, context, monkeypatch):
+def test_the_step_hybrid_takes_its_load_from_the_step_before_and_one_set_first(
+    kit, context, monkeypatch
+):
     step, seen = kit("steps.hybrid"), []
-    figures = {"fastfeed": {"16 threads, load 0.12": cell(9.0), "8 threads, load 0.9": cell(8.0), "x": {"error": "y"}}}
+    figures = {
+        "fastfeed": {
+            "16 threads, load 0.12": cell(9.0),
+            "8 threads, load 0.9": cell(8.0),
+            "x": {"error": "y"},
+        }
+    }
     (context.out.parent / "loads.json").write_text(json.dumps({"figures": {"imagenet": figures}}))
 
     def run(setting):
@@ -101,7 +122,9 @@ def test_the_step_hybrid_takes_its_load_from_the_step_before_and_one_set_first(k
 
 
 @needs("nvidia")
-def test_without_a_rate_of_hybrid_the_step_has_no_result_and_is_tried_again(kit, check, context, monkeypatch):
+def test_without_a_rate_of_hybrid_the_step_has_no_result_and_is_tried_again(
+    kit, check, context, monkeypatch
+):
     step, sets = kit("steps.hybrid"), []
 
     def run(setting):
@@ -109,26 +132,39 @@ def test_without_a_rate_of_hybrid_the_step_has_no_result_and_is_tried_again(kit,
         return {"imagenet": {"singly": {"cpu kernel": cell(1.0)}}}
 
     monkeypatch.setattr(step.rates, "run", run)
-    with pytest.raises(check("setting").NotRun, match=r"hybrid was not measured on imagenet in 60 s: run the same"):
+    with pytest.raises(
+        check("setting").NotRun, match=r"hybrid was not measured on imagenet in 60 s: run the same"
+    ):
         step.run(context)
     assert sets == [["imagenet"]]
 
 
 def test_the_mark_of_hybrid_is_met_by_one_that_ran_alone_where_no_final_did(kit):
-    figures = {"imagenet": {"finals": {}, "singly": {"hybrid, dali": cell(26_000.0), "cpu kernel": cell(30_000.0)}}}
+    figures = {
+        "imagenet": {
+            "finals": {},
+            "singly": {"hybrid, dali": cell(26_000.0), "cpu kernel": cell(30_000.0)},
+        }
+    }
     said = kit("marks").judged({"hybrid": {"figures": figures}})
     assert said["hybrid >= 25,000 ImageNet-size images/s"] == "met: 26,000"
 
 
 @needs("nvidia")
-def test_loads_shares_its_time_between_the_sets_and_asks_each_decoder_at_each_load(kit, context, monkeypatch):
-    """Three seconds for a cell of 150: not all fit, and those of the large photographs are not left out."""
+def test_loads_shares_its_time_between_the_sets_and_asks_each_decoder_at_each_load(
+    kit, context, monkeypatch
+):
+    """Three seconds for a cell of 150: not all fit, and those of the large photographs are not left
+    out.
+    """
     step, clock = kit("steps.loads"), [0.0]
     monkeypatch.setattr(kit("step"), "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
     context.until, context.seconds, cells = 150.0, 150.0, []
     monkeypatch.setattr(step, "threads_here", lambda *_: [4, 8, 16])
     monkeypatch.setattr(
-        type(context), "setting", lambda self: types.SimpleNamespace(sets=dict.fromkeys(("imagenet", "stock")))
+        type(context),
+        "setting",
+        lambda self: types.SimpleNamespace(sets=dict.fromkeys(("imagenet", "stock"))),
     )
 
     def measured(context, found, name, who, key, make):
@@ -145,7 +181,9 @@ def test_loads_shares_its_time_between_the_sets_and_asks_each_decoder_at_each_lo
         ran = [key for name, one, key in cells if (name, one) == ("imagenet", who)]
         assert {float(key.split()[-1]) for key in ran if key.startswith("16")} == set(step.LOADS)
         later = [key for key in ran if key.startswith("8")]
-        assert not later or later[0] == "8 threads, load 0.25", "other numbers of threads begin where the rate was best"
+        assert not later or later[0] == "8 threads, load 0.25", (
+            "other numbers of threads begin where the rate was best"
+        )
         assert [key for name, one, key in cells if (name, one) == ("stock", who)][:2] == [
             "16 threads, load 0.4",
             "16 threads, load 0",
@@ -157,7 +195,9 @@ def test_loads_shares_its_time_between_the_sets_and_asks_each_decoder_at_each_lo
 def test_parts_of_the_time_give_back_what_they_do_not_need(kit, tmp_path, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(kit("step"), "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
-    context = kit("step").Context("loads", False, 90.0, tmp_path, tmp_path / "loads.json", until=190.0)
+    context = kit("step").Context(
+        "loads", False, 90.0, tmp_path, tmp_path / "loads.json", until=190.0
+    )
     with context.part(1 / 3):
         assert context.left() == 30.0 and context.skips("what takes longer", 31)
         clock[0] += 10
@@ -188,11 +228,15 @@ def test_a_step_whose_call_was_killed_gets_the_rows_that_it_had(kit, tmp_path, m
     assert run()["figures"]["before"] == {}, "that step has ended"
     before = tmp_path / "train-keras-jax.interrupted.json"
     before.write_text(json.dumps({"figures": rows}))
-    result.write_text(json.dumps({"state": "running", "figures": {}}))  # killed again, before its first row
+    result.write_text(
+        json.dumps({"state": "running", "figures": {}})
+    )  # killed again, before its first row
     assert run()["figures"]["before"] == rows
     context = kit("step").Context("train-keras-jax", True, 1.0, tmp_path, result)
     before.write_text(json.dumps({"figures": rows}))
-    assert context.interrupted("resnet50") == rows["resnet50"] and context.interrupted("vit_b") == {}
+    assert (
+        context.interrupted("resnet50") == rows["resnet50"] and context.interrupted("vit_b") == {}
+    )
 
 
 class Model:
@@ -208,7 +252,9 @@ class Model:
 
 
 @needs("keras", "jax")
-def test_keras_has_the_same_epochs_on_both_sides_and_keeps_rows_as_they_come(kit, context, monkeypatch, tmp_path):
+def test_keras_has_the_same_epochs_on_both_sides_and_keeps_rows_as_they_come(
+    kit, context, monkeypatch, tmp_path
+):
     from helpers.photos import folder
 
     step, model = kit("steps.train_keras"), Model()
@@ -221,12 +267,18 @@ def test_keras_has_the_same_epochs_on_both_sides_and_keeps_rows_as_they_come(kit
     context.stand_in, context.name = True, "train-keras-jax"
     notes, note = [], type(context).note
     monkeypatch.setattr(
-        type(context), "note", lambda self, name, value: (notes.append((name, list(value))), note(self, name, value))
+        type(context),
+        "note",
+        lambda self, name, value: (notes.append((name, list(value))), note(self, name, value)),
     )
     step.run(context)
     assert {fit[1:] for fit in model.fits} == {(1, 12)} and len(model.fits) == 6
     rows = [value for name, value in notes if name == "resnet50"]
-    assert rows == [["synthetic"], ["synthetic", "4 threads"], ["synthetic", "4 threads", "2 threads"]]
+    assert rows == [
+        ["synthetic"],
+        ["synthetic", "4 threads"],
+        ["synthetic", "4 threads", "2 threads"],
+    ]
     context.out.with_suffix(".interrupted.json").write_text(
         json.dumps({"figures": {"resnet50": context.figures["resnet50"]}})
     )
@@ -245,7 +297,9 @@ def test_a_count_of_gpus_that_fails_is_the_steps_failure(kit, check, context, mo
 
     monkeypatch.setattr(scaling, "_count", count)
     monkeypatch.setattr(scaling, "counts_here", lambda: [1, 2, 4, 8])
-    with pytest.raises(check("setting").Wrong, match=r"8 ranks: rank 3 of 8 ended with 1: no room") as error:
+    with pytest.raises(
+        check("setting").Wrong, match=r"8 ranks: rank 3 of 8 ended with 1: no room"
+    ) as error:
         step.run(context)
     assert error.value.figures["by count"]["4"]["real efficiency"] == 0.25
 
@@ -253,7 +307,9 @@ def test_a_count_of_gpus_that_fails_is_the_steps_failure(kit, check, context, mo
 @needs("nvidia")
 def test_one_count_that_hangs_leaves_time_for_the_others(check, monkeypatch, tmp_path):
     scaling, given = check("scaling"), []
-    monkeypatch.setattr(scaling, "_count", lambda folder, ranks, stand_in, seconds: given.append(seconds) or {})
+    monkeypatch.setattr(
+        scaling, "_count", lambda folder, ranks, stand_in, seconds: given.append(seconds) or {}
+    )
     scaling.measured(tmp_path, (1, 2, 8), True, 100.0)
     assert [round(seconds) for seconds in given] == [60, 60, 100]
 
@@ -261,10 +317,14 @@ def test_one_count_that_hangs_leaves_time_for_the_others(check, monkeypatch, tmp
 def test_a_wheel_without_its_kernel_is_not_packed_unless_asked(kit, monkeypatch, tmp_path, capsys):
     pack, packed = kit("pack"), []
     monkeypatch.setattr(pack, "built", lambda *_: None)
-    monkeypatch.setattr(pack, "packed", lambda out, files, *_: packed.append(files) or {"parts": {}})
+    monkeypatch.setattr(
+        pack, "packed", lambda out, files, *_: packed.append(files) or {"parts": {}}
+    )
     monkeypatch.setattr(pack.contents, "download", lambda *_: [])
     out = ["--out", str(tmp_path / "kit"), "--python", sys.executable]
-    with pytest.raises(SystemExit, match=r"No kit was packed\. Install Python 3\.12 or newer") as ended:
+    with pytest.raises(
+        SystemExit, match=r"No kit was packed\. Install Python 3\.12 or newer"
+    ) as ended:
         pack.main(out)
     assert ended.value.code != 0 and not packed
     assert "NO WHEEL WITH THE KERNEL TRAVELS" in capsys.readouterr().out

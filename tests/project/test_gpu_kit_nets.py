@@ -1,4 +1,6 @@
-"""The nets of `make gpu-kit` are those whose names they have: as many weights and multiplications, and they learn."""
+"""The nets of `make gpu-kit` are those whose names they have: as many weights and multiplications,
+and they learn.
+"""
 
 import json
 import os
@@ -10,7 +12,11 @@ from helpers.gpu_kits import ROOT
 from helpers.needs import needs
 
 pytestmark = [pytest.mark.slow, needs("jax", "keras")]
-WEIGHTS = {"resnet50": 25_557_032, "resnet18": 11_689_512, "vit_b": 86_567_656}  # torchvision's, of 1,000 classes
+WEIGHTS = {
+    "resnet50": 25_557_032,
+    "resnet18": 11_689_512,
+    "vit_b": 86_567_656,
+}  # torchvision's, of 1,000 classes
 # multiplications and additions of one image of 224 x 224, by torchvision's documentation
 OPERATIONS = {"resnet50": 4.09e9, "resnet18": 1.81e9, "vit_b": 17.56e9}
 JAX = """
@@ -66,7 +72,9 @@ print(np.abs(np.asarray(y) - want.permute(0, 2, 3, 1).numpy()).max())
 def run(program: str, **environ: str) -> str:
     environ = dict(os.environ, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="2", **environ)
     command = [sys.executable, "-W", "ignore", "-c", program]
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=500, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()[-1]
 
@@ -76,7 +84,9 @@ def test_the_nets_in_jax_are_what_they_are_called():
     told = json.loads(run(JAX))
     for name, weights in WEIGHTS.items():
         assert told[name][0] == weights
-        assert told[name][1] == pytest.approx(OPERATIONS[name], rel=0.08), name  # borders, and what is no convolution
+        assert told[name][1] == pytest.approx(OPERATIONS[name], rel=0.08), (
+            name
+        )  # borders, and what is no convolution
         first, least = told[f"tiny {name}"]
         assert least < 0.95 * first, name
 
@@ -87,15 +97,16 @@ def test_convolution_and_normalization_are_pytorchs():
 
 
 @pytest.mark.parametrize(
-    "backend", [pytest.param("jax", marks=pytest.mark.nightly), pytest.param("torch", marks=needs("torch"))]
+    "backend",
+    [pytest.param("jax", marks=pytest.mark.nightly), pytest.param("torch", marks=needs("torch"))],
 )
 def test_vit_in_keras_has_the_weights_of_vit_and_trains(backend):
     program = (
-        "import numpy as np\n"
-        "from benchmarks.gpu_kit.steps import nets\n"
-        f"model = nets.keras_model('vit_b', {backend!r}, True)\n"
-        "images, labels = np.random.default_rng(0).random((8, 64, 64, 3), np.float32), np.arange(8)\n"
-        "losses = model.fit(images, labels, batch_size=8, epochs=5, verbose=0).history['loss']\n"
-        "print(nets._keras_vit().count_params(), losses[-1] < losses[0])\n"
+        "import numpy as np\nfrom benchmarks.gpu_kit.steps import nets\nmodel ="
+        f" nets.keras_model('vit_b', {backend!r}, True)\nimages, labels ="
+        " np.random.default_rng(0).random((8, 64, 64, 3), np.float32), np.arange(8)\nlosses ="
+        " model.fit(images, labels, batch_size=8, epochs=5,"
+        " verbose=0).history['loss']\nprint(nets._keras_vit().count_params(), losses[-1] <"
+        " losses[0])\n"
     )
     assert run(program, KERAS_BACKEND=backend) == f"{WEIGHTS['vit_b']} True"

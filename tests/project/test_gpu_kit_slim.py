@@ -1,4 +1,7 @@
-"""`make gpu-kit ARGS="--gpu 9.0"`: wheels with device code for one generation of GPUs. Nothing in a library moves."""
+"""`make gpu-kit ARGS="--gpu 9.0"`: wheels with device code for one generation of GPUs.
+
+Nothing in a library moves.
+"""
 
 # ruff: noqa: F811  fixtures
 import importlib.util
@@ -34,7 +37,9 @@ def library(sections: dict[str, bytes]) -> bytes:
     content, headers = b"", b""
     for name, body in sections.items():
         start = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
-        headers += struct.pack("<IIQQQQ", start, 1, 0, 0, 64 + len(content), len(body)).ljust(64, b"\0")
+        headers += struct.pack("<IIQQQQ", start, 1, 0, 0, 64 + len(content), len(body)).ljust(
+            64, b"\0"
+        )
         content += body + b"\0" * (-len(body) % 8)
     head = b"\x7fELF\2\1\1".ljust(0x28, b"\0") + struct.pack("<Q", 64 + len(content))
     head += struct.pack("<IHHHHHH", 0, 64, 0, 0, 64, len(sections), len(sections) - 1)
@@ -56,16 +61,28 @@ def slimmed(kit, tmp_path):
 
 def test_code_of_other_gpus_and_names_for_debuggers_become_zeros(slimmed):
     some, others = b"\x11" * 72, b"\x22" * 200
-    both = fat(entry(CUBIN, 80, others), entry(CUBIN, 90, some), entry(PTX, 90, others), entry(CUBIN, 120, others))
-    only_old = fat(  # left alone: the driver would find nothing
-        entry(CUBIN, 80, others)
+    both = fat(
+        entry(CUBIN, 80, others),
+        entry(CUBIN, 90, some),
+        entry(PTX, 90, others),
+        entry(CUBIN, 120, others),
     )
-    sections = {".nv_fatbin": both + b"\0" * 24 + only_old, ".symtab": b"\x33" * 48, ".text": others}
+    only_old = fat(entry(CUBIN, 80, others))  # left alone: the driver would find nothing
+    sections = {
+        ".nv_fatbin": both + b"\0" * 24 + only_old,
+        ".symtab": b"\x33" * 48,
+        ".text": others,
+    }
     (got,) = slimmed({"a/lib.so": library(sections)}).values()
     want = fat(
-        entry(CUBIN, 80, bytes(200)), entry(CUBIN, 90, some), entry(PTX, 90, bytes(200)), entry(CUBIN, 120, bytes(200))
+        entry(CUBIN, 80, bytes(200)),
+        entry(CUBIN, 90, some),
+        entry(PTX, 90, bytes(200)),
+        entry(CUBIN, 120, bytes(200)),
     )
-    assert got == library(sections | {".nv_fatbin": want + b"\0" * 24 + only_old, ".symtab": bytes(48)})
+    assert got == library(
+        sections | {".nv_fatbin": want + b"\0" * 24 + only_old, ".symtab": bytes(48)}
+    )
 
 
 def test_modules_for_other_pythons_stay_behind_and_all_else_travels(slimmed):
@@ -77,15 +94,25 @@ def test_modules_for_other_pythons_stay_behind_and_all_else_travels(slimmed):
         "nvidia/a.py": b"code",
         "x-1.dist-info/METADATA": b"Name: x\n",
     }
-    assert slimmed(files) == {name: body for name, body in files.items() if body not in (b"other", b"free-threaded")}
+    assert slimmed(files) == {
+        name: body for name, body in files.items() if body not in (b"other", b"free-threaded")
+    }
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("nvidia.dali"), reason="needs NVIDIA DALI: its libraries are read")
+@pytest.mark.skipif(
+    not importlib.util.find_spec("nvidia.dali"), reason="needs NVIDIA DALI: its libraries are read"
+)
 def test_libraries_of_dali_are_read_whole(kit):
     spec = importlib.util.find_spec("nvidia.dali")
     library = bytearray((Path(spec.origin).parent / "libdali.so").read_bytes())
-    start, size = next((start, size) for name, start, size in kit("slim")._sections(library) if name == ".nv_fatbin")
-    found = [entry for entries in kit("slim")._fat(library, start, start + size) for entry in entries]
+    start, size = next(
+        (start, size)
+        for name, start, size in kit("slim")._sections(library)
+        if name == ".nv_fatbin"
+    )
+    found = [
+        entry for entries in kit("slim")._fat(library, start, start + size) for entry in entries
+    ]
     assert {built_for for _, built_for, _, _ in found} >= {75, 80, 90, 100}
     assert sum(last - first for _, _, first, last in found) > 0.95 * size
     assert all(library[first : first + 4] != b"\0\0\0\0" for _, _, first, _ in found)

@@ -1,4 +1,6 @@
-"""Steps of `make gpu-kit`: their order and time, what a machine lacks, and the arithmetic of what they compare."""
+"""Steps of `make gpu-kit`: their order and time, what a machine lacks, and the arithmetic of what
+they compare.
+"""
 
 import ctypes
 import importlib
@@ -34,7 +36,11 @@ def test_all_steps_fit_into_half_an_hour_with_the_transfers(kit):
 
 def test_the_page_for_people_has_every_step_its_time_and_its_call(kit):
     for step in kit("table").STEPS:
-        rows = [line for line in README.splitlines() if line.startswith("| `") and f"`{step.name}`" in line]
+        rows = [
+            line
+            for line in README.splitlines()
+            if line.startswith("| `") and f"`{step.name}`" in line
+        ]
         assert rows and rows[-1].rstrip(" |").split()[-1] == str(step.seconds), step.name
     calls = README.split("## Calls")[1].split("\n## ")[0]
     assert all(f"`{step.name}`" in calls for step in on_one_gpu(kit))
@@ -48,10 +54,17 @@ def test_every_documented_call_takes_its_results_along():
 
 def test_without_a_gpu_every_step_that_wants_one_says_so_in_one_sentence(kit):
     """Packages may all be there: what would fail inside is not begun."""
-    here = kit("machine").Machine(modules={"numpy", "PIL", "cv2", "torch", "jax", "keras", "fastfeed"})
+    here = kit("machine").Machine(
+        modules={"numpy", "PIL", "cv2", "torch", "jax", "keras", "fastfeed"}
+    )
     here.modules |= {"nvidia.dali", "nvidia.nvimgcodec"}
     said = {step.name: here.lacks(step.needs, stand_in=False) for step in kit("table").STEPS}
-    assert {name for name, reason in said.items() if not reason} == {"inventory", "photos", "kernel", "nvjpeg"}
+    assert {name for name, reason in said.items() if not reason} == {
+        "inventory",
+        "photos",
+        "kernel",
+        "nvjpeg",
+    }
     assert set(said.values()) == {"", "no GPU is here", "two GPUs or more are needed, none here"}
     assert not any(here.lacks(step.needs, stand_in=True) for step in kit("table").STEPS)
 
@@ -61,7 +74,9 @@ def test_what_does_not_need_dali_comes_with_the_first_part(kit):
     names = [package.split("==")[0] for package in kit("contents").PACKAGES]
     first = names.index("astunparse")
     assert {"keras", "h5py", "typer", "nvidia-nvjpeg", "packaging"} <= set(names[:first])
-    assert names.index("nvidia-nvimgcodec-cu13") < names.index("nvidia-dali-cuda130") < len(names) - 1
+    assert (
+        names.index("nvidia-nvimgcodec-cu13") < names.index("nvidia-dali-cuda130") < len(names) - 1
+    )
 
 
 def wheel(folder, name, requires=()):
@@ -73,14 +88,26 @@ def wheel(folder, name, requires=()):
 
 
 def test_a_package_that_another_needs_is_missed_before_the_journey(kit, tmp_path):
-    requires = ["numpy>=2.0", "absl-py", "PyYAML>=5.2; python_version < '3.13'", 'pyyaml-ft; python_version >= "3.13"']
-    requires += ["h5py (>=3)", "colorama; platform_system == 'Windows'", 'extra-thing; extra == "tests"', "wheel<1"]
+    requires = [
+        "numpy>=2.0",
+        "absl-py",
+        "PyYAML>=5.2; python_version < '3.13'",
+        'pyyaml-ft; python_version >= "3.13"',
+    ]
+    requires += [
+        "h5py (>=3)",
+        "colorama; platform_system == 'Windows'",
+        'extra-thing; extra == "tests"',
+        "wheel<1",
+    ]
     wheels = [wheel(tmp_path, "keras", requires), wheel(tmp_path, "absl_py")]
     assert kit("contents").lacking(wheels) == ["keras wants h5py", "keras wants pyyaml"]
 
 
 def test_marks_of_steps_that_failed_are_not_measured(kit):
-    """As found by a real call without a GPU: every net said why it had no figures, and the report ended in an error."""
+    """As found by a real call without a GPU: every net said why it had no figures, and the report
+    ended in an error.
+    """
     rows = {"resnet50, kernel": {"error": "RuntimeError: Found no NVIDIA driver on your system."}}
     said = kit("marks").judged({"train-torch": {"state": "failed", "figures": rows}})
     assert set(said.values()) == {"not measured"}
@@ -88,7 +115,10 @@ def test_marks_of_steps_that_failed_are_not_measured(kit):
 
 def test_a_gpu_without_the_jpeg_engine_says_so(kit, monkeypatch):
     inventory = kit("steps.inventory")
-    for created, engines, text in ((0, 0, "this GPU has no JPEG engine (status 0)"), (7, 0, "not for this GPU (7)")):
+    for created, engines, text in (
+        (0, 0, "this GPU has no JPEG engine (status 0)"),
+        (7, 0, "not for this GPU (7)"),
+    ):
         library = types.SimpleNamespace(
             nvjpegCreateSimple=lambda handle, status=created: status,
             nvjpegGetHardwareDecoderInfo=lambda handle, count, cores, n=engines: 0,
@@ -121,8 +151,15 @@ def test_watch_and_the_profiler_are_compared_on_the_same_seconds(kit):
     compared = kit("steps.watched").compared
     lines = [look(99, 0.0), look(101, 5.0), look(105, 7.0), look(109, 9.0), look(112, 12.0)]
     found, wrong = compared(lines, report(4900, 5200), first=100.0, last=110.0, loop=0.51)
-    assert not wrong and found["waiting, by watch"] == 0.5 and found["waiting, by the profiler"] == 0.49
-    assert found["GPU busy, by the profiler"] == 0.48 and found["multiprocessors at work, by watch"] == 0.5
+    assert (
+        not wrong
+        and found["waiting, by watch"] == 0.5
+        and found["waiting, by the profiler"] == 0.49
+    )
+    assert (
+        found["GPU busy, by the profiler"] == 0.48
+        and found["multiprocessors at work, by watch"] == 0.5
+    )
     _, wrong = compared(lines, report(2000, 5200), first=100.0, last=110.0, loop=0.3)
     assert wrong == [
         "watch says 50.0% waiting, the loop measured 30.0%",
@@ -130,20 +167,22 @@ def test_watch_and_the_profiler_are_compared_on_the_same_seconds(kit):
     ]
     _, wrong = compared(lines[:1], report(2000, 5200), first=100.0, last=110.0, loop=0.3)
     assert wrong == ["`fastfeed watch` saw the feed 0 times in 10 s"]
-    assert compared(lines, {"error": "no kernels"}, 100.0, 110.0, 0.5)[1] == ["no report: no kernels"]
+    assert compared(lines, {"error": "no kernels"}, 100.0, 110.0, 0.5)[1] == [
+        "no report: no kernels"
+    ]
 
 
 def test_photographs_are_made_without_opencv():
     """It may be missing where PyTorch is."""
     program = (
-        "import sys, io; sys.modules['cv2'] = None\n"
-        "from benchmarks.gpu_check import photos\n"
-        "from PIL import Image\n"
-        "kind = photos.KINDS['imagenet']\n"
-        "files = [photos.made(photos._base(k), kind, k) for k in range(3)]\n"
-        "print([Image.open(io.BytesIO(file)).size for file in files], min(map(len, files)) > 50_000)\n"
+        "import sys, io; sys.modules['cv2'] = None\nfrom benchmarks.gpu_check import photos\nfrom"
+        " PIL import Image\nkind = photos.KINDS['imagenet']\nfiles = [photos.made(photos._base(k),"
+        " kind, k) for k in range(3)]\nprint([Image.open(io.BytesIO(file)).size for file in files],"
+        " min(map(len, files)) > 50_000)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == "[(375, 500), (500, 375), (500, 375)] True", done.stderr
 
 
@@ -155,10 +194,21 @@ def test_results_have_processor_time(kit, tmp_path):
 
 def test_without_photographs_a_step_says_what_to_run_and_is_tried_again(kit, tmp_path):
     """As when a machine was so slow that they were not made in time."""
-    command = [sys.executable, "-m", "benchmarks.gpu_kit.step", "kernel", "--out", str(tmp_path / "kernel.json")]
-    subprocess.run([*command, "--work", str(tmp_path), "--stand-in"], cwd=ROOT, check=True, capture_output=True)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu_kit.step",
+        "kernel",
+        "--out",
+        str(tmp_path / "kernel.json"),
+    ]
+    subprocess.run(
+        [*command, "--work", str(tmp_path), "--stand-in"], cwd=ROOT, check=True, capture_output=True
+    )
     found = json.loads((tmp_path / "kernel.json").read_text())
-    assert found["state"] == "not run" and found["reason"].startswith("there are no photographs: run the step `photos`")
+    assert found["state"] == "not run" and found["reason"].startswith(
+        "there are no photographs: run the step `photos`"
+    )
     photos = next(step for step in kit("table").STEPS if step.name == "photos")
     assert photos.limit == max(step.limit for step in kit("table").STEPS)
 

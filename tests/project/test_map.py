@@ -11,7 +11,11 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "fastfeed"
 MAP = (PACKAGE / "README.md").read_text()
-FOLDERS = [path for path in sorted(PACKAGE.iterdir()) if (path / "__init__.py").exists() or path.name == "native"]
+FOLDERS = [
+    path
+    for path in sorted(PACKAGE.iterdir())
+    if (path / "__init__.py").exists() or path.name == "native"
+]
 
 
 def test_a_screen_holds_the_map() -> None:
@@ -34,7 +38,17 @@ def test_the_docstring_of_a_package_names_the_folders_in_it(folder: Path) -> Non
 
 def test_the_files_of_the_kernel_are_named_and_stay_out_of_wheels() -> None:
     text = (PACKAGE / "native" / "README.md").read_text()
-    stems = {path.stem for path in (PACKAGE / "native").glob("*.*") if path.suffix in (".cpp", ".h")}
+    stems = {
+        path.stem for path in (PACKAGE / "native").glob("*.*") if path.suffix in (".cpp", ".h")
+    }
     families = {stem: stem.partition("_")[0] + "*" for stem in stems}
-    assert sorted(stem for stem in stems if f"`{stem}`" not in text and f"`{families[stem]}`" not in text) == []
-    assert 'wheel.exclude = ["fastfeed/native/**", "fastfeed/README.md"]' in (ROOT / "pyproject.toml").read_text()
+    assert (
+        sorted(
+            stem for stem in stems if f"`{stem}`" not in text and f"`{families[stem]}`" not in text
+        )
+        == []
+    )
+    assert (
+        'wheel.exclude = ["fastfeed/native/**", "fastfeed/README.md"]'
+        in (ROOT / "pyproject.toml").read_text()
+    )

@@ -14,8 +14,17 @@ pytestmark = pytest.mark.slow
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 SAYS = {
-    "train_and_profile": ("feed_wait", "6 bad samples", "According to feed train's timeline", "95 % interval"),
-    "preprocess_and_duplicates": ("left out: 2 duplicate_exact, 3 duplicate_near", "different labels!", "6 bad:"),
+    "train_and_profile": (
+        "feed_wait",
+        "6 bad samples",
+        "According to feed train's timeline",
+        "95 % interval",
+    ),
+    "preprocess_and_duplicates": (
+        "left out: 2 duplicate_exact, 3 duplicate_near",
+        "different labels!",
+        "6 bad:",
+    ),
 }
 SHORTER = {  # what a reader waits for, and a test need not
     "train_per_class=24, val_per_class=8": "train_per_class=8, val_per_class=4",
@@ -33,7 +42,9 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     import nbformat
     from nbclient import NotebookClient
 
-    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -45,7 +56,10 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for words in SAYS[path.stem]:
         assert words in text
     pictures = [
-        output for cell in notebook.cells for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if "image/png" in output.get("data", {})
     ]
     assert pictures
 

@@ -1,4 +1,7 @@
-"""Every HTML page that fastfeed writes: what screen readers and keyboards need. Landmarks, a language, named cells."""
+"""Every HTML page that fastfeed writes: what screen readers and keyboards need.
+
+Landmarks, a language, named cells.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,29 @@ from fastfeed.profiler.compare.compare import compare
 from fastfeed.profiler.reports import difference_page, page
 
 _LANDMARKS = {"main", "header", "footer", "nav", "aside"}
-_OUTSIDE = {"html", "head", "title", "style", "script", "body"}  # may hold text outside of landmarks
-_VOID = {"meta", "link", "img", "br", "hr", "input", "path", "rect", "line", "circle", "use", "col", "wbr"}
+_OUTSIDE = {
+    "html",
+    "head",
+    "title",
+    "style",
+    "script",
+    "body",
+}  # may hold text outside of landmarks
+_VOID = {
+    "meta",
+    "link",
+    "img",
+    "br",
+    "hr",
+    "input",
+    "path",
+    "rect",
+    "line",
+    "circle",
+    "use",
+    "col",
+    "wbr",
+}
 
 
 class Page(HTMLParser):
@@ -65,7 +89,12 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._cell is not None:
             self._cell.append(data)
-        if data.strip() and not _LANDMARKS & set(self._open) and self._open[-1:] and self._open[-1] not in _OUTSIDE:
+        if (
+            data.strip()
+            and not _LANDMARKS & set(self._open)
+            and self._open[-1:]
+            and self._open[-1] not in _OUTSIDE
+        ):
             self.faults.append(f"outside of all landmarks: {data.strip()[:60]}")
 
 
@@ -105,7 +134,10 @@ def test_pages_have_landmarks_labels_and_headers(pages: dict[str, str]):
         ("<html lang=en><p>x</p><main></main></html>", "outside of all landmarks: x"),
         ("<html lang=en><main><table><th> </th></table></main></html>", "an empty table header"),
         ("<html lang=en><main><img src='a.png'></main></html>", "an image without a text: a.png"),
-        ("<html lang=en><main><svg role=img></svg></main></html>", "a drawing without a label: svg"),
+        (
+            "<html lang=en><main><svg role=img></svg></main></html>",
+            "a drawing without a label: svg",
+        ),
         ("<html lang=en></html>", "0 main landmarks"),
     ],
 )

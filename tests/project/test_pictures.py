@@ -12,7 +12,14 @@ from conftest import ROOT
 
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "benchmarks/**/*.md", "examples/*.md", "fastfeed/*.md", "tests/**/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "benchmarks/**/*.md",
+        "examples/*.md",
+        "fastfeed/*.md",
+        "tests/**/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 

@@ -1,4 +1,6 @@
-"""What only POSIX or Linux has is used in one place, and without it the plain ways of everything work."""
+"""What only POSIX or Linux has is used in one place, and without it the plain ways of everything
+work.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "fastfeed"
 ELSEWHERE = re.compile(
-    r"\b(import (fcntl|resource|msvcrt|pwd|grp)\b|os\.(fork|register_at_fork|pread|pwrite|memfd_create|sched_\w+|"
+    r"\b(import"
+    r" (fcntl|resource|msvcrt|pwd|grp)\b|os\.(fork|register_at_fork|pread|pwrite|memfd_create|sched_\w+|"
     r"statvfs|getuid|geteuid|uname|posix_\w+|O_CLOEXEC|O_NONBLOCK|O_NOFOLLOW|O_BINARY|sysconf)\b|"
     r"hasattr\(os, |select\.e?poll\b|signal\.(SIGKILL|SIGHUP|SIGQUIT|pthread_\w+)|"
     r"ctypes\.CDLL\(None)"
@@ -32,7 +35,8 @@ LINUX = {  # what runs on Linux alone, and is not imported elsewhere
     "profiler/runner/": "`fastfeed profile` says that it needs Linux",
 }
 
-# in a process of its own: the standard library and other packages first, which know each system themselves
+# in a process of its own: the standard library and other packages first, which know each system
+# themselves
 WITHOUT = """
 import asyncio, builtins, concurrent.futures, ctypes, importlib, io, itertools, json, logging, mmap, os, pathlib
 import multiprocessing.connection, platform, random, select, shutil, signal, socket, sqlite3, subprocess, sys
@@ -90,19 +94,29 @@ sys.path.insert(0, "tests")
 """
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_one_place(path):
     name = path.relative_to(PACKAGE).as_posix()
     if name.startswith(("system/", *LINUX)):
         return
     lines = path.read_text("utf-8").splitlines()
-    found = [f"{number}: {line.strip()}" for number, line in enumerate(lines, 1) if ELSEWHERE.search(line)]
-    assert not found, f"fastfeed/{name} uses what not every system has; fastfeed/system is the place:\n{found}"
+    found = [
+        f"{number}: {line.strip()}"
+        for number, line in enumerate(lines, 1)
+        if ELSEWHERE.search(line)
+    ]
+    assert not found, (
+        f"fastfeed/{name} uses what not every system has; fastfeed/system is the place:\n{found}"
+    )
 
 
 def run_without(code: str, folder: Path) -> str:
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT + textwrap.dedent(code), str(folder)]
-    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout + done.stderr
 
@@ -147,7 +161,9 @@ def test_feed(tmp_path):
 
 
 def test_preprocess_on_an_executor(tmp_path):
-    """Threads here; and what a process of the driver's own pool does first, which is to end with the driver."""
+    """Threads here; and what a process of the driver's own pool does first, which is to end with
+    the driver.
+    """
     run_without(
         """
         from concurrent.futures import ThreadPoolExecutor

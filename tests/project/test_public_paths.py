@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("docs/**/*.py")),
-         *sorted(ROOT.glob("examples/**/*.md")), *sorted(ROOT.glob("examples/**/*.py"))]  # fmt: skip
+FILES = [
+    ROOT / "README.md",
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("docs/**/*.py")),
+    *sorted(ROOT.glob("examples/**/*.md")),
+    *sorted(ROOT.glob("examples/**/*.py")),
+]
 IMPORT = re.compile(r"\bfrom (fastfeed[\w.]*) import (\([^)]*\)|[\w, ]+)")
-DOTTED = re.compile(r"(?<![\w./-])(?:fastfeed|ff)((?:\.[A-Za-z_]\w*)+)(?![\w/-])")  # not "fastfeed.analysis/1"
+DOTTED = re.compile(
+    r"(?<![\w./-])(?:fastfeed|ff)((?:\.[A-Za-z_]\w*)+)(?![\w/-])"
+)  # not "fastfeed.analysis/1"
 
 
 def named(text: str) -> set[str]:
@@ -38,7 +45,10 @@ def resolve(name: str) -> Any:
 
 
 def test_names_are_collected_from_prose_and_code():
-    text = "`ff.Arrays.mnist`, fastfeed.analysis/1, docs/fastfeed.md\nfrom fastfeed.a import (\n    B as b,\n    C,\n)"
+    text = (
+        "`ff.Arrays.mnist`, fastfeed.analysis/1, docs/fastfeed.md\nfrom fastfeed.a import (\n    B"
+        " as b,\n    C,\n)"
+    )
     assert named(text) == {"fastfeed.Arrays.mnist", "fastfeed.a", "fastfeed.a.B", "fastfeed.a.C"}
     assert {"fastfeed.Feed", "fastfeed.preprocess.Recipe", "fastfeed.decode.Recoder"} <= set(NAMED)
     assert len(NAMED) > 60

@@ -1,4 +1,6 @@
-"""The API reference: every public thing has a docstring with a summary, its parameters, and an example that runs."""
+"""The API reference: every public thing has a docstring with a summary, its parameters, and an
+example that runs.
+"""
 
 from __future__ import annotations
 

@@ -18,8 +18,13 @@ from conftest import ROOT
 from fastfeed.decode import is_built
 
 PACKAGING = ROOT / "packaging"
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PACKAGING.is_dir(), reason="not in a source tree")]
-CHANGES = "# Changelog\n\n## Unreleased\n\n## 0.2.0\n\n### Added\n- a thing\n\n## 0.1.0\n- the first\n"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PACKAGING.is_dir(), reason="not in a source tree"),
+]
+CHANGES = (
+    "# Changelog\n\n## Unreleased\n\n## 0.2.0\n\n### Added\n- a thing\n\n## 0.1.0\n- the first\n"
+)
 
 
 def script(name: str) -> ModuleType:
@@ -33,7 +38,9 @@ def script(name: str) -> ModuleType:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     (tmp_path / "fastfeed").mkdir()
-    (tmp_path / "fastfeed" / "version.py").write_text('__all__ = ["__version__"]\n\n__version__ = "0.2.0"\n')
+    (tmp_path / "fastfeed" / "version.py").write_text(
+        '__all__ = ["__version__"]\n\n__version__ = "0.2.0"\n'
+    )
     (tmp_path / "CHANGELOG.md").write_text(CHANGES)
     return tmp_path
 
@@ -52,10 +59,14 @@ def test_a_release_has_its_section(tree: Path) -> None:
 
 def test_tag_version_and_changelog_must_agree(tree: Path) -> None:
     release = script("release")
-    with pytest.raises(ValueError, match=r"the tag must be v0.2.0, as fastfeed/version.py says, got v0.2.1"):
+    with pytest.raises(
+        ValueError, match=r"the tag must be v0.2.0, as fastfeed/version.py says, got v0.2.1"
+    ):
         release.check(tree, "v0.2.1")
     (tree / "CHANGELOG.md").write_text(CHANGES.replace("## 0.2.0", "## 0.2.0.1"))
-    with pytest.raises(ValueError, match=r"must have a section '## 0.2.0' that is not empty, got Unreleased"):
+    with pytest.raises(
+        ValueError, match=r"must have a section '## 0.2.0' that is not empty, got Unreleased"
+    ):
         release.check(tree, "v0.2.0")
     (tree / "fastfeed" / "version.py").write_text('__version__ = "0.2.0.dev0"\n')
     with pytest.raises(ValueError, match=r"a release is 1.2.3 or 1.2.3rc1, got 0.2.0.dev0"):
@@ -64,9 +75,13 @@ def test_tag_version_and_changelog_must_agree(tree: Path) -> None:
 
 def test_a_release_leaves_nothing_unreleased(tree: Path) -> None:
     release = script("release")
-    (tree / "CHANGELOG.md").write_text(CHANGES.replace("## Unreleased\n", "## Unreleased\n\n### Fixed\n- more\n"))
+    (tree / "CHANGELOG.md").write_text(
+        CHANGES.replace("## Unreleased\n", "## Unreleased\n\n### Fixed\n- more\n")
+    )
     for tag in ("v0.2.0", ""):
-        with pytest.raises(ValueError, match=r"nothing under 'Unreleased' where the version is 0\.2\.0, got '###"):
+        with pytest.raises(
+            ValueError, match=r"nothing under 'Unreleased' where the version is 0\.2\.0, got '###"
+        ):
             release.check(tree, tag)
     (tree / "fastfeed" / "version.py").write_text('__version__ = "0.3.0.dev0"\n')
     assert release.check(tree) == "0.3.0.dev0"
@@ -76,7 +91,9 @@ def test_version_and_changelog_of_this_tree_agree() -> None:
     release = script("release")
     wanted = release.check(ROOT)
     newest = re.search(r"^## (\d+\.\d+)\.\d+ ", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert newest and not (release.unreleased(ROOT) and wanted.startswith(f"{newest[1]}.")), "the next one's dev0"
+    assert newest and not (release.unreleased(ROOT) and wanted.startswith(f"{newest[1]}.")), (
+        "the next one's dev0"
+    )
 
 
 def test_a_wheel_without_a_kernel_or_licences_is_refused(tmp_path: Path) -> None:
@@ -88,14 +105,22 @@ def test_a_wheel_without_a_kernel_or_licences_is_refused(tmp_path: Path) -> None
         script("wheels").check(wheel, tmp_path)
     text = str(refusal.value)
     assert "cannot be released: one kernel must be inside, got none; " in text
-    assert "licenses/libjpeg-turbo/LICENSE.md is missing" in text and "sboms/fastfeed.cdx.json is missing" in text
+    assert (
+        "licenses/libjpeg-turbo/LICENSE.md is missing" in text
+        and "sboms/fastfeed.cdx.json is missing" in text
+    )
     assert "fastfeed.libs/libjpeg-1234.so is a library of this machine" in text
 
 
-def test_the_clean_room_takes_the_wheel_of_its_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clean_room_takes_the_wheel_of_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(PACKAGING))
     room, machine = script("clean_room"), platform.machine().lower()
-    with pytest.raises(SystemExit, match=r"must have a wheel of .* for cp3\d\d-\w+ on .*; run make wheel, or pass one"):
+    with pytest.raises(
+        SystemExit,
+        match=r"must have a wheel of .* for cp3\d\d-\w+ on .*; run make wheel, or pass one",
+    ):
         room.fitting(tmp_path, sys.executable)
     for tag in ("cp310-cp310", "cp311-cp311", "cp312-abi3"):
         for version in (script("release").version(ROOT), "9.9.9"):
@@ -103,7 +128,9 @@ def test_the_clean_room_takes_the_wheel_of_its_python(tmp_path: Path, monkeypatc
             (tmp_path / f"fastfeed-{version}-{tag}-manylinux_2_34_other.whl").touch()
     wheel = room.fitting(tmp_path, sys.executable).name
     own = f"cp3{sys.version_info[1]}"
-    assert wheel.startswith(f"fastfeed-{script('release').version(ROOT)}-") and wheel.endswith(f"_{machine}.whl")
+    assert wheel.startswith(f"fastfeed-{script('release').version(ROOT)}-") and wheel.endswith(
+        f"_{machine}.whl"
+    )
     assert f"-{own}-{own}-" in wheel or (sys.version_info >= (3, 12) and "-cp312-abi3-" in wheel)
 
 
@@ -111,17 +138,28 @@ def test_the_oldest_dependencies_are_those_of_the_project(monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(str(PACKAGING))
     pins = script("clean_room").lowest()
     assert "numpy==2.0.*" in pins
-    block = re.search(r"^dependencies = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
+    block = re.search(
+        r"^dependencies = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S
+    )
     assert block and len(pins) == len(re.findall(r'^    "', block[1], re.M)) + 1
     assert pins[-1].startswith("pyarrow=="), "of the extra that most sources use"
 
 
 def test_classifiers_name_the_systems_whose_wheels_were_built() -> None:
-    table = (ROOT / "docs" / "installing.md").read_text("utf-8").partition("| platform |")[2].partition("\n\n")[0]
+    table = (
+        (ROOT / "docs" / "installing.md")
+        .read_text("utf-8")
+        .partition("| platform |")[2]
+        .partition("\n\n")[0]
+    )
     rows = [row.split("|")[1:3] for row in table.splitlines() if row.startswith("| ")]
     built = " ".join(platforms for platforms, how in rows if how.strip().startswith("yes"))
     project = (ROOT / "pyproject.toml").read_text("utf-8")
-    for system, classifier in (("Linux", "POSIX :: Linux"), ("macOS", "MacOS"), ("Windows", "Microsoft :: Windows")):
+    for system, classifier in (
+        ("Linux", "POSIX :: Linux"),
+        ("macOS", "MacOS"),
+        ("Windows", "Microsoft :: Windows"),
+    ):
         assert (system in built) == (f'"Operating System :: {classifier}"' in project), system
 
 
@@ -137,7 +175,9 @@ def test_pixels_that_differ_are_named() -> None:
     ]
 
 
-def test_every_kind_of_file_is_compared_and_a_folder_decodes_to_the_same_bytes_twice(tmp_path: Path) -> None:
+def test_every_kind_of_file_is_compared_and_a_folder_decodes_to_the_same_bytes_twice(
+    tmp_path: Path,
+) -> None:
     same = script("same_bytes")
     same.make_images(tmp_path / "made")
     names = [path.name for path in (tmp_path / "made").iterdir()]
@@ -164,7 +204,9 @@ def test_every_kind_of_file_is_compared_and_a_folder_decodes_to_the_same_bytes_t
     shutil.copytree(some, namesake)
     assert len(same.decoded([some, namesake])) == 2 * (len(first) - 1) + 1
     assert first.pop("kernel") and {about["by"] for about in first.values()} >= {"kernel", "Pillow"}
-    assert first == {name: about for name, about in same.decoded([some]).items() if name != "kernel"}
+    assert first == {
+        name: about for name, about in same.decoded([some]).items() if name != "kernel"
+    }
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake: pip install cmake")
@@ -183,14 +225,22 @@ def test_a_source_with_another_hash_is_refused(tmp_path: Path) -> None:
         return " ".join(done.stderr.split())
 
     text = configure(f"-DLIBJPEG_SOURCE={archive}")
-    assert "the SHA-256 must be 075920b826834ac4ddf97661cc73491047855859affd671d52079c6867c1c6c0 or" in text
+    assert (
+        "the SHA-256 must be 075920b826834ac4ddf97661cc73491047855859affd671d52079c6867c1c6c0 or"
+        in text
+    )
     assert "If this archive is the one you mean, set LIBJPEG_SHA256=" in text
     text = configure(f"-DLIBJPEG_SOURCE={tmp_path / 'missing.tar.gz'}")
-    assert "is neither a file nor can it be downloaded" in text and "Set LIBJPEG_SOURCE to the path or URL" in text
+    assert (
+        "is neither a file nor can it be downloaded" in text
+        and "Set LIBJPEG_SOURCE to the path or URL" in text
+    )
 
 
 def test_what_was_only_compiled_is_not_called_built() -> None:
-    """For macOS and Windows there are objects of the kernel: nothing was linked, so nothing was built."""
+    """For macOS and Windows there are objects of the kernel: nothing was linked, so nothing was
+    built.
+    """
     for name in ("installing", "stability"):
         text = " ".join((ROOT / "docs" / f"{name}.md").read_text("utf-8").split())
         assert "compiled, not linked" in text and "built, not run" not in text, name

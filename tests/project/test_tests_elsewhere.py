@@ -1,4 +1,6 @@
-"""The tests that each wheel of a release must pass in its clean room also run where there is no POSIX and no /proc."""
+"""The tests that each wheel of a release must pass in its clean room also run where there is no
+POSIX and no /proc.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ pytestmark = [
     pytest.mark.skipif(not (ROOT / "packaging").is_dir(), reason="not in a source tree"),
 ]
 
-SUSPECT = re.compile(r"\b(fcntl|resource|pwd|fork|memfd_create|sched_\w+|statvfs|SIG[A-Z]+|setitimer)\b|/proc/")
+SUSPECT = re.compile(
+    r"\b(fcntl|resource|pwd|fork|memfd_create|sched_\w+|statvfs|SIG[A-Z]+|setitimer)\b|/proc/"
+)
 # in the process of pytest alone, before it reads the tests: what it starts is this system's
 PROGRAM = """
 import asyncio, builtins, ctypes, io, multiprocessing.connection, os, platform, shutil, signal, socket, subprocess, sys
@@ -67,7 +71,9 @@ def tests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def run(*arguments: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments]
-    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(
+        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=500
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
@@ -76,7 +82,12 @@ def test_all_are_collected(tests: list[str]) -> None:
 
 
 def test_those_that_name_what_is_missing_skip_it(tests: list[str]) -> None:
-    files = [path for name in tests for path in sorted([ROOT / name, *(ROOT / name).rglob("*.py")]) if path.is_file()]
+    files = [
+        path
+        for name in tests
+        for path in sorted([ROOT / name, *(ROOT / name).rglob("*.py")])
+        if path.is_file()
+    ]
     suspects = [str(path) for path in files if SUSPECT.search(path.read_text("utf-8"))]
     assert suspects, "no file names what Windows or macOS lack"
     run(*suspects)

@@ -1,4 +1,7 @@
-"""Pythons that wheels are built for: those that run. Version managers put shims on PATH for others."""
+"""Pythons that wheels are built for: those that run.
+
+Version managers put shims on PATH for others.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ def test_why_a_python_cannot_be_used(wheels: ModuleType, tmp_path: Path, name: s
 
 
 def test_the_others_are_built(
-    wheels: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wheels: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked: list[str] = []
 
@@ -69,7 +75,9 @@ def test_the_others_are_built(
     monkeypatch.setattr(wheels, "tools", lambda folder: folder)
     monkeypatch.setattr(wheels, "commit_time", lambda: "0")
     monkeypatch.setattr(wheels, "built", built)
-    monkeypatch.setattr(sys, "argv", ["wheels.py", "--work", str(tmp_path / "work"), "--python", *REASONS])
+    monkeypatch.setattr(
+        sys, "argv", ["wheels.py", "--work", str(tmp_path / "work"), "--python", *REASONS]
+    )
     with pytest.raises(Stop):
         wheels.main()
     assert asked == [str(tmp_path / "python3.13")]

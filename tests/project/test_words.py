@@ -27,7 +27,9 @@ def test_finds_phrases_over_the_ends_of_lines(tmp_path: Path):
 
 
 def test_finds_words_within_identifiers(tmp_path: Path):
-    (tmp_path / "a.py").write_text("def test_nobody_waits(): ...\nit_goes_on = PurseOf(RunGoesOn)\nbesides = canew\n")
+    (tmp_path / "a.py").write_text(
+        "def test_nobody_waits(): ...\nit_goes_on = PurseOf(RunGoesOn)\nbesides = canew\n"
+    )
     assert complaints(tmp_path, ["a.py"]) == [
         "a.py:1: 'nobody', write: no one, nothing, not",
         "a.py:2: 'goes on', write: continues, resumes",

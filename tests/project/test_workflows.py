@@ -1,4 +1,6 @@
-"""What the workflows on GitHub run: targets and scripts that are there, and a release that waits for Linux alone."""
+"""What the workflows on GitHub run: targets and scripts that are there, and a release that waits
+for Linux alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from conftest import ROOT
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install pyyaml")
 FOLDER = ROOT / ".github" / "workflows"
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="a source archive has no .github: run it in a clone")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason="a source archive has no .github: run it in a clone"
+)
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yml"))
 RETIRED = re.compile(r"(macos-1[0-4]|windows-20(16|19|22)|ubuntu-(18|20)\.04)\b")
 
@@ -77,12 +81,16 @@ def test_every_python_has_its_clean_room() -> None:
     supported = re.findall(r"Python :: (3\.\d+)\"", project)
     ci = jobs("ci")
     assert ci["clean-room"]["strategy"]["matrix"]["python"] == supported
-    assert "make wheel-test" in commands(ci["clean-room"]) and "make reproducible" in commands(ci["reproducible"])
+    assert "make wheel-test" in commands(ci["clean-room"]) and "make reproducible" in commands(
+        ci["reproducible"]
+    )
     assert {"make gpu-kit", "make gpu-kit-dry"} <= set(commands(ci["gpu-kit"]).split("\n"))
 
 
 def test_windows_is_built_with_clang() -> None:
-    """cl.exe knows neither the sources' vectors nor the option that keeps pixels the same everywhere."""
+    """cl.exe knows neither the sources' vectors nor the option that keeps pixels the same
+    everywhere.
+    """
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     windows = project.partition("[tool.cibuildwheel.windows]")[2].partition("\n[")[0]
     assert 'CMAKE_GENERATOR_TOOLSET = "ClangCL"' in windows and "FASTFEED_BUNDLED" in windows
@@ -98,7 +106,10 @@ def test_packages_are_installed_after_an_update() -> None:
 
 
 def test_the_versions_of_libjpeg_that_docs_name_are_tried() -> None:
-    said = re.search(r"the same with ([\d., and]+\d)", " ".join((ROOT / "docs" / "installing.md").read_text().split()))
+    said = re.search(
+        r"the same with ([\d., and]+\d)",
+        " ".join((ROOT / "docs" / "installing.md").read_text().split()),
+    )
     assert said
     tried = re.search(r"for version in ([\d. ]+);", commands(jobs("libjpeg")["versions"]))
     assert tried and tried[1].split() == re.findall(r"[\d.]*\d", said[1])

@@ -1,5 +1,5 @@
-"""Run by test_scripted_trainers.py, once per framework: proofs, as `fastfeed prove` makes them, of trainers with
-known costs. Prints how often the truth was found, by part.
+"""Run by test_scripted_trainers.py, once per framework: proofs, as `fastfeed prove` makes them, of
+trainers with known costs. Prints how often the truth was found, by part.
 """
 
 import json
@@ -38,7 +38,11 @@ def keras_trainer(feed, script):
     model = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, jit_compile=FRAMEWORK == "keras-jax")
-    callbacks = [Spend(), keras.callbacks.ModelCheckpoint("model.keras"), feed.keras_backup("backup")]
+    callbacks = [
+        Spend(),
+        keras.callbacks.ModelCheckpoint("model.keras"),
+        feed.keras_backup("backup"),
+    ]
     model.fit(feed.to_keras(), epochs=2, verbose=0, callbacks=callbacks)
 
 
@@ -80,7 +84,11 @@ def proved(seed):
             raise AssertionError("the trainer ended by itself")
         except trainer.ProofDone as done:
             assert done.code == 0
-        saved = [path.name for path in Path(folder).iterdir() if path.suffix in (".keras", ".pt") or path.is_dir()]
+        saved = [
+            path.name
+            for path in Path(folder).iterdir()
+            if path.suffix in (".keras", ".pt") or path.is_dir()
+        ]
         assert not saved, saved
         record = Record.from_dict(json.loads(Path(folder, trainer.record_name(0)).read_text()))
         os.chdir("/")

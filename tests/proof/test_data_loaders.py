@@ -34,7 +34,9 @@ for _ in range(100_000):
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     """A job whose hooks are in this process; returns how to read what was measured."""
-    monkeypatch.setattr(torch.utils.data.DataLoader, "__iter__", torch.utils.data.DataLoader.__iter__)
+    monkeypatch.setattr(
+        torch.utils.data.DataLoader, "__iter__", torch.utils.data.DataLoader.__iter__
+    )
     monkeypatch.setattr(trainer, "_run", [])
     monkeypatch.setattr(trainer, "refuse_loaded", lambda: None)
     monkeypatch.setattr(loaders, "choose", lambda *_: Design(rounds=4, warmup=3, steps=20))
@@ -79,7 +81,9 @@ def test_the_loader_of_the_training_loop_is_measured(job):
     proof = Proof.of(job())
     assert list(proof.parts) == ["copy", "loading"]
     assert (proof.feed["source"], proof.feed["batch"], proof.feed["steps"]) == ("DataLoader", 4, 10)
-    assert sorted(batch[0].item() for batch in seen[:10]) == list(range(0, 40, 4))  # the epoch that was under way
+    assert sorted(batch[0].item() for batch in seen[:10]) == list(
+        range(0, 40, 4)
+    )  # the epoch that was under way
     ids = [id(batch) for batch in seen]
     assert max(map(ids.count, set(ids))) > 90  # the resident one
 

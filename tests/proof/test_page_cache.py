@@ -54,7 +54,9 @@ def test_samples_in_memory_have_no_files():
 
 def test_parts_of_shards(photos, tmp_path):
     path = tmp_path / "shard.tar"
-    path.write_bytes(b"".join(entry(f"{i}.jpg", os.urandom(300_000)) for i in range(4)) + bytes(1024))
+    path.write_bytes(
+        b"".join(entry(f"{i}.jpg", os.urandom(300_000)) for i in range(4)) + bytes(1024)
+    )
     source = ff.TarShards(str(path), label=None)
     pages = FilePages(source)
     pages.drop(np.arange(4))

@@ -1,4 +1,6 @@
-"""`ff.prove` with loaders that are no feeds: a DataLoader, generators, and batches that are put on a device."""
+"""`ff.prove` with loaders that are no feeds: a DataLoader, generators, and batches that are put on
+a device.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,12 @@ def test_known_costs(monkeypatch):
     proof = ff.prove(step, Loader(clock, 50), seconds=10)
     assert {name: part.ms for name, part in proof.parts.items()} == {"copy": 5.0, "loading": 30.0}
     assert (proof.steps["resident"].ms, proof.real.ms, proof.slowest) == (10.0, 45.0, "real")
-    assert (proof.input.ms, proof.own_wait, proof.feed["batch"], proof.feed["steps"]) == (35.0, 30 / 45, 8, 50)
+    assert (proof.input.ms, proof.own_wait, proof.feed["batch"], proof.feed["steps"]) == (
+        35.0,
+        30 / 45,
+        8,
+        50,
+    )
     assert proof.as_dict()["verdict"] == "it is the input"
     assert sum("began again" in note for note in proof.notes) == 1
     text = str(proof)
@@ -72,7 +79,9 @@ def test_a_loader_that_ends(monkeypatch):
     def step(batch):
         clock.spend(10)
 
-    with pytest.raises(ProofError, match=r"the loader ended after 20 batches, .* cannot be iterated again"):
+    with pytest.raises(
+        ProofError, match=r"the loader ended after 20 batches, .* cannot be iterated again"
+    ):
         ff.prove(step, iter(Loader(clock, 20)), seconds=1)
     with pytest.raises(ProofError, match="the loader ended after 0 batches"):
         ff.prove(step, [], seconds=1)
@@ -86,7 +95,9 @@ def test_a_loader_that_does_not_know_its_length(monkeypatch):
         def __len__(self):
             raise NotImplementedError
 
-    proof = ff.prove(lambda batch: clock.spend(10), Abstract(clock := Clock(monkeypatch), 50), seconds=10)
+    proof = ff.prove(
+        lambda batch: clock.spend(10), Abstract(clock := Clock(monkeypatch), 50), seconds=10
+    )
     assert proof.feed["steps"] is None
 
 
@@ -116,7 +127,11 @@ def test_tensors_are_put_on_the_device_wherever_they_are():
     batch = {"a": [torch.zeros(2), "text"], "b": Pair(torch.zeros(3), np.zeros(1))}
     moved, has_tensors = on_device(batch, "meta")
     assert has_tensors
-    assert (moved["a"][0].device.type, moved["b"].x.device.type, moved["a"][1]) == ("meta", "meta", "text")
+    assert (moved["a"][0].device.type, moved["b"].x.device.type, moved["a"][1]) == (
+        "meta",
+        "meta",
+        "text",
+    )
     assert isinstance(moved["b"].y, np.ndarray)
     assert on_device(batch, None) == (batch, False)
     assert on_device((np.zeros(1), 3), "meta")[1] is False
@@ -144,7 +159,9 @@ def test_epochs_that_are_too_short(monkeypatch):
     clock = Clock(monkeypatch)
     loader = Loader(clock, 1000)
     session = LoaderSession(loader, lambda: iter(loader), 60)
-    with pytest.raises(ProofError, match="takes 5 batches in a row from its loader, and a proof needs 9"):
+    with pytest.raises(
+        ProofError, match="takes 5 batches in a row from its loader, and a proof needs 9"
+    ):
         for _ in range(20):
             for number, _batch in enumerate(session.iterate(), 1):
                 clock.spend(10)

@@ -30,27 +30,51 @@ def record(step_ms, rounds=4, noise_ms=0.0, **more):
     feed |= {"threads": 2, "prefetch": 2, "side_process": False, "rank": 0, "world": 1}
     stages = {"read": 10 * 8 * 1 * MS, "decode": 10 * 8 * 6 * MS}
     blocks = [
-        Block(mode, k, 10, round(10 * MS * (ms + (-1) ** k * noise_ms)), 5 * MS, 0, stages if mode == "warm" else {})
+        Block(
+            mode,
+            k,
+            10,
+            round(10 * MS * (ms + (-1) ** k * noise_ms)),
+            5 * MS,
+            0,
+            stages if mode == "warm" else {},
+        )
         for k in range(rounds)
         for mode, ms in step_ms.items()
     ]
-    values = {"modes": list(step_ms), "design": design, "blocks": blocks, "rounds": rounds, "steps": 999}
-    return Record(feed, 60.0, **(values | {"complete": True, "cores": 4, "no_cold": "it was not asked for"} | more))
+    values = {
+        "modes": list(step_ms),
+        "design": design,
+        "blocks": blocks,
+        "rounds": rounds,
+        "steps": 999,
+    }
+    return Record(
+        feed,
+        60.0,
+        **(values | {"complete": True, "cores": 4, "no_cold": "it was not asked for"} | more),
+    )
 
 
 STARVED = {"resident": 10.0, "cached": 10.5, "busy": 12.0, "warm": 28.0}
 
 
 def test_the_order_of_modes_is_drawn_for_each_round():
-    """Every order as likely as any other, by another draw in each round and proof, the same on all ranks."""
+    """Every order as likely as any other, by another draw in each round and proof, the same on all
+    ranks.
+    """
     modes = list(FEED_MODES)
     rounds = [order(modes, turn, seed) for turn in range(20) for seed in range(300)]
     assert all(sorted(turn) == sorted(modes) for turn in rounds)
     assert len({tuple(turn) for turn in rounds}) == math.factorial(5)
-    assert [order(modes, turn, 7) for turn in range(4)] == [order(modes, turn, 7) for turn in range(4)]
+    assert [order(modes, turn, 7) for turn in range(4)] == [
+        order(modes, turn, 7) for turn in range(4)
+    ]
     for mode in modes:
         places = [turn.index(mode) for turn in rounds]
-        assert [places.count(place) / len(rounds) for place in range(5)] == pytest.approx([0.2] * 5, abs=0.02)
+        assert [places.count(place) / len(rounds) for place in range(5)] == pytest.approx(
+            [0.2] * 5, abs=0.02
+        )
     follows = sum(turn.index(Mode.COLD) == turn.index(Mode.WARM) + 1 for turn in rounds)
     assert follows / len(rounds) == pytest.approx(0.2, abs=0.02)
 
@@ -90,13 +114,22 @@ def test_a_design_has_the_narrowest_intervals_that_its_time_allows(steps):
 @pytest.mark.parametrize("step_s", [0.0005, 0.002, 0.05])
 def test_more_time_gives_more_steps_that_count(step_s):
     """A proof that does not decide says to measure for longer, so that must help."""
-    counted = [(d := choose(seconds, step_s, 5, 2)).rounds * d.steps for seconds in (60.0, 120.0, 240.0)]
+    counted = [
+        (d := choose(seconds, step_s, 5, 2)).rounds * d.steps for seconds in (60.0, 120.0, 240.0)
+    ]
     assert counted[1] >= 1.8 * counted[0] and counted[2] >= 1.8 * counted[1]
 
 
 def test_quantiles_of_student():
     """Against the table of any textbook."""
-    for freedom, quantile in ((1, 12.706), (10, 2.228), (30, 2.042), (40, 2.021), (60, 2.000), (120, 1.980)):
+    for freedom, quantile in (
+        (1, 12.706),
+        (10, 2.228),
+        (30, 2.042),
+        (40, 2.021),
+        (60, 2.000),
+        (120, 1.980),
+    ):
         assert student_95(freedom) == pytest.approx(quantile, abs=6e-4)
 
 
@@ -104,7 +137,9 @@ def test_an_interval_by_hand():
     """1, 2, 3, 4: mean 2.5, standard deviation 1.29, so 2.5 +- 3.182 * 1.29 / 2."""
     estimate = mean([1e6, 2e6, 3e6, 4e6])
     assert estimate.ns == 2_500_000
-    assert (estimate.high - estimate.low) / 2 == pytest.approx(3.182 * math.sqrt(5 / 3) / 2 * 1e6, rel=1e-4)
+    assert (estimate.high - estimate.low) / 2 == pytest.approx(
+        3.182 * math.sqrt(5 / 3) / 2 * 1e6, rel=1e-4
+    )
 
 
 def test_what_both_modes_share_does_not_widen_their_difference():
@@ -118,7 +153,10 @@ def test_parts_without_cold_add_up_to_the_rest():
     means = {Mode(name): [ms * 1e6 + 0.3, ms * 1e6 + 0.4] for name, ms in STARVED.items()}
     found = parts(means)
     assert list(found) == ["copy", "contention", "preparation"]
-    assert sum(part.ns for part in found.values()) == mean(means[Mode.WARM]).ns - mean(means[Mode.RESIDENT]).ns
+    assert (
+        sum(part.ns for part in found.values())
+        == mean(means[Mode.WARM]).ns - mean(means[Mode.RESIDENT]).ns
+    )
     assert list(PARTS)[:3] == list(found)
 
 
@@ -132,7 +170,9 @@ def test_what_if_says_how_many_threads():
     assert doubled.remedy == "threads=4 instead of 2; 5 for no wait at all"
     # 12 ms leave room for 3 of 7 ms, so the GPU must take 4 of the 6 ms that decoding takes
     assert "67%" in rows["JPEGs decoded by the GPU alone"].remedy
-    assert proof.remedy is not None and proof.remedy.gain == max(row.gain for row in proof.whatif if row.remedy)
+    assert proof.remedy is not None and proof.remedy.gain == max(
+        row.gain for row in proof.whatif if row.remedy
+    )
 
 
 def test_what_if_says_how_many_cores():
@@ -147,10 +187,13 @@ def test_a_gpu_that_is_not_there_is_no_remedy():
 
 
 def test_twice_the_cores_leave_no_contention():
-    """A batch takes 28 ms of thread time, so 7 ms by four threads: then the trainer has 12 ms, without 2 for them. With
-    cores of their own two threads still take 14."""
+    """A batch takes 28 ms of thread time, so 7 ms by four threads: then the trainer has 12 ms,
+    without 2 for them. With cores of their own two threads still take 14.
+    """
     first = record({"resident": 10.0, "cached": 10.0, "busy": 12.0, "warm": 14.0})
-    first.blocks = [replace(b, stage_ns={"decode": 80 * 3 * MS + 80 * MS // 2}) for b in first.blocks]
+    first.blocks = [
+        replace(b, stage_ns={"decode": 80 * 3 * MS + 80 * MS // 2}) for b in first.blocks
+    ]
     rows = {row.change: row for row in Proof.of(first).whatif}
     assert rows["2 times the cores and threads"].step_ns == 10 * MS
     own = rows["dedicated cores for the feed"]
@@ -158,7 +201,9 @@ def test_twice_the_cores_leave_no_contention():
 
 
 def test_threads_that_only_disturb():
-    """4 ms by two threads: the trainer waits for 1 ms for another reason, and 2 are the threads' share."""
+    """4 ms by two threads: the trainer waits for 1 ms for another reason, and 2 are the threads'
+    share.
+    """
     first = record({"resident": 10.0, "cached": 10.0, "busy": 12.0, "warm": 13.0})
     first.blocks = [replace(b, stage_ns={"decode": 80 * MS}) for b in first.blocks]
     for side_process, remedy in ((False, "side_process=True, fewer"), (True, "fewer")):
@@ -168,7 +213,9 @@ def test_threads_that_only_disturb():
 
 
 def test_threads_that_are_fast_enough_are_not_why_the_trainer_waits():
-    """7 ms per image, 8 images, 16 threads: 3.5 ms per batch, and still it waits; more of them would not help."""
+    """7 ms per image, 8 images, 16 threads: 3.5 ms per batch, and still it waits; more of them
+    would not help.
+    """
     waiting = record(STARVED | {"busy": 10.5}, gpu=True)
     waiting.feed["threads"] = 16
     proof = Proof.of(waiting)
@@ -206,7 +253,12 @@ def test_no_estimate_is_below_the_trainer_or_above_what_is():
 
 @pytest.mark.parametrize(
     ("warm", "noise", "word"),
-    [(28.0, 0.0, "severe"), (13.0, 0.0, "severe"), (12.0, 0.0, "starved"), (10.2, 0.0, "not_starved")],
+    [
+        (28.0, 0.0, "severe"),
+        (13.0, 0.0, "severe"),
+        (12.0, 0.0, "starved"),
+        (10.2, 0.0, "not_starved"),
+    ],
 )
 def test_the_word(warm, noise, word):
     modes = {"resident": 10.0, "cached": 10.0, "busy": 10.0, "warm": warm}
@@ -216,7 +268,15 @@ def test_the_word(warm, noise, word):
 def test_an_undecided_proof_says_for_how_long_to_measure():
     design = record({"resident": 10.0, "cached": 10.0, "busy": 10.0, "warm": 11.0})
     noisy = [
-        Block(b.mode, b.round, b.steps, b.ns + (b.mode == "warm") * (-1) ** b.round * 10 * MS, 0, 0, {})
+        Block(
+            b.mode,
+            b.round,
+            b.steps,
+            b.ns + (b.mode == "warm") * (-1) ** b.round * 10 * MS,
+            0,
+            0,
+            {},
+        )
         for b in design.blocks
     ]
     design.blocks = noisy
@@ -230,7 +290,9 @@ def test_json_is_json_and_the_record_survives_it():
     assert Record.from_dict(json.loads(json.dumps(first.as_dict()))) == first
     values = json.loads(json.dumps(Proof.of(first).as_dict(), allow_nan=False))
     assert values["fastfeed_prove"] == 1 and values["input"]["ms"] == 18.0
-    assert sum(part["ms"] for part in values["parts"].values()) == pytest.approx(values["input"]["ms"])
+    assert sum(part["ms"] for part in values["parts"].values()) == pytest.approx(
+        values["input"]["ms"]
+    )
     assert values["verdict"] == "it is the input" and values["notes"]
 
 
@@ -242,7 +304,9 @@ def test_a_record_of_another_version_is_refused():
 def test_too_few_rounds():
     with pytest.raises(ProofError, match="ended after 7 steps, while it was still settling"):
         Proof.of(record(STARVED, design=None, steps=7))
-    with pytest.raises(ProofError, match="ended after 99 steps, and a proof of 60 s takes about 240 here"):
+    with pytest.raises(
+        ProofError, match="ended after 99 steps, and a proof of 60 s takes about 240 here"
+    ):
         Proof.of(record(STARVED, rounds=1, design=Design(4, 5, 10), steps=99))
 
 
@@ -259,14 +323,22 @@ def test_the_text_and_the_page_have_the_figures():
 
 
 def test_figures_have_no_negative_zero():
-    assert (sentences.ms(-400), sentences.ms(-600), sentences.percent(-0.0003)) == ("0.000", "-0.001", "0.0 %")
+    assert (sentences.ms(-400), sentences.ms(-600), sentences.percent(-0.0003)) == (
+        "0.000",
+        "-0.001",
+        "0.0 %",
+    )
     assert [sentences.percent(share) for share in (-0.001, 12.3)] == ["-0.1 %", "1,230 %"]
     assert [sentences.ms(ns) for ns in (1.2345e9, 1.2345e10)] == ["1,234.5", "12,345"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
 def test_no_line_is_wider_than_the_terminal(width):
-    for costs in (STARVED, {mode: 1e4 * ms for mode, ms in STARVED.items()}, dict.fromkeys(STARVED, 10.0)):
+    for costs in (
+        STARVED,
+        {mode: 1e4 * ms for mode, ms in STARVED.items()},
+        dict.fromkeys(STARVED, 10.0),
+    ):
         lines = plain(Proof.of(record(costs), ["x" * 200]), width).splitlines()
         assert max(map(len, lines)) <= width
         assert not any("…" in line for line in lines)
@@ -274,10 +346,15 @@ def test_no_line_is_wider_than_the_terminal(width):
 
 def test_nothing_gains_more_than_a_feed_that_costs_nothing():
     """Also where noise makes real batches faster than one on the device."""
-    for costs in ({"resident": 10.2, "cached": 9.3, "busy": 9.9, "warm": 8.9}, STARVED | {"warm": 9.0}):
+    for costs in (
+        {"resident": 10.2, "cached": 9.3, "busy": 9.9, "warm": 8.9},
+        STARVED | {"warm": 9.0},
+    ):
         proof = Proof.of(record(costs))
         assert max(row.gain for row in proof.whatif) <= proof.gain + 1e-9
-        assert f"faster than {min(costs['resident'], costs['warm']):.2f} ms" in sentences.cannot(proof)
+        assert f"faster than {min(costs['resident'], costs['warm']):.2f} ms" in sentences.cannot(
+            proof
+        )
 
 
 def test_names_do_not_become_markup():
@@ -293,14 +370,20 @@ def test_a_table_of_ranks():
     scaling = Scaling((RankCount.of(1, [one]), RankCount.of(2, two)))
     first, second = scaling.rows
     assert (first.synthetic, first.real) == (800.0, 400.0)
-    assert scaling.speed_up(second, "synthetic") == 2.0 and scaling.efficiency(second, "synthetic") == 1.0
+    assert (
+        scaling.speed_up(second, "synthetic") == 2.0
+        and scaling.efficiency(second, "synthetic") == 1.0
+    )
     assert scaling.speed_up(second, "real") == pytest.approx(2 * 20 / 26, rel=1e-3)
     assert scaling.as_dict()["ranks"][1]["real_efficiency"] == pytest.approx(20 / 26, rel=1e-3)
     for width in (40, 80, 160):
         out = io.StringIO()
         scaling.render(Console(file=out, width=width))
         text = out.getvalue()
-        assert all(cell in text for cell in ("real", "2.00", "76.9 %", "1.54", "615")) and "…" not in text
+        assert (
+            all(cell in text for cell in ("real", "2.00", "76.9 %", "1.54", "615"))
+            and "…" not in text
+        )
         assert max(map(len, text.splitlines())) <= width
     with pytest.raises(ProofError, match="1 of 2 ranks have iterated a feed"):
         RankCount.of(2, two[:1])

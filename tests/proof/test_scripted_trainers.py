@@ -1,4 +1,6 @@
-"""Trainers of every framework whose costs are known, in simulated time, unchanged under FASTFEED_PROVE."""
+"""Trainers of every framework whose costs are known, in simulated time, unchanged under
+FASTFEED_PROVE.
+"""
 
 import importlib.util
 import json
@@ -22,8 +24,11 @@ SCRIPT = Path(__file__).with_name("scripted_session.py")
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_truth_is_in_nine_of_ten_intervals(every: bool):
-    """200 proofs of unchanged trainers; every one ends its trainer, and nothing is saved. Of intervals of 95 %, 180 of
-    200 or more hold the truth in 998 of 1,000 such series, and 32 of 40 or more in nearly all."""
+    """200 proofs of unchanged trainers; every one ends its trainer, and nothing is saved.
+
+    Of intervals of 95 %, 180 of 200 or more hold the truth in 998 of 1,000 such series, and 32 of
+    40 or more in nearly all.
+    """
     held, total, first = Counter(), 0, 0
     for name, (packages, some, proofs) in FRAMEWORKS.items():
         if all(map(importlib.util.find_spec, packages)):
@@ -35,7 +40,10 @@ def test_the_truth_is_in_nine_of_ten_intervals(every: bool):
             total += count
         first += proofs
     if not held:
-        pytest.skip("Keras, JAX and PyTorch missing: make test TORCH=torch==2.13.0 brings all that tests use")
+        pytest.skip(
+            "Keras, JAX and PyTorch missing: make test TORCH=torch==2.13.0 brings all that"
+            " tests use"
+        )
     least, mean = (0.9, 0.93) if every else (0.8, 0.9)
     assert min(held.values()) >= least * total, held
     assert sum(held.values()) >= mean * total * len(held), held

@@ -57,10 +57,16 @@ CI = ("a period of 8 s", "bursts of 3 s")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "load",
-    [pytest.param(load, marks=[pytest.mark.nightly] * (load not in CI)) for load in LOADS if load != "nothing"],
+    [
+        pytest.param(load, marks=[pytest.mark.nightly] * (load not in CI))
+        for load in LOADS
+        if load != "nothing"
+    ],
 )
 def test_the_truth_is_in_the_intervals_on_a_machine_that_does_something_else(load):
-    """Orders of modes with a system fail here; what comes in bursts is not normal, so fewer than 95 of 100 hold it."""
+    """Orders of modes with a system fail here; what comes in bursts is not normal, so fewer than 95
+    of 100 hold it.
+    """
     counts = held(200, load)
     assert min(counts.values()) >= (170 if "bursts" in load else 180), counts
     assert sum(counts.values()) >= 940, counts
@@ -76,7 +82,9 @@ def test_parts_add_up_exactly(costs):
 
 
 def test_a_drift_is_in_the_interval():
-    """A trainer that gets slower from step to step, by a fifth in all, of which each mode has its share."""
+    """A trainer that gets slower from step to step, by a fifth in all, of which each mode has its
+    share.
+    """
     script = Script(scripted.Costs(step=40, copy=5, contention=0, make=10, fetch=0, noise=0.0))
     with scripted_feed(script) as feed:
         taken = []
@@ -166,7 +174,10 @@ def test_epochs_that_are_shorter_than_a_block_make_shorter_blocks():
 
 def test_epochs_that_are_too_short_for_any_block():
     script = Script(STARVED)
-    with scripted_feed(script) as feed, pytest.raises(ProofError, match="after 9 steps, and a proof needs 11 steps"):
+    with (
+        scripted_feed(script) as feed,
+        pytest.raises(ProofError, match="after 9 steps, and a proof needs 11 steps"),
+    ):
         in_epochs_of(9, script, feed)
 
 
@@ -178,7 +189,10 @@ def test_validation_after_short_epochs_is_no_second_trainer():
         if session.record.design is None:
             asked.append(session.disturb())
 
-    with scripted_feed(script) as feed, pytest.raises(ProofError, match="after 5 steps, and a proof needs 11 steps"):
+    with (
+        scripted_feed(script) as feed,
+        pytest.raises(ProofError, match="after 5 steps, and a proof needs 11 steps"),
+    ):
         in_epochs_of(5, script, feed, validate)
     assert len(asked) >= 2
 
@@ -188,7 +202,9 @@ def test_a_feed_that_is_only_looked_at_is_not_waited_for():
     with scripted_feed(Script(FED)) as feed:
         session = Session(feed, Settings(), lambda: None)
         next(session.iterate(None, False))
-        with pytest.raises(ProofError, match="gave 1 batch, and then another one gave 200; say which of them"):
+        with pytest.raises(
+            ProofError, match="gave 1 batch, and then another one gave 200; say which of them"
+        ):
             for _ in range(300):
                 session.disturb()
         session.close()
@@ -197,7 +213,9 @@ def test_a_feed_that_is_only_looked_at_is_not_waited_for():
 @pytest.mark.parametrize(("samples", "notes"), [(400, 0), (160, 0), (40, 1)])
 def test_cold_blocks_read_no_file_twice_where_the_data_set_allows(samples, notes, monkeypatch):
     dropped = []
-    monkeypatch.setattr(Pages, "drop", lambda self, ids: dropped.append(ids) or setattr(self.script, "cold", True))
+    monkeypatch.setattr(
+        Pages, "drop", lambda self, ids: dropped.append(ids) or setattr(self.script, "cold", True)
+    )
     script = Script(STARVED, 3)
     with scripted_feed(script, samples=samples) as feed:
         proof = ff.prove(lambda batch: script.train_on(feed), feed, seconds=200)
@@ -211,7 +229,9 @@ def test_all_ranks_take_the_first_ones_modes():
     first = Scheme(Design(4, 5, 7), (Mode.RESIDENT, Mode.WARM), "it was not asked for")
     script = Script(STARVED)
     with scripted_feed(script) as feed:
-        feed.proof = session = Session(feed, Settings(40.0), lambda: None, agree=lambda scheme: first)
+        feed.proof = session = Session(
+            feed, Settings(40.0), lambda: None, agree=lambda scheme: first
+        )
         for _ in session.iterate(None, False):
             script.train_on(feed)
         feed.proof = None

@@ -54,7 +54,13 @@ def test_the_temporary_name(tmp_path: Path, hidden: bool, prefix: str):
 
 @pytest.mark.parametrize(
     ("umask", "mode", "expected"),
-    [(0o022, 0o666, 0o644), (0o077, 0o666, 0o600), (0o002, 0o666, 0o664), (0o022, 0o600, 0o600), (0, 0o644, 0o644)],
+    [
+        (0o022, 0o666, 0o644),
+        (0o077, 0o666, 0o600),
+        (0o002, 0o666, 0o664),
+        (0o022, 0o600, 0o600),
+        (0, 0o644, 0o644),
+    ],
 )
 def test_permissions_heed_the_umask(tmp_path: Path, umask: int, mode: int, expected: int):
     before = os.umask(umask)
@@ -79,7 +85,9 @@ def test_a_kill_leaves_the_old_file(tmp_path: Path, step: str):
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+)
 def test_an_error_leaves_the_old_file_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
 ):
@@ -120,7 +128,9 @@ try:
 except OSError as error:
     print(error.errno)
 """
-    result = subprocess.run([sys.executable, "-c", limited], check=True, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", limited], check=True, capture_output=True, text=True
+    )
     assert int(result.stdout) == errno.EFBIG
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["a.bin"]

@@ -96,7 +96,9 @@ def test_threads_never_get_the_same():
 
 
 def test_arrays_that_numpy_cannot_see_are_not_lent():
-    """CuPy's have no __array_interface__: they are given as they are, and their own pool reuses their memory."""
+    """CuPy's have no __array_interface__: they are given as they are, and their own pool reuses
+    their memory.
+    """
 
     class DeviceArray:
         base = None

@@ -23,7 +23,9 @@ for _ in range(2):
 
 
 @pytest.mark.parametrize(("decode", "times"), [("", 1), (', decode="pillow"', 0)])
-def test_a_missing_kernel_is_told_of_once(decode: str, times: int, tmp_path: Path, python: Callable[..., Any]) -> None:
+def test_a_missing_kernel_is_told_of_once(
+    decode: str, times: int, tmp_path: Path, python: Callable[..., Any]
+) -> None:
     folder(tmp_path, {"a": 4, "b": 4}, (24, 24))
     done = python(CODE.format(decode=decode), tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""A page of shared memory: a reader sees whole writes only, whichever process writes, and however that ends."""
+"""A page of shared memory: a reader sees whole writes only, whichever process writes, and however
+that ends.
+"""
 
 import os
 import signal
@@ -12,7 +14,8 @@ from fastfeed.runtime import live_folder
 from fastfeed.runtime.live_folder import folders, is_alive, process_identity, writable_folder
 from fastfeed.runtime.live_page import COUNTERS, SIZE, PageError, PageWriter, read_page
 
-# every counter and both numbers of each stage are the same, so a torn reading is one where they differ
+# every counter and both numbers of each stage are the same, so a torn reading is one where they
+# differ
 WRITER = """
 import sys, os
 from fastfeed.runtime.live_page import COUNTERS, PageWriter
@@ -29,7 +32,9 @@ while True:
 @pytest.fixture
 def writer(tmp_path):
     path = str(tmp_path / "a.live")
-    process = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     yield path, process
     process.kill()
@@ -154,7 +159,9 @@ def test_a_page_that_is_cut_short_is_refused(tmp_path, size):
 def test_whose_page_it_is():
     own = process_identity()
     assert is_alive(own)
-    assert is_alive(own | {"start": own["start"] - 1}) is False  # another process has had this number since
+    assert (
+        is_alive(own | {"start": own["start"] - 1}) is False
+    )  # another process has had this number since
     assert is_alive(own | {"boot": "of yesterday"}) is False
     assert is_alive(own | {"pid_namespace": 1}) is None
     assert is_alive(own | {"host": "node7", "boot": "its own"}) is None

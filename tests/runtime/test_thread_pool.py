@@ -1,4 +1,7 @@
-"""Work ahead: order, errors in their place, how much is under way, and how it ends. Threads meet by events."""
+"""Work ahead: order, errors in their place, how much is under way, and how it ends.
+
+Threads meet by events.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ def pool() -> Iterator[ThreadPool]:
 
 
 def prefetcher(
-    pool: ThreadPool, works: list[Callable[[], Any]], depth: int = 1, stop: CancelToken | None = None
+    pool: ThreadPool,
+    works: list[Callable[[], Any]],
+    depth: int = 1,
+    stop: CancelToken | None = None,
 ) -> Prefetcher[Any]:
     """One job per function, one part each."""
     stop = stop or CancelToken(pool)
@@ -76,7 +82,9 @@ def test_an_error_keeps_its_place(pool, depth):
 
 def test_finish_runs_once_after_all_parts(pool):
     done: list[int] = []
-    job = ParallelJob(CancelToken(pool), [lambda i=i: done.append(i) for i in range(20)], lambda: sorted(done))
+    job = ParallelJob(
+        CancelToken(pool), [lambda i=i: done.append(i) for i in range(20)], lambda: sorted(done)
+    )
     job.start(pool)
     assert job.result() == list(range(20))
     assert job.ready
@@ -99,7 +107,9 @@ def test_the_first_of_two_errors_is_raised():
         raise error
 
     job = ParallelJob(
-        CancelToken(pool), [lambda: fails(KeyError("first")), lambda: fails(ValueError("second"))], lambda: None
+        CancelToken(pool),
+        [lambda: fails(KeyError("first")), lambda: fails(ValueError("second"))],
+        lambda: None,
     )
     job.start(pool)
     with pytest.raises(KeyError, match="first"):
@@ -147,7 +157,10 @@ def test_close_cancels_what_has_not_begun(pool):
         wait(leave)
 
     stop = CancelToken(pool)
-    jobs = [ParallelJob(stop, [busy, busy], lambda: None), ParallelJob(stop, [lambda: ran.append(1)], lambda: None)]
+    jobs = [
+        ParallelJob(stop, [busy, busy], lambda: None),
+        ParallelJob(stop, [lambda: ran.append(1)], lambda: None),
+    ]
     for job in jobs:
         job.start(pool)
     entered.wait(LONG)  # both threads are in the first job
@@ -244,7 +257,9 @@ def test_an_idle_thread_holds_no_result(pool):
 
 
 def test_an_error_that_was_handled_holds_nothing(pool):
-    """An error keeps its frames, these keep the walk: without care the threads would live until a collection."""
+    """An error keeps its frames, these keep the walk: without care the threads would live until a
+    collection.
+    """
     gc.disable()
     try:
         stop = CancelToken(pool)
@@ -271,18 +286,28 @@ def test_stuck_threads_are_waited_for_together():
             assert timeout is not None
             now += timeout
 
-    _end(queue.SimpleQueue(), [Stuck() for _ in range(8)], threading.Event(), threading.Lock(), clock=lambda: now)
+    _end(
+        queue.SimpleQueue(),
+        [Stuck() for _ in range(8)],
+        threading.Event(),
+        threading.Lock(),
+        clock=lambda: now,
+    )
     assert now == 105
 
 
-def test_a_thread_that_cannot_start_is_not_waited_for(pool: ThreadPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_cannot_start_is_not_waited_for(
+    pool: ThreadPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_thread(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     ended = threading.Event()
     with monkeypatch.context() as lack:
         lack.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(ConfigError, match=r"^the system starts no more threads than 0 of 2; lower threads"):
+        with pytest.raises(
+            ConfigError, match=r"^the system starts no more threads than 0 of 2; lower threads"
+        ):
             pool.submit(ended.set)
     pool.submit(ended.set)
     wait(ended)

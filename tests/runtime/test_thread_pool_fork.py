@@ -27,5 +27,8 @@ feed.close()
 def test_a_forked_child_is_told_instead_of_hanging(python):
     done = python("import warnings; warnings.simplefilter('ignore')\n" + FORK)
     assert done.returncode == 0, done.stderr
-    text = "this feed was started before fork(), its threads are missing here; create the feed in the child\n"
+    text = (
+        "this feed was started before fork(), its threads are missing here; create the feed in the"
+        " child\n"
+    )
     assert done.stdout == text

@@ -49,7 +49,9 @@ def test_span_is_timed_by_the_clock(clock):
     line = timeline(clock)
     with line.span("decode", 7):
         clock.now += 30
-    assert line.spans() == [Span("decode", 7, 5 * SECOND, 5 * SECOND + 30, threading.get_native_id())]
+    assert line.spans() == [
+        Span("decode", 7, 5 * SECOND, 5 * SECOND + 30, threading.get_native_id())
+    ]
 
 
 def test_span_is_recorded_when_its_work_fails(clock):
@@ -96,7 +98,9 @@ def test_file_gets_all_spans_whatever_the_ring_keeps(clock, tmp_path):
     for i in range(100):
         line.record(Span("read", i, 0, 1, 1))
     line.close()
-    assert [row[3] for row in lines(tmp_path / "t.jsonl")[1:] if row[1] == "span"] == list(range(100))
+    assert [row[3] for row in lines(tmp_path / "t.jsonl")[1:] if row[1] == "span"] == list(
+        range(100)
+    )
 
 
 def test_head_is_there_at_once(clock, tmp_path):
@@ -171,7 +175,11 @@ def test_writers_share_a_path(clock, tmp_path):
     rows = lines(path)
     feeds = {row["feed"]: row["name"] for row in rows if isinstance(row, dict)}
     assert sorted(feeds.values()) == ["a", "b"]
-    spans = [(feeds[row[0]], row[6], row[3]) for row in rows if isinstance(row, list) and row[1] == "span"]
+    spans = [
+        (feeds[row[0]], row[6], row[3])
+        for row in rows
+        if isinstance(row, list) and row[1] == "span"
+    ]
     assert sorted(spans) == [(name, n, i) for name in "ab" for n in (1, 2) for i in range(300)]
 
 
@@ -193,14 +201,18 @@ def test_nvtx_ranges_are_balanced(clock):
 
 
 def test_a_file_that_is_full_is_renamed_and_said(tmp_path, monkeypatch, caplog):
-    """By one of its writers; the others follow, each with its header, and no span is lost or written twice."""
+    """By one of its writers; the others follow, each with its header, and no span is lost or
+    written twice.
+    """
     monkeypatch.setattr(module, "_LIMIT", 6000)
     path, parts = tmp_path / "t.jsonl", []
     writers = [Timeline(path, name=name) for name in "ab"]
     replace = os.replace
 
     def kept(source, target):
-        if os.path.exists(target):  # about to be deleted; the other writer may have added to it since it was renamed
+        if os.path.exists(
+            target
+        ):  # about to be deleted; the other writer may have added to it since it was renamed
             parts.append(lines(Path(target)))
         replace(source, target)
 
@@ -214,7 +226,10 @@ def test_a_file_that_is_full_is_renamed_and_said(tmp_path, monkeypatch, caplog):
     assert len(parts) > 2 and sorted(os.listdir(tmp_path)) == ["t.jsonl", "t.jsonl.1"]
     assert all(file.stat().st_size < 8000 for file in tmp_path.iterdir())
     told = [record.getMessage() for record in caplog.records]
-    assert len(told) == len(parts) + 1 and f"this part is {path}.1, and earlier parts are deleted" in told[0]
+    assert (
+        len(told) == len(parts) + 1
+        and f"this part is {path}.1, and earlier parts are deleted" in told[0]
+    )
     found: list[tuple[str, int]] = []
     for part in (*parts, lines(Path(f"{path}.1")), lines(path)):
         names: dict[str, str] = {}
@@ -254,12 +269,18 @@ def test_a_full_disk_does_not_end_the_run(tmp_path, clock, monkeypatch):
 
 
 def test_python_and_native_code_share_a_clock(tmp_path, monkeypatch):
-    """On Windows before Python 3.13 time.monotonic_ns is not that of native threads: it must not be asked."""
+    """On Windows before Python 3.13 time.monotonic_ns is not that of native threads: it must not be
+    asked.
+    """
     for number in range(4):
-        Image.new("RGB", (8, 8)).save(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")  # PNG: decoded in Python
+        Image.new("RGB", (8, 8)).save(
+            tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}"
+        )  # PNG: decoded in Python
     monkeypatch.setattr(time, "monotonic_ns", lambda: 7)
     begun = steady_ns()
-    with ff.Feed(ff.ImageFolder(tmp_path, labeled=False), [ff.Resize((8, 8))], batch=4, threads=1) as feed:
+    with ff.Feed(
+        ff.ImageFolder(tmp_path, labeled=False), [ff.Resize((8, 8))], batch=4, threads=1
+    ) as feed:
         next(iter(feed))
         spans = feed.timeline.spans()
     now = steady_ns()

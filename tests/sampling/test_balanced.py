@@ -39,9 +39,15 @@ def test_every_stretch_from_the_beginning_is_balanced(plan, data):
 
 
 def test_a_rare_class_goes_through_its_samples_before_any_comes_again():
-    """Two classes of 90 and 10 samples: each has 50 of 100 positions, so the rare samples come five times an epoch."""
+    """Two classes of 90 and 10 samples: each has 50 of 100 positions, so the rare samples come five
+    times an epoch.
+    """
     plan = Plan(100, 10, shuffle=Balanced().bind(Rows(100, labels=[0] * 90 + [1] * 10)))
-    rare = [(id, turn) for id, turn in zip(*map(np.ndarray.tolist, served(plan)), strict=True) if id >= 90]
+    rare = [
+        (id, turn)
+        for id, turn in zip(*map(np.ndarray.tolist, served(plan)), strict=True)
+        if id >= 90
+    ]
     for turn in range(5):
         assert sorted(rare[turn * 10 : turn * 10 + 10]) == [(id, turn) for id in range(90, 100)]
     walks = {tuple(id for id, _ in rare[turn * 10 : turn * 10 + 10]) for turn in range(5)}
@@ -57,7 +63,13 @@ def test_batches_hold_classes_in_no_fixed_order():
 
 def test_golden_order():
     """Never changes: saved states name positions in it."""
-    plan = Plan(8, 4, seed=7, shuffle=Balanced(10).bind(Rows(8, labels=[5, 0, 5, 2, 5, 5, 0, 5])), tail="pad")
+    plan = Plan(
+        8,
+        4,
+        seed=7,
+        shuffle=Balanced(10).bind(Rows(8, labels=[5, 0, 5, 2, 5, 5, 0, 5])),
+        tail="pad",
+    )
     visits = served(plan, 3)
     assert visits.ids.tolist() == GOLDEN
     assert visits.occurrences.tolist() == GOLDEN_TURNS
@@ -67,7 +79,9 @@ GOLDEN = [1, 3, 0, 3, 6, 4, 6, 3, 7, 1]
 GOLDEN_TURNS = [0, 0, 0, 1, 0, 0, 1, 2, 0, 1]
 
 
-@pytest.mark.parametrize(("samples", "kind"), [(200, np.uint8), (300, np.uint16), (70_000, np.uint32)])
+@pytest.mark.parametrize(
+    ("samples", "kind"), [(200, np.uint8), (300, np.uint16), (70_000, np.uint32)]
+)
 def test_ids_take_few_bytes(samples, kind):
     classes = Classes.of(np.arange(samples) % 7)
     assert classes.ids.dtype == kind
@@ -86,17 +100,24 @@ def test_prints_as_written_once_bound():
         (lambda: Balanced(0), "Balanced.length must be an integer >= 1, got 0"),
         (
             lambda: Balanced().bind(Rows(4, labels=[0, -1, 1, -1])),
-            "Balanced() needs the class of every sample, got 2 of 4 without a label, the first of them photos/1.jpg; "
-            "label them or leave them out of the source",
+            (
+                "Balanced() needs the class of every sample, got 2 of 4 without a label, the first"
+                " of them photos/1.jpg; label them or leave them out of the source"
+            ),
         ),
         (
             lambda: Plan(4, 2, shuffle=Balanced()),
-            "Balanced() takes its classes from the labels of a source and is not bound to one; "
-            "create a Feed with it, or call its bind(source)",
+            (
+                "Balanced() takes its classes from the labels of a source and is not bound to one; "
+                "create a Feed with it, or call its bind(source)"
+            ),
         ),
         (
             lambda: Plan(4, 2, shuffle=Balanced().bind(Rows(3, labels=[0, 0, 1]))),
-            "this Balanced() belongs to a source of 3 samples, got a source of 4; bind Balanced() to it",
+            (
+                "this Balanced() belongs to a source of 3 samples, got a source of 4; bind"
+                " Balanced() to it"
+            ),
         ),
     ],
 )

@@ -19,7 +19,13 @@ from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.shard_layout import Units
 
 
-@given(st.data(), st.integers(1, 2000), st.integers(0, 2**64 - 1), st.integers(0, 100), st.integers(1, 2500))
+@given(
+    st.data(),
+    st.integers(1, 2000),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 100),
+    st.integers(1, 2500),
+)
 def test_each_sample_once(data, samples, seed, epoch, total):
     plan = Plan(samples, total, seed, shuffle=data.draw(blocks(samples)), tail="pad")
     np.testing.assert_array_equal(np.sort(served(plan, epoch).ids), np.arange(samples))
@@ -27,9 +33,13 @@ def test_each_sample_once(data, samples, seed, epoch, total):
 
 @given(st.integers(1, 2000), st.integers(0, 2**64 - 1), st.integers(1, 60), st.integers(1, 9))
 def test_one_lane_reads_a_window_at_a_time(samples, seed, block, window):
-    """Walk the order: a block is open from its first sample to its last, and never more than `window` are."""
+    """Walk the order: a block is open from its first sample to its last, and never more than
+    `window` are.
+    """
     order = served(Plan(samples, 1, seed, shuffle=Blocks(block, window, lanes=1))).ids
-    left = {b: len(range(b * block, min((b + 1) * block, samples))) for b in range(-(-samples // block))}
+    left = {
+        b: len(range(b * block, min((b + 1) * block, samples))) for b in range(-(-samples // block))
+    }
     together: set[int] = set()
     open_now: set[int] = set()
     for b in (order // block).tolist():
@@ -45,7 +55,9 @@ def test_one_lane_reads_a_window_at_a_time(samples, seed, block, window):
 
 @given(st.integers(100, 2000), st.integers(1, 100), st.integers(1, 9), st.integers(1, 20))
 def test_a_lane_keeps_to_its_rows_and_places(samples, total, window, lanes):
-    """No block is read by lanes that do not follow each other in the row of blocks: they share cut ones only."""
+    """No block is read by lanes that do not follow each other in the row of blocks: they share cut
+    ones only.
+    """
     plan, lanes = Plan(samples, total, shuffle=Blocks(10, window, lanes)), min(lanes, total)
     batches = served(plan).ids.reshape(-1, total) // 10
     edges = total * np.arange(lanes + 1) // lanes
@@ -60,7 +72,9 @@ def test_a_lane_keeps_to_its_rows_and_places(samples, total, window, lanes):
 
 
 def test_the_short_block_lands_everywhere():
-    """Length 10 in blocks of 3: the block [9] is met first, last and in between, depending on the epoch."""
+    """Length 10 in blocks of 3: the block [9] is met first, last and in between, depending on the
+    epoch.
+    """
     plan = Plan(10, 1, shuffle=Blocks(3, 1, 1))
     assert {served(plan, epoch).ids.tolist().index(9) for epoch in range(60)} == {0, 3, 6, 9}
 
@@ -85,10 +99,16 @@ def test_epochs_and_seeds_differ():
 def test_golden_orders():
     """Never change: saved states name positions in them."""
     plan = Plan(11, 4, seed=7, shuffle=Blocks(3, 2, lanes=1), tail="pad")
-    assert [plan.ids(3, step).tolist() for step in range(3)] == [[10, 9, 3, 5], [4, 6, 7, 2], [8, 0, 1, 10]]
+    assert [plan.ids(3, step).tolist() for step in range(3)] == [
+        [10, 9, 3, 5],
+        [4, 6, 7, 2],
+        [8, 0, 1, 10],
+    ]
     plan = dataclasses.replace(plan, shuffle=Blocks(3, 2, lanes=2))
     assert [plan.ids(3, step).tolist() for step in range(3)] == GOLDEN_LANES
-    plan = dataclasses.replace(plan, shuffle=Blocks(None, 2, lanes=3).bind(Rows(11, bounds=[0, 1, 5, 7, 11])))
+    plan = dataclasses.replace(
+        plan, shuffle=Blocks(None, 2, lanes=3).bind(Rows(11, bounds=[0, 1, 5, 7, 11]))
+    )
     assert [plan.ids(3, step).tolist() for step in range(3)] == GOLDEN_SHARDS
 
 
@@ -98,7 +118,9 @@ GOLDEN_SHARDS = [[2, 4, 6, 10], [1, 3, 7, 9], [5, 8, 0, 2]]
 
 # -- what to expect
 
-SHARDS = np.append(0, np.cumsum(np.random.RandomState(0).randint(70, 131, 640)))  # 640 shards of 70 to 130 samples
+SHARDS = np.append(
+    0, np.cumsum(np.random.RandomState(0).randint(70, 131, 640))
+)  # 640 shards of 70 to 130 samples
 STORED = Rows(int(SHARDS[-1]), bounds=SHARDS)
 
 
@@ -108,8 +130,10 @@ def over_shards(total: int, **how: int) -> Plan:
 
 @pytest.mark.parametrize("total", [256, 1024])
 def test_mixes(total):
-    """The place of a sample in storage says nothing about its place in the epoch, but for the luck of 640 shards; a
-    batch has at least 2/3 of the shards that it would have in a full shuffle, or as many as lanes have open."""
+    """The place of a sample in storage says nothing about its place in the epoch, but for the luck
+    of 640 shards; a batch has at least 2/3 of the shards that it would have in a full shuffle, or
+    as many as lanes have open.
+    """
     full = mixing(Plan(len(STORED), total), SHARDS)
     for epoch in range(3):
         found = mixing(over_shards(total), SHARDS, epoch)
@@ -119,14 +143,17 @@ def test_mixes(total):
 
 def test_one_lane_mixes_less():
     assert (
-        mixing(over_shards(256, window=16, lanes=1), SHARDS).per_batch < mixing(over_shards(256), SHARDS).per_batch / 8
+        mixing(over_shards(256, window=16, lanes=1), SHARDS).per_batch
+        < mixing(over_shards(256), SHARDS).per_batch / 8
     )
 
 
 @pytest.mark.parametrize("total", [256, 1024])
 @pytest.mark.parametrize("size", [1, 8, 64, 256])
 def test_a_rank_has_few_shards_open(total, size):
-    """As many as its lanes have, and those of the next windows where windows meet; it reads few more than its part."""
+    """As many as its lanes have, and those of the next windows where windows meet; it reads few
+    more than its part.
+    """
     lanes = max(1, 64 // size)
     for rank in {0, size // 3, size - 1}:
         now, ever = opened(over_shards(total), SHARDS, rank, size)
@@ -161,13 +188,17 @@ def test_a_billion_samples_in_a_million_blocks_take_no_memory():
 
 def test_equal_shards_are_blocks():
     plan = Plan(103, 9, seed=3, shuffle=Blocks(10, 2, 4))
-    same = dataclasses.replace(plan, shuffle=Blocks(None, 2, 4).bind(Rows(103, bounds=[*range(0, 103, 10), 103])))
+    same = dataclasses.replace(
+        plan, shuffle=Blocks(None, 2, 4).bind(Rows(103, bounds=[*range(0, 103, 10), 103]))
+    )
     for epoch in range(6):  # more than layouts are kept, and back again
         np.testing.assert_array_equal(served(plan, epoch).ids, served(same, epoch).ids)
     np.testing.assert_array_equal(served(plan, 0).ids, served(same, 0).ids)
 
 
-@pytest.mark.parametrize("bounds", [[0, 10, 20, 30, 40], [0, 10, 20, 30, 33], [0, 7], [0, 1, 2]], ids=str)
+@pytest.mark.parametrize(
+    "bounds", [[0, 10, 20, 30, 40], [0, 10, 20, 30, 33], [0, 7], [0, 1, 2]], ids=str
+)
 def test_equal_shards_are_computed_as_if_listed(bounds):
     units = Units(np.array(bounds))
     assert units.size == bounds[1]
@@ -176,7 +207,9 @@ def test_equal_shards_are_computed_as_if_listed(bounds):
         computed = units.shuffled(key)
         listed = units.listed(key)
         for of in ("units", "ids"):
-            np.testing.assert_array_equal(getattr(computed, of)(offsets), getattr(listed, of)(offsets))
+            np.testing.assert_array_equal(
+                getattr(computed, of)(offsets), getattr(listed, of)(offsets)
+            )
         numbers = np.arange(-2, len(bounds) + 2)
         np.testing.assert_array_equal(computed.starts(numbers), listed.starts(numbers))
 
@@ -221,8 +254,10 @@ def test_blocks_of_a_size_ask_nothing_of_the_source():
         (lambda: Blocks(2**40), "Blocks.block must be at most 2147483648, got 1099511627776"),
         (
             lambda: Blocks().bind(Rows(9)),
-            "Blocks() needs a source in shards (with `bounds`), got Rows; "
-            'say how many samples lie together, as in Blocks(1024), or use shuffle="full"',
+            (
+                "Blocks() needs a source in shards (with `bounds`), got Rows; "
+                'say how many samples lie together, as in Blocks(1024), or use shuffle="full"'
+            ),
         ),
         (
             lambda: Blocks().bind(Rows(9, bounds=[0, 5, 4, 9])),
@@ -234,8 +269,11 @@ def test_blocks_of_a_size_ask_nothing_of_the_source():
         ),
         (
             lambda: Plan(9, 2, shuffle=Blocks()),
-            "Blocks() takes its blocks from the shards of a source and is not bound to one; "
-            "create a Feed with it, call its bind(source), or say how many samples lie together, as in Blocks(1024)",
+            (
+                "Blocks() takes its blocks from the shards of a source and is not bound to one;"
+                " create a Feed with it, call its bind(source), or say how many samples lie"
+                " together, as in Blocks(1024)"
+            ),
         ),
         (
             lambda: Plan(9, 2, shuffle=Blocks().bind(Rows(8, bounds=[0, 8]))),
@@ -250,4 +288,6 @@ def test_refuses(do, text):
 
 
 def test_numpy_integers_are_as_good():
-    assert repr(Blocks(np.int64(5), np.int32(2), np.uint8(3))) == "Blocks(block=5, window=2, lanes=3)"
+    assert (
+        repr(Blocks(np.int64(5), np.int32(2), np.uint8(3))) == "Blocks(block=5, window=2, lanes=3)"
+    )

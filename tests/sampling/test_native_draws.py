@@ -11,7 +11,9 @@ pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built"
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 22, 23, 4097])
-@pytest.mark.parametrize(("seed", "epoch", "slot"), [(0, 0, 0), (2**64 - 1, 2**32 - 1, 0xFFFF), (7, 3, 12)])
+@pytest.mark.parametrize(
+    ("seed", "epoch", "slot"), [(0, 0, 0), (2**64 - 1, 2**32 - 1, 0xFFFF), (7, 3, 12)]
+)
 def test_uniform(seed, epoch, slot, n):
     ids = np.array([0, 1, 2**40, 5, 2**62, 5])
     drawn = uniform(seed, epoch, ids, slot, n)
@@ -28,14 +30,20 @@ def test_uniform_of_strided_and_no_ids():
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 1000, 2**20 - 3, 2**40 - 7])
 def test_permute(n, inverse):
-    values = np.unique(np.r_[np.arange(min(n, 500)), np.random.default_rng(0).integers(0, n, 500), n - 1])
+    values = np.unique(
+        np.r_[np.arange(min(n, 500)), np.random.default_rng(0).integers(0, n, 500), n - 1]
+    )
     key = (3, 1, 0)
-    assert np.array_equal(permute(values, n, key, inverse), _permute(values, n, _sides(n), _round_keys(key), inverse))
+    assert np.array_equal(
+        permute(values, n, key, inverse), _permute(values, n, _sides(n), _round_keys(key), inverse)
+    )
 
 
 def test_permute_keeps_the_shape():
     values = np.arange(12).reshape(3, 4)
-    assert np.array_equal(permute(values, 12, (1,)).reshape(-1), permute(values.reshape(-1), 12, (1,)))
+    assert np.array_equal(
+        permute(values, 12, (1,)).reshape(-1), permute(values.reshape(-1), 12, (1,))
+    )
 
 
 @pytest.mark.parametrize("inverse", [False, True])

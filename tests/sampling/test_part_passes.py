@@ -16,7 +16,9 @@ from fastfeed.sampling.permute import permute
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.proportions import proportions_of
 
-WEIGHTS = st.lists(st.one_of(st.integers(1, 9), st.just(0.01), st.just(1 / 3)), min_size=1, max_size=8)
+WEIGHTS = st.lists(
+    st.one_of(st.integers(1, 9), st.just(0.01), st.just(1 / 3)), min_size=1, max_size=8
+)
 
 
 @given(WEIGHTS, st.integers(0, 2**40))
@@ -24,9 +26,13 @@ def test_counts_of_many_parts_are_those_of_each(weights, start):
     shares = proportions_of(tuple(map(float, weights)))
     parts = np.repeat(np.arange(len(weights)), 3)
     slots = np.tile(np.array([start, start + 1, start + 17]), len(weights))
-    expected = [shares.count(i, int(n)) for i, n in zip(parts.tolist(), slots.tolist(), strict=True)]
+    expected = [
+        shares.count(i, int(n)) for i, n in zip(parts.tolist(), slots.tolist(), strict=True)
+    ]
     assert shares.counts(parts, slots).tolist() == expected
-    np.testing.assert_allclose(shares.shares, np.array(weights) / sum(weights), rtol=1e-4, atol=1e-8)  # of 2**30
+    np.testing.assert_allclose(
+        shares.shares, np.array(weights) / sum(weights), rtol=1e-4, atol=1e-8
+    )  # of 2**30
 
 
 @given(WEIGHTS, st.integers(1, 40), st.integers(1, 12), st.integers(1, 30), st.integers(0, 5))
@@ -52,12 +58,18 @@ def test_whole_steps_are_those_inside_of_a_pass(weights, length, batch, size, nu
         assert inside == list(range(begin, begin + count)) or (not inside and not count)
 
 
-@pytest.mark.parametrize("within", [Blocks(4, 2, 3), Blocks(window=2, lanes=3)], ids=["equal", "shards"])
+@pytest.mark.parametrize(
+    "within", [Blocks(4, 2, 3), Blocks(window=2, lanes=3)], ids=["equal", "shards"]
+)
 def test_positions_far_apart_are_those_of_a_walk(within):
     """Of passes that lie apart, in any order, through an order that has computed nothing yet."""
 
     def plan() -> Plan:
-        parts = (MixturePart(0, 40, 3, within), MixturePart(40, 70, 1, within), MixturePart(110, 30, 0.1, within))
+        parts = (
+            MixturePart(0, 40, 3, within),
+            MixturePart(40, 70, 1, within),
+            MixturePart(110, 30, 0.1, within),
+        )
         order = MixtureOrder(parts, 400).bind(Rows(140, bounds=np.arange(0, 141, 5)))
         return Plan(140, 16, seed=3, shuffle=order)
 
@@ -67,7 +79,10 @@ def test_positions_far_apart_are_those_of_a_walk(within):
         fresh = plan()
         for position in some.tolist():
             visit = fresh.at(epoch, np.array([position]))
-            assert (visit.ids[0], visit.occurrences[0]) == (whole.ids[position], whole.occurrences[position])
+            assert (visit.ids[0], visit.occurrences[0]) == (
+                whole.ids[position],
+                whole.occurrences[position],
+            )
         np.testing.assert_array_equal(plan().at(epoch, some).ids, whole.ids[some])
 
 
@@ -77,7 +92,9 @@ def test_parts_of_equal_and_unequal_shards(monkeypatch):
     uneven = np.array([0, 9, 25, 31, 50, 57, 70])
     source = Rows(100_070, bounds=np.append(equal, 100_000 + uneven[1:]))
     within = Blocks(window=2, lanes=3)
-    order = MixtureOrder((MixturePart(0, 100_000, 1, within), MixturePart(100_000, 70, 1, within)), 400).bind(source)
+    order = MixtureOrder(
+        (MixturePart(0, 100_000, 1, within), MixturePart(100_000, 70, 1, within)), 400
+    ).bind(source)
     permuted = []
 
     def counted(values: np.ndarray, *how, **inverse) -> np.ndarray:
@@ -109,4 +126,6 @@ def test_bounds_are_read_once_however_many_parts():
 
     order = bind(Blocks(), Mixture(1000))
     assert Mixture.reads == 1
-    assert isinstance(order, MixtureOrder) and all(part.order.count(20) == 4 for part in order.parts)  # type: ignore
+    assert isinstance(order, MixtureOrder) and all(
+        part.order.count(20) == 4 for part in order.parts
+    )  # type: ignore

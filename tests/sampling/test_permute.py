@@ -24,7 +24,9 @@ def test_bijection_for_every_small_n(key):
         got = order(n, *key)
         assert got.dtype == np.int64
         np.testing.assert_array_equal(np.sort(got), np.arange(n), err_msg=f"n = {n}")
-        np.testing.assert_array_equal(permute(got, n, key, inverse=True), np.arange(n), err_msg=f"n = {n}")
+        np.testing.assert_array_equal(
+            permute(got, n, key, inverse=True), np.arange(n), err_msg=f"n = {n}"
+        )
 
 
 @given(st.integers(1, 1_000_000), KEYS)
@@ -95,7 +97,9 @@ def test_all_orders_of_four_come_up_alike():
     assert chi2 < 23 + 5 * np.sqrt(2 * 23)
 
 
-@pytest.mark.parametrize("other", [(0, 1, 0), (1, 0, 0), (0, 0, 1), (2**32, 0, 0), (2**63, 0, 0)], ids=str)
+@pytest.mark.parametrize(
+    "other", [(0, 1, 0), (1, 0, 0), (0, 0, 1), (2**32, 0, 0), (2**63, 0, 0)], ids=str
+)
 def test_keys_do_not_know_of_each_other(other):
     n = 20_000
     a, b = order(n, 0, 0, 0), order(n, *other)
@@ -111,7 +115,9 @@ def test_no_order_is_left():
         assert abs(np.corrcoef(got[:-lag], got[lag:])[0, 1]) < 5 / np.sqrt(n), lag
     assert abs(np.corrcoef(got, np.arange(n))[0, 1]) < 5 / np.sqrt(n)
     steps = np.bincount(np.diff(got) % n, minlength=n)
-    assert steps.max() < 12  # a permutation with structure repeats its steps; Poisson(1) does not come so far
+    assert (
+        steps.max() < 12
+    )  # a permutation with structure repeats its steps; Poisson(1) does not come so far
 
 
 def test_golden_order():

@@ -1,4 +1,6 @@
-"""Who reads what, when: every sample once per epoch, at every world size, in the same global batches."""
+"""Who reads what, when: every sample once per epoch, at every world size, in the same global
+batches.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_each_sample_once_per_epoch(plans, epoch):
         assert length - len(real) == length % total
 
 
-@pytest.mark.parametrize(("total", "size"), [(8, 8), (9, 8), (15, 8), (64, 7), (1, 1), (256, 256), (300, 256)])
+@pytest.mark.parametrize(
+    ("total", "size"), [(8, 8), (9, 8), (15, 8), (64, 7), (1, 1), (256, 256), (300, 256)]
+)
 def test_ranks_share_a_batch_evenly(total, size):
     plans = ranks(Plan(10_000, total), size)
     edges = [plan.bounds for plan in plans]
@@ -51,7 +55,9 @@ def test_ranks_share_a_batch_evenly(total, size):
 
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(0, 300))
 def test_ranks_share_an_incomplete_batch_evenly(total, size, left):
-    """All have a sample, if there are enough; padding is behind them, in the rows of the global batch."""
+    """All have a sample, if there are enough; padding is behind them, in the rows of the global
+    batch.
+    """
     size = min(size, total)
     length = 2 * total + 1 + left % total
     plans = ranks(Plan(length, total, shuffle="none", tail="pad"), size)
@@ -71,7 +77,11 @@ def test_a_smaller_batch_of_a_rank_takes_no_more_than_it_holds():
 
 
 def test_epochs_and_seeds_differ():
-    seen = [tuple(served(Plan(100, 10, seed), epoch).ids.tolist()) for seed in range(3) for epoch in range(30)]
+    seen = [
+        tuple(served(Plan(100, 10, seed), epoch).ids.tolist())
+        for seed in range(3)
+        for epoch in range(30)
+    ]
     assert len(set(seen)) == len(seen)
 
 
@@ -108,7 +118,9 @@ def test_a_billion_samples_and_a_million_steps_cost_nothing():
 def test_numpy_integers_are_as_good(kind):
     plan = Plan.make(kind(100), batch=kind(10), seed=kind(7))
     np.testing.assert_array_equal(plan.ids(kind(1), kind(2)), Plan(100, 10, seed=7).ids(1, 2))
-    assert json.loads(json.dumps(plan.state(kind(1), kind(2), "f"))) == Plan(100, 10, seed=7).state(1, 2, "f")
+    assert json.loads(json.dumps(plan.state(kind(1), kind(2), "f"))) == Plan(100, 10, seed=7).state(
+        1, 2, "f"
+    )
 
 
 def test_any_positions_may_be_asked_for():

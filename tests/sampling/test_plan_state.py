@@ -41,16 +41,24 @@ OTHER = {
     ),
     "global_batch": (
         {"global_batch": 16},
-        "cannot restore: global_batch was 8, this feed has 16, so the order would change; "
-        "pass global_batch=8 (batch counts per rank)",
+        (
+            "cannot restore: global_batch was 8, this feed has 16, so the order would change; "
+            "pass global_batch=8 (batch counts per rank)"
+        ),
     ),
     "shuffle": (
         {"shuffle": "none"},
-        "cannot restore: shuffle was 'full', this feed has 'none', so the order would change; pass shuffle='full'",
+        (
+            "cannot restore: shuffle was 'full', this feed has 'none', so the order would change;"
+            " pass shuffle='full'"
+        ),
     ),
     "tail": (
         {"tail": "pad"},
-        "cannot restore: tail was 'drop', this feed has 'pad', so the order would change; pass tail='drop'",
+        (
+            "cannot restore: tail was 'drop', this feed has 'pad', so the order would change; pass"
+            " tail='drop'"
+        ),
     ),
 }
 
@@ -66,9 +74,10 @@ def test_restore_names_the_field_that_differs(name):
 def test_restore_over_other_data():
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(SAVED, "xyz")
-    assert str(error.value) == (
-        "cannot restore: the data differs from what the state was saved with; start a new run, or call "
-        "restore(state, strict=False) if names and order are the same"
+    assert (
+        str(error.value)
+        == "cannot restore: the data differs from what the state was saved with; start a new run,"
+        " or call restore(state, strict=False) if names and order are the same"
     )
 
 
@@ -76,15 +85,19 @@ def test_restore_says_how_to_write_blocks():
     saved = Plan(100, 8, seed=3, shuffle=Blocks(4, 2)).state(0, 0, "abc")
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(saved, "abc")
-    assert str(error.value).endswith("so the order would change; pass shuffle=Blocks(block=4, window=2, lanes=64)")
+    assert str(error.value).endswith(
+        "so the order would change; pass shuffle=Blocks(block=4, window=2, lanes=64)"
+    )
 
 
 @pytest.mark.parametrize("name", SAVED)
 def test_restore_names_the_field_that_is_missing(name):
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position({k: v for k, v in SAVED.items() if k != name}, "abc")
-    assert str(error.value) == (
-        "a saved state needs epoch, step, length, seed, global_batch, shuffle, tail, fingerprint; "
+    assert (
+        str(error.value)
+        == "a saved state needs epoch, step, length, seed, global_batch, shuffle, tail,"
+        " fingerprint; "
         f"{name} missing; pass what feed.state() gave"
     )
 
@@ -93,7 +106,10 @@ def test_restore_names_the_field_that_is_missing(name):
 def test_restore_refuses_what_is_no_state(state):
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(state, "abc")
-    assert str(error.value) == f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave"
+    assert (
+        str(error.value)
+        == f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,13 +126,19 @@ def test_restore_refuses_what_is_no_state(state):
 def test_restore_refuses_positions_outside(change, got):
     with pytest.raises(StateError) as error:
         Plan(100, 8, seed=3).position(SAVED | change, "abc")
-    assert str(error.value) == f"cannot restore: step must be in [0, 12] and epoch in [0, 2^31), got {got}"
+    assert (
+        str(error.value)
+        == f"cannot restore: step must be in [0, 12] and epoch in [0, 2^31), got {got}"
+    )
 
 
 # -- refusals
 
 
-SHUFFLE = 'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and Repeated(2) are, got'
+SHUFFLE = (
+    'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and'
+    " Repeated(2) are, got"
+)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +156,10 @@ SHUFFLE = 'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), 
         ),
         (
             {"batch": 30, "world": World(0, 4)},
-            "the global batch must not exceed the data: got 120 samples per step and 100 samples in the source; "
-            'lower batch, or use tail="pad"',
+            (
+                "the global batch must not exceed the data: got 120 samples per step and 100"
+                ' samples in the source; lower batch, or use tail="pad"'
+            ),
         ),
         (
             {"global_batch": 3, "world": World(0, 4)},
@@ -146,8 +170,10 @@ SHUFFLE = 'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), 
         ({"batch": 4, "shuffle": Blocks}, f"{SHUFFLE} <class 'fastfeed.sampling.blocks.Blocks'>"),
         (
             {"batch": 30, "shuffle": MixtureOrder((MixturePart(0, 9, 1.0),))},
-            "the global batch must not exceed the data: got 30 samples per step and 9 samples in the epoch; "
-            'lower batch, or use tail="pad"',
+            (
+                "the global batch must not exceed the data: got 30 samples per step and 9 samples"
+                ' in the epoch; lower batch, or use tail="pad"'
+            ),
         ),
         ({"batch": 4, "tail": "keep"}, 'tail must be "drop" or "pad", got \'keep\''),
         ({"batch": 4, "seed": -1}, "seed must be an integer in [0, 2**64), got -1"),

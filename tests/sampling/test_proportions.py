@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from fastfeed.sampling.proportions import proportions_of
 
-WEIGHTS = st.lists(st.one_of(st.integers(1, 9), st.floats(1e-3, 1e3), st.just(1 / 3)), min_size=1, max_size=12)
+WEIGHTS = st.lists(
+    st.one_of(st.integers(1, 9), st.floats(1e-3, 1e3), st.just(1 / 3)), min_size=1, max_size=12
+)
 
 
 @given(WEIGHTS, st.integers(0, 2**50))
@@ -24,7 +26,10 @@ def test_parts_take_turns_and_none_is_two_off(weights, start):
         mine = number[part == i]
         before = shares.count(i, start)
         assert mine.tolist() == list(range(before, before + len(mine))), "in turn, none left out"
-        assert shares.count(i, slots).tolist() == (before + np.cumsum(part == i) - (part == i)).tolist()
+        assert (
+            shares.count(i, slots).tolist()
+            == (before + np.cumsum(part == i) - (part == i)).tolist()
+        )
         if start < 2**20:  # far on, the tenth digit of a weight shows
             assert abs(before - start * Fraction(str(weight)) / total) < 2
         in_a_row = np.convolve(part == i, np.ones(50, int), "valid")
@@ -37,8 +42,12 @@ def test_shares_are_exact(weights):
     """Weights are what they look like, and billions of slots later nothing has moved."""
     shares, unit = proportions_of(weights), 10**12
     for i, weight in enumerate(weights):
-        assert shares.count(i, unit * sum(weights)) == unit * weight or round(sum(weights)) != sum(weights)
-        assert shares.count(i, 10**13) * sum(map(Fraction, map(str, weights))) == 10**13 * Fraction(str(weight))
+        assert shares.count(i, unit * sum(weights)) == unit * weight or round(sum(weights)) != sum(
+            weights
+        )
+        assert shares.count(i, 10**13) * sum(map(Fraction, map(str, weights))) == 10**13 * Fraction(
+            str(weight)
+        )
 
 
 def test_two_parts_alternate():

@@ -12,9 +12,21 @@ from fastfeed.sampling.rng import SLOT_SUBSTITUTE, philox, uniform
 
 # kat_vectors of Random123: counter, key, result of philox4x32-10
 KNOWN = {
-    "zeros": ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-    "ones": ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    "pi": ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    "zeros": (
+        "00000000 00000000 00000000 00000000",
+        "00000000 00000000",
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+    ),
+    "ones": (
+        "ffffffff ffffffff ffffffff ffffffff",
+        "ffffffff ffffffff",
+        "408f276d 41c83b0e a20bc7c6 6d5451fd",
+    ),
+    "pi": (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
 }
 
 
@@ -56,7 +68,11 @@ def test_number_is_53_bits_of_two_words():
     assert uniform(11, 9, np.array([5 + 2**32]), 4, 2)[0].tolist() == [first, second]
 
 
-SEEDS, EPOCHS, SLOTS = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, SLOT_SUBSTITUTE)
+SEEDS, EPOCHS, SLOTS = (
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, SLOT_SUBSTITUTE),
+)
 IDS = st.lists(st.integers(0, 2**63 - 1), max_size=20)
 
 
@@ -140,4 +156,6 @@ def test_refuses(arguments, text):
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int32])
 def test_numpy_integers_are_seeds(kind):
-    np.testing.assert_array_equal(uniform(kind(7), kind(3), np.arange(3), 1, 4), uniform(7, 3, np.arange(3), 1, 4))
+    np.testing.assert_array_equal(
+        uniform(kind(7), kind(3), np.arange(3), 1, 4), uniform(7, 3, np.arange(3), 1, 4)
+    )

@@ -1,4 +1,6 @@
-"""Weighted: as often as the weight says, rounded up or down in every epoch, and samples independently of each other."""
+"""Weighted: as often as the weight says, rounded up or down in every epoch, and samples
+independently of each other.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,34 @@ def check(counts: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("columns", [5, 1 << 18])
-@given(st.data(), st.integers(1, 300), st.integers(1, 700), st.integers(0, 2**64 - 1), st.sampled_from(["drop", "pad"]))
+@given(
+    st.data(),
+    st.integers(1, 300),
+    st.integers(1, 700),
+    st.integers(0, 2**64 - 1),
+    st.sampled_from(["drop", "pad"]),
+)
 def test_each_sample_as_often_as_expected(columns, data, samples, length, seed, tail):
     given = data.draw(weights(samples))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fastfeed.sampling.weighted, "_COLUMNS", columns)
-        plan = Plan(samples, data.draw(st.integers(1, length)), seed, shuffle=Weighted(given, length), tail=tail)
+        plan = Plan(
+            samples,
+            data.draw(st.integers(1, length)),
+            seed,
+            shuffle=Weighted(given, length),
+            tail=tail,
+        )
         expected = given / given.sum() * len(served(plan).ids)
         for epoch in (0, 1, 2, 3, 12):
             got = counts(plan, epoch)
             assert (got[given == 0] == 0).all()
             check(got, expected)
             ids, occurrences = served(plan, epoch)
-            assert len(np.unique(ids << 20 | occurrences)) == len(ids) and (occurrences < got[ids]).all()
+            assert (
+                len(np.unique(ids << 20 | occurrences)) == len(ids)
+                and (occurrences < got[ids]).all()
+            )
 
 
 def inclusion(shares: np.ndarray, length: int, epochs: int, seed: int = 0) -> np.ndarray:
@@ -81,7 +98,9 @@ def test_pairs_come_as_by_independent_draws(shares, length, columns, monkeypatch
 
 
 def test_short_epochs_are_no_folds():
-    """Another subset in every epoch, for every seed; and epochs of half (a quarter) of the samples take turns."""
+    """Another subset in every epoch, for every seed; and epochs of half (a quarter) of the samples
+    take turns.
+    """
     for length, turns in ((500, 2), (250, 4)):
         epochs = [inclusion(np.ones(1000), length, 64, seed) for seed in range(3)]
         assert len({row.tobytes() for rows in epochs for row in rows}) == 3 * 64
@@ -92,7 +111,9 @@ def test_short_epochs_are_no_folds():
 def test_a_state_of_another_order_is_refused():
     """The order before samples were drawn per epoch."""
     plan = Plan(2, 1, shuffle=Weighted([1, 2]))
-    saved = plan.state(0, 1, "abc") | {"shuffle": "Weighted(weights=<2 weights, dc91ce9a50dd>, length=None)"}
+    saved = plan.state(0, 1, "abc") | {
+        "shuffle": "Weighted(weights=<2 weights, dc91ce9a50dd>, length=None)"
+    }
     with pytest.raises(StateError, match="shuffle was"):
         plan.position(saved, "abc")
 
@@ -102,7 +123,10 @@ def test_weights_are_in_any_unit(kind):
     """1 : 2 : 3 over 600 positions."""
     weights = np.tile(np.array([1, 2, 3, 0], kind), 50)
     for epoch in range(3):
-        assert counts(Plan(200, 7, shuffle=Weighted(weights, 600), tail="pad"), epoch).tolist() == [2, 4, 6, 0] * 50
+        assert (
+            counts(Plan(200, 7, shuffle=Weighted(weights, 600), tail="pad"), epoch).tolist()
+            == [2, 4, 6, 0] * 50
+        )
 
 
 def test_equal_weights_are_a_full_shuffle():
@@ -120,7 +144,9 @@ def test_turns_count_the_times_of_a_sample():
 
 
 def test_a_pattern_in_storage_is_none_in_an_epoch():
-    """Half of the samples per epoch, every second one a cat: a comb over storage would take all cats, then all dogs."""
+    """Half of the samples per epoch, every second one a cat: a comb over storage would take all
+    cats, then all dogs.
+    """
     plan = Plan(20_000, 100, shuffle=Weighted(np.ones(20_000), 10_000))
     for epoch in range(4):
         cats = (served(plan, epoch).ids % 2 == 0).mean()
@@ -129,7 +155,12 @@ def test_a_pattern_in_storage_is_none_in_an_epoch():
 
 def test_tiny_and_huge_weights():
     for unit in (1e-300, 1e300):
-        assert counts(Plan(4, 1, shuffle=Weighted(np.array([1, 2, 0, 1]) * unit)), 0).tolist() == [1, 2, 0, 1]
+        assert counts(Plan(4, 1, shuffle=Weighted(np.array([1, 2, 0, 1]) * unit)), 0).tolist() == [
+            1,
+            2,
+            0,
+            1,
+        ]
 
 
 def test_golden_order():
@@ -152,7 +183,10 @@ def test_weights_of_the_source():
 
 def test_prints_what_tells_weights_apart():
     assert repr(Weighted()) == "Weighted(weights=None, length=None)"
-    assert repr(Weighted([1, 2], 5)) == "Weighted(weights=<2 weights, dc91ce9a50dd, drawn per epoch>, length=5)"
+    assert (
+        repr(Weighted([1, 2], 5))
+        == "Weighted(weights=<2 weights, dc91ce9a50dd, drawn per epoch>, length=5)"
+    )
     assert repr(Weighted([1, 2.000001])) != repr(Weighted([1, 2]))
     assert repr(Weighted(np.float32([1, 2]))) == repr(Weighted([1, 2]))
 
@@ -161,25 +195,38 @@ def test_prints_what_tells_weights_apart():
     ("do", "text"),
     [
         (lambda: Weighted([1], 0), "Weighted.length must be an integer >= 1, got 0"),
-        (lambda: Weighted([1], 2**31), "Weighted.length must be at most 2147483647, got 2147483648"),
+        (
+            lambda: Weighted([1], 2**31),
+            "Weighted.length must be at most 2147483647, got 2147483648",
+        ),
         (lambda: Weighted(["a"]), "weights must be numbers, one per sample, got ['a']"),
-        (lambda: Weighted([[1, 2]]), "weights must be one number per sample, got an array of shape (1, 2)"),
+        (
+            lambda: Weighted([[1, 2]]),
+            "weights must be one number per sample, got an array of shape (1, 2)",
+        ),
         (lambda: Weighted([]), "weights must be one number per sample, got an array of shape (0,)"),
         (lambda: Weighted([1, -2, 3]), "weights must be finite and >= 0, got -2.0 for sample 1"),
-        (lambda: Weighted([1, np.nan, -1]), "weights must be finite and >= 0, got nan for sample 1 and 1 more such"),
+        (
+            lambda: Weighted([1, np.nan, -1]),
+            "weights must be finite and >= 0, got nan for sample 1 and 1 more such",
+        ),
         (lambda: Weighted([np.inf]), "weights must be finite and >= 0, got inf for sample 0"),
         (lambda: Weighted([0, 0]), "some weight must be above 0, all 2 are 0"),
         (lambda: Plan(3, 1, shuffle=Weighted([1, 2])), "weights must be one per sample: 3, got 2"),
         (lambda: Weighted([1, 2]).bind(Rows(3)), "weights must be one per sample: 3, got 2"),
         (
             lambda: Weighted().bind(Rows(3)),
-            "Weighted() takes the weights of the source, and Rows has none; "
-            "pass one per sample, as in Weighted(weights)",
+            (
+                "Weighted() takes the weights of the source, and Rows has none; "
+                "pass one per sample, as in Weighted(weights)"
+            ),
         ),
         (
             lambda: Plan(3, 1, shuffle=Weighted()),
-            "Weighted() takes the weights of a source and is not bound to one; create a Feed with it, "
-            "call its bind(source), or pass one per sample, as in Weighted(weights)",
+            (
+                "Weighted() takes the weights of a source and is not bound to one; create a Feed"
+                " with it, call its bind(source), or pass one per sample, as in Weighted(weights)"
+            ),
         ),
     ],
 )

@@ -39,7 +39,9 @@ def test_labels_default_to_none():
     assert Arrays(RGB).label(np.arange(4)).tolist() == [-1] * 4
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2, 3], (0, 1, 2, 3), np.arange(4, dtype=np.uint8)], ids=repr)
+@pytest.mark.parametrize(
+    "labels", [[0, 1, 2, 3], (0, 1, 2, 3), np.arange(4, dtype=np.uint8)], ids=repr
+)
 def test_labels_become_int64(labels):
     got = Arrays(RGB, labels).label(np.array([3]))
     assert (got.tolist(), got.dtype) == ([3], np.int64)
@@ -89,8 +91,16 @@ SHAPE = (
         (RGB[:0], None, "Arrays needs at least one image, got an array of shape (0, 5, 6, 3)"),
         (RGB[:, :0], None, "Arrays needs images with pixels, got shape (4, 0, 6, 3)"),
         (RGB, [0, 1], "Arrays needs one integer label per image, got int64[2] for 4 images"),
-        (RGB, [0.0, 1, 2, 3], "Arrays needs one integer label per image, got float64[4] for 4 images"),
-        (RGB, np.eye(4, dtype=int), "Arrays needs one integer label per image, got int64[4, 4] for 4 images"),
+        (
+            RGB,
+            [0.0, 1, 2, 3],
+            "Arrays needs one integer label per image, got float64[4] for 4 images",
+        ),
+        (
+            RGB,
+            np.eye(4, dtype=int),
+            "Arrays needs one integer label per image, got int64[4, 4] for 4 images",
+        ),
         (
             [[1, 2], [3, 4]],
             None,
@@ -107,7 +117,9 @@ def test_refuses(images, labels, text):
 
 def test_says_what_it_is():
     assert str(Arrays(RGB)) == "Arrays: 4 images, HWC uint8[5, 6, 3]"
-    assert str(Arrays(RGB, classes=("a", "b"))) == "Arrays: 4 images of 2 classes, HWC uint8[5, 6, 3]"
+    assert (
+        str(Arrays(RGB, classes=("a", "b"))) == "Arrays: 4 images of 2 classes, HWC uint8[5, 6, 3]"
+    )
 
 
 @pytest.mark.parametrize(

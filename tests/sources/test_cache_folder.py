@@ -22,7 +22,9 @@ def file(folder: Path, name: str, size: int, used: int) -> Path:
     return path
 
 
-def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_used_longest_ago_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FASTFEED_CACHE_LIMIT", "250B")
     other = file(tmp_path, "index/other.txt", 1000, 0)
     names = ["index/0.ffindex", "tables/1.ffarrays", "index/2.ffindex", "tables/3.ffarrays"]
@@ -35,7 +37,9 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch: pytes
     assert [path.exists() for path in files] == [False, False, False, True]
 
 
-def test_a_source_keeps_the_cache_below_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_keeps_the_cache_below_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "cache"))
     old = file(tmp_path / "cache", "tables/0.ffarrays", 5000, 0)
     monkeypatch.setenv("FASTFEED_CACHE_LIMIT", "4KiB")

@@ -14,7 +14,17 @@ from fastfeed.spec import ENCODED
 
 
 def test_classes_and_files_are_sorted(tmp_path):
-    tree(tmp_path, "b/2.jpg", "b/10.jpg", "a/z.jpg", "a/B.jpg", "a/a.jpg", "a/sub/0.jpg", "C/1.png", "C/2.png")
+    tree(
+        tmp_path,
+        "b/2.jpg",
+        "b/10.jpg",
+        "a/z.jpg",
+        "a/B.jpg",
+        "a/a.jpg",
+        "a/sub/0.jpg",
+        "C/1.png",
+        "C/2.png",
+    )
     source = ImageFolder(tmp_path)
     assert source.classes == ("C", "a", "b")
     assert names(source) == [
@@ -45,7 +55,16 @@ def test_the_class_is_the_first_folder(tmp_path):
 
 
 def test_what_is_no_image_by_its_name_is_counted(tmp_path):
-    tree(tmp_path, "a/1.JPG", "a/2.Jpeg", "a/notes.txt", "a/b.TXT", "a/README", "a/clip.mp4", "a/sub/more.txt")
+    tree(
+        tmp_path,
+        "a/1.JPG",
+        "a/2.Jpeg",
+        "a/notes.txt",
+        "a/b.TXT",
+        "a/README",
+        "a/clip.mp4",
+        "a/sub/more.txt",
+    )
     source = ImageFolder(tmp_path)
     assert names(source) == ["a/1.JPG", "a/2.Jpeg"]
     assert source.left_out == {".txt": 3, "(none)": 1, ".mp4": 1}
@@ -53,7 +72,16 @@ def test_what_is_no_image_by_its_name_is_counted(tmp_path):
 
 
 def test_hidden_files_and_folders_are_left_out(tmp_path):
-    tree(tmp_path, "a/1.jpg", "a/2.jpg", "a/.3.jpg", "a/._1.jpg", "a/.thumbs/4.jpg", ".git/5.jpg", ".6.jpg")
+    tree(
+        tmp_path,
+        "a/1.jpg",
+        "a/2.jpg",
+        "a/.3.jpg",
+        "a/._1.jpg",
+        "a/.thumbs/4.jpg",
+        ".git/5.jpg",
+        ".6.jpg",
+    )
     source = ImageFolder(tmp_path)
     assert names(source) == ["a/1.jpg", "a/2.jpg"]
     assert source.left_out == {"(hidden)": 5}, "three files, two folders"
@@ -73,13 +101,20 @@ def test_other_extensions(tmp_path):
 def test_unlabeled_takes_images_anywhere(tmp_path):
     tree(tmp_path, "1.jpg", "a/2.jpg", "a/b/3.jpg", "notes.txt", ".hidden.jpg")
     source = ImageFolder(tmp_path, labeled=False)
-    assert (names(source), labels(source), source.classes) == (["1.jpg", "a/2.jpg", "a/b/3.jpg"], [-1, -1, -1], ())
+    assert (names(source), labels(source), source.classes) == (
+        ["1.jpg", "a/2.jpg", "a/b/3.jpg"],
+        [-1, -1, -1],
+        (),
+    )
 
 
 def test_given_classes_keep_their_numbers(tmp_path):
     tree(tmp_path, "c/1.jpg", "c/2.jpg", "a/1.jpg", "a/2.jpg")
     source = ImageFolder(tmp_path, classes=("c", "b", "a"))
-    assert (source.classes, names(source)) == (("c", "b", "a"), ["c/1.jpg", "c/2.jpg", "a/1.jpg", "a/2.jpg"])
+    assert (source.classes, names(source)) == (
+        ("c", "b", "a"),
+        ["c/1.jpg", "c/2.jpg", "a/1.jpg", "a/2.jpg"],
+    )
     assert labels(source) == [0, 0, 2, 2]
 
 
@@ -92,12 +127,28 @@ LINKS = {  # what lies in photographs -> the samples; loops
         ["a/1.jpg", "a/2.jpg", "a/3.jpg"],
         0,
     ),
-    "to a file that is listed": (["a/1.jpg -> 2.jpg", "a/2.jpg", "a/3.jpg"], ["a/1.jpg", "a/2.jpg", "a/3.jpg"], 0),
+    "to a file that is listed": (
+        ["a/1.jpg -> 2.jpg", "a/2.jpg", "a/3.jpg"],
+        ["a/1.jpg", "a/2.jpg", "a/3.jpg"],
+        0,
+    ),
     "to a link": (["a/1.jpg -> 2.jpg", "a/2.jpg -> {outside}/x.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
     "to a hidden file": (["a/1.jpg -> .x.jpg", "a/.x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
-    "to a file without a class": (["a/1.jpg -> ../x.jpg", "x.jpg", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
-    "to a file without an extension": (["a/1.jpg -> data", "a/data", "a/2.jpg"], ["a/1.jpg", "a/2.jpg"], 0),
-    "to a folder outside": (["a/more -> {outside}", "a/1.jpg"], ["a/1.jpg", "a/more/x.jpg", "a/more/y.jpg"], 0),
+    "to a file without a class": (
+        ["a/1.jpg -> ../x.jpg", "x.jpg", "a/2.jpg"],
+        ["a/1.jpg", "a/2.jpg"],
+        0,
+    ),
+    "to a file without an extension": (
+        ["a/1.jpg -> data", "a/data", "a/2.jpg"],
+        ["a/1.jpg", "a/2.jpg"],
+        0,
+    ),
+    "to a folder outside": (
+        ["a/more -> {outside}", "a/1.jpg"],
+        ["a/1.jpg", "a/more/x.jpg", "a/more/y.jpg"],
+        0,
+    ),
     "two to one folder outside": (
         ["a/one -> {outside}", "a/two -> {outside}"],
         [f"{folder}/{name}.jpg" for folder in ("a/one", "a/two") for name in "xy"],
@@ -136,7 +187,9 @@ def test_links(tmp_path, what):
     """Every path is a sample; only a link to a folder that it lies in leads nowhere."""
     outside = tree(tmp_path / "outside", "x.jpg", "y.jpg")
     files, expected, loops = LINKS[what]
-    source = ImageFolder(tree(tmp_path / "photos", *(name.format(outside=outside) for name in files)))
+    source = ImageFolder(
+        tree(tmp_path / "photos", *(name.format(outside=outside) for name in files))
+    )
     assert names(source) == sorted(expected)
     assert not any(isinstance(blob, Failure) for blob in source.read(range(len(source))))
     assert source.left_out["(loop)"] == loops
@@ -157,11 +210,16 @@ def test_many_links_to_few_files_are_many_samples(tmp_path, link):
 def test_links_that_multiply_are_an_error(tmp_path):
     """Twenty folders with two links each to the next one: a million paths."""
     root = tree(tmp_path / "photos", "a/x.jpg", "a/n -> ../../chain/0")
-    tree(tmp_path / "chain", *(f"{i}/{name} -> ../{i + 1}" for i in range(20) for name in "ab"), "20/x.jpg")
+    tree(
+        tmp_path / "chain",
+        *(f"{i}/{name} -> ../{i + 1}" for i in range(20) for name in "ab"),
+        "20/x.jpg",
+    )
     with pytest.raises(SourceError) as error:
         ImageFolder(root)
-    assert "ImageFolder: more than 10,000 paths lead through links to one folder, the last of them is" in str(
-        error.value
+    assert (
+        "ImageFolder: more than 10,000 paths lead through links to one folder, the last of them is"
+        in str(error.value)
     )
 
 
@@ -178,4 +236,9 @@ def test_dangling_links_are_bad_samples_not_missing_ones(tmp_path, link, reason)
     source = ImageFolder(tree(tmp_path, "a/1.jpg", link, "a/3.jpg"))
     assert names(source) == ["a/1.jpg", "a/2.jpg", "a/3.jpg"]
     bad = source.read([1])[0]
-    assert (bad.id, bad.uri, bad.stage, bad.reason) == (1, str(tmp_path / "a/2.jpg"), "read", reason)
+    assert (bad.id, bad.uri, bad.stage, bad.reason) == (
+        1,
+        str(tmp_path / "a/2.jpg"),
+        "read",
+        reason,
+    )

@@ -42,11 +42,16 @@ def test_a_file_larger_than_any_photograph(tmp_path):
     with (tmp_path / "a/1.jpg").open("wb") as file:
         file.truncate((1 << 30) + 1)  # a hole: takes no room on the disk
     bad = ImageFolder(tmp_path).read([0])[0]
-    assert (bad.reason, bad.detail) == ("bomb", f"{(1 << 30) + 1:,} bytes, the limit is {1 << 30:,}")
+    assert (bad.reason, bad.detail) == (
+        "bomb",
+        f"{(1 << 30) + 1:,} bytes, the limit is {1 << 30:,}",
+    )
 
 
 def refused(*_: object) -> None:
-    """What the system says where permissions are missing, also to root, whom it would let through."""
+    """What the system says where permissions are missing, also to root, whom it would let
+    through.
+    """
     raise PermissionError(13, "Permission denied")
 
 
@@ -60,10 +65,14 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
 def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):
     tree(tmp_path, "a/1.jpg", "a/2.jpg", "a/locked/3.jpg")
     scan = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda at: refused() if str(at).endswith("locked") else scan(at))
+    monkeypatch.setattr(
+        os, "scandir", lambda at: refused() if str(at).endswith("locked") else scan(at)
+    )
     with pytest.raises(SourceError) as error:
         ImageFolder(tmp_path)
-    assert str(error.value) == f"ImageFolder: cannot list {tmp_path / 'a/locked'}: Permission denied"
+    assert (
+        str(error.value) == f"ImageFolder: cannot list {tmp_path / 'a/locked'}: Permission denied"
+    )
 
 
 def test_names_that_are_not_utf8(tmp_path):
@@ -87,7 +96,9 @@ def test_fingerprint(tmp_path):
     base = ImageFolder(tmp_path / "1").fingerprint
     assert ImageFolder(tmp_path / "1").fingerprint == base
     tree(tmp_path / "2", "a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg")
-    assert ImageFolder(tmp_path / "2").fingerprint == base, "the same files elsewhere are the same files"
+    assert ImageFolder(tmp_path / "2").fingerprint == base, (
+        "the same files elsewhere are the same files"
+    )
     (tmp_path / "2/a/1.jpg").unlink()
     assert ImageFolder(tmp_path / "2", min_per_class=1).fingerprint != base
     assert ImageFolder(tmp_path / "1", classes=("b", "a")).fingerprint != base
@@ -116,19 +127,26 @@ def test_pickle_is_small(tmp_path):
         (
             ["1.jpg", "2.png", "x.txt"],
             {},
-            "no class folders in {root}: 2 images lie in it directly; "
-            "move them into one folder per class, or pass labeled=False",
+            (
+                "no class folders in {root}: 2 images lie in it directly; "
+                "move them into one folder per class, or pass labeled=False"
+            ),
         ),
         (
             ["a/1.jpg", "a/2.jpg", "b/1.jpg"],
             {"min_per_class": 2},
-            "class 'b' has 1 image, a class needs at least 2; add images, remove the folder, or pass min_per_class=1",
+            (
+                "class 'b' has 1 image, a class needs at least 2; add images, remove the folder, or"
+                " pass min_per_class=1"
+            ),
         ),
         (
             ["a/1.jpg", "a/2.jpg", "b/notes.txt"],
             {},
-            "class 'b' has 0 images, a class needs at least 1; add images, remove the folder, or pass min_per_class=0"
-            "; left out: 1 .txt",
+            (
+                "class 'b' has 0 images, a class needs at least 1; add images, remove the folder,"
+                " or pass min_per_class=0; left out: 1 .txt"
+            ),
         ),
         (["a/"], {"min_per_class": 0}, "no images below {root}"),
         (["a/x.txt"], {"labeled": False}, "no images below {root}; left out: 1 .txt"),
@@ -137,7 +155,11 @@ def test_pickle_is_small(tmp_path):
             {"classes": ["a"]},
             "{root} has folders that are not in classes: b, c",
         ),
-        (["b/1.jpg"], {"classes": "b"}, "classes must be a list of names, each once, got 'b'; pass ['b']"),
+        (
+            ["b/1.jpg"],
+            {"classes": "b"},
+            "classes must be a list of names, each once, got 'b'; pass ['b']",
+        ),
     ],
     ids=str,
 )
@@ -150,12 +172,16 @@ def test_refuses(tmp_path, files, how, text):
 def test_refuses_what_is_no_folder(tmp_path):
     with pytest.raises(SourceError) as error:
         ImageFolder(tmp_path / "train")
-    assert str(error.value) == (
-        f"ImageFolder: {tmp_path / 'train'} does not exist; pass the folder that holds the images"
+    assert (
+        str(error.value)
+        == f"ImageFolder: {tmp_path / 'train'} does not exist; pass the folder that holds the"
+        " images"
     )
     (tmp_path / "train").touch()
     with pytest.raises(SourceError) as error:
         ImageFolder(tmp_path / "train")
     assert (
-        str(error.value) == f"ImageFolder: {tmp_path / 'train'} is not a folder; pass the folder that holds the images"
+        str(error.value)
+        == f"ImageFolder: {tmp_path / 'train'} is not a folder; pass the folder that holds the"
+        " images"
     )

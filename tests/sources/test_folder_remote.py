@@ -1,4 +1,6 @@
-"""ImageFolder on remote storage: the same images as in a local copy, read through fsspec; and stale listings."""
+"""ImageFolder on remote storage: the same images as in a local copy, read through fsspec; and stale
+listings.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,27 @@ from fastfeed.sources.base import Fetching
 from fastfeed.sources.listing.listing import list_images
 
 FILES = (
-    *("b/1.jpg", "b/2.JPG", "b/sub/0.png", "b/sub-1/0.jpg", "b/sub.jpg", "b/.hidden.jpg", "b/notes.txt", "loose.jpg"),
-    *("a/1.jpg", "a/10.jpg", "a-b/1.jpg", "a-b/é.jpg", "c d/[1].jpg", "c d/?.jpg", ".git/1.jpg", "zz.txt", "README"),
+    *(
+        "b/1.jpg",
+        "b/2.JPG",
+        "b/sub/0.png",
+        "b/sub-1/0.jpg",
+        "b/sub.jpg",
+        "b/.hidden.jpg",
+        "b/notes.txt",
+        "loose.jpg",
+    ),
+    *(
+        "a/1.jpg",
+        "a/10.jpg",
+        "a-b/1.jpg",
+        "a-b/é.jpg",
+        "c d/[1].jpg",
+        "c d/?.jpg",
+        ".git/1.jpg",
+        "zz.txt",
+        "README",
+    ),
     *("b/sub/.h/1.jpg", "b/sub/.h/2.jpg", "b/sub/.x.jpg"),
 )
 
@@ -39,15 +60,21 @@ def asked(what: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"labeled": False}, {"classes": ("c d", "b", "x", "a", "a-b")}, {"extensions": [".jpg"]}]
+    "how",
+    [{}, {"labeled": False}, {"classes": ("c d", "b", "x", "a", "a-b")}, {"extensions": [".jpg"]}],
 )
 def test_as_in_a_local_copy(tmp_path, how):
     local = ImageFolder(tree(tmp_path / "photos", *FILES), **how)
     remote = ImageFolder(uploaded(tmp_path / "photos"), **how)
     assert [remote.uri(i) for i in range(len(remote))] == [
-        f"{remote.root}/{local.path(i).relative_to(local.root).as_posix()}" for i in range(len(local))
+        f"{remote.root}/{local.path(i).relative_to(local.root).as_posix()}"
+        for i in range(len(local))
     ]
-    assert (labels(remote), remote.classes, remote.fingerprint) == (labels(local), local.classes, local.fingerprint)
+    assert (labels(remote), remote.classes, remote.fingerprint) == (
+        labels(local),
+        local.classes,
+        local.fingerprint,
+    )
     assert remote.left_out == local.left_out
     assert repr(remote) == repr(local).replace(repr(str(local.root)), repr(remote.root))
     assert remote.read(range(len(remote))) == local.read(range(len(local)))
@@ -57,13 +84,17 @@ REFUSED = [  # files, options, error
     (["x.txt"], {}, "no class folders in {root}: expected one folder per class"),
     (
         *(["1.jpg", "2.png"], {}),
-        "no class folders in {root}: 2 images lie in it directly; "
-        "move them into one folder per class, or pass labeled=False",
+        (
+            "no class folders in {root}: 2 images lie in it directly; "
+            "move them into one folder per class, or pass labeled=False"
+        ),
     ),
     (
         *(["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/notes.txt"], {"min_per_class": 2}),
-        "class 'b' has 1 image, a class needs at least 2; add images, remove the folder, or pass min_per_class=1"
-        "; left out: 1 .txt",
+        (
+            "class 'b' has 1 image, a class needs at least 2; add images, remove the folder, or"
+            " pass min_per_class=1; left out: 1 .txt"
+        ),
     ),
     (["a/x.txt"], {"labeled": False}, "no images below {root}; left out: 1 .txt"),
     (["a/1.jpg", "b/1.jpg"], {"classes": ["a"]}, "{root} has folders that are not in classes: b"),
@@ -90,7 +121,10 @@ def test_refuses_the_same_in_a_listing(tmp_path, files, how, text):
 
 @pytest.mark.parametrize(
     ("how", "text"),
-    [({}, "no class folders in {root}: expected one folder per class"), ({"labeled": False}, "no images below {root}")],
+    [
+        ({}, "no class folders in {root}: expected one folder per class"),
+        ({"labeled": False}, "no images below {root}"),
+    ],
 )
 def test_refuses_an_empty_listing(tmp_path, how, text):
     (tmp_path / "none.csv").write_text("path,class,label,size,version\n")
@@ -135,7 +169,11 @@ def test_fetch_begins_reads(tmp_path):
     assert isinstance(remote, Fetching) and isinstance(local, Fetching)
     assert (remote.remote, local.remote) == (True, False)
     for source in (remote, local):
-        assert [pending.result(10) for pending in source.fetch([1, 0, 1])] == [b"a/2.jpg", b"a/1.jpg", b"a/2.jpg"]
+        assert [pending.result(10) for pending in source.fetch([1, 0, 1])] == [
+            b"a/2.jpg",
+            b"a/1.jpg",
+            b"a/2.jpg",
+        ]
 
 
 @pytest.mark.parametrize("suffix", [None, ".csv", ".parquet"])
@@ -153,7 +191,10 @@ def test_what_changed_since_it_was_listed(tmp_path, suffix, cached):
     put(f"{root}/a/4.jpg", b"")
     put(f"{root}/a/5.jpg", b"a/9.jpg")
     found = source.read(range(6))
-    assert [found[0], found[5]] == [b"a/0.jpg", b"a/9.jpg"], "of the same size: the change cannot be detected"
+    assert [found[0], found[5]] == [
+        b"a/0.jpg",
+        b"a/9.jpg",
+    ], "of the same size: the change cannot be detected"
     assert [(bad.id, bad.uri, bad.stage, bad.reason) for bad in found[1:5]] == [
         (1, f"{root}/a/1.jpg", "read", "not_found"),
         (2, f"{root}/a/2.jpg", "read", "changed"),
@@ -173,7 +214,9 @@ def test_what_changed_on_this_machine(tmp_path):
     good, gone, larger = source.read(range(3))
     assert good == b"a/0.jpg"
     assert gone == Failure(1, str(root / "a/1.jpg"), "read", "not_found")
-    assert larger == Failure(2, str(root / "a/2.jpg"), "read", "changed", "18 bytes, 7 when it was listed")
+    assert larger == Failure(
+        2, str(root / "a/2.jpg"), "read", "changed", "18 bytes, 7 when it was listed"
+    )
 
 
 def test_the_cache_saves_reads(tmp_path):
@@ -186,7 +229,11 @@ def test_the_cache_saves_reads(tmp_path):
         assert ImageFolder(root, cache=tmp_path / "cache", **how).read(range(4)) == expected
     assert asked("cat") == 4, "from the disk, whichever way the versions were found"
     put(f"{root}/a/2.jpg", b"changed")
-    assert ImageFolder(root, cache=tmp_path / "cache").read(range(4)) == [*expected[:2], b"changed", expected[3]]
+    assert ImageFolder(root, cache=tmp_path / "cache").read(range(4)) == [
+        *expected[:2],
+        b"changed",
+        expected[3],
+    ]
     assert asked("cat") == 5
 
 
@@ -203,7 +250,10 @@ def test_an_object_larger_than_any_photograph_is_not_read(tmp_path):
     root = uploaded(tree(tmp_path / "photos", "a/0.jpg", "a/1.jpg"), "watched")
     (tmp_path / "l.csv").write_text(f"path,class,size\na/0.jpg,a,{(1 << 30) + 1}\na/1.jpg,a,7\n")
     bad, good = ImageFolder(root, listing=tmp_path / "l.csv").read([0, 1])
-    assert (bad.reason, bad.detail) == ("bomb", f"{(1 << 30) + 1:,} bytes, the limit is {1 << 30:,}")
+    assert (bad.reason, bad.detail) == (
+        "bomb",
+        f"{(1 << 30) + 1:,} bytes, the limit is {1 << 30:,}",
+    )
     assert (good, asked("cat")) == (b"a/1.jpg", 1)
 
 
@@ -220,7 +270,9 @@ def test_a_feed_over_it_gives_what_one_over_a_copy_gives(tmp_path):
     batches = []
     for source in (ImageFolder(tmp_path / "photos"), ImageFolder(uploaded(tmp_path / "photos"))):
         with Feed(source, [RandomResizedCrop(16)], batch=5, threads=2) as feed:
-            batches.append([(b.images.copy(), b.labels.copy(), b.ids.copy()) for b in feed.batches(epochs=2)])
+            batches.append(
+                [(b.images.copy(), b.labels.copy(), b.ids.copy()) for b in feed.batches(epochs=2)]
+            )
     assert len(batches[0]) == len(batches[1]) == 4
     for one, other in zip(*batches, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
@@ -252,13 +304,26 @@ def test_s3_is_listed_page_by_page(s3, tmp_path, monkeypatch):
     ask = s3fs.S3FileSystem._call_s3
 
     def few(self, method, *arguments, **how):
-        return ask(self, method, *arguments, **how, **({"MaxKeys": 4} if method == "list_objects_v2" else {}))
+        return ask(
+            self,
+            method,
+            *arguments,
+            **how,
+            **({"MaxKeys": 4} if method == "list_objects_v2" else {}),
+        )
 
     monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", few)
     bucket = "test-folder-remote"
     for i in range(11):
         s3.put(f"{bucket}/train/b/{i:02}.jpg", b"%d" % i)
-    for key in ("train/", "train/a/", "train/a/x-1/1.jpg", "train/a/x/1.jpg", "train/.hidden/1.jpg", "train/c.jpg"):
+    for key in (
+        "train/",
+        "train/a/",
+        "train/a/x-1/1.jpg",
+        "train/a/x/1.jpg",
+        "train/.hidden/1.jpg",
+        "train/c.jpg",
+    ):
         s3.put(f"{bucket}/{key}", key.encode() if key.endswith("jpg") else b"")
     s3.clear_log()
     source = ImageFolder(f"s3://{bucket}/train", storage=s3.options, cache=tmp_path / "cache")

@@ -14,9 +14,18 @@ from fastfeed.sources.listing.listing import list_images
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("path,class,size\n../x.jpg,a,1\n", "the path of row 0 leads out of the folder: '../x.jpg'"),
-        ("path,class,size\na/1.jpg,a,1\na/../../x.jpg,a,1\n", "the path of row 1 leads out of the folder"),
-        ("path,class,size\n/etc/passwd,a,1\n", "the path of row 0 leads out of the folder: '/etc/passwd'"),
+        (
+            "path,class,size\n../x.jpg,a,1\n",
+            "the path of row 0 leads out of the folder: '../x.jpg'",
+        ),
+        (
+            "path,class,size\na/1.jpg,a,1\na/../../x.jpg,a,1\n",
+            "the path of row 1 leads out of the folder",
+        ),
+        (
+            "path,class,size\n/etc/passwd,a,1\n",
+            "the path of row 0 leads out of the folder: '/etc/passwd'",
+        ),
         ("path,class,size\n,a,1\n", "the path of row 0 is empty"),
         ("path,class,size\na/1.jpg,a,large\n", "its sizes are not numbers"),
     ],
@@ -30,9 +39,14 @@ def test_a_listing_that_is_none(tmp_path, text, what):
 
 
 def test_other_files_as_listings(tmp_path):
-    with pytest.raises(ConfigError, match=r"ImageFolder: a listing must end in \.parquet, \.csv, \.jsonl, got l\.txt"):
+    with pytest.raises(
+        ConfigError,
+        match=r"ImageFolder: a listing must end in \.parquet, \.csv, \.jsonl, got l\.txt",
+    ):
         ImageFolder(tmp_path, listing="l.txt")
-    with pytest.raises(SourceError, match=r"ImageFolder: cannot read nowhere\.csv: No such file or directory"):
+    with pytest.raises(
+        SourceError, match=r"ImageFolder: cannot read nowhere\.csv: No such file or directory"
+    ):
         ImageFolder(tmp_path, listing="nowhere.csv")
     (tmp_path / "l.csv").write_text("image,label\na/1.jpg,3\n")
     with pytest.raises(ConfigError, match="no column 'path' in"):

@@ -56,31 +56,52 @@ def test_text_labels_and_none(tmp_path: Path) -> None:
     samples = [sample(i, label=text) for i, text in enumerate(["rose", "daisy", "", "rose"])]
     (tmp_path / "a.mds").write_bytes(mds_shard(kinds, samples))
     source = MDSShards(tmp_path)
-    assert (source.classes, source.label(np.arange(4)).tolist()) == (("daisy", "rose"), [1, 0, -1, 1])
+    assert (source.classes, source.label(np.arange(4)).tolist()) == (
+        ("daisy", "rose"),
+        [1, 0, -1, 1],
+    )
     (missing,) = source.read([2])
     assert missing.reason == "label_missing"
     assert MDSShards(tmp_path, label=None).read([2]) == [jpeg(2)]
-    assert MDSShards(tmp_path, classes=("rose", "tulip", "daisy")).label(np.arange(2)).tolist() == [0, 2]
+    assert MDSShards(tmp_path, classes=("rose", "tulip", "daisy")).label(np.arange(2)).tolist() == [
+        0,
+        2,
+    ]
 
 
 def test_values_of_every_encoding(tmp_path: Path) -> None:
     values = {
-        "bytes": (b"raw", "raw"), "str": ("ä", "ä"), "int": (-7, -7), "int32": (5, 5), "uint8": (200, 200),
-        "float32": (0.5, 0.5), "float64": (0.1, 0.1), "json": ({"a": [1]}, {"a": [1]}), "str_int": (10**30, 10**30),
+        "bytes": (b"raw", "raw"),
+        "str": ("ä", "ä"),
+        "int": (-7, -7),
+        "int32": (5, 5),
+        "uint8": (200, 200),
+        "float32": (0.5, 0.5),
+        "float64": (0.1, 0.1),
+        "json": ({"a": [1]}, {"a": [1]}),
+        "str_int": (10**30, 10**30),
         "str_float": (0.25, 0.25),
-    }  # fmt: skip
+    }
     kinds = ENCODINGS | {f"a {kind}": kind for kind in values}
     (tmp_path / "a.mds").write_bytes(
         mds_shard(kinds, [sample(0, **{f"a {kind}": given for kind, (given, _) in values.items()})])
     )
     source = MDSShards(tmp_path, columns=[f"a {kind}" for kind in values])
-    assert source.extra_columns([0]) == [{f"a {kind}": meant for kind, (_, meant) in values.items()}]
+    assert source.extra_columns([0]) == [
+        {f"a {kind}": meant for kind, (_, meant) in values.items()}
+    ]
 
 
 def test_bytes_stay_bytes(tmp_path: Path) -> None:
     kinds = ENCODINGS | {"raw": "bytes", "mask": "png"}
     (tmp_path / "a.mds").write_bytes(
-        mds_shard(kinds, [sample(i, raw=raw, mask=b"\x89PNG") for i, raw in enumerate([b"abc", b"\xff\xfe\x00\x80"])])
+        mds_shard(
+            kinds,
+            [
+                sample(i, raw=raw, mask=b"\x89PNG")
+                for i, raw in enumerate([b"abc", b"\xff\xfe\x00\x80"])
+            ],
+        )
     )
     columns = MDSShards(tmp_path, columns=["raw", "mask"]).columns(np.arange(2))
     assert columns["raw"].tolist() == [b"abc", b"\xff\xfe\x00\x80"]
@@ -115,10 +136,14 @@ _DATA = np.arange(6, dtype="<f4").tobytes()
 def test_arrays_with_and_without_a_shape(encoding: str, head: bytes, tmp_path: Path) -> None:
     kinds = ENCODINGS | {"a": encoding}
     (tmp_path / "a.mds").write_bytes(
-        mds_shard(kinds, [sample(0, a=head + _DATA), sample(1, a=(head + _DATA)[:-1]), sample(2, a=b"")])
+        mds_shard(
+            kinds, [sample(0, a=head + _DATA), sample(1, a=(head + _DATA)[:-1]), sample(2, a=b"")]
+        )
     )
     good, cut, empty = MDSShards(tmp_path, columns=["a"]).column_values(range(3)) or []
-    np.testing.assert_array_equal(good["a"], np.arange(6, dtype=np.float32).reshape(2, 3), strict=True)
+    np.testing.assert_array_equal(
+        good["a"], np.arange(6, dtype=np.float32).reshape(2, 3), strict=True
+    )
     for bad in (cut["a"], empty["a"]):
         assert isinstance(bad, Failure)
         assert bad.reason == "corrupt"
@@ -127,10 +152,13 @@ def test_arrays_with_and_without_a_shape(encoding: str, head: bytes, tmp_path: P
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA"])
 def test_images_of_pillow(mode: str, tmp_path: Path) -> None:
     images = [Image.open(io.BytesIO(jpeg(i))).convert(mode).resize((13, 7)) for i in range(2)]
-    raw = [struct.pack("<III", 13, 7, len(mode)) + mode.encode() + image.tobytes() for image in images]
+    raw = [
+        struct.pack("<III", 13, 7, len(mode)) + mode.encode() + image.tobytes() for image in images
+    ]
     kinds = {"x": "pil", "y": "int"}
     content = [
-        {"x": data, "y": i} for i, data in enumerate([*raw, raw[0][:-1], raw[0].replace(mode.encode(), b"F", 1)])
+        {"x": data, "y": i}
+        for i, data in enumerate([*raw, raw[0][:-1], raw[0].replace(mode.encode(), b"F", 1)])
     ]
     (tmp_path / "a.mds").write_bytes(mds_shard(kinds, content))
     source = MDSShards(tmp_path, image="x", label="y")
@@ -147,8 +175,12 @@ def test_images_of_pillow(mode: str, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("option", ["image", "label", "columns"])
 def test_what_is_not_read_is_refused_by_name(encoding: str, option: str, tmp_path: Path) -> None:
-    (tmp_path / "a.mds").write_bytes(mds_shard(ENCODINGS | {"odd": encoding}, [sample(0, odd=b"cos\nsystem\n")]))
-    with pytest.raises(ConfigError, match=rf"must hold .*, got 'odd' with '{re.escape(encoding)}'; "):
+    (tmp_path / "a.mds").write_bytes(
+        mds_shard(ENCODINGS | {"odd": encoding}, [sample(0, odd=b"cos\nsystem\n")])
+    )
+    with pytest.raises(
+        ConfigError, match=rf"must hold .*, got 'odd' with '{re.escape(encoding)}'; "
+    ):
         MDSShards(tmp_path, **{option: ["odd"] if option == "columns" else "odd"})
 
 
@@ -159,10 +191,14 @@ def test_qualities_belong_to_no_encoding(tmp_path: Path) -> None:
 
 def test_shards_may_differ_in_what_is_not_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.mds").write_bytes(mds_shard(ENCODINGS, [sample(0)]))
-    (tmp_path / "b.mds").write_bytes(mds_shard(ENCODINGS | {"image": "png", "more": "int"}, [sample(1, more=1)]))
+    (tmp_path / "b.mds").write_bytes(
+        mds_shard(ENCODINGS | {"image": "png", "more": "int"}, [sample(1, more=1)])
+    )
     assert MDSShards(tmp_path).read([1]) == [jpeg(1)]
     (tmp_path / "b.mds").write_bytes(mds_shard(ENCODINGS | {"label": "str"}, [sample(1)]))
-    with pytest.raises(SourceError, match=r"column 'label' is str in .*b.mds, int in the first shard"):
+    with pytest.raises(
+        SourceError, match=r"column 'label' is str in .*b.mds, int in the first shard"
+    ):
         MDSShards(tmp_path)
 
 
@@ -173,15 +209,23 @@ def test_shards_may_differ_in_what_is_not_asked_for(tmp_path: Path) -> None:
         ({"label": "class"}, r"no column 'class'"),
         (
             {"image": "id"},
-            r"the image column must hold .*bytes, jpeg, png.*, got 'id' with 'str'; pass image='its name'",
+            (
+                r"the image column must hold .*bytes, jpeg, png.*, got 'id' with 'str'; pass"
+                r" image='its name'"
+            ),
         ),
-        ({"columns": ["pickled"]}, r"columns must hold str, .*, got 'pickled' with 'pkl'; leave it out of columns"),
+        (
+            {"columns": ["pickled"]},
+            r"columns must hold str, .*, got 'pickled' with 'pkl'; leave it out of columns",
+        ),
         ({"columns": "id"}, r"columns must be a list of names, got 'id'"),
         ({"image": ""}, r"image must be the name of a column"),
     ],
 )
 def test_wrong_names(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    (tmp_path / "a.mds").write_bytes(mds_shard(ENCODINGS | {"pickled": "pkl"}, [sample(0, pickled=b"cos\nsystem\n")]))
+    (tmp_path / "a.mds").write_bytes(
+        mds_shard(ENCODINGS | {"pickled": "pkl"}, [sample(0, pickled=b"cos\nsystem\n")])
+    )
     with pytest.raises(ConfigError, match=message):
         MDSShards(tmp_path, **options)
 
@@ -189,7 +233,10 @@ def test_wrong_names(tmp_path: Path, options: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        (mds_index(["a.mds"], compression="zstd", zip_data={"basename": "a.mds.zstd"}), "compressed with zstd"),
+        (
+            mds_index(["a.mds"], compression="zstd", zip_data={"basename": "a.mds.zstd"}),
+            "compressed with zstd",
+        ),
         (mds_index(["../a.mds"]), "may not name '../a.mds': outside of .*pass allow_path="),
         (mds_index(["/etc/passwd"]), "may not name '/etc/passwd': outside of "),
         (mds_index(["s3://b/a.mds"]), "may not name 's3://b/a.mds': s3 is not an allowed scheme"),
@@ -220,7 +267,10 @@ def test_bad_indexes(tmp_path: Path, index: str, message: str) -> None:
         (struct.pack("<I", 1 << 31) + bytes(100), "2147483648 samples in 104 bytes"),
         (
             struct.pack("<III", 1, 1 << 30, 1 << 30) + b"{}",
-            "sample offsets must not decrease, and begin at most .* bytes after 12, got 1073741824, 1073741824; ",
+            (
+                "sample offsets must not decrease, and begin at most .* bytes after 12, got"
+                " 1073741824, 1073741824; "
+            ),
         ),
         (struct.pack("<II", 0, 10) + b"{}", "'format'"),
         (struct.pack("<II", 0, 10) + b"[]", "must be an uncompressed MDS shard"),
@@ -243,7 +293,9 @@ def test_a_damaged_sample_is_a_bad_one(tmp_path: Path) -> None:
     assert isinstance(bad, Failure)
     assert (bad.reason, bad.detail) == ("corrupt", "the sizes in the sample are invalid")
     assert source.extra_columns(range(3)) == [{"id": "0000"}, {"id": None}, {"id": "0002"}]
-    assert source.notes[0].startswith(f"{tmp_path}/a.mds: sample 1 at {start} is damaged: its columns end at")
+    assert source.notes[0].startswith(
+        f"{tmp_path}/a.mds: sample 1 at {start} is damaged: its columns end at"
+    )
 
 
 def test_a_shard_that_is_cut_off(tmp_path: Path) -> None:

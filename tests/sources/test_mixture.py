@@ -44,7 +44,10 @@ class Said:
 def both(tmp_path: Path) -> Mixture:
     photos = ImageFolder(folder(tmp_path / "photos", {"b": 3, "c": 2}))
     return Mixture(
-        {"photos": photos, "tar": TarShards(shard_folder(tmp_path / "tar", (2, 4)), classes=("a", "b", "d"))}
+        {
+            "photos": photos,
+            "tar": TarShards(shard_folder(tmp_path / "tar", (2, 4)), classes=("a", "b", "d")),
+        }
     )
 
 
@@ -77,11 +80,15 @@ def test_failures_carry_the_id_here(tmp_path: Path):
 def test_what_sources_say(both: Mixture):
     plain = Arrays(NUMBERS, np.arange(50))
     years, more = np.arange(1900, 1950), np.linspace(0, 1, 50)
-    mixed = Mixture([Said(weights=True, year=years, more=more), Said(boxes=True, year=years.astype(np.float64))])
+    mixed = Mixture(
+        [Said(weights=True, year=years, more=more), Said(boxes=True, year=years.astype(np.float64))]
+    )
     ids = np.array([60, 7, 99])
     assert mixed.weights(ids).tolist() == pytest.approx([1, 0.7, 1])
     np.testing.assert_array_equal(mixed.boxes(ids), [[1, 2, 3, 4], [np.nan] * 4, [1, 2, 3, 4]])
-    assert {name: column.tolist() for name, column in mixed.columns(ids).items()} == {"year": [1910, 1907, 1949]}
+    assert {name: column.tolist() for name, column in mixed.columns(ids).items()} == {
+        "year": [1910, 1907, 1949]
+    }
     assert mixed.columns(np.empty(0, np.int64))["year"].shape == (0,)
     none = Mixture([plain, Said()])
     assert none.weights(ids) is None and none.boxes(ids) is None and none.columns(ids) == {}
@@ -122,9 +129,12 @@ REFUSED = [
     (lambda a: Mixture([a, a], [1, 0]), "leave a source out instead of giving it 0"),
     (lambda a: Mixture([a, a], [1, float("nan")]), "weights must be 2 numbers above 0"),
     (lambda a: Mixture({"x": a}, {"y": 1.0}), "weights must name the sources x, got y"),
-    (lambda a: Mixture({"x": a, "gray": GRAY}), "all sources must yield the same, got HWC uint8[8, 8, 3]"),
+    (
+        lambda a: Mixture({"x": a, "gray": GRAY}),
+        "all sources must yield the same, got HWC uint8[8, 8, 3]",
+    ),
     (lambda a: Mixture({"x": a, "n": NAMED}), "source 'x' has no class names"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "text"), REFUSED, ids=[text[:30] for _, text in REFUSED])

@@ -15,7 +15,10 @@ from fastfeed.sources import Arrays
 from fastfeed.sources.mnist_cifar import read_idx
 
 RNG = np.random.default_rng(0)
-DIGITS, DIGIT_LABELS = RNG.integers(0, 256, (5, 28, 28), np.uint8), np.array([3, 1, 4, 1, 5], np.uint8)
+DIGITS, DIGIT_LABELS = (
+    RNG.integers(0, 256, (5, 28, 28), np.uint8),
+    np.array([3, 1, 4, 1, 5], np.uint8),
+)
 TINY, TINY_LABELS = RNG.integers(0, 256, (10, 3, 32, 32), np.uint8), np.arange(10) % 4
 FRUIT = [b"apple", b"pear", b"plum", b"quince"]
 
@@ -43,19 +46,27 @@ def cifar10_binary(folder: Path) -> Path:
 
 def cifar10_pickle(folder: Path, protocol: int = 2) -> Path:
     def save(name: str, rows: slice) -> None:
-        batch = {b"data": TINY[rows].reshape(-1, 3072), b"labels": TINY_LABELS[rows].tolist(), b"batch_label": b"x"}
+        batch = {
+            b"data": TINY[rows].reshape(-1, 3072),
+            b"labels": TINY_LABELS[rows].tolist(),
+            b"batch_label": b"x",
+        }
         (folder / name).write_bytes(pickle.dumps(batch, protocol))
 
     for i in range(5):
         save(f"data_batch_{i + 1}", slice(2 * i, 2 * i + 2))
     save("test_batch", slice(3))
-    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"airplane", b"automobile", b"bird", b"cat"]}))
+    (folder / "batches.meta").write_bytes(
+        pickle.dumps({b"label_names": [b"airplane", b"automobile", b"bird", b"cat"]})
+    )
     return folder
 
 
 def cifar100_binary(folder: Path) -> Path:
     coarse = np.full((10, 1), 99, np.uint8)
-    rows = np.concatenate([coarse, TINY_LABELS[:, None].astype(np.uint8), TINY.reshape(10, -1)], axis=1)
+    rows = np.concatenate(
+        [coarse, TINY_LABELS[:, None].astype(np.uint8), TINY.reshape(10, -1)], axis=1
+    )
     (folder / "train.bin").write_bytes(rows.tobytes())
     (folder / "test.bin").write_bytes(rows[:3].tobytes())
     return folder
@@ -63,16 +74,26 @@ def cifar100_binary(folder: Path) -> Path:
 
 def cifar100_pickle(folder: Path) -> Path:
     for name, n in (("train", 10), ("test", 3)):
-        batch = {b"data": TINY[:n].reshape(n, -1), b"fine_labels": TINY_LABELS[:n].tolist(), b"coarse_labels": [0] * n}
+        batch = {
+            b"data": TINY[:n].reshape(n, -1),
+            b"fine_labels": TINY_LABELS[:n].tolist(),
+            b"coarse_labels": [0] * n,
+        }
         (folder / name).write_bytes(pickle.dumps(batch))
-    (folder / "meta").write_bytes(pickle.dumps({b"fine_label_names": FRUIT, b"coarse_label_names": [b"fruit"]}))
+    (folder / "meta").write_bytes(
+        pickle.dumps({b"fine_label_names": FRUIT, b"coarse_label_names": [b"fruit"]})
+    )
     return folder
 
 
 def test_labels_that_no_name_has(tmp_path):
     folder = cifar10_pickle(tmp_path)
-    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [b"airplane", b"automobile"]}))
-    with pytest.raises(SourceError, match=r"^CIFAR: .* has labels 0 to 3 and 2 names of classes; damaged\?$"):
+    (folder / "batches.meta").write_bytes(
+        pickle.dumps({b"label_names": [b"airplane", b"automobile"]})
+    )
+    with pytest.raises(
+        SourceError, match=r"^CIFAR: .* has labels 0 to 3 and 2 names of classes; damaged\?$"
+    ):
         Arrays.cifar(folder)
 
 
@@ -119,7 +140,9 @@ def test_cifar_pickle_as_it_was_published(tmp_path):
 
 @pytest.mark.parametrize("protocol", range(6))
 def test_cifar_pickle_of_any_protocol(tmp_path, protocol):
-    np.testing.assert_array_equal(pixels(Arrays.cifar(cifar10_pickle(tmp_path, protocol))), TINY.transpose(0, 2, 3, 1))
+    np.testing.assert_array_equal(
+        pixels(Arrays.cifar(cifar10_pickle(tmp_path, protocol))), TINY.transpose(0, 2, 3, 1)
+    )
 
 
 class Malicious:
@@ -140,7 +163,9 @@ def test_a_malicious_pickle_runs_nothing(tmp_path):
     folder = cifar10_pickle(tmp_path)
     for bad in (Malicious(target), Evaluates()):
         (folder / "data_batch_2").write_bytes(pickle.dumps(bad))
-        with pytest.raises(SourceError, match=r"CIFAR: cannot read .*data_batch_2: refused to load "):
+        with pytest.raises(
+            SourceError, match=r"CIFAR: cannot read .*data_batch_2: refused to load "
+        ):
             Arrays.cifar(folder)
     assert not target.exists()
 
@@ -180,7 +205,9 @@ def test_a_damaged_pickle(tmp_path):
     folder = cifar10_pickle(tmp_path)
     whole = (folder / "data_batch_1").read_bytes()
     for at in [*range(200), *range(len(whole) - 60, len(whole))]:
-        (folder / "data_batch_1").write_bytes(whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1 :])
+        (folder / "data_batch_1").write_bytes(
+            whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1 :]
+        )
         with contextlib.suppress(SourceError):
             Arrays.cifar(folder)
 
@@ -204,8 +231,14 @@ def test_truncated_gzip(tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"\0\0\x0d\1" + bytes(8), "idx: {path} must start with 00 00 08 (unsigned bytes), got 00 00 0d 01"),
-        (b"\x1f\x8b\x08\0", "idx: {path} must start with 00 00 08 (unsigned bytes), got 1f 8b 08 00"),
+        (
+            b"\0\0\x0d\1" + bytes(8),
+            "idx: {path} must start with 00 00 08 (unsigned bytes), got 00 00 0d 01",
+        ),
+        (
+            b"\x1f\x8b\x08\0",
+            "idx: {path} must start with 00 00 08 (unsigned bytes), got 1f 8b 08 00",
+        ),
         (b"", "idx: {path} must start with 00 00 08 (unsigned bytes), got nothing"),
         (idx(DIGITS) + b"x", "idx: {path} should hold 3920 bytes for shape (5, 28, 28), got 3921"),
         (idx(DIGITS)[:-1], "idx: {path} should hold 3920 bytes for shape (5, 28, 28), got 3919"),
@@ -224,9 +257,10 @@ def test_mnist_parts_must_belong_together(tmp_path):
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(DIGIT_LABELS[:4]))
     with pytest.raises(SourceError) as error:
         Arrays.mnist(tmp_path)
-    assert str(error.value) == (
-        f"MNIST: images and labels in {tmp_path} must have the same length, got (5, 28, 28) and (4,); "
-        "download both again"
+    assert (
+        str(error.value)
+        == f"MNIST: images and labels in {tmp_path} must have the same length, got (5, 28, 28) and"
+        " (4,); download both again"
     )
 
 
@@ -242,7 +276,10 @@ def test_torn_cifar_binary(tmp_path, size, what):
     (folder / "data_batch_3.bin").write_bytes(bytes(size))
     with pytest.raises(SourceError) as error:
         Arrays.cifar(folder)
-    assert str(error.value) == f"CIFAR: the size of {folder / 'data_batch_3.bin'} {what} if it is truncated"
+    assert (
+        str(error.value)
+        == f"CIFAR: the size of {folder / 'data_batch_3.bin'} {what} if it is truncated"
+    )
 
 
 @pytest.mark.parametrize("read", [Arrays.mnist, Arrays.cifar])
@@ -255,14 +292,20 @@ def test_refuses_other_splits(tmp_path, read):
 def test_refuses_other_folders(tmp_path):
     with pytest.raises(SourceError) as error:
         Arrays.mnist(tmp_path)
-    assert str(error.value) == (
-        f"MNIST: {tmp_path} does not hold train-images-idx3-ubyte (or .gz); pass the folder with the four idx files"
+    assert (
+        str(error.value)
+        == f"MNIST: {tmp_path} does not hold train-images-idx3-ubyte (or .gz); pass the folder with"
+        " the four idx files"
     )
     with pytest.raises(SourceError) as error:
         Arrays.cifar(tmp_path)
-    assert str(error.value) == (
-        f"CIFAR: {tmp_path} holds neither data_batch_1[.bin] nor train[.bin]; is it the unpacked folder?"
+    assert (
+        str(error.value)
+        == f"CIFAR: {tmp_path} holds neither data_batch_1[.bin] nor train[.bin]; is it the unpacked"
+        " folder?"
     )
     with pytest.raises(SourceError) as error:
         Arrays.cifar(tmp_path / "gone")
-    assert str(error.value) == f"CIFAR: no folder {tmp_path / 'gone'}; pass the one that was unpacked"
+    assert (
+        str(error.value) == f"CIFAR: no folder {tmp_path / 'gone'}; pass the one that was unpacked"
+    )

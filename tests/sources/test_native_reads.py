@@ -1,4 +1,6 @@
-"""Native threads and the source's own `read`: the same batches and the same reasons, over damaged files."""
+"""Native threads and the source's own `read`: the same batches and the same reasons, over damaged
+files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ from helpers.photos import folder, jpeg
 from fastfeed.decode import is_built
 from fastfeed.faults import FaultPolicy
 from fastfeed.ops import RandomResizedCrop
-from fastfeed.sources import ImageFolder, MDSShards, Mixture, Objects, RawShards, Source, Table, TarShards, TFRecords
+from fastfeed.sources import (
+    ImageFolder,
+    MDSShards,
+    Mixture,
+    Objects,
+    RawShards,
+    Source,
+    Table,
+    TarShards,
+    TFRecords,
+)
 from fastfeed.sources.base import addresses_of
 from fastfeed.storage import shard_files
 
@@ -145,7 +157,9 @@ def test_headers_of_tars_without_a_checksum(tmp_path):
     rest = [i for i in range(18) if i != 6]
     assert source._heads[rest].all() and not source._heads[6]
     assert check(source, {"changed"}) == [6]
-    patched(tmp_path / "s-002.tar", int(source._index.offsets[10]) - 400, b"7")  # a header that still has this name
+    patched(
+        tmp_path / "s-002.tar", int(source._index.offsets[10]) - 400, b"7"
+    )  # a header that still has this name
     assert 10 in check(source)
 
 
@@ -165,7 +179,10 @@ def test_examples_of_every_form(tmp_path):
     forms = [
         records.example(records.sample(0)),
         field(1, label + field(1, field(2, value) + field(1, b"image/encoded"))),  # value first
-        field(1, label + records.entry("image/encoded", jpeg(8)) + records.entry("image/encoded", image)),
+        field(
+            1,
+            label + records.entry("image/encoded", jpeg(8)) + records.entry("image/encoded", image),
+        ),
         field(1, label) + field(1, records.entry("image/encoded", image)),  # in two parts
         records.example({"image/encoded": [image, jpeg(9)], "image/class/label": 2}),
         records.example({"image/encoded": [], "image/class/label": 2}),
@@ -173,7 +190,9 @@ def test_examples_of_every_form(tmp_path):
         records.example({"image/encoded": 5, "image/class/label": 2}),
         records.example({"image/encoded": 1.5, "image/class/label": 2}),
         records.example({"image/class/label": 2}),
-        records.example({"image/encoded_too": jpeg(3), "image/encoded": image, "image/class/label": 0}),
+        records.example(
+            {"image/encoded_too": jpeg(3), "image/encoded": image, "image/class/label": 0}
+        ),
         records.example(records.sample(1)),
     ]
     path = records.write(tmp_path / "s.tfrecord", forms)
@@ -185,7 +204,9 @@ def test_examples_of_every_form(tmp_path):
 
 def test_records_of_another_checksum(tmp_path):
     """A record that is intact, but another one than was indexed."""
-    path = records.write(tmp_path / "s.tfrecord", [records.example(records.sample(i)) for i in range(4)])
+    path = records.write(
+        tmp_path / "s.tfrecord", [records.example(records.sample(i)) for i in range(4)]
+    )
     source, data = TFRecords(path), path.read_bytes()
     source._index.checks[2] ^= 1
     assert check(source, {"changed"}) == [2] and data == path.read_bytes()
@@ -197,21 +218,42 @@ def test_files_that_a_table_names(tmp_path):
     (tmp_path / "images" / "empty.jpg").touch()
     (tmp_path / "images" / "link.jpg").symlink_to(absolute)
     (tmp_path / "images" / "loop.jpg").symlink_to("loop.jpg")
-    paths = [*names, absolute, "empty.jpg", "link.jpg", "loop.jpg", "missing.jpg", "", "../images/" + names[0], "."]
+    paths = [
+        *names,
+        absolute,
+        "empty.jpg",
+        "link.jpg",
+        "loop.jpg",
+        "missing.jpg",
+        "",
+        "../images/" + names[0],
+        ".",
+    ]
     labels = [str(i % 2) for i in range(len(paths))]
     labels[1] = ""
     table = tables.write(tmp_path / "images" / "t.csv", {"path": paths, "label": labels})
     check(Table(table, image="path", label="label"))
     check(Table(table, image="path", root=tmp_path / "images"))
     check(Table(table, image="path", root=f"{tmp_path}/images/"))
-    assert len(check(Table(table, image="path", root=tmp_path), {"not_found", "not_image", "not_allowed"})) > 8
+    assert (
+        len(
+            check(
+                Table(table, image="path", root=tmp_path), {"not_found", "not_image", "not_allowed"}
+            )
+        )
+        > 8
+    )
 
 
 def test_tables_of_several_folders(tmp_path):
     parts = []
     for name in "ab":
         names = images(tmp_path / name, 5)
-        parts.append(tables.write(tmp_path / name / "t.csv", {"path": [*names, "gone.jpg"], "label": list("xyxyxx")}))
+        parts.append(
+            tables.write(
+                tmp_path / name / "t.csv", {"path": [*names, "gone.jpg"], "label": list("xyxyxx")}
+            )
+        )
     assert check(Table(parts, image="path", label="label"), {"not_found"}) == [5, 11]
 
 
@@ -219,7 +261,9 @@ def test_mixtures(tmp_path):
     photos = ImageFolder(folder(tmp_path / "photos", {"a": 4, "b": 4}))
     tar = TarShards(shards.shard_folder(tmp_path / "tar", COUNTS), classes=("a", "b", "c"))
     held = Table(
-        tables.image_bytes(tmp_path / "t.parquet", [jpeg(i) for i in range(6)], 2, label=list("aabbab")),
+        tables.image_bytes(
+            tmp_path / "t.parquet", [jpeg(i) for i in range(6)], 2, label=list("aabbab")
+        ),
         image="image",
         label="label",
     )
@@ -229,7 +273,10 @@ def test_mixtures(tmp_path):
     mixture = Mixture({"held": held, "rest": inner})
     addresses = addresses_of(mixture, np.array([0, 6, 15, 20]))
     assert addresses is not None
-    assert [rows.tolist() for rows, _ in addresses.groups] == [[1], [2, 3]], "Python reads what Parquet holds"
+    assert [rows.tolist() for rows, _ in addresses.groups] == [
+        [1],
+        [2, 3],
+    ], "Python reads what Parquet holds"
     assert check(mixture, {"not_found"}) == [7, *range(19, 23)]
 
 
@@ -258,9 +305,16 @@ def test_few_bytes_at_a_time(made):
 
 
 def test_a_shard_changes_under_a_running_feed(made):
-    """What is read before is good, what is read after it is bad; moved away and back it is the same."""
+    """What is read before is good, what is read after it is bad; moved away and back it is the
+    same.
+    """
     source, paths = made
-    options = {"batch": 3, "shuffle": False, "prefetch": 1, "on_bad": FaultPolicy("mask", max_share=1)}
+    options = {
+        "batch": 3,
+        "shuffle": False,
+        "prefetch": 1,
+        "on_bad": FaultPolicy("mask", max_share=1),
+    }
     with feed(source, [RandomResizedCrop(16)], **options) as data:
         batches = iter(data)
         first = next(batches)
@@ -269,7 +323,9 @@ def test_a_shard_changes_under_a_running_feed(made):
         away.rename(paths[2])
         paths[3].write_bytes(paths[3].read_bytes()[:-1])
         rest = list(batches)
-        assert [int(i) for batch in rest for i, w in zip(batch.ids, batch.weights, strict=True) if not w] == [
+        assert [
+            int(i) for batch in rest for i, w in zip(batch.ids, batch.weights, strict=True) if not w
+        ] == [
             15,
             16,
             17,

@@ -1,4 +1,6 @@
-"""Whatever a source of files leaves out is said by `notes` and `print`, with a count and an example."""
+"""Whatever a source of files leaves out is said by `notes` and `print`, with a count and an
+example.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,26 @@ from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, Table, TarSh
 from fastfeed.sources.base import notes_of
 
 ODD = (
-    *("a/1.jpg", "a/2.jpg", "a/sub/3.jpg", "b/1.jpg", "empty/", "void/x.txt", "loose.jpg", "other.png", "README"),
-    *("a/notes.txt", "b/more.TXT", "b/clip.mp4", "a/Makefile", ".git/1.jpg", "a/.hidden.jpg", "a/sub/.DS_Store"),
+    *(
+        "a/1.jpg",
+        "a/2.jpg",
+        "a/sub/3.jpg",
+        "b/1.jpg",
+        "empty/",
+        "void/x.txt",
+        "loose.jpg",
+        "other.png",
+        "README",
+    ),
+    *(
+        "a/notes.txt",
+        "b/more.TXT",
+        "b/clip.mp4",
+        "a/Makefile",
+        ".git/1.jpg",
+        "a/.hidden.jpg",
+        "a/sub/.DS_Store",
+    ),
 )
 LINKS = ("b/loop -> ../b", "a/gone -> nowhere", "a/gone.jpg -> nowhere", "b/more -> {outside}")
 NOTES = [  # of the files, those that local and remote folders share
@@ -39,7 +59,14 @@ def odd(tmp_path: Path) -> Path:
 @pytest.mark.filterwarnings("ignore:ImageFolder")
 def test_a_folder_with_everything_odd_in_it(tmp_path):
     source = ImageFolder(odd(tmp_path), min_per_class=0)
-    assert names(source) == ["a/1.jpg", "a/2.jpg", "a/gone.jpg", "a/sub/3.jpg", "b/1.jpg", "b/more/x.jpg"]
+    assert names(source) == [
+        "a/1.jpg",
+        "a/2.jpg",
+        "a/gone.jpg",
+        "a/sub/3.jpg",
+        "b/1.jpg",
+        "b/more/x.jpg",
+    ]
     assert sorted(source.notes) == sorted(
         [
             *NOTES,
@@ -50,8 +77,9 @@ def test_a_folder_with_everything_odd_in_it(tmp_path):
         ]
     )
     assert str(source).splitlines() == [
-        f"ImageFolder({str(tmp_path / 'photos')!r}): 6 images of 4 classes", *(f"  {note}" for note in source.notes)
-    ]  # fmt: skip
+        f"ImageFolder({str(tmp_path / 'photos')!r}): 6 images of 4 classes",
+        *(f"  {note}" for note in source.notes),
+    ]
     assert repr(source).startswith(f"{str(source).splitlines()[0]}; left out: 3 ")
     assert "left out: 3 " in str(Feed(source, [RandomResizedCrop(8)], batch=2)).splitlines()[0]
     assert pickle.loads(pickle.dumps(source)).notes == source.notes
@@ -123,7 +151,9 @@ def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):
         return stat(path, *args, **options)
 
     monkeypatch.setattr("os.stat", refuses)
-    with pytest.raises(SourceError, match=r"^ImageFolder: cannot list .*/b/locked: Permission denied$"):
+    with pytest.raises(
+        SourceError, match=r"^ImageFolder: cannot list .*/b/locked: Permission denied$"
+    ):
         ImageFolder(root)
 
 
@@ -155,7 +185,10 @@ def test_sources_of_sources(tmp_path):
     note = "left out 1 .txt file: a/x.txt"
     boxes = Objects(folder, [[[0, 0, 1, 1]], []])
     assert boxes.notes == [note]
-    assert str(boxes) == f"ImageFolder({str(tmp_path)!r}): 2 images of 1 classes with 1 boxes\n  {note}"
+    assert (
+        str(boxes)
+        == f"ImageFolder({str(tmp_path)!r}): 2 images of 1 classes with 1 boxes\n  {note}"
+    )
     mixture = Mixture({"one": folder, "two": boxes})
     assert mixture.notes == [f"one: {note}", f"two: {note}"]
     assert str(mixture).splitlines()[1:] == [f"  one: {note}", f"  two: {note}"]
@@ -165,4 +198,7 @@ def test_sources_of_sources(tmp_path):
 def test_many_notes_are_printed_in_part(tmp_path):
     source = ImageFolder(tree(tmp_path, "a/1.jpg", "a/2.jpg", *(f"a/1.x{i:02}" for i in range(12))))
     assert len(source.notes) == 12
-    assert str(source).splitlines()[10:] == ["  left out 1 .x09 file: a/1.x09", "  and 2 more, see .notes"]
+    assert str(source).splitlines()[10:] == [
+        "  left out 1 .x09 file: a/1.x09",
+        "  and 2 more, see .notes",
+    ]

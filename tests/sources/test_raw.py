@@ -25,7 +25,10 @@ def test_images_and_labels(tmp_path: Path) -> None:
         assert np.array_equal(image, picture(i, (20, 30)))
     assert source.label(np.array([4, 0, 2])).tolist() == [1, 0, 2]
     assert source.uri(4) == f"{tmp_path}/shard-000001.npy#1"
-    assert (source.shard(1), source.sizes(np.array([0])).tolist()) == (f"{tmp_path}/shard-000001.npy", [1800])
+    assert (source.shard(1), source.sizes(np.array([0])).tolist()) == (
+        f"{tmp_path}/shard-000001.npy",
+        [1800],
+    )
 
 
 def test_shards_without_labels_and_without_images(tmp_path: Path) -> None:
@@ -33,7 +36,11 @@ def test_shards_without_labels_and_without_images(tmp_path: Path) -> None:
     np.save(tmp_path / "a.labels.npy", np.zeros(0, np.int64))
     np.save(tmp_path / "b.npy", PIXELS)
     source = RawShards(tmp_path)
-    assert (len(source), source.label(np.arange(3)).tolist(), source.spec.shape) == (3, [-1, -1, -1], (4, 6, 3))
+    assert (len(source), source.label(np.arange(3)).tolist(), source.spec.shape) == (
+        3,
+        [-1, -1, -1],
+        (4, 6, 3),
+    )
     assert np.array_equal(source.read([2])[0], PIXELS[2])
 
 
@@ -48,8 +55,9 @@ def test_a_shard_that_changes(tmp_path: Path) -> None:
     same, *others = source.read([2, 3, 4])
     assert np.array_equal(same, picture(2, (20, 30)))
     assert [str(found).partition(" (")[0] for found in others] == [
-        f"{tmp_path}/shard-000001.npy#0: changed", f"{tmp_path}/shard-000001.npy#1: changed",
-    ]  # fmt: skip
+        f"{tmp_path}/shard-000001.npy#0: changed",
+        f"{tmp_path}/shard-000001.npy#1: changed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,10 @@ def test_a_shard_that_changes(tmp_path: Path) -> None:
         (np.zeros((2, 4, 6, 4), np.uint8), r"\(n, height, width, 3 or 1\) is needed"),
         (np.asfortranarray(PIXELS), "columns first"),
         (np.array([{"a": 1}]), r"holds \|O"),
-        (PIXELS[:, :2], r"images of .*b.npy are 2 x 6 x 3, those before 4 x 6 x 3; all must have one size"),
+        (
+            PIXELS[:, :2],
+            r"images of .*b.npy are 2 x 6 x 3, those before 4 x 6 x 3; all must have one size",
+        ),
     ],
 )
 def test_other_arrays(tmp_path: Path, array: np.ndarray, message: str) -> None:
@@ -78,9 +89,12 @@ def test_other_arrays(tmp_path: Path, array: np.ndarray, message: str) -> None:
         (b"\x93NUMPY\x01\x00\x10\x00" + b"__import__('os')", "is not an array: "),
         (b"\x93NUMPY\x07\x00", "not NumPy's format"),
         (b"PK\x03\x04", "not NumPy's format"),
-        (_MAGIC + len(HUGE).to_bytes(2, "little") + HUGE, r"announces [0-9]+ \+ 9999999999999999999 x 4 x 6 x 3"),
+        (
+            _MAGIC + len(HUGE).to_bytes(2, "little") + HUGE,
+            r"announces [0-9]+ \+ 9999999999999999999 x 4 x 6 x 3",
+        ),
     ],
-)  # fmt: skip
+)
 def test_no_arrays(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(SourceError, match=message):
@@ -90,7 +104,9 @@ def test_no_arrays(tmp_path: Path, content: bytes, message: str) -> None:
 def test_a_shard_that_is_cut_off(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", PIXELS)
     (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
-    with pytest.raises(SourceError, match=r"has 343 bytes, its header announces 128 \+ 3 x 4 x 6 x 3"):
+    with pytest.raises(
+        SourceError, match=r"has 343 bytes, its header announces 128 \+ 3 x 4 x 6 x 3"
+    ):
         RawShards(tmp_path)
 
 

@@ -32,8 +32,8 @@ def test_every_format_says_the_same(tmp_path, format):
         "year": [1999, 2000, 2001, 2002],
         "share": [0.5, None, 1e9, -1],
         "good": [True, False, True, True],
-        "who": ["ä,\"b\"", "", "c\nd", "e"],
-    }  # fmt: skip
+        "who": ['ä,"b"', "", "c\nd", "e"],
+    }
     table = write(tmp_path / f"t.{format}", columns)
     source = Table(
         table,
@@ -51,7 +51,9 @@ def test_every_format_says_the_same(tmp_path, format):
     assert source.weights(np.array([3, 0])).tolist() == [2.25, 1]
     nan = np.nan
     boxes = [[2, 1, 40, 30], [0, 0.5, 1, 1], [nan] * 4, [3, 3, 3, 3]]
-    np.testing.assert_array_equal(source.boxes(every(source)), np.array(boxes, np.float64), strict=True)
+    np.testing.assert_array_equal(
+        source.boxes(every(source)), np.array(boxes, np.float64), strict=True
+    )
     carried = source.columns(np.array([2, 1]))
     assert list(carried) == ["year", "share", "good", "who", "number"]
     assert [(a.dtype.str, a.tolist()) for a in carried.values()] == [
@@ -75,7 +77,11 @@ def test_without_anything_but_paths(tmp_path, format):
 
 def test_optional_sides(tmp_path):
     source = Table(paths(tmp_path, "a.jpg", "b.jpg"), image="path")
-    assert isinstance(source, Annotated) and isinstance(source, Fetching) and isinstance(source, Sharded)
+    assert (
+        isinstance(source, Annotated)
+        and isinstance(source, Fetching)
+        and isinstance(source, Sharded)
+    )
     assert not source.remote
     assert source.bounds.tolist() == [0, 2], "files lie one by one: all of them are one unit"
     assert source.sizes(every(source)).tolist() == [0, 0]
@@ -103,7 +109,9 @@ def test_relative_paths_begin_at_a_root(tmp_path):
 
 def test_absolute_paths_and_file_urls_stay_as_they_are(tmp_path):
     files(tmp_path / "photos", 3)
-    table = paths(tmp_path, f"{tmp_path}/photos/0.jpg", f"file://{tmp_path}/photos/1.jpg", "photos/2.jpg")
+    table = paths(
+        tmp_path, f"{tmp_path}/photos/0.jpg", f"file://{tmp_path}/photos/1.jpg", "photos/2.jpg"
+    )
     source = Table(table, image="path")
     assert source.read([0, 1, 2]) == [b"0.jpg", b"1.jpg", b"2.jpg"]
     assert source.uri(1) == f"{tmp_path}/photos/1.jpg"
@@ -114,7 +122,9 @@ def test_several_tables_each_with_its_own_folder(tmp_path):
     for name in ("a", "b"):
         files(tmp_path / name, 2)
         paths(tmp_path / name, "0.jpg", "1.jpg", name=f"{name}.csv")
-    source = Table([tmp_path / "b" / "b.csv", tmp_path / "a" / "a.csv"], image="path", label="label")
+    source = Table(
+        [tmp_path / "b" / "b.csv", tmp_path / "a" / "a.csv"], image="path", label="label"
+    )
     assert [os.path.relpath(source.uri(i), tmp_path) for i in range(4)] == [
         "b/0.jpg#row 0",
         "b/1.jpg#row 1",
@@ -155,13 +165,18 @@ def test_an_image_in_several_rows(tmp_path):
 @pytest.mark.parametrize("format", FORMATS)
 def test_rows_without_path_or_label_are_bad_samples(tmp_path, format):
     names = files(tmp_path, 4)
-    table = write(tmp_path / f"t.{format}", {"path": [names[0], None, "", names[3]], "label": ["a", "a", None, None]})
+    table = write(
+        tmp_path / f"t.{format}",
+        {"path": [names[0], None, "", names[3]], "label": ["a", "a", None, None]},
+    )
     source = Table(table, image="path", label="label")
     found = source.read([0, 1, 2, 3])
     assert found[0] == b"0.jpg"
     assert found[1] == Failure(1, f"{table}#1", "read", "not_found", "row 1: no path")
     assert found[2] == Failure(2, f"{table}#2", "read", "label_missing", "row 2: no label")
-    assert found[3] == Failure(3, str(tmp_path / "3.jpg"), "read", "label_missing", "row 3: no label")
+    assert found[3] == Failure(
+        3, str(tmp_path / "3.jpg"), "read", "label_missing", "row 3: no label"
+    )
     assert [pending.result() for pending in source.fetch([0, 1, 2, 3])] == found
 
 
@@ -170,7 +185,12 @@ def test_bad_files_are_bad_samples(tmp_path):
     (tmp_path / "folder.jpg").mkdir()
     os.mkfifo(tmp_path / "pipe.jpg")
     source = Table(paths(tmp_path, "gone.jpg", "empty.jpg", "folder.jpg", "pipe.jpg"), image="path")
-    assert [failure.reason for failure in source.read(range(4))] == ["not_found", "empty", "not_image", "not_image"]
+    assert [failure.reason for failure in source.read(range(4))] == [
+        "not_found",
+        "empty",
+        "not_image",
+        "not_image",
+    ]
 
 
 def test_an_address_that_no_one_can_read(tmp_path):
@@ -185,10 +205,19 @@ def test_an_address_that_no_one_can_read(tmp_path):
 
 def test_pickles_and_threads(tmp_path):
     names = files(tmp_path, 50)
-    source = Table(write(tmp_path / "t.csv", {"path": names, "who": names}), image="path", label="who", columns=["who"])
+    source = Table(
+        write(tmp_path / "t.csv", {"path": names, "who": names}),
+        image="path",
+        label="who",
+        columns=["who"],
+    )
     again = pickle.loads(pickle.dumps(source))
     assert again.columns(np.array([7]))["who"].tolist() == ["7.jpg"]
-    assert (again.classes, again.fingerprint, str(again)) == (source.classes, source.fingerprint, str(source))
+    assert (again.classes, again.fingerprint, str(again)) == (
+        source.classes,
+        source.fingerprint,
+        str(source),
+    )
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda i: again.read([i])[0], list(range(50)) * 4))
     assert found == [name.encode() for name in names] * 4
@@ -196,13 +225,22 @@ def test_pickles_and_threads(tmp_path):
 
 def test_fingerprints(tmp_path):
     columns = {
-        "path": ["a", "b", "c"], "label": [1, 2, 3], "weight": [1.0, 2.0, 3.0], "box": [[1, 2, 3, 4]] * 3,
-        "who": ["x", "y", "z"], "year": [1, 2, 3],
-    }  # fmt: skip
+        "path": ["a", "b", "c"],
+        "label": [1, 2, 3],
+        "weight": [1.0, 2.0, 3.0],
+        "box": [[1, 2, 3, 4]] * 3,
+        "who": ["x", "y", "z"],
+        "year": [1, 2, 3],
+    }
 
     def of(name: str = "", values: list | None = None, **more: object) -> str:
         table = write(tmp_path / "t.jsonl", {**columns, name: values} if name else columns)
-        asked = {"label": "label", "weight": "weight", "box": "box", "columns": ("who", "year")} | more
+        asked = {
+            "label": "label",
+            "weight": "weight",
+            "box": "box",
+            "columns": ("who", "year"),
+        } | more
         return Table(table, image="path", **asked).fingerprint
 
     found = [
@@ -219,7 +257,10 @@ def test_fingerprints(tmp_path):
     ]
     assert len(set(found)) == len(found)
     assert of() == found[0]
-    before, now = (dict(zip(text.split()[::2], text.split()[1::2], strict=True)) for text in (found[0], found[3]))
+    before, now = (
+        dict(zip(text.split()[::2], text.split()[1::2], strict=True))
+        for text in (found[0], found[3])
+    )
     assert [name for name in before if before[name] != now[name]] == ["labels"]
 
 
@@ -245,6 +286,7 @@ def test_parquet_without_pyarrow(python, tmp_path):
 def test_csv_loads_no_pyarrow(python, tmp_path):
     write(tmp_path / "t.csv", {"path": ["x.jpg"]})
     code = (
-        "import sys, fastfeed as ff; ff.Table(sys.argv[1], image='path').read([0]); assert 'pyarrow' not in sys.modules"
+        "import sys, fastfeed as ff; ff.Table(sys.argv[1], image='path').read([0]); assert"
+        " 'pyarrow' not in sys.modules"
     )
     assert python(code, tmp_path / "t.csv").returncode == 0

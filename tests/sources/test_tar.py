@@ -18,7 +18,9 @@ def test_samples_and_labels(tmp_path):
     shard_folder(tmp_path, (3, 0, 2))
     source = TarShards(tmp_path)
     assert len(source) == 5
-    assert source.read(range(5)) == [data for name, data in samples(range(5)) if name.endswith("jpg")]
+    assert source.read(range(5)) == [
+        data for name, data in samples(range(5)) if name.endswith("jpg")
+    ]
     assert labels(source) == [0, 1, 2, 0, 1]
     assert source.classes == ()
     assert source.notes == []
@@ -31,7 +33,14 @@ def test_samples_and_labels(tmp_path):
 
 def test_labels_of_any_ids(tmp_path):
     source = opened(tmp_path / "a.tar", tar_of(samples(range(7))))
-    for ids in ([6, 0, 6], np.array([6, 0, 6]), np.array([6, 0, 6], np.uint8), range(2), [], np.empty(0)):
+    for ids in (
+        [6, 0, 6],
+        np.array([6, 0, 6]),
+        np.array([6, 0, 6], np.uint8),
+        range(2),
+        [],
+        np.empty(0),
+    ):
         for found, dtype in ((source.label(ids), np.int64), (source.sizes(ids), np.int64)):
             assert (found.shape, found.dtype) == ((len(ids),), dtype)
     assert source.label(np.array([6, 0, 5])).tolist() == [0, 0, 2]
@@ -42,33 +51,59 @@ def test_labels_of_any_ids(tmp_path):
 
 def tar(*names: str, ends: bytes = END) -> bytes:
     """Members that hold their own names; labels hold 1."""
-    return b"".join(entry(n, b"1" if n.lower().endswith(".cls") else n.encode()) for n in names) + ends
+    return (
+        b"".join(entry(n, b"1" if n.lower().endswith(".cls") else n.encode()) for n in names) + ends
+    )
 
 
 GROUPS = {  # names of members -> images with labels; words that the notes have, in order
     "label first": ("1.cls 1.jpg 2.cls 2.jpg", "1.jpg+ 2.jpg+", []),
-    "key up to the first dot": ("IMG.01.cls IMG.jpg IMG.02.jpg", "IMG.jpg", ["no .cls for IMG.jpg at 1536"]),
+    "key up to the first dot": (
+        "IMG.01.cls IMG.jpg IMG.02.jpg",
+        "IMG.jpg",
+        ["no .cls for IMG.jpg at 1536"],
+    ),
     "a dot in a folder": ("v1.0/1.jpg v1.0/1.cls", "v1.0/1.jpg+", []),
-    "same name in two folders": ("a/1.jpg b/1.cls b/1.jpg", "a/1.jpg b/1.jpg+", ["no .cls for a/1.jpg at 512"]),
+    "same name in two folders": (
+        "a/1.jpg b/1.cls b/1.jpg",
+        "a/1.jpg b/1.jpg+",
+        ["no .cls for a/1.jpg at 512"],
+    ),
     "capitals": ("1.JPG 1.CLS", "1.JPG+", []),
     "label without image": ("1.cls 2.jpg 2.cls", "2.jpg+", ["no image for key 1, only cls"]),
     "image without label": ("1.jpg 2.jpg 2.cls", "1.jpg 2.jpg+", ["no .cls for 1.jpg at 512"]),
     "other members": ("1.txt 1.jpg 1.json 1.cls 1.npy", "1.jpg+", []),
-    "twice the same, side by side": ("1.jpg 1.jpg 1.cls", "1.jpg 1.jpg+", ["no .cls for 1", "duplicate key 1 at 1536"]),
-    "twice, far apart": ("1.jpg 1.cls 2.jpg 2.cls 1.jpg 1.cls", "1.jpg+ 2.jpg+ 1.jpg+", ["duplicate key 1 at 4608"]),
+    "twice the same, side by side": (
+        "1.jpg 1.jpg 1.cls",
+        "1.jpg 1.jpg+",
+        ["no .cls for 1", "duplicate key 1 at 1536"],
+    ),
+    "twice, far apart": (
+        "1.jpg 1.cls 2.jpg 2.cls 1.jpg 1.cls",
+        "1.jpg+ 2.jpg+ 1.jpg+",
+        ["duplicate key 1 at 4608"],
+    ),
     "apart": (
         "1.jpg 2.jpg 1.cls",
         "1.jpg 2.jpg",
         ["no .cls for 1", "no .cls for 2", "duplicate key 1", "no image for"],
     ),
-    "two images": ("1.png 1.jpg 1.cls", "1.png+", ["1.jpg at 1536 is not used: the image is 1.png; pass images="]),
+    "two images": (
+        "1.png 1.jpg 1.cls",
+        "1.png+",
+        ["1.jpg at 1536 is not used: the image is 1.png; pass images="],
+    ),
     "a mask": ("1.jpg 1.mask.png 1.cls", "1.jpg+", []),
     "resource forks": (
         "._1.jpg 1.jpg ._1.cls 1.cls",
         "1.jpg+",
         ["left out '._1.jpg' at 0: hidden", "left out '._1.cls'"],
     ),
-    "without extension": ("1.jpg README 1.cls", "1.jpg+", ["left out 'README' at 1024: no extension"]),
+    "without extension": (
+        "1.jpg README 1.cls",
+        "1.jpg+",
+        ["left out 'README' at 1024: no extension"],
+    ),
     "said of the shard": (
         "__meta__ __x__/2.jpg 1.jpg 1.cls",
         "1.jpg+",
@@ -80,25 +115,38 @@ GROUPS = {  # names of members -> images with labels; words that the notes have,
 @pytest.mark.parametrize("what", GROUPS)
 def test_what_a_sample_is(tmp_path, what):
     names, found, notes = GROUPS[what]
-    source = opened(tmp_path / "a.tar", tar(*names.split(), *(() if "+" in found else ("z.jpg", "z.cls"))))
+    source = opened(
+        tmp_path / "a.tar", tar(*names.split(), *(() if "+" in found else ("z.jpg", "z.cls")))
+    )
     images = [source.uri(i).split(":")[1] for i in range(len(source))]
-    shown = [name + "+" * (label == 1) for name, label in zip(images, labels(source), strict=True) if name != "z.jpg"]
+    shown = [
+        name + "+" * (label == 1)
+        for name, label in zip(images, labels(source), strict=True)
+        if name != "z.jpg"
+    ]
     assert shown == found.split()
     assert len(source.notes) == len(notes)
     for note, words in zip(source.notes, notes, strict=True):
         assert note.startswith(f"{tmp_path}/a.tar: {words}")
     assert ("see .notes" in repr(source)) == bool(notes)
     unlabeled = {i for i, label in enumerate(labels(source)) if label < 0}
-    assert {i for i, blob in enumerate(source.read(range(len(source)))) if not isinstance(blob, bytes)} == unlabeled
+    assert {
+        i for i, blob in enumerate(source.read(range(len(source)))) if not isinstance(blob, bytes)
+    } == unlabeled
 
 
 def test_which_images(tmp_path):
     names = ("1.jpg", "1.png", "2.png", "3.raw", "3.jpg")
-    read = lambda **options: list(served(opened(tmp_path / "a.tar", tar(*names), label=None, **options)))  # noqa: E731
+
+    def read(**options):
+        return list(served(opened(tmp_path / "a.tar", tar(*names), label=None, **options)))
+
     assert read() == ["1.jpg", "2.png", "3.jpg"]
     assert read(images=["png"]) == ["1.png", "2.png"]
     assert read(images=[".RAW"]) == ["3.raw"]
-    with pytest.raises(ConfigError, match=r"images must be a list of extensions, got 'jpg'; pass \['jpg'\]"):
+    with pytest.raises(
+        ConfigError, match=r"images must be a list of extensions, got 'jpg'; pass \['jpg'\]"
+    ):
         read(images="jpg")
 
 
@@ -109,7 +157,8 @@ def labeled(root: Path, *contents: bytes, **options) -> TarShards:
     kind = options.get("label", "cls").partition(":")[0]
     return opened(
         root,
-        b"".join(entry(f"{i}.{kind}", c) + entry(f"{i}.jpg", b"x") for i, c in enumerate(contents)) + END,
+        b"".join(entry(f"{i}.{kind}", c) + entry(f"{i}.jpg", b"x") for i, c in enumerate(contents))
+        + END,
         **options,
     )
 
@@ -136,14 +185,18 @@ NONE = {  # no labels -> why
 
 @pytest.mark.parametrize("content", NUMBERS)
 def test_labels_that_are_numbers(tmp_path, content):
-    assert labels(labeled(tmp_path / "a.tar", content, b"5", label_kind="index")) == [NUMBERS[content], 5]
+    assert labels(labeled(tmp_path / "a.tar", content, b"5", label_kind="index")) == [
+        NUMBERS[content],
+        5,
+    ]
 
 
 def test_leading_zeros_make_names_unless_indices_are_asked_for(tmp_path):
     source = labeled(tmp_path / "a.tar", b"007", b"5")
     assert (source.classes, labels(source)) == (("007", "5"), [0, 1])
     assert source.notes == [
-        "labels have leading zeros (as '007'): all are taken as names; pass label_kind='index' if they count"
+        "labels have leading zeros (as '007'): all are taken as names; pass label_kind='index' if"
+        " they count"
     ]
 
 
@@ -164,10 +217,14 @@ def test_labels_that_are_texts(tmp_path):
 
 
 def test_texts_and_numbers(tmp_path):
-    """As names, of which numbers are some; said, because one damaged number would make names of all."""
+    """As names, of which numbers are some; said, because one damaged number would make names of
+    all.
+    """
     source = labeled(tmp_path / "a.tar", b"10", b"9", b"b", b"", b"9")
     assert (source.classes, labels(source)) == (("10", "9", "b"), [0, 1, 2, -1, 1])
-    assert source.notes[0] == "labels are numbers (as '10') and texts (as 'b'): all are taken as names"
+    assert (
+        source.notes[0] == "labels are numbers (as '10') and texts (as 'b'): all are taken as names"
+    )
 
 
 def test_texts_in_one_shard_and_numbers_in_another(tmp_path):
@@ -189,7 +246,11 @@ def test_classes_that_are_given(tmp_path):
     for contents, classes, text in (
         ((b"rose", b"aster"), ("rose",), "TarShards: labels that are not in classes: aster"),
         (tuple(b"%c" % i for i in b"abcdefg"), ("a",), "not in classes: b, c, d, e, f and 1 more"),
-        ((b"1", b"2"), ("a", "b"), "TarShards: label 2 is not in classes, which have numbers 0 to 1"),
+        (
+            (b"1", b"2"),
+            ("a", "b"),
+            "TarShards: label 2 is not in classes, which have numbers 0 to 1",
+        ),
     ):
         with pytest.raises(SourceError, match=text):
             labeled(tmp_path / "c.tar", *contents, classes=classes)
@@ -220,7 +281,9 @@ JSON = {  # content of a JSON member -> label by "json:a.b", or why there is non
 
 @pytest.mark.parametrize("content", JSON, ids=lambda content: content[:30])
 def test_labels_in_json(tmp_path, content):
-    source = labeled(tmp_path / "a.tar", b'{"a": {"b": 5}}', content, label="json:a.b", label_kind="index")
+    source = labeled(
+        tmp_path / "a.tar", b'{"a": {"b": 5}}', content, label="json:a.b", label_kind="index"
+    )
     expected = JSON[content]
     assert labels(source) == [5, expected if isinstance(expected, int) else -1]
     assert (
@@ -244,15 +307,17 @@ def test_no_label_is_asked_for(tmp_path):
 @pytest.mark.parametrize("label", ["", "json", "cls:a", ":a", 5, "json:"])
 def test_labels_that_cannot_be_meant(tmp_path, label):
     with pytest.raises(
-        ConfigError, match="label must be an extension such as 'cls', a field such as 'json:landmark_id'"
+        ConfigError,
+        match="label must be an extension such as 'cls', a field such as 'json:landmark_id'",
     ):
         opened(tmp_path / "a.tar", tar("1.jpg"), label=label)
 
 
 def test_all_labels_are_missing(tmp_path):
     text = (
-        f"TarShards: no sample has a label\n  {tmp_path}/a.tar: no .txt for 1.jpg at 512; pass label='json:field' or "
-        "the extension that holds it, or label=None for images without; the members of a sample must be adjacent"
+        f"TarShards: no sample has a label\n  {tmp_path}/a.tar: no .txt for 1.jpg at 512; pass"
+        " label='json:field' or the extension that holds it, or label=None for images without; the"
+        " members of a sample must be adjacent"
     )
     with pytest.raises(SourceError) as caught:
         opened(tmp_path / "a.tar", tar("1.jpg", "1.cls"), label="txt")
@@ -266,17 +331,25 @@ def test_all_labels_are_missing(tmp_path):
         (bytes(10240), None),
         (b"hello" * 200, "no tar file at 0: nothing after it can be read"),
         (tar("1.cls"), "no image for key 1, only cls"),
-        (header("1.jpg", kind=b"2") + END, "left out '1.jpg' at 0: a link to no file of the archive"),
+        (
+            header("1.jpg", kind=b"2") + END,
+            "left out '1.jpg' at 0: a link to no file of the archive",
+        ),
     ],
 )
 def test_no_image_at_all(tmp_path, data, note):
     with pytest.raises(SourceError) as caught:
         opened(tmp_path / "a.tar", data)
     said = f"\n  {tmp_path}/a.tar: {note}" if note else ""
-    assert str(caught.value) == f"TarShards: no images in 1 shards, the first is {tmp_path}/a.tar{said}"
+    assert (
+        str(caught.value)
+        == f"TarShards: no images in 1 shards, the first is {tmp_path}/a.tar{said}"
+    )
 
 
 def test_compressed_shards_are_refused(tmp_path):
     with pytest.raises(SourceError) as caught:
         opened(tmp_path / "a.tar", b"\x1f\x8b" + bytes(600))
-    assert str(caught.value).startswith(f"{tmp_path}/a.tar is compressed with gzip: samples in it cannot be found")
+    assert str(caught.value).startswith(
+        f"{tmp_path}/a.tar is compressed with gzip: samples in it cannot be found"
+    )

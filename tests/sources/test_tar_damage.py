@@ -1,4 +1,6 @@
-"""TarShards whose files are cut off, damaged, or replaced while they are in use: right bytes, or a Failure."""
+"""TarShards whose files are cut off, damaged, or replaced while they are in use: right bytes, or a
+Failure.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ WHOLE = tar_of(MEMBERS, tarfile.PAX_FORMAT)
 
 def places(data: bytes) -> dict[str, tuple[int, int]]:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        return {member.name: (member.offset_data, member.offset_data + member.size) for member in archive}
+        return {
+            member.name: (member.offset_data, member.offset_data + member.size)
+            for member in archive
+        }
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 @example(cut=512)
 @example(cut=513)
 def test_cut_off_anywhere(place, cut):
-    """Whole samples are served, a cut image is a failure that names shard and offset, a cut label is none."""
+    """Whole samples are served, a cut image is a failure that names shard and offset, a cut label
+    is none.
+    """
     check_cut(place(), cut)
 
 
@@ -94,7 +101,12 @@ def test_what_is_said_of_a_cut_image(tmp_path):
     (bad,) = source.read([0])
     uri = f"{tmp_path}/a.tar#1536:1.jpg"
     assert bad == Failure(
-        0, uri, "read", "truncated", "the shard is cut off at 4000, the sample would end at 6536", 1536
+        0,
+        uri,
+        "read",
+        "truncated",
+        "the shard is cut off at 4000, the sample would end at 6536",
+        1536,
     )
     assert source.notes == [f"{tmp_path}/a.tar: cut off at 4000: 1.jpg should end at 6536"]
 
@@ -102,8 +114,13 @@ def test_what_is_said_of_a_cut_image(tmp_path):
 def test_many_notes(tmp_path):
     """So many that they can be read; and always how far the shard could be read."""
     links = b"".join(header(f"{i}.jpg", kind=b"2") for i in range(100))
-    source = opened(tmp_path / "a.tar", links + b"".join(entry(f"{i}.jpg", b"x") for i in range(60)), label=None)
-    at = [f"{tmp_path}/a.tar: left out '{i}.jpg' at {512 * i}: a link to no file of the archive" for i in range(49)]
+    source = opened(
+        tmp_path / "a.tar", links + b"".join(entry(f"{i}.jpg", b"x") for i in range(60)), label=None
+    )
+    at = [
+        f"{tmp_path}/a.tar: left out '{i}.jpg' at {512 * i}: a link to no file of the archive"
+        for i in range(49)
+    ]
     cut = "cut off at 112640: the end of the archive is missing"
     assert source.notes == [*at, f"{tmp_path}/a.tar: and 51 more", f"{tmp_path}/a.tar: {cut}"]
     data = tar_of([(f"{i}.jpg", b"x") for i in range(60)] + [("60.jpg", b"x"), ("60.cls", b"1")])
@@ -118,7 +135,9 @@ HEADERS = [at for at in range(0, len(WHOLE), 512) if WHOLE[at + 257 : at + 262] 
 
 @given(
     changes=st.lists(
-        st.tuples(st.sampled_from(HEADERS), st.integers(0, 511), st.integers(1, 255)), min_size=1, max_size=3
+        st.tuples(st.sampled_from(HEADERS), st.integers(0, 511), st.integers(1, 255)),
+        min_size=1,
+        max_size=3,
     )
 )
 def test_damaged_headers(place, changes):
@@ -138,7 +157,9 @@ def test_damaged_headers(place, changes):
         )
         return
     found = served(source)
-    if sums[: len(HEADERS)] != sums[len(HEADERS) :]:  # else bytes were swapped, which a sum does not show
+    if (
+        sums[: len(HEADERS)] != sums[len(HEADERS) :]
+    ):  # else bytes were swapped, which a sum does not show
         for (name, blob), label in zip(found.items(), labels(source), strict=True):
             stem = name[:-4]
             assert (blob, label) == (contents[name], int(contents[stem + ".cls"])) or blob == (
@@ -171,10 +192,26 @@ def same_time_and_size(path: Path) -> None:
 
 
 CHANGES = {
-    "renamed over": (renamed, "changed", "the shard has changed since it was indexed; create the source again"),
-    "overwritten": (lambda path: path.write_bytes(another()), "changed", "the shard has changed since it was indexed"),
-    "cut off": (lambda path: os.truncate(path, 1000), "changed", "the shard has changed since it was indexed"),
-    "emptied": (lambda path: os.truncate(path, 0), "changed", "the shard has changed since it was indexed"),
+    "renamed over": (
+        renamed,
+        "changed",
+        "the shard has changed since it was indexed; create the source again",
+    ),
+    "overwritten": (
+        lambda path: path.write_bytes(another()),
+        "changed",
+        "the shard has changed since it was indexed",
+    ),
+    "cut off": (
+        lambda path: os.truncate(path, 1000),
+        "changed",
+        "the shard has changed since it was indexed",
+    ),
+    "emptied": (
+        lambda path: os.truncate(path, 0),
+        "changed",
+        "the shard has changed since it was indexed",
+    ),
     "deleted": (os.unlink, "not_found", "the shard is gone"),
     "a folder now": (lambda path: (os.unlink(path), path.mkdir()), "not_found", "Is a directory"),
 }
@@ -195,11 +232,23 @@ def test_a_shard_is_replaced(tmp_path, what, read_before):
     assert found[3:] == whole[3:]
     for i in range(3):
         if isinstance(found[i], Failure):
-            assert (found[i].reason, found[i].uri, found[i].offset) == (reason, source.uri(i), source._index.offsets[i])
+            assert (found[i].reason, found[i].uri, found[i].offset) == (
+                reason,
+                source.uri(i),
+                source._index.offsets[i],
+            )
             assert found[i].detail.startswith(detail)
         else:
-            assert read_before and what in ("renamed over", "deleted", "a folder now") and found[i] == whole[i]
-    with pytest.raises(SourceError) if what in ("cut off", "emptied", "deleted", "a folder now") else nullcontext():
+            assert (
+                read_before
+                and what in ("renamed over", "deleted", "a folder now")
+                and found[i] == whole[i]
+            )
+    with (
+        pytest.raises(SourceError)
+        if what in ("cut off", "emptied", "deleted", "a folder now")
+        else nullcontext()
+    ):
         assert TarShards([tmp_path / "s-000.tar"]).read([0]) != [whole[0]]
 
 
@@ -209,7 +258,10 @@ def test_a_shard_of_the_same_size_and_time(tmp_path):
     whole = source.read(range(3))
     same_time_and_size(tmp_path / "s-000.tar")
     bad, *rest = source.read(range(3))
-    detail = f"the shard has changed since it was indexed; delete {source.index_file}, then create the source again"
+    detail = (
+        f"the shard has changed since it was indexed; delete {source.index_file}, then create the"
+        " source again"
+    )
     assert (bad.reason, bad.detail) == ("changed", detail)
     assert rest == whole[1:]
 
@@ -220,7 +272,12 @@ def test_a_shard_that_is_taken_away_and_put_back(tmp_path):
     whole = source.read(range(4))
     shutil.move(tmp_path / "s-000.tar", tmp_path / "away")
     source = pickle.loads(pickle.dumps(source))
-    assert [isinstance(blob, Failure) for blob in source.read(range(4))] == [True, True, False, False]
+    assert [isinstance(blob, Failure) for blob in source.read(range(4))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     shutil.copy2(tmp_path / "away", tmp_path / "s-000.tar")
     assert source.read(range(4)) == whole
     (tmp_path / "s-000.tar").write_bytes(b"x")
@@ -247,7 +304,9 @@ def test_more_shards_than_files_are_held_open(tmp_path):
     orders = [np.random.default_rng(seed).permutation(150) for seed in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(source.read, orders))
-    assert all(blobs == [images[i] for i in order] for blobs, order in zip(found, orders, strict=True))
+    assert all(
+        blobs == [images[i] for i in order] for blobs, order in zip(found, orders, strict=True)
+    )
     assert 0 < held_open(tmp_path) <= 128
     del source
     assert held_open(tmp_path) == 0
@@ -256,7 +315,9 @@ def test_more_shards_than_files_are_held_open(tmp_path):
 def held_open(folder: Path) -> int:
     """Shards of a folder that this process holds open."""
     links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-    return sum(os.readlink(link).startswith(f"{folder}/s-") for link in links if os.path.islink(link))
+    return sum(
+        os.readlink(link).startswith(f"{folder}/s-") for link in links if os.path.islink(link)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

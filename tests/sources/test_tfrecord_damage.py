@@ -57,13 +57,18 @@ def test_cut_off_anywhere(cut):
         found = outcomes(WHOLE[:cut], path)
         if whole:
             assert found == dict.fromkeys(whole, "good") | dict.fromkeys(begun, "truncated")
-            note = f"{path}: cut off at {cut}: the record at {max(at for at in STARTS if at <= cut)} is incomplete"
+            note = (
+                f"{path}: cut off at {cut}: the record at {max(at for at in STARTS if at <= cut)}"
+                " is incomplete"
+            )
             assert TFRecords(path).notes == ([] if cut in STARTS else [note])
         else:
             assert found == {}
 
 
-CHANGES = st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(1, 255)), min_size=1, max_size=4)
+CHANGES = st.lists(
+    st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(1, 255)), min_size=1, max_size=4
+)
 
 
 def changed(changes: list[tuple[int, int]]) -> bytes:
@@ -100,7 +105,11 @@ def test_bits_flipped_after_it_was_indexed(changes):
             if data[at:end] == WHOLE[at:end]:
                 assert blob == IMAGES[i]
             else:
-                assert (blob.reason, blob.offset, blob.uri) == ("corrupt", STARTS[i], f"{path}#{STARTS[i]}:000{i}.jpg")
+                assert (blob.reason, blob.offset, blob.uri) == (
+                    "corrupt",
+                    STARTS[i],
+                    f"{path}#{STARTS[i]}:000{i}.jpg",
+                )
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=4))
@@ -117,7 +126,9 @@ def test_sound_records_of_anything(contents):
 def test_a_damaged_length_ends_the_shard(tmp_path):
     data = changed([(STARTS[3] + 2, 1)])
     assert outcomes(data, tmp_path / "a.tfrecord") == dict.fromkeys(STARTS[:3], "good")
-    note = f"{tmp_path / 'a.tfrecord'}: damaged length at {STARTS[3]}: nothing after it can be found"
+    note = (
+        f"{tmp_path / 'a.tfrecord'}: damaged length at {STARTS[3]}: nothing after it can be found"
+    )
     assert TFRecords(tmp_path).notes == [note]
 
 
@@ -127,7 +138,9 @@ def test_a_damaged_label_makes_no_class(tmp_path):
     source = TFRecords(tmp_path)
     assert source.classes == ("ant", "bee", "cat")
     assert source.label(np.arange(6)).tolist() == [0, -1, 2, 0, 1, 2]
-    assert source.notes == [f"{tmp_path / 'a.tfrecord'}: no label at {STARTS[1]}: the record's checksum is wrong"]
+    assert source.notes == [
+        f"{tmp_path / 'a.tfrecord'}: no label at {STARTS[1]}: the record's checksum is wrong"
+    ]
 
 
 def listing(rows: list[tuple[int, int]]) -> str:
@@ -146,15 +159,27 @@ def test_dalis_index_leads_past_a_damaged_length(tmp_path, name, broken):
     (tmp_path / name).write_text(listing(ROWS))
     source = TFRecords(path)
     assert source.read(range(6)) == IMAGES  # each record's own checksum is right
-    assert source.notes == [f"{path}: damaged length at {STARTS[broken]}: the .idx file says where the record ends"]
+    assert source.notes == [
+        f"{path}: damaged length at {STARTS[broken]}: the .idx file says where the record ends"
+    ]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "0 5\n", listing(ROWS[:-1]), listing(ROWS[1:]), listing([*ROWS[:2], *ROWS[3:]]), listing(ROWS)[:-2],
-     listing(ROWS) + "x", "v1.2 6\n", "0 " + "9" * 50 + "\n", listing([(0, 8), (8, len(WHOLE) - 8)]),
-     f"0 0\n0 {len(WHOLE)}\n"],
-)  # fmt: skip
+    [
+        "",
+        "0 5\n",
+        listing(ROWS[:-1]),
+        listing(ROWS[1:]),
+        listing([*ROWS[:2], *ROWS[3:]]),
+        listing(ROWS)[:-2],
+        listing(ROWS) + "x",
+        "v1.2 6\n",
+        "0 " + "9" * 50 + "\n",
+        listing([(0, 8), (8, len(WHOLE) - 8)]),
+        f"0 0\n0 {len(WHOLE)}\n",
+    ],
+)
 def test_an_index_that_does_not_fit_is_not_used(tmp_path, text):
     path = tmp_path / "train.tfrecord"
     data = changed([(STARTS[2] + 3, 255)])
@@ -183,8 +208,10 @@ def test_wrong_rows_of_an_index_serve_nothing_wrong(tmp_path):
     (tmp_path / "train.idx").write_text(listing(rows))
     source = TFRecords(path)
     assert source.read([0, 1]) == IMAGES[:2]
-    assert all(isinstance(blob, Failure) or blob == ORIGINAL.get(start(source, i))
-               for i, blob in enumerate(source.read(range(len(source)))))  # fmt: skip
+    assert all(
+        isinstance(blob, Failure) or blob == ORIGINAL.get(start(source, i))
+        for i, blob in enumerate(source.read(range(len(source))))
+    )
 
 
 def test_an_index_is_not_asked_for_where_nothing_is_damaged(tmp_path):
@@ -194,6 +221,6 @@ def test_an_index_is_not_asked_for_where_nothing_is_damaged(tmp_path):
 
 
 def test_the_checksum_is_tensorflows():
-    assert checksum(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(
-        4, "little"
-    )
+    assert checksum(b"123456789") == (
+        (0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8 & 0xFFFFFFFF
+    ).to_bytes(4, "little")

@@ -1,4 +1,6 @@
-"""Reads through the disk cache: what is missing is fetched in whole chunks, each once, and then never again."""
+"""Reads through the disk cache: what is missing is fetched in whole chunks, each once, and then
+never again.
+"""
 
 from __future__ import annotations
 
@@ -57,13 +59,18 @@ def asked(lake: Lake) -> list[tuple[int | None, int | None]]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20), st.integers(1, 1200))
+@given(
+    st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=20),
+    st.integers(1, 1200),
+)
 def test_any_spans(tmp_path_factory, spans, chunk):
     lake = Lake()
     store = storage(lake, cache=Cache(tmp_path_factory.mktemp("cache"), chunk=chunk))
     pairs = [(start, min(start + length, 1000)) for start, length in spans]
     for _ in range(2):
-        assert store.read([cached(*pair) for pair in pairs]) == [DATA[start:stop] for start, stop in pairs]
+        assert store.read([cached(*pair) for pair in pairs]) == [
+            DATA[start:stop] for start, stop in pairs
+        ]
     assert len(lake.asked) <= -(-1000 // chunk), "each chunk once"
 
 
@@ -71,7 +78,10 @@ def test_whole_chunks_are_fetched_and_kept(cache):
     lake = Lake()
     assert storage(lake, cache=cache).read([cached(110, 120)]) == [DATA[110:120]]
     assert asked(lake) == [(100, 200)]
-    assert storage(lake, cache=cache).read([cached(100, 200), cached(199, 200)]) == [DATA[100:200], DATA[199:200]]
+    assert storage(lake, cache=cache).read([cached(100, 200), cached(199, 200)]) == [
+        DATA[100:200],
+        DATA[199:200],
+    ]
     assert len(lake.asked) == 1
 
 
@@ -122,12 +132,19 @@ def test_two_spans_of_a_chunk_are_one_request(held):
     wait(held.gate.reached)
     later = held.store.fetch([cached(20, 30)])
     held.gate.open()
-    assert [f.result(LONG) for f in found + later] == [DATA[:10], DATA[50:150], DATA[90:100], DATA[20:30]]
+    assert [f.result(LONG) for f in found + later] == [
+        DATA[:10],
+        DATA[50:150],
+        DATA[90:100],
+        DATA[20:30],
+    ]
     assert sorted(asked(held.lake)) == [(0, 100), (100, 200)]
 
 
 def test_those_that_wait_for_the_same_chunk_take_one_place(cache):
-    """Samples are adjacent: 80 reads of one chunk must not keep the other chunks from being fetched."""
+    """Samples are adjacent: 80 reads of one chunk must not keep the other chunks from being
+    fetched.
+    """
     held = Held(cache, in_flight=2)
     found = held.store.fetch([cached(i, i + 1) for i in range(80)] + [cached(500, 501)])
     while held.lake.now < 2:
@@ -245,7 +262,9 @@ def test_a_pending_read_holds_its_own_bytes_alone(cache):
     pending = store.fetch([cached(110, 120)])[0]
     assert pending.result(LONG) == DATA[110:120]
     references, deadline = 0, time.monotonic() + LONG
-    while references != 2 and time.monotonic() < deadline:  # the event loop and the writers let go of it soon
+    while (
+        references != 2 and time.monotonic() < deadline
+    ):  # the event loop and the writers let go of it soon
         store.read([cached(500, 501)])
         references = sys.getrefcount(came[0])
     assert references == 2, "the list here, and the argument of the call"
@@ -275,5 +294,7 @@ def test_a_slow_disk_holds_back_the_network(cache, monkeypatch):
 def test_the_objects_change_is_told(cache):
     lake = Lake({"a/b": DATA[:500]})
     store: Storage = storage(lake, cache=cache)
-    assert store.read([cached(450, 650)]) == [Unread("changed", "500 bytes, 1000 when it was listed")]
+    assert store.read([cached(450, 650)]) == [
+        Unread("changed", "500 bytes, 1000 when it was listed")
+    ]
     assert cache.counts["stored"] == 1, "the chunk that is there as it was"

@@ -15,7 +15,9 @@ from fastfeed.storage.clients import connect, explain, settings
 from fastfeed.storage.retry import Unread
 
 
-def named(name: str, text: str = "text", base: type[Exception] = Exception, **more: Any) -> Exception:
+def named(
+    name: str, text: str = "text", base: type[Exception] = Exception, **more: Any
+) -> Exception:
     """An error of a client that may not be installed."""
     error = type(name, (base,), {})(text)
     for key, value in more.items():
@@ -25,7 +27,9 @@ def named(name: str, text: str = "text", base: type[Exception] = Exception, **mo
 
 def translated(status: int, error: Exception) -> Exception:
     """As s3fs raises it."""
-    error.__cause__ = named("ClientError", response={"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {}})
+    error.__cause__ = named(
+        "ClientError", response={"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {}}
+    )
     return error
 
 
@@ -46,11 +50,17 @@ class Aiohttp(Exception):
 
 AGAIN = [
     (OSError("reset"), Unread("io_error", "reset")),
-    (ConnectionResetError(104, "reset"), Unread("io_error", "ConnectionResetError: [Errno 104] reset")),
+    (
+        ConnectionResetError(104, "reset"),
+        Unread("io_error", "ConnectionResetError: [Errno 104] reset"),
+    ),
     (TimeoutError("slow"), Unread("timeout", "slow")),
     (asyncio.TimeoutError(), Unread("timeout", "")),
     (named("ReadTimeoutError"), Unread("timeout", "text")),
-    (named("IncompleteRead", "a\n  long   text"), Unread("io_error", "IncompleteRead: a long text")),
+    (
+        named("IncompleteRead", "a\n  long   text"),
+        Unread("io_error", "IncompleteRead: a long text"),
+    ),
     (named("EndpointConnectionError"), Unread("io_error", "EndpointConnectionError: text")),
     (RuntimeError("Session is closed"), Unread("io_error", "RuntimeError: Session is closed")),
     (Aiohttp(500), Unread("io_error", "Aiohttp: 500, message='...'")),
@@ -58,8 +68,14 @@ AGAIN = [
     (Aiohttp(408), Unread("io_error", "Aiohttp: 408, message='...'")),
     (named("HttpError", code=503), Unread("io_error", "HttpError: text")),
     (named("HttpResponseError", status_code=502), Unread("io_error", "HttpResponseError: text")),
-    (translated(503, OSError(errno.EBUSY, "Slow down")), Unread("io_error", f"[Errno {errno.EBUSY}] Slow down")),
-    (translated(500, OSError(errno.EREMOTEIO, "Internal")), Unread("io_error", f"[Errno {errno.EREMOTEIO}] Internal")),
+    (
+        translated(503, OSError(errno.EBUSY, "Slow down")),
+        Unread("io_error", f"[Errno {errno.EBUSY}] Slow down"),
+    ),
+    (
+        translated(500, OSError(errno.EREMOTEIO, "Internal")),
+        Unread("io_error", f"[Errno {errno.EREMOTEIO}] Internal"),
+    ),
     (translated(400, TimeoutError("RequestTimeout")), Unread("timeout", "RequestTimeout")),
     (web(Aiohttp(503)), Unread("io_error", "Aiohttp: 503, message='...'")),
     (web(asyncio.TimeoutError()), Unread("timeout", "")),
@@ -76,8 +92,14 @@ FINAL = [
     (Aiohttp(403), Unread("denied", "permission denied: 403, message='...'")),
     (Aiohttp(400), Unread("io_error", "Aiohttp: 400, message='...'")),
     (Aiohttp(416), Unread("truncated", "it ends before the requested range")),
-    (translated(416, OSError(errno.EINVAL, "range")), Unread("truncated", "it ends before the requested range")),
-    (OSError(errno.EINVAL, "Bucket name"), Unread("io_error", f"[Errno {errno.EINVAL}] Bucket name")),
+    (
+        translated(416, OSError(errno.EINVAL, "range")),
+        Unread("truncated", "it ends before the requested range"),
+    ),
+    (
+        OSError(errno.EINVAL, "Bucket name"),
+        Unread("io_error", f"[Errno {errno.EINVAL}] Bucket name"),
+    ),
     (TypeError("bug"), Unread("io_error", "TypeError: bug")),
     (KeyError("bug"), Unread("io_error", "KeyError: 'bug'")),
     (ValueError("bug"), Unread("io_error", "ValueError: bug")),
@@ -99,13 +121,16 @@ def test_another_try_will_not_go_better(error, unread):
     assert why.unread.reason in REASONS
 
 
-@pytest.mark.parametrize("name", ["NoCredentialsError", "ProfileNotFound", "DefaultCredentialsError"])
+@pytest.mark.parametrize(
+    "name", ["NoCredentialsError", "ProfileNotFound", "DefaultCredentialsError"]
+)
 def test_no_credentials(name):
     why = explain(named(name, "Unable to locate credentials"))
     assert not why.retryable
-    assert why.unread.detail == (
-        "no credentials: Unable to locate credentials; pass storage={'key': ..., 'secret': ...}, or {'anon': True} for "
-        "public data, or set up the client's own configuration"
+    assert (
+        why.unread.detail
+        == "no credentials: Unable to locate credentials; pass storage={'key': ..., 'secret': ...},"
+        " or {'anon': True} for public data, or set up the client's own configuration"
     )
 
 
@@ -120,7 +145,9 @@ def test_a_long_text_is_cut():
 
 
 def test_what_the_user_sets_comes_first():
-    found = settings("s3", {"key": "k", "max_concurrency": 5, "config_kwargs": {"max_pool_connections": 3}}, 64)
+    found = settings(
+        "s3", {"key": "k", "max_concurrency": 5, "config_kwargs": {"max_pool_connections": 3}}, 64
+    )
     assert found["max_concurrency"] == 5
     assert found["config_kwargs"] == {"max_pool_connections": 3, "retries": {"max_attempts": 0}}
     assert settings("s3a", {}, 64)["config_kwargs"]["max_pool_connections"] == 128
@@ -131,7 +158,9 @@ def test_what_the_user_sets_comes_first():
     google = settings("gs", {"token": "anon", "session_kwargs": {"trust_env": True}}, 1)
     session = google.pop("session_kwargs")
     assert google == {"use_listings_cache": False, "token": "anon"}
-    assert session["trust_env"] and issubclass(session["response_class"], pytest.importorskip("aiohttp").ClientResponse)
+    assert session["trust_env"] and issubclass(
+        session["response_class"], pytest.importorskip("aiohttp").ClientResponse
+    )
     assert settings("memory", {"a": 1}, 1) == {"a": 1}
 
 
@@ -140,7 +169,9 @@ def test_a_client_that_cannot_connect(monkeypatch):
         raise named("DefaultCredentialsError", "none found")
 
     monkeypatch.setattr(clients, "url_to_fs", fails)
-    with pytest.raises(SourceError, match=r"^cannot open memory://x: no credentials: none found; pass storage="):
+    with pytest.raises(
+        SourceError, match=r"^cannot open memory://x: no credentials: none found; pass storage="
+    ):
         connect("memory://x", {}, 1)
 
 
@@ -169,12 +200,15 @@ def test_s3_without_credentials(python, tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     nowhere = str(tmp_path / "none")
     done = python(
-        S3, AWS_EC2_METADATA_DISABLED="true", AWS_CONFIG_FILE=nowhere, AWS_SHARED_CREDENTIALS_FILE=nowhere, HOME=nowhere
+        S3,
+        AWS_EC2_METADATA_DISABLED="true",
+        AWS_CONFIG_FILE=nowhere,
+        AWS_SHARED_CREDENTIALS_FILE=nowhere,
+        HOME=nowhere,
     )
     assert done.stderr == ""
     assert done.stdout == (
-        "cannot list s3://bucket/*.tar: no credentials: Unable to locate credentials; pass storage={'key': ..., "
-        "'secret': ...}, or {'anon': True} for public data, or set up the client's own configuration\n"
-        + "no credentials: Unable to locate credentials\n"
-        * 2
+        "cannot list s3://bucket/*.tar: no credentials: Unable to locate credentials; pass"
+        " storage={'key': ..., 'secret': ...}, or {'anon': True} for public data, or set up the"
+        " client's own configuration\n" + "no credentials: Unable to locate credentials\n" * 2
     )

@@ -48,7 +48,11 @@ def test_kinds_of_bytes(tmp_path, kind):
     cache = Cache(tmp_path, chunk=10)
     cache.put("x", "1", 0, kind(b"0123456789"), 12)
     cache.put("x", "1", 1, kind(b"ab"), 12)
-    assert [cache.get("x", "1", *range, 12) for range in [(0, 12), (3, 4), (9, 11)]] == [b"0123456789ab", b"3", b"9a"]
+    assert [cache.get("x", "1", *range, 12) for range in [(0, 12), (3, 4), (9, 11)]] == [
+        b"0123456789ab",
+        b"3",
+        b"9a",
+    ]
 
 
 def test_a_hit_is_one_object_without_a_copy(tmp_path):
@@ -75,7 +79,12 @@ def test_a_hit_is_one_object_without_a_copy(tmp_path):
         [("a", "bc", 50), ("ab", "c", 50), ("abc", "", 50), ("", "abc", 50)],
         [("a", "1", 50), ("a", "2", 50), ("a", "1", 51)],
         [("a 1", "", 50), ("a", " 1", 50), ("a", "1 ", 50)],
-        [("s3://b/ü/\0/../..\n/%20 x?y#z", "1", 50), ("\ud800", "\udcff", 50), ("a" * 5000, "1", 50), (".", "..", 50)],
+        [
+            ("s3://b/ü/\0/../..\n/%20 x?y#z", "1", 50),
+            ("\ud800", "\udcff", 50),
+            ("a" * 5000, "1", 50),
+            (".", "..", 50),
+        ],
     ],
 )
 def test_objects_are_told_apart(tmp_path, others):
@@ -121,8 +130,21 @@ def test_a_relative_folder_stays_where_it_is(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("limit", "count"),
     [
-        *[(1, 1), (10**15, 10**15), ("7B", 7), ("200GB", 2 * 10**11), ("1.5TB", 15 * 10**11), ("500 MB", 5 * 10**8)],
-        *[("64KiB", 65536), ("2mib", 2 << 20), ("0.5GiB", 1 << 29), ("3TiB", 3 << 40), (" 1kB ", 1000)],
+        *[
+            (1, 1),
+            (10**15, 10**15),
+            ("7B", 7),
+            ("200GB", 2 * 10**11),
+            ("1.5TB", 15 * 10**11),
+            ("500 MB", 5 * 10**8),
+        ],
+        *[
+            ("64KiB", 65536),
+            ("2mib", 2 << 20),
+            ("0.5GiB", 1 << 29),
+            ("3TiB", 3 << 40),
+            (" 1kB ", 1000),
+        ],
     ],
 )
 def test_limits(limit, count):
@@ -131,10 +153,30 @@ def test_limits(limit, count):
 
 @pytest.mark.parametrize(
     "limit",
-    [0, -1, True, 1e9, None, "", "200", "GB", "-1GB", "1e3GB", "0MB", "0.1B", "nanGB", "1PB", "1,5GB", "2 G", "²GB"],
+    [
+        0,
+        -1,
+        True,
+        1e9,
+        None,
+        "",
+        "200",
+        "GB",
+        "-1GB",
+        "1e3GB",
+        "0MB",
+        "0.1B",
+        "nanGB",
+        "1PB",
+        "1,5GB",
+        "2 G",
+        "²GB",
+    ],
 )
 def test_limits_that_are_none(tmp_path, limit):
-    with pytest.raises(ConfigError, match=r'limit must be a number of bytes > 0.*"500MB".*KiB.*, got '):
+    with pytest.raises(
+        ConfigError, match=r'limit must be a number of bytes > 0.*"500MB".*KiB.*, got '
+    ):
         Cache(tmp_path, limit)
 
 
@@ -155,14 +197,26 @@ def test_a_folder_that_cannot_be(tmp_path):
 @pytest.mark.parametrize("bounds", [(-1, 2), (3, 2), (0, 11), (11, 11)])
 def test_ranges_outside_the_object(tmp_path, bounds):
     for ask in (Cache(tmp_path).get, Cache(tmp_path).missing):
-        with pytest.raises(ConfigError, match=r"bytes \[.*\) are not in s3://x, which has 10 bytes"):
+        with pytest.raises(
+            ConfigError, match=r"bytes \[.*\) are not in s3://x, which has 10 bytes"
+        ):
             ask("s3://x", "1", *bounds, 10)
 
 
 @pytest.mark.parametrize(
     ("number", "data", "size"),
-    [(0, b"123", 5), (0, b"12345", 5), (1, b"1234", 5), (2, b"", 5), (2, b"", 8), (-1, b"1234", 5), (0, b"", 5)],
+    [
+        (0, b"123", 5),
+        (0, b"12345", 5),
+        (1, b"1234", 5),
+        (2, b"", 5),
+        (2, b"", 8),
+        (-1, b"1234", 5),
+        (0, b"", 5),
+    ],
 )
 def test_data_that_is_not_the_chunk(tmp_path, number, data, size):
-    with pytest.raises(ConfigError, match=rf"chunk {number} of s3://x .* got {len(data)}; discard truncated reads"):
+    with pytest.raises(
+        ConfigError, match=rf"chunk {number} of s3://x .* got {len(data)}; discard truncated reads"
+    ):
         Cache(tmp_path, chunk=4).put("s3://x", "1", number, data, size)

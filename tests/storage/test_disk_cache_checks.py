@@ -44,8 +44,12 @@ def test_damage_from_before_the_last_start(tmp_path, at, ask):
     assert audit(tmp_path) == (BLOCK, BLOCK, 1, 0)
 
 
-@pytest.mark.parametrize(("boot", "markable", "checks"), [("2", True, 1), ("2", False, 2), ("", True, 2)])
-def test_chunks_from_before_the_last_start_are_checked_once(tmp_path, monkeypatch, boot, markable, checks):
+@pytest.mark.parametrize(
+    ("boot", "markable", "checks"), [("2", True, 1), ("2", False, 2), ("", True, 2)]
+)
+def test_chunks_from_before_the_last_start_are_checked_once(
+    tmp_path, monkeypatch, boot, markable, checks
+):
     """By one process for all, where the file can be marked."""
     blob = fill(Cache(tmp_path, boot="1"), "x", 1000)
     calls, crc32, utime = [], zlib.crc32, os.utime
@@ -72,7 +76,9 @@ def test_what_was_counted_before_the_last_start_is_counted_again(tmp_path):
 
 
 def test_starts_of_the_machine_are_told_apart(tmp_path):
-    """The kernel names this one; a name gives one modification time, a past one, in whole seconds."""
+    """The kernel names this one; a name gives one modification time, a past one, in whole
+    seconds.
+    """
     marks = set()
     for boot in (None, "1", "2", "3"):
         cache = Cache(tmp_path / str(boot), boot=boot)

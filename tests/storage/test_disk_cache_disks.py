@@ -18,7 +18,10 @@ WRITING = os.O_RDWR | os.O_WRONLY
 
 
 def failing(function: str, code: int, first: int = 0, times: int = 99):
-    """An os function that fails, at its first call or a later one. `open` fails for writing alone."""
+    """An os function that fails, at its first call or a later one.
+
+    `open` fails for writing alone.
+    """
     real, calls = getattr(os, function), []
 
     def fail(*args, **kwargs):
@@ -94,8 +97,13 @@ def test_an_interrupt_leaves_nothing(tmp_path, monkeypatch):
 def test_what_cannot_be_read_is_missing(tmp_path, monkeypatch, function, code):
     cache = Cache(tmp_path)
     fill(cache, "x", 100)
-    with monkeypatch.context() as patch, pytest.warns(RuntimeWarning, match="cannot be read: ") as warned:
-        patch.setattr(os, function, lambda *_: (_ for _ in ()).throw(OSError(code, os.strerror(code))))
+    with (
+        monkeypatch.context() as patch,
+        pytest.warns(RuntimeWarning, match="cannot be read: ") as warned,
+    ):
+        patch.setattr(
+            os, function, lambda *_: (_ for _ in ()).throw(OSError(code, os.strerror(code)))
+        )
         assert [whole(cache, "x", 100) for _ in range(3)] == [None] * 3
     assert len(warned) == 1
     assert cache.counts["unread"] == (1 if function == "pread" else 3), "a bad spot is given up"
@@ -111,7 +119,9 @@ def test_a_read_that_is_cut_short_is_a_miss(tmp_path, monkeypatch):
 
 
 def test_a_bad_spot_is_given_up(tmp_path, monkeypatch):
-    """Else the chunk would be fetched again in every epoch, and never stored because it is there."""
+    """Else the chunk would be fetched again in every epoch, and never stored because it is
+    there.
+    """
     cache, pread = Cache(tmp_path), os.pread
 
     def bad(fd: int, count: int, offset: int) -> bytes:
@@ -146,7 +156,10 @@ def test_files_of_another_user_make_no_room(tmp_path, monkeypatch):
     cache = Cache(tmp_path, 2 * BLOCK)
     fill(cache, "a", 100)
     fill(cache, "b", 100)
-    with monkeypatch.context() as patch, pytest.warns(RuntimeWarning, match="no room within its limit") as warned:
+    with (
+        monkeypatch.context() as patch,
+        pytest.warns(RuntimeWarning, match="no room within its limit") as warned,
+    ):
         patch.setattr(os, "unlink", failing("unlink", errno.EPERM))
         fill(cache, "c", 100)
         fill(cache, "d", 100)
@@ -279,6 +292,8 @@ def test_a_count_that_is_removed_each_time_is_named(tmp_path, monkeypatch):
         flock(fd, kind)
 
     monkeypatch.setattr(fcntl, "flock", removed)
-    with pytest.raises(OSError, match="usage keeps being removed; do not delete a cache that is in use"):
+    with pytest.raises(
+        OSError, match="usage keeps being removed; do not delete a cache that is in use"
+    ):
         with quota._locked_usage():
             pass

@@ -1,4 +1,6 @@
-"""Cache in many processes: right bytes, never above the limit, whichever process is killed, and at any point."""
+"""Cache in many processes: right bytes, never above the limit, whichever process is killed, and at
+any point.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,15 @@ def start() -> Iterator[Start]:
     env, started = environment(), []
 
     def run(code: str, *args: object) -> subprocess.Popen[str]:
-        command, pipe = [sys.executable, "-W", "error", "-c", SETUP + code, *map(str, args)], subprocess.PIPE
-        started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env, start_new_session=True))
+        command, pipe = (
+            [sys.executable, "-W", "error", "-c", SETUP + code, *map(str, args)],
+            subprocess.PIPE,
+        )
+        started.append(
+            subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, text=True, env=env, start_new_session=True
+            )
+        )
         return started[-1]
 
     yield run
@@ -72,7 +81,9 @@ def start() -> Iterator[Start]:
 
 
 def test_four_processes(tmp_path, start):
-    """Each range is exact or missing; what is counted is what is there, at every moment, and within the limit."""
+    """Each range is exact or missing; what is counted is what is there, at every moment, and within
+    the limit.
+    """
     ranks = [start(HAMMER, tmp_path, LIMIT, seed) for seed in range(4)]
     for rank in ranks:
         assert rank.stdout.readline() == "ready\n"
@@ -135,7 +146,9 @@ print(step, drafts)
 
 
 def test_killed_at_any_step(tmp_path, start):
-    """A process that puts objects is killed before its first system call, then before its second, and so on."""
+    """A process that puts objects is killed before its first system call, then before its second,
+    and so on.
+    """
     killed = start(KILLED, tmp_path, 8 * BLOCK)
     steps, drafts = map(int, killed.communicate(timeout=60)[0].split())
     assert killed.returncode == 0

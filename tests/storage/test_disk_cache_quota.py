@@ -73,7 +73,9 @@ def test_never_above_the_limit(tmp_path, limit):
 def test_a_chunk_larger_than_the_limit(tmp_path):
     cache = Cache(tmp_path, 2 * BLOCK)
     fill(cache, "small", 100)
-    with pytest.warns(RuntimeWarning, match="cannot be written: 8193 bytes are more than its limit of 8192") as warned:
+    with pytest.warns(
+        RuntimeWarning, match="cannot be written: 8193 bytes are more than its limit of 8192"
+    ) as warned:
         fill(cache, "large", 8185)
         fill(cache, "larger", 9000)
     assert len(warned) == 1
@@ -156,7 +158,9 @@ def test_threads(tmp_path):
 
 @pytest.mark.parametrize(("read", "left"), [("", "cx"), ("a", "acx"), ("ab", "bx"), ("abc", "cx")])
 def test_what_is_read_while_room_is_made_stays(tmp_path, monkeypatch, read, left):
-    """Eviction looks twice: what another process has read in between is not old any more, and the next oldest go."""
+    """Eviction looks twice: what another process has read in between is not old any more, and the
+    next oldest go.
+    """
     cache, argsort, now = Cache(tmp_path, 3 * BLOCK), np.argsort, time.time_ns()
     for minutes, uri in [(9, "a"), (8, "b"), (7, "c")]:
         fill(cache, uri, 100)

@@ -1,4 +1,6 @@
-"""The cache where files are as on Windows: no times by descriptor, and no open file is renamed or removed."""
+"""The cache where files are as on Windows: no times by descriptor, and no open file is renamed or
+removed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from helpers.caches import BLOCK, audit, content, fill, whole
 
 from fastfeed.storage.disk_cache import Cache
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="asks Linux which files are open")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="asks Linux which files are open"
+)
 
 
 def is_open(path: str | os.PathLike[str]) -> bool:
@@ -36,7 +40,9 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(call):
         def checked(*paths):
             if any(map(is_open, paths)):
-                raise PermissionError(13, "the process cannot access the file because it is being used", paths[0])
+                raise PermissionError(
+                    13, "the process cannot access the file because it is being used", paths[0]
+                )
             return call(*paths)
 
         return checked
@@ -49,7 +55,9 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_stored_is_read(tmp_path):
     cache = Cache(tmp_path, boot="1")
     assert fill(cache, "x", 1000) == whole(cache, "x", 1000)
-    os.utime(cache.path("x", "1", 0, 1000), ns=(0, os.stat(cache.path("x", "1", 0, 1000)).st_mtime_ns))
+    os.utime(
+        cache.path("x", "1", 0, 1000), ns=(0, os.stat(cache.path("x", "1", 0, 1000)).st_mtime_ns)
+    )
     assert whole(cache, "x", 1000) == content("x", 1000)
     assert os.stat(cache.path("x", "1", 0, 1000)).st_atime_ns > 0  # it is recently read
     again = Cache(tmp_path, boot="2")  # checks it, and marks it as whole

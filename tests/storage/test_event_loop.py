@@ -1,4 +1,6 @@
-"""Work that threads begin and the event loop does: how often that is woken, and that nothing is forgotten."""
+"""Work that threads begin and the event loop does: how often that is woken, and that nothing is
+forgotten.
+"""
 
 from __future__ import annotations
 

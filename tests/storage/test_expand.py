@@ -61,7 +61,10 @@ def test_braces(pattern):
         "{a..c}": "got {a..c}",
         "{0..1": "a brace in '{0..1' is not closed",
         "{a,{b}": "a brace in '{a,{b}' is not closed",
-        "{0..99999999999}": "'{0..99999999999}' must expand to at most 1,000,000 files, got more; shorten its ranges",
+        "{0..99999999999}": (
+            "'{0..99999999999}' must expand to at most 1,000,000 files, got more; shorten its"
+            " ranges"
+        ),
         "{0..9999}{0..9999}": "must expand to at most 1,000,000 files, got more",
     }.items(),
 )
@@ -130,7 +133,13 @@ def test_names_patterns_and_folders(root, place):
 
 def test_lists(root, monkeypatch):
     monkeypatch.chdir(root)
-    assert found(["b.tar", Path("a.tar"), "s-*.tar", "sub"]) == ["b.tar", "a.tar", "s-0.tar", "s-1.tar", "e.tar"]
+    assert found(["b.tar", Path("a.tar"), "s-*.tar", "sub"]) == [
+        "b.tar",
+        "a.tar",
+        "s-0.tar",
+        "s-1.tar",
+        "e.tar",
+    ]
     assert found(Path().glob("s-?.tar")) in (["s-0.tar", "s-1.tar"], ["s-1.tar", "s-0.tar"])
     stat = find_files("a.tar", ".tar", Storage(), "x")[0][1]
     assert (stat.size, stat.version) == (5, str((root / "a.tar").stat().st_mtime_ns))
@@ -162,17 +171,22 @@ def test_what_is_not_there(root, places, text):
     assert str(caught.value).startswith("TarShards: " + text.format(root=root))
 
 
-@pytest.mark.parametrize("places", [["a.tar", "a.tar"], ["a.tar", "./a.tar"], ["*.tar", "sub/../b.tar"], ["{a,a}.tar"]])
+@pytest.mark.parametrize(
+    "places", [["a.tar", "a.tar"], ["a.tar", "./a.tar"], ["*.tar", "sub/../b.tar"], ["{a,a}.tar"]]
+)
 def test_what_is_given_twice(root, places, monkeypatch):
     monkeypatch.chdir(root)
-    with pytest.raises(ConfigError, match=r"TarShards: .*.tar is given twice; each file may be named once"):
+    with pytest.raises(
+        ConfigError, match=r"TarShards: .*.tar is given twice; each file may be named once"
+    ):
         found(places)
 
 
 @pytest.mark.parametrize("given", [None, 5, [], [None], b"a.tar", ["a.tar", 5]])
 def test_what_is_no_name(given):
     with pytest.raises(
-        ConfigError, match=r"TarShards needs a path, a pattern such as 'train-\{000..099\}.tar', or a list"
+        ConfigError,
+        match=r"TarShards needs a path, a pattern such as 'train-\{000..099\}.tar', or a list",
     ):
         TarShards(given)
 
@@ -195,7 +209,14 @@ def test_remote_shards_are_like_local_ones(bucket, tmp_path, monkeypatch):
     local = TarShards(tmp_path)
     taken(scans)
     named = f"{bucket}/s-{{000..017}}.tar"
-    for shards in (bucket, f"{bucket}/", f"{bucket}/*.tar", named, expand_braces(named), [f"{bucket}/s-0[01]?.tar"]):
+    for shards in (
+        bucket,
+        f"{bucket}/",
+        f"{bucket}/*.tar",
+        named,
+        expand_braces(named),
+        [f"{bucket}/s-0[01]?.tar"],
+    ):
         source = TarShards(shards)
         assert len(taken(scans)) in (0, 18), "an index is found again under the same addresses"
         assert source.read(range(21)) == local.read(range(21))
@@ -211,7 +232,9 @@ def test_remote_shards_are_like_local_ones(bucket, tmp_path, monkeypatch):
 
 def test_few_remote_shards(bucket, tmp_path):
     source = TarShards([f"{bucket}/s-001.tar", str(tmp_path / "s-000.tar")])
-    assert source.read(range(5)) == TarShards([tmp_path / "s-001.tar", tmp_path / "s-000.tar"]).read(range(5))
+    assert source.read(range(5)) == TarShards(
+        [tmp_path / "s-001.tar", tmp_path / "s-000.tar"]
+    ).read(range(5))
 
 
 @pytest.mark.parametrize("count", [1, 30])
@@ -237,14 +260,26 @@ def test_a_bucket_that_cannot_be_listed(bucket, monkeypatch):
 
 def test_remote_shards_that_are_missing(bucket):
     for names, text, more in (
-        (f"{bucket}/none.tar", "TarShards: cannot open memory://bucket/none.tar: ", "; check the path"),
+        (
+            f"{bucket}/none.tar",
+            "TarShards: cannot open memory://bucket/none.tar: ",
+            "; check the path",
+        ),
         (
             f"{bucket}/s-{{000..029}}.tar",
             "TarShards: cannot open memory://bucket/s-018.tar: ",
             "(and 11 more of the 30 named)",
         ),
-        (f"{bucket}/none*.tar", "TarShards: nothing matches memory://bucket/none*.tar", "; check the path"),
-        ("memory://nowhere", "TarShards: nothing matches memory://nowhere/*.tar", "; check the path"),
+        (
+            f"{bucket}/none*.tar",
+            "TarShards: nothing matches memory://bucket/none*.tar",
+            "; check the path",
+        ),
+        (
+            "memory://nowhere",
+            "TarShards: nothing matches memory://nowhere/*.tar",
+            "; check the path",
+        ),
     ):
         with pytest.raises(SourceError) as caught:
             TarShards(names)

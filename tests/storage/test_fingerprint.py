@@ -36,9 +36,12 @@ CHANGES = {  # members, of which each sample has two -> what has changed, what i
     "an image": (another(10, b"x"), [CONTENT.format(5, 6)], [NAMES, LABELS]),
     "a large image": (another(10, b"x" * 99999), [CONTENT.format(5, 6)], [NAMES, LABELS]),
     "the last image": (another(78, b"x"), [CONTENT.format(37, 39)], [NAMES, LABELS]),
-    "the first label and the last image": ([FILES[0], ("000000.cls", b"2"), *another(78, b"x")[2:]],
-                                           [LABELS, CONTENT.format(37, 39)], [NAMES]),
-}  # fmt: skip
+    "the first label and the last image": (
+        [FILES[0], ("000000.cls", b"2"), *another(78, b"x")[2:]],
+        [LABELS, CONTENT.format(37, 39)],
+        [NAMES],
+    ),
+}
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -47,13 +50,17 @@ def test_what_has_changed(tmp_path, what):
     files, changed, same = CHANGES[what]
     before = opened(tmp_path / "a.tar", tar_of(FILES)).fingerprint
     now = opened(tmp_path / "b.tar", tar_of(files)).fingerprint
-    assert difference(before, now, COUNT, uri) == f"changed: {', '.join(changed)}; the same: {', '.join(same)}"
+    assert (
+        difference(before, now, COUNT, uri)
+        == f"changed: {', '.join(changed)}; the same: {', '.join(same)}"
+    )
 
 
 def test_the_same_in_a_tar_of_another_format(tmp_path):
     before = opened(tmp_path / "a.tar", tar_of(FILES)).fingerprint
     now = opened(
-        tmp_path / "b.tar", tar_of([(f"./{name}", data) for name, data in FILES], tarfile.PAX_FORMAT)
+        tmp_path / "b.tar",
+        tar_of([(f"./{name}", data) for name, data in FILES], tarfile.PAX_FORMAT),
     ).fingerprint
     assert now == before
     assert difference(before, now, COUNT, uri) == "nothing changed"
@@ -91,14 +98,21 @@ def test_no_name_runs_into_the_next(tmp_path):
 
 
 def test_it_is_short_text():
-    text = fingerprint(3, [b"a"], [b"b"], lambda first, last: [b"%d" % i for i in range(first, last)])
+    text = fingerprint(
+        3, [b"a"], [b"b"], lambda first, last: [b"%d" % i for i in range(first, last)]
+    )
     assert re.fullmatch(r"names [0-9a-f]{16} labels [0-9a-f]{16} content [0-9a-f]{64}", text)
 
 
 def test_few_samples():
     """Fewer than there are slices."""
     prints = [
-        fingerprint(3, [], [], lambda first, last, odd=odd: [b"x" if i == odd else b"y" for i in range(first, last)])
+        fingerprint(
+            3,
+            [],
+            [],
+            lambda first, last, odd=odd: [b"x" if i == odd else b"y" for i in range(first, last)],
+        )
         for odd in (None, 0, 1, 2)
     ]
     assert [difference(prints[0], now, 3, uri).partition(";")[0] for now in prints[1:]] == [
@@ -111,7 +125,11 @@ def test_few_samples():
 )
 def test_a_fingerprint_of_another_kind(other):
     own = fingerprint(3, [b"a"], [b"b"], lambda first, last: [])
-    assert difference(other, own, 3, uri) == difference(own, other, 3, uri) == "the data is of another kind"
+    assert (
+        difference(other, own, 3, uri)
+        == difference(own, other, 3, uri)
+        == "the data is of another kind"
+    )
 
 
 def test_of_a_mixture_names_the_source_that_changed():

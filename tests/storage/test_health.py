@@ -1,4 +1,7 @@
-"""Lines about an endpoint that does not answer, and when its reads are tried once. The clock never waits."""
+"""Lines about an endpoint that does not answer, and when its reads are tried once.
+
+The clock never waits.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,9 @@ def test_while_it_is_down_a_large_read_has_the_time_that_it_needs():
 
     async def two() -> None:
         for service in (Service((0, REFUSED)), Service((8.0, b"x"))):
-            answers.append(await retry(service, 20 << 20, explain, RetryPolicy(), None, health=health))
+            answers.append(
+                await retry(service, 20 << 20, explain, RetryPolicy(), None, health=health)
+            )
 
     run(two())
     assert isinstance(answers[0], Unread) and answers[1] == b"x"
@@ -138,4 +143,8 @@ def test_answers_are_known_to_the_process():
     read(Health("s3://answers"), Service((0, OSError("busy"))))
     assert last_answer("s3://answers") == float("-inf")
     read(Health("s3://answers", cached=True), Service((0, b"x")))
-    assert last_answer("s3://answers") >= begun and is_cached("s3://answers") and not is_cached("s3://slow")
+    assert (
+        last_answer("s3://answers") >= begun
+        and is_cached("s3://answers")
+        and not is_cached("s3://slow")
+    )

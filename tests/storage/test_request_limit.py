@@ -60,7 +60,9 @@ def test_one_that_rests_lets_others_in():
     visits = Visits(1)
 
     async def work() -> None:
-        await asyncio.gather(visits.visit("a", 1, 1, rest=1000), *(visits.visit(i, 1) for i in range(3)))
+        await asyncio.gather(
+            visits.visit("a", 1, 1, rest=1000), *(visits.visit(i, 1) for i in range(3))
+        )
 
     run(work())
     assert visits.came == ["a", 0, 1, 2, "a"]
@@ -71,7 +73,9 @@ def test_one_that_rested_goes_before_those_that_came_later():
     visits = Visits(1)
 
     async def work() -> None:
-        await asyncio.gather(visits.visit("a", 1, 1, rest=1), *(visits.visit(i, 1) for i in range(5)))
+        await asyncio.gather(
+            visits.visit("a", 1, 1, rest=1), *(visits.visit(i, 1) for i in range(5))
+        )
 
     run(work())
     assert visits.came == ["a", 0, "a", 1, 2, 3, 4]
@@ -98,7 +102,9 @@ def test_giving_up_just_when_it_is_ones_turn():
     async def work() -> None:
         tasks = [asyncio.ensure_future(visits.visit(i, 1)) for i in range(3)]
         await asyncio.sleep(0.5)
-        asyncio.get_running_loop().call_later(0.5, lambda: asyncio.get_running_loop().call_soon(tasks[1].cancel))
+        asyncio.get_running_loop().call_later(
+            0.5, lambda: asyncio.get_running_loop().call_soon(tasks[1].cancel)
+        )
         await asyncio.wait(tasks)
         assert await visits.all_free(1)
 
@@ -121,7 +127,11 @@ def test_giving_up_inside_and_in_a_rest(when):
     run(work())
 
 
-Visit = st.tuples(st.floats(0, 3), st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=3), st.floats(0, 9))
+Visit = st.tuples(
+    st.floats(0, 3),
+    st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=3),
+    st.floats(0, 9),
+)
 
 
 @given(st.integers(1, 3), st.lists(Visit, max_size=12))

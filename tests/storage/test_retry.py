@@ -49,7 +49,9 @@ def test_the_deadline_is_for_all_attempts():
 
 
 def test_the_last_reason_counts():
-    service = Service((0, OSError("reset")), (0, ConnectionResetError("again")), (0, OSError("third")))
+    service = Service(
+        (0, OSError("reset")), (0, ConnectionResetError("again")), (0, OSError("third"))
+    )
     answer, _ = read(service, policy=RetryPolicy(attempts=2))
     assert answer.detail.startswith("ConnectionResetError: again (attempt 2,")
 
@@ -141,11 +143,18 @@ def test_waiting_for_a_place_after_a_pause_costs_no_time():
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([0.0, 0.5, 5.0, 19.0, FOREVER]), st.sampled_from(["good", "bad", "gone"]))),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.5, 5.0, 19.0, FOREVER]),
+            st.sampled_from(["good", "bad", "gone"]),
+        )
+    ),
     st.booleans(),
 )
 def test_whatever_happens(replies, warm):
-    """It ends, by its deadline; with a good answer if a request gave one; and no request keeps running."""
+    """It ends, by its deadline; with a good answer if a request gave one; and no request keeps
+    running.
+    """
     answers = {"good": b"x", "bad": OSError("busy"), "gone": FileNotFoundError("gone")}
     service = Service(*[(seconds, answers[what]) for seconds, what in replies], (0.0, b"last"))
     drawn = random.Random(0).random
@@ -153,7 +162,10 @@ def test_whatever_happens(replies, warm):
         patch.setattr(random, "random", drawn)
         answer, at = read(service, latencies=used_to(1.0) if warm else None)
     assert at <= 60 + 1e-6
-    assert answer in (b"x", b"last", Unread("not_found")) or answer.reason in ("io_error", "timeout")
+    assert answer in (b"x", b"last", Unread("not_found")) or answer.reason in (
+        "io_error",
+        "timeout",
+    )
     if replies and replies[0] == (0.0, "good"):
         assert (answer, at) == (b"x", 0)
 

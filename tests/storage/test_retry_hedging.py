@@ -1,4 +1,6 @@
-"""A second request for a read that lags: when it is sent, which answer counts, and that there are few."""
+"""A second request for a read that lags: when it is sent, which answer counts, and that there are
+few.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ def no_jitter(monkeypatch):
 
 def test_the_second_answers_first():
     service = Service((FOREVER, b""), (0.5, b"second"))
-    assert read(service, latencies=used_to(1.0)) == (b"second", 3.5)  # three times the median, then half a second
+    assert read(service, latencies=used_to(1.0)) == (
+        b"second",
+        3.5,
+    )  # three times the median, then half a second
     assert service.begun == [0, 3]
     assert service.canceled == [0]
 

@@ -1,4 +1,6 @@
-"""Reads that lag: sizes never seen, a budget that is used up for now, requests that will never be answered."""
+"""Reads that lag: sizes never seen, a budget that is used up for now, requests that will never be
+answered.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def test_what_is_not_answered_counts_as_slow():
         took = []
         for _ in range(4):  # 40 at once each
             begun = now()
-            await asyncio.gather(*(retry(service, 100, explain, POLICY, latencies) for _ in range(40)))
+            await asyncio.gather(
+                *(retry(service, 100, explain, POLICY, latencies) for _ in range(40))
+            )
             took.append(now() - begun)
         return took
 

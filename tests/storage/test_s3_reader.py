@@ -1,4 +1,6 @@
-"""Reads from S3: through obstore where it can stand in for s3fs, through s3fs elsewhere; the same bytes and errors."""
+"""Reads from S3: through obstore where it can stand in for s3fs, through s3fs elsewhere; the same
+bytes and errors.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_errors_are_the_same(s3: S3Server, monkeypatch: pytest.MonkeyPatch, inst
     assert isinstance(beyond, Unread) and beyond.reason == "truncated"
 
 
-def test_a_bucket_that_refuses_obstore_is_read_by_s3fs_from_then_on(s3: S3Server, monkeypatch: pytest.MonkeyPatch):
+def test_a_bucket_that_refuses_obstore_is_read_by_s3fs_from_then_on(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+):
     import obstore
 
     asked = []
@@ -114,7 +118,8 @@ def test_a_bucket_that_refuses_obstore_is_read_by_s3fs_from_then_on(s3: S3Server
     async def redirect(*args, **kwargs):
         asked.append(args)
         raise obstore.exceptions.GenericError(
-            "Generic S3 error: Error performing GET - Server returned non-2xx status code: 301 Moved Permanently"
+            "Generic S3 error: Error performing GET - Server returned non-2xx status code: 301"
+            " Moved Permanently"
         )
 
     monkeypatch.setattr(obstore, "get_async", redirect)
@@ -128,7 +133,9 @@ def test_an_error_is_one_line(s3: S3Server):
     import obstore
 
     error = s3_module._S3Error(
-        obstore.exceptions.GenericError("Generic S3 error: 503\n<Error>SlowDown</Error>\n\nDebug source:\nGeneric {\n}")
+        obstore.exceptions.GenericError(
+            "Generic S3 error: 503\n<Error>SlowDown</Error>\n\nDebug source:\nGeneric {\n}"
+        )
     )
     assert str(error) == "Generic S3 error: 503 <Error>SlowDown</Error>"
 

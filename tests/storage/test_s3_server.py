@@ -1,4 +1,6 @@
-"""The S3 server that other tests rely on: it answers as moto does, goes wrong as ordered, and logs every request."""
+"""The S3 server that other tests rely on: it answers as moto does, goes wrong as ordered, and logs
+every request.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,16 @@ SPANS = {  # what a Range asks for: [start, stop), or None where nothing of it e
     "bytes=1024-2000": None,
     "bytes=-0": None,
 }
-NO_SPANS = ("bytes=20-10", "bytes=-", "bytes=x-9", "bytes=0-1,5-6", "bytes=--5")  # S3 then sends the whole object
-NOT_REMEMBERED = {"if-unmodified-since": "Fri, 01 Jan 2100 00:00:00 GMT"}  # holds, and has moto answer
+NO_SPANS = (
+    "bytes=20-10",
+    "bytes=-",
+    "bytes=x-9",
+    "bytes=0-1,5-6",
+    "bytes=--5",
+)  # S3 then sends the whole object
+NOT_REMEMBERED = {
+    "if-unmodified-since": "Fri, 01 Jan 2100 00:00:00 GMT"
+}  # holds, and has moto answer
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +68,11 @@ def ask(
     try:
         connection.request(method, "/" + path, body, signature | (headers or {}))
         reply = connection.getresponse()
-        return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
+        return (
+            reply.status,
+            {name.lower(): value for name, value in reply.getheaders()},
+            reply.read(),
+        )
     finally:
         connection.close()
 
@@ -93,7 +107,9 @@ def test_span_that_makes_no_sense_is_ignored(s3, etag, span):
 @pytest.mark.parametrize("also", ["", "if-match", "if-match, wrong", "x-amz-checksum-mode"])
 def test_moto_says_the_same(s3, etag, span, also):
     extra = {"if-match": etag, "if-match, wrong": '"other"', "x-amz-checksum-mode": "ENABLED"}
-    headers = ({"range": span} if span else {}) | ({also.split(",")[0]: extra[also]} if also else {})
+    headers = ({"range": span} if span else {}) | (
+        {also.split(",")[0]: extra[also]} if also else {}
+    )
     ours = ask(s3, "test-s3/a.bin", headers)
     status, named, body = ask(s3, "test-s3/a.bin", headers | NOT_REMEMBERED)
     assert (ours[0], without_id(ours[2])) == (status, without_id(body))
@@ -155,12 +171,17 @@ def test_folder_is_put_with_its_names(s3, tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "x é.txt").write_text("x")
     (tmp_path / "a.txt").write_text("a")
-    assert s3.put_folder("test-s3-folder/in", tmp_path) == ["test-s3-folder/in/a.txt", "test-s3-folder/in/b/x é.txt"]
+    assert s3.put_folder("test-s3-folder/in", tmp_path) == [
+        "test-s3-folder/in/a.txt",
+        "test-s3-folder/in/b/x é.txt",
+    ]
     listing = ask(s3, "test-s3-folder?list-type=2")[2].decode()
     assert "<Key>in/a.txt</Key>" in listing
     assert "<Key>in/b/x é.txt</Key>" in listing
     s3.warm(["test-s3-folder/in/b/x é.txt"])
-    assert [entry.query for entry in s3.log()] == ["list-type=2"]  # what the test does to the server is no traffic
+    assert [entry.query for entry in s3.log()] == [
+        "list-type=2"
+    ]  # what the test does to the server is no traffic
 
 
 def test_errors_come_in_the_form_of_s3(s3, etag):
@@ -195,7 +216,9 @@ def test_requests_that_get_no_reply_stay_in_flight(s3, etag):
         for i, connection in enumerate(hung):
             connection.request("GET", f"/test-s3/a.bin?x={i}")
         next(_ for _ in range(100_000) if len(s3.log()) == 4)
-        assert {(entry.status, entry.end_s, entry.fault) for entry in s3.log()} == {(0, None, "timeout")}
+        assert {(entry.status, entry.end_s, entry.fault) for entry in s3.log()} == {
+            (0, None, "timeout")
+        }
         assert peak(s3.log()) == 4
     finally:
         for connection in hung:
@@ -235,7 +258,9 @@ def test_log_leaves_nothing_out(s3, etag):
         replies = list(pool.map(lambda span: ask(s3, "test-s3/a.bin", {"range": span}), spans))
     log = {entry.range: entry for entry in s3.log()}
     assert [log[span].status for span in spans] == [status for status, _, _ in replies]
-    expected = [Faults(share_503=0.2, seed=3).outcome(f"GET /test-s3/a.bin {span}", 0)[0] for span in spans]
+    expected = [
+        Faults(share_503=0.2, seed=3).outcome(f"GET /test-s3/a.bin {span}", 0)[0] for span in spans
+    ]
     assert [log[span].fault for span in spans] == expected
     assert all((entry.method, entry.path) == ("GET", "/test-s3/a.bin") for entry in s3.log())
     assert {entry.sent for entry in s3.log() if entry.status == 206} == {10}
@@ -243,14 +268,31 @@ def test_log_leaves_nothing_out(s3, etag):
 
 
 def test_shares():
-    faults = Faults(latency_s=0.1, share_slow=0.25, share_503=0.1, share_timeout=0.02, share_cut=0.1, share_reset=0.03)
+    faults = Faults(
+        latency_s=0.1,
+        share_slow=0.25,
+        share_503=0.1,
+        share_timeout=0.02,
+        share_cut=0.1,
+        share_reset=0.03,
+    )
     drawn = [faults.outcome(f"GET /b/{i}", i % 3) for i in range(20_000)]
     found = Counter(fault for fault, _ in drawn)
-    for fault, share in (("503", 0.1), ("500", 0.0), ("timeout", 0.02), ("cut", 0.1), ("reset", 0.03)):
+    for fault, share in (
+        ("503", 0.1),
+        ("500", 0.0),
+        ("timeout", 0.02),
+        ("cut", 0.1),
+        ("reset", 0.03),
+    ):
         assert found[fault] / len(drawn) == pytest.approx(share, abs=0.01)
-    assert sum(latency_s == 1.0 for _, latency_s in drawn) / len(drawn) == pytest.approx(0.25, abs=0.01)
+    assert sum(latency_s == 1.0 for _, latency_s in drawn) / len(drawn) == pytest.approx(
+        0.25, abs=0.01
+    )
     assert drawn == [faults.outcome(f"GET /b/{i}", i % 3) for i in range(20_000)]
-    assert [Faults(share_503=0.5, seed=seed).outcome("GET /b/k", 0)[0] for seed in range(9)].count("503") not in (0, 9)
+    assert [Faults(share_503=0.5, seed=seed).outcome("GET /b/k", 0)[0] for seed in range(9)].count(
+        "503"
+    ) not in (0, 9)
 
 
 def test_peak_counts_what_overlaps():
@@ -270,7 +312,12 @@ def test_server_ends_when_its_owner_is_killed():
     )
     tests = Path(__file__).parents[1]
     ended = subprocess.run(  # returns once its pipes are closed, so not before the server has ended
-        [sys.executable, "-c", code], cwd=tests, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=tests,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ended.returncode == -9
     assert ended.stdout.startswith("http://127.0.0.1:")

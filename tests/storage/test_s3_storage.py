@@ -1,4 +1,6 @@
-"""Storage and sources on S3: every fault of the server is got over or named, and nothing wrong is ever served."""
+"""Storage and sources on S3: every fault of the server is got over or named, and nothing wrong is
+ever served.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ FAULTS: list[dict[str, Any]] = [
     {"share_timeout": 0.05, "hang_s": 30.0},
     {"share_slow": 0.1, "latency_s": 0.002, "slow_factor": 50.0},
     {"ranges": False},
-    {"share_503": 0.1, "share_cut": 0.1, "share_reset": 0.1, "share_drop": 0.05, "share_timeout": 0.02, "hang_s": 30.0},
+    {
+        "share_503": 0.1,
+        "share_cut": 0.1,
+        "share_reset": 0.1,
+        "share_drop": 0.05,
+        "share_timeout": 0.02,
+        "hang_s": 30.0,
+    },
 ]
 
 
@@ -81,7 +90,9 @@ def test_what_cannot_be_read_is_named_at_once(s3: S3Server, monkeypatch: pytest.
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-    with pytest.raises(SourceError, match=r"no credentials: .*storage=\{'key': ..., 'secret': ...\}"):
+    with pytest.raises(
+        SourceError, match=r"no credentials: .*storage=\{'key': ..., 'secret': ...\}"
+    ):
         ff.TarShards("s3://bucket/there.tar", storage={"endpoint_url": s3.url})
 
 
@@ -89,7 +100,9 @@ def test_a_dead_object_fails_alone(s3: S3Server):
     """One sample whose bytes never come is a bad sample; the others do not wait for it."""
     s3.put("bucket/s-0.tar", tar_of(samples(range(30))))
     policy = RetryPolicy(deadline_s=3.0, attempt_s=1.0, backoff_s=0.01)
-    source = ff.TarShards("s3://bucket/s-0.tar", storage=Storage(s3.options, policy=policy), progress=False)
+    source = ff.TarShards(
+        "s3://bucket/s-0.tar", storage=Storage(s3.options, policy=policy), progress=False
+    )
     want = source.read(range(30))
     dead = int(source._index.offsets[11]) - 512
     s3.faults(share_503=1.0, only="GET")
@@ -106,7 +119,9 @@ def test_a_feed_from_s3_gives_what_a_local_one_gives(s3: S3Server, tmp_path: Pat
         s3.put(f"shards-of-a-feed/s-{k}.tar", data)
         (tmp_path / f"s-{k}.tar").write_bytes(data)
     s3.faults(latency_s=0.005, share_503=0.05, share_cut=0.05, seed=3)
-    remote = ff.TarShards("s3://shards-of-a-feed/", storage=s3.options, cache=tmp_path / "cache", progress=False)
+    remote = ff.TarShards(
+        "s3://shards-of-a-feed/", storage=s3.options, cache=tmp_path / "cache", progress=False
+    )
     local = ff.TarShards(tmp_path)
     assert [remote.read([i])[0] for i in (0, 17)] == local.read([0, 17])
     with (
@@ -125,8 +140,14 @@ def test_a_folder_of_objects(s3: S3Server, tmp_path: Path):
         s3.put(f"bucket/photos/{name}", blob)
     source = ff.ImageFolder("s3://bucket/photos", storage=s3.options)
     assert (source.classes, len(source)) == (("a", "b"), 10)
-    assert sorted(map(zlib.crc32, source.read(range(10)))) == sorted(map(zlib.crc32, blobs.values()))
+    assert sorted(map(zlib.crc32, source.read(range(10)))) == sorted(
+        map(zlib.crc32, blobs.values())
+    )
     s3.delete("bucket/photos/a/2.jpg")
     s3.put("bucket/photos/a/3.jpg", jpeg(99))
-    reasons = {f.uri.rpartition("/")[2]: f.reason for f in source.read(range(10)) if isinstance(f, ff.Failure)}
+    reasons = {
+        f.uri.rpartition("/")[2]: f.reason
+        for f in source.read(range(10))
+        if isinstance(f, ff.Failure)
+    }
     assert reasons == {"2.jpg": "not_found", "3.jpg": "changed"}

@@ -1,4 +1,7 @@
-"""Bytes by ranges: what is served, what is tried again, how many at once, and how it ends. No request is waited for."""
+"""Bytes by ranges: what is served, what is tried again, how many at once, and how it ends.
+
+No request is waited for.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,9 @@ def test_spans_that_are_none(ends):
 
 def test_beyond_the_end():
     lake = Lake()
-    assert one(lake, 990, 1001, whole=WHOLE) == Unread("truncated", "it ends at 1000, bytes up to 1001 were asked for")
+    assert one(lake, 990, 1001, whole=WHOLE) == Unread(
+        "truncated", "it ends at 1000, bytes up to 1001 were asked for"
+    )
     assert not lake.asked
     assert one(lake, 990, 1001).detail == "it ends at 1000, bytes up to 1001 were asked for"
     assert one(lake, 2000, 2001).reason == "truncated"
@@ -83,12 +88,16 @@ def test_beyond_the_end():
 @pytest.mark.parametrize("ends", [(0, 1200), (500, 600), (1100, 1200)])
 def test_an_object_that_became_shorter(ends):
     lake = Lake(ranges=ends != (500, 600))
-    assert one(lake, *ends, whole=Stat(1200, "v")) == Unread("changed", "1000 bytes, 1200 when it was listed")
+    assert one(lake, *ends, whole=Stat(1200, "v")) == Unread(
+        "changed", "1000 bytes, 1200 when it was listed"
+    )
     assert len(lake.asked) == 1
 
 
 def test_an_object_that_grew():
-    assert one(Lake(), 0, 900, whole=Stat(900, "v")) == Unread("changed", "1000 bytes, 900 when it was listed")
+    assert one(Lake(), 0, 900, whole=Stat(900, "v")) == Unread(
+        "changed", "1000 bytes, 900 when it was listed"
+    )
 
 
 @pytest.mark.parametrize("known", [None, WHOLE])
@@ -227,7 +236,10 @@ def test_calls_that_never_return_are_left_behind():
 
     lake = Lake(before=before)
     store = pond(lake, policy=RetryPolicy(attempt_s=0.02, backoff_s=0, min_rate=1e9), in_flight=2)
-    assert store.read([ByteRange("pond://a/b", i, i + 10) for i in range(2)]) == [DATA[:10], DATA[1:11]]
+    assert store.read([ByteRange("pond://a/b", i, i + 10) for i in range(2)]) == [
+        DATA[:10],
+        DATA[1:11],
+    ]
     gate.set()
 
 
@@ -259,7 +271,9 @@ def test_pickle():
     used = Storage()
     fsspec.filesystem("memory").pipe_file("/test-storage-pickle", b"abc")
     assert used.read([ByteRange("memory://test-storage-pickle")]) == [b"abc"]
-    assert pickle.loads(pickle.dumps(used)).read([ByteRange("memory://test-storage-pickle")]) == [b"abc"]
+    assert pickle.loads(pickle.dumps(used)).read([ByteRange("memory://test-storage-pickle")]) == [
+        b"abc"
+    ]
 
 
 def test_canceling():
@@ -289,4 +303,6 @@ def test_what_no_one_waits_for_any_more_is_not_reported(caplog):
         gc.collect()
         assert storage(lake).read([span(0, 10)]) == [DATA[:10]]
         gc.collect()
-    assert not [r for r in caplog.records if "destroyed" in r.message or "never retrieved" in r.message]
+    assert not [
+        r for r in caplog.records if "destroyed" in r.message or "never retrieved" in r.message
+    ]

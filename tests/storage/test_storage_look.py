@@ -22,7 +22,9 @@ def test_memory():
     assert store.read([ByteRange("memory://test-storage/x/1.bin", 5, 50)]) == [DATA[5:50]]
     found = store.find("memory://test-storage/*.bin")
     assert [(uri, stat.size) for uri, stat in found] == [("memory://test-storage/2.bin", 3)]
-    assert store.stat([uri for uri, _ in found]) == [stat for _, stat in found], "looked at or listed, it is the same"
+    assert store.stat([uri for uri, _ in found]) == [stat for _, stat in found], (
+        "looked at or listed, it is the same"
+    )
     assert [uri for uri, _ in store.find("memory://test-storage")] == [
         "memory://test-storage/2.bin",
         "memory://test-storage/x/1.bin",
@@ -75,7 +77,9 @@ FILES = {"a/z.tar": b"1", "a/b.tar": b"22", "a/c/d.tar": b"333", "a/c/e.txt": b"
 )
 def test_find(place, found):
     listed = storage(Lake(FILES)).find(place)
-    assert [(uri, stat.size) for uri, stat in listed] == [(f"lake://{name}", len(FILES[name])) for name in found]
+    assert [(uri, stat.size) for uri, stat in listed] == [
+        (f"lake://{name}", len(FILES[name])) for name in found
+    ]
     assert all(stat.version == str(hash(FILES[uri[7:]])) for uri, stat in listed)
 
 
@@ -92,7 +96,9 @@ def test_a_listing_that_fails():
     lake = Lake(FILES, broken={"ls": [OSError("busy")] * 3})
     assert len(storage(lake).find("lake://a/*.tar")) == 2
     lake.broken["ls"] = [PermissionError("not yours")]
-    with pytest.raises(SourceError, match=r"^cannot list lake://a/\*.tar: permission denied: not yours$"):
+    with pytest.raises(
+        SourceError, match=r"^cannot list lake://a/\*.tar: permission denied: not yours$"
+    ):
         storage(lake).find("lake://a/*.tar")
     with pytest.raises(SourceError, match=r"^cannot list lake://none: no file there$"):
         storage(lake).folder("lake://none")
@@ -102,12 +108,17 @@ def test_a_listing_that_fails():
 
 
 def test_no_such_protocol():
-    with pytest.raises(ConfigError, match=r"cannot open nope://x/y: Protocol not known: nope; fsspec.available_pro"):
+    with pytest.raises(
+        ConfigError, match=r"cannot open nope://x/y: Protocol not known: nope; fsspec.available_pro"
+    ):
         Storage().read([ByteRange("nope://x/y")])
 
 
 def test_no_such_option():
-    with pytest.raises(ConfigError, match=r"cannot open lake://x: .*missing 1 required positional argument: 'water'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"cannot open lake://x: .*missing 1 required positional argument: 'water'",
+    ):
         Storage().read([ByteRange("lake://x")])
 
 
@@ -116,7 +127,9 @@ def test_chains_are_refused():
         Storage().read([ByteRange("simplecache::memory://x")])
 
 
-@pytest.mark.parametrize(("uri", "extra"), [("gs://b/x", "gcs"), ("gcs://b/x", "gcs"), ("s3://b/x", "s3")])
+@pytest.mark.parametrize(
+    ("uri", "extra"), [("gs://b/x", "gcs"), ("gcs://b/x", "gcs"), ("s3://b/x", "s3")]
+)
 def test_a_missing_client(monkeypatch, uri, extra):
     def missing(*_: object, **__: object) -> None:
         raise ImportError("not installed")
@@ -128,7 +141,10 @@ def test_a_missing_client(monkeypatch, uri, extra):
 
 def test_it_connects_once(monkeypatch):
     made = []
-    monkeypatch.setattr("helpers.lakes.LakeFileSystem.__init__", lambda self, water, **_: made.append(time.sleep(0.01)))
+    monkeypatch.setattr(
+        "helpers.lakes.LakeFileSystem.__init__",
+        lambda self, water, **_: made.append(time.sleep(0.01)),
+    )
     store = storage(Lake())
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda i: store._endpoints.at(f"lake://bucket{i}/x"), range(30)))
@@ -138,16 +154,21 @@ def test_it_connects_once(monkeypatch):
 def test_hosts_are_told_apart(monkeypatch):
     """Where the address names a server, each has its own connection."""
     monkeypatch.setattr(
-        "helpers.lakes.LakeFileSystem._get_kwargs_from_urls", lambda uri: {"host": uri[7:].partition("/")[0]}
+        "helpers.lakes.LakeFileSystem._get_kwargs_from_urls",
+        lambda uri: {"host": uri[7:].partition("/")[0]},
     )
     store = storage(Lake())
-    first, second, again = (store._endpoints.at(f"lake://{host}/x")[0] for host in ("one", "two", "one"))
+    first, second, again = (
+        store._endpoints.at(f"lake://{host}/x")[0] for host in ("one", "two", "one")
+    )
     assert first is again
     assert first is not second
 
 
 def test_secrets_are_not_shown():
-    shown = repr(Storage({"key": "k1", "secret": "s1", "client_kwargs": {"x": "c1"}, "anon": False}))
+    shown = repr(
+        Storage({"key": "k1", "secret": "s1", "client_kwargs": {"x": "c1"}, "anon": False})
+    )
     assert shown == "Storage(key=..., secret=..., client_kwargs=..., anon=False)"
 
 

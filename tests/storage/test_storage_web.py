@@ -29,12 +29,17 @@ def store() -> Storage:
 def test_ranges(site, store, ranges, whole):
     site.ranges = ranges
     spans = [(0, 1000), (0, 10), (990, 1000), (500, 501), (990, None), (0, None)]
-    found = store.read([ByteRange(f"{site.url}/a.bin", start, stop, whole) for start, stop in spans])
+    found = store.read(
+        [ByteRange(f"{site.url}/a.bin", start, stop, whole) for start, stop in spans]
+    )
     assert found == [DATA[start:stop] for start, stop in spans]
 
 
 def test_not_there(site, store):
-    assert store.read([ByteRange(f"{site.url}/none"), ByteRange(f"{site.url}/none", 0, 5)]) == [Unread("not_found")] * 2
+    assert (
+        store.read([ByteRange(f"{site.url}/none"), ByteRange(f"{site.url}/none", 0, 5)])
+        == [Unread("not_found")] * 2
+    )
     assert store.stat([f"{site.url}/none"]) == [Unread("not_found")]
     assert site.asked["GET /none"] == 3, "none was tried again; a look asks twice, HEAD first"
 
@@ -42,7 +47,10 @@ def test_not_there(site, store):
 def test_beyond_the_end(site, store):
     assert store.read([ByteRange(f"{site.url}/a.bin", 1000, 1001)])[0].reason == "truncated"
     assert store.read([ByteRange(f"{site.url}/a.bin", 990, 1010)])[0].reason == "truncated"
-    assert store.read([ByteRange(f"{site.url}/a.bin", 1000, 1001, Stat(2000, "v"))])[0].reason == "changed"
+    assert (
+        store.read([ByteRange(f"{site.url}/a.bin", 1000, 1001, Stat(2000, "v"))])[0].reason
+        == "changed"
+    )
 
 
 def test_errors_that_pass(site, store):
@@ -54,8 +62,12 @@ def test_errors_that_pass(site, store):
 
 def test_errors_that_do_not_pass(site, store):
     site.statuses["/a.bin"] = [403, 400]
-    assert store.read([ByteRange(f"{site.url}/a.bin")])[0].detail.startswith("permission denied: 403")
-    assert store.read([ByteRange(f"{site.url}/a.bin")])[0].detail.startswith("ClientResponseError: 400")
+    assert store.read([ByteRange(f"{site.url}/a.bin")])[0].detail.startswith(
+        "permission denied: 403"
+    )
+    assert store.read([ByteRange(f"{site.url}/a.bin")])[0].detail.startswith(
+        "ClientResponseError: 400"
+    )
     assert site.asked["GET /a.bin"] == 2
 
 

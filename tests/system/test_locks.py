@@ -1,4 +1,6 @@
-"""Locks on files where the system is Windows: a byte far behind the end of the file, by `msvcrt`."""
+"""Locks on files where the system is Windows: a byte far behind the end of the file, by
+`msvcrt`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Msvcrt:
     LK_UNLCK, LK_LOCK, LK_NBLCK = 0, 1, 2
 
     def __init__(self) -> None:
-        self.holders: dict[tuple[int, int], int] = {}  # (inode, offset) -> descriptor, which stands for a process
+        self.holders: dict[
+            tuple[int, int], int
+        ] = {}  # (inode, offset) -> descriptor, which stands for a process
         self.tries = 0
 
     def locking(self, fd: int, mode: int, count: int) -> None:

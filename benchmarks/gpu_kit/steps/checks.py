@@ -1,4 +1,6 @@
-"""Parts of gpu_check that stand for themselves: bad files, agreement of pixels, copies under compute."""
+"""Parts of gpu_check that stand for themselves: bad files, agreement of pixels, copies under
+compute.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,18 @@ from benchmarks.gpu_check.setting import busy_seconds
 bare.fill()
 import fastfeed as ff  # noqa: E402  # what it imports may be stood in for
 
-__all__ = ["OPS", "POLICIES", "SIDE", "THREADS", "TINY", "TINY_OPS", "endless", "feed", "rate", "threads_here"]
+__all__ = [
+    "OPS",
+    "POLICIES",
+    "SIDE",
+    "THREADS",
+    "TINY",
+    "TINY_OPS",
+    "endless",
+    "feed",
+    "rate",
+    "threads_here",
+]
 
 THREADS = (1, 2, 4, 8, 12, 16)
 SIDE, TINY = 224, 64  # height and width in pixels; those of a stand-in
@@ -27,7 +38,12 @@ POLICIES = {
         ff.TrivialAugmentWide(),
         ff.Normalize.imagenet(),
     ],
-    "RandAugment": [ff.RandomResizedCrop(224), ff.RandomFlip(), ff.RandAugment(), ff.Normalize.imagenet()],
+    "RandAugment": [
+        ff.RandomResizedCrop(224),
+        ff.RandomFlip(),
+        ff.RandAugment(),
+        ff.Normalize.imagenet(),
+    ],
 }
 
 
@@ -55,9 +71,14 @@ def endless(epochs: Any) -> Iterator[Any]:
 
 
 def rate(
-    take: Callable[[], int], seconds: float, sync: Callable[[], Any] = lambda: None, drained: int = 4
+    take: Callable[[], int],
+    seconds: float,
+    sync: Callable[[], Any] = lambda: None,
+    drained: int = 4,
 ) -> dict[str, float]:
-    """Images per second, and processor milliseconds per image; `take` gives how many images it took."""
+    """Images per second, and processor milliseconds per image; `take` gives how many images it
+    took.
+    """
     for _ in range(drained):  # batches that lay ready
         take()
     sync()

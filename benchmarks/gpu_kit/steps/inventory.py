@@ -1,4 +1,6 @@
-"""What the machine has: driver, instruction sets, counters that answer, JPEG engines, the rate of copies to the GPU."""
+"""What the machine has: driver, instruction sets, counters that answer, JPEG engines, the rate of
+copies to the GPU.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +42,25 @@ def run(context: Any) -> None:
 def _kernel() -> dict[str, Any]:
     from fastfeed import _native as native  # type: ignore[attr-defined]
 
-    return {"libjpeg-turbo": native.LIBJPEG_TURBO, "instruction sets": list(native.instruction_sets())}
+    return {
+        "libjpeg-turbo": native.LIBJPEG_TURBO,
+        "instruction sets": list(native.instruction_sets()),
+    }
 
 
 def libraries(pattern: str) -> list[Path]:
     """Libraries and headers in wheels of NVIDIA, below any `nvidia` on the path."""
     found = importlib.util.find_spec("nvidia")
-    roots = [Path(root) for root in (found.submodule_search_locations or [])] if found else []
+    roots = [Path(root) for root in found.submodule_search_locations or []] if found else []
     return [path for root in roots for path in sorted(root.glob(pattern))]
 
 
 def engines() -> dict[str, Any]:
     """As nvJPEG counts them, or why it does not."""
-    candidates = [str(path) for path in libraries("*/lib/libnvjpeg.so*")] + ["libnvjpeg.so.13", "libnvjpeg.so.12"]
+    candidates = [str(path) for path in libraries("*/lib/libnvjpeg.so*")] + [
+        "libnvjpeg.so.13",
+        "libnvjpeg.so.12",
+    ]
     for name in candidates:
         try:
             nvjpeg = ctypes.CDLL(name)
@@ -65,7 +73,9 @@ def engines() -> dict[str, Any]:
                 "engines": None,
                 "reason": f"{_STATUS.get(status, 'status')} ({status})",
             }
-        status = nvjpeg.nvjpegGetHardwareDecoderInfo(handle, ctypes.byref(count), ctypes.byref(cores))
+        status = nvjpeg.nvjpegGetHardwareDecoderInfo(
+            handle, ctypes.byref(count), ctypes.byref(cores)
+        )
         nvjpeg.nvjpegDestroy(handle)
         if status or not count.value:
             return {
@@ -78,7 +88,9 @@ def engines() -> dict[str, Any]:
 
 
 def _gpm() -> dict[str, Any]:
-    """Which of NVML's GPU performance metrics answer, over 0.2 s; 40 to 47 are the load of the JPEG engines."""
+    """Which of NVML's GPU performance metrics answer, over 0.2 s; 40 to 47 are the load of the JPEG
+    engines.
+    """
     import pynvml as nv
 
     nv.nvmlInit()

@@ -1,7 +1,9 @@
-"""ResNet-18, ResNet-50 and ViT-B/16 in plain JAX, as torchvision has them: images float32 NHWC in, scores out.
+"""ResNet-18, ResNet-50 and ViT-B/16 in plain JAX, as torchvision has them: images float32 NHWC in,
+scores out.
 
-Weights are float32, activations bfloat16. Batch normalization is that of training; the averages that only evaluation
-needs are not kept. Equal blocks are one `lax.scan`, so that a net of fifty layers compiles in the time of a small one.
+Weights are float32, activations bfloat16. Batch normalization is that of training; the averages
+that only evaluation needs are not kept. Equal blocks are one `lax.scan`, so that a net of fifty
+layers compiles in the time of a small one.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def _conv_weights(rng: np.random.Generator, size: int, given: int, width: int) -
 def _conv(x: Any, weights: Any, stride: int = 1) -> Any:
     """Padded on both sides alike, as PyTorch does; XLA's "SAME" is not for stride 2."""
     edge = (weights.shape[0] // 2,) * 2
-    return lax.conv_general_dilated(x, weights.astype(_HALF), (stride,) * 2, (edge,) * 2, dimension_numbers=_LAYOUT)
+    return lax.conv_general_dilated(
+        x, weights.astype(_HALF), (stride,) * 2, (edge,) * 2, dimension_numbers=_LAYOUT
+    )
 
 
 def _normal_weights(width: int) -> Weights:
@@ -42,7 +46,9 @@ def _normal(x: Any, weights: Weights, axes: tuple[int, ...], epsilon: float) -> 
     """Mean 0 and variance 1 over these axes, then scaled: batch or layer normalization."""
     wide = x.astype(jnp.float32)
     mean, variance = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
-    return ((wide - mean) * lax.rsqrt(variance + epsilon) * weights["scale"] + weights["bias"]).astype(_HALF)
+    return (
+        (wide - mean) * lax.rsqrt(variance + epsilon) * weights["scale"] + weights["bias"]
+    ).astype(_HALF)
 
 
 def _batch_normal(x: Any, weights: Weights) -> Any:
@@ -79,8 +85,13 @@ class Resnet(NamedTuple):
             width = self.width << stage
             out = 4 * width if self.bottleneck else width
             first = self._block(rng, given, width, out)
-            if given != out:  # the first block of a stage changes the width, and its shortcut with it
-                first |= {"short": _conv_weights(rng, 1, given, out), "short_normal": _normal_weights(out)}
+            if (
+                given != out
+            ):  # the first block of a stage changes the width, and its shortcut with it
+                first |= {
+                    "short": _conv_weights(rng, 1, given, out),
+                    "short_normal": _normal_weights(out),
+                }
             rest = [self._block(rng, out, width, out) for _ in range(count - 1)]
             weights[f"stage{stage}"] = {"first": first} | ({"rest": _stacked(rest)} if rest else {})
             given = out
@@ -118,12 +129,16 @@ class Resnet(NamedTuple):
             blocks = weights[f"stage{stage}"]
             x = self._residual(x, blocks["first"], 2 if stage else 1)
             if "rest" in blocks:
-                x, _ = lax.scan(lambda y, block: (self._residual(y, block), None), x, blocks["rest"])
+                x, _ = lax.scan(
+                    lambda y, block: (self._residual(y, block), None), x, blocks["rest"]
+                )
         return _linear(x.mean((1, 2)), weights["head"]).astype(jnp.float32)
 
 
 class Vit(NamedTuple):
-    """A vision transformer whose encoder normalizes before attention and before its two linear layers."""
+    """A vision transformer whose encoder normalizes before attention and before its two linear
+    layers.
+    """
 
     layers: int = 12
     width: int = 768
@@ -158,13 +173,17 @@ class Vit(NamedTuple):
         inward = _linear(_normal(x, layer["normal0"], (-1,), 1e-6), layer["inward"]).reshape(split)
         attended = jax.nn.dot_product_attention(inward[:, :, 0], inward[:, :, 1], inward[:, :, 2])
         x = x + _linear(attended.reshape(x.shape), layer["outward"])
-        y = jax.nn.gelu(_linear(_normal(x, layer["normal1"], (-1,), 1e-6), layer["wide"]), approximate=False)
+        y = jax.nn.gelu(
+            _linear(_normal(x, layer["normal1"], (-1,), 1e-6), layer["wide"]), approximate=False
+        )
         return x + _linear(y, layer["narrow"])
 
     def scores(self, weights: Weights, images: Any) -> Any:
         """Shape (n, classes), float32."""
         stride, kernel = (self.patch,) * 2, weights["patch"].astype(_HALF)
-        x = lax.conv_general_dilated(images.astype(_HALF), kernel, stride, "VALID", dimension_numbers=_LAYOUT)
+        x = lax.conv_general_dilated(
+            images.astype(_HALF), kernel, stride, "VALID", dimension_numbers=_LAYOUT
+        )
         x = x.reshape(len(x), -1, self.width) + weights["patch_bias"].astype(_HALF)
         first = jnp.broadcast_to(weights["class"].astype(_HALF), (len(x), 1, self.width))
         x = jnp.concatenate([first, x], 1) + weights["position"].astype(_HALF)
@@ -186,7 +205,9 @@ TINY_NETS: dict[str, Resnet | Vit] = {  # for stand-ins: the same code
 
 
 def trainer(net: Resnet | Vit, batch: int, side: int, classes: int = 1000) -> tuple[Any, Any, Any]:
-    """(its state, one step of SGD with momentum: (state, images, labels) -> (state, loss), labels for a batch)."""
+    """(its state, one step of SGD with momentum: (state, images, labels) -> (state, loss), labels
+    for a batch).
+    """
 
     def loss(weights: Weights, images: Any, labels: Any) -> Any:
         chances = jax.nn.log_softmax(net.scores(weights, images))
@@ -198,7 +219,8 @@ def trainer(net: Resnet | Vit, batch: int, side: int, classes: int = 1000) -> tu
         speed = jax.tree.map(lambda v, g: 0.9 * v + g, speed, slopes)
         return (jax.tree.map(lambda w, v: w - 0.01 * v, weights, speed), speed), now
 
-    # tied to a device, as batches of a feed are: otherwise each net would be compiled once for either
+    # tied to a device, as batches of a feed are: otherwise each net would be compiled once for
+    # either
     here = jax.devices()[0]
     weights = net.init(np.random.default_rng(0), side, classes)
     state = jax.device_put((weights, jax.tree.map(np.zeros_like, weights)), here)

@@ -1,4 +1,6 @@
-"""The kernel alone, in host memory: images/s and processor time by threads, on both sets, and with policies."""
+"""The kernel alone, in host memory: images/s and processor time by threads, on both sets, and with
+policies.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,20 @@ __all__ = ["run"]
 def run(context: Any) -> None:
     folders = context.setting().sets
     most = threads_here(context.stand_in)[-1]
-    runs = [(f"{name}, plain", folder, OPS, threads_here(context.stand_in)) for name, folder in folders.items()]
+    runs = [
+        (f"{name}, plain", folder, OPS, threads_here(context.stand_in))
+        for name, folder in folders.items()
+    ]
     first = next(iter(folders.values()))
     runs[1:1] = [
-        (f"imagenet, {name}", first, ops, [n for n in (4, 16) if n <= most] or [most]) for name, ops in POLICIES.items()
+        (f"imagenet, {name}", first, ops, [n for n in (4, 16) if n <= most] or [most])
+        for name, ops in POLICIES.items()
     ]
-    seconds = 0.15 if context.stand_in else min(3.0, 0.7 * context.seconds / sum(len(run[3]) for run in runs))
+    seconds = (
+        0.15
+        if context.stand_in
+        else min(3.0, 0.7 * context.seconds / sum(len(run[3]) for run in runs))
+    )
     for name, folder, ops, counts in runs:
         found: dict[str, Any] = {}
         for threads in counts[::-1]:  # the headline first
@@ -30,5 +40,7 @@ def run(context: Any) -> None:
                 batches.close()
             context.note(name, dict(sorted(found.items(), key=lambda row: int(row[0]))))
     context.note(
-        "counts", f"of {THREADS}, those for which there are cores; batch 256, 32 for 12 megapixels, 8 in a stand-in"
+        "counts",
+        f"of {THREADS}, those for which there are cores; batch 256, 32 for 12 megapixels, 8 in a"
+        " stand-in",
     )

@@ -18,7 +18,11 @@ DEVICE_MB, RSS_MB = 64, 96  # may come after pools have settled: allocators' rou
 def run(context: Any) -> None:
     setting = context.setting()
     folder, threads = next(iter(setting.sets.values())), threads_here(context.stand_in)[-1]
-    paths: dict[str, Any] = {"cpu kernel": "cpu", "dali": GpuDecode(), "hybrid": GpuDecode(cpu_share=0.5)}
+    paths: dict[str, Any] = {
+        "cpu kernel": "cpu",
+        "dali": GpuDecode(),
+        "hybrid": GpuDecode(cpu_share=0.5),
+    }
     paths |= {} if context.stand_in else {"nvjpeg": GpuDecode("nvjpeg")}
     batches, wrong = 20 if context.stand_in else BATCHES, []
     for name, decode in paths.items():
@@ -51,4 +55,9 @@ def _path(setting: Any, context: Any, made: Any, batches: int, paths: int) -> di
                 break
         images.close()
     device, host = (round(max(m[k] for m in memory) - memory[0][k], 1) for k in (0, 1))
-    return {"batches": done, "device_mb": round(memory[-1][0]), "device_grown_mb": device, "rss_grown_mb": host}
+    return {
+        "batches": done,
+        "device_mb": round(memory[-1][0]),
+        "device_grown_mb": device,
+        "rss_grown_mb": host,
+    }

@@ -14,7 +14,9 @@ Step = Callable[[Any], None]
 
 
 def torch_net(name: str, batch: int, stand_in: bool) -> Step:
-    """One step of ResNet-18, ResNet-50 or ViT-B/16 on float32 (n, height, width, 3): bf16, channels last."""
+    """One step of ResNet-18, ResNet-50 or ViT-B/16 on float32 (n, height, width, 3): bf16, channels
+    last.
+    """
     if stand_in:
         return _torch_steps(tiny_torch(), batch, "cpu")
     try:
@@ -23,7 +25,9 @@ def torch_net(name: str, batch: int, stand_in: bool) -> Step:
         if name == "resnet50":
             return torch_step(batch)
         raise
-    make = {"resnet18": models.resnet18, "resnet50": models.resnet50, "vit_b": models.vit_b_16}[name]
+    make = {"resnet18": models.resnet18, "resnet50": models.resnet50, "vit_b": models.vit_b_16}[
+        name
+    ]
     return _torch_steps(make(weights=None), batch, "cuda")
 
 
@@ -31,12 +35,20 @@ def tiny_torch() -> Any:
     """A net for a processor."""
     from torch import nn
 
-    layers = (nn.Conv2d(3, 4, 7, 8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1000))
+    layers = (
+        nn.Conv2d(3, 4, 7, 8),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 1000),
+    )
     return nn.Sequential(*layers)
 
 
 class PlainSgd:
-    """For stand-ins: the first step of an optimizer of PyTorch's imports its compiler, which takes two seconds."""
+    """For stand-ins: the first step of an optimizer of PyTorch's imports its compiler, which takes
+    two seconds.
+    """
 
     def __init__(self, parameters: Iterable[Any]) -> None:
         self._parameters = list(parameters)
@@ -56,7 +68,9 @@ def _torch_steps(model: Any, batch: int, where: str) -> Step:
     torch.backends.cudnn.benchmark = True
     model = model.to(where, memory_format=torch.channels_last)
     optimizer = (
-        PlainSgd(model.parameters()) if where == "cpu" else torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        PlainSgd(model.parameters())
+        if where == "cpu"
+        else torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     )
     labels = torch.randint(0, 1000, (batch,), device=where)
 
@@ -72,13 +86,17 @@ def _torch_steps(model: Any, batch: int, where: str) -> Step:
 
 
 def jax_net(name: str, batch: int, stand_in: bool) -> tuple[Step, Callable[[], Any]]:
-    """(a step of ResNet-18, ResNet-50 or ViT-B/16 in JAX on float32 (n, height, width, 3), what waits for it)."""
+    """(a step of ResNet-18, ResNet-50 or ViT-B/16 in JAX on float32 (n, height, width, 3), what
+    waits for it).
+    """
     import jax
 
     from benchmarks.gpu_kit.steps.feeds import SIDE, TINY
     from benchmarks.gpu_kit.steps.jax_nets import NETS, TINY_NETS, trainer
 
-    state, update, labels = trainer((TINY_NETS if stand_in else NETS)[name], batch, TINY if stand_in else SIDE)
+    state, update, labels = trainer(
+        (TINY_NETS if stand_in else NETS)[name], batch, TINY if stand_in else SIDE
+    )
 
     def step(images: Any) -> None:
         nonlocal state
@@ -109,21 +127,37 @@ def keras_model(name: str, backend: str, stand_in: bool) -> Any:
     return model
 
 
-def _keras_vit(side: int = 224, layers: int = 12, width: int = 768, heads: int = 12, patch: int = 16) -> Any:
+def _keras_vit(
+    side: int = 224, layers: int = 12, width: int = 768, heads: int = 12, patch: int = 16
+) -> Any:
     """ViT-B/16, whose encoder normalizes first. keras.applications has none."""
     import keras
-    from keras.layers import Add, Conv2D, Dense, Input, LayerNormalization, MultiHeadAttention, Reshape
+    from keras.layers import (
+        Add,
+        Conv2D,
+        Dense,
+        Input,
+        LayerNormalization,
+        MultiHeadAttention,
+        Reshape,
+    )
 
     class Tokens(keras.layers.Layer):
         """A token for the class in front, and where each lies."""
 
         def build(self, shape: tuple[int, ...]) -> None:
             self.first = self.add_weight(shape=(1, 1, shape[2]), initializer="zeros", name="first")
-            self.place = self.add_weight(shape=(1, shape[1] + 1, shape[2]), initializer="random_normal", name="place")
+            self.place = self.add_weight(
+                shape=(1, shape[1] + 1, shape[2]), initializer="random_normal", name="place"
+            )
 
         def call(self, x: Any) -> Any:
-            first = keras.ops.broadcast_to(self.first, (keras.ops.shape(x)[0], 1, self.first.shape[2]))
-            return keras.ops.concatenate([keras.ops.cast(first, x.dtype), x], 1) + keras.ops.cast(self.place, x.dtype)
+            first = keras.ops.broadcast_to(
+                self.first, (keras.ops.shape(x)[0], 1, self.first.shape[2])
+            )
+            return keras.ops.concatenate([keras.ops.cast(first, x.dtype), x], 1) + keras.ops.cast(
+                self.place, x.dtype
+            )
 
     images = Input((side, side, 3))
     x = Conv2D(width, patch, patch)(images)

@@ -1,4 +1,6 @@
-"""Out of memory on purpose: the error says what to do, and the feed continues when there is room again."""
+"""Out of memory on purpose: the error says what to do, and the feed continues when there is room
+again.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,18 @@ def run(context: Any) -> None:
     ways: dict[str, Any] = (
         {"to_torch": "cpu"}
         if context.stand_in
-        else {"to_torch": "cpu", "decode on the GPU": GpuDecode(), "decode by nvJPEG": GpuDecode("nvjpeg")}
+        else {
+            "to_torch": "cpu",
+            "decode on the GPU": GpuDecode(),
+            "decode by nvJPEG": GpuDecode("nvjpeg"),
+        }
     )
     for name, decode in ways.items():
-        found = _stand_in(feed(folder, 8, threads)) if context.stand_in else _full(feed(folder, 256, threads, decode))
+        found = (
+            _stand_in(feed(folder, 8, threads))
+            if context.stand_in
+            else _full(feed(folder, 256, threads, decode))
+        )
         context.note(name, found)
         if not found["DeviceMemory"]:
             wrong.append(f"{name}: no DeviceMemory error, but {found['said']}")
@@ -55,7 +65,9 @@ def _stand_in(made: Any) -> dict[str, Any]:
     import torch
 
     def refuse(*_: Any, **__: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 148.00 MiB. (made by hand)")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 148.00 MiB. (made by hand)"
+        )
 
     real = torch.Tensor.to
     with made:
@@ -73,6 +85,9 @@ def _taken(made: Any, device: str) -> dict[str, Any]:
         kept = [next(batches) for _ in range(4)]
         return {"DeviceMemory": False, "said": "" if kept else "no batch"}
     except Exception as error:
-        return {"DeviceMemory": isinstance(error, DeviceMemory), "said": f"{type(error).__name__}: {error}"[:500]}
+        return {
+            "DeviceMemory": isinstance(error, DeviceMemory),
+            "said": f"{type(error).__name__}: {error}"[:500],
+        }
     finally:
         batches.close()

@@ -1,4 +1,7 @@
-"""Two sets of photographs, made here: ImageNet-size, and 12 megapixels. Steps after this one use them."""
+"""Two sets of photographs, made here: ImageNet-size, and 12 megapixels.
+
+Steps after this one use them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The verdict on a fed run that starves and on one that does not, by PyTorch's profiler and by `fastfeed profile`."""
+"""The verdict on a fed run that starves and on one that does not, by PyTorch's profiler and by
+`fastfeed profile`.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +66,14 @@ def _judge(context: Any, title: str, name: str, found: dict[str, Any], wrong: li
         wrong.append(f"{title}: the verdict was {found.get('verdict')}: {found.get('headline')}")
 
 
-def _run(name: str, sets: dict[str, Path], stand_in: bool) -> tuple[Any, Iterator[Any], Callable[[Any], None]]:
-    """(a feed, its batches, a training step). Starved: one thread decodes large photographs for a net that is quick.
-    Healthy: all threads decode small ones for a net that is slow."""
+def _run(
+    name: str, sets: dict[str, Path], stand_in: bool
+) -> tuple[Any, Iterator[Any], Callable[[Any], None]]:
+    """(a feed, its batches, a training step).
+
+    Starved: one thread decodes large photographs for a net that is quick. Healthy: all threads
+    decode small ones for a net that is slow.
+    """
     starved = name == "starved"
     batch, device = (4, "cpu") if stand_in else (32 if starved else 64, "cuda")
     folder = sets.get("stock" if starved else "imagenet", next(iter(sets.values())))
@@ -111,7 +118,11 @@ def _recorded(context: Any, name: str, trace: Path) -> dict[str, Any]:
             seconds = time.perf_counter() - start
         batches.close()
     recording.export_chrome_trace(str(trace))
-    return {"recorder": "torch.profiler", "steps": steps, "ms per step": round(1e3 * seconds / steps, 2)}
+    return {
+        "recorder": "torch.profiler",
+        "steps": steps,
+        "ms per step": round(1e3 * seconds / steps, 2),
+    }
 
 
 def analysis(trace: Path) -> dict[str, Any]:
@@ -129,7 +140,11 @@ def _analyzed(trace: Path) -> dict[str, Any]:
     if "error" in said:
         return {"headline": said["error"]}
     verdict = said["verdict"]
-    return {"verdict": verdict["word"], "confidence": verdict.get("confidence"), "headline": verdict["headline"]}
+    return {
+        "verdict": verdict["word"],
+        "confidence": verdict.get("confidence"),
+        "headline": verdict["headline"],
+    }
 
 
 def _under(context: Any, name: str, recorder: str) -> dict[str, Any]:
@@ -144,18 +159,28 @@ def _under(context: Any, name: str, recorder: str) -> dict[str, Any]:
     limit = max(30.0, context.left())
     try:
         done = subprocess.run(
-            [*command, name, json.dumps(sets)], capture_output=True, text=True, timeout=limit, check=False
+            [*command, name, json.dumps(sets)],
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"headline": f"it took longer than {limit:.0f} s"}
-    figures = {"recorder": recorder, "rc": done.returncode, "seconds": round(time.perf_counter() - start, 1)}
+    figures = {
+        "recorder": recorder,
+        "rc": done.returncode,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
     found = _analyzed(out) if done.returncode == 0 else {"headline": done.stderr.strip()[-300:]}
     shutil.rmtree(out, ignore_errors=True)
     return figures | found
 
 
 def add_device(trace: Path) -> None:
-    """A stand-in's device: a kernel wherever the processor was inside `train_step`, with the launch that began it."""
+    """A stand-in's device: a kernel wherever the processor was inside `train_step`, with the launch
+    that began it.
+    """
     told = json.loads(trace.read_text())
     made: list[dict[str, Any]] = []
     steps = [e for e in told["traceEvents"] if e.get("name") == "train_step" and e.get("ph") == "X"]
@@ -164,7 +189,20 @@ def add_device(trace: Path) -> None:
         span = max(1.0, float(step["dur"]) - 2)
         made.append(dict(step, cat="cuda_runtime", name="cudaLaunchKernel", dur=1, args=launch))
         kernel = {"correlation": number, "device": 0, "context": 1, "stream": 7}
-        made.append(dict(step, cat="kernel", name="stand_in", pid=0, tid=7, ts=step["ts"] + 1, dur=span, args=kernel))
+        made.append(
+            dict(
+                step,
+                cat="kernel",
+                name="stand_in",
+                pid=0,
+                tid=7,
+                ts=step["ts"] + 1,
+                dur=span,
+                args=kernel,
+            )
+        )
     told["traceEvents"] += made
-    told["deviceProperties"] = [{"id": 0, "name": "stand-in: a processor", "computeMajor": 9, "computeMinor": 0}]
+    told["deviceProperties"] = [
+        {"id": 0, "name": "stand-in: a processor", "computeMajor": 9, "computeMinor": 0}
+    ]
     trace.write_text(json.dumps(told))

@@ -1,4 +1,7 @@
-"""torchvision's decode_jpeg on the GPU: hardware decoding that many have installed. By batch and threads."""
+"""torchvision's decode_jpeg on the GPU: hardware decoding that many have installed.
+
+By batch and threads.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,28 @@ def run(context: Any) -> None:
     decode = _stand_in() if context.stand_in else _torchvision()
     for name, folder in context.setting().sets.items():
         files = sorted(folder.glob("*.jpg"))
-        blobs = [torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8) for path in files]
+        blobs = [
+            torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8) for path in files
+        ]
         found: dict[str, Any] = {}
-        for threads in (1,) if context.stand_in else (1, 2):  # it decodes under one lock: the second should add nothing
-            for batch in (4,) if context.stand_in else (32, 128, 512) if name == "imagenet" else (8, 32):
+        for threads in (
+            (1,) if context.stand_in else (1, 2)
+        ):  # it decodes under one lock: the second should add nothing
+            for batch in (
+                (4,) if context.stand_in else (32, 128, 512) if name == "imagenet" else (8, 32)
+            ):
                 if context.skips(f"{name}, {threads} threads, batch {batch}", 3):
                     continue
                 with ThreadPoolExecutor(threads) as pool:
-                    found[f"{threads} threads, batch {batch}"] = _rate(pool, threads, decode, blobs, batch, context)
+                    found[f"{threads} threads, batch {batch}"] = _rate(
+                        pool, threads, decode, blobs, batch, context
+                    )
                 context.note(name, found)
 
 
-def _rate(pool: Any, threads: int, decode: Any, blobs: list[Any], batch: int, context: Any) -> dict[str, float]:
+def _rate(
+    pool: Any, threads: int, decode: Any, blobs: list[Any], batch: int, context: Any
+) -> dict[str, float]:
     at = [0]
 
     def take() -> int:

@@ -75,7 +75,9 @@ def _every(
     deliver: Callable[[Any], Any],
     tidy: Callable[[], Any] = lambda: None,
 ) -> None:
-    """Each net in each way, with its share of the time. begin: (a step, what waits for it, a batch on the device)."""
+    """Each net in each way, with its share of the time. begin: (a step, what waits for it, a batch
+    on the device).
+    """
     pairs = list(itertools.product(ways.items(), nets))
     for number, ((way, decode), net) in enumerate(pairs):
         name, batch = f"{net}, {way}", 8 if context.stand_in else BATCH[net]
@@ -90,17 +92,37 @@ def _every(
 
 def _ended(context: Any) -> None:
     _cores(context)
-    if wrong := [f"{name}: {rows['error']}" for name, rows in context.figures.items() if "error" in rows]:
+    if wrong := [
+        f"{name}: {rows['error']}" for name, rows in context.figures.items() if "error" in rows
+    ]:
         raise Wrong(wrong, context.figures)
 
 
 def _by_threads(
-    context: Any, name: str, folder: Path, batch: int, decode: Any, step: Any, wait: Any, still: Any, deliver: Any
+    context: Any,
+    name: str,
+    folder: Path,
+    batch: int,
+    decode: Any,
+    step: Any,
+    wait: Any,
+    still: Any,
+    deliver: Any,
 ) -> None:
-    found = {threads: row for threads, row in context.interrupted(name).items() if threads != "error"}
-    for threads in [n for n in THREADS if n in threads_here(context.stand_in, tuple(sorted(THREADS)))] or [1]:
-        far = any(threads < int(more) and row["real / synthetic"] < _FAR for more, row in found.items())
-        if str(threads) in found or far or context.skips(f"{name}, {threads} threads", 1 if context.stand_in else 8):
+    found = {
+        threads: row for threads, row in context.interrupted(name).items() if threads != "error"
+    }
+    for threads in [
+        n for n in THREADS if n in threads_here(context.stand_in, tuple(sorted(THREADS)))
+    ] or [1]:
+        far = any(
+            threads < int(more) and row["real / synthetic"] < _FAR for more, row in found.items()
+        )
+        if (
+            str(threads) in found
+            or far
+            or context.skips(f"{name}, {threads} threads", 1 if context.stand_in else 8)
+        ):
             continue
         with feed(folder, batch, threads, decode, TINY_OPS if context.stand_in else OPS) as made:
             batches = endless(deliver(made))
@@ -121,12 +143,17 @@ def _seconds(context: Any) -> float:
     return 0.01 if context.stand_in else min(1.5, context.seconds / 80)
 
 
-def contest(step: Any, wait: Any, still: Take, real: Take, batch: int, seconds: float) -> dict[str, Any]:
+def contest(
+    step: Any, wait: Any, still: Take, real: Take, batch: int, seconds: float
+) -> dict[str, Any]:
     """Both in turn, forth and back, for as long each."""
     for take in (still, real, still, real):
         step(take())
     wait()
-    counts = {"synthetic": _steps_in(seconds, step, wait, still), "real": _steps_in(seconds, step, wait, real)}
+    counts = {
+        "synthetic": _steps_in(seconds, step, wait, still),
+        "real": _steps_in(seconds, step, wait, real),
+    }
     rates: dict[str, list[float]] = {"synthetic": [], "real": []}
     busy = 0.0
     for name in ("synthetic", "real", "real", "synthetic"):
@@ -167,7 +194,11 @@ def _cores(context: Any) -> None:
     enough: dict[str, Any] = {}
     for name, rows in context.figures.items():
         if isinstance(rows, dict) and "error" not in rows:
-            there = [int(n) for n, row in rows.items() if n.isdigit() and row["real / synthetic"] >= _ENOUGH]
+            there = [
+                int(n)
+                for n, row in rows.items()
+                if n.isdigit() and row["real / synthetic"] >= _ENOUGH
+            ]
             enough[name] = min(there) if there else "more than were tried"
     if not context.stand_in:
         context.note(f"threads per GPU for real / synthetic >= {_ENOUGH}", enough)

@@ -1,4 +1,6 @@
-"""`model.fit` in Keras, on PyTorch or JAX: on photographs, and on a batch that lies on the device."""
+"""`model.fit` in Keras, on PyTorch or JAX: on photographs, and on a batch that lies on the
+device.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def _net(context: Any, net: str, backend: str) -> None:
         rate = _fit(model, _still(backend, batch, context.stand_in), batch, steps)
         rows["synthetic"] = {"images_per_second": rate}
     context.note(net, rows)
-    for threads in [n for n in THREADS if n in threads_here(context.stand_in, tuple(sorted(THREADS)))] or [1]:
+    for threads in [
+        n for n in THREADS if n in threads_here(context.stand_in, tuple(sorted(THREADS)))
+    ] or [1]:
         name = f"{threads} threads"
         if name in rows or context.skips(f"{net}, {name}", 2 if context.stand_in else 8):
             continue
@@ -73,12 +77,20 @@ def _still(backend: str, batch: int, stand_in: bool) -> Iterator[Any]:
         import torch
 
         device = "cpu" if stand_in else "cuda"
-        pair = torch.rand(batch, *size, 3, device=device), torch.zeros(batch, dtype=torch.int64, device=device)
+        pair = (
+            torch.rand(batch, *size, 3, device=device),
+            torch.zeros(batch, dtype=torch.int64, device=device),
+        )
     else:
         import jax
 
-        pair = jax.random.uniform(jax.random.key(0), (batch, *size, 3)), jax.numpy.zeros(batch, "int32")
-        pair = jax.device_put(pair, jax.devices()[0])  # tied to it, as batches of a feed are: compiled once for both
+        pair = (
+            jax.random.uniform(jax.random.key(0), (batch, *size, 3)),
+            jax.numpy.zeros(batch, "int32"),
+        )
+        pair = jax.device_put(
+            pair, jax.devices()[0]
+        )  # tied to it, as batches of a feed are: compiled once for both
     while True:  # Keras takes generators, not other iterators
         yield pair
 

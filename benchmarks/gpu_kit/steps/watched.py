@@ -1,4 +1,6 @@
-"""`fastfeed watch --json` on ten seconds, the profiler on the same ones, and the clock of the training loop itself."""
+"""`fastfeed watch --json` on ten seconds, the profiler on the same ones, and the clock of the
+training loop itself.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from benchmarks.gpu_kit.steps.profiled import CLI, add_device, analysis
 
 __all__ = ["compared", "run"]
 
-SECONDS, APART = 10.0, 0.05  # shares of the time that may lie between the three: they begin and end at other moments
+SECONDS, APART = (
+    10.0,
+    0.05,
+)  # shares of the time that may lie between the three: they begin and end at other moments
 STAND_IN_APART = 0.25  # of two and a half seconds, on a processor that others may be using
 _CONSUMER = "enumerate(DataLoader)#fastfeed.__next__"
 
@@ -31,14 +36,18 @@ def run(context: Any) -> None:
     said = analysis(trace)
     trace.unlink(missing_ok=True)
     lines = [json.loads(line) for line in looks.read_text().splitlines() if line.startswith("{")]
-    found, wrong = compared(lines, said, **figures, apart=STAND_IN_APART if context.stand_in else APART)
+    found, wrong = compared(
+        lines, said, **figures, apart=STAND_IN_APART if context.stand_in else APART
+    )
     context.note("the same seconds", found)
     if wrong:
         raise Wrong(wrong, context.figures)
 
 
 def _recorded(context: Any, trace: Path, looks: Path) -> dict[str, float]:
-    """Train and record, while `fastfeed watch` looks on: when it began and ended, the share of it spent in next()."""
+    """Train and record, while `fastfeed watch` looks on: when it began and ended, the share of it
+    spent in next().
+    """
     from torch.profiler import ProfilerActivity, profile, record_function
 
     stand_in = context.stand_in
@@ -57,7 +66,9 @@ def _recorded(context: Any, trace: Path, looks: Path) -> dict[str, float]:
         try:
             batches = endless(made.to_torch(device))
             began = time.monotonic()
-            while not looks.stat().st_size and time.monotonic() - began < 60:  # it starts, meanwhile nets warm up
+            while (
+                not looks.stat().st_size and time.monotonic() - began < 60
+            ):  # it starts, meanwhile nets warm up
                 net(next(batches))
             sync()
             waited, step = 0.0, 0
@@ -83,10 +94,17 @@ def _recorded(context: Any, trace: Path, looks: Path) -> dict[str, float]:
 
 
 def compared(
-    lines: list[dict[str, Any]], said: dict[str, Any], first: float, last: float, loop: float, apart: float = APART
+    lines: list[dict[str, Any]],
+    said: dict[str, Any],
+    first: float,
+    last: float,
+    loop: float,
+    apart: float = APART,
 ) -> Any:
-    """(shares of the time by source, what is wrong). lines: documents of watch; said: the report; first, last: Unix
-    time of the recording; loop: share that the training loop itself spent in next()."""
+    """(shares of the time by source, what is wrong). lines: documents of watch; said: the report;
+    first, last: Unix time of the recording; loop: share that the training loop itself spent in
+    next().
+    """
     here = [line for line in lines if first <= line["time"] <= last and line["feeds"]]
     found: dict[str, Any] = {"waiting, by the loop's own clock": round(loop, 4)}
     if len(here) < 2:
@@ -98,7 +116,11 @@ def compared(
     gpus = [line["feeds"][0]["estimate"]["gpu"] for line in here]
     busy = [gpu["sm"] for gpu in gpus if gpu and gpu["sm"] is not None]
     found["multiprocessors at work, by watch"] = round(statistics.mean(busy), 4) if busy else None
-    wrong = [f"watch says {watch:.1%} waiting, the loop measured {loop:.1%}"] if abs(watch - loop) > apart else []
+    wrong = (
+        [f"watch says {watch:.1%} waiting, the loop measured {loop:.1%}"]
+        if abs(watch - loop) > apart
+        else []
+    )
     if not said.get("devices"):
         return found, [*wrong, f"no report: {said.get('error', 'it saw no device')}"]
     whole = said["devices"][0]["whole"]

@@ -36,9 +36,14 @@ class CpuBackend:
     device_context = staticmethod(nullcontext)
 
     def __init__(
-        self, program: Program, engine: DecodeEngine, timeline: Timeline, executor: Executor | None = None
+        self,
+        program: Program,
+        engine: DecodeEngine,
+        timeline: Timeline,
+        executor: Executor | None = None,
     ) -> None:
-        # samples are mixed as bytes: a quarter of the memory, and a lookup table converts the result
+        # samples are mixed as bytes: a quarter of the memory, and a lookup table converts the
+        # result
         self.rendered = program if program.mix is None else program.raw()
         self._engine, self._timeline = engine, timeline
         self._native = self._reference = None
@@ -61,7 +66,13 @@ class CpuBackend:
         return self._reference.render(blobs, headers, work, out, stop, batch)
 
     def render_native(
-        self, samples: Samples, skip: np.ndarray, work: Work, out: np.ndarray, stop: Stop, batch: int = 0
+        self,
+        samples: Samples,
+        skip: np.ndarray,
+        work: Work,
+        out: np.ndarray,
+        stop: Stop,
+        batch: int = 0,
     ) -> dict[int, Bad]:
         """`render` of samples that native threads hold, but for those to be skipped (bool (n,))."""
         assert self._native is not None
@@ -69,7 +80,13 @@ class CpuBackend:
         return self._native.run(samples, skip, work, out, stop, record)
 
     def mix(
-        self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray, stop: Stop, batch: int = 0
+        self,
+        samples: np.ndarray,
+        members: np.ndarray,
+        plan: MixPlan,
+        out: np.ndarray,
+        stop: Stop,
+        batch: int = 0,
     ) -> None:
         if self._native is not None:
             record = partial(self._timeline.record_native, batch, ("mix",))
@@ -84,7 +101,11 @@ class CpuBackend:
     def decode_path(self) -> str:
         name = self._engine.name
         if self._native is None:
-            why = "" if is_built() else ", because the kernel is not built (`fastfeed doctor` says how)"
+            why = (
+                ""
+                if is_built()
+                else ", because the kernel is not built (`fastfeed doctor` says how)"
+            )
             return f"{name} -> in Python with OpenCV{why}"
         names = dict.fromkeys(map(repr, self._native.python_ops))
         return f"{name} -> native threads{'; in Python: ' if names else ''}{', '.join(names)}"

@@ -13,12 +13,17 @@ __all__ = ["change", "run"]
 
 
 def run(
-    layers: Sequence[Layer], choices: Sequence[Choices], row: int, image: np.ndarray, leave: bool = True
+    layers: Sequence[Layer],
+    choices: Sequence[Choices],
+    row: int,
+    image: np.ndarray,
+    leave: bool = True,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The image after all layers, and the lookup table still to be applied to it; neighboring tables are merged.
+    """The image after all layers, and the lookup table still to be applied to it; neighboring
+    tables are merged.
 
-    image: uint8 (height, width, channels), which may be overwritten. leave: False if no lookup follows that could
-    absorb a table; the returned table is None then.
+    image: uint8 (height, width, channels), which may be overwritten. leave: False if no lookup
+    follows that could absorb a table; the returned table is None then.
     """
     table: np.ndarray | None = None
     chosen = [
@@ -49,7 +54,11 @@ def run(
 
 
 def change(
-    layers: Sequence[Layer], choices: Sequence[Choices], bad: Sequence[object], pixels: np.ndarray, out: np.ndarray
+    layers: Sequence[Layer],
+    choices: Sequence[Choices],
+    bad: Sequence[object],
+    pixels: np.ndarray,
+    out: np.ndarray,
 ) -> None:
     """All images after all layers, as bytes; pixels may be overwritten, bad samples are skipped."""
     for row, why in enumerate(bad):
@@ -63,4 +72,6 @@ def _after(first: np.ndarray | None, then: np.ndarray) -> np.ndarray:
         return then
     if then.ndim == 1:
         return then[first]
-    return np.take_along_axis(then, first if first.ndim == 2 else first[:, None].repeat(then.shape[1], 1), axis=0)
+    return np.take_along_axis(
+        then, first if first.ndim == 2 else first[:, None].repeat(then.shape[1], 1), axis=0
+    )

@@ -24,16 +24,24 @@ class OpFailed(Exception):
 
 
 def call(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """The function's result, if it is an image as it came: in our memory, as ops behind it overwrite what they get."""
+    """The function's result, if it is an image as it came: in our memory, as ops behind it
+    overwrite what they get.
+    """
     shape, given = image.shape, image[...]  # a view: its shape and its flags are the function's own
     try:
         result = op.function(given, values["u"][row])
     except MemoryError:  # says nothing about this sample
         raise
-    except Exception as error:  # a user's function may raise anything; the feed's policy says what it means
+    except (
+        Exception
+    ) as error:  # a user's function may raise anything; the feed's policy says what it means
         raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}{_place(error)}") from error
     if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
-        got = f"{result.dtype}{list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__
+        got = (
+            f"{result.dtype}{list(result.shape)}"
+            if isinstance(result, np.ndarray)
+            else type(result).__name__
+        )
         raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
     if result is not given:
         np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is fine

@@ -13,16 +13,22 @@ from fastfeed.runtime.kernel import kernel
 __all__ = ["mask_after"]
 
 
-def mask_after(stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int = 255) -> np.ndarray:
-    """A mask uint8 (height, width) of the displayed image after all stages: the nearest value everywhere.
+def mask_after(
+    stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int = 255
+) -> np.ndarray:
+    """A mask uint8 (height, width) of the displayed image after all stages: the nearest value
+    everywhere.
 
     Pixels outside the image (borders of any mode, corners after a rotation) become `ignore`.
     """
     native = kernel()
     if native is None:  # the definition, which needs OpenCV
-        return importlib.import_module("fastfeed.backends.cpu.kernels.masks").mask_after(stages, row, mask, ignore)
+        return importlib.import_module("fastfeed.backends.cpu.kernels.masks").mask_after(
+            stages, row, mask, ignore
+        )
     back, sizes, limits = (
-        np.stack([getattr(stage, name)[row] for stage in stages]) for name in ("back", "sizes", "limits")
+        np.stack([getattr(stage, name)[row] for stage in stages])
+        for name in ("back", "sizes", "limits")
     )
     out = np.empty(sizes[-1], np.uint8)
     native.move_mask(np.ascontiguousarray(mask), back, sizes, limits, ignore, out)

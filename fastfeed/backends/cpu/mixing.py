@@ -1,4 +1,6 @@
-"""Mixes finished samples and their labels (MixUp, CutMix, Mosaic), as an `ops.mix_plan.MixPlan` describes."""
+"""Mixes finished samples and their labels (MixUp, CutMix, Mosaic), as an `ops.mix_plan.MixPlan`
+describes.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,14 @@ __all__ = ["mix", "mix_labels"]
 _AT_ONCE = 32  # rows blended at once on a device: bounds the memory for floats
 
 
-def mix(samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np, layout: str = "HWC") -> None:
-    """Fill out (n, *shape) from the rows of samples (m, *shape) in members (int64 (n, group)), own first.
+def mix(
+    samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np, layout: str = "HWC"
+) -> None:
+    """Fill out (n, *shape) from the rows of samples (m, *shape) in members (int64 (n, group)), own
+    first.
 
-    Both are bytes or floats of one dtype and layout, and arrays of `xp`: NumPy's, or CuPy's on a device. They may not
-    overlap. Bytes are rounded to the nearest.
+    Both are bytes or floats of one dtype and layout, and arrays of `xp`: NumPy's, or CuPy's on a
+    device. They may not overlap. Bytes are rounded to the nearest.
     """
     at_once = xp is not np or samples.dtype not in (np.uint8, np.float32)
     for row, how in enumerate(plan.how):
@@ -77,8 +82,14 @@ def _blended(samples: Any, members: np.ndarray, shares: np.ndarray, xp: Any) -> 
 def _mosaic(images: list[Any], top: int, left: int, out: Any, layout: str) -> None:
     """Four unscaled images that meet at (top, left), each cropped to its quarter."""
     height, width = out.shape[:2] if layout == "HWC" else out.shape[1:]
-    above, below = (slice(0, top), slice(height - top, height)), (slice(top, height), slice(0, height - top))
-    before, behind = (slice(0, left), slice(width - left, width)), (slice(left, width), slice(0, width - left))
+    above, below = (
+        (slice(0, top), slice(height - top, height)),
+        (slice(top, height), slice(0, height - top)),
+    )
+    before, behind = (
+        (slice(0, left), slice(width - left, width)),
+        (slice(left, width), slice(0, width - left)),
+    )
     quarters = [(y, x) for y in (above, below) for x in (before, behind)]
     for image, ((to_y, from_y), (to_x, from_x)) in zip(images, quarters, strict=True):
         out[_at(layout, to_y, to_x)] = image[_at(layout, from_y, from_x)]

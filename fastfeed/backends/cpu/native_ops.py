@@ -1,7 +1,7 @@
 """Simple ops as the kernel runs them: a name, constants that never change, and numbers per sample.
 
-`native/program.h` lists the names, `native/chain.cpp` says what the numbers mean. An op without an entry here runs in
-Python.
+`native/program.h` lists the names, `native/chain.cpp` says what the numbers mean. An op without an
+entry here runs in Python.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ class NativeOp(NamedTuple):
 
     name: Callable[[Any], str]
     constants: Callable[[Any, int], tuple[float, ...]]  # from the op and the number of channels
-    numbers: Callable[[Values], tuple[np.ndarray, ...]]  # columns, (n,) or (n, k), or one matrix per sample
+    numbers: Callable[
+        [Values], tuple[np.ndarray, ...]
+    ]  # columns, (n,) or (n, k), or one matrix per sample
 
 
 def _op(name: str, *numbers: str, constants: Any = lambda op, channels: ()) -> NativeOp:
-    return NativeOp(lambda op: name, constants, lambda values: tuple(values[number] for number in numbers))
+    return NativeOp(
+        lambda op: name, constants, lambda values: tuple(values[number] for number in numbers)
+    )
 
 
 def _fill(op: Any, channels: int) -> tuple[float, ...]:
@@ -84,7 +88,9 @@ _OPS: dict[type, NativeOp] = {
     RandomErasing: NativeOp(
         lambda op: "erase_noise" if op.fill == "noise" else "erase",
         lambda op, channels: () if op.fill == "noise" else _fill(op, channels),
-        lambda values: (values["box"], values["offset"]) if "offset" in values else (values["box"],),
+        lambda values: (
+            (values["box"], values["offset"]) if "offset" in values else (values["box"],)
+        ),
     ),
     GridMask: _op("grid_mask", "unit", "share", "top", "left", constants=_fill),
     Window: _op("window", "box", "flip", "limit", constants=_window),
@@ -102,19 +108,29 @@ def native_layer(layer: Layer, channels: int) -> tuple[Any, ...]:
     ops = []
     for op in layer.ops:
         native = _OPS[type(op)]
-        inner = tuple(native_layer(part, channels) for part in op.chain) if isinstance(op, AugMix) else ()
+        inner = (
+            tuple(native_layer(part, channels) for part in op.chain)
+            if isinstance(op, AugMix)
+            else ()
+        )
         ops.append((native.name(op), tuple(map(float, native.constants(op, channels))), inner))
     return tuple(ops)
 
 
 def layer_values(layer: Layer, choices: Choices) -> tuple[Any, ...]:
-    """The choice of n samples, and per op its numbers as float64 (n, k) and the values of layers inside."""
+    """The choice of n samples, and per op its numbers as float64 (n, k) and the values of layers
+    inside.
+    """
     ops = []
     for op, values in zip(layer.ops, choices.values, strict=True):
         columns = _OPS[type(op)].numbers(values)
         inner = ()
         if isinstance(op, AugMix):
-            pairs = [(part, chosen) for chain in values["chains"] for part, chosen in zip(op.chain, chain, strict=True)]
+            pairs = [
+                (part, chosen)
+                for chain in values["chains"]
+                for part, chosen in zip(op.chain, chain, strict=True)
+            ]
             inner = tuple(layer_values(part, chosen) for part, chosen in pairs)
         ops.append((_numbers(columns), inner))
     return np.ascontiguousarray(choices.choice, np.int64), tuple(ops)
@@ -122,7 +138,9 @@ def layer_values(layer: Layer, choices: Choices) -> tuple[Any, ...]:
 
 def needs_noise(layer: Layer) -> bool:
     """Whether an op of the layer reads a table of noise."""
-    return any(isinstance(op, GaussianNoise) or getattr(op, "fill", None) == "noise" for op in layer.ops)
+    return any(
+        isinstance(op, GaussianNoise) or getattr(op, "fill", None) == "noise" for op in layer.ops
+    )
 
 
 def _numbers(columns: tuple[np.ndarray, ...]) -> np.ndarray | None:
@@ -130,4 +148,6 @@ def _numbers(columns: tuple[np.ndarray, ...]) -> np.ndarray | None:
         return np.ascontiguousarray(columns[0], np.float64)
     if not columns:
         return None
-    return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1, dtype=np.float64)
+    return np.concatenate(
+        [column.reshape(len(column), -1) for column in columns], axis=1, dtype=np.float64
+    )

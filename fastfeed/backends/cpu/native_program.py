@@ -1,4 +1,6 @@
-"""A program on native threads: one call per batch, but for functions of users and files that Pillow decodes."""
+"""A program on native threads: one call per batch, but for functions of users and files that Pillow
+decodes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.cpu import functions
-from fastfeed.backends.cpu.native_ops import BORDERS, is_native, layer_values, native_layer, needs_noise
+from fastfeed.backends.cpu.native_ops import (
+    BORDERS,
+    is_native,
+    layer_values,
+    native_layer,
+    needs_noise,
+)
 from fastfeed.decode.base import DECLINED, ENLARGE, Bad, Header, Request, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.multi_crop import decode_views
@@ -36,12 +44,16 @@ _SLICE = 32  # samples that a thread takes through ops in Python at a time, at m
 _DONE, _CANCELLED = 0, 6  # as Status in native/header.h
 _DECODE, _AUGMENT = 2, 3  # columns of spans
 
-RecordSpans = Callable[[np.ndarray], None]  # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
+RecordSpans = Callable[
+    [np.ndarray], None
+]  # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A layer of the program, or of its ops those that run in one place: a sample takes at most one of all."""
+    """A layer of the program, or of its ops those that run in one place: a sample takes at most one
+    of all.
+    """
 
     layer: Layer
     native: bool  # runs on native threads; otherwise in Python
@@ -74,13 +86,23 @@ class NativeProgram:
         """`final`: the conversion of mixed samples, where the program makes bytes to be mixed."""
         self._program, self._executor, self._views = program, executor, max(1, program.views)
         height, width, self._channels = (side or 0 for side in program.pixels.shape)
-        self._layers = tuple(part for number, layer in enumerate(program.layers) for part in _halves(layer, number))
+        self._layers = tuple(
+            part for number, layer in enumerate(program.layers) for part in _halves(layer, number)
+        )
         self._sizes = [(height, width)]  # before each layer, and after the last
-        after = [tuple(side or 0 for side in link.spec.size) for link in program.chain for _ in link.layers]
+        after = [
+            tuple(side or 0 for side in link.spec.size)
+            for link in program.chain
+            for _ in link.layers
+        ]
         self._sizes += [after[layer.number] for layer in self._layers]
         self._parts, self._decoded_parts = self._split(decoded=False), self._split(decoded=True)
         last = len(self._layers)
-        self._mixing = None if program.mix is None else self._kernel_program(last, last, encoded=False, how=final)
+        self._mixing = (
+            None
+            if program.mix is None
+            else self._kernel_program(last, last, encoded=False, how=final)
+        )
 
     @property
     def python_ops(self) -> tuple[Any, ...]:
@@ -88,9 +110,18 @@ class NativeProgram:
         return tuple(op for layer in self._layers if not layer.native for op in layer.layer.ops)
 
     def run(
-        self, samples: Samples, skip: np.ndarray, work: Work, out: np.ndarray, stop: Stop, record: RecordSpans
+        self,
+        samples: Samples,
+        skip: np.ndarray,
+        work: Work,
+        out: np.ndarray,
+        stop: Stop,
+        record: RecordSpans,
     ) -> dict[int, Bad]:
-        """Fill the rows of `out` whose sample is not skipped (bool (n,)). Bad ones, whose rows have any content."""
+        """Fill the rows of `out` whose sample is not skipped (bool (n,)).
+
+        Bad ones, whose rows have any content.
+        """
         results: dict[int, Bad] = {}
         others = [row for row in samples.others if not skip[row]]
         call = _Call(len(samples), work, out, results, stop, record)
@@ -99,7 +130,9 @@ class NativeProgram:
         else:
             skip = skip.copy()
             skip[others] = True
-            tasks = [partial(self._by_pillow, samples, row, samples.others[row], call) for row in others]
+            tasks = [
+                partial(self._by_pillow, samples, row, samples.others[row], call) for row in others
+            ]
             pending = self._executor.start_python(tasks, stop)
             try:
                 self._render(samples.handle, skip, call)
@@ -119,12 +152,26 @@ class NativeProgram:
         return results
 
     def mix(
-        self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray, stop: Stop, record: RecordSpans
+        self,
+        samples: np.ndarray,
+        members: np.ndarray,
+        plan: MixPlan,
+        out: np.ndarray,
+        stop: Stop,
+        record: RecordSpans,
     ) -> None:
         """Fill `out` from rendered samples; `members` int64 (n, group) are their rows."""
         spans = np.empty((len(out), 5), np.int64)
         used = self._executor.mix(
-            self._mixing, samples, np.ascontiguousarray(members), plan.how, plan.shares, plan.box, out, spans, stop
+            self._mixing,
+            samples,
+            np.ascontiguousarray(members),
+            plan.how,
+            plan.shares,
+            plan.box,
+            out,
+            spans,
+            stop,
         )
         record(spans[:used, [0, 1, 4]])
 
@@ -135,7 +182,14 @@ class NativeProgram:
         step = max(1, min(_SLICE, -(-len(skip) // self._executor.threads)))
         slices = [range(first, min(first + step, len(skip))) for first in range(0, len(skip), step)]
         tasks = [
-            partial(self._through, self._parts, handle.part(rows.start, rows.stop), skip[rows], call, rows)
+            partial(
+                self._through,
+                self._parts,
+                handle.part(rows.start, rows.stop),
+                skip[rows],
+                call,
+                rows,
+            )
             for rows in slices
         ]
         self._executor.run_python(tasks, call.stop)
@@ -145,7 +199,9 @@ class NativeProgram:
         program, pillow = self._program, self._executor.pillow
         if pillow is None or call.stop.is_set():
             return
-        request = Request([samples.handle.bytes(row)], [header], call.work[[row]].windows, program.filter)
+        request = Request(
+            [samples.handle.bytes(row)], [header], call.work[[row]].windows, program.filter
+        )
         pixels = np.empty((1, self._views, *self._sizes[0], self._channels), np.uint8)
         with call.timed(_DECODE):
             if program.views:
@@ -155,9 +211,17 @@ class NativeProgram:
         if bad is not None:
             call.results[row] = bad
         else:
-            self._through(self._decoded_parts, self._images(pixels), np.zeros(1, bool), call, range(row, row + 1))
+            self._through(
+                self._decoded_parts,
+                self._images(pixels),
+                np.zeros(1, bool),
+                call,
+                range(row, row + 1),
+            )
 
-    def _through(self, parts: Sequence[_Part], handle: Any, skip: np.ndarray, call: _Call, rows: range) -> None:
+    def _through(
+        self, parts: Sequence[_Part], handle: Any, skip: np.ndarray, call: _Call, rows: range
+    ) -> None:
         """Samples of these rows through all parts, into the batch."""
         work = call.work if len(rows) == call.count else call.work[rows.start : rows.stop]
         pixels = np.empty(0, np.uint8)
@@ -181,10 +245,25 @@ class NativeProgram:
                 target = pixels = np.empty((len(rows), self._views, *part.shape), np.uint8)
             codes, spans = np.empty(len(rows), np.int8), np.empty((len(rows), 5), np.int64)
             windows = work.windows if part is parts[0] and parts is self._parts else None
-            boxes, flips, limits = (None,) * 3 if windows is None else (windows.boxes, windows.flips, windows.limits)
-            values = tuple(layer_values(part.layer, own) for part, own in zip(part.layers, choices, strict=True))
+            boxes, flips, limits = (
+                (None,) * 3 if windows is None else (windows.boxes, windows.flips, windows.limits)
+            )
+            values = tuple(
+                layer_values(part.layer, own)
+                for part, own in zip(part.layers, choices, strict=True)
+            )
             used = self._executor.render(
-                part.native, handle, skip, boxes, flips, limits, values, target, codes, spans, call.stop
+                part.native,
+                handle,
+                skip,
+                boxes,
+                flips,
+                limits,
+                values,
+                target,
+                codes,
+                spans,
+                call.stop,
             )
             call.record(spans[:used])
             if not np.count_nonzero(codes):
@@ -193,7 +272,9 @@ class NativeProgram:
                 call.results[rows[k]] = bad_of(int(codes[k]))
             skip |= codes != _DONE
 
-    def _run_in_python(self, part: _Part, choices: Sequence[Choices], k: int, pixels: np.ndarray) -> None:
+    def _run_in_python(
+        self, part: _Part, choices: Sequence[Choices], k: int, pixels: np.ndarray
+    ) -> None:
         """Change the windows of sample k, uint8 (views, height, width, channels)."""
         for row, image in enumerate(pixels, k * self._views):
             for layer, own in zip(part.layers, choices, strict=True):
@@ -220,7 +301,9 @@ class NativeProgram:
         while True:
             last = next((k for k in range(first, len(layers)) if not native[k]), len(layers))
             is_last = last == len(layers)
-            program = self._kernel_program(first, last, encoded=not parts and not decoded, how=how if is_last else None)
+            program = self._kernel_program(
+                first, last, encoded=not parts and not decoded, how=how if is_last else None
+            )
             shape = () if is_last else (*self._sizes[last], self._channels)
             parts.append(_Part(layers[first:last], program, shape))
             if is_last:

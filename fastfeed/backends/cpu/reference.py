@@ -1,4 +1,6 @@
-"""Batches in NumPy and OpenCV: what the ops mean, and who runs them where there are no native threads."""
+"""Batches in NumPy and OpenCV: what the ops mean, and who runs them where there are no native
+threads.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,25 @@ __all__ = ["Reference", "convert", "convert_one"]
 class Reference:
     """A program image by image; rows of a batch may come from many threads.
 
-    Decodes into bytes, then runs the chain on each image and converts it while it is in the CPU's cache.
+    Decodes into bytes, then runs the chain on each image and converts it while it is in the CPU's
+    cache.
     """
 
-    def __init__(self, program: Program, final: Convert, engine: DecodeEngine, timeline: Timeline) -> None:
+    def __init__(
+        self, program: Program, final: Convert, engine: DecodeEngine, timeline: Timeline
+    ) -> None:
         """`final`: the conversion of mixed samples, where the program makes bytes to be mixed."""
         self._program, self._final, self._engine, self._timeline = program, final, engine, timeline
         self._scratch = threading.local()
 
     def render(
-        self, blobs: Sequence[Any], headers: Sequence[Header], work: Work, out: np.ndarray, stop: Stop, batch: int
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        work: Work,
+        out: np.ndarray,
+        stop: Stop,
+        batch: int,
     ) -> list[Bad | None]:
         """As `Renderer.render` of `backends.base`."""
         program, timeline = self._program, self._timeline
@@ -59,7 +70,9 @@ class Reference:
                 convert(program.convert, pixels, out)
         return results
 
-    def _change(self, pixels: np.ndarray, work: Work, out: np.ndarray, results: list[Bad | None], stop: Stop) -> None:
+    def _change(
+        self, pixels: np.ndarray, work: Work, out: np.ndarray, results: list[Bad | None], stop: Stop
+    ) -> None:
         how, layers = self._program.convert, self._program.layers
         for row, target in enumerate(out):
             if stop.is_set():
@@ -68,13 +81,17 @@ class Reference:
             if results[sample] is not None:
                 continue
             try:
-                image, table = run(layers, work.choices, row, pixels[row], leave=not how.keeps_bytes)
+                image, table = run(
+                    layers, work.choices, row, pixels[row], leave=not how.keeps_bytes
+                )
             except OpFailed as failed:
                 results[sample] = failed.bad()
             else:
                 convert_one(how, image, target, table)
 
-    def mix(self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray, batch: int) -> None:
+    def mix(
+        self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray, batch: int
+    ) -> None:
         """As `Mixer.mix`."""
         how = self._final
         with self._timeline.span("mix", batch):
@@ -100,10 +117,13 @@ def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
         convert_one(how, image, target)
 
 
-def convert_one(how: Convert, image: np.ndarray, target: np.ndarray, first: np.ndarray | None = None) -> None:
+def convert_one(
+    how: Convert, image: np.ndarray, target: np.ndarray, first: np.ndarray | None = None
+) -> None:
     """One image; `first`: a table of bytes (256,) or (256, channels) that goes before.
 
-    A byte has 256 values, so scaling and normalization are one table look-up, exact and without temporaries.
+    A byte has 256 values, so scaling and normalization are one table look-up, exact and without
+    temporaries.
     """
     if how.keeps_bytes:
         converted = image if first is None else lookup.look_up(image, first)

@@ -1,9 +1,11 @@
-"""NVIDIA DALI: the whole program as one graph, on the GPU of this rank or on the CPU if there is none.
+"""NVIDIA DALI: the whole program as one graph, on the GPU of this rank or on the CPU if there is
+none.
 
-A sample's pixels do not depend on the other samples in its batch. Files that DALI cannot decode, or decodes differently
-from the cpu backend, go through the cpu backend's decoding, window and ops, and are only converted on the device; so is
-the share of JPEGs that the CPU takes over from a GPU. DALI reports that a batch failed but not which sample: such a
-batch is halved until the sample is isolated, and the decode engine decides. Arrays are never bad.
+A sample's pixels do not depend on the other samples in its batch. Files that DALI cannot decode, or
+decodes differently from the cpu backend, go through the cpu backend's decoding, window and ops, and
+are only converted on the device; so is the share of JPEGs that the CPU takes over from a GPU. DALI
+reports that a batch failed but not which sample: such a batch is halved until the sample is
+isolated, and the decode engine decides. Arrays are never bad.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ native_threads = False
 whole_batches = True
 
 _STATUS = 16  # the same where it has no reason, only a status per image
-_ALL = 4  # if at least this many samples all fail in DALI but the engine decodes them, DALI is at fault
+# if at least this many samples all fail in DALI but the engine decodes them, DALI is at fault
+_ALL = 4
 
 
 @dataclass(slots=True)
@@ -68,7 +71,10 @@ class _RenderCall:
 
 @runs_on_gpu("dali")
 class DaliBackend:
-    """Renders whole batches from any thread, one per lane at a time. A lane is built with its first batch."""
+    """Renders whole batches from any thread, one per lane at a time.
+
+    A lane is built with its first batch.
+    """
 
     def __init__(
         self,
@@ -86,26 +92,47 @@ class DaliBackend:
         if executor is not None:  # views are samples of their own here
             own = replace(program.raw(), views=0, others=(), mix=None)
             self._native = NativeProgram(own, own.convert, executor)
-        self._program, self._engine, self._timeline, self._threads = program, engine, timeline, threads
+        self._program, self._engine, self._timeline, self._threads = (
+            program,
+            engine,
+            timeline,
+            threads,
+        )
         self.rendered = program
         count = gpu_count()
         # if the launcher makes one GPU visible per process, that is number 0
         self._device = gpu % count if count else None
         self._memory: Any = HostMemory() if self._device is None else GpuMemory(self._device)
-        self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
-        self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
+        self.memory_name, self.xp, self.empty = (
+            self._memory.name,
+            self._memory.xp,
+            self._memory.empty,
+        )
+        self.synchronize, self.device_context = (
+            self._memory.synchronize,
+            self._memory.device_context,
+        )
         path, encoded = kept_file(), program.decode is not None
         decoded = how.engine == "nvimagecodec" and encoded
         load = how.hw_load
         if load is None and not decoded:
             load = read_measured(path).get("hw_load", self._memory.hw_load)
-        self._graph = Graph(program, batch * max(1, program.views), threads, self._device, decoded, load)
-        where = f"{how.engine} on {self._device}, {threads} threads, {'x'.join(map(str, program.pixels.size))}"
+        self._graph = Graph(
+            program, batch * max(1, program.views), threads, self._device, decoded, load
+        )
+        where = (
+            f"{how.engine} on {self._device}, {threads} threads,"
+            f" {'x'.join(map(str, program.pixels.size))}"
+        )
         where += f", {len(program.layers)} layers" if program.chain else ""
         where += "" if how.hw_load is None else f", load {how.hw_load:g}"
-        self.share = DecodeShare(path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0)
+        self.share = DecodeShare(
+            path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0
+        )
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
-        self.lanes = how.lanes if self._device is not None else 1  # on the CPU one lane has all threads
+        self.lanes = (
+            how.lanes if self._device is not None else 1
+        )  # on the CPU one lane has all threads
         for _ in range(self.lanes):
             self._lanes.put(None)  # not built yet
         self._black = program.convert.table()[0]
@@ -120,7 +147,9 @@ class DaliBackend:
         batch: int = 0,
     ) -> list[Bad | None]:
         views = max(1, self._program.views)
-        if self._program.views:  # each is a separate sample here, with its own header: a handle can be used only once
+        if (
+            self._program.views
+        ):  # each is a separate sample here, with its own header: a handle can be used only once
             blobs = [blob for blob in blobs for _ in range(views)]
             names = [header.name for header in headers for _ in range(views)]
             headers = [h for h in probe_named(self._engine, blobs, names) if isinstance(h, Header)]
@@ -133,9 +162,14 @@ class DaliBackend:
         finally:
             self.synchronize()  # buffers may be overwritten once they are released
         results = call.results
-        return [next((bad for bad in results[k : k + views] if bad), None) for k in range(0, len(results), views)]
+        return [
+            next((bad for bad in results[k : k + views] if bad), None)
+            for k in range(0, len(results), views)
+        ]
 
-    def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0) -> None:
+    def mix(
+        self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0
+    ) -> None:
         with self._timeline.span("mix", batch), self.device_context():
             mix(samples, members, plan, out, self.xp, self._program.spec.layout)
         self.synchronize()  # `samples` may be released
@@ -143,8 +177,14 @@ class DaliBackend:
     def _fill(self, work: _RenderCall) -> None:
         share = self.share.value
         samples = [*zip(work.blobs, work.headers, strict=True)]
-        given = [row for row, (blob, h) in enumerate(samples) if h.format != "JPEG" or not decodes_on_cpu(blob, share)]
-        plain = plain_rows(self._program, [work.blobs[row] for row in given], [work.headers[row] for row in given])
+        given = [
+            row
+            for row, (blob, h) in enumerate(samples)
+            if h.format != "JPEG" or not decodes_on_cpu(blob, share)
+        ]
+        plain = plain_rows(
+            self._program, [work.blobs[row] for row in given], [work.headers[row] for row in given]
+        )
         rest = [row for row, is_plain in zip(given, plain, strict=True) if is_plain]
         own = sorted({*range(len(samples))}.difference(rest))
         if not own or not rest:
@@ -172,11 +212,15 @@ class DaliBackend:
             return f"{self._engine.name}; converted on {where}"
         others = "files it shows otherwise"
         if share.value > 0:
-            others += f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
+            others += (
+                f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
+            )
         return f"{how} on {where}; {others}: {self._engine.name}"
 
     def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
-        """Render rows through a lane, then those that failed through the engine; returns the lane's seconds."""
+        """Render rows through a lane, then those that failed through the engine; returns the lane's
+        seconds.
+        """
         if not rows:
             return 0.0
         with self.device_context():
@@ -193,15 +237,21 @@ class DaliBackend:
             self._lanes.put(lane)
         seconds = time.perf_counter() - started
         self._by_engine(work, [row for row, _ in refused])
-        errors = [error for row, error in refused if error is not None and work.results[row] is None]
-        if len(errors) == len(rows) >= _ALL:  # DALI is at fault, and the CPU must not take over silently
+        errors = [
+            error for row, error in refused if error is not None and work.results[row] is None
+        ]
+        if (
+            len(errors) == len(rows) >= _ALL
+        ):  # DALI is at fault, and the CPU must not take over silently
             raise DeviceError(f"DALI: {errors[0]}") from errors[0]
         good = sum(work.results[row] is None for row, _ in refused)
         if not errors and good == len(rows) >= _STATUS and not work.stop.is_set():
             raise DeviceError(refused_all("nvImageCodec" if self._graph.decoded else "DALI", good))
         return seconds
 
-    def _run_halving(self, work: _RenderCall, rows: list[int], lane: Lane) -> list[tuple[int, Exception | None]]:
+    def _run_halving(
+        self, work: _RenderCall, rows: list[int], lane: Lane
+    ) -> list[tuple[int, Exception | None]]:
         """Fill these rows; returns the rows that failed, with DALI's reason where it has one."""
         if work.stop.is_set():
             return []
@@ -212,16 +262,22 @@ class DaliBackend:
                 if rendered_rows:
                     work.in_flight.append(images)
                     self._scatter(
-                        work, [rows[k] if k >= 0 else -1 for k in rendered_rows], self._memory.as_array(images)
+                        work,
+                        [rows[k] if k >= 0 else -1 for k in rendered_rows],
+                        self._memory.as_array(images),
                     )
-        except Exception as error:  # DALI has no specific exception for bad bytes, so any may mean that
+        except (
+            Exception
+        ) as error:  # DALI has no specific exception for bad bytes, so any may mean that
             self._memory.check_room(error)
             if self._program.decode is None:
                 raise
             if len(rows) == 1:
                 return [(rows[0], error)]
             middle = len(rows) // 2
-            return self._run_halving(work, rows[:middle], lane) + self._run_halving(work, rows[middle:], lane)
+            return self._run_halving(work, rows[:middle], lane) + self._run_halving(
+                work, rows[middle:], lane
+            )
         rendered_set = set(rendered_rows)
         return [(row, None) for k, row in enumerate(rows) if k not in rendered_set]
 
@@ -241,13 +297,21 @@ class DaliBackend:
         """Render these rows on the CPU, on all threads."""
         program = self._program
         if self._native is not None and self._executor is not None:
-            results = np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
+            results = np.empty(
+                (len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8
+            )
             names = [work.headers[row].name for row in rows]
-            samples = self._executor.borrow([work.blobs[row] for row in rows], work.stop, names.__getitem__)
+            samples = self._executor.borrow(
+                [work.blobs[row] for row in rows], work.stop, names.__getitem__
+            )
             skip = np.zeros(len(rows), bool)
             skip[list(samples.bad)] = True
-            record = partial(self._timeline.record_native, work.number, ("decode", "augment", "convert"))
-            bad = samples.bad | self._native.run(samples, skip, work.work[rows], results, work.stop, record)
+            record = partial(
+                self._timeline.record_native, work.number, ("decode", "augment", "convert")
+            )
+            bad = samples.bad | self._native.run(
+                samples, skip, work.work[rows], results, work.stop, record
+            )
             return results, [bad.get(k) for k in range(len(rows))]
         pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
         with self._timeline.span("decode", work.number):
@@ -255,11 +319,15 @@ class DaliBackend:
             failures = decode_with_border(self._engine, request, program.border, pixels, work.stop)
             if not program.chain:
                 return pixels, failures
-            results = np.empty((len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8)
+            results = np.empty(
+                (len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8
+            )
             chain.change(program.layers, work.work[rows].choices, failures, pixels, results)
             return results, failures
 
-    def _store(self, work: _RenderCall, rows: list[int], pixels: np.ndarray, failures: list[Bad | None]) -> None:
+    def _store(
+        self, work: _RenderCall, rows: list[int], pixels: np.ndarray, failures: list[Bad | None]
+    ) -> None:
         """Convert rows into the batch; bad ones become black."""
         for row, bad in zip(rows, failures, strict=True):
             work.results[row] = bad
@@ -268,7 +336,9 @@ class DaliBackend:
         bad_rows = [row for row, bad in zip(rows, failures, strict=True) if bad is not None]
         if bad_rows:
             black = self.xp.asarray(self._black)
-            work.out[bad_rows] = black[:, None, None] if self._program.spec.layout == "CHW" else black
+            work.out[bad_rows] = (
+                black[:, None, None] if self._program.spec.layout == "CHW" else black
+            )
 
 
 def compile(
@@ -284,10 +354,17 @@ def compile(
     """The entry point of BACKENDS["dali"]."""
     if decode in ("gpu", "hybrid") and not gpu_count():
         why = f" ({reason})" if (reason := no_gpu()) else ""
-        raise ConfigError(f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here{why}; use decode="cpu"')
-    return DaliBackend(program, engine, timeline, batch, threads, gpu, as_gpu_decode(decode, "dali"), executor)
+        raise ConfigError(
+            f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here{why}; use'
+            ' decode="cpu"'
+        )
+    return DaliBackend(
+        program, engine, timeline, batch, threads, gpu, as_gpu_decode(decode, "dali"), executor
+    )
 
 
 def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:
-    """The `decode` argument for `decode.engine_for`: the decoder for files that DALI does not decode."""
+    """The `decode` argument for `decode.engine_for`: the decoder for files that DALI does not
+    decode.
+    """
     return "pillow" if decode == "auto" and not gpu_count() else "auto"

@@ -1,7 +1,7 @@
 """The ops after decoding, as a DALI graph: at each layer a sample runs only the op it takes.
 
-The batch is split by each sample's choice, as a binary tree, and merged again; images stay uint8 HWC between ops. The
-tables of the modules imported below define each op in DALI.
+The batch is split by each sample's choice, as a binary tree, and merged again; images stay uint8
+HWC between ops. The tables of the modules imported below define each op in DALI.
 """
 
 from __future__ import annotations
@@ -31,9 +31,13 @@ def _all(name: str) -> dict[type, Any]:
     return {kind: made for module in _MODULES for kind, made in getattr(module, name, {}).items()}
 
 
-LOWERING = _all("LOWERING")  # (op, values as nodes of the graph, image, OpContext) -> image, all uint8 HWC
+LOWERING = _all(
+    "LOWERING"
+)  # (op, values as nodes of the graph, image, OpContext) -> image, all uint8 HWC
 FEEDS: Feeds = _all("FEEDS")
-GRAIN = _all("GRAIN")  # (op, params of n samples, row, OpContext) -> noise, int16 HWC: values["grain"] for the lowering
+GRAIN = _all(
+    "GRAIN"
+)  # (op, params of n samples, row, OpContext) -> noise, int16 HWC: values["grain"] for the lowering
 
 
 def check(program: Program) -> None:
@@ -41,10 +45,13 @@ def check(program: Program) -> None:
     for op in [op for layer in program.layers for op in layer.ops]:
         if isinstance(op, Function):
             raise ConfigError(
-                f'backend="dali" cannot run {op!r}, your own function on one NumPy image; use backend="cpu"'
+                f'backend="dali" cannot run {op!r}, your own function on one NumPy image; use'
+                ' backend="cpu"'
             )
         if type(op) not in LOWERING:
-            raise ConfigError(f'backend="dali" cannot run {op!r}, DALI has no equivalent; use backend="cpu"')
+            raise ConfigError(
+                f'backend="dali" cannot run {op!r}, DALI has no equivalent; use backend="cpu"'
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,13 @@ class Chain:
         """The external inputs that `feed` fills: name -> declaration."""
         if not self._stages:
             return {}
-        grain = {stage.grain: {"dtype": types.INT16, "ndim": 3, "layout": "HWC"} for stage in self._stages}
-        return {"chain": {"dtype": types.FLOAT, "ndim": 1}} | {name: how for name, how in grain.items() if name}
+        grain = {
+            stage.grain: {"dtype": types.INT16, "ndim": 3, "layout": "HWC"}
+            for stage in self._stages
+        }
+        return {"chain": {"dtype": types.FLOAT, "ndim": 1}} | {
+            name: how for name, how in grain.items() if name
+        }
 
     def feed(self, work: Work) -> dict[str, Any]:
         """Values of these inputs for a batch."""
@@ -87,7 +99,9 @@ class Chain:
     def change(self, pixels: Any, nodes: dict[str, Any]) -> Any:
         """Images after all layers; nodes: the inputs as graph nodes."""
         for stage in self._stages:
-            inputs = {"row": nodes["chain"]} | ({"grain": nodes[stage.grain]} if stage.grain else {})
+            inputs = {"row": nodes["chain"]} | (
+                {"grain": nodes[stage.grain]} if stage.grain else {}
+            )
             pixels = _layer(stage, {"pixels": pixels} | inputs)
         return pixels
 
@@ -99,17 +113,25 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
         if k == len(stage.layer.ops):
             return data["pixels"]
         op, values = stage.layer.ops[k], Values(stage.values[k], data["row"], data.get("grain"))
-        return fn.reshape(LOWERING[type(op)](op, values, data["pixels"], stage.context), layout="HWC")
+        return fn.reshape(
+            LOWERING[type(op)](op, values, data["pixels"], stage.context), layout="HWC"
+        )
 
     def split(first: int, last: int, data: dict[str, Any]) -> Any:
         if first == last:
             return run_op(first, data)
         middle = (first + last) // 2
         low = stage.choice.of(data["row"]) <= float(middle)
-        # what DALI compiles `if` statements to; the public form rewrites source code and cannot be built in a loop
-        parts = {name: fn._conditional.split(node, predicate=low, _if_stmt=True) for name, node in data.items()}
+        # what DALI compiles `if` statements to; the public form rewrites source code and cannot be
+        # built in a loop
+        parts = {
+            name: fn._conditional.split(node, predicate=low, _if_stmt=True)
+            for name, node in data.items()
+        }
         yes, no = ({name: pair[side] for name, pair in parts.items()} for side in (0, 1))
-        return fn._conditional.merge(split(first, middle, yes), split(middle + 1, last, no), predicate=low)
+        return fn._conditional.merge(
+            split(first, middle, yes), split(middle + 1, last, no), predicate=low
+        )
 
     return run_op(0, data) if stage.is_single else split(0, len(stage.layer.ops), data)
 
@@ -117,7 +139,8 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
 class Values:
     """An op's values as graph nodes, created on access, inside the op's branch.
 
-    Constants in a branch must be created here, too; otherwise they would have the size of the whole batch.
+    Constants in a branch must be created here, too; otherwise they would have the size of the whole
+    batch.
     """
 
     __slots__ = ("_grain", "row", "slices")
@@ -134,7 +157,9 @@ def _chains(op: AugMix, values: dict[str, Any], context: OpContext) -> dict[str,
     both = [zip(op.chain, chain, strict=True) for chain in values["chains"]]
     return {
         "shares": values["shares"],
-        "chains": tuple(tuple(feed_values(*pair, context, FEEDS) for pair in chain) for chain in both),
+        "chains": tuple(
+            tuple(feed_values(*pair, context, FEEDS) for pair in chain) for chain in both
+        ),
     }
 
 
@@ -146,7 +171,8 @@ def _augmix(op: AugMix, values: Values, image: Any, context: OpContext) -> Any:
         version = image
         for layer, (choice, *ops) in zip(op.chain, slices, strict=True):
             version = _layer(
-                _ChainLayer(layer, context, False, choice, tuple(ops), ""), {"pixels": version, "row": values.row}
+                _ChainLayer(layer, context, False, choice, tuple(ops), ""),
+                {"pixels": version, "row": values.row},
             )
         total = total + version * shares[k]
     return rounded(total)
@@ -182,6 +208,12 @@ def _stages(program: Program, gpu: bool) -> tuple[_ChainLayer, ...]:
         for layer in link.layers:
             grain = f"grain {len(stages)}" if any(_grainy(op) for op in layer.ops) else ""
             stages.append(
-                _ChainLayer(layer, context, is_single, *row_layout.of(layer, next(choices), context, FEEDS), grain)
+                _ChainLayer(
+                    layer,
+                    context,
+                    is_single,
+                    *row_layout.of(layer, next(choices), context, FEEDS),
+                    grain,
+                )
             )
     return tuple(stages)

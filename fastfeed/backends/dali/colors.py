@@ -1,10 +1,11 @@
 """Color ops as DALI graphs: arithmetic that matches the lookup tables of the cpu kernels.
 
 - Hue is arithmetic as well, because DALI's own operator rotates colors in another color space.
-- Equalize: DALI's, on the negative. What it adds up is bytes up to a value, Pillow those below it; of the negative the
-  one is the other. Its scale then becomes Pillow's, which divides by a whole number: within one level. In images as
-  small as CIFAR's that number is 3 or 4, and one level may change it if such an image is equalized again: single
-  samples differ by tens of levels then. To compare each pixel with each would be exact, at 5 ms an image here.
+- Equalize: DALI's, on the negative. What it adds up is bytes up to a value, Pillow those below it;
+  of the negative the one is the other. Its scale then becomes Pillow's, which divides by a whole
+  number: within one level. In images as small as CIFAR's that number is 3 or 4, and one level may
+  change it if such an image is equalized again: single samples differ by tens of levels then. To
+  compare each pixel with each would be exact, at 5 ms an image here.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def saturation(op: Saturation, values: Any, image: Any, context: OpContext) -> A
 def grayscale(op: Grayscale, values: Any, image: Any, context: OpContext) -> Any:
     if context.channels == 1:
         return image
-    return fn.color_space_conversion(gray(image, context), image_type=types.GRAY, output_type=types.RGB)
+    return fn.color_space_conversion(
+        gray(image, context), image_type=types.GRAY, output_type=types.RGB
+    )
 
 
 def sixths(op: Hue, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
@@ -49,7 +52,9 @@ def sixths(op: Hue, values: dict[str, Any], context: OpContext) -> dict[str, Any
 
 
 def hue(op: Hue, values: Any, image: Any, context: OpContext) -> Any:
-    """Six sixths of a turn: the largest channel says in which pair of them a color lies, the others where."""
+    """Six sixths of a turn: the largest channel says in which pair of them a color lies, the others
+    where.
+    """
     if context.channels == 1:
         return image
     red, green, blue = (fn.cast(image[:, :, c : c + 1], dtype=types.FLOAT) for c in range(3))
@@ -59,7 +64,11 @@ def hue(op: Hue, values: Any, image: Any, context: OpContext) -> Any:
     reds = fn.cast(maximum == red, dtype=types.FLOAT)
     greens = fn.cast(maximum == green, dtype=types.FLOAT) * (1.0 - reds)
     blues = 1.0 - reds - greens
-    angle = (reds * (green - blue) + greens * (blue - red) + blues * (red - green)) / unit + greens * 2.0 + blues * 4.0
+    angle = (
+        (reds * (green - blue) + greens * (blue - red) + blues * (red - green)) / unit
+        + greens * 2.0
+        + blues * 4.0
+    )
     position = angle + fn.reshape(values["sixths"], shape=[1, 1, 3])
     position = position - math.floor(position / 6.0) * 6.0
     return rounded(maximum - range_ * math.clamp(math.min(position, 4.0 - position), 0.0, 1.0))
@@ -93,7 +102,9 @@ def look_up_table(op: LUT, values: Any, image: Any, context: OpContext) -> Any:
 
 
 def _looked_up(image: Any, table: Any) -> Any:
-    return fn.lookup_table(image, keys=list(range(256)), values=[float(v) for v in table], dtype=types.UINT8)
+    return fn.lookup_table(
+        image, keys=list(range(256)), values=[float(v) for v in table], dtype=types.UINT8
+    )
 
 
 def autocontrast(op: AutoContrast, values: Any, image: Any, context: OpContext) -> Any:
@@ -116,7 +127,9 @@ def equalize(op: Equalize, values: Any, image: Any, context: OpContext) -> Any:
 
 
 def _ends(image: Any) -> tuple[Any, Any]:
-    return tuple(find(image, axes=[0, 1], keep_dims=True) for find in (fn.reductions.min, fn.reductions.max))
+    return tuple(
+        find(image, axes=[0, 1], keep_dims=True) for find in (fn.reductions.min, fn.reductions.max)
+    )
 
 
 FEEDS = {Hue: sixths, Posterize: masks}

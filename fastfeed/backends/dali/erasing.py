@@ -36,17 +36,25 @@ def grain(op: RandomErasing, values: dict[str, Any], row: int, context: OpContex
         return np.zeros((1, 1, context.channels), np.int16)
     line = context.size[1] * context.channels
     found = read_wrapped(gray(), int(values["offset"][row]) + top * line, height * line)
-    return found.reshape(height, context.size[1], context.channels)[:, left : left + width].astype(np.int16)
+    return found.reshape(height, context.size[1], context.channels)[:, left : left + width].astype(
+        np.int16
+    )
 
 
 def lines(op: GridMask, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
-    """Rows and columns that squares cover: float64 (n, height, 1, 1), (n, 1, width, 1); and the color."""
+    """Rows and columns that squares cover: float64 (n, height, 1, 1), (n, 1, width, 1); and the
+    color.
+    """
     unit = values["unit"][:, None]
     side = np.rint(values["share"][:, None] * unit)
     down = (np.arange(context.size[0]) - values["top"][:, None]) % unit < side
     across = (np.arange(context.size[1]) - values["left"][:, None]) % unit < side
     fill = np.tile(shade(op.fill, context.channels), (len(unit), 1, 1, 1))
-    return {"down": down[:, :, None, None] * 1.0, "across": across[:, None, :, None] * 1.0, "fill": fill}
+    return {
+        "down": down[:, :, None, None] * 1.0,
+        "across": across[:, None, :, None] * 1.0,
+        "fill": fill,
+    }
 
 
 def grid(op: GridMask, values: Any, image: Any, context: OpContext) -> Any:

@@ -1,7 +1,8 @@
 """Filters, noise and JPEG compression as DALI graphs.
 
 - Noise is read from the cpu backend's table on the CPU: DALI's own draws depend on the batch.
-- DALI simulates JPEG compression without writing a file: as libjpeg on the CPU, with its own arithmetic on a GPU.
+- DALI simulates JPEG compression without writing a file: as libjpeg on the CPU, with its own
+  arithmetic on a GPU.
 """
 
 from __future__ import annotations

@@ -1,25 +1,35 @@
 """Builds the DALI graph of a Program, from the tables PLAIN, DTYPES and LOWERING.
 
-Ops that change pixels are in `chain.py` and the modules it imports, windows in `windows.py`; their parameters are drawn
-beforehand, as for every backend, and enter the graph as inputs. Where DALI and the cpu backend differ:
+Ops that change pixels are in `chain.py` and the modules it imports, windows in `windows.py`; their
+parameters are drawn beforehand, as for every backend, and enter the graph as inputs. Where DALI and
+the cpu backend differ:
 
-- File formats. Only those in PLAIN reach DALI's decoder, because it decodes others differently (transparency,
-  animations, palettes, CMYK) or accepts damaged files. The rest arrives as finished pixels: see `backend.py`.
-- Filters. DALI has no antialiased box, so images for a program with one arrive as finished pixels, too.
-- The outer pixels of a window that touches the image's edge. Both read beyond a window, and beyond the image's edge
-  Pillow leaves the filter's weights out while DALI repeats the outermost pixels: up to 15 levels on photographs, half a
-  level on average, in the outermost row or column of a reduction; nothing when enlarging. One level inside.
-- Overshoot. Pillow clips to bytes between its two passes, DALI does not, so bicubic and lanczos differ where the
-  sharpest edges ring: one pixel in a thousand by more than 2 levels.
-- JPEGs shrunk to less than a third. The cpu backend shrinks them in the DCT domain first; DALI decodes every pixel.
-- Rounding. Results may differ by one level: Brightness, Contrast, Saturation, Hue, Grayscale, Equalize,
-  AutoContrast, Gamma, Sharpness, GaussianBlur, GaussianNoise, bilinear warps. Invert, Solarize, Posterize, LUT,
-  RandomErasing, CutOut, GridMask, flips, whole-pixel crops and borders are the same bytes.
-- Warps by the nearest pixel. Where a pixel's center falls on the line between two others, either may be taken.
-- Policies and AugMix. After a difference of one level, a pixel may fall on the other side of a threshold.
-- JPEGCompression. The same bytes on the CPU, where both call one library; on a GPU, NVIDIA's arithmetic differs.
+- File formats. Only those in PLAIN reach DALI's decoder, because it decodes others differently
+  (transparency, animations, palettes, CMYK) or accepts damaged files. The rest arrives as finished
+  pixels: see `backend.py`.
+- Filters. DALI has no antialiased box, so images for a program with one arrive as finished pixels,
+  too.
+- The outer pixels of a window that touches the image's edge. Both read beyond a window, and beyond
+  the image's edge Pillow leaves the filter's weights out while DALI repeats the outermost pixels:
+  up to 15 levels on photographs, half a level on average, in the outermost row or column of a
+  reduction; nothing when enlarging. One level inside.
+- Overshoot. Pillow clips to bytes between its two passes, DALI does not, so bicubic and lanczos
+  differ where the sharpest edges ring: one pixel in a thousand by more than 2 levels.
+- JPEGs shrunk to less than a third. The cpu backend shrinks them in the DCT domain first; DALI
+  decodes every pixel.
+- Rounding. Results may differ by one level: Brightness, Contrast, Saturation, Hue, Grayscale,
+  Equalize, AutoContrast, Gamma, Sharpness, GaussianBlur, GaussianNoise, bilinear warps. Invert,
+  Solarize, Posterize, LUT, RandomErasing, CutOut, GridMask, flips, whole-pixel crops and borders
+  are the same bytes.
+- Warps by the nearest pixel. Where a pixel's center falls on the line between two others, either
+  may be taken.
+- Policies and AugMix. After a difference of one level, a pixel may fall on the other side of a
+  threshold.
+- JPEGCompression. The same bytes on the CPU, where both call one library; on a GPU, NVIDIA's
+  arithmetic differs.
 
-Not on this backend, a ConfigError at construction: Function, a user's own function of a NumPy image.
+Not on this backend, a ConfigError at construction: Function, a user's own function of a NumPy
+image.
 """
 
 from __future__ import annotations
@@ -39,7 +49,9 @@ DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT
 
 
 def gpu_count() -> int:
-    """How many GPUs this process may use; 0 if there is no driver, or one that DALI cannot use: see `no_gpu`."""
+    """How many GPUs this process may use; 0 if there is no driver, or one that DALI cannot use: see
+    `no_gpu`.
+    """
     try:
         return GetCUDADeviceCount()
     except RuntimeError:
@@ -47,7 +59,10 @@ def gpu_count() -> int:
 
 
 def no_gpu() -> str:
-    """Why there is none, in DALI's words; empty if it just says so. It raises where a driver is there but too old."""
+    """Why there is none, in DALI's words; empty if it just says so.
+
+    It raises where a driver is there but too old.
+    """
     try:
         GetCUDADeviceCount()
     except RuntimeError as error:
@@ -64,7 +79,9 @@ class Graph:
     threads: int
     device: int | None  # GPU; None for the CPU
     decoded: bool = False  # "data" is pixels, uint8 HWC, on the device
-    hw_load: float | None = 0.65  # of JPEGs, for the hardware engine of a GPU; None, of nvImageCodec: all it decodes
+    hw_load: float | None = (
+        0.65  # of JPEGs, for the hardware engine of a GPU; None, of nvImageCodec: all it decodes
+    )
     cut: bool = False  # and these are windows already, all of the program's size
 
     @property
@@ -91,7 +108,8 @@ def decode(data: Any, nodes: Any, graph: Graph) -> Any:
         return data.gpu() if gpu and not graph.decoded else data
     if not gpu:
         return fn.decoders.image(data, device="cpu", output_type=types.RGB)
-    # not tied to cores: several ranks share a machine. Fancy upsampling is what the CPU's decoder does
+    # not tied to cores: several ranks share a machine. Fancy upsampling is what the CPU's decoder
+    # does
     return fn.decoders.image(
         data,
         device="mixed",
@@ -129,18 +147,28 @@ def convert(pixels: Any, nodes: Any, graph: Graph) -> Any:
     )
 
 
-LOWERING = (decode, cut, chain, convert)  # in this order, each (what comes in, other inputs, graph) -> what goes out
+LOWERING = (
+    decode,
+    cut,
+    chain,
+    convert,
+)  # in this order, each (what comes in, other inputs, graph) -> what goes out
 
 
 def build(graph: Graph) -> Any:
     """Inputs "data" and `Graph.inputs`; outputs the samples, the size of what was decoded,
     and values that are only there to keep all inputs in the graph.
 
-    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only one that continues
-    after an error and whose outputs are not overwritten.
+    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only
+    one that continues after an error and whose outputs are not overwritten.
     """
     gpu = graph.device is not None
-    pipe = Pipeline(batch_size=graph.batch, num_threads=graph.threads, device_id=graph.device, prefetch_queue_depth=1)
+    pipe = Pipeline(
+        batch_size=graph.batch,
+        num_threads=graph.threads,
+        device_id=graph.device,
+        prefetch_queue_depth=1,
+    )
     with pipe:
         data = fn.external_source(
             name="data",
@@ -156,7 +184,8 @@ def build(graph: Graph) -> Any:
                 continue
             result = lower(result, nodes, graph)
             shape = result.shape() if shape is None else shape
-        # an unused input, such as when all samples take Invert(), would be pruned and could not be fed
+        # an unused input, such as when all samples take Invert(), would be pruned and could not be
+        # fed
         pipe.set_outputs(result, shape, *nodes.values())
     pipe.build()
     return pipe

@@ -11,12 +11,20 @@ __all__ = ["CodeStream", "GetCUDADeviceCount", "Pipeline", "fn", "math", "types"
 
 try:
     _dali: Any = importlib.import_module("nvidia.dali")
-    fn, math, types = (importlib.import_module(f"nvidia.dali.{name}") for name in ("fn", "math", "types"))
-    _backend, _codec = (importlib.import_module(f"nvidia.{name}") for name in ("dali.backend", "nvimgcodec"))
+    fn, math, types = (
+        importlib.import_module(f"nvidia.dali.{name}") for name in ("fn", "math", "types")
+    )
+    _backend, _codec = (
+        importlib.import_module(f"nvidia.{name}") for name in ("dali.backend", "nvimgcodec")
+    )
 except ImportError as error:
     raise MissingExtra(
         "Feed(backend=\"dali\") needs NVIDIA DALI: pip install 'fastfeed[cuda13]', "
         "or 'fastfeed[cuda12]' for an older driver (never both)"
     ) from error
 
-Pipeline, GetCUDADeviceCount, CodeStream = _dali.Pipeline, _backend.GetCUDADeviceCount, _codec.CodeStream
+Pipeline, GetCUDADeviceCount, CodeStream = (
+    _dali.Pipeline,
+    _backend.GetCUDADeviceCount,
+    _codec.CodeStream,
+)

@@ -24,14 +24,18 @@ _BUILDING = threading.Lock()  # it sets an environment variable, which is global
 
 
 class _Pipe:
-    """A graph that is built when it is first fed, and again after a batch that it took in part or late."""
+    """A graph that is built when it is first fed, and again after a batch that it took in part or
+    late.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._pipe: Any = None
 
     def run(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
-        """(DALI's tensors of the samples, the sizes of what was decoded); the first of the inputs is compared."""
+        """(DALI's tensors of the samples, the sizes of what was decoded); the first of the inputs
+        is compared.
+        """
         images, shapes, fed, *_ = self._fed(inputs)
         if not np.array_equal(np.asarray(fed.as_tensor()), next(iter(inputs.values()))):
             self._pipe = None
@@ -40,13 +44,17 @@ class _Pipe:
 
     def build(self) -> Any:
         op = self._graph.program.decode
-        with _BUILDING, _size_limit(3 * op.max_pixels if op is not None and self._graph.encoded else 0):
+        with (
+            _BUILDING,
+            _size_limit(3 * op.max_pixels if op is not None and self._graph.encoded else 0),
+        ):
             self._pipe = build(self._graph)
         return self._pipe
 
     def _fed(self, inputs: dict[str, Any]) -> Any:
-        """The outputs for these inputs, which DALI queues one by one: if one is refused, such as for want of memory,
-        the others would stay there and be taken for the next batch's."""
+        """The outputs for these inputs, which DALI queues one by one: if one is refused, such as
+        for want of memory, the others would stay there and be taken for the next batch's.
+        """
         pipe = self._pipe or self.build()
         try:
             for name, value in inputs.items():
@@ -64,13 +72,18 @@ class Lane:
     def __init__(self, graph: Graph) -> None:
         self._graph, self._pipe, self._chain = graph, _Pipe(graph), graph.chain
         self._pipe.build()
-        self._codec = NvImageCodec(graph.device, graph.threads, graph.hw_load) if graph.decoded else None
+        self._codec = (
+            NvImageCodec(graph.device, graph.threads, graph.hw_load) if graph.decoded else None
+        )
 
-    def run(self, blobs: Sequence[Any], headers: Sequence[Header], work: Work) -> tuple[Any, list[int]]:
+    def run(
+        self, blobs: Sequence[Any], headers: Sequence[Header], work: Work
+    ) -> tuple[Any, list[int]]:
         """(DALI's tensors of the rows that came out, which rows they are).
 
-        A row is left out where its decoder said that it is bad, and is -1 where it decoded another size than its header
-        has. DALI has no error of its own for bad bytes: any exception may be one.
+        A row is left out where its decoder said that it is bad, and is -1 where it decoded another
+        size than its header has. DALI has no error of its own for bad bytes: any exception may be
+        one.
         """
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         program = self._graph.program
@@ -81,23 +94,37 @@ class Lane:
             found = self._codec.decode(blobs, corners, want)
             rows = [row for row in rows if found[row] is not None]
             data, want = [found[row] for row in rows], want[rows]
-            boxes = boxes[rows] - np.concatenate([corners[rows], np.zeros_like(corners[rows])], axis=1)
+            boxes = boxes[rows] - np.concatenate(
+                [corners[rows], np.zeros_like(corners[rows])], axis=1
+            )
         if not rows:
             return None, []
         window = resize_inputs(
-            Windows(boxes, windows.flips[rows], windows.sizes[rows]), None if places is None else places[rows]
+            Windows(boxes, windows.flips[rows], windows.sizes[rows]),
+            None if places is None else places[rows],
         )
-        inputs = {"window": window, **self._chain.feed(work[rows]), "data": [_array(blob) for blob in data]}
-        images, shapes = self._pipe.run(inputs)  # all is there by now, so the decoder's images are free again
+        inputs = {
+            "window": window,
+            **self._chain.feed(work[rows]),
+            "data": [_array(blob) for blob in data],
+        }
+        images, shapes = self._pipe.run(
+            inputs
+        )  # all is there by now, so the decoder's images are free again
         decoded = np.asarray(shapes.as_tensor())[:, :2]
         if (decoded == want).all():
             return images, rows
-        return images, [row if same else -1 for row, same in zip(rows, (decoded == want).all(axis=1), strict=True)]
+        return images, [
+            row if same else -1
+            for row, same in zip(rows, (decoded == want).all(axis=1), strict=True)
+        ]
 
 
 @runs_on_gpu("dali")
 class ChainLane:
-    """The ops after decoding alone: takes windows that another decoder has made, and gives finished samples."""
+    """The ops after decoding alone: takes windows that another decoder has made, and gives finished
+    samples.
+    """
 
     def __init__(self, program: Program, batch: int, threads: int, device: int) -> None:
         """batch: windows that it is given at most."""
@@ -105,20 +132,27 @@ class ChainLane:
         self._pipe, self._chain = _Pipe(graph), graph.chain
 
     def run(self, windows: Any, work: Work) -> Any:
-        """DALI's tensors of the samples. windows: uint8 (n, height, width, channels) on the device, in the order of
-        `work`; they have been read when this returns."""
+        """DALI's tensors of the samples. windows: uint8 (n, height, width, channels) on the device,
+        in the order of `work`; they have been read when this returns.
+        """
         return self._pipe.run({**self._chain.feed(work), "data": windows})[0]
 
 
 def _array(blob: Any) -> Any:
     if hasattr(blob, "__cuda_array_interface__"):
         return blob
-    return np.ascontiguousarray(blob) if isinstance(blob, np.ndarray) else np.frombuffer(blob, np.uint8)
+    return (
+        np.ascontiguousarray(blob)
+        if isinstance(blob, np.ndarray)
+        else np.frombuffer(blob, np.uint8)
+    )
 
 
 @contextmanager
 def _size_limit(bytes: int) -> Iterator[None]:
-    """DALI's decoder has no limit of its own and reads one from the environment while it is built."""
+    """DALI's decoder has no limit of its own and reads one from the environment while it is
+    built.
+    """
     name = "DALI_MAX_IMAGE_SIZE"
     if name in os.environ or not bytes:
         yield

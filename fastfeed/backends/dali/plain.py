@@ -1,7 +1,7 @@
 """Which files DALI decodes as the cpu backend does: the others never reach its decoder.
 
-Asked of whole batches: per file it costs a few microseconds of the interpreter's lock, where reading through a file in
-Python took a hundred, which on a GPU was slower than decoding it.
+Asked of whole batches: per file it costs a few microseconds of the interpreter's lock, where
+reading through a file in Python took a hundred, which on a GPU was slower than decoding it.
 """
 
 from __future__ import annotations
@@ -49,16 +49,22 @@ def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]
 
 
 def last_scans_end(jpegs: list[Any]) -> list[bool]:
-    """Of each file, whether its last scan ends, and nothing but entropy-coded data is in it. DALI would accept broken
-    or truncated scans and fill them with gray."""
+    """Of each file, whether its last scan ends, and nothing but entropy-coded data is in it.
+
+    DALI would accept broken or truncated scans and fill them with gray.
+    """
     native = kernel()
-    return native.last_scans_end(jpegs) if native else [_last_scan_ends(bytes(blob)) for blob in jpegs]
+    return (
+        native.last_scans_end(jpegs) if native else [_last_scan_ends(bytes(blob)) for blob in jpegs]
+    )
 
 
 def _last_scan_ends(blob: bytes) -> bool:
     if b"\xff\xd9" not in blob[-_TAIL:]:
         return False
-    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]  # the last one: nothing may follow it
+    scan = np.frombuffer(blob, np.uint8)[
+        max(blob.rfind(b"\xff\xda"), 0) + 2 :
+    ]  # the last one: nothing may follow it
     codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
     return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
 
@@ -67,7 +73,11 @@ def _looks_plain(blob: Any, header: Header) -> bool:
     """Of a file that is no JPEG of the kernel."""
     blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
     if header.handle is None:  # the kernel's word: a PNG without interlacing
-        return header.format == "PNG" and blob[24:26] in _EIGHT_BITS and not _NOT_PLAIN & png_names(blob)
+        return (
+            header.format == "PNG"
+            and blob[24:26] in _EIGHT_BITS
+            and not _NOT_PLAIN & png_names(blob)
+        )
     if header.format not in PLAIN:
         return False
     return PLAIN[header.format](blob, header.handle.look(blob), header.handle.orientation)
@@ -77,32 +87,50 @@ def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
     """8-bit gray or YCbCr that is complete."""
     if image.bits != 8 or image.mode not in ("L", "RGB"):
         return False
-    if image.mode == "RGB" and (image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]):
+    if image.mode == "RGB" and (
+        image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]
+    ):
         return False  # stored as RGB: rare, and decoders have to guess
     return last_scans_end([blob])[0] and is_plain_exif(jpeg_exifs(blob))
 
 
 def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:
     """8-bit gray or RGB without transparency or animation."""
-    return blob[24:26] in _EIGHT_BITS and image.mode in ("L", "RGB") and not _NOT_PLAIN & png_names(blob)
+    return (
+        blob[24:26] in _EIGHT_BITS
+        and image.mode in ("L", "RGB")
+        and not _NOT_PLAIN & png_names(blob)
+    )
 
 
 def _plain_webp(blob: bytes, image: Any, orientation: int) -> bool:
     """One frame without transparency, in the simple file layout."""
-    return blob[12:16] in (b"VP8 ", b"VP8L") and orientation == 1 and image.mode == "RGB" and _opaque(image)
+    return (
+        blob[12:16] in (b"VP8 ", b"VP8L")
+        and orientation == 1
+        and image.mode == "RGB"
+        and _opaque(image)
+    )
 
 
 def _opaque(image: Any) -> bool:
     return "transparency" not in image.info and getattr(image, "n_frames", 1) == 1
 
 
-PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {"JPEG": _plain_jpeg, "PNG": _plain_png, "WEBP": _plain_webp}
+PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {
+    "JPEG": _plain_jpeg,
+    "PNG": _plain_png,
+    "WEBP": _plain_webp,
+}
 
 
 def _parses(blob: Any) -> bool:
-    """Whether the parser inside DALI's decoder accepts it. DALI 2.4 crashes on one it rejects, in batches of dozens.
+    """Whether the parser inside DALI's decoder accepts it.
 
-    Segmentation fault in `run()`, nearly every time. A refusal while decoding, after parsing, is an ordinary error.
+    DALI 2.4 crashes on one it rejects, in batches of dozens.
+
+    Segmentation fault in `run()`, nearly every time. A refusal while decoding, after parsing, is an
+    ordinary error.
     """
     file = blob if isinstance(blob, (bytes, np.ndarray)) else bytes(blob)
     try:

@@ -1,7 +1,9 @@
-"""What a chain is to do to a sample, as one row of numbers: the form in which it enters a DALI graph.
+"""What a chain is to do to a sample, as one row of numbers: the form in which it enters a DALI
+graph.
 
-A program's layers, their ops and the names of their values never change, so every number has a fixed place in the row.
-One input carries all of them, and a conditional split takes it along with the images.
+A program's layers, their ops and the names of their values never change, so every number has a
+fixed place in the row. One input carries all of them, and a conditional split takes it along with
+the images.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from fastfeed.ops.program.layers import Choices, Layer
 
 __all__ = ["Feeds", "RowLayout", "RowSlice", "feed_values", "numbers"]
 
-# by type of op: (op, its params of n samples, OpContext) -> what its lowering gets instead, arrays (n, ...)
+# by type of op: (op, its params of n samples, OpContext) -> what its lowering gets instead, arrays
+# (n, ...)
 Feeds = dict[type, Callable[[Any, Any, OpContext], dict[str, Any]]]
 
 
@@ -44,8 +47,13 @@ class RowLayout:
     def __init__(self) -> None:
         self._next = 0
 
-    def of(self, layer: Layer, choices: Choices, context: OpContext, feeds: Feeds) -> tuple[RowSlice, tuple[Any, ...]]:
-        """Return the slices of one layer: of the choice, and of each op's values. `choices` may be of any samples."""
+    def of(
+        self, layer: Layer, choices: Choices, context: OpContext, feeds: Feeds
+    ) -> tuple[RowSlice, tuple[Any, ...]]:
+        """Return the slices of one layer: of the choice, and of each op's values.
+
+        `choices` may be of any samples.
+        """
         choice, *values = self._slices(feed_values(layer, choices, context, feeds))
         return choice, tuple(values)
 
@@ -59,7 +67,9 @@ class RowLayout:
         return row_slice
 
 
-def numbers(layers: list[tuple[Layer, OpContext]], choices: list[Choices], feeds: Feeds) -> np.ndarray:
+def numbers(
+    layers: list[tuple[Layer, OpContext]], choices: list[Choices], feeds: Feeds
+) -> np.ndarray:
     """One row per sample, float32 (n, numbers); integers are exact up to 2 ** 24."""
     n = len(choices[0].choice)
     parts: list[Any] = []
@@ -68,7 +78,9 @@ def numbers(layers: list[tuple[Layer, OpContext]], choices: list[Choices], feeds
     return np.concatenate([np.asarray(part, np.float32).reshape(n, -1) for part in parts], axis=1)
 
 
-def feed_values(layer: Layer, choices: Choices, context: OpContext, feeds: Feeds) -> tuple[Any, ...]:
+def feed_values(
+    layer: Layer, choices: Choices, context: OpContext, feeds: Feeds
+) -> tuple[Any, ...]:
     """The choice, where none is the number of ops, and each op's values."""
     feeds_of_layer: list[Any] = [np.where(choices.choice < 0, len(layer.ops), choices.choice)]
     for op, values in zip(layer.ops, choices.values, strict=True):

@@ -1,6 +1,7 @@
 """Images seen through a matrix, in DALI's terms.
 
-Bilinear results differ from OpenCV's, which looks between pixels in steps of 1/32: a few levels where edges are hard.
+Bilinear results differ from OpenCV's, which looks between pixels in steps of 1/32: a few levels
+where edges are hard.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def warp(op: Any, values: Any, image: Any, context: OpContext) -> Any:
 
 
 def _tilts(op: Any, context: OpContext) -> bool:
-    """It needs all nine numbers, or more than one for the fill: DALI's affine warp takes six, and one."""
+    """It needs all nine numbers, or more than one for the fill: DALI's affine warp takes six, and
+    one.
+    """
     return isinstance(op, Perspective) or len(set(shade(op.fill, context.channels))) > 1
 
 

@@ -1,4 +1,6 @@
-"""Windows in DALI's terms: cut, scaled and flipped by one operator, and laid into their border by another."""
+"""Windows in DALI's terms: cut, scaled and flipped by one operator, and laid into their border by
+another.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ _BEYOND = {"edge": "replicate", "reflect": "reflect_101"}
 
 
 def resize_inputs(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
-    """Float32 (n, 4): top, left, bottom, right, where a mirrored axis runs backwards, which DALI's resize understands.
+    """Float32 (n, 4): top, left, bottom, right, where a mirrored axis runs backwards, which DALI's
+    resize understands.
 
-    With a border (n, 8): then height and width of what is cut, and where in the result it comes to lie.
+    With a border (n, 8): then height and width of what is cut, and where in the result it comes to
+    lie.
     """
     start, end = windows.boxes[:, :2], windows.boxes[:, :2] + windows.boxes[:, 2:]
     start, end = np.where(windows.flips, end, start), np.where(windows.flips, start, end)
@@ -42,12 +46,22 @@ def cut(pixels: Any, row: Any, filter: str, border: Border | None, context: OpCo
     part = fn.resize(pixels, size=row[4:6], **corners, **how)
     if border.mode == "constant":
         fill = [float(v) for v in shade(border.fill, context.channels)]
-        whole = {"start": fn.cast(0 - row[6:8], dtype=types.INT32), "shape": list(context.size), "axes": [0, 1]}
+        whole = {
+            "start": fn.cast(0 - row[6:8], dtype=types.INT32),
+            "shape": list(context.size),
+            "axes": [0, 1],
+        }
         return fn.slice(part, **whole, out_of_bounds_policy="pad", fill_values=fill)
     # an image that is only moved by whole pixels, for what is seen beyond its edge
     one, none = row[4:5] * 0 + 1, row[4:5] * 0
-    matrix = fn.reshape(fn.cat(one, none, 0 - row[7:8], none, one, 0 - row[6:7], none, none, one), shape=[3, 3])
-    moved = {"size": list(context.size), "interp_type": types.INTERP_NN, "border_mode": _BEYOND[border.mode]}
+    matrix = fn.reshape(
+        fn.cat(one, none, 0 - row[7:8], none, one, 0 - row[6:7], none, none, one), shape=[3, 3]
+    )
+    moved = {
+        "size": list(context.size),
+        "interp_type": types.INTERP_NN,
+        "border_mode": _BEYOND[border.mode],
+    }
     return fn.experimental.warp_perspective(part, matrix=matrix, **moved)
 
 
@@ -60,7 +74,11 @@ def values(op: Window, values: dict[str, Any], context: OpContext) -> dict[str, 
 def window(op: Window, values: Any, image: Any, context: OpContext) -> Any:
     """As the first window, on pixels that are there already."""
     return cut(
-        image, values["window"], op.filter, op.border, OpContext(op.size or context.size, context.channels, context.gpu)
+        image,
+        values["window"],
+        op.filter,
+        op.border,
+        OpContext(op.size or context.size, context.channels, context.gpu),
     )
 
 

@@ -1,12 +1,13 @@
-"""NVIDIA's JPEG engine without a library between: decoded planes, then one CUDA kernel for all that is left.
+"""NVIDIA's JPEG engine without a library between: decoded planes, then one CUDA kernel for all that
+is left.
 
-The engine decodes baseline JPEGs; the kernel (`fastfeed._native`) asks it, without the GIL, which of a batch it takes.
-All other files, damaged ones and a share that is asked for are the CPU's, at the same time, and are copied to the GPU.
-A file that the engine refuses later is decoded by the CPU, which decides whether it is bad. Python does nothing per
-image.
+The engine decodes baseline JPEGs; the kernel (`fastfeed._native`) asks it, without the GIL, which
+of a batch it takes. All other files, damaged ones and a share that is asked for are the CPU's, at
+the same time, and are copied to the GPU. A file that the engine refuses later is decoded by the
+CPU, which decides whether it is bad. Python does nothing per image.
 
-What differs from the cpu backend: the engine's inverse DCT (2 levels of 255), sums (one level), and JPEGs shrunk to
-less than a third, which the cpu backend shrinks in the DCT domain first.
+What differs from the cpu backend: the engine's inverse DCT (2 levels of 255), sums (one level), and
+JPEGs shrunk to less than a third, which the cpu backend shrinks in the DCT domain first.
 """
 
 from __future__ import annotations
@@ -48,13 +49,17 @@ _log = logging.getLogger("fastfeed")
 native_threads = True
 whole_batches = True
 
-_DECODERS = 2  # of a lane: four at once were the fastest on an H200's seven engines, and two lanes are the default
+# of a lane: four at once were the fastest on an H200's seven engines, and two lanes are the default
+_DECODERS = 2
 _ALL = 4  # if so many are all refused and the CPU decodes them, something is wrong with the GPU
 
 
 @runs_on_gpu("nvjpeg")
 class NvjpegBackend:
-    """Renders whole batches from any thread, one per lane at a time. A lane is built with its first batch."""
+    """Renders whole batches from any thread, one per lane at a time.
+
+    A lane is built with its first batch.
+    """
 
     def __init__(
         self,
@@ -68,20 +73,41 @@ class NvjpegBackend:
         engine: str,
     ) -> None:
         if program.decode is None:
-            raise ConfigError('engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"')
-        self._program, self._timeline, self._engine, self.rendered = program, timeline, engine, program
+            raise ConfigError(
+                'engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"'
+            )
+        self._program, self._timeline, self._engine, self.rendered = (
+            program,
+            timeline,
+            engine,
+            program,
+        )
         self._native = NativeProgram(replace(program, mix=None), program.convert, executor)
-        self._decoder = partial(executor.native.NvjpegDecoder, find_nvjpeg(cuda), DRIVER, gpu, _DECODERS)
+        self._decoder = partial(
+            executor.native.NvjpegDecoder, find_nvjpeg(cuda), DRIVER, gpu, _DECODERS
+        )
         self._memory = GpuMemory(gpu, "nvjpeg")
-        self.memory_name, self.xp, self.empty = self._memory.name, self._memory.xp, self._memory.empty
-        self.synchronize, self.device_context = self._memory.synchronize, self._memory.device_context
-        where = f"nvjpeg on {gpu}, {executor.threads} threads, {'x'.join(map(str, program.pixels.size))}"
+        self.memory_name, self.xp, self.empty = (
+            self._memory.name,
+            self._memory.xp,
+            self._memory.empty,
+        )
+        self.synchronize, self.device_context = (
+            self._memory.synchronize,
+            self._memory.device_context,
+        )
+        where = (
+            f"nvjpeg on {gpu}, {executor.threads} threads,"
+            f" {'x'.join(map(str, program.pixels.size))}"
+        )
         self.share = DecodeShare(kept_file(), f"cpu share alongside {where}", how.cpu_share)
         self._chain: Any = None
         if program.layers:  # DALI has these ops; without them it is not needed
             pipeline = importlib.import_module("fastfeed.backends.dali.pipeline")
             importlib.import_module("fastfeed.backends.dali.chain").check(program)
-            self._chain = partial(pipeline.ChainLane, program, batch * max(1, program.views), executor.threads, gpu)
+            self._chain = partial(
+                pipeline.ChainLane, program, batch * max(1, program.views), executor.threads, gpu
+            )
         convert = Convert.of([], 3) if self._chain else program.convert
         with self.device_context():
             self._windows = WindowKernel(program, convert, self.xp)
@@ -92,7 +118,13 @@ class NvjpegBackend:
             self._lanes.put(None)
 
     def render(
-        self, blobs: Sequence[Any], headers: Sequence[Header], work: Work, out: Any, stop: Stop, batch: int = 0
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        work: Work,
+        out: Any,
+        stop: Stop,
+        batch: int = 0,
     ) -> list[Bad | None]:
         raise AssertionError("native threads hold the samples of this backend")
 
@@ -107,14 +139,18 @@ class NvjpegBackend:
             bad = self._fill(call, skip, lane)
             self.synchronize()  # buffers may be overwritten once they are released
             return bad
-        except BaseException:  # also Ctrl-C: buffers are released only when the GPU is done with them; raised again
+        except (
+            BaseException
+        ):  # also Ctrl-C: buffers are released only when the GPU is done with them; raised again
             with suppress(Exception):  # of a GPU that is lost: the first error says more
                 self.synchronize()
             raise
         finally:
             self._lanes.put(lane)
 
-    def mix(self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0) -> None:
+    def mix(
+        self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0
+    ) -> None:
         with self._timeline.span("mix", batch), self.device_context():
             mix(samples, members, plan, out, self.xp, self._program.spec.layout)
         self.synchronize()  # `samples` may be released
@@ -123,7 +159,9 @@ class NvjpegBackend:
         share = self.share
         others = "files that it does not take"
         if share.value > 0:
-            others += f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
+            others += (
+                f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
+            )
         return f"the JPEG engine of {self._memory.place} -> CUDA; {others}: {self._engine}"
 
     def _made(self) -> Lane:
@@ -132,7 +170,9 @@ class NvjpegBackend:
             return Lane(self._decoder(), self._windows, chain, self._memory, self._timeline)
         except RuntimeError as error:  # no driver, GPU or engine, in the kernel's words
             self._memory.check_room(error)
-            raise ConfigError(f'engine="nvjpeg" cannot start: {error}; use engine="dali" or decode="cpu"') from error
+            raise ConfigError(
+                f'engine="nvjpeg" cannot start: {error}; use engine="dali" or decode="cpu"'
+            ) from error
 
     def _fill(self, call: Call, skip: np.ndarray, lane: Lane) -> dict[int, Bad]:
         share = self.share.value
@@ -167,15 +207,21 @@ class NvjpegBackend:
 
     @contextmanager
     def _engine_errors(self) -> Iterator[None]:
-        """Errors of the engine or the driver inside become errors of the device: no sample is at fault."""
+        """Errors of the engine or the driver inside become errors of the device: no sample is at
+        fault.
+        """
         try:
             yield
         except RuntimeError as error:
             self._memory.check_room(error)  # nvJPEG's own words for it
             raise DeviceError(str(error)) from error
 
-    def _by_gpu(self, call: Call, rows: np.ndarray, layouts: np.ndarray, lane: Lane) -> tuple[np.ndarray, float]:
-        """Fill these rows; returns those that the engine refused after all, and the seconds it took."""
+    def _by_gpu(
+        self, call: Call, rows: np.ndarray, layouts: np.ndarray, lane: Lane
+    ) -> tuple[np.ndarray, float]:
+        """Fill these rows; returns those that the engine refused after all, and the seconds it
+        took.
+        """
         started = time.perf_counter()
         with self._engine_errors():
             refused = lane.fill(call, rows, layouts)
@@ -183,10 +229,14 @@ class NvjpegBackend:
         return refused, time.perf_counter() - started
 
     def _by_cpu(self, call: Call, chosen: np.ndarray) -> tuple[np.ndarray, dict[int, Bad], float]:
-        """Render these samples (bool (n,)) on the CPU's threads: (a batch with their rows, bad ones, seconds)."""
+        """Render these samples (bool (n,)) on the CPU's threads: (a batch with their rows, bad
+        ones, seconds).
+        """
         started = time.perf_counter()
         host = np.empty(call.out.shape, call.out.dtype)  # only pages that are written to exist
-        record = partial(self._timeline.record_native, call.number, ("decode", "augment", "convert"))
+        record = partial(
+            self._timeline.record_native, call.number, ("decode", "augment", "convert")
+        )
         bad = self._native.run(call.samples, ~chosen, call.work, host, call.stop, record)
         return host, bad, time.perf_counter() - started
 
@@ -203,8 +253,9 @@ class NvjpegBackend:
     def _warn_refused(self, count: int) -> None:
         if not self._warned:
             _log.warning(
-                "The JPEG engine takes none of %d baseline JPEGs of a batch, and the CPU decodes them; is its driver "
-                'older than nvJPEG? decode="cpu" does the same, and needs no memory of the GPU.',
+                "The JPEG engine takes none of %d baseline JPEGs of a batch, and the CPU decodes"
+                ' them; is its driver older than nvJPEG? decode="cpu" does the same, and needs no'
+                " memory of the GPU.",
                 count,
             )
         self._warned = True
@@ -216,9 +267,13 @@ def _gpu(rank_gpu: int) -> tuple[int, int]:
     try:
         count = runtime.getDeviceCount()
     except Exception as error:  # CuPy's class of it
-        raise ConfigError(f'engine="nvjpeg" needs an NVIDIA GPU and its driver, none is here ({error})') from error
+        raise ConfigError(
+            f'engine="nvjpeg" needs an NVIDIA GPU and its driver, none is here ({error})'
+        ) from error
     if not count:
-        raise ConfigError('engine="nvjpeg" needs an NVIDIA GPU, this process sees none; use decode="cpu"')
+        raise ConfigError(
+            'engine="nvjpeg" needs an NVIDIA GPU, this process sees none; use decode="cpu"'
+        )
     # if the launcher makes one GPU visible per process, that is number 0
     return rank_gpu % count, runtime.driverGetVersion() // 1000
 
@@ -235,11 +290,15 @@ def compile(
 ) -> NvjpegBackend:
     """The entry point of BACKENDS["nvjpeg"]."""
     if executor is None:
-        raise ConfigError('engine="nvjpeg" needs the kernel, which is not built: `fastfeed doctor` says how')
+        raise ConfigError(
+            'engine="nvjpeg" needs the kernel, which is not built: `fastfeed doctor` says how'
+        )
     how = as_gpu_decode(decode, "nvjpeg")
     return NvjpegBackend(program, timeline, batch, executor, *_gpu(gpu), how, engine.name)
 
 
 def engine(decode: Any) -> Any:
-    """The `decode` argument for `decode.engine_for`: what decodes the files that the engine does not take."""
+    """The `decode` argument for `decode.engine_for`: what decodes the files that the engine does
+    not take.
+    """
     return "auto"

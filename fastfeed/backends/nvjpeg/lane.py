@@ -1,4 +1,6 @@
-"""Decoders of the engine, and what follows them on the GPU: from files of a batch to its rows, one batch at a time."""
+"""Decoders of the engine, and what follows them on the GPU: from files of a batch to its rows, one
+batch at a time.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class _Room:
         if self._held is None or self._held.nbytes < count:
             self._held = None  # given back first
             self._held = self._memory.empty((-(-count // _STEP) * _STEP,), "uint8")
-            self._memory.synchronize()  # the engine writes at once, whatever a stream has left to do
+            # the engine writes at once, whatever a stream has left to do
+            self._memory.synchronize()
         return self._held
 
 
@@ -54,17 +57,25 @@ class _Room:
 class Lane:
     """For one batch at a time."""
 
-    def __init__(self, decoder: Any, windows: WindowKernel, chain: Any, memory: GpuMemory, timeline: Timeline) -> None:
-        """decoder: the kernel's NvjpegDecoder; chain: DALI's ops that follow the windows, or None."""
+    def __init__(
+        self, decoder: Any, windows: WindowKernel, chain: Any, memory: GpuMemory, timeline: Timeline
+    ) -> None:
+        """decoder: the kernel's NvjpegDecoder; chain: DALI's ops that follow the windows, or
+        None.
+        """
         self._decoder, self._kernel, self._chain = decoder, windows, chain
         self._memory, self._timeline = memory, timeline
         self._planes, self._windows = _Room(memory), _Room(memory)
 
     def plan(self, call: Call, skip: np.ndarray, cpu_share: float) -> tuple[np.ndarray, int]:
-        """(`LAYOUT` (n,), of 0 bytes where the CPU decodes a sample; how many files nvJPEG was asked about)."""
+        """(`LAYOUT` (n,), of 0 bytes where the CPU decodes a sample; how many files nvJPEG was
+        asked about).
+        """
         layouts = np.zeros(len(call.samples), LAYOUT)
         with self._timeline.span("parse", call.number):
-            return layouts, self._decoder.plan(call.samples.handle, skip, cpu_share, _numbers(layouts))
+            return layouts, self._decoder.plan(
+                call.samples.handle, skip, cpu_share, _numbers(layouts)
+            )
 
     def fill(self, call: Call, rows: np.ndarray, layouts: np.ndarray) -> np.ndarray:
         """Fill rows of the batch; returns those whose file the engine refused after all."""
@@ -78,7 +89,9 @@ class Lane:
                 begins = (first + np.cumsum(sizes) - sizes).astype(np.uint64)
                 failed = np.zeros(len(part), bool)
                 with self._timeline.span("decode", call.number):
-                    self._decoder.decode(call.samples.handle, part, begins, _numbers(layouts), failed)
+                    self._decoder.decode(
+                        call.samples.handle, part, begins, _numbers(layouts), failed
+                    )
                 refused.append(part[failed])
                 if not failed.all():
                     with self._timeline.span("augment", call.number):

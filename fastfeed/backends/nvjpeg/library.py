@@ -15,7 +15,8 @@ _VERSIONS = (13, 12)  # of CUDA, newest first
 
 
 def find_nvjpeg(cuda: int) -> str:
-    """The path of the first library that loads: of NVIDIA's Python packages, then of CUDA's installation.
+    """The path of the first library that loads: of NVIDIA's Python packages, then of CUDA's
+    installation.
 
     Args:
         cuda: the newest version of CUDA that the driver runs; newer libraries load and then fail.
@@ -35,13 +36,22 @@ def find_nvjpeg(cuda: int) -> str:
             return path
     why = f" ({'; '.join(reasons)})" if reasons else ""
     raise MissingExtra(
-        f"decoding by the JPEG engine needs nvJPEG, which is not here{why}: pip install 'fastfeed[cuda13]', or "
-        "'fastfeed[cuda12]' for an older driver"
+        f"decoding by the JPEG engine needs nvJPEG, which is not here{why}: pip install"
+        " 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
     )
 
 
 def _packaged(names: list[str]) -> list[str]:
-    """nvidia-nvjpeg and nvidia-nvjpeg-cu12, which share a namespace with NVIDIA's other packages."""
+    """nvidia-nvjpeg and nvidia-nvjpeg-cu12, which share a namespace with NVIDIA's other
+    packages.
+    """
     found = importlib.util.find_spec("nvidia")
-    folders = [] if found is None else [Path(folder) for folder in found.submodule_search_locations or ()]
-    return [str(path) for name in names for folder in folders for path in sorted(folder.glob(f"*/lib/{name}"))]
+    folders = (
+        [] if found is None else [Path(folder) for folder in found.submodule_search_locations or ()]
+    )
+    return [
+        str(path)
+        for name in names
+        for folder in folders
+        for path in sorted(folder.glob(f"*/lib/{name}"))
+    ]

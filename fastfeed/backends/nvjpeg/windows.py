@@ -34,13 +34,33 @@ TASK = np.dtype(
     [
         *((name, np.uint64) for name in ("luma", "blue", "red")),
         ("box", np.float64, 4),
-        *((name, np.int32) for name in ("pitch", "chroma_pitch", "height", "width", "chroma_height", "chroma_width")),
+        *(
+            (name, np.int32)
+            for name in (
+                "pitch",
+                "chroma_pitch",
+                "height",
+                "width",
+                "chroma_height",
+                "chroma_width",
+            )
+        ),
         *((name, np.int32) for name in ("across", "down", "orientation")),
         *((name, np.int32, 2) for name in ("flip", "inner", "corner")),
         ("row", np.int32),
     ]
 )
-_SHARED = ("pitch", "chroma_pitch", "height", "width", "chroma_height", "chroma_width", "across", "down", "orientation")
+_SHARED = (
+    "pitch",
+    "chroma_pitch",
+    "height",
+    "width",
+    "chroma_height",
+    "chroma_width",
+    "across",
+    "down",
+    "orientation",
+)
 _BLOCK = (32, 8)  # threads, each for one pixel: neighbors read neighbors
 _MOST = 65_535  # windows of one launch: CUDA's limit for the third axis of a grid
 _ENTRIES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}
@@ -51,19 +71,30 @@ class WindowKernel:
     """The window and border of one program, and a conversion."""
 
     def __init__(self, program: Program, convert: Convert, xp: Any) -> None:
-        """convert: of bytes to what `out` has. xp: CuPy, which compiles on first use, and keeps the result on disk."""
+        """convert: of bytes to what `out` has. xp: CuPy, which compiles on first use, and keeps the
+        result on disk.
+        """
         self._program, self._xp, self._views = program, xp, max(1, program.views)
-        self.shape = tuple(side or 0 for side in program.pixels.shape)  # of a window: height, width, 3
+        self.shape = tuple(
+            side or 0 for side in program.pixels.shape
+        )  # of a window: height, width, 3
         self._planar = convert.layout == "CHW"
         levels = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
         table = levels if convert.keeps_bytes else convert.table()
         entry = _ENTRIES[table.itemsize]
         self._table = xp.asarray(np.ascontiguousarray(table).view(f"u{table.itemsize}"))
         border = program.border
-        how = (0, 0, 0, 0) if border is None else (BORDERS.index(border.mode), *shade(border.fill, 3))
+        how = (
+            (0, 0, 0, 0) if border is None else (BORDERS.index(border.mode), *shade(border.fill, 3))
+        )
         self._border = tuple(map(np.int32, how))
         # without contraction to fused operations: the same pixels on every GPU
-        options = ("--std=c++17", "--fmad=false", f"-DENTRY={entry}", f"-DFILTER={FILTERS.index(program.filter)}")
+        options = (
+            "--std=c++17",
+            "--fmad=false",
+            f"-DENTRY={entry}",
+            f"-DFILTER={FILTERS.index(program.filter)}",
+        )
         source = Path(__file__).with_name("windows.cu").read_text("utf-8")
         try:
             self._kernel = xp.RawModule(code=source, options=options).get_function("cut_windows")
@@ -74,7 +105,9 @@ class WindowKernel:
                 "with pip install 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
             ) from error
 
-    def tasks(self, rows: np.ndarray, windows: Windows, layouts: np.ndarray, addresses: np.ndarray) -> np.ndarray:
+    def tasks(
+        self, rows: np.ndarray, windows: Windows, layouts: np.ndarray, addresses: np.ndarray
+    ) -> np.ndarray:
         """One per window.
 
         Args:
@@ -87,7 +120,9 @@ class WindowKernel:
             `TASK` (k * views,).
         """
         every = (rows[:, None] * self._views + np.arange(self._views)).ravel()
-        inner, corners = inner_windows(windows[every], self._program.border, self._program.pixels.size)
+        inner, corners = inner_windows(
+            windows[every], self._program.border, self._program.pixels.size
+        )
         own, begin = np.repeat(layouts[rows], self._views), np.repeat(addresses, self._views)
         tasks = np.zeros(len(every), TASK)
         for name in _SHARED:
@@ -96,7 +131,12 @@ class WindowKernel:
         tasks["luma"] = begin
         tasks["blue"] = np.where(own["chroma_width"] > 0, begin + luma, 0)
         tasks["red"] = np.where(own["chroma_width"] > 0, begin + luma + chroma, 0)
-        tasks["box"], tasks["flip"], tasks["inner"], tasks["row"] = inner.boxes, inner.flips, inner.sizes, every
+        tasks["box"], tasks["flip"], tasks["inner"], tasks["row"] = (
+            inner.boxes,
+            inner.flips,
+            inner.sizes,
+            every,
+        )
         tasks["corner"] = 0 if corners is None else corners
         return tasks
 
@@ -110,8 +150,18 @@ class WindowKernel:
         height, width, _ = self.shape
         pixels = height * width
         step = (width, 1, pixels) if self._planar else (3 * width, 3, 1)
-        numbers = (np.int32(height), np.int32(width), np.int64(3 * pixels), *map(np.int32, step), *self._border)
+        numbers = (
+            np.int32(height),
+            np.int32(width),
+            np.int64(3 * pixels),
+            *map(np.int32, step),
+            *self._border,
+        )
         for first in range(0, len(tasks), _MOST):
             part = tasks[first : first + _MOST]
             grid = (-(-width // _BLOCK[0]), -(-height // _BLOCK[1]), len(part))
-            self._kernel(grid, (*_BLOCK, 1), (self._xp.asarray(part.view(np.uint8)), self._table, out, *numbers))
+            self._kernel(
+                grid,
+                (*_BLOCK, 1),
+                (self._xp.asarray(part.view(np.uint8)), self._table, out, *numbers),
+            )

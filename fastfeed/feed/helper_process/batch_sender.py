@@ -1,4 +1,6 @@
-"""The helper's side of a stream: batches are started as they are requested, and sent in order as they finish."""
+"""The helper's side of a stream: batches are started as they are requested, and sent in order as
+they finish.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,22 @@ class BatchSender:
         send: Send,
         start: tuple[int, int, int | None],
     ) -> None:
-        self._number, self._builder, self._pool, self._buffers, self._send = number, builder, pool, buffers, send
+        self._number, self._builder, self._pool, self._buffers, self._send = (
+            number,
+            builder,
+            pool,
+            buffers,
+            send,
+        )
         self._stop = CancelToken(pool)
         self._read_ahead = builder.read_ahead()
         self._steps = enumerate(_steps(builder.plan, *start))
-        self._started: queue.SimpleQueue[ParallelJob[Batch] | BaseException | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._send_all, name=f"fastfeed-sender-{number}", daemon=True)
+        self._started: queue.SimpleQueue[ParallelJob[Batch] | BaseException | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(
+            target=self._send_all, name=f"fastfeed-sender-{number}", daemon=True
+        )
         self._thread.start()
 
     def more(self, jobs: int) -> None:

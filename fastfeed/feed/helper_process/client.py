@@ -33,7 +33,9 @@ from fastfeed.system.signals import died_of, is_kill, no_interrupt
 
 __all__ = ["HelperClient", "end"]
 
-_POLL_MS = 500  # how often to check that the helper lives: a process it started may keep the socket open
+_POLL_MS = (
+    500  # how often to check that the helper lives: a process it started may keep the socket open
+)
 _END_S = 1.0  # a helper that has not ended by itself after this is killed
 # what happened, bad samples, spans, and (bytes read, repeated reads) since the message before
 Message = tuple[Any, list[Failure], list[tuple[Any, ...]], tuple[int, int]]
@@ -41,13 +43,22 @@ _STUCK_S = 5.0  # after this a daemon thread is abandoned in a `place` that does
 
 
 class HelperClient:
-    """One helper process. The receiving thread holds this object, so it holds neither the feed nor its streams."""
+    """One helper process.
 
-    def __init__(self, job: PickledJob, keep: int, quarantine: Quarantine, timeline: Timeline) -> None:
+    The receiving thread holds this object, so it holds neither the feed nor its streams.
+    """
+
+    def __init__(
+        self, job: PickledJob, keep: int, quarantine: Quarantine, timeline: Timeline
+    ) -> None:
         self._keep, self._quarantine, self._timeline = keep, quarantine, timeline
         self._memory: dict[BufferKey, np.ndarray] = {}  # of buffers that the helper reuses
-        self._in_use: dict[BufferKey, weakref.ref[np.ndarray]] = {}  # each dies with the last view of its batch
-        self._released: deque[BufferKey] = deque()  # no longer in use; the helper has not been told yet
+        self._in_use: dict[
+            BufferKey, weakref.ref[np.ndarray]
+        ] = {}  # each dies with the last view of its batch
+        self._released: deque[BufferKey] = (
+            deque()
+        )  # no longer in use; the helper has not been told yet
         self._inboxes: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self._numbers = count()
         self._outbox: deque[tuple[Any, ...]] = deque()
@@ -61,8 +72,11 @@ class HelperClient:
         self.process: subprocess.Popen[bytes] | None = None
         self.is_started = False
         self.launched = threading.Event()  # or has failed to
-        # also starts the helper: Ctrl-C, which interrupts the main thread, cannot leave one half started
-        self.thread = threading.Thread(target=_listen, args=(self,), name="fastfeed-helper", daemon=True)
+        # also starts the helper: Ctrl-C, which interrupts the main thread, cannot leave one half
+        # started
+        self.thread = threading.Thread(
+            target=_listen, args=(self,), name="fastfeed-helper", daemon=True
+        )
 
     def start_thread(self) -> None:
         """Start the thread, which starts the helper. Call it when a finalizer is in place."""
@@ -82,7 +96,11 @@ class HelperClient:
                 with theirs, no_interrupt():  # a helper must not get Ctrl-C before it ignores it
                     self.process = _start(theirs.fileno(), path)
                 with suppress(ConnectionError):  # it has died already; `listen` will notice
-                    send(self._socket, (("make", path, os.environ.get("PYTHONPATH"), job.sizes), []), [job.fd])
+                    send(
+                        self._socket,
+                        (("make", path, os.environ.get("PYTHONPATH"), job.sizes), []),
+                        [job.fd],
+                    )
         finally:
             self.launched.set()
         self.post("free")  # and the messages queued so far
@@ -104,7 +122,9 @@ class HelperClient:
         return number, inbox
 
     def post(self, *message: Any) -> None:
-        """Send, from any thread, also during another call of this method: then that call sends it."""
+        """Send, from any thread, also during another call of this method: then that call sends
+        it.
+        """
         if os.getpid() != self.pid:
             return
         self._outbox.append(message)
@@ -157,14 +177,18 @@ class HelperClient:
             if number not in self._inboxes:  # closed while it was placed
                 inbox.discard()
 
-    def _buffer(self, key: BufferKey, shape: tuple[int, ...], dtype: str, fds: Sequence[int]) -> np.ndarray:
+    def _buffer(
+        self, key: BufferKey, shape: tuple[int, ...], dtype: str, fds: Sequence[int]
+    ) -> np.ndarray:
         """The memory of a buffer; when its last view is dropped it counts as released."""
         if fds:
             try:
                 memory = mapped(fds[0], math.prod(shape) * np.dtype(dtype).itemsize, populate=True)
             finally:
                 os.close(fds[0])
-            if key[1] < self._keep:  # the helper numbers buffers in order of allocation and reuses the first ones
+            if (
+                key[1] < self._keep
+            ):  # the helper numbers buffers in order of allocation and reuses the first ones
                 self._memory[key] = memory
         else:
             memory = self._memory[key]
@@ -185,7 +209,9 @@ class HelperClient:
     def abandon(self) -> None:
         """In a forked child: the helper belongs to the parent."""
         if self.process is not None:
-            self.process.returncode = 0  # or Popen would warn about a process that is not a child of this one
+            self.process.returncode = (
+                0  # or Popen would warn about a process that is not a child of this one
+            )
         if self._socket is not None:
             self._socket.close()
 
@@ -216,7 +242,9 @@ class HelperClient:
 
 
 class _WatchedMemory:
-    """Memory for an array that its views hold instead of the memory, so that a weak reference sees the last view go."""
+    """Memory for an array that its views hold instead of the memory, so that a weak reference sees
+    the last view go.
+    """
 
     def __init__(self, memory: np.ndarray) -> None:
         self.__array_interface__, self._memory = memory.__array_interface__, memory
@@ -237,7 +265,9 @@ def end(client: HelperClient) -> None:
 
 
 def _start(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
-    options = ["-P"] if sys.version_info >= (3, 11) else []  # modules come from sys.path, not the working directory
+    options = (
+        ["-P"] if sys.version_info >= (3, 11) else []
+    )  # modules come from sys.path, not the working directory
     command = [sys.executable, *options, "-m", "fastfeed.feed.helper_process.server", str(fd)]
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[fd], env=environ)

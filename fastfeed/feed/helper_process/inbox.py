@@ -21,7 +21,10 @@ CLOSED = "the feed was closed while waiting for a batch"
 
 
 class Inbox:
-    """A queue in order. The stream holds it, the receiving thread does not: `place` may hold the feed."""
+    """A queue in order.
+
+    The stream holds it, the receiving thread does not: `place` may hold the feed.
+    """
 
     def __init__(self, place: PlaceFunction | None) -> None:
         self._place, self._placed = place, 0

@@ -1,5 +1,8 @@
-"""What a helper process makes batches from. It is pickled when the feed is made, so that errors come early. Large
-arrays are kept out of the pickle and are mapped, not copied."""
+"""What a helper process makes batches from.
+
+It is pickled when the feed is made, so that errors come early. Large arrays are kept out of the
+pickle and are mapped, not copied.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +44,25 @@ class HelperJob:
         """For a helper that makes the same batches as this builder."""
         if builder.backend.xp is not np:
             raise ConfigError(
-                "side_process=True hands batches over in the host's memory, got a backend that makes them on a GPU; "
-                'leave side_process out, or use decode="cpu" with the cpu backend'
+                "side_process=True hands batches over in the host's memory, got a backend that"
+                ' makes them on a GPU; leave side_process out, or use decode="cpu" with the cpu'
+                " backend"
             )
         quarantine = builder.quarantine
         return cls(config, quarantine.policy, quarantine.path, builder.timeline.helper_arguments)
 
     def builders(self) -> tuple[BatchBuilder, BatchBuilder]:
-        """In the helper: the builder of batches and that of raw ones, with their own quarantine and timeline."""
+        """In the helper: the builder of batches and that of raw ones, with their own quarantine and
+        timeline.
+        """
         source, rank = self.config.source, self.config.plan.world.rank
         quarantine = Quarantine(
-            self.quarantine, policy=self.policy, length=len(source), rank=rank, uri=source.uri, tells=False
+            self.quarantine,
+            policy=self.policy,
+            length=len(source),
+            rank=rank,
+            uri=source.uri,
+            tells=False,
         )
         return self.config.builders(quarantine, Timeline(**self.timeline))
 
@@ -76,14 +87,18 @@ class PickledJob:
         for size in sizes:
             starts.append(starts[-1] + size + -size % _ALIGN)
         memory = mapped(fd, starts[-1], private=True).data
-        head, *buffers = (memory[start : start + size] for start, size in zip(starts, sizes, strict=False))
+        head, *buffers = (
+            memory[start : start + size] for start, size in zip(starts, sizes, strict=False)
+        )
         try:
             return pickle.loads(head, buffers=buffers)
-        except Exception as error:  # whatever importing a module raises, or an object's own unpickling
+        except (
+            Exception
+        ) as error:  # whatever importing a module raises, or an object's own unpickling
             raise ConfigError(
-                f"side_process=True: the helper process cannot unpickle this feed: "
-                f"{type(error).__name__}: {error}; put classes and functions into modules that import by themselves, "
-                "or leave side_process out"
+                "side_process=True: the helper process cannot unpickle this feed:"
+                f" {type(error).__name__}: {error}; put classes and functions into modules that"
+                " import by themselves, or leave side_process out"
             ) from error
 
     def close(self) -> None:
@@ -101,9 +116,9 @@ class _Pickler(pickle.Pickler):
             name = obj.__qualname__
             if "<" not in name:  # lambdas and local functions do not pickle at all
                 raise ConfigError(
-                    f"side_process=True: {name} is defined in __main__, which the helper process does not run; "
-                    f"move it into a module that can be imported (a .py file of its own, then "
-                    f"`from that_file import {name}`), or leave side_process out"
+                    f"side_process=True: {name} is defined in __main__, which the helper process"
+                    " does not run; move it into a module that can be imported (a .py file of its"
+                    f" own, then `from that_file import {name}`), or leave side_process out"
                 )
         return NotImplemented
 
@@ -119,8 +134,9 @@ def _pickled(value: Any) -> list[memoryview]:
         raise
     except Exception as error:  # whatever an object's own pickling raises
         raise ConfigError(
-            f"side_process=True hands {_culprit(value)} to another process, but {_named(pickler.last)} in it does not "
-            f"pickle: {error}; use functions and classes from the top level of a module, or leave side_process out"
+            f"side_process=True hands {_culprit(value)} to another process, but"
+            f" {_named(pickler.last)} in it does not pickle: {error}; use functions and classes"
+            " from the top level of a module, or leave side_process out"
         ) from error
     return [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
 

@@ -1,6 +1,8 @@
-"""Messages between the feed and its helper: pickles over a pair of SEQPACKET sockets, which keep message boundaries.
+"""Messages between the feed and its helper: pickles over a pair of SEQPACKET sockets, which keep
+message boundaries.
 
-A message is sent completely or not at all. One that is too long for the socket's buffer is sent as shared memory.
+A message is sent completely or not at all. One that is too long for the socket's buffer is sent as
+shared memory.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def send(to: socket.socket, message: Any, fds: Sequence[int] = ()) -> None:
 
 def _send(to: socket.socket, data: bytes, fds: Sequence[int]) -> None:
     extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
-    to.sendmsg([data], extra, socket.MSG_NOSIGNAL)  # a trainer may have reset SIGPIPE to its default
+    to.sendmsg(
+        [data], extra, socket.MSG_NOSIGNAL
+    )  # a trainer may have reset SIGPIPE to its default
 
 
 def receive(source: socket.socket) -> tuple[Any, list[int]]:
@@ -64,7 +68,10 @@ def receive(source: socket.socket) -> tuple[Any, list[int]]:
     if flags & socket.MSG_CTRUNC:
         for fd in fds:
             os.close(fd)
-        raise OSError("shared memory could not be received; this process has no file descriptor left: raise ulimit -n")
+        raise OSError(
+            "shared memory could not be received; this process has no file descriptor left: raise"
+            " ulimit -n"
+        )
     if data == _LONG:
         fd = fds.pop()
         os.lseek(fd, 0, os.SEEK_SET)

@@ -24,11 +24,13 @@ __all__ = ["HelperProducer"]
 class HelperProducer:
     """One helper process, started with the first batch, and started again if it has died."""
 
-    def __init__(self, job: HelperJob, depth: int, quarantine: Quarantine, timeline: Timeline) -> None:
+    def __init__(
+        self, job: HelperJob, depth: int, quarantine: Quarantine, timeline: Timeline
+    ) -> None:
         if not is_available() or not sys.executable:
             raise ConfigError(
-                "side_process=True needs Linux and an interpreter that can be started (sys.executable), "
-                f"got {sys.platform} and {sys.executable!r}; leave it out"
+                "side_process=True needs Linux and an interpreter that can be started"
+                f" (sys.executable), got {sys.platform} and {sys.executable!r}; leave it out"
             )
         self.depth = depth
         self._job, self._keep = PickledJob(job), job.config.buffers
@@ -37,11 +39,16 @@ class HelperProducer:
         self._end: weakref.finalize[Any, Any] | None = None
         self._lock, self._closed = threading.Lock(), False
 
-    def start(self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool) -> BatchStream:
+    def start(
+        self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+    ) -> BatchStream:
         return _HelperStream(self, raw, (epoch, step, epochs), place)
 
     def use_memory(self, allocate: Allocate) -> None:
-        """Does nothing: no framework allocates memory that another process writes. Adapters page-lock what arrives."""
+        """Does nothing: no framework allocates memory that another process writes.
+
+        Adapters page-lock what arrives.
+        """
 
     @property
     def helper_pid(self) -> int:
@@ -53,7 +60,9 @@ class HelperProducer:
         with self._lock:
             if self._closed:
                 raise FeedClosed("this feed is closed; create a new one")
-            if self._client is None or (self._client.failure is not None and self._client.pid == os.getpid()):
+            if self._client is None or (
+                self._client.failure is not None and self._client.pid == os.getpid()
+            ):
                 if self._end is not None:
                     self._end()
                 self._client = HelperClient(self._job, self._keep, self._quarantine, self._timeline)
@@ -75,7 +84,11 @@ class _HelperStream:
     """Holds its producer, so it outlives the feed that started it."""
 
     def __init__(
-        self, producer: HelperProducer, raw: bool, start: tuple[int, int, int | None], place: PlaceFunction | None
+        self,
+        producer: HelperProducer,
+        raw: bool,
+        start: tuple[int, int, int | None],
+        place: PlaceFunction | None,
     ) -> None:
         self._producer, self._raw, self._start, self._place = producer, raw, start, place
         self._client: HelperClient | None = None
@@ -86,7 +99,9 @@ class _HelperStream:
         if self._client is not None and self._client.is_ending:
             raise FeedClosed("this feed is closed; create a new one")
         if self._closed:
-            raise FeedClosed("these batches were closed, or ended by an error; begin a new iteration")
+            raise FeedClosed(
+                "these batches were closed, or ended by an error; begin a new iteration"
+            )
         try:
             if not self._ended:
                 self._request(self._producer.depth + 1)
@@ -97,10 +112,13 @@ class _HelperStream:
                 if kind == "error":
                     try:
                         raise result
-                    finally:  # an error holds its frames, and these hold this object: leave no cycle
+                    # an error holds its frames, and these hold this object: leave no cycle
+                    finally:
                         del result
                 self._ended = True
-        except BaseException:  # also Ctrl-C between two lines: a half-done step must not be continued
+        except (
+            BaseException
+        ):  # also Ctrl-C between two lines: a half-done step must not be continued
             self.close()
             raise
         raise StopIteration

@@ -1,7 +1,9 @@
-"""The helper process: python -m fastfeed.feed.helper_process.server <fd>. Started by `client`; ends with its socket.
+"""The helper process: python -m fastfeed.feed.helper_process.server <fd>.
 
-The main thread handles requests, which never takes long. The threads of the pool make batches and one thread per stream
-sends them; no message is answered.
+Started by `client`; ends with its socket.
+
+The main thread handles requests, which never takes long. The threads of the pool make batches and
+one thread per stream sends them; no message is answered.
 """
 
 from __future__ import annotations
@@ -25,12 +27,16 @@ from fastfeed.runtime.thread_pool import ThreadPool
 from fastfeed.storage.retry import sent_again
 from fastfeed.system.signals import unblock_interrupt
 
-_POLL_MS = 500  # how often to check that the parent lives: a process it forked may keep the socket open
+_POLL_MS = (
+    500  # how often to check that the parent lives: a process it forked may keep the socket open
+)
 
 
 def main() -> None:
     """Serve until the feed is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C interrupts the trainer, which decides what happens
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C interrupts the trainer, which decides what happens
     unblock_interrupt()
     parent = os.getppid()
     connection = socket.socket(fileno=int(sys.argv[1]))
@@ -74,9 +80,13 @@ class _Helper:
         (what, *arguments), released = message
         for key in released:
             self._buffers[key[0]].release(key)
-        {"make": self._make, "open": self._open, "more": self._more, "close": self._close, "free": self._free}[what](
-            *arguments, *fds
-        )
+        {
+            "make": self._make,
+            "open": self._open,
+            "more": self._more,
+            "close": self._close,
+            "free": self._free,
+        }[what](*arguments, *fds)
 
     def _make(self, path: list[str], python_path: str | None, sizes: list[int], fd: int) -> None:
         """Build all that is needed. An error here is raised by every stream."""

@@ -40,7 +40,10 @@ class SharedBuffers:
         return root.view(dtype).reshape(shape)
 
     def lend(self, array: np.ndarray) -> tuple[BufferKey, list[int]]:
-        """Keep an array until `release`. Returns its key, and its descriptor unless the feed has it already."""
+        """Keep an array until `release`.
+
+        Returns its key, and its descriptor unless the feed has it already.
+        """
         memory = self._by_address[_address(array)]
         self._buffers[memory.key] = array
         return memory.key, [] if memory.fd is None else [memory.fd]

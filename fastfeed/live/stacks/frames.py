@@ -1,4 +1,6 @@
-"""Stacks of a main thread, from collapsed stacks as `py-spy record --format raw --threads` writes them."""
+"""Stacks of a main thread, from collapsed stacks as `py-spy record --format raw --threads` writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def main_stacks(lines: Iterable[str], pid: int, text: Callable[[str, int], str])
 
     Args:
         lines: "thread (4711): MainThread;function (file:line);... samples".
-        pid: The process; its main thread has the same number, or the name MainThread in another container.
+        pid: The process; its main thread has the same number, or the name MainThread in another
+            container.
         text: Source text by file and line.
     """
     stacks: list[Stack] = []
@@ -62,7 +65,11 @@ def main_stacks(lines: Iterable[str], pid: int, text: Callable[[str, int], str])
         named = _NAMED.match(head)
         thread = named[1] if named else _BETWEEN.split(head)[0]
         match = _THREAD.match(thread)
-        if match is None or not count.isdecimal() or not (match["name"] == "MainThread" or match["id"] == str(pid)):
+        if (
+            match is None
+            or not count.isdecimal()
+            or not (match["name"] == "MainThread" or match["id"] == str(pid))
+        ):
             continue
         parts = _BETWEEN.split(head[len(thread) + 1 :])
         frames = tuple(_frame(part, text) for part in parts if part)
@@ -80,13 +87,19 @@ def _frame(part: str, text: Callable[[str, int], str]) -> Frame:
 
 
 def source_lines(pid: int, root: Path = Path("/")) -> Callable[[str, int], str]:
-    """A function that returns the text of a line, as the process sees the file: it may be in a container."""
+    """A function that returns the text of a line, as the process sees the file: it may be in a
+    container.
+    """
     process = root / f"proc/{pid}"
     files: dict[str, list[str]] = {}
 
     def line_text(file: str, line: int) -> str:
         if file not in files:
-            inside = process / "root" / file.lstrip("/") if file.startswith("/") else process / "cwd" / file
+            inside = (
+                process / "root" / file.lstrip("/")
+                if file.startswith("/")
+                else process / "cwd" / file
+            )
             files[file] = _read(inside) or _read(Path(file))
         lines = files[file]
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""

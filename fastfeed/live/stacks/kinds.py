@@ -1,7 +1,9 @@
-"""The kind of a sampled stack of a training thread, by the signs by which the profiler reads Python frames.
+"""The kind of a sampled stack of a training thread, by the signs by which the profiler reads Python
+frames.
 
-A trace also says between which launches a function ran. Samples do not, so the source text of a line is evidence
-instead: a frame below a `for` line is that loop's iterator, and `loss.item()` waits for the GPU.
+A trace also says between which launches a function ran. Samples do not, so the source text of a
+line is evidence instead: a frame below a `for` line is that loop's iterator, and `loss.item()`
+waits for the GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Reading:
     """One stack with its kind."""
 
     kind: Activity
-    function: Frame | None  # called from there: one that blocks, or the user's own; None: it is not in Python
+    function: (
+        Frame | None
+    )  # called from there: one that blocks, or the user's own; None: it is not in Python
     below: Frame  # the training loop, else the innermost function of the user's
 
 
@@ -79,17 +83,27 @@ def _blocked(frames: Sequence[Frame], says: np.ndarray, users: Sequence[int]) ->
     return len(frames) - 1 if _BLOCKING_CALL.search(frames[-1].text) else None
 
 
-def _loop(frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], is_idle: bool) -> int | None:
-    """The outermost frame that is an iterator, or a loop of the user's that is in one; not inside a model.
+def _loop(
+    frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], is_idle: bool
+) -> int | None:
+    """The outermost frame that is an iterator, or a loop of the user's that is in one; not inside a
+    model.
 
-    A loop's head without a function inside is a loop that computes, unless the thread is idle there.
+    A loop's head without a function inside is a loop that computes, unless the thread is idle
+    there.
     """
-    computes = any(_COMPUTE.search(frame.recorded) for frame in frames) and not says[:, Sign.DECODES].any()
+    computes = (
+        any(_COMPUTE.search(frame.recorded) for frame in frames) and not says[:, Sign.DECODES].any()
+    )
     in_iterator = len(frames) if is_idle else len(frames) - 1
     for at, frame in enumerate(frames):
         if activities[at] is Activity.INPUT:  # by its name
             return at
-        is_head = at < in_iterator and _LOOP.match(frame.text) is not None and parse(frame.recorded).is_users
+        is_head = (
+            at < in_iterator
+            and _LOOP.match(frame.text) is not None
+            and parse(frame.recorded).is_users
+        )
         if (is_head or says[at, Sign.ITERATES]) and not computes:
             return at
     return None
@@ -124,7 +138,9 @@ def _kind(
         is_wait = blocked is not None or is_idle or _waits_natively(frames, says, activities, own)
         return Activity.INPUT if is_wait else Activity.INPUT_WORK
     if blocked is not None:
-        is_queue = _QUEUE.search(names[blocked]) or (blocked == len(frames) - 1 and _QUEUE_CALL.search(text))
+        is_queue = _QUEUE.search(names[blocked]) or (
+            blocked == len(frames) - 1 and _QUEUE_CALL.search(text)
+        )
         return Activity.INPUT if is_queue or prepares else Activity.WAITING
     inner = activities[own:]
     computes = any(_COMPUTE.search(name) for name in names)
@@ -133,21 +149,33 @@ def _kind(
         (Activity.HOST_COMM in activities, Activity.HOST_COMM),
         (anywhere[Sign.SIMULATES], Activity.ENVIRONMENT),
         (inside[Sign.RECORDS] or Activity.CHECKPOINT in inner, Activity.CHECKPOINT),
-        (_SYNC.search(names[-1]) or Activity.SYNC in inner or _SYNC_CALL.search(text), Activity.SYNC),
+        (
+            _SYNC.search(names[-1]) or Activity.SYNC in inner or _SYNC_CALL.search(text),
+            Activity.SYNC,
+        ),
         (computes, Activity.FRAMEWORK),
         (prepares, Activity.INPUT_WORK),
         (inside[Sign.TRANSFERS], Activity.IO),
         ("gc.collect(" in text, Activity.GC),
     )
-    return next((kind for holds, kind in kinds if holds), Activity.WAITING if is_idle else Activity.PYTHON)
+    return next(
+        (kind for holds, kind in kinds if holds), Activity.WAITING if is_idle else Activity.PYTHON
+    )
 
 
-def _waits_natively(frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], own: int) -> bool:
-    """Is the thread in a library's iterator, such as that of tf.data and DALI? What runs there is not Python."""
+def _waits_natively(
+    frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], own: int
+) -> bool:
+    """Is the thread in a library's iterator, such as that of tf.data and DALI?
+
+    What runs there is not Python.
+    """
     if says[own:, Sign.DECODES].any():
         return False
     names = [frame.recorded for frame in frames]
     iterators = (
-        at for at in range(own + 1, len(frames)) if activities[at] is Activity.INPUT or _NEXT.search(names[at])
+        at
+        for at in range(own + 1, len(frames))
+        if activities[at] is Activity.INPUT or _NEXT.search(names[at])
     )
     return max(iterators, default=-1) >= len(frames) - 2

@@ -1,7 +1,7 @@
 """Runs `py-spy record`, which samples the stacks of another process without stopping it.
 
-The collapsed stacks of `record --format raw` are the interface: one process for all samples, and a format that other
-tools read as well.
+The collapsed stacks of `record --format raw` are the interface: one process for all samples, and a
+format that other tools read as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ __all__ = ["Recording", "explain", "find_py_spy", "record"]
 
 _LATE_S = 60.0  # py-spy may take this long to begin and to end
 _DENIED = re.compile("permission denied|operation not permitted|os error (1|13)\\b", re.IGNORECASE)
-_NOT_PYTHON = re.compile("find python version|find a python interpreter|not a python", re.IGNORECASE)
+_NOT_PYTHON = re.compile(
+    "find python version|find a python interpreter|not a python", re.IGNORECASE
+)
 _GONE = re.compile("no such process|no such file|check that the process is running", re.IGNORECASE)
 _ERRORS = re.compile(r"Errors: (\d+)")
 
@@ -46,7 +48,9 @@ def find_py_spy() -> str:
     return program
 
 
-def record(pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], program: str) -> Recording:
+def record(
+    pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], program: str
+) -> Recording:
     """Sample all threads of a process.
 
     Args:
@@ -57,16 +61,37 @@ def record(pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], pro
         program: From `find_py_spy`.
 
     Raises:
-        ConfigError: The process cannot be sampled, or the program does not write stacks; the text says why.
+        ConfigError: The process cannot be sampled, or the program does not write stacks; the text
+            says why.
     """
     with tempfile.TemporaryDirectory(prefix="fastfeed-watch-") as folder:
         output = Path(folder, "stacks")
         errors = Path(folder, "errors")
-        command = [program, "record", "--format", "raw", "--full-filenames", "--threads", "--idle", "--nonblocking"]
-        command += ["--rate", str(rate), "--duration", str(seconds), "--output", str(output), "--pid", str(pid)]
+        command = [
+            program,
+            "record",
+            "--format",
+            "raw",
+            "--full-filenames",
+            "--threads",
+            "--idle",
+            "--nonblocking",
+        ]
+        command += [
+            "--rate",
+            str(rate),
+            "--duration",
+            str(seconds),
+            "--output",
+            str(output),
+            "--pid",
+            str(pid),
+        ]
         with open(errors, "wb") as stderr:
             try:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr
+                )
             except OSError as error:
                 raise ConfigError(
                     f"{printable(program)} cannot be run: {error.strerror}; install py-spy again"
@@ -82,8 +107,8 @@ def record(pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], pro
         raise ConfigError(explain(message, pid))
     if not any(line.startswith("thread (") for line in lines):
         raise ConfigError(
-            f"{printable(program)} wrote no stacks of threads but {printable(repr(lines[0]))}; install py-spy 0.4: "
-            "pip install 'fastfeed[watch]'"
+            f"{printable(program)} wrote no stacks of threads but {printable(repr(lines[0]))};"
+            " install py-spy 0.4: pip install 'fastfeed[watch]'"
         )
     failed = _ERRORS.search(message)
     return Recording(tuple(lines), int(failed[1]) if failed else 0)
@@ -111,9 +136,15 @@ def explain(message: str, pid: int, root: Path = Path("/")) -> str:
     if not process_exists(pid) or _GONE.search(message):
         return f"process {pid} ended before it could be sampled"
     if _NOT_PYTHON.search(message):
-        return f"process {pid} is not a Python process; pass the number of the trainer, not of its launcher or shell"
+        return (
+            f"process {pid} is not a Python process; pass the number of the trainer, not of its"
+            " launcher or shell"
+        )
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    reason = next((line for line in lines if line.lower().startswith("error")), lines[-1] if lines else "no message")
+    reason = next(
+        (line for line in lines if line.lower().startswith("error")),
+        lines[-1] if lines else "no message",
+    )
     return f"py-spy took no sample of process {pid}: {printable(reason)}"
 
 
@@ -122,15 +153,19 @@ def _denied(pid: int, root: Path) -> str:
     owner = _owner(pid, root)
     user = os.getuid() if hasattr(os, "getuid") else 0
     if user and owner is not None and owner != user:
-        return f"{refused}it belongs to another user (number {owner}); run fastfeed watch as that user, or as root"
+        return (
+            f"{refused}it belongs to another user (number {owner}); run fastfeed watch as that"
+            " user, or as root"
+        )
     if (root / ".dockerenv").exists() or (root / "run/.containerenv").exists() or not user:
         return (
-            f"{refused}this container lacks CAP_SYS_PTRACE; start it with --cap-add=SYS_PTRACE (Kubernetes: "
-            'securityContext.capabilities.add: ["SYS_PTRACE"]), or run fastfeed watch on the host as root'
+            f"{refused}this container lacks CAP_SYS_PTRACE; start it with --cap-add=SYS_PTRACE"
+            ' (Kubernetes: securityContext.capabilities.add: ["SYS_PTRACE"]), or run fastfeed'
+            " watch on the host as root"
         )
     return (
-        f"{refused}the kernel refuses it (kernel.yama.ptrace_scope = {_ptrace_scope(root)}); run fastfeed watch "
-        "as root, or `sudo sysctl kernel.yama.ptrace_scope=0`"
+        f"{refused}the kernel refuses it (kernel.yama.ptrace_scope = {_ptrace_scope(root)}); run"
+        " fastfeed watch as root, or `sudo sysctl kernel.yama.ptrace_scope=0`"
     )
 
 

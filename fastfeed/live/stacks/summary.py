@@ -1,4 +1,6 @@
-"""Sampled stacks summed by kind and by function, and the verdict: sampled figures, none of them exact."""
+"""Sampled stacks summed by kind and by function, and the verdict: sampled figures, none of them
+exact.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ _TITLES = {  # samples do not know launches, so these mean more than in a trace
     Activity.FRAMEWORK: "inside the framework",
     Activity.PYTHON: "other code",
 }
-_INPUT = {Activity.INPUT: "wait for input", Activity.INPUT_WORK: "prepare batches in the main thread"}
+_INPUT = {
+    Activity.INPUT: "wait for input",
+    Activity.INPUT_WORK: "prepare batches in the main thread",
+}
 _MIN_SHARE = 0.01  # of all samples; less is left out of the table
 _MOST = 12  # functions in the table
 STARVED = 0.05  # share of samples, as of time in the profiler and for feeds
@@ -59,14 +64,29 @@ class Summary:
         waiting = self.kinds.get(Activity.WAITING, 0.0)
         if self.is_hung:
             where = f"{_where(first)} ({title(first.kind)})"
-            return f"All {self.samples} samples are the same, without CPU time: {where}. It hangs, or waits for long."
+            return (
+                f"All {self.samples} samples are the same, without CPU time: {where}. It hangs, or"
+                " waits for long."
+            )
         if self.input_share >= STARVED:
-            first = next(function for function in self.functions if function.kind in INPUT_ACTIVITIES)
-            kinds = [text for kind, text in _INPUT.items() if self.kinds.get(kind, 0.0) >= _MIN_SHARE]
-            return f"{self.input_share:.0%} of samples {' or '.join(kinds)}; {first.share:.0%} are {_where(first)}."
+            first = next(
+                function for function in self.functions if function.kind in INPUT_ACTIVITIES
+            )
+            kinds = [
+                text for kind, text in _INPUT.items() if self.kinds.get(kind, 0.0) >= _MIN_SHARE
+            ]
+            return (
+                f"{self.input_share:.0%} of samples {' or '.join(kinds)}; {first.share:.0%} are"
+                f" {_where(first)}."
+            )
         if waiting >= STARVED:
-            first = next(function for function in self.functions if function.kind is Activity.WAITING)
-            return f"{waiting:.0%} of samples wait, for input or something else; {first.share:.0%} are {_where(first)}."
+            first = next(
+                function for function in self.functions if function.kind is Activity.WAITING
+            )
+            return (
+                f"{waiting:.0%} of samples wait, for input or something else; {first.share:.0%} are"
+                f" {_where(first)}."
+            )
         known = f"{self.input_share:.0%} of samples are known to be input"
         return f"{known}; {first.share:.0%} are {_where(first)} ({title(first.kind)})."
 
@@ -74,10 +94,18 @@ class Summary:
     def advice(self) -> str:
         """The next thing to do, one sentence."""
         first = self.functions[0]
-        if self.kinds.get(Activity.INPUT_WORK, 0.0) >= max(STARVED, self.kinds.get(Activity.INPUT, 0.0)):
-            return "Move this work into workers or a thread that prepares batches ahead; a fastfeed.Feed does."
+        if self.kinds.get(Activity.INPUT_WORK, 0.0) >= max(
+            STARVED, self.kinds.get(Activity.INPUT, 0.0)
+        ):
+            return (
+                "Move this work into workers or a thread that prepares batches ahead; a"
+                " fastfeed.Feed does."
+            )
         if self.input_share >= STARVED:
-            return "Wrap the loader in ff.watched(loader) to see exact waits; a fastfeed.Feed also shows a remedy."
+            return (
+                "Wrap the loader in ff.watched(loader) to see exact waits; a fastfeed.Feed also"
+                " shows a remedy."
+            )
         if first.kind is Activity.WAITING:
             return "If this process only starts others, watch the one that trains."
         if first.kind in (Activity.LOAD, Activity.COMPILE):
@@ -112,7 +140,8 @@ def summarize(stacks: Sequence[Stack], ready: float | None) -> Summary:
 
     Args:
         stacks: Of the main thread.
-        ready: The share of the time that this thread ran or waited for a core, 0 to 1; None: unknown.
+        ready: The share of the time that this thread ran or waited for a core, 0 to 1; None:
+            unknown.
     """
     samples = sum(stack.samples for stack in stacks)
     counts: Counter[tuple[Activity, str, Frame]] = Counter()
@@ -121,7 +150,9 @@ def summarize(stacks: Sequence[Stack], ready: float | None) -> Summary:
     for stack in stacks:
         is_idle = ready is not None and ready < stack.samples / samples / 2
         reading = read_stack(stack.frames, is_idle)
-        name = "" if reading.function is None else f"{reading.function.file} {reading.function.name}"
+        name = (
+            "" if reading.function is None else f"{reading.function.file} {reading.function.name}"
+        )
         at = reading.kind, name, reading.below
         counts[at] += stack.samples
         lines[at][reading.function] += stack.samples
@@ -138,7 +169,12 @@ def summarize(stacks: Sequence[Stack], ready: float | None) -> Summary:
         or (at < _MOST and function.share >= _MIN_SHARE)
     ]
     is_hung = len(stacks) == 1 and samples >= _HUNG and ready is not None and ready < _AWAKE
-    return Summary(samples, {kind: count / samples for kind, count in kinds.most_common()}, tuple(kept), is_hung)
+    return Summary(
+        samples,
+        {kind: count / samples for kind, count in kinds.most_common()},
+        tuple(kept),
+        is_hung,
+    )
 
 
 def key(kind: Activity) -> str:
@@ -152,7 +188,11 @@ def title(kind: Activity) -> str:
 
 
 def _where(function: FunctionShare) -> str:
-    return f"in {function.function} below {function.below}" if function.function else f"in {function.below}"
+    return (
+        f"in {function.function} below {function.below}"
+        if function.function
+        else f"in {function.below}"
+    )
 
 
 def _place(frame: Frame) -> dict[str, Any]:

@@ -16,7 +16,10 @@ __all__ = ["sampled_screen"]
 def sampled_screen(process: SampledProcess) -> RenderableType:
     """Everything, as wide as the console."""
     summary = process.summary
-    head = f"fastfeed watch, process {process.pid}: {summary.samples} samples of the main thread in {process.seconds} s"
+    head = (
+        f"fastfeed watch, process {process.pid}: {summary.samples} samples of the main thread in"
+        f" {process.seconds} s"
+    )
     parts: list[RenderableType] = [Text(head, style="bold")]
     if process.command:
         parts.append(Text(process.command, style="dim"))
@@ -26,7 +29,9 @@ def sampled_screen(process: SampledProcess) -> RenderableType:
     parts.append(_table(summary.functions))
     parts.append(Text(summary.advice))
     errors = f", {process.errors} samples failed" if process.errors else ""
-    parts.append(Text(f"sampled: shares of samples{errors}; CPU: exact; GPU: estimate by NVML", style="dim"))
+    parts.append(
+        Text(f"sampled: shares of samples{errors}; CPU: exact; GPU: estimate by NVML", style="dim")
+    )
     parts += [Text(printable(note, None), style="dim") for note in process.notes]
     return Group(*parts)
 
@@ -45,7 +50,17 @@ def _table(functions: tuple[FunctionShare, ...]) -> Table:
     table.add_column("kind", header_style="cyan", no_wrap=True)
     table.add_column("function, and the line that calls it", header_style="cyan", overflow="fold")
     for function in functions:
-        lines = [f"{function.function}, below {function.below}" if function.function else str(function.below)]
+        lines = [
+            (
+                f"{function.function}, below {function.below}"
+                if function.function
+                else str(function.below)
+            )
+        ]
         lines += [f"  {function.below.text}"] if function.below.text else []
-        table.add_row(f"{function.share:.0%}", title(function.kind), Text("\n".join(printable(line) for line in lines)))
+        table.add_row(
+            f"{function.share:.0%}",
+            title(function.kind),
+            Text("\n".join(printable(line) for line in lines)),
+        )
     return table

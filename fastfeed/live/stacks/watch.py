@@ -28,7 +28,9 @@ class SampledProcess:
     pid: int
     command: str
     seconds: int
-    cpu_cores: float | None  # share of the time that the main thread computed, 0 to 1; None: unknown
+    cpu_cores: (
+        float | None
+    )  # share of the time that the main thread computed, 0 to 1; None: unknown
     gpu: GpuUse | None
     gpu_sm: float | None  # mean share of time in which the GPU worked, 0 to 1
     errors: int  # samples that could not be taken
@@ -37,7 +39,12 @@ class SampledProcess:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: `fastfeed_watch_sampled` is the version of the schema."""
-        gpu = self.gpu and {"index": self.gpu.index, "name": self.gpu.name, "by": self.gpu.by, "sm": self.gpu_sm}
+        gpu = self.gpu and {
+            "index": self.gpu.index,
+            "name": self.gpu.name,
+            "by": self.gpu.by,
+            "sm": self.gpu_sm,
+        }
         return {
             "fastfeed_watch_sampled": 1,
             "pid": self.pid,
@@ -64,7 +71,9 @@ def watch_stacks(pid: int, seconds: int, gpus: Gpus) -> SampledProcess:
         MissingExtra: py-spy is not installed.
     """
     if not process_exists(pid):
-        raise ConfigError(f"there is no process {pid}; `fastfeed watch` without a number shows all feeds")
+        raise ConfigError(
+            f"there is no process {pid}; `fastfeed watch` without a number shows all feeds"
+        )
     program = find_py_spy()
     command = _command(pid)
     source = source_lines(pid)
@@ -79,12 +88,22 @@ def watch_stacks(pid: int, seconds: int, gpus: Gpus) -> SampledProcess:
     ready = None if before is None or after is None else (sum(after) - sum(before)) / elapsed
     stacks = main_stacks(recording.lines, pid, source)
     if not stacks:
-        raise ConfigError(f"process {pid} has no main thread that runs Python; pass the number of the trainer")
+        raise ConfigError(
+            f"process {pid} has no main thread that runs Python; pass the number of the trainer"
+        )
     summary = summarize(stacks, ready)
     notes = gpus.notes
     if process_state(pid)[0] in ("T", "t"):
-        notes = [f"process {pid} is stopped, by a signal or a debugger; `kill -CONT {pid}` lets it go on", *notes]
-    return SampledProcess(pid, command, seconds, cores, gpu.use, gpu.sm, recording.errors, tuple(notes), summary)
+        notes = [
+            (
+                f"process {pid} is stopped, by a signal or a debugger; `kill -CONT {pid}` lets it"
+                " go on"
+            ),
+            *notes,
+        ]
+    return SampledProcess(
+        pid, command, seconds, cores, gpu.use, gpu.sm, recording.errors, tuple(notes), summary
+    )
 
 
 class _GpuMean:
@@ -105,7 +124,12 @@ class _GpuMean:
         uses = self._gpus.sample()
         if not self._local_rank.isdigit() and len(self._visible or uses) > 1:  # any of them
             uses = [use for use in uses if self._pid in use.pids]
-        use = gpu_of(int(self._local_rank) if self._local_rank.isdigit() else 0, [self._pid], self._visible, uses)
+        use = gpu_of(
+            int(self._local_rank) if self._local_rank.isdigit() else 0,
+            [self._pid],
+            self._visible,
+            uses,
+        )
         if use is not None:
             self.use = use
             self._shares += [] if use.sm is None else [use.sm]
@@ -124,7 +148,9 @@ def _command(pid: int) -> str:
 
 
 def _ran_ns(pid: int) -> tuple[int, int] | None:
-    """Nanoseconds that the main thread ran, and that it was ready to run without a core; None if unknown."""
+    """Nanoseconds that the main thread ran, and that it was ready to run without a core; None if
+    unknown.
+    """
     try:
         run, ready, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
     except (OSError, ValueError):

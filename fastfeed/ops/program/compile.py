@@ -1,4 +1,6 @@
-"""Compiles a list of ops to a Program: checks every spec, folds geometry into one window, moves conversion last."""
+"""Compiles a list of ops to a Program: checks every spec, folds geometry into one window, moves
+conversion last.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,18 @@ _SLOTS = 4096  # for the ops of one branch of views
 _UNLIMITED = 1 << 24  # pixels of an unbounded side
 
 
-def fuse(ops: Sequence[Any], input_spec: Spec, fixed: bool = True, classes: int = 0, objects: bool = False) -> Program:
+def fuse(
+    ops: Sequence[Any],
+    input_spec: Spec,
+    fixed: bool = True,
+    classes: int = 0,
+    objects: bool = False,
+) -> Program:
     """Check and fuse a list of ops for a source that yields `given` and names so many classes.
 
-    fixed: all results must be of one size. objects: the source has annotations, so mixing samples does not
-    need class names for labels of whole images; without class names these stay as they are.
+    fixed: all results must be of one size. objects: the source has annotations, so mixing samples
+    does not need class names for labels of whole images; without class names these stay as they
+    are.
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
@@ -44,7 +53,10 @@ def fuse(ops: Sequence[Any], input_spec: Spec, fixed: bool = True, classes: int 
     soft = targets([step.op for step in steps], classes) if labeled else None
     if at is None:
         return replace(_program(steps, input_spec), mix=mix, targets=soft)
-    programs = [_view_program(steps, at, k, group, input_spec) for k, group in enumerate(steps[at].op.view_groups)]
+    programs = [
+        _view_program(steps, at, k, group, input_spec)
+        for k, group in enumerate(steps[at].op.view_groups)
+    ]
     return replace(programs[0], steps=tuple(steps), others=tuple(programs[1:]), targets=soft)
 
 
@@ -57,10 +69,12 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
     if (
         runs and not pixels.fixed
     ):  # this can only be a second border: ops that change pixels have rejected the spec already
-        first, second = (next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0]))
+        first, second = (
+            next(s.op for s in run if border_of([s]) is not None) for run in (window, runs[0])
+        )
         raise SpecError(
-            f"{second!r} cannot follow {first!r} where images are of many sizes, got {pixels}: each adds a border; "
-            "put Resize((height, width)) between them, or leave one out"
+            f"{second!r} cannot follow {first!r} where images are of many sizes, got {pixels}: each"
+            " adds a border; put Resize((height, width)) between them, or leave one out"
         )
     chain: list[Link] = []
     for run in runs:
@@ -80,9 +94,16 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
     )
 
 
-def _view_program(steps: list[Step], at: int, k: int, group: ViewGroup, input_spec: Spec) -> Program:
-    """The program of views of one size: the ops before the split, its windows, its own ops, and those that follow."""
-    head, own = steps[:at], [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])]
+def _view_program(
+    steps: list[Step], at: int, k: int, group: ViewGroup, input_spec: Spec
+) -> Program:
+    """The program of views of one size: the ops before the split, its windows, its own ops, and
+    those that follow.
+    """
+    head, own = (
+        steps[:at],
+        [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])],
+    )
     spec, slot = head[-1].spec if head else input_spec, steps[at].slot + k * _SLOTS
     tail: list[Step] = []
     for op in own:
@@ -101,12 +122,19 @@ def _mixing(steps: list[Step], views: bool) -> Step | None:
     if len(positions) > 1:
         choice = f"write RandomChoice([{', '.join(f'{name}()' for name in names)}])"
         advice = choice if len({*names}) > 1 else "leave one of them out"
-        raise ConfigError(f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}")
+        raise ConfigError(
+            f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}"
+        )
     for step in steps[positions[0] + 1 :]:
         if step.op.kind not in ("convert", "label"):
-            raise SpecError(f"{names[0]} works on finished samples; put it after {type(step.op).__name__}")
+            raise SpecError(
+                f"{names[0]} works on finished samples; put it after {type(step.op).__name__}"
+            )
     if views:
-        raise SpecError(f"{names[0]} does not go with ops that make several views of a sample; leave one of them out")
+        raise SpecError(
+            f"{names[0]} does not go with ops that make several views of a sample; leave one of"
+            " them out"
+        )
     return steps[positions[0]]
 
 
@@ -126,7 +154,11 @@ def _runs(steps: list[Step]) -> list[list[Step]]:
 def _checked(ops: list[Any], input_spec: Spec) -> list[Step]:
     for i, op in enumerate(ops):
         if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
-            what = f"the class {op.__name__}; write {op.__name__}(...)" if isinstance(op, type) else repr(op)
+            what = (
+                f"the class {op.__name__}; write {op.__name__}(...)"
+                if isinstance(op, type)
+                else repr(op)
+            )
             raise ConfigError(f"ops[{i}] must be an op such as Resize(224), got {what}")
     implied = input_spec.encoded and not any(op.kind == "decode" for op in ops)
     steps: list[Step] = []
@@ -168,9 +200,11 @@ def _check_order(op: Any, steps: list[Step]) -> None:
     """Check rules of order that specs do not express."""
     name, before = type(op).__name__, {step.op.kind: type(step.op).__name__ for step in steps}
     if op.kind == "views" and "views" in before:
-        raise SpecError(f"{name} cannot follow {before['views']}: a list splits a sample into views once")
+        raise SpecError(
+            f"{name} cannot follow {before['views']}: a list splits a sample into views once"
+        )
     if op.kind == "views" and "change" in before:
         raise SpecError(
-            f"{name} must come before ops that change pixels, which then change every view by itself; "
-            f"put it before {before['change']}"
+            f"{name} must come before ops that change pixels, which then change every view by"
+            f" itself; put it before {before['change']}"
         )

@@ -1,7 +1,7 @@
 """Ops that change pixels as layers; at each layer a sample takes one op or none.
 
-A policy that chooses an op per sample is data: the index of a layer's op, and the parameters of each op. Backends see
-only simple ops, and look up in one table by type what they can run.
+A policy that chooses an op per sample is data: the index of a layer's op, and the parameters of
+each op. Backends see only simple ops, and look up in one table by type what they can run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Choices:
     """The ops that n samples take at a layer, with parameters."""
 
     choice: np.ndarray  # int64 (n,): index into the layer's ops; -1 for none
-    values: tuple[dict[str, Any], ...]  # per op of the layer its params: arrays (n, ...), or tuples and Choices of such
+    values: tuple[
+        dict[str, Any], ...
+    ]  # per op of the layer its params: arrays (n, ...), or tuples and Choices of such
 
     def __getitem__(self, rows: Any) -> Choices:
         return Choices(self.choice[rows], _rows(self.values, rows))
@@ -47,12 +49,16 @@ def layers(op: Any) -> tuple[Layer, ...]:
 
 
 def choose(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """One per layer, from its draws (float64 (n, draws)) and (height, width) of the input (int64 (n, 2))."""
+    """One per layer, from its draws (float64 (n, draws)) and (height, width) of the input (int64
+    (n, 2)).
+    """
     if not simple(op):
         return op.choose(u, sizes)
     values = op.params(u, sizes)
     if op.kind == "geometry":
-        values = values | {"limit": np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)}
+        values = values | {
+            "limit": np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
+        }
     return [Choices(np.zeros(len(sizes), np.int64), (values,))]
 
 

@@ -44,8 +44,17 @@ class Link:
         if self.steps[0].op.kind != "geometry":
             return choose(self.steps[0].op, draws[0], sizes)
         windows = fold(self.steps, draws, sizes)
-        limit = np.concatenate([np.zeros((n, 2)), sizes], axis=1) if windows.limits is None else windows.limits
-        values = {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips, "limit": limit}
+        limit = (
+            np.concatenate([np.zeros((n, 2)), sizes], axis=1)
+            if windows.limits is None
+            else windows.limits
+        )
+        values = {
+            "box": windows.boxes,
+            "size": windows.sizes,
+            "flip": windows.flips,
+            "limit": limit,
+        }
         return [Choices(np.zeros(n, np.int64), (values,))]
 
 
@@ -62,7 +71,10 @@ def border_of(steps: Sequence[Step]) -> Border | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """All parameters for n samples, with randomness already drawn. With views, a row is a view of a sample."""
+    """All parameters for n samples, with randomness already drawn.
+
+    With views, a row is a view of a sample.
+    """
 
     windows: Windows
     choices: tuple[Choices, ...] = ()  # one per layer of the program's chain
@@ -104,21 +116,31 @@ class Program:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one sample in the batch: the image's shape, after the number of views if there are several."""
+        """Shape of one sample in the batch: the image's shape, after the number of views if there
+        are several.
+        """
         shape = tuple(side or 0 for side in self.spec.shape)
         return (self.views, *shape) if self.views else shape
 
     def raw(self) -> Program:
         """This program without conversion: uint8 images, for a device that converts them."""
-        return replace(self, convert=Convert.of([], self.augmented.channels or 0), spec=self.augmented)
+        return replace(
+            self, convert=Convert.of([], self.augmented.channels or 0), spec=self.augmented
+        )
 
     def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
-        """All random numbers of n samples: `uniform(slot, k)`, shape (n, k), per step of window and chain."""
+        """All random numbers of n samples: `uniform(slot, k)`, shape (n, k), per step of window and
+        chain.
+        """
         steps = [*self.window, *(step for link in self.chain for step in link.steps)]
-        return [uniform(s.slot, s.views * s.op.draws) if s.op.draws else np.empty((0, 0)) for s in steps]
+        return [
+            uniform(s.slot, s.views * s.op.draws) if s.op.draws else np.empty((0, 0)) for s in steps
+        ]
 
     def windows(self, draws: list[np.ndarray], sizes: np.ndarray) -> Windows:
-        """Fold the geometry: sizes are the displayed (height, width) of the samples, int64 (n, 2)."""
+        """Fold the geometry: sizes are the displayed (height, width) of the samples, int64 (n,
+        2).
+        """
         return self.work(draws, sizes).windows
 
     def work(self, draws: list[np.ndarray], sizes: np.ndarray) -> Work:
@@ -128,7 +150,10 @@ class Program:
         if views > 1:
             sizes = np.repeat(sizes, views, axis=0)
             spread = zip(steps, draws, strict=True)
-            draws = [u.reshape(n * views, -1) if s.views > 1 else np.repeat(u, views, axis=0) for s, u in spread]
+            draws = [
+                u.reshape(n * views, -1) if s.views > 1 else np.repeat(u, views, axis=0)
+                for s, u in spread
+            ]
         at, choices = len(self.window), []
         windows = fold(self.window, draws[:at], sizes)
         for link in self.chain:

@@ -20,7 +20,8 @@ class Step:
 
     op: Any
     spec: Any  # Spec after it
-    slot: int  # counts only ops that draw, so adding one that does not leaves all random numbers unchanged
+    # counts only ops that draw, so adding one that does not leaves all random numbers unchanged
+    slot: int
     implied: bool = False  # not written by the user
     views: int = 1  # runs per sample, each with its own random numbers
 
@@ -45,7 +46,8 @@ class Windows:
 class Window:
     """A run of geometry on pixels of one size, as backends see it.
 
-    Its values are box, size and flip of `Geometry`, and limit: float64 (n, 4), the part of the image that exists.
+    Its values are box, size and flip of `Geometry`, and limit: float64 (n, 4), the part of the
+    image that exists.
     """
 
     size: tuple[int, int] | None = None  # (height, width) of the output; None: unchanged
@@ -77,9 +79,16 @@ def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) 
 
 
 def _move(
-    boxes: np.ndarray, flips: np.ndarray, now: np.ndarray, box: np.ndarray, flip: np.ndarray, size: np.ndarray
+    boxes: np.ndarray,
+    flips: np.ndarray,
+    now: np.ndarray,
+    box: np.ndarray,
+    flip: np.ndarray,
+    size: np.ndarray,
 ) -> None:
-    """Change windows by the box, flip and size of an op: the definition, which the kernel follows."""
+    """Change windows by the box, flip and size of an op: the definition, which the kernel
+    follows.
+    """
     corner, length = box[:, :2], box[:, 2:]
     corner = np.where(flips, now - corner - length, corner)  # back to the unmirrored image
     unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now

@@ -1,4 +1,7 @@
-"""Engines run pieces of work: local processes, executors, Ray. The bytes do not depend on the engine."""
+"""Engines run pieces of work: local processes, executors, Ray.
+
+The bytes do not depend on the engine.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,15 @@ __all__ = ["Engine", "Outcome", "run_pieces"]
 
 @contextmanager
 def run_pieces(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[Iterator[Outcome]]:
-    """Iterate over the outcomes of pieces. The work ends with the block, even if it is left early."""
+    """Iterate over the outcomes of pieces.
+
+    The work ends with the block, even if it is left early.
+    """
     outcomes = iter(engine.run(task, pieces))
     try:
         yield outcomes
     finally:
-        if close := getattr(outcomes, "close", None):  # generators have it; a user's engine may return a list
+        if close := getattr(
+            outcomes, "close", None
+        ):  # generators have it; a user's engine may return a list
             close()

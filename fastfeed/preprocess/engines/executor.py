@@ -1,11 +1,20 @@
-"""Any `concurrent.futures.Executor`: a pool of threads or processes, loky, Dask's `client.get_executor()`, mpi4py's."""
+"""Any `concurrent.futures.Executor`: a pool of threads or processes, loky, Dask's
+`client.get_executor()`, mpi4py's.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
 from dataclasses import dataclass, field
 
 from fastfeed.errors import ConfigError
@@ -23,12 +32,15 @@ _CLOSE_S = 5.0  # that running pieces in threads of this process may take to end
 class ExecutorEngine:
     """Submits up to `window` pieces at a time; the executor decides how many run at once.
 
-    Each piece runs in a worker process of its own there, so no photograph can crash the executor; on systems that
-    cannot supervise worker processes (macOS, Windows) it runs in the executor's. Each may use `rules.memory` bytes.
+    Each piece runs in a worker process of its own there, so no photograph can crash the executor;
+    on systems that cannot supervise worker processes (macOS, Windows) it runs in the executor's.
+    Each may use `rules.memory` bytes.
     """
 
     executor: Executor
-    window: int | None = None  # default: twice the executor's workers, or twice the cores if unknown
+    window: int | None = (
+        None  # default: twice the executor's workers, or twice the cores if unknown
+    )
     rules: WorkerLimits = field(default_factory=WorkerLimits)
 
     def __post_init__(self) -> None:
@@ -36,9 +48,13 @@ class ExecutorEngine:
             raise ConfigError(f"window must be >= 1 pieces, got {self.window}")
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """As in Engine; but pieces that run in the executor's other processes on closing are finished there."""
+        """As in Engine; but pieces that run in the executor's other processes on closing are
+        finished there.
+        """
         name, content = name_run(), pickle_task(task)
-        window = self.window or 2 * (getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
+        window = self.window or 2 * (
+            getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
+        )
         todo = deque[tuple[int, bytes | None]]((piece, None) for piece in pieces)
         live: dict[Future[Outcome | None], int] = {}
         broken: BaseException | None = None
@@ -46,7 +62,11 @@ class ExecutorEngine:
             while todo or live:
                 while todo and len(live) < window and broken is None:
                     try:
-                        live[self.executor.submit(run_piece, name, todo[0][1], self.rules, todo[0][0])] = todo[0][0]
+                        live[
+                            self.executor.submit(
+                                run_piece, name, todo[0][1], self.rules, todo[0][0]
+                            )
+                        ] = todo[0][0]
                         todo.popleft()
                     except RuntimeError as error:  # BrokenExecutor, or it was shut down
                         broken = error
@@ -55,14 +75,18 @@ class ExecutorEngine:
                     return
                 done = wait(live, return_when=FIRST_COMPLETED).done
                 unknown: list[int] = []  # in whose process the task is not known yet
-                for future in [future for future in live if future in done]:  # in the order of submission
+                for future in [
+                    future for future in live if future in done
+                ]:  # in the order of submission
                     piece = live.pop(future)
                     try:
                         outcome = future.result()
                     except (BrokenExecutor, CancelledError) as error:
                         broken = error
                         todo.append((piece, None))
-                    except Exception as error:  # anything, such as a missing fastfeed in the executor's process
+                    except (
+                        Exception
+                    ) as error:  # anything, such as a missing fastfeed in the executor's process
                         yield Outcome(piece, error=error)
                     else:
                         if outcome is None:
@@ -79,6 +103,7 @@ class ExecutorEngine:
 
 def _executor_broken(error: BaseException) -> WorkerDied:
     return WorkerDied(
-        f"the executor accepts no more work: {type(error).__name__}: {error}; finished shards are kept: run again "
-        "with a new executor (a script whose processes are spawned needs if __name__ == '__main__')"
+        f"the executor accepts no more work: {type(error).__name__}: {error}; finished shards are"
+        " kept: run again with a new executor (a script whose processes are spawned needs if"
+        " __name__ == '__main__')"
     )

@@ -1,8 +1,8 @@
 """Runs pieces in processes of an executor or of Ray.
 
-Such a process keeps the task, and one runner per concurrent piece, until it has been idle for a while: a worker
-process, or a part of itself where those cannot be supervised. The task is sent only to processes that do not have it,
-so once to each, however many pieces they run.
+Such a process keeps the task, and one runner per concurrent piece, until it has been idle for a
+while: a worker process, or a part of itself where those cannot be supervised. The task is sent only
+to processes that do not have it, so once to each, however many pieces they run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ __all__ = ["end_run", "name_run", "run_piece"]
 IDLE_S = 10.0  # that idle worker processes are kept; starting one takes half a second
 
 _lock = threading.Lock()
-_tasks: dict[tuple[int, str], _TaskWorkers] = {}  # by pid, as a fork copies this, and by name of the run
+_tasks: dict[
+    tuple[int, str], _TaskWorkers
+] = {}  # by pid, as a fork copies this, and by name of the run
 _watched: set[tuple[int, str]] = set()  # runs whose driver this process ends with
 _ended_runs: set[tuple[int, str]] = set()  # runs that have ended in this process
 
@@ -43,7 +45,9 @@ def name_run() -> str:
 
 
 def run_piece(name: str, task: bytes | None, rules: WorkerLimits, piece: int) -> Outcome | None:
-    """Run a piece of the run `name`; None if the task is neither passed nor known in this process."""
+    """Run a piece of the run `name`; None if the task is neither passed nor known in this
+    process.
+    """
     key = os.getpid(), name
     _end_with_driver(key)
     runner = _take(key, task, rules)
@@ -56,7 +60,9 @@ def run_piece(name: str, task: bytes | None, rules: WorkerLimits, piece: int) ->
 
 
 def _end_with_driver(key: tuple[int, str]) -> None:
-    """If this is a process of the driver's own pool, end it with the driver: the pool would wait for work forever."""
+    """If this is a process of the driver's own pool, end it with the driver: the pool would wait
+    for work forever.
+    """
     driver = key[1].partition("-")[0]
     if driver == identity(os.getppid()) and key not in _watched:
         _watched.add(key)
@@ -72,7 +78,10 @@ def end_run(name: str) -> None:
 
 
 def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Runner | bool:
-    """A runner for a piece. Without one: True if the run has ended, False if the task is unknown."""
+    """A runner for a piece.
+
+    Without one: True if the run has ended, False if the task is unknown.
+    """
     with _lock:
         if key in _ended_runs:
             return True
@@ -82,7 +91,9 @@ def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Runn
                 return False
             workers = _tasks[key] = _TaskWorkers(task)
         driver = key[1].partition("-")[0]
-        runner = workers.idle.pop() if workers.idle else runner_for(workers.task, rules, driver=driver)
+        runner = (
+            workers.idle.pop() if workers.idle else runner_for(workers.task, rules, driver=driver)
+        )
         workers.busy.append(runner)
         return runner
 

@@ -1,4 +1,6 @@
-"""Runs pieces in worker processes of this machine, each supervised by a thread, with a shared memory budget."""
+"""Runs pieces in worker processes of this machine, each supervised by a thread, with a shared
+memory budget.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,12 @@ class LocalEngine:
             outcomes.put(Outcome(piece, samples=samples))
 
         runners = [
-            runner_for(content, self.rules, budget, report_progress) for _ in range(min(self.workers, len(pieces)))
+            runner_for(content, self.rules, budget, report_progress)
+            for _ in range(min(self.workers, len(pieces)))
         ]
         threads = [
-            threading.Thread(target=_run_pieces, args=(runner, todo, outcomes), daemon=True) for runner in runners
+            threading.Thread(target=_run_pieces, args=(runner, todo, outcomes), daemon=True)
+            for runner in runners
         ]
         try:
             for thread in threads:
@@ -61,7 +65,9 @@ class LocalEngine:
                     thread.join()
 
 
-def _run_pieces(runner: Runner, todo: queue.SimpleQueue[int], outcomes: queue.SimpleQueue[Outcome]) -> None:
+def _run_pieces(
+    runner: Runner, todo: queue.SimpleQueue[int], outcomes: queue.SimpleQueue[Outcome]
+) -> None:
     while True:
         try:
             piece = todo.get_nowait()

@@ -16,14 +16,21 @@ __all__ = ["engine_for"]
 
 
 def engine_for(
-    engine: Engine | Executor | str | None, workers: int | None, memory: int | str | None, timeout_s: float
+    engine: Engine | Executor | str | None,
+    workers: int | None,
+    memory: int | str | None,
+    timeout_s: float,
 ) -> Engine:
-    """ "local", "ray", "ray:ADDRESS", an executor, or an engine as it is. ConfigError, MissingExtra.
+    """ "local", "ray", "ray:ADDRESS", an executor, or an engine as it is.
+
+    ConfigError, MissingExtra.
 
     workers: processes of this machine, or shards at a time elsewhere. memory: bytes of all
     local processes together, or of each process elsewhere.
     """
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+    if workers is not None and (
+        isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
+    ):
         raise ConfigError(f"workers must be an integer >= 1, got {workers!r}")
     if not timeout_s > 0:
         raise ConfigError(f"timeout must be > 0 seconds per photograph, got {timeout_s!r}")
@@ -47,13 +54,17 @@ def engine_for(
             from fastfeed.preprocess.engines.ray import RayEngine
 
             return RayEngine(address or "auto", workers, rules)
-        raise ConfigError(f'engine must be "local", "ray", "ray:ADDRESS", an executor or an Engine, got {engine!r}')
+        raise ConfigError(
+            'engine must be "local", "ray", "ray:ADDRESS", an executor or an Engine, got'
+            f" {engine!r}"
+        )
     return _check_engine(engine)
 
 
 def _check_engine(engine: Any) -> Engine:
     if not callable(getattr(engine, "run", None)):
         raise ConfigError(
-            f"an engine must have run(task, pieces), got {type(engine).__name__}; see fastfeed.preprocess.engines"
+            f"an engine must have run(task, pieces), got {type(engine).__name__}; see"
+            " fastfeed.preprocess.engines"
         )
     return engine

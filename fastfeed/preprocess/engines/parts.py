@@ -16,7 +16,9 @@ _SLURM = ("TASK_ID", "TASK_MIN", "TASK_MAX", "TASK_STEP", "TASK_COUNT")
 
 
 def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
-    """ "3/8" is the fourth of eight: parts count from 0, as ranks do. "auto": this task of a Slurm array.
+    """ "3/8" is the fourth of eight: parts count from 0, as ranks do.
+
+    "auto": this task of a Slurm array.
 
     ConfigError.
     """
@@ -24,12 +26,15 @@ def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
         return _of_slurm(environ)
     parsed = re.fullmatch(r"(\d+)/(\d+)", text.strip(), re.ASCII)
     if not parsed or not int(parsed[2]):
-        raise ConfigError(f'part must be "i/n", such as 0/8 for the first of eight, or "auto" (Slurm), got {text!r}')
+        raise ConfigError(
+            'part must be "i/n", such as 0/8 for the first of eight, or "auto" (Slurm), got'
+            f" {text!r}"
+        )
     i, n = int(parsed[1]), int(parsed[2])
     if i >= n:
         raise ConfigError(
-            f"part must be in [0, {n}), got {i}: parts count from 0, to {n - 1}; in a Slurm array (--array=0-{n - 1}) "
-            "use --part auto"
+            f"part must be in [0, {n}), got {i}: parts count from 0, to {n - 1}; in a Slurm array"
+            f" (--array=0-{n - 1}) use --part auto"
         )
     return i, n
 
@@ -45,15 +50,17 @@ def _of_slurm(environ: Mapping[str, str]) -> PartIndex:
     names = [f"SLURM_ARRAY_{name}" for name in _SLURM]
     values = [environ.get(name, "") for name in names]
     if not all(value.isascii() and value.isdigit() for value in values):
-        missing = ", ".join(name for name, value in zip(names, values, strict=True) if not value.isdigit())
+        missing = ", ".join(
+            name for name, value in zip(names, values, strict=True) if not value.isdigit()
+        )
         raise ConfigError(
-            f'part "auto" reads the variables that Slurm sets for array tasks, but these are not set: {missing}; '
-            'submit with sbatch --array=0-7, or name the part: "0/8"'
+            'part "auto" reads the variables that Slurm sets for array tasks, but these are not'
+            f' set: {missing}; submit with sbatch --array=0-7, or name the part: "0/8"'
         )
     id, low, high, step, count = map(int, values)
     if not step or (high - low) // step + 1 != count or not low <= id <= high or (id - low) % step:
         raise ConfigError(
-            f'part "auto" needs an array without gaps, such as --array=0-7, got {count} tasks from {low} to {high}; '
-            'to repeat single parts, pass them as "3/8"'
+            f'part "auto" needs an array without gaps, such as --array=0-7, got {count} tasks from'
+            f' {low} to {high}; to repeat single parts, pass them as "3/8"'
         )
     return (id - low) // step, count

@@ -1,4 +1,7 @@
-"""Runs each shard as a Ray task. Only the task's description and counts go through Ray, never photographs."""
+"""Runs each shard as a Ray task.
+
+Only the task's description and counts go through Ray, never photographs.
+"""
 
 from __future__ import annotations
 
@@ -23,36 +26,52 @@ from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 # read by Ray on import: how often to try an address; by default 20 times, 40 s each
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
 try:
-    ray: Any = importlib.import_module("ray")  # by name: type checkers would resolve `import ray` to this file
+    ray: Any = importlib.import_module(
+        "ray"
+    )  # by name: type checkers would resolve `import ray` to this file
     errors: Any = importlib.import_module("ray.exceptions")
 except ImportError as error:
     raise MissingExtra.of('engine "ray"', "Ray", "ray") from error
 
 __all__ = ["RayEngine"]
 
-_MAX_TRIES = 4  # of a piece whose node or process is lost. Ray's own retries never end when memory runs out
+_MAX_TRIES = (
+    4  # of a piece whose node or process is lost. Ray's own retries never end when memory runs out
+)
 _CONNECT_S = 10.0  # Ray itself would wait for minutes
 _POLL_S = 2.0  # between checks of the cluster
 _CANCEL_S = 10.0
-_LOCAL = {"include_dashboard": False, "object_store_memory": 1 << 28}  # Ray would reserve a third of the memory
+_LOCAL = {
+    "include_dashboard": False,
+    "object_store_memory": 1 << 28,
+}  # Ray would reserve a third of the memory
 _START = "start one with `ray start --head`, or use ray:local for this machine alone"
 # Ray finds the token of clusters that it discovers itself
-_TOKEN = "it is reachable, so it may run another version of Ray, or require a token: export RAY_AUTH_MODE=token"
+_TOKEN = (
+    "it is reachable, so it may run another version of Ray, or require a token: export"
+    " RAY_AUTH_MODE=token"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """`address`: "auto" (this machine's cluster, or RAY_ADDRESS), "local" (a cluster for this run only), "HOST:PORT",
-    "ray://HOST:PORT". If Ray is already initialized in this process, that connection is used.
+    """`address`: "auto" (this machine's cluster, or RAY_ADDRESS), "local" (a cluster for this run
+    only), "HOST:PORT", "ray://HOST:PORT". If Ray is already initialized in this process, that
+    connection is used.
 
-    Source and target must be accessible under the same names on all nodes, and fastfeed installed there.
+    Source and target must be accessible under the same names on all nodes, and fastfeed installed
+    there.
     """
 
     address: str = "auto"
     window: int | None = None  # shards submitted at a time; default: twice the cluster's capacity
-    rules: WorkerLimits = field(default_factory=WorkerLimits)  # per shard; Ray accounts for its memory
+    rules: WorkerLimits = field(
+        default_factory=WorkerLimits
+    )  # per shard; Ray accounts for its memory
     cpus_per_shard: float = 1.0
-    patience_s: float = 300.0  # to wait for a node with capacity for a shard, such as while a cluster grows
+    patience_s: float = (
+        300.0  # to wait for a node with capacity for a shard, such as while a cluster grows
+    )
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
@@ -70,9 +89,15 @@ class RayEngine:
 
     def _drive(self, content: bytes, pieces: Sequence[int]) -> Iterator[Outcome]:
         ray_task = ray.remote(_ray_task).options(
-            num_cpus=self.cpus_per_shard, memory=self.rules.memory, max_retries=0, scheduling_strategy="SPREAD"
+            num_cpus=self.cpus_per_shard,
+            memory=self.rules.memory,
+            max_retries=0,
+            scheduling_strategy="SPREAD",
         )
-        name, stored = name_run(), [ray.put(content)]  # in a list, so that Ray does not resolve it for each piece
+        name, stored = (
+            name_run(),
+            [ray.put(content)],
+        )  # in a list, so that Ray does not resolve it for each piece
         todo, running, attempts = deque(pieces), dict[Any, int](), Counter[int]()
         capacity, checked, last_capacity = 0, -_POLL_S, monotonic()
         try:
@@ -104,16 +129,25 @@ class RayEngine:
     def _capacity(self) -> int:
         """Shards that the cluster can run at a time."""
         return sum(
-            int(min(node.get("CPU", 0) // self.cpus_per_shard, node.get("memory", 0) // self.rules.memory))
+            int(
+                min(
+                    node.get("CPU", 0) // self.cpus_per_shard,
+                    node.get("memory", 0) // self.rules.memory,
+                )
+            )
             for node in _nodes()
         )
 
     def _no_capacity(self) -> str:
-        nodes = [f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB" for node in _nodes()]
+        nodes = [
+            f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB"
+            for node in _nodes()
+        ]
         return (
-            f"a shard needs a node with {self.cpus_per_shard:g} CPU and {self.rules.memory / 1e9:.1f} GB of memory, and"
-            f" the Ray cluster had none for {self.patience_s:g} s: {', '.join(nodes) or 'no node'}; add nodes, or "
-            "request less memory"
+            f"a shard needs a node with {self.cpus_per_shard:g} CPU and"
+            f" {self.rules.memory / 1e9:.1f} GB of memory, and the Ray cluster had none for"
+            f" {self.patience_s:g} s: {', '.join(nodes) or 'no node'}; add nodes, or request less"
+            " memory"
         )
 
 
@@ -126,11 +160,16 @@ def _outcome(ref: Any, piece: int) -> Outcome | None:
     """The outcome; None if the piece must be tried again."""
     try:
         return ray.get(ref)
-    except errors.RayTaskError as error:  # would fail again: fastfeed is missing there, or of another version
+    except (
+        errors.RayTaskError
+    ) as error:  # would fail again: fastfeed is missing there, or of another version
         cause = str(error).strip().splitlines()[-1]
         return Outcome(
             piece,
-            error=WorkerDied(f"Ray could not start piece {piece}: {cause}; all nodes need this version of fastfeed"),
+            error=WorkerDied(
+                f"Ray could not start piece {piece}: {cause}; all nodes need this version of"
+                " fastfeed"
+            ),
         )
     except errors.RayError:
         return None
@@ -144,7 +183,8 @@ def _failed(ref: Any, piece: int) -> Outcome:
     return Outcome(
         piece,
         error=WorkerDied(
-            f"Ray lost piece {piece} {_MAX_TRIES} times, last: {why}; run the same command again to resume"
+            f"Ray lost piece {piece} {_MAX_TRIES} times, last: {why}; run the same command again to"
+            " resume"
         ),
     )
 
@@ -167,9 +207,13 @@ def _connected(address: str) -> Iterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="warning", **options)
-    except Exception as error:  # ConnectionError, ValueError, RuntimeError (another version), errors of gRPC
+    except (
+        Exception
+    ) as error:  # ConnectionError, ValueError, RuntimeError (another version), errors of gRPC
         cause = str(error).strip().splitlines()[0]
-        raise ConfigError(f"no Ray cluster at {address!r}: {cause}; {_START if auto else _TOKEN}") from error
+        raise ConfigError(
+            f"no Ray cluster at {address!r}: {cause}; {_START if auto else _TOKEN}"
+        ) from error
     finally:
         if is_main_thread:  # Ray would end the process on SIGTERM; keep our own handler
             signal.signal(signal.SIGTERM, handler)
@@ -180,12 +224,16 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """ConfigError soon if HOST:PORT is unreachable: Ray tries for minutes, and some of its errors end the process."""
+    """ConfigError soon if HOST:PORT is unreachable: Ray tries for minutes, and some of its errors
+    end the process.
+    """
     if address in ("auto", "local"):
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdigit():
-        raise ConfigError(f'a Ray address is "auto", "local", "HOST:PORT" or "ray://HOST:PORT", got {address!r}')
+        raise ConfigError(
+            f'a Ray address is "auto", "local", "HOST:PORT" or "ray://HOST:PORT", got {address!r}'
+        )
     if address.startswith("ray://"):
         importlib.import_module("ray.util.client")
     try:

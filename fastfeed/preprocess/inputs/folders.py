@@ -1,4 +1,6 @@
-"""Opens a folder of photographs, with its class folders as labels, and keeps its listing with the job."""
+"""Opens a folder of photographs, with its class folders as labels, and keeps its listing with the
+job.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,19 @@ from fastfeed.storage.storage import Storage, is_local
 
 __all__ = ["EXTENSIONS", "folder_hints", "open_folder"]
 
-EXTENSIONS = (*IMAGE_EXTENSIONS, ".mpo", ".apng", ".dib", ".jpx", ".jpf", ".j2c", ".jpc", ".jxl", ".tga", ".psd")
+EXTENSIONS = (
+    *IMAGE_EXTENSIONS,
+    ".mpo",
+    ".apng",
+    ".dib",
+    ".jpx",
+    ".jpf",
+    ".j2c",
+    ".jpc",
+    ".jxl",
+    ".tga",
+    ".psd",
+)
 _LOOKED_AT = 100_000  # photographs, for class folders that cannot be labels
 _SPLITS = frozenset({"train", "val", "valid", "validation", "test", "dev"})
 
@@ -36,15 +50,25 @@ def open_folder(
 ) -> ImageFolder:
     """Its photographs, labeled by subfolder, if there are any and all photographs are in them."""
     links = [path for path in allow_path if is_local(path)]
-    listing = None if keep is None else _listing(place, keep + "listing" + ARRAYS, storage, fresh, progress, links)
+    listing = (
+        None
+        if keep is None
+        else _listing(place, keep + "listing" + ARRAYS, storage, fresh, progress, links)
+    )
 
     def opened(labeled: bool) -> ImageFolder:
         with warnings.catch_warnings():  # the report says what is left out
             warnings.filterwarnings("ignore", "ImageFolder: ")
             return ImageFolder(
-                place, labeled=labeled, min_per_class=1, extensions=EXTENSIONS, listing=listing, storage=storage,
-                progress=progress, allow_links=links,
-            )  # fmt: skip
+                place,
+                labeled=labeled,
+                min_per_class=1,
+                extensions=EXTENSIONS,
+                listing=listing,
+                storage=storage,
+                progress=progress,
+                allow_links=links,
+            )
 
     if not labeled and labeled is not None:
         return opened(False)
@@ -58,8 +82,10 @@ def open_folder(
         return opened(False)
     if set(folder.classes) <= _SPLITS:
         raise ConfigError(
-            f"{place} holds {', '.join(folder.classes)}: these are parts of a data set, not classes; preprocess each, "
-            f'{place.rstrip("/")}/{folder.classes[0]} first, or pass label="" to take all of them without labels'
+            f"{place} holds {', '.join(folder.classes)}: these are parts of a data set, not"
+            " classes; preprocess each, "
+            f'{place.rstrip("/")}/{folder.classes[0]} first, or pass label="" to take all of them'
+            " without labels"
         )
     return folder
 
@@ -68,36 +94,69 @@ def folder_hints(folder: ImageFolder) -> tuple[str, ...]:
     """Class folders that cannot be labels."""
     if folder.classes:
         return ()
-    parts = [os.fsencode(name).partition(b"/") for name in folder.paths.take(np.arange(min(len(folder), _LOOKED_AT)))]
-    loose, inside = sum(not slash for _, slash, _ in parts), sum(bool(slash) for _, slash, _ in parts)
+    parts = [
+        os.fsencode(name).partition(b"/")
+        for name in folder.paths.take(np.arange(min(len(folder), _LOOKED_AT)))
+    ]
+    loose, inside = (
+        sum(not slash for _, slash, _ in parts),
+        sum(bool(slash) for _, slash, _ in parts),
+    )
     if not loose or not inside:
         return ()
     return (
-        f"the shards will have no labels: some photographs lie directly in {folder.root}, next to its folders; to have "
-        "the folders as labels, move these photographs into one",
+        (
+            f"the shards will have no labels: some photographs lie directly in {folder.root}, next"
+            " to its folders; to have the folders as labels, move these photographs into one"
+        ),
     )
 
 
 def _listing(
-    place: str, path: str, storage: Storage, fresh: bool, progress: bool | None, links: Sequence[str]
+    place: str,
+    path: str,
+    storage: Storage,
+    fresh: bool,
+    progress: bool | None,
+    links: Sequence[str],
 ) -> str | None:
-    """The path of a folder's listing file, which is written if there is none; None if it is of another folder."""
+    """The path of a folder's listing file, which is written if there is none; None if it is of
+    another folder.
+    """
     root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
     if is_local(place) and not os.path.isdir(root):  # before anything is created
-        raise SourceError(f"{place} does not exist; name the folder, shards or table that hold the photographs")
+        raise SourceError(
+            f"{place} does not exist; name the folder, shards or table that hold the photographs"
+        )
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     except OSError as error:
-        raise SourceError(f"cannot keep the listing of {place} at {path}: {error.strerror}") from error
-    if not fresh and _mtime_ns(path) is not None and facts_of(path, "ImageFolder").get("root") != root:
-        return None  # it may be the same folder under another name, or another one: the job's own listing must stay
+        raise SourceError(
+            f"cannot keep the listing of {place} at {path}: {error.strerror}"
+        ) from error
+    if (
+        not fresh
+        and _mtime_ns(path) is not None
+        and facts_of(path, "ImageFolder").get("root") != root
+    ):
+        # it may be the same folder under another name, or another one: the job's own listing must
+        # stay
+        return None
     mtime_before = _mtime_ns(path)
     with alone(Path(path)):  # parts of a job may start at the same time
         usable = mtime_before is not None and not fresh
-        if (usable or _mtime_ns(path) != mtime_before) and facts_of(path, "ImageFolder").get("root") == root:
+        if (usable or _mtime_ns(path) != mtime_before) and facts_of(path, "ImageFolder").get(
+            "root"
+        ) == root:
             return path
         list_images(
-            root, path, storage=storage, extensions=EXTENSIONS, progress=progress, who="preprocess", allow_links=links
+            root,
+            path,
+            storage=storage,
+            extensions=EXTENSIONS,
+            progress=progress,
+            who="preprocess",
+            allow_links=links,
         )
     return path
 

@@ -26,13 +26,17 @@ _IMAGES = {
     "table": ("path", "image", "file_name", "filename", "file", "image_path", "url"),
 }
 _LABELS = {
-    "tar": ("cls",), "tfrecord": ("image/class/label", "label", "class"), "mds": ("label", "cls"),
+    "tar": ("cls",),
+    "tfrecord": ("image/class/label", "label", "class"),
+    "mds": ("label", "cls"),
     "table": ("label",),
-}  # fmt: skip
+}
 _CAPTIONS = {
-    "tar": ("txt", "caption"), "tfrecord": ("image/caption", "caption", "text"), "mds": ("caption", "text"),
+    "tar": ("txt", "caption"),
+    "tfrecord": ("image/caption", "caption", "text"),
+    "mds": ("caption", "text"),
     "table": ("caption", "text"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +54,25 @@ def default_labels(kind: str) -> tuple[str, ...]:
 
 
 def resolve_columns(
-    kind: str, paths: Paths, requested: ColumnNames, storage: Storage, allow: Mapping[str, Any] | None = None
+    kind: str,
+    paths: Paths,
+    requested: ColumnNames,
+    storage: Storage,
+    allow: Mapping[str, Any] | None = None,
 ) -> ColumnNames:
     """Fill in default names; "" if the source has none of them."""
     if None not in (requested.label, requested.image, requested.caption):
         return requested
     allowed = allow or {}
-    folders, hosts, schemes = (allowed.get(f"allow_{what}", ()) for what in ("path", "host", "scheme"))
+    folders, hosts, schemes = (
+        allowed.get(f"allow_{what}", ()) for what in ("path", "host", "scheme")
+    )
     available = peek_columns(kind, paths, storage, allow_of(folders, hosts, schemes, "preprocess"))
     image = requested.image or _first(_IMAGES.get(kind, ()), available)
     if not image and kind in _IMAGES:
         raise ConfigError(
-            f"cannot tell which column of {_describe(paths)} holds the images, got {', '.join(available) or 'none'}; "
-            "pass image='its name'"
+            f"cannot tell which column of {_describe(paths)} holds the images, got"
+            f" {', '.join(available) or 'none'}; pass image='its name'"
         )
     label = _first(_LABELS[kind], available) if requested.label is None else requested.label
     caption = _first(_CAPTIONS[kind], available) if requested.caption is None else requested.caption
@@ -80,7 +90,9 @@ def open_shards(
     allow: Mapping[str, Any] | None = None,
     label_kind: LabelKind | None = None,
 ) -> tuple[Source, ColumnNames]:
-    """The source, and the column names that were used. `allow`: what tables and indexes may name, by argument.
+    """The source, and the column names that were used.
+
+    `allow`: what tables and indexes may name, by argument.
 
     `label_kind` as in the sources; None is their own default: names of classes in a table.
     """
@@ -90,9 +102,16 @@ def open_shards(
         return RawShards(paths, classes=classes or (), storage=storage), ColumnNames()
     resolved = resolve_columns(kind, paths, requested, storage, allow)
     open_source = partial(
-        _open, kind, paths, columns=columns, storage=storage, progress=progress, classes=classes, allow=allow or {},
+        _open,
+        kind,
+        paths,
+        columns=columns,
+        storage=storage,
+        progress=progress,
+        classes=classes,
+        allow=allow or {},
         label_kind=label_kind,
-    )  # fmt: skip
+    )
     if requested.label is None and resolved.label:
         try:
             source = open_source(resolved)
@@ -117,7 +136,11 @@ def _open(
 ) -> Source:
     label = resolved.label or None
     carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
-    options: dict[str, Any] = {"label": label, "storage": storage, "classes": classes if label else None}
+    options: dict[str, Any] = {
+        "label": label,
+        "storage": storage,
+        "classes": classes if label else None,
+    }
     options["label_kind"] = label_kind or ("name" if kind == "table" else None)
     options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
     if kind == "tar":
@@ -139,7 +162,9 @@ def _open(
 
 
 def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Normalize tar members to lower-case extensions without a dot; "json:a.b" is a field of a JSON member."""
+    """Normalize tar members to lower-case extensions without a dot; "json:a.b" is a field of a JSON
+    member.
+    """
     if kind != "tar":
         return tuple(names)
     parts = [name.partition(":") for name in names]

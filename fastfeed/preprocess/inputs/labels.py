@@ -1,4 +1,6 @@
-"""Joins labels, captions and metadata columns from a table to the photographs of a folder, by path."""
+"""Joins labels, captions and metadata columns from a table to the photographs of a folder, by
+path.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ _DETAILS = ("no row in the labels file", "no label in its row of the labels file
 class LabeledFolder:
     """The photographs of a folder with labels and columns from a table.
 
-    Photographs without a row, or without a label if labels are requested, are bad: label_missing. `labeled`: labels are
-    those of the table; else they are the folder's classes, if it has any.
+    Photographs without a row, or without a label if labels are requested, are bad: label_missing.
+    `labeled`: labels are those of the table; else they are the folder's classes, if it has any.
     """
 
     def __init__(self, folder: ImageFolder, table: Table, rows: np.ndarray, labeled: bool) -> None:
@@ -93,14 +95,22 @@ class LabeledFolder:
     def fingerprint(self) -> str:
         """Changes when the photographs, the table, or their matching change."""
         parts = (self._folder.fingerprint.encode(), self._table.fingerprint.encode())
-        return fingerprint(len(self), parts[:1], parts[1:], lambda first, last: (self._rows[first:last].data,))
+        return fingerprint(
+            len(self), parts[:1], parts[1:], lambda first, last: (self._rows[first:last].data,)
+        )
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Columns by name, JSON values; None where a sample has none."""
         rows = self._rows[np.asarray(ids, np.int64)]
-        columns = {name: values.tolist() for name, values in self._table.columns(np.maximum(rows, 0)).items()}
+        columns = {
+            name: values.tolist()
+            for name, values in self._table.columns(np.maximum(rows, 0)).items()
+        }
         return [
-            {name: values[k] if row >= 0 and values[k] == values[k] else None for name, values in columns.items()}
+            {
+                name: values[k] if row >= 0 and values[k] == values[k] else None
+                for name, values in columns.items()
+            }
             for k, row in enumerate(rows.tolist())
         ]
 
@@ -119,12 +129,14 @@ def join_labels(
 ) -> tuple[LabeledFolder, ColumnNames]:
     """Join a folder with the rows of a labels file; also returns the column names that were used.
 
-    SourceError if a path occurs twice, or photographs and rows do not match; with `missing` "drop" only if no row
-    matches.
+    SourceError if a path occurs twice, or photographs and rows do not match; with `missing` "drop"
+    only if no row matches.
     """
     resolved = resolve_columns("table", file, requested, storage)
     if not (resolved.label or resolved.caption or columns):
-        raise ConfigError(f"the labels file {file} has no column 'label', nor 'caption'; pass label='its name'")
+        raise ConfigError(
+            f"the labels file {file} has no column 'label', nor 'caption'; pass label='its name'"
+        )
     carried = list(dict.fromkeys(name for name in (resolved.caption, *columns) if name))
     assert resolved.image is not None
     # its paths are compared with the folder's, never read
@@ -142,7 +154,10 @@ def join_labels(
     by_row = np.array([rows.pop(path, -1) for path in unpacked(folder.paths)], np.int32)
     _match_forms(folder, file, rows, by_row)
     without = np.flatnonzero(by_row < 0)
-    missing_rows, unmatched = len(without), [os.fsencode(folder.paths[int(i)]) for i in without[:_SHOWN]]
+    missing_rows, unmatched = (
+        len(without),
+        [os.fsencode(folder.paths[int(i)]) for i in without[:_SHOWN]],
+    )
     if (missing_rows or rows) and (missing == "error" or missing_rows == len(folder)):
         raise SourceError(_mismatch(file, folder, missing_rows, unmatched, list(rows)))
     return LabeledFolder(folder, table, by_row, bool(resolved.label)), resolved
@@ -152,7 +167,9 @@ def _rows(table: Table, file: str, root: str) -> dict[bytes, int]:
     """Rows by path below the root. SourceError if a path occurs twice."""
     paths = table.paths
     if paths is None:
-        raise ConfigError(f"the labels file {file} holds images; its column must hold paths below {root}")
+        raise ConfigError(
+            f"the labels file {file} holds images; its column must hold paths below {root}"
+        )
     rows: dict[bytes, int] = {}
     duplicates: list[str] = []
     start = os.fsencode(root.rstrip("/")) + b"/"
@@ -168,8 +185,12 @@ def _rows(table: Table, file: str, root: str) -> dict[bytes, int]:
     return rows
 
 
-def _match_forms(folder: ImageFolder, file: str, rows: dict[bytes, int], by_row: np.ndarray) -> None:
-    """Match what is equal in NFC only: macOS spells `é` as two characters, other systems as one. SourceError if twice.
+def _match_forms(
+    folder: ImageFolder, file: str, rows: dict[bytes, int], by_row: np.ndarray
+) -> None:
+    """Match what is equal in NFC only: macOS spells `é` as two characters, other systems as one.
+
+    SourceError if twice.
 
     What is matched is taken out of `rows`.
     """
@@ -179,24 +200,30 @@ def _match_forms(folder: ImageFolder, file: str, rows: dict[bytes, int], by_row:
     for path in paths if len(without) else ():
         if (other := by_form.setdefault(nfc(os.fsdecode(path)), path)) is not path:
             raise SourceError(
-                f"labels file {file}: rows {rows[other]} and {rows[path]} have one path, written differently: "
-                f"{code_points(os.fsdecode(other))} and {code_points(os.fsdecode(path))}"
+                f"labels file {file}: rows {rows[other]} and {rows[path]} have one path, written"
+                f" differently: {code_points(os.fsdecode(other))} and"
+                f" {code_points(os.fsdecode(path))}"
             )
     for i in without.tolist():
         if (path := by_form.pop(nfc(folder.paths[i]), None)) is not None:
             by_row[i] = rows.pop(path)
 
 
-def _mismatch(file: str, folder: ImageFolder, missing_rows: int, unmatched: list[bytes], rows: list[bytes]) -> str:
+def _mismatch(
+    file: str, folder: ImageFolder, missing_rows: int, unmatched: list[bytes], rows: list[bytes]
+) -> str:
     problems = []
     if missing_rows:
         names = _first_names(map(_quoted, unmatched), missing_rows)
         problems.append(f"{missing_rows} of {len(folder)} photographs have no row: {names}")
     if rows:
-        problems.append(f"{len(rows)} rows have no photograph: {_first_names(map(_quoted, rows[:_SHOWN]), len(rows))}")
+        problems.append(
+            f"{len(rows)} rows have no photograph:"
+            f" {_first_names(map(_quoted, rows[:_SHOWN]), len(rows))}"
+        )
     return (
-        f"labels file {file} does not match {folder.root}: {'; '.join(problems)}. Its paths must be relative to that "
-        'folder; or pass missing="drop" to leave such photographs out'
+        f"labels file {file} does not match {folder.root}: {'; '.join(problems)}. Its paths must be"
+        ' relative to that folder; or pass missing="drop" to leave such photographs out'
     )
 
 

@@ -38,7 +38,8 @@ _LINES = 100  # JSON lines to read
 
 
 def peek_columns(kind: str, paths: Paths, storage: Storage, allow: Allow) -> list[str]:
-    """Names of columns, features, or member extensions; of TFRecords and tars, those of the first samples.
+    """Names of columns, features, or member extensions; of TFRecords and tars, those of the first
+    samples.
 
     SourceError, ConfigError: nothing is there, or it is of another kind.
     """
@@ -60,7 +61,9 @@ def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
     """The first shards: some may be empty."""
     shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
     for k, (uri, stat) in enumerate(files[:10]):
-        yield ForwardReader(uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK)
+        yield ForwardReader(
+            uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK
+        )
 
 
 def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
@@ -91,7 +94,9 @@ def _features(reader: ForwardReader) -> list[str]:
     for offset, length in islice(records(reader, Notes()), _SAMPLES):
         start, stop = offset + 12, offset + length - 4  # a record's frame
         with suppress(Malformed):
-            features |= dict.fromkeys(Example(LazyMessage(reader.read, stop), start, stop, FeatureNames(b"\0")).names())
+            features |= dict.fromkeys(
+                Example(LazyMessage(reader.read, stop), start, stop, FeatureNames(b"\0")).names()
+            )
     return list(features)
 
 
@@ -104,7 +109,9 @@ def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
         return list(read_footer(shards, 0).schema.names)
     text = _read(shards, 0, 0, _BLOCK).decode("utf-8-sig", "replace")
     if name.endswith((".csv", ".tsv")):
-        return next(csv.reader(io.StringIO(text), delimiter="\t" if name.endswith(".tsv") else ","), [])
+        return next(
+            csv.reader(io.StringIO(text), delimiter="\t" if name.endswith(".tsv") else ","), []
+        )
     keys: dict[str, None] = {}
     for line in text.split("\n")[:_LINES]:
         try:

@@ -26,8 +26,16 @@ __all__ = ["METADATA", "PreviousJob", "open_previous_job"]
 _SPLITS = ("train", "val")
 _DEFAULTS = ColumnNames()
 _MAX_LEVELS = 2  # folders between a target and its shards, at most: train/512x768
-METADATA = {"tar": "json", "tfrecord": "image/meta", "mds": "meta", "table": "meta"}  # column of a job's, by kind
-_KINDS = {"webdataset": "tar", "parquet": "table"}  # kinds of sources by format; others have the format's name
+METADATA = {
+    "tar": "json",
+    "tfrecord": "image/meta",
+    "mds": "meta",
+    "table": "meta",
+}  # column of a job's, by kind
+_KINDS = {
+    "webdataset": "tar",
+    "parquet": "table",
+}  # kinds of sources by format; others have the format's name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +56,12 @@ def open_previous_job(
     label_kind: LabelKind | None = None,
     with_metadata: bool = False,
 ) -> PreviousJob | None:
-    """The shards of a job in `place`, or in a folder of it: `train`, `val`. None where no job is there.
+    """The shards of a job in `place`, or in a folder of it: `train`, `val`.
 
-    `label_kind` is of labels other than the job's own, which are indices of its classes. `with_metadata` adds the
-    column METADATA, which holds what the job wrote of each photograph.
+    None where no job is there.
+
+    `label_kind` is of labels other than the job's own, which are indices of its classes.
+    `with_metadata` adds the column METADATA, which holds what the job wrote of each photograph.
 
     ConfigError where `place` holds both; a warning where shards are missing.
     """
@@ -65,8 +75,16 @@ def open_previous_job(
             plan = _plan(root, layout, storage)
             if plan is not None:
                 return _open(
-                    plan, root, layout, subfolder, storage, requested, columns, label_kind, with_metadata
-                )  # fmt: skip
+                    plan,
+                    root,
+                    layout,
+                    subfolder,
+                    storage,
+                    requested,
+                    columns,
+                    label_kind,
+                    with_metadata,
+                )
         if not is_local(path) and not _is_job_folder(subfolder or path):
             return None
     return None
@@ -74,7 +92,11 @@ def open_previous_job(
 
 def _may_be_folder(path: str) -> bool:
     """Whether this may be a folder; for files no plan is looked up."""
-    return os.path.isdir(path.removeprefix("file://")) if is_local(path) else not os.path.splitext(path)[1]
+    return (
+        os.path.isdir(path.removeprefix("file://"))
+        if is_local(path)
+        else not os.path.splitext(path)[1]
+    )
 
 
 def _is_job_folder(path: str) -> bool:
@@ -94,7 +116,11 @@ def _split(path: str, up: int) -> tuple[str, str]:
 
 def _plan(root: str, layout: Layout, storage: Storage) -> JobPlan | None:
     head = _read(f"{root}/{layout.path(PLAN)}", storage)
-    files = [] if head is None else [_read(f"{root}/{layout.path(name)}", storage) for name in plan_files(head)]
+    files = (
+        []
+        if head is None
+        else [_read(f"{root}/{layout.path(name)}", storage) for name in plan_files(head)]
+    )
     if head is None or not files or files[0] is None:
         return None
     return JobPlan.load(head, files[0], root, files[1] if len(files) > 1 else None)
@@ -106,7 +132,9 @@ def _read(uri: str, storage: Storage) -> bytes | None:
         return content
     if content.reason in ("not_found", "empty") or (is_local(uri) and not os.path.exists(uri)):
         return None
-    if content.detail.startswith("permission denied"):  # S3's answer for missing objects without permission to list
+    if content.detail.startswith(
+        "permission denied"
+    ):  # S3's answer for missing objects without permission to list
         return None
     raise SourceError(f"cannot read {uri}: {content.detail or content.reason}")
 
@@ -128,31 +156,48 @@ def _open(
         raise SourceError(f"{root} was written by a job, but {subfolder} is not part of it")
     splits = {shard.name.partition("/")[0] for shard in shards} & set(_SPLITS)
     if not subfolder and len(splits) > 1:
-        raise ConfigError(f"{root} holds {' and '.join(sorted(splits))}: name one of them, {root}/{sorted(splits)[0]}")
+        raise ConfigError(
+            f"{root} holds {' and '.join(sorted(splits))}: name one of them,"
+            f" {root}/{sorted(splits)[0]}"
+        )
     suffix = SUFFIXES[format]
     files = [f"{root}/{shard.name}{suffix}" for shard in shards]
     records = _records(root, layout, shards, storage)
     present = [file for file, full in zip(files, map(_samples, records), strict=True) if full]
     if not present:
-        raise SourceError(f"{root}: none of the {len(files)} shards of this job is there yet, or none has a sample")
+        raise SourceError(
+            f"{root}: none of the {len(files)} shards of this job is there yet, or none has a"
+            " sample"
+        )
     kind = _KINDS.get(format, format)
     own = requested.label in (None, *default_labels(kind))
     if with_metadata and kind in METADATA:
         columns = (*columns, METADATA[kind])
     source, resolved = open_shards(
-        kind, present, requested, columns, storage, False, (plan.classes or None) if own else None,
+        kind,
+        present,
+        requested,
+        columns,
+        storage,
+        False,
+        (plan.classes or None) if own else None,
         label_kind="index" if own else label_kind,
-    )  # fmt: skip
+    )
     return PreviousJob(plan.source, source, resolved.caption or "", kind)
 
 
-def _records(root: str, layout: Layout, shards: list[Any], storage: Storage) -> list[dict[str, Any] | None]:
+def _records(
+    root: str, layout: Layout, shards: list[Any], storage: Storage
+) -> list[dict[str, Any] | None]:
     """The record of each shard; None, and a warning, if it is not there yet."""
     names = [f"{root}/{layout.path(record_name(shard.name))}" for shard in shards]
     if is_local(root):
         contents = [_read(name, storage) for name in names]
     else:
-        contents = [None if isinstance(x, Unread) else x for x in storage.read([ByteRange(name) for name in names])]
+        contents = [
+            None if isinstance(x, Unread) else x
+            for x in storage.read([ByteRange(name) for name in names])
+        ]
     missing = contents.count(None)
     if missing:
         warn(
@@ -164,7 +209,8 @@ def _records(root: str, layout: Layout, shards: list[Any], storage: Storage) -> 
         return [None if content is None else json.loads(content) for content in contents]
     except ValueError as error:
         raise SourceError(
-            f"{root}: a shard's record is damaged: {error}; `fastfeed preprocess verify` shows which"
+            f"{root}: a shard's record is damaged: {error}; `fastfeed preprocess verify` shows"
+            " which"
         ) from error
 
 

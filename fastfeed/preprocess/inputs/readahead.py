@@ -1,4 +1,6 @@
-"""Reads photographs in the order of a shard, slightly ahead of the work and within a bound on memory."""
+"""Reads photographs in the order of a shard, slightly ahead of the work and within a bound on
+memory.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _AHEAD = 16  # photographs read ahead, at most
 _TYPICAL = 6_000_000  # bytes of a photograph, until sizes are known
 _SLOW_S = 0.2  # a read that takes longer calls on_wait
 
-DEFERRED: Any = object()  # instead of bytes: too large to read ahead, to be read with `source.read` in its turn
+DEFERRED: Any = (
+    object()
+)  # instead of bytes: too large to read ahead, to be read with `source.read` in its turn
 
 
 def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
@@ -45,7 +49,10 @@ def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
 
 
 def failure_of(source: Source, i: int, error: Exception) -> Failure:
-    """The failure of a sample whose reading raised `error`. What the source raises on purpose is raised again."""
+    """The failure of a sample whose reading raised `error`.
+
+    What the source raises on purpose is raised again.
+    """
     if isinstance(error, FastfeedError):
         raise error
     fault = fault_of(error)
@@ -70,8 +77,15 @@ def read_each(source: Source, ids: Sequence[int]) -> list[Any]:
 def read_ahead(
     source: Source, ids: Sequence[int], on_wait: Callable[[], None]
 ) -> Iterator[Iterator[tuple[int, Any, float]]]:
-    """Yields (id, bytes or Failure or DEFERRED, seconds waited). Calls `on_wait` if a read takes long."""
-    ahead = _Remote(source, ids) if isinstance(source, Fetching) and source.remote else _Local(source, ids)
+    """Yields (id, bytes or Failure or DEFERRED, seconds waited).
+
+    Calls `on_wait` if a read takes long.
+    """
+    ahead = (
+        _Remote(source, ids)
+        if isinstance(source, Fetching) and source.remote
+        else _Local(source, ids)
+    )
     try:
         yield ahead.walk(on_wait)
     finally:
@@ -96,10 +110,19 @@ class _Local:
             except BaseException as error:  # raised in the consumer
                 blob = error
             # nothing else is read while a large file waits
-            blob_bytes = FREE_BYTES if blob is DEFERRED else len(blob) if isinstance(blob, (bytes, bytearray)) else 0
+            blob_bytes = (
+                FREE_BYTES
+                if blob is DEFERRED
+                else len(blob)
+                if isinstance(blob, (bytes, bytearray))
+                else 0
+            )
             with self._change:
                 self._change.wait_for(
-                    lambda: self._closed or (self._held_bytes < FREE_BYTES // 2 and len(self._results) < _AHEAD)
+                    lambda: (
+                        self._closed
+                        or (self._held_bytes < FREE_BYTES // 2 and len(self._results) < _AHEAD)
+                    )
                 )
                 if self._closed:
                     return
@@ -143,7 +166,9 @@ class _Remote:
     def __init__(self, source: Any, ids: Sequence[int]) -> None:
         self._source, self._ids = source, ids
         self._sizes = known_sizes(source, ids)
-        self._pending: deque[tuple[Any, float]] = deque()  # reads and their sizes; None for DEFERRED
+        self._pending: deque[tuple[Any, float]] = (
+            deque()
+        )  # reads and their sizes; None for DEFERRED
         self._next = 0
         self._sizes_seen, self._total_bytes = 1, float(_TYPICAL)  # photographs read, and their size
 
@@ -157,14 +182,20 @@ class _Remote:
             except Exception as error:
                 blob = failure_of(self._source, i, error)
             if isinstance(blob, (bytes, bytearray)):
-                self._sizes_seen, self._total_bytes = self._sizes_seen + 1, self._total_bytes + len(blob)
+                self._sizes_seen, self._total_bytes = (
+                    self._sizes_seen + 1,
+                    self._total_bytes + len(blob),
+                )
             yield i, blob, perf_counter() - started
             del blob
 
     def _start_reads(self) -> None:
         """Start more reads, several at a time: neighbors share requests."""
         batch: list[int] = []
-        mean, pending_bytes = self._total_bytes / self._sizes_seen, sum(bytes for _, bytes in self._pending)
+        mean, pending_bytes = (
+            self._total_bytes / self._sizes_seen,
+            sum(bytes for _, bytes in self._pending),
+        )
         while self._next < len(self._ids) and len(self._pending) + len(batch) < _AHEAD:
             size = self._sizes[self._next]
             if size > FREE_BYTES // 2:

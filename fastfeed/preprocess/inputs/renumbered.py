@@ -1,4 +1,6 @@
-"""A source whose samples have the ids of a plan: photographs that were appended come after those that were there."""
+"""A source whose samples have the ids of a plan: photographs that were appended come after those
+that were there.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Renumbered:
         self.remote = isinstance(source, Fetching) and source.remote
         code = class_numbers(classes)
         # the last: of -1; classes of samples that are not in the plan have no code
-        self._labels = np.array([code.get(nfc(name), -1) for name in source.classes] + [-1], np.int64)
+        self._labels = np.array(
+            [code.get(nfc(name), -1) for name in source.classes] + [-1], np.int64
+        )
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -69,7 +73,10 @@ class Renumbered:
         if not isinstance(self._source, Fetching):
             return [Completed(blob) for blob in self.read(ids)]
         pending = self._source.fetch([int(self._ids[i]) for i in ids])
-        return [MappedRead(p, lambda blob, i=int(i): _renamed(blob, i)) for i, p in zip(ids, pending, strict=True)]
+        return [
+            MappedRead(p, lambda blob, i=int(i): _renamed(blob, i))
+            for i, p in zip(ids, pending, strict=True)
+        ]
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Columns by name, JSON values; None where a sample has none."""
@@ -95,11 +102,19 @@ class Renumbered:
 
 
 def columns_of(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-    """Metadata columns by name, JSON values; None where a sample has none. A Failure where they cannot be read."""
+    """Metadata columns by name, JSON values; None where a sample has none.
+
+    A Failure where they cannot be read.
+    """
     if isinstance(source, HasExtraColumns):
         return source.extra_columns(ids)
-    columns = {k: v.tolist() for k, v in Optionals(source).columns(np.asarray(ids, np.int64)).items()}
-    return [{name: _nan_to_none(values[row]) for name, values in columns.items()} for row in range(len(ids))]
+    columns = {
+        k: v.tolist() for k, v in Optionals(source).columns(np.asarray(ids, np.int64)).items()
+    }
+    return [
+        {name: _nan_to_none(values[row]) for name, values in columns.items()}
+        for row in range(len(ids))
+    ]
 
 
 def _renamed(blob: Any, i: int) -> Any:

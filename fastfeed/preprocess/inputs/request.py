@@ -1,4 +1,5 @@
-"""What a user names as a source, to be opened when it is needed, and again to see whether it has changed.
+"""What a user names as a source, to be opened when it is needed, and again to see whether it has
+changed.
 
 The list of a folder's photographs is kept with the job, where the target is a local folder.
 """
@@ -13,7 +14,13 @@ from dataclasses import dataclass, fields, replace
 from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
-from fastfeed.preprocess.inputs.inputs import Input, InputLike, listing_prefix, open_input, resolve_input
+from fastfeed.preprocess.inputs.inputs import (
+    Input,
+    InputLike,
+    listing_prefix,
+    open_input,
+    resolve_input,
+)
 from fastfeed.preprocess.plan import PLAN
 from fastfeed.sources.base import Source
 from fastfeed.sources.detect import kind_of
@@ -29,7 +36,10 @@ __all__ = ["InputRequest", "keep_listing", "open_now", "request_of"]
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """The arguments of `open_input`, which see. Called with a target, it opens the source as the job there sees it."""
+    """The arguments of `open_input`, which see.
+
+    Called with a target, it opens the source as the job there sees it.
+    """
 
     place: str
     label: str | None = None
@@ -45,8 +55,14 @@ class InputRequest:
     label_kind: LabelKind | None = None
 
     def document(self) -> dict[str, Any]:
-        """The arguments that were given, as JSON values, without the place and what may hold secrets."""
-        given = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("place", "storage")}
+        """The arguments that were given, as JSON values, without the place and what may hold
+        secrets.
+        """
+        given = {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name not in ("place", "storage")
+        }
         defaults = {item.name: item.default for item in fields(self)}
         return {
             name: list(value) if isinstance(value, (tuple, list)) else value
@@ -56,11 +72,16 @@ class InputRequest:
 
     def __call__(self, target: Target | None) -> Input:
         """With the listing that the job in `target` keeps, if there is one."""
-        return self.open(None) if target is None else self.as_planned(target).open(listing_prefix(target))
+        return (
+            self.open(None)
+            if target is None
+            else self.as_planned(target).open(listing_prefix(target))
+        )
 
     def as_planned(self, target: Target) -> InputRequest:
-        """With integer labels as the job in `target` has them, unless it is said what they are: jobs of earlier
-        versions, which have no classes then, keep them as indices."""
+        """With integer labels as the job in `target` has them, unless it is said what they are:
+        jobs of earlier versions, which have no classes then, keep them as indices.
+        """
         folder = self.labels_file is None and kind_of(self.place) == "folder"
         plan = None if self.label_kind or folder else target.read(PLAN)
         try:
@@ -72,10 +93,21 @@ class InputRequest:
     def open(self, keep: str | None, fresh: bool | None = None) -> Input:
         """`keep` and `fresh` as in `open_input`."""
         return open_input(
-            self.place, label=self.label, image=self.image, caption=self.caption, columns=self.columns,
-            labels_file=self.labels_file, missing=self.missing, label_kind=self.label_kind, allow_path=self.allow_path,
-            allow_host=self.allow_host, allow_scheme=self.allow_scheme, storage=self.storage, keep=keep, fresh=fresh,
-        )  # fmt: skip
+            self.place,
+            label=self.label,
+            image=self.image,
+            caption=self.caption,
+            columns=self.columns,
+            labels_file=self.labels_file,
+            missing=self.missing,
+            label_kind=self.label_kind,
+            allow_path=self.allow_path,
+            allow_host=self.allow_host,
+            allow_scheme=self.allow_scheme,
+            storage=self.storage,
+            keep=keep,
+            fresh=fresh,
+        )
 
 
 Opened = Source | Input | Callable[["Target"], Input]
@@ -83,12 +115,18 @@ Opened = Source | Input | Callable[["Target"], Input]
 
 def request_of(source: InputLike, storage: dict[str, Any] | None) -> Opened:
     """A path as a request; other sources as they are."""
-    return InputRequest(os.fspath(source), storage=storage) if isinstance(source, (str, os.PathLike)) else source
+    return (
+        InputRequest(os.fspath(source), storage=storage)
+        if isinstance(source, (str, os.PathLike))
+        else source
+    )
 
 
 @contextmanager
 def open_now(source: Opened, target: Target) -> Iterator[tuple[Input, str | None]]:
-    """The source as it is now, whatever listing the job keeps, and the prefix of its listing: removed at the end."""
+    """The source as it is now, whatever listing the job keeps, and the prefix of its listing:
+    removed at the end.
+    """
     if not isinstance(source, InputRequest):
         yield resolve_input(source, target), None
         return

@@ -1,1 +1,3 @@
-"""Transforms the bytes of a photograph into those of a smaller one: decoding, scaling, color, encoding."""
+"""Transforms the bytes of a photograph into those of a smaller one: decoding, scaling, color,
+encoding.
+"""

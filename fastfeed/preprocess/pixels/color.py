@@ -1,9 +1,10 @@
 """Names ICC profiles and converts their colors to sRGB.
 
-Relative colorimetric with black point compensation, in 8 bits, through LittleCMS. A profile that maps every color to
-itself, within two levels, counts as sRGB whatever its name, and pixels are not changed. A profile that is damaged, or
-for another color model than the image's, is ignored. `signals` makes profiles for files that name their colors by
-numbers; EXIF's color space is ignored, as in nearly all training software.
+Relative colorimetric with black point compensation, in 8 bits, through LittleCMS. A profile that
+maps every color to itself, within two levels, counts as sRGB whatever its name, and pixels are not
+changed. A profile that is damaged, or for another color model than the image's, is ignored.
+`signals` makes profiles for files that name their colors by numbers; EXIF's color space is ignored,
+as in nearly all training software.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ __all__ = ["LINEAR", "NONE", "TOLERANCE", "Profile", "profile_of"]
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 _SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}
-_NAMES = ("Display P3", "Adobe RGB", "ProPhoto RGB", "Apple RGB", "sRGB")  # names to find in descriptions
+_NAMES = (
+    "Display P3",
+    "Adobe RGB",
+    "ProPhoto RGB",
+    "Apple RGB",
+    "sRGB",
+)  # names to find in descriptions
 TOLERANCE = 2  # levels of 255
 LINEAR = 40  # levels of 255
 _CACHE_SIZE = 64  # profiles; a job meets few kinds of cameras
@@ -36,7 +43,9 @@ class Profile:
 
     name: str  # "none", "sRGB", "Display P3", ..., "damaged"
     transform: Any = None  # ImageCmsTransform to sRGB; None: nothing to convert
-    linear: bool = False  # levels are spread far from sRGB's, as of linear light: convert before scaling
+    linear: bool = (
+        False  # levels are spread far from sRGB's, as of linear light: convert before scaling
+    )
 
     @property
     def mode(self) -> str | None:
@@ -44,7 +53,9 @@ class Profile:
         return self.transform.input_mode if self.transform else None
 
     def converted(self, image: Image.Image) -> Image.Image:
-        """Convert pixels to sRGB; images of another mode than `mode` are sRGB already and only become RGB."""
+        """Convert pixels to sRGB; images of another mode than `mode` are sRGB already and only
+        become RGB.
+        """
         if image.mode == self.mode:
             return self.transform.apply(image)
         return image if image.mode == "RGB" else image.convert("RGB")
@@ -57,7 +68,9 @@ _lock = threading.Lock()
 
 
 def profile_of(icc: bytes | None, mode: str) -> Profile:
-    """The profile of pixels in `mode`, "L", "RGB" or "CMYK"; None: no profile, b"": an unreadable one."""
+    """The profile of pixels in `mode`, "L", "RGB" or "CMYK"; None: no profile, b"": an unreadable
+    one.
+    """
     if icc is None:
         return NONE
     key = hashlib.sha256(icc).digest(), mode
@@ -78,7 +91,11 @@ def _read(icc: bytes, mode: str) -> Profile:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
         space = profile.profile.xcolor_space.strip()
         srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-        if mode == "L" and space == "RGB" and _is_identity(_transform(profile, srgb, "RGB", "RGB"), "RGB"):
+        if (
+            mode == "L"
+            and space == "RGB"
+            and _is_identity(_transform(profile, srgb, "RGB", "RGB"), "RGB")
+        ):
             return Profile("sRGB")  # many programs write it into gray files; gray stays gray
         if space != _SPACES.get(mode):
             return _DAMAGED
@@ -86,7 +103,9 @@ def _read(icc: bytes, mode: str) -> Profile:
         if mode != "CMYK" and _is_identity(transform, mode):
             return Profile("sRGB" if mode == "RGB" else _name(profile))
         return Profile(_name(profile), transform, mode != "CMYK" and _is_linear(transform, mode))
-    except Exception:  # LittleCMS and Pillow raise anything for hostile profiles; the image is usable without
+    except (
+        Exception
+    ):  # LittleCMS and Pillow raise anything for hostile profiles; the image is usable without
         return _DAMAGED
 
 
@@ -95,7 +114,9 @@ def _transform(profile: Any, target: Any, mode: str, to: str) -> Any:
 
 
 def _is_linear(transform: Any, mode: str) -> bool:
-    """Whether middle gray changes so much (by 60 levels from linear light, by 20 from gamma 1.8) that scaling does."""
+    """Whether middle gray changes so much (by 60 levels from linear light, by 20 from gamma 1.8)
+    that scaling does.
+    """
     middle = Image.new(mode, (1, 1), (128,) * len(mode))
     return int(np.abs(np.asarray(transform.apply(middle)).astype(int) - 128).max()) > LINEAR
 

@@ -15,9 +15,23 @@ __all__ = ["cost"]
 
 _SHRINKS = (1, 2, 4, 8)  # as in ImageInfo.held_bytes
 _COEFFICIENT = 2.125  # bytes: 16 bits, and one bit for whether it is known
-_IMAGE = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}  # bytes per pixel of an image of Pillow's; else 4
-_DECODER = {"WEBP": 13.5, "AVIF": 6.0}  # bytes per pixel that the decoder holds in addition to the image
-_HEIC = {"L": 1.7, "I;16": 2.7, "RGB": 5.2, "RGBA": 8.5}  # the same, by mode; of the others, which have more bits, 11.5
+_IMAGE = {
+    "1": 1,
+    "L": 1,
+    "P": 1,
+    "I;16": 2,
+    "I;16B": 2,
+}  # bytes per pixel of an image of Pillow's; else 4
+_DECODER = {
+    "WEBP": 13.5,
+    "AVIF": 6.0,
+}  # bytes per pixel that the decoder holds in addition to the image
+_HEIC = {
+    "L": 1.7,
+    "I;16": 2.7,
+    "RGB": 5.2,
+    "RGBA": 8.5,
+}  # the same, by mode; of the others, which have more bits, 11.5
 _WEBP = 8  # bytes per pixel that libvips holds
 _JPEG2000 = 5.5  # the same, per sample
 _BANDS = {"1": 1, "L": 1, "I;16": 1, "LA;16": 2, "LA": 2, "RGBA": 4, "RGBA;16": 4}
@@ -34,7 +48,10 @@ def cost(
     filter: str = "lanczos",
     full_decode: bool = False,
 ) -> int:
-    """Peak memory in bytes, in addition to the file. The other arguments are as Rasterizer takes them."""
+    """Peak memory in bytes, in addition to the file.
+
+    The other arguments are as Rasterizer takes them.
+    """
     out = size[0] * size[1]
     converts = 8 * out if info.converts else 0
     top, _, height, width = stored_box(info.orientation, box, (info.height, info.width))
@@ -47,14 +64,20 @@ def cost(
             held += blob_bytes  # its header is read from a copy of the chunks that decide pixels
         return int(_SMALL + 3 * out + converts + held)
     shrink = shrink if info.format == "JPEG" else 1
-    _, last = rows_read(top / shrink, height / shrink, info.stored[0] // shrink, rows, FILTER_NAMES[filter])
-    bands = _BANDS.get(info.mode, 3) + (info.alpha and info.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16"))
+    _, last = rows_read(
+        top / shrink, height / shrink, info.stored[0] // shrink, rows, FILTER_NAMES[filter]
+    )
+    bands = _BANDS.get(info.mode, 3) + (
+        info.alpha and info.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16")
+    )
     # horizontally scaled rows, the result, its copy
     scaling = (1 if bands == 1 else 4) * last * columns + 7 * out + converts
     if info.path == "vips":
         strip = max(STRIP_PIXELS, info.stored[1])
         full_image = _WEBP * info.height * info.width if info.format == "WEBP" else 0
-        return int(_LIBVIPS + full_image + 12 * bands * strip + 64 * bands * info.stored[1] + scaling)
+        return int(
+            _LIBVIPS + full_image + 12 * bands * strip + 64 * bands * info.stored[1] + scaling
+        )
     pixels = max(info.height * info.width, info.coded_pixels) // shrink**2
     image = (_IMAGE.get(info.mode, 4) + _DECODER.get(info.format, 0)) * pixels
     if info.format == "TIFF" and info.mode.startswith("I;16"):
@@ -67,6 +90,10 @@ def cost(
         image += _JPEG2000 * bands * pixels
     if info.format != "JPEG":
         image += blob_bytes  # what the plugin reads is a copy
-    strips = 0 if info.mode in ("RGB", "L") and not info.alpha and not info.linear else 20 * min(STRIP_PIXELS, pixels)
+    strips = (
+        0
+        if info.mode in ("RGB", "L") and not info.alpha and not info.linear
+        else 20 * min(STRIP_PIXELS, pixels)
+    )
     coefficients = info.held * _COEFFICIENT * (info.height + 64) * (info.width + 64)
     return int(_SMALL + image + coefficients + strips + scaling)

@@ -1,7 +1,8 @@
 """Decodes files into upright 8-bit sRGB pixels of a given size, with little memory.
 
-Gray and YCbCr JPEGs and most PNGs, WebPs and TIFFs are decoded by the kernel, other large ones in strips by libvips if
-it is installed, all others by Pillow. Rotation and color conversion happen after downscaling.
+Gray and YCbCr JPEGs and most PNGs, WebPs and TIFFs are decoded by the kernel, other large ones in
+strips by libvips if it is installed, all others by Pillow. Rotation and color conversion happen
+after downscaling.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ Box = tuple[float, float, float, float]
 class Rasterizer:
     """`Rasterizer((255, 255, 255), "lanczos").pixels(blob, look(blob), box, size)`. Thread-safe.
 
-    matte: RGB behind transparent pixels. filter: of recipe.FILTERS, antialiased. full_decode: as in recipe.Scaling.
+    matte: RGB behind transparent pixels. filter: of recipe.FILTERS, antialiased. full_decode: as in
+    recipe.Scaling.
     """
 
     def __init__(
@@ -64,12 +66,21 @@ class Rasterizer:
         self._native = NativeEngine(self._op, full=full_decode) if is_built() else None
 
     def __repr__(self) -> str:
-        return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {'yes' if self._native else 'no'})"
+        return (
+            f"Rasterizer({self._filter}, matte {self._op.matte}, kernel"
+            f" {'yes' if self._native else 'no'})"
+        )
 
     def pixels(
-        self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int], seconds: dict[str, float] | None = None
+        self,
+        blob: bytes,
+        info: ImageInfo,
+        box: Box,
+        size: tuple[int, int],
+        seconds: dict[str, float] | None = None,
     ) -> np.ndarray | Bad:
-        """Contiguous uint8 (height, width, 3): `box` (top, left, height, width), in displayed pixels, as `size`.
+        """Contiguous uint8 (height, width, 3): `box` (top, left, height, width), in displayed
+        pixels, as `size`.
 
         `seconds`: "resize" gets what scaling takes.
         """
@@ -80,23 +91,35 @@ class Rasterizer:
                 if not isinstance(pixels, Bad) or pixels.reason not in DECLINED:
                     return pixels
                 if info.format in ("PNG", "WEBP") and info.height * info.width >= LARGE:
-                    return Bad("corrupt", "damaged pixel data")  # Pillow would need much memory to say how
+                    return Bad(
+                        "corrupt", "damaged pixel data"
+                    )  # Pillow would need much memory to say how
             if info.path == "vips":
                 return self._through_vips(blob, info, box, size, seconds)
             return self._through_pillow(blob, box, size, seconds)
-        except Exception as error:  # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
+        # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
+        except Exception as error:
             bad = as_bad(error, blob, info.format)
-            is_truncated = info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
+            is_truncated = (
+                info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
+            )
             return Bad("truncated", bad.detail) if is_truncated else bad
 
     def _through_kernel(
-        self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int], seconds: dict[str, float]
+        self,
+        blob: bytes,
+        info: ImageInfo,
+        box: Box,
+        size: tuple[int, int],
+        seconds: dict[str, float],
     ) -> np.ndarray | Bad:
         assert self._native is not None
         header = Header(info.height, info.width, info.format)
         windows = Windows(np.array([box], float), _NO_FLIP, np.array([size], np.int64))
         out, times = np.empty((1, *size, 3), np.uint8), np.zeros((1, 2), np.int64)
-        (bad,) = self._native.decode(Request([blob], [header], windows, self._filter), out, _NEVER, times)
+        (bad,) = self._native.decode(
+            Request([blob], [header], windows, self._filter), out, _NEVER, times
+        )
         seconds["resize"] += times[0, 0] / 1e9
         if bad is not None:
             return bad
@@ -106,11 +129,18 @@ class Rasterizer:
             profile = profile_of(read_markers(blob).profile, info.mode)
         else:
             profile = opened_profile(OPEN[info.format](io.BytesIO(blob), ""))
-        image = Image.fromarray(np.ascontiguousarray(out[0, :, :, 0]) if color_model(info.mode) == "L" else out[0])
+        image = Image.fromarray(
+            np.ascontiguousarray(out[0, :, :, 0]) if color_model(info.mode) == "L" else out[0]
+        )
         return np.array(profile.converted(image))
 
     def _through_vips(
-        self, blob: bytes, info: ImageInfo, box: Box, size: tuple[int, int], seconds: dict[str, float]
+        self,
+        blob: bytes,
+        info: ImageInfo,
+        box: Box,
+        size: tuple[int, int],
+        seconds: dict[str, float],
     ) -> np.ndarray | Bad:
         if info.format == "PNG" and not png_intact(blob):
             return Bad("corrupt", "a checksum of the pixel data is wrong")
@@ -119,11 +149,17 @@ class Rasterizer:
         rows = libvips().StripReader(blob, *info.stored)
         displayed_shape = info.height, info.width
         small = scale_strips(
-            lambda top, count: flat(rows(top, count)), info.stored, stored_box(info.orientation, box, displayed_shape),
-            displayed_size(info.orientation, size), self._filter, seconds,
-        )  # fmt: skip
+            lambda top, count: flat(rows(top, count)),
+            info.stored,
+            stored_box(info.orientation, box, displayed_shape),
+            displayed_size(info.orientation, size),
+            self._filter,
+            seconds,
+        )
         rows.finish()
-        return _upright(small, NONE if converts_first(info.alpha, profile) else profile, info.orientation)
+        return _upright(
+            small, NONE if converts_first(info.alpha, profile) else profile, info.orientation
+        )
 
     def _through_pillow(
         self, blob: bytes, box: Box, size: tuple[int, int], seconds: dict[str, float]
@@ -148,8 +184,12 @@ class Rasterizer:
         flat = flattener(alpha, profile, self._op.matte)
         small = scale_strips(
             lambda top, count: flat(image.crop((0, top, image.width, top + count))),
-            (image.height, image.width), box, size, self._filter, seconds,
-        )  # fmt: skip
+            (image.height, image.width),
+            box,
+            size,
+            self._filter,
+            seconds,
+        )
         return _upright(small, NONE if converts_first(alpha, profile) else profile, orientation)
 
 

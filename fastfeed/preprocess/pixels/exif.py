@@ -20,10 +20,11 @@ _MAX_TEXT = 200  # characters
 
 
 def exif_columns(blob: bytes, format: str, fields: Sequence[str]) -> dict[str, Any]:
-    """`exif_time`, `exif_camera`, ... for each of `fields` (of recipe.EXIF_FIELDS); None where the file says nothing.
+    """`exif_time`, `exif_camera`, ... for each of `fields` (of recipe.EXIF_FIELDS); None where the
+    file says nothing.
 
-    Times are ISO 8601, with a zone if the camera recorded one; gps is [latitude, longitude] in degrees, north and east
-    positive. Never raises for what a file contains.
+    Times are ISO 8601, with a zone if the camera recorded one; gps is [latitude, longitude] in
+    degrees, north and east positive. Never raises for what a file contains.
     """
     try:
         image = OPEN[format](io.BytesIO(blob), "")  # of TIFFs, folders are read from the open file
@@ -80,9 +81,20 @@ def _named(make: Any, model: Any) -> str | None:
 
 def _text(value: Any) -> str | None:
     """One printable line."""
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, str) else ""
+    text = (
+        value.decode("utf-8", "replace")
+        if isinstance(value, bytes)
+        else value
+        if isinstance(value, str)
+        else ""
+    )
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text[:_MAX_TEXT] or None
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {"time": _time, "camera": _camera, "lens": _lens, "gps": _gps}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "time": _time,
+    "camera": _camera,
+    "lens": _lens,
+    "gps": _gps,
+}

@@ -1,7 +1,9 @@
-"""Computes the crop box and the output size of a photograph, with integer arithmetic wherever sizes are decided.
+"""Computes the crop box and the output size of a photograph, with integer arithmetic wherever sizes
+are decided.
 
-Rounding: a side that follows from the other is rounded to the nearest pixel, halves up, and is at least 1. A crop box
-may start between pixels, except where nothing is scaled, so that pixels are copied.
+Rounding: a side that follows from the other is rounded to the nearest pixel, halves up, and is at
+least 1. A crop box may start between pixels, except where nothing is scaled, so that pixels are
+copied.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels of a side that libjpeg an
 class OutputGeometry(NamedTuple):
     """Crop box, scaled size and canvas of one photograph."""
 
-    box: tuple[float, float, float, float]  # top, left, height, width of the crop, pixels as displayed
+    box: tuple[
+        float, float, float, float
+    ]  # top, left, height, width of the crop, pixels as displayed
     size: Size  # what the box is scaled to
     canvas: Size  # the output; larger than `size` if borders are filled
     at: tuple[int, int]  # top, left of the scaled pixels in the canvas
@@ -36,9 +40,9 @@ class OutputGeometry(NamedTuple):
 def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry:
     """The output geometry of a photograph of height x width pixels, as displayed.
 
-    With `enlarge=False` no axis gets more pixels than it has: "short" and "long" keep the size; "cover" and "buckets"
-    crop the largest part of the target's aspect ratio; "contain" centers the photograph on the canvas; "exact" keeps
-    the axis that is too short and shrinks the other.
+    With `enlarge=False` no axis gets more pixels than it has: "short" and "long" keep the size;
+    "cover" and "buckets" crop the largest part of the target's aspect ratio; "contain" centers the
+    photograph on the canvas; "exact" keeps the axis that is too short and shrinks the other.
     """
     if scaling.mode == "none":
         return _full_image((height, width), (height, width))
@@ -47,9 +51,16 @@ def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry
         side = min(height, width) if scaling.mode == "short" else max(height, width)
         if scaling.size > side and not scaling.enlarge:
             return _full_image((height, width), (height, width))
-        return _full_image((height, width), (_scaled(height, scaling.size, side), _scaled(width, scaling.size, side)))
+        return _full_image(
+            (height, width),
+            (_scaled(height, scaling.size, side), _scaled(width, scaling.size, side)),
+        )
     if scaling.mode == "buckets":
-        return _cover((height, width), scaling.buckets[nearest_bucket(scaling.buckets, height, width)], scaling.enlarge)
+        return _cover(
+            (height, width),
+            scaling.buckets[nearest_bucket(scaling.buckets, height, width)],
+            scaling.enlarge,
+        )
     assert scaling.size is not None
     target = (scaling.size, scaling.size) if isinstance(scaling.size, int) else scaling.size
     if scaling.mode == "cover":
@@ -63,9 +74,11 @@ def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry
 
 
 def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
-    """Index of the bucket (height, width) whose aspect ratio is nearest to a photograph's, by |log of the quotient|.
+    """Index of the bucket (height, width) whose aspect ratio is nearest to a photograph's, by |log
+    of the quotient|.
 
-    The first on ties. Computed with fractions, as floating-point logarithms of a ratio and its inverse may differ.
+    The first on ties. Computed with fractions, as floating-point logarithms of a ratio and its
+    inverse may differ.
     """
 
     def distance(bucket: Size) -> Fraction:
@@ -76,11 +89,16 @@ def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
 
 
 def output_error(geometry: OutputGeometry, image: str, max_pixels: int) -> Bad | None:
-    """Bad if an output of this size cannot be written as `image` (of recipe.IMAGES), or exceeds `max_pixels`."""
+    """Bad if an output of this size cannot be written as `image` (of recipe.IMAGES), or exceeds
+    `max_pixels`.
+    """
     height, width = geometry.canvas
     max_side = MAX_SIDES.get(image, 0)
     if max_side and max(height, width) > max_side:
-        return Bad("bomb", f"would become {width}x{height} pixels; {image} allows at most {max_side} per side")
+        return Bad(
+            "bomb",
+            f"would become {width}x{height} pixels; {image} allows at most {max_side} per side",
+        )
     if height * width > max_pixels:
         return Bad("bomb", f"would become {width}x{height} pixels, the limit is {max_pixels}")
     return None
@@ -88,7 +106,9 @@ def output_error(geometry: OutputGeometry, image: str, max_pixels: int) -> Bad |
 
 def _full_image(shape: Size, size: Size) -> OutputGeometry:
     enlarged = size[0] > shape[0] or size[1] > shape[1]
-    return OutputGeometry((0.0, 0.0, float(shape[0]), float(shape[1])), size, size, (0, 0), enlarged)
+    return OutputGeometry(
+        (0.0, 0.0, float(shape[0]), float(shape[1])), size, size, (0, 0), enlarged
+    )
 
 
 def _scaled(length: int, numerator: int, denominator: int) -> int:
@@ -103,7 +123,12 @@ def _cover(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
             size = height, min(width, _scaled(target[1], height, target[0]))
         else:
             size = min(height, _scaled(target[0], width, target[1])), width
-        box = float((height - size[0]) // 2), float((width - size[1]) // 2), float(size[0]), float(size[1])
+        box = (
+            float((height - size[0]) // 2),
+            float((width - size[1]) // 2),
+            float(size[0]),
+            float(size[1]),
+        )
         return OutputGeometry(box, size, size, (0, 0), False)
     box_height, box_width = float(height), float(width)
     if height * target[1] <= width * target[0]:
@@ -112,7 +137,11 @@ def _cover(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
         box_height = target[0] * width / target[1]
     enlarged = target[0] > height or target[1] > width
     return OutputGeometry(
-        ((height - box_height) / 2, (width - box_width) / 2, box_height, box_width), target, target, (0, 0), enlarged
+        ((height - box_height) / 2, (width - box_width) / 2, box_height, box_width),
+        target,
+        target,
+        (0, 0),
+        enlarged,
     )
 
 

@@ -23,7 +23,13 @@ __all__ = ["LARGE", "ImageInfo", "image_info", "libvips", "opened_profile"]
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
-_PLAIN_TIFF = (1, 5, 8, 32_773, 32_946)  # compressions: none, LZW, deflate, PackBits, deflate's old number
+_PLAIN_TIFF = (
+    1,
+    5,
+    8,
+    32_773,
+    32_946,
+)  # compressions: none, LZW, deflate, PackBits, deflate's old number
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,15 @@ class ImageInfo:
     converts: bool = False  # the profile changes colors
     linear: bool = False  # colors are converted before scaling
     coded_pixels: int = 0  # of an AVIF, before it is cut to its clean aperture
-    held: float = 0.0  # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
-    held_bytes: tuple[int, int, int, int] = (0, 0, 0, 0)  # that the kernel keeps, shrunk by 1, 2, 4 and 8
+    held: float = (
+        0.0  # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
+    )
+    held_bytes: tuple[int, int, int, int] = (
+        0,
+        0,
+        0,
+        0,
+    )  # that the kernel keeps, shrunk by 1, 2, 4 and 8
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -71,11 +84,19 @@ def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
         mode = "L" if header.components == 1 else "RGB"
         profile = profile_of(jpeg.profile, mode)
         return ImageInfo(
-            "JPEG", header.height, header.width, header.orientation, mode, profile.name,
-            "pillow" if profile.linear else "kernel", progressive=jpeg.progressive,
-            converts=profile.transform is not None, linear=profile.linear,
-            held=jpeg.held(), held_bytes=held_bytes(blob),
-        )  # fmt: skip
+            "JPEG",
+            header.height,
+            header.width,
+            header.orientation,
+            mode,
+            profile.name,
+            "pillow" if profile.linear else "kernel",
+            progressive=jpeg.progressive,
+            converts=profile.transform is not None,
+            linear=profile.linear,
+            held=jpeg.held(),
+            held_bytes=held_bytes(blob),
+        )
     return _pillow_info(blob, max_pixels)
 
 
@@ -94,12 +115,22 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
     except Exception as error:  # hostile bytes make plugins raise anything
         return as_bad(error, blob, header.format)
     return ImageInfo(
-        header.format, header.height, header.width, orientation, mode, profile.name,
-        path, converts=profile.transform is not None, linear=profile.linear,
-        progressive=bool(jpeg and jpeg.progressive), interlaced=bool(image.info.get("interlace")), alpha=alpha,
+        header.format,
+        header.height,
+        header.width,
+        orientation,
+        mode,
+        profile.name,
+        path,
+        converts=profile.transform is not None,
+        linear=profile.linear,
+        progressive=bool(jpeg and jpeg.progressive),
+        interlaced=bool(image.info.get("interlace")),
+        alpha=alpha,
         coded_pixels=getattr(image, "coded_pixels", 0),
-        held=jpeg.held() if jpeg else 0.0, held_bytes=held_bytes(blob) if path == "kernel" else (0, 0, 0, 0),
-    )  # fmt: skip
+        held=jpeg.held() if jpeg else 0.0,
+        held_bytes=held_bytes(blob) if path == "kernel" else (0, 0, 0, 0),
+    )
 
 
 def _path(image: Any, header: Header, converts_first: bool, blob: bytes, max_pixels: int) -> str:
@@ -126,7 +157,8 @@ def _mode(image: Any, blob: bytes) -> str:
 def opened_profile(image: Any) -> Profile:
     """Profile of an opened image, from what its plugin left in `info`.
 
-    "icc_profile": bytes, b"" if unreadable. "signal": the first three arguments of `signaled`; set where it counts.
+    "icc_profile": bytes, b"" if unreadable. "signal": the first three arguments of `signaled`; set
+    where it counts.
     """
     model = color_model(image.mode)
     if "signal" in image.info and model in ("L", "RGB"):
@@ -136,7 +168,9 @@ def opened_profile(image: Any) -> Profile:
     if "icc_profile" not in image.info or model == "LAB":
         return NONE
     icc = image.info["icc_profile"]
-    return profile_of(icc if isinstance(icc, bytes) else b"", model)  # a TIFF's tag may be of any type
+    return profile_of(
+        icc if isinstance(icc, bytes) else b"", model
+    )  # a TIFF's tag may be of any type
 
 
 def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
@@ -149,15 +183,23 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     if format == "PNG":
         is_plain = not image.info.get("interlace")
     elif format == "WEBP":
-        is_plain = not getattr(image, "is_animated", False)  # also decoded in full, but held once instead of four times
+        is_plain = not getattr(
+            image, "is_animated", False
+        )  # also decoded in full, but held once instead of four times
     elif format == "TIFF":
         bits, colors, extra = _tag(image, 258), _tag(image, 262), _tag(image, 338, 0)
         shape = {"L": 1, "I;16": 1, "I;16B": 1, "RGB": 3, "RGBA": 4}.get(image.mode)
         is_plain = (
-            shape is not None and len(set(bits)) == 1 and bits[0] in (8, 16) and _tag(image, 277) == (shape,)
-            and colors == ((1,) if shape == 1 else (2,)) and extra == ((2,) if shape == 4 else (0,))
-            and _tag(image, 284) == (1,) and _tag(image, 259)[0] in _PLAIN_TIFF and set(_tag(image, 339)) == {1}
-        )  # fmt: skip
+            shape is not None
+            and len(set(bits)) == 1
+            and bits[0] in (8, 16)
+            and _tag(image, 277) == (shape,)
+            and colors == ((1,) if shape == 1 else (2,))
+            and extra == ((2,) if shape == 4 else (0,))
+            and _tag(image, 284) == (1,)
+            and _tag(image, 259)[0] in _PLAIN_TIFF
+            and set(_tag(image, 339)) == {1}
+        )
     else:
         is_plain = False
     vips = libvips() if is_plain else None

@@ -1,4 +1,6 @@
-"""Reads JPEG markers that the kernel's probe does not return: chroma sampling, scans, and the ICC profile."""
+"""Reads JPEG markers that the kernel's probe does not return: chroma sampling, scans, and the ICC
+profile.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ __all__ = ["JpegMarkers", "read_markers"]
 
 _ICC = b"ICC_PROFILE\x00"
 _NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
-_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)  # like libjpeg, skip anything up to the next marker
+_MARKER = re.compile(
+    rb"\xff+[^\xff]", re.DOTALL
+)  # like libjpeg, skip anything up to the next marker
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -19,8 +23,12 @@ class JpegMarkers:
 
     progressive: bool = False
     several_scans: bool = False  # all coefficients are kept until the last scan has been read
-    sampling: list[tuple[int, int]] = field(default_factory=list)  # (columns, rows) of each component
-    chunks: list[tuple[int, int, bytes]] = field(default_factory=list)  # of the profile: number, count, bytes
+    sampling: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # (columns, rows) of each component
+    chunks: list[tuple[int, int, bytes]] = field(
+        default_factory=list
+    )  # of the profile: number, count, bytes
 
     def held(self) -> float:
         """Coefficients per pixel that libjpeg keeps of a file with several scans: 1.5 for 4:2:0."""
@@ -32,7 +40,9 @@ class JpegMarkers:
 
     @property
     def profile(self) -> bytes | None:
-        """The ICC profile, joined in the order of its chunk numbers; b"" if chunks are missing (ICC.1, B.4)."""
+        """The ICC profile, joined in the order of its chunk numbers; b"" if chunks are missing
+        (ICC.1, B.4).
+        """
         if not self.chunks:
             return None
         chunks = sorted(self.chunks, key=lambda chunk: chunk[0])

@@ -9,7 +9,8 @@ __all__ = ["limit_error"]
 
 
 def limit_error(limits: Limits, format: str, height: int, width: int) -> Bad | None:
-    """Bad if a photograph of `format` ("JPEG", ...) and height x width pixels, as displayed, is outside the limits.
+    """Bad if a photograph of `format` ("JPEG", ...) and height x width pixels, as displayed, is
+    outside the limits.
 
     Checked in this order: format, number of pixels, short side, aspect ratio.
     """
@@ -19,7 +20,12 @@ def limit_error(limits: Limits, format: str, height: int, width: int) -> Bad | N
         return Bad("bomb", f"{width}x{height} pixels, the limit is {limits.max_pixels}")
     short, long = min(height, width), max(height, width)
     if short < limits.min_side:
-        return Bad("too_small", f"{width}x{height} pixels, the short side must be >= {limits.min_side}")
+        return Bad(
+            "too_small", f"{width}x{height} pixels, the short side must be >= {limits.min_side}"
+        )
     if limits.max_aspect and long > limits.max_aspect * short:
-        return Bad("aspect", f"{width}x{height} pixels, {long / short:.2f}:1; at most {limits.max_aspect:g}:1")
+        return Bad(
+            "aspect",
+            f"{width}x{height} pixels, {long / short:.2f}:1; at most {limits.max_aspect:g}:1",
+        )
     return None

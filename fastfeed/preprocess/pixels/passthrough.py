@@ -1,4 +1,6 @@
-"""Decides which files can be passed through unchanged: those that every reader decodes as it would a new file."""
+"""Decides which files can be passed through unchanged: those that every reader decodes as it would
+a new file.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,29 @@ _HEAD = 1 << 16  # bytes of a JPEG to search for a multi-picture index; no segme
 
 
 def can_pass_through(blob: bytes, info: ImageInfo, image: str) -> bool:
-    """Whether the headers allow passing a file through as `image` (of recipe.IMAGES); pixels are checked separately.
+    """Whether the headers allow passing a file through as `image` (of recipe.IMAGES); pixels are
+    checked separately.
 
-    It must be upright, 8-bit RGB without transparency, in sRGB or without a profile, a single image, and end there.
+    It must be upright, 8-bit RGB without transparency, in sRGB or without a profile, a single
+    image, and end there.
     """
     kind = _KINDS.get(info.format)
     if kind is None or kind[0] != image:
         return False
-    upright = info.orientation == 1 and info.mode == "RGB" and not info.alpha and info.icc in ("none", "sRGB")
+    upright = (
+        info.orientation == 1
+        and info.mode == "RGB"
+        and not info.alpha
+        and info.icc in ("none", "sRGB")
+    )
     return upright and kind[1](blob, info)
 
 
 def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
     """Whether Pillow decodes a JPEG to the kernel's pixels, uint8 (height, width, 3).
 
-    It does not if a progressive file lacks scans, which some readers smooth over, or if Pillow fails on segments that
-    the kernel skips.
+    It does not if a progressive file lacks scans, which some readers smooth over, or if Pillow
+    fails on segments that the kernel skips.
     """
     height, width = pixels.shape[:2]
     try:
@@ -43,7 +52,10 @@ def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
         if image.mode != "RGB" or image.size != (width, height):
             return False
         return all(
-            _is_close(np.asarray(image.crop((0, top, width, min(top + _STRIP, height)))), pixels[top : top + _STRIP])
+            _is_close(
+                np.asarray(image.crop((0, top, width, min(top + _STRIP, height)))),
+                pixels[top : top + _STRIP],
+            )
             for top in range(0, height, _STRIP)
         )
     except Exception:  # hostile bytes make plugins raise anything
@@ -55,8 +67,12 @@ def _is_close(left: np.ndarray, right: np.ndarray) -> bool:
 
 
 def _jpeg(blob: bytes, info: ImageInfo) -> bool:
-    """Baseline or progressive Huffman coding, which the kernel decodes; it detects more damage than Pillow."""
-    return info.path == "kernel" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
+    """Baseline or progressive Huffman coding, which the kernel decodes; it detects more damage than
+    Pillow.
+    """
+    return (
+        info.path == "kernel" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
+    )
 
 
 def _png(blob: bytes, info: ImageInfo) -> bool:

@@ -1,7 +1,9 @@
-"""ICC profiles for colors that a file names by numbers (ITU-T H.273), or by gamma and chromaticities.
+"""ICC profiles for colors that a file names by numbers (ITU-T H.273), or by gamma and
+chromaticities.
 
-HDR becomes SDR by one rule: 203 cd/m² is white (ITU-R BT.2408), anything brighter is clipped. HLG is shown at
-1000 cd/m² with a gamma of 1.2 on each channel. BT.709 and its relatives are undone by their camera curve's inverse.
+HDR becomes SDR by one rule: 203 cd/m² is white (ITU-R BT.2408), anything brighter is clipped. HLG
+is shown at 1000 cd/m² with a gamma of 1.2 on each channel. BT.709 and its relatives are undone by
+their camera curve's inverse.
 """
 
 from __future__ import annotations
@@ -89,19 +91,25 @@ _MAX_CHROMATICITY = 1.1
 
 @functools.lru_cache(64)
 def signaled(
-    primaries: int | Chromaticities, transfer: int | float, full_range: bool = True, mode: str = "RGB"
+    primaries: int | Chromaticities,
+    transfer: int | float,
+    full_range: bool = True,
+    mode: str = "RGB",
 ) -> Profile:
     """The profile of pixels whose colors are named without an ICC profile.
 
     Args:
-        primaries: ColourPrimaries of H.273; or x, y of white, red, green and blue; () if only a gamma is known.
-        transfer: TransferCharacteristics of H.273, an int; or the exponent that gives light, a float such as 2.2.
+        primaries: ColourPrimaries of H.273; or x, y of white, red, green and blue; () if only a
+            gamma is known.
+        transfer: TransferCharacteristics of H.273, an int; or the exponent that gives light, a
+            float such as 2.2.
         full_range: black and white are 0 and 255; else 16 and 235.
         mode: "L" or "RGB", of the pixels.
 
     Returns:
-        A profile named "sRGB" for what needs no conversion, "CICP 3/19" without a conversion for numbers that H.273
-        reserves, "damaged" for chromaticities that no colors have, "none" where the file leaves both open.
+        A profile named "sRGB" for what needs no conversion, "CICP 3/19" without a conversion for
+        numbers that H.273 reserves, "damaged" for chromaticities that no colors have, "none" where
+        the file leaves both open.
     """
     if isinstance(primaries, int):
         if (primaries, transfer) == (_UNSPECIFIED, _UNSPECIFIED):
@@ -130,7 +138,11 @@ def signaled(
             return _gray(name, light)
         profile = profile_of(_profile(name, points, light), mode)
         return replace(profile, name=name) if profile.transform else profile
-    except (ArithmeticError, ValueError, np.linalg.LinAlgError):  # chromaticities on one line, or far outside
+    except (
+        ArithmeticError,
+        ValueError,
+        np.linalg.LinAlgError,
+    ):  # chromaticities on one line, or far outside
         return Profile("damaged")
 
 
@@ -189,12 +201,16 @@ def _profile(name: str, points: Chromaticities, light: np.ndarray) -> bytes:
     """An ICC profile, version 2: a curve for each of the 256 levels, and a matrix."""
     trc = b"curv\0\0\0\0" + struct.pack(">I", 256) + np.rint(light * 65_535).astype(">u2").tobytes()
     columns = _to_xyz(points).T
-    tags = {tag: _xyz(column) for tag, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)}
+    tags = {
+        tag: _xyz(column) for tag, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)
+    }
     return _packed(name, tags | dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), trc))
 
 
 _D50 = np.array([0.9642, 1.0, 0.8249])  # white of profiles
-_BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
+_BRADFORD = np.array(
+    [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
+)
 
 
 def _to_xyz(points: Chromaticities) -> np.ndarray:
@@ -209,7 +225,9 @@ def _to_xyz(points: Chromaticities) -> np.ndarray:
     if (adapted <= 0).any() or abs(np.linalg.det(matrix)) < 1e-3:
         raise ValueError(points)
     matrix = matrix * np.linalg.solve(matrix, white)
-    result: np.ndarray = np.linalg.inv(_BRADFORD) @ np.diag(_BRADFORD @ _D50 / adapted) @ _BRADFORD @ matrix
+    result: np.ndarray = (
+        np.linalg.inv(_BRADFORD) @ np.diag(_BRADFORD @ _D50 / adapted) @ _BRADFORD @ matrix
+    )
     return result
 
 
@@ -226,6 +244,8 @@ def _packed(name: str, tags: dict[bytes, bytes]) -> bytes:
     for tag, content in tags.items():
         index += tag + struct.pack(">II", start + len(body), len(content))
         body += content + bytes(-len(content) % 4)
-    head = struct.pack(">I4xI4s4s4s12x4s28x", start + len(body), 0x02400000, b"mntr", b"RGB ", b"XYZ ", b"acsp")
+    head = struct.pack(
+        ">I4xI4s4s4s12x4s28x", start + len(body), 0x02400000, b"mntr", b"RGB ", b"XYZ ", b"acsp"
+    )
     head += _xyz(_D50)[8:]
     return head.ljust(128, b"\0") + struct.pack(">I", len(tags)) + index + body

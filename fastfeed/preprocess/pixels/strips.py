@@ -1,8 +1,8 @@
 """Scales an image strip by strip, so that it is never in memory as full-size RGB.
 
-RGB and gray are scaled by the kernel, as they arrive. Pillow, which does the rest, scales horizontally first, then
-vertically: the first pass works on one strip at a time, the second on an image of the output's width, with the same
-result.
+RGB and gray are scaled by the kernel, as they arrive. Pillow, which does the rest, scales
+horizontally first, then vertically: the first pass works on one strip at a time, the second on an
+image of the output's width, with the same result.
 """
 
 from __future__ import annotations
@@ -21,10 +21,22 @@ from fastfeed.ops.base import FILTERS
 from fastfeed.preprocess.pixels.color import Profile
 from fastfeed.runtime.kernel import is_built, kernel
 
-__all__ = ["STRIP_PIXELS", "color_model", "converts_first", "flattener", "rows_read", "scale_strips"]
+__all__ = [
+    "STRIP_PIXELS",
+    "color_model",
+    "converts_first",
+    "flattener",
+    "rows_read",
+    "scale_strips",
+]
 
 STRIP_PIXELS = 1 << 20
-_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}  # of the filters, in output pixels
+_SUPPORT = {
+    "bilinear": 1,
+    "bicubic": 2,
+    "lanczos": 3,
+    "box": 0.5,
+}  # of the filters, in output pixels
 _GRAY = ("1", "L", "LA", "La")
 Box = tuple[float, float, float, float]
 
@@ -37,7 +49,9 @@ def color_model(mode: str) -> str:
 
 
 def rows_read(top: float, height: float, total: int, out_rows: int, filter: str) -> tuple[int, int]:
-    """[first, last) of `total` rows that the filter reads to scale `height` rows from `top` on to `out_rows` rows."""
+    """[first, last) of `total` rows that the filter reads to scale `height` rows from `top` on to
+    `out_rows` rows.
+    """
     support = _SUPPORT[filter] * max(height / out_rows, 1) + 2
     return max(math.floor(top - support), 0), min(math.ceil(top + height + support), total)
 
@@ -50,9 +64,11 @@ def scale_strips(
     filter: str,
     seconds: dict[str, float] | None = None,
 ) -> Image.Image:
-    """Scale a box (top, left, height, width) of an image of `shape` (height, width) to `size` (height, width).
+    """Scale a box (top, left, height, width) of an image of `shape` (height, width) to `size`
+    (height, width).
 
-    rows: (top, count) -> these rows, ready to scale; called from top to bottom. seconds: of scaling, for "resize".
+    rows: (top, count) -> these rows, ready to scale; called from top to bottom. seconds: of
+    scaling, for "resize".
     """
     spent = 0.0
     first, last = rows_read(box[0], box[2], shape[0], size[0], filter)
@@ -61,7 +77,9 @@ def scale_strips(
     for at in range(first, last, step):
         strip = rows(at, min(step, last - at))
         if scaler is None:
-            scaler = (_Kernel if strip.mode in ("RGB", "L") and is_built() else _Pillow)(shape, box, size, filter)
+            scaler = (_Kernel if strip.mode in ("RGB", "L") and is_built() else _Pillow)(
+                shape, box, size, filter
+            )
         begun = perf_counter()
         scaler.push(at, strip)
         spent += perf_counter() - begun
@@ -74,11 +92,15 @@ def scale_strips(
 class _Kernel:
     """Shrinks RGB and L: rows are added up where they belong, in floats."""
 
-    def __init__(self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str) -> None:
+    def __init__(
+        self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
+    ) -> None:
         top, left = max(box[0], 0.0), max(box[1], 0.0)
         height, width = (min(box[k] + box[k + 2], shape[k]) - max(box[k], 0.0) for k in (0, 1))
         self._pixels, self._mode = np.empty((*size, 3), np.uint8), "RGB"
-        self._scaler = kernel().Scaler(*shape, top, left, height, width, self._pixels, FILTERS.index(filter))
+        self._scaler = kernel().Scaler(
+            *shape, top, left, height, width, self._pixels, FILTERS.index(filter)
+        )
 
     def push(self, top: int, strip: Image.Image) -> None:
         first, last = max(self._scaler.first - top, 0), min(self._scaler.last - top, strip.height)
@@ -88,22 +110,30 @@ class _Kernel:
         self._mode = strip.mode
 
     def result(self) -> Image.Image:
-        return Image.fromarray(self._pixels if self._mode == "RGB" else np.ascontiguousarray(self._pixels[:, :, 0]))
+        return Image.fromarray(
+            self._pixels if self._mode == "RGB" else np.ascontiguousarray(self._pixels[:, :, 0])
+        )
 
 
 class _Pillow:
     """Shrinks images of any mode."""
 
-    def __init__(self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str) -> None:
+    def __init__(
+        self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
+    ) -> None:
         self._shape, self._box, self._size, self._filter = shape, box, size, filter
         self._narrow: Any = None
 
     def push(self, top: int, strip: Image.Image) -> None:
         _, left, _, width = self._box
-        part = resampled(strip, (0, left, strip.height, width), (strip.height, self._size[1]), self._filter)
+        part = resampled(
+            strip, (0, left, strip.height, width), (strip.height, self._size[1]), self._filter
+        )
         if self._narrow is None:
             # starts at the top row, though it is not read: row fractions then add up as in Pillow
-            _, last = rows_read(self._box[0], self._box[2], self._shape[0], self._size[0], self._filter)
+            _, last = rows_read(
+                self._box[0], self._box[2], self._shape[0], self._size[0], self._filter
+            )
             self._narrow = Image.new(part.mode, (self._size[1], last))
         self._narrow.paste(part, (0, top))
 
@@ -113,15 +143,21 @@ class _Pillow:
 
 
 def converts_first(alpha: bool, profile: Profile) -> bool:
-    """Whether `flattener` converts colors to sRGB; else that is done with scaled pixels, which are fewer."""
+    """Whether `flattener` converts colors to sRGB; else that is done with scaled pixels, which are
+    fewer.
+    """
     return profile.linear or (alpha and profile.transform is not None)
 
 
-def flattener(alpha: bool, profile: Profile, matte: tuple[int, int, int]) -> Callable[[Any], Image.Image]:
-    """A function strip -> 8-bit L, RGB or CMYK without transparency, in sRGB if `converts_first`, else as stored.
+def flattener(
+    alpha: bool, profile: Profile, matte: tuple[int, int, int]
+) -> Callable[[Any], Image.Image]:
+    """A function strip -> 8-bit L, RGB or CMYK without transparency, in sRGB if `converts_first`,
+    else as stored.
 
-    Colors are blended with the matte as sRGB levels, as browsers, Pillow and libvips do. Blending comes before scaling,
-    which equals scaling premultiplied colors: those of transparent pixels do not count.
+    Colors are blended with the matte as sRGB levels, as browsers, Pillow and libvips do. Blending
+    comes before scaling, which equals scaling premultiplied colors: those of transparent pixels do
+    not count.
     """
     first = converts_first(alpha, profile)
 
@@ -140,7 +176,9 @@ def flattener(alpha: bool, profile: Profile, matte: tuple[int, int, int]) -> Cal
                 strip = strip.convert("L" if strip.mode == "1" else "RGB")
             return profile.converted(strip) if first else strip
         if first:
-            strip = profile.converted(strip.getchannel(0) if profile.mode == "L" else strip.convert("RGB"))
+            strip = profile.converted(
+                strip.getchannel(0) if profile.mode == "L" else strip.convert("RGB")
+            )
         plain = Image.new("RGB", strip.size, matte)
         plain.paste(strip.convert("RGB"), mask=alpha_mask)
         return plain

@@ -1,4 +1,7 @@
-"""Transforms one photograph: decodes, crops, scales and encodes it. Equal bytes and recipes give equal results."""
+"""Transforms one photograph: decodes, crops, scales and encodes it.
+
+Equal bytes and recipes give equal results.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +36,35 @@ _NEVER = Event()
 
 
 class Transformer:
-    """`Transformer(recipe)(blob, context)`: a file's bytes to a ProcessedImage, or Bad. Never raises for what a file
-    contains. Thread-safe.
+    """`Transformer(recipe)(blob, context)`: a file's bytes to a ProcessedImage, or Bad.
 
-    With `keep_small`, a file is passed through unchanged if every reader decodes it as it would a new file: it has the
-    requested format and size, is upright, 8-bit RGB without transparency, in sRGB or without a profile, a single image;
-    JPEGs use baseline or progressive Huffman coding. All pixels are decoded first: a PNG with its checksums, a JPEG by
-    the kernel and by Pillow, which must agree (without the kernel no JPEG is passed through, as Pillow silently reads
-    damaged ones). A file that is passed through keeps its metadata (EXIF with place and time, ICC, XMP); a re-encoded
-    one has none. Gray files are re-encoded as RGB, so that all images have three channels.
+    Never raises for what a file contains. Thread-safe.
+
+    With `keep_small`, a file is passed through unchanged if every reader decodes it as it would a
+    new file: it has the requested format and size, is upright, 8-bit RGB without transparency, in
+    sRGB or without a profile, a single image; JPEGs use baseline or progressive Huffman coding. All
+    pixels are decoded first: a PNG with its checksums, a JPEG by the kernel and by Pillow, which
+    must agree (without the kernel no JPEG is passed through, as Pillow silently reads damaged
+    ones). A file that is passed through keeps its metadata (EXIF with place and time, ICC, XMP); a
+    re-encoded one has none. Gray files are re-encoded as RGB, so that all images have three
+    channels.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._scaling, self._encoding, self._limits = recipe.scaling, recipe.encoding, recipe.limits
-        scaling, max_pixels, full = self._scaling, self._limits.max_pixels, self._scaling.full_decode
-        self._rasterizer = Rasterizer(scaling.matte, scaling.filter, max_pixels=max_pixels, full_decode=full)
+        scaling, max_pixels, full = (
+            self._scaling,
+            self._limits.max_pixels,
+            self._scaling.full_decode,
+        )
+        self._rasterizer = Rasterizer(
+            scaling.matte, scaling.filter, max_pixels=max_pixels, full_decode=full
+        )
         self._filter = _KERNEL_FILTERS[scaling.filter]
-        self._kernel = NativeEngine(Decode(scaling.matte, max_pixels), full=full) if is_built() else None
+        self._kernel = (
+            NativeEngine(Decode(scaling.matte, max_pixels), full=full) if is_built() else None
+        )
 
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
@@ -99,11 +113,15 @@ class Transformer:
     def _memory_needed(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> int:
         """Upper bound of the memory needed, bytes."""
         scaling = self._scaling
-        need = cost(info, len(blob), geometry.box, geometry.size, scaling.filter, scaling.full_decode)
+        need = cost(
+            info, len(blob), geometry.box, geometry.size, scaling.filter, scaling.full_decode
+        )
         need += working_bytes(self._encoding, geometry.canvas)
         return need + (3 * geometry.canvas[0] * geometry.canvas[1] if geometry.padded else 0)
 
-    def _pass_through(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> bytes | Bad | None:
+    def _pass_through(
+        self, blob: bytes, info: ImageInfo, geometry: OutputGeometry
+    ) -> bytes | Bad | None:
         """The file unchanged; None if it must be re-encoded."""
         if not (
             self._encoding.keep_small
@@ -126,10 +144,15 @@ class Transformer:
     ) -> bytes | Bad | None:
         """Decode, scale and encode in one call of the kernel; None if that is not possible.
 
-        JPEGs are scaled in planes of luma and chroma; with `full_decode`, and of other formats, the bytes equal those
-        of `_pixels` and `encode`.
+        JPEGs are scaled in planes of luma and chroma; with `full_decode`, and of other formats, the
+        bytes equal those of `_pixels` and `encode`.
         """
-        if info.path != "kernel" or info.converts or self._encoding.image != "jpeg" or geometry.padded:
+        if (
+            info.path != "kernel"
+            or info.converts
+            or self._encoding.image != "jpeg"
+            or geometry.padded
+        ):
             return None
         assert self._kernel is not None
         how = self._encoding.quality, self._encoding.subsampling == "4:2:0", self._encoding.optimize
@@ -154,7 +177,9 @@ class Transformer:
 
     def _request(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> Request:
         windows = Windows(np.array([geometry.box]), _NO_FLIP, np.array([geometry.size], np.int64))
-        return Request([blob], [Header(info.height, info.width, info.format)], windows, self._filter)
+        return Request(
+            [blob], [Header(info.height, info.width, info.format)], windows, self._filter
+        )
 
 
 def _unchanged(info: ImageInfo, geometry: OutputGeometry) -> bool:

@@ -1,7 +1,7 @@
 """Reads rows of large PNG, TIFF and WebP files strip by strip through libvips.
 
-The full image is never in memory, except for WebP, where Pillow would need twice as much. libvips only decodes, so
-results equal those of Pillow's path. Rows are fetched in the calling thread.
+The full image is never in memory, except for WebP, where Pillow would need twice as much. libvips
+only decodes, so results equal those of Pillow's path. Rows are fetched in the calling thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _ROWS_PER_FETCH = 8  # libvips buffers a multiple of it
 
 @functools.cache
 def _configure() -> None:
-    """Disable libvips's cache, so that memory is freed with the file, and its threads, as workers have one core."""
+    """Disable libvips's cache, so that memory is freed with the file, and its threads, as workers
+    have one core.
+    """
     pyvips.cache_set_max(0)
     pyvips.concurrency_set(1)
 
@@ -43,7 +45,9 @@ class StripReader:
             source = pyvips.Source.new_from_memory(blob)
             image = pyvips.Image.new_from_source(source, "", access="sequential", fail_on="warning")
             if (image.height, image.width) != (height, width):
-                raise OSError(f"libvips finds {image.width}x{image.height} pixels, not {width}x{height}")
+                raise OSError(
+                    f"libvips finds {image.width}x{image.height} pixels, not {width}x{height}"
+                )
             if image.bands not in _BANDS or image.format not in ("uchar", "ushort"):
                 raise OSError(f"unsupported by libvips: {image.bands} bands of {image.format}")
             self._region = pyvips.Region.new(image)

@@ -36,15 +36,22 @@ class Cell:
 
 
 def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
-    """The first samples of a shard, at most `side` pixels per side, as read by fastfeed's source of the format."""
+    """The first samples of a shard, at most `side` pixels per side, as read by fastfeed's source of
+    the format.
+    """
     ids = record.ids[:count]
     if not ids:
         return []
     try:
-        with tempfile.TemporaryDirectory(prefix="fastfeed-preview-") as scratch:  # for the index, not in the target
+        with tempfile.TemporaryDirectory(
+            prefix="fastfeed-preview-"
+        ) as scratch:  # for the index, not in the target
             source = _open(job, record, os.path.join(scratch, "shard.ffindex"))
             positions = np.arange(min(len(ids), len(source)))
-            samples, labels = source.read([int(position) for position in positions]), source.label(positions).tolist()
+            samples, labels = (
+                source.read([int(position) for position in positions]),
+                source.label(positions).tolist(),
+            )
     except (SourceError, ValueError) as error:
         return [Cell(None, str(error))]
     classes = job.plan.classes
@@ -56,7 +63,9 @@ def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
 
 
 def draw_sheet(cells: Sequence[Cell], side: int) -> Image.Image:
-    """Arrange cells in a grid of about 4:3, each in a square of `side` pixels with its title below."""
+    """Arrange cells in a grid of about 4:3, each in a square of `side` pixels with its title
+    below.
+    """
     columns = max(1, min(len(cells), round(math.sqrt(len(cells) * 4 / 3))))
     rows = max(1, -(-len(cells) // columns))
     step_x, step_y = side + _MARGIN, side + _MARGIN + _TEXT + 6
@@ -82,7 +91,9 @@ def _thumbnail(sample: Any, side: int, title: str) -> tuple[Image.Image | None, 
         if not isinstance(sample, np.ndarray) and bytes(sample[:6]) == b"\x93NUMPY":
             sample = np.load(io.BytesIO(sample), allow_pickle=False)
         image = (
-            Image.fromarray(np.asarray(sample)) if isinstance(sample, np.ndarray) else Image.open(io.BytesIO(sample))
+            Image.fromarray(np.asarray(sample))
+            if isinstance(sample, np.ndarray)
+            else Image.open(io.BytesIO(sample))
         )
         image.draft("RGB", (side, side))  # decodes fewer pixels of JPEGs
         image = image.convert("RGB")
@@ -99,31 +110,47 @@ def _open(job: Job, record: Record, index: str) -> Source:
     labeled = bool(job.plan.classes)
     classes = job.plan.classes or None
     try:
-        return _reader(format, path, labeled, classes, storage, index, job.plan.recipe.encoding.extension)
+        return _reader(
+            format, path, labeled, classes, storage, index, job.plan.recipe.encoding.extension
+        )
     except SourceError:  # if no sample of this shard has a label
         if not labeled:
             raise
-        return _reader(format, path, False, None, storage, index, job.plan.recipe.encoding.extension)
+        return _reader(
+            format, path, False, None, storage, index, job.plan.recipe.encoding.extension
+        )
 
 
-def _reader(format: str, path: str, labeled: bool, classes: Any, storage: Any, index: str, extension: str) -> Source:
+def _reader(
+    format: str, path: str, labeled: bool, classes: Any, storage: Any, index: str, extension: str
+) -> Source:
     if format == "webdataset":
         from fastfeed.sources.tar import TarShards
 
         label = "cls" if labeled else None
         return TarShards(
-            [path], label=label, images=[extension], classes=classes, storage=storage, index=index, progress=False
+            [path],
+            label=label,
+            images=[extension],
+            classes=classes,
+            storage=storage,
+            index=index,
+            progress=False,
         )
     if format == "tfrecord":
         from fastfeed.sources.tfrecord import TFRecords
 
         label = "image/class/label" if labeled else None
-        return TFRecords([path], label=label, classes=classes, storage=storage, index=index, progress=False)
+        return TFRecords(
+            [path], label=label, classes=classes, storage=storage, index=index, progress=False
+        )
     if format == "mds":
         from fastfeed.sources.mds import MDSShards
 
         label = "label" if labeled else None
-        return MDSShards([path], label=label, classes=classes, storage=storage, index=index, progress=False)
+        return MDSShards(
+            [path], label=label, classes=classes, storage=storage, index=index, progress=False
+        )
     if format == "raw":
         from fastfeed.sources.raw import RawShards
 
@@ -131,4 +158,6 @@ def _reader(format: str, path: str, labeled: bool, classes: Any, storage: Any, i
     from fastfeed.sources.table import Table
 
     label = "label" if labeled else None
-    return Table(path, image="image", label=label, label_kind="index", classes=classes, storage=storage)
+    return Table(
+        path, image="image", label=label, label_kind="index", classes=classes, storage=storage
+    )

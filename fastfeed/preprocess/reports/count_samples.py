@@ -17,7 +17,10 @@ Read = Callable[[int, int], bytes]  # bytes [start, start + count) of a file
 
 
 def count_samples(format: str, name: str, size: int, read: Read) -> int:
-    """Number of samples that the format's reader finds in a shard's main file. SourceError if it is unreadable."""
+    """Number of samples that the format's reader finds in a shard's main file.
+
+    SourceError if it is unreadable.
+    """
     try:
         return _COUNTERS[format](ForwardReader(name, size, read, 1 << 16))
     except (ValueError, KeyError, OSError) as error:
@@ -47,7 +50,10 @@ def _in_parquet(reader: ForwardReader) -> int:
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != b"PAR1" or length > reader.size - 12:
         raise ValueError("it does not end as a Parquet file does")
-    return sum(group.rows for group in row_groups(reader.read(reader.size - 8 - length, length), reader.size))
+    return sum(
+        group.rows
+        for group in row_groups(reader.read(reader.size - 8 - length, length), reader.size)
+    )
 
 
 def _in_mds(reader: ForwardReader) -> int:
@@ -65,7 +71,9 @@ def _in_arrays(reader: ForwardReader) -> int:
 
     file = io.BytesIO(reader.read(0, 1 << 12))
     version = npy.read_magic(file)
-    shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(file)
+    shape, _, dtype = (
+        npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    )(file)
     if file.tell() + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize != reader.size:
         raise ValueError(f"an array {shape} of {dtype} does not fit {reader.size} bytes")
     return int(shape[0])

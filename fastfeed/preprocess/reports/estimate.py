@@ -73,7 +73,9 @@ class Estimate:
 
     def seconds(self, workers: int) -> float:
         """Expected run time with this many workers, each with its own core."""
-        return self.images * sum(self.stages.values()) / max(min(workers, self.shards or workers), 1)
+        return (
+            self.images * sum(self.stages.values()) / max(min(workers, self.shards or workers), 1)
+        )
 
     def document(self, workers: int) -> dict[str, Any]:
         """Values for JSON."""
@@ -94,7 +96,8 @@ class Estimate:
 
 
 def sample_positions(count: int, size: int) -> np.ndarray:
-    """Positions in [0, count), spread evenly without a period, ordered such that any prefix is spread evenly as well.
+    """Positions in [0, count), spread evenly without a period, ordered such that any prefix is
+    spread evenly as well.
 
     int64, shape (min(count, size),). Deterministic.
     """
@@ -102,8 +105,12 @@ def sample_positions(count: int, size: int) -> np.ndarray:
         strata = np.arange(count)
     else:
         edges = np.arange(size + 1) * count // size
-        strata = edges[:-1] + (np.random.default_rng(0).random(size) * np.diff(edges)).astype(np.int64)
-    order = (np.arange(len(strata)) * 0.6180339887498949) % 1.0  # multiples of the golden ratio fill [0, 1) evenly
+        strata = edges[:-1] + (np.random.default_rng(0).random(size) * np.diff(edges)).astype(
+            np.int64
+        )
+    order = (
+        np.arange(len(strata)) * 0.6180339887498949
+    ) % 1.0  # multiples of the golden ratio fill [0, 1) evenly
     return strata[np.argsort(np.argsort(order, kind="stable"), kind="stable")].astype(np.int64)
 
 
@@ -119,7 +126,9 @@ def estimate(
     longest_s: float = _MAX_S,
     at_once: int = _PIECE_SIZE,
 ) -> Estimate:
-    """Process and pack `sample` of these photographs (None: of all), and discard the result. Writes nothing.
+    """Process and pack `sample` of these photographs (None: of all), and discard the result.
+
+    Writes nothing.
 
     Raises errors of the source. After `longest_s` the estimate uses the finished ones.
     """
@@ -127,9 +136,14 @@ def estimate(
     sample_ids = candidates[sample_positions(len(candidates), sample)]
     plan = make_plan(
         replace(recipe, packing=replace(recipe.packing, samples=at_once)),
-        source=input.text, fingerprint="", length=len(input.source), classes=tuple(input.source.classes),
-        groups=[("", sample_ids)], left_out={}, made_with={},
-    )  # fmt: skip
+        source=input.text,
+        fingerprint="",
+        length=len(input.source),
+        classes=tuple(input.source.classes),
+        groups=[("", sample_ids)],
+        left_out={},
+        made_with={},
+    )
     from fastfeed.preprocess.shard import ShardTask
 
     pieces, started = range(len(plan.shards)), monotonic()
@@ -159,25 +173,37 @@ def check_space(estimated: Estimate, target: str) -> None:
     """TargetError if the target certainly has too little free space."""
     if estimated.free is not None and estimated.low > estimated.free:
         raise TargetError(
-            f"{target} has {format_size(estimated.free)} free, the shards need {format_size(estimated.output)} "
-            f"(estimated from {estimated.sampled} photographs); free some space, or choose another target or size",
+            f"{target} has {format_size(estimated.free)} free, the shards need"
+            f" {format_size(estimated.output)} (estimated from {estimated.sampled} photographs);"
+            " free some space, or choose another target or size",
             errno.ENOSPC,
         )
 
 
 def surely_fits(images: int, recipe: Recipe, free: int) -> bool:
     """Whether the free space suffices for any photographs. False: an estimate is needed."""
-    scaling, lossless = recipe.scaling, recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95
-    sides = [(side, side) if isinstance(side, int) else side for side in (scaling.size, *scaling.buckets) if side]
+    scaling, lossless = (
+        recipe.scaling,
+        recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95,
+    )
+    sides = [
+        (side, side) if isinstance(side, int) else side
+        for side in (scaling.size, *scaling.buckets)
+        if side
+    ]
     if scaling.mode == "none" or not sides:
         return False
     if scaling.mode == "buckets":
         sides = sides[1:] if scaling.size else sides
-    pixels = max(height * width for height, width in sides) * (_MAX_MEAN_ASPECT if scaling.mode == "short" else 1)
+    pixels = max(height * width for height, width in sides) * (
+        _MAX_MEAN_ASPECT if scaling.mode == "short" else 1
+    )
     return free >= images * (pixels * (3.2 if lossless else 1.5) + _METADATA_BYTES)
 
 
-def _summarize(summaries: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None) -> Estimate:
+def _summarize(
+    summaries: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None
+) -> Estimate:
     count = sum(summary["samples"] for summary in summaries)
     bad, stages = Counter[str](), Counter[str]()
     for summary in summaries:
@@ -185,8 +211,12 @@ def _summarize(summaries: Sequence[Mapping[str, Any]], images: int, shards: int,
         stages.update(summary["seconds"])
     sizes = np.array([size for summary in summaries for size in summary["sizes"]], float)
     good = count - bad.total()
-    correction = math.sqrt(max(1 - count / images, 0.0)) if images else 0.0  # a complete sample has no uncertainty
-    sizes_with_bad = np.append(sizes, np.zeros(bad.total()))  # the number of bad ones is uncertain as well
+    correction = (
+        math.sqrt(max(1 - count / images, 0.0)) if images else 0.0
+    )  # a complete sample has no uncertainty
+    sizes_with_bad = np.append(
+        sizes, np.zeros(bad.total())
+    )  # the number of bad ones is uncertain as well
     error = (
         float(sizes_with_bad.std(ddof=1)) / math.sqrt(len(sizes_with_bad)) / (good / count)
         if good and len(sizes_with_bad) > 1
@@ -199,7 +229,11 @@ def _summarize(summaries: Sequence[Mapping[str, Any]], images: int, shards: int,
         bytes_in=sum(summary["bytes_in"] for summary in summaries) / good if good else 0.0,
         bytes_out=float(sizes.mean()) if len(sizes) else 0.0,
         spread=_STANDARD_ERRORS * error * correction,
-        stages={name: stages[name] / count for name in sorted(stages) if name != "commit"} if count else {},
+        stages=(
+            {name: stages[name] / count for name in sorted(stages) if name != "commit"}
+            if count
+            else {}
+        ),
         shards=shards,
         free=free,
     )
@@ -271,7 +305,10 @@ class _NullAttempt:
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
         name, content = record(
-            [ShardFile(name, file.bytes, file.digest.hexdigest()) for name, file in self._files.items()]
+            [
+                ShardFile(name, file.bytes, file.digest.hexdigest())
+                for name, file in self._files.items()
+            ]
         )
         self._target.last.append(Record.load(content, name))
 

@@ -1,4 +1,6 @@
-"""Writes a preview of a job: contact sheets of shards, and an HTML page with them, statistics and bad images."""
+"""Writes a preview of a job: contact sheets of shards, and an HTML page with them, statistics and
+bad images.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +63,17 @@ details { margin: 8px 0; } summary { cursor: pointer; } ul { margin: 6px 0; padd
 
 
 def preview(
-    job: Job, *, shards: int = 8, count: int = 24, side: int = 160, on_shard: Callable[[int, int], None] | None = None
+    job: Job,
+    *,
+    shards: int = 8,
+    count: int = 24,
+    side: int = 160,
+    on_shard: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Write `__job/preview/`: a JPEG per drawn shard, and the page. Returns the names, the page last."""
+    """Write `__job/preview/`: a JPEG per drawn shard, and the page.
+
+    Returns the names, the page last.
+    """
     drawn_records = _spread([job.records[index] for index in sorted(job.records)], shards)
     pictures: list[tuple[Record, bytes]] = []
     written = []
@@ -78,12 +88,17 @@ def preview(
         if on_shard is not None:
             on_shard(number + 1, len(drawn_records))
     bad = [sample for index in sorted(job.records) for sample in job.records[index].bad]
-    job.target.write(PAGE, page(statistics(job), pictures, bad, job.plan.recipe.document()).encode())
+    job.target.write(
+        PAGE, page(statistics(job), pictures, bad, job.plan.recipe.document()).encode()
+    )
     return [*written, PAGE]
 
 
 def page(
-    stats: Statistics, pictures: Sequence[tuple[Record, bytes]], bad: Sequence[BadSample], recipe: Mapping[str, object]
+    stats: Statistics,
+    pictures: Sequence[tuple[Record, bytes]],
+    bad: Sequence[BadSample],
+    recipe: Mapping[str, object],
 ) -> str:
     """The page as one self-contained HTML file."""
     counts = stats.tally
@@ -98,7 +113,10 @@ def page(
     ]
     busy = sum(stats.took.stages.values())
     if busy:
-        stages = [(STAGES.get(name, name), round(100 * took / busy)) for name, took in stats.took.stages.items()]
+        stages = [
+            (STAGES.get(name, name), round(100 * took / busy))
+            for name, took in stats.took.stages.items()
+        ]
         charts.append(_chart("Where the time went, percent", stages))
     advice = bottleneck(stats.took)
     parts = [
@@ -110,19 +128,23 @@ def page(
         f"<div class='say'>{escape(advice[0].upper() + advice[1:])}.</div>" if advice else "",
         _facts([fact for fact in summary(stats) if fact[0][0] != " "]),  # stages have a chart
         "<p><a href='../duplicates.html'>Duplicates with thumbnails</a></p>"
-        if any(why.startswith("duplicate") for why in stats.left_out) else "",
-        "<h2>Input and output</h2><div class='grid'>", *charts, "</div>",
+        if any(why.startswith("duplicate") for why in stats.left_out)
+        else "",
+        "<h2>Input and output</h2><div class='grid'>",
+        *charts,
+        "</div>",
         _sheets(stats, pictures),
         _bad(bad),
         _recipe(recipe),
         "</main></html>\n",
-    ]  # fmt: skip
+    ]
     return "\n".join(part for part in parts if part)
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
     lines = "".join(
-        f"<tr><th scope='row'>{escape(name.strip())}</th><td>{escape(value)}</td></tr>" for name, value in facts
+        f"<tr><th scope='row'>{escape(name.strip())}</th><td>{escape(value)}</td></tr>"
+        for name, value in facts
     )
     return f"<table class='facts'>{lines}</table>"
 
@@ -143,14 +165,19 @@ def _sheets(stats: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
     if not pictures:
         return ""
     figures = "".join(
-        f"<figure><figcaption>{escape(record.shard)}: {len(record.ids):,} samples, {format_size(record.bytes)}"
+        f"<figure><figcaption>{escape(record.shard)}: {len(record.ids):,} samples,"
+        f" {format_size(record.bytes)}"
         + (f", {len(record.bad):,} bad" if record.bad else "")
         + f"</figcaption><img alt='first samples of {escape(record.shard)}' "
         f"src='data:image/jpeg;base64,{base64.b64encode(picture).decode()}'></figure>"
         for record, picture in pictures
     )
     all_of_them = len(pictures) == stats.shards_done
-    which = "" if all_of_them else f", {len(pictures):,} of {stats.shards_done:,} shards, spread over the job"
+    which = (
+        ""
+        if all_of_them
+        else f", {len(pictures):,} of {stats.shards_done:,} shards, spread over the job"
+    )
     return f"<h2>First samples{which}</h2>{figures}"
 
 
@@ -174,8 +201,10 @@ def _bad(bad: Sequence[BadSample]) -> str:
             else ""
         )
         lists.append(
-            f"<details{' open' if len(ranked) < 4 else ''}><summary>{len(samples):,} <b>{escape(reason)}</b> "
-            f"<span class='soft'>{escape(REASONS.get(reason, ''))}</span></summary><ul>{lines}</ul>{more}</details>"
+            f"<details{' open' if len(ranked) < 4 else ''}><summary>{len(samples):,}"
+            f" <b>{escape(reason)}</b> "
+            "<span"
+            f" class='soft'>{escape(REASONS.get(reason, ''))}</span></summary><ul>{lines}</ul>{more}</details>"
         )
     chart = _chart("By reason", [(reason, len(samples)) for reason, samples in ranked], "bad")
     return f"<h2>{len(bad):,} bad photographs</h2>{chart}{''.join(lists)}"

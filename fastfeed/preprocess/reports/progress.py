@@ -76,11 +76,17 @@ class SpeedMeter:
 
 @contextmanager
 def show_progress(
-    console: Console, log: Path | None = None, every_s: float = LINES_S, clock: Callable[[], float] = time.time
+    console: Console,
+    log: Path | None = None,
+    every_s: float = LINES_S,
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[OnProgress]:
-    """Yields a callback for `run(on_progress=...)`. Shows a live display on a terminal, else prints lines.
+    """Yields a callback for `run(on_progress=...)`.
 
-    `log` gets one JSON object per line for each completed shard. ConfigError if it cannot be written.
+    Shows a live display on a terminal, else prints lines.
+
+    `log` gets one JSON object per line for each completed shard. ConfigError if it cannot be
+    written.
     """
     listeners: list[OnProgress] = []
     file = _open_log(log)
@@ -93,7 +99,9 @@ def show_progress(
             return
         with Live(console=console, transient=True, auto_refresh=False) as live:
             pace = SpeedMeter()
-            listeners.append(lambda now: live.update(render(now, pace(now), console.width), refresh=True))
+            listeners.append(
+                lambda now: live.update(render(now, pace(now), console.width), refresh=True)
+            )
             yield lambda now: _notify(listeners, now)
     finally:
         if file is not None:
@@ -108,10 +116,16 @@ def render(now: Progress, speed: Speed, width: int) -> Group:
     bar = Table.grid(padding=(0, 1))
     left = "" if speed.left_s is None else f"{format_duration(speed.left_s)} left"
     # fixed width: else growing digits would make the bar flicker
-    bar.add_row(ProgressBar(1.0, share, width=max(10, min(width, 100) - 28)), f"{share:5.1%}", Text(left, "bold cyan"))
+    bar.add_row(
+        ProgressBar(1.0, share, width=max(10, min(width, 100) - 28)),
+        f"{share:5.1%}",
+        Text(left, "bold cyan"),
+    )
     lines = [Text(f"{_describe(now)}", style="bold"), Text(", ".join(_speeds(speed)))]
     if now.bad:
-        lines.append(Text(f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}", style="yellow"))
+        lines.append(
+            Text(f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}", style="yellow")
+        )
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return Group(bar, *lines)
@@ -198,9 +212,13 @@ def _describe(now: Progress) -> str:
 def _speeds(speed: Speed) -> list[str]:
     if not speed.images:
         return []
-    words = [f"{speed.images:,.1f} images/s" if speed.images < 100 else f"{speed.images:,.0f} images/s"]
+    words = [
+        f"{speed.images:,.1f} images/s" if speed.images < 100 else f"{speed.images:,.0f} images/s"
+    ]
     if speed.bytes_in:
-        words.append(f"{format_megabytes(speed.bytes_in)}/s in, {format_megabytes(speed.bytes_out)}/s out")
+        words.append(
+            f"{format_megabytes(speed.bytes_in)}/s in, {format_megabytes(speed.bytes_out)}/s out"
+        )
     return words
 
 
@@ -240,7 +258,9 @@ def _open_log(log: Path | None) -> TextIO | None:
     try:
         return None if log is None else log.open("a", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot write the log {log}: {error.strerror}; name a file in an existing folder") from error
+        raise ConfigError(
+            f"cannot write the log {log}: {error.strerror}; name a file in an existing folder"
+        ) from error
 
 
 def _per_second(count: float, seconds: float) -> float:

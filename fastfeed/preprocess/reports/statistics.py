@@ -97,19 +97,39 @@ def bottleneck(took: Run) -> str:
     read, write = share.get("read", 0.0), share.get("write", 0.0) + share.get("commit", 0.0)
     largest = max(cpu, read, write, idle)
     if idle == largest and idle >= _IDLE:
-        return f"workers were idle or starting {idle:.0%} of the time: too few shards for this many workers"
+        return (
+            f"workers were idle or starting {idle:.0%} of the time: too few shards for this many"
+            " workers"
+        )
     if cpu == largest:
         names = {"decode": "decoding", "resize": "resizing", "encode": "encoding"}
         parts = ", ".join(f"{name} {share.get(stage, 0.0):.0%}" for stage, name in names.items())
         claim = "the limit is the CPU" if cpu >= _DOMINANT else "the CPU costs most"
         if share.get("encode", 0.0) > share.get("decode", 0.0):
-            return f"{claim}: {parts} of the workers' time; JPEG is the fastest to encode, else more cores help"
+            return (
+                f"{claim}: {parts} of the workers' time; JPEG is the fastest to encode, else more"
+                " cores help"
+            )
         return f"{claim}: {parts} of the workers' time; more cores with as many --workers help"
     if read == largest:
-        claim = "the limit is the disk or network that is read from" if read >= _DOMINANT else "reading costs most"
-        rate = f", {took.bytes_in / took.seconds / 1e6:,.0f} MB/s" if took.seconds and took.bytes_in else ""
-        return f"{claim}: {read:.0%} of the workers' time{rate}; faster storage or more --workers help"
-    rate = f", {took.bytes_out / took.seconds / 1e6:,.0f} MB/s" if took.seconds and took.bytes_out else ""
+        claim = (
+            "the limit is the disk or network that is read from"
+            if read >= _DOMINANT
+            else "reading costs most"
+        )
+        rate = (
+            f", {took.bytes_in / took.seconds / 1e6:,.0f} MB/s"
+            if took.seconds and took.bytes_in
+            else ""
+        )
+        return (
+            f"{claim}: {read:.0%} of the workers' time{rate}; faster storage or more --workers help"
+        )
+    rate = (
+        f", {took.bytes_out / took.seconds / 1e6:,.0f} MB/s"
+        if took.seconds and took.bytes_out
+        else ""
+    )
     claim = "the limit is the writer" if write >= _DOMINANT else "writing costs most"
     return f"{claim}: {write:.0%} of the workers' time{rate}; a faster target helps"
 
@@ -130,8 +150,12 @@ def top_rows(counts: Mapping[str, int], limit: int) -> list[tuple[str, int]]:
     ]
 
 
-def bins(counts: Mapping[str, int], name: Callable[[float], str], limit: int = 12) -> list[tuple[str, int]]:
-    """Bins in ascending order of their lower edges; of too many, rare ones at both ends are merged."""
+def bins(
+    counts: Mapping[str, int], name: Callable[[float], str], limit: int = 12
+) -> list[tuple[str, int]]:
+    """Bins in ascending order of their lower edges; of too many, rare ones at both ends are
+    merged.
+    """
     sorted_bins = sorted((float(edge), n) for edge, n in counts.items())
     low = high = 0
     while len(sorted_bins) > limit:
@@ -168,7 +192,9 @@ def _load_runs(content: bytes) -> Run:
         stages.update({name: float(seconds) for name, seconds in run["stages"].items()})  # type: ignore[arg-type]
     return Run(
         seconds=_sum(runs, "seconds"),
-        worker_seconds=sum(float(run.get("seconds", 0)) * int(run.get("workers") or 0) for run in runs),
+        worker_seconds=sum(
+            float(run.get("seconds", 0)) * int(run.get("workers") or 0) for run in runs
+        ),
         stages={name: stages[name] for name in sorted(stages, key=_stage_order)},
         images=int(_sum(runs, "images")),
         bytes_in=int(_sum(runs, "bytes_in")),
@@ -192,17 +218,29 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
     good, bad = counts.samples, stats.bad.total()
     lines = [
         ("shards", f"{stats.shards_done:,} of {stats.shards:,}, {stats.format}"),
-        ("images", f"{good:,} of {stats.planned:,}" + (f", {bad:,} are bad ({bad / (good + bad):.2%})" if bad else "")),
+        (
+            "images",
+            f"{good:,} of {stats.planned:,}"
+            + (f", {bad:,} are bad ({bad / (good + bad):.2%})" if bad else ""),
+        ),
     ]
     if stats.left_out:
-        lines.append(("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(stats.left_out.items()))))
+        lines.append(
+            ("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(stats.left_out.items())))
+        )
     if good:
         for name, count, pixels in (
             ("read", counts.bytes_in, counts.pixels_in),
             ("written", stats.bytes, counts.pixels_out),
         ):
             lines.append(
-                (name, f"{format_size(count)}, {format_size(count / good)} and {_mega(pixels / good)} per image")
+                (
+                    name,
+                    (
+                        f"{format_size(count)}, {format_size(count / good)} and"
+                        f" {_mega(pixels / good)} per image"
+                    ),
+                )
             )
         if counts.bytes_in:
             lines.append(("output size", f"{stats.bytes / counts.bytes_in:.1%} of input"))

@@ -53,11 +53,19 @@ class JobStatus:
     def document(self) -> dict[str, Any]:
         """Values for JSON."""
         return {
-            "source": self.source, "shards": self.shards, "shards_done": self.done, "planned": self.planned,
-            "images": self.images, "bytes": self.bytes, "bad": dict(sorted(self.bad.items())),
-            "left_out": self.left_out, "running": self.running, "writers": self.writers, "last_s": self.last_s,
+            "source": self.source,
+            "shards": self.shards,
+            "shards_done": self.done,
+            "planned": self.planned,
+            "images": self.images,
+            "bytes": self.bytes,
+            "bad": dict(sorted(self.bad.items())),
+            "left_out": self.left_out,
+            "running": self.running,
+            "writers": self.writers,
+            "last_s": self.last_s,
             "seconds_left": self.seconds_left,
-        }  # fmt: skip
+        }
 
     def rows(self) -> list[tuple[str, str]]:
         """The status as rows of text."""
@@ -65,12 +73,17 @@ class JobStatus:
         rows = [
             ("source", self.source),
             ("shards", f"{self.done:,} of {self.shards:,} done, {fraction:.1%}"),
-            ("images", f"{self.images:,} in shards, {format_size(self.bytes)}; {self.planned:,} planned"),
+            (
+                "images",
+                f"{self.images:,} in shards, {format_size(self.bytes)}; {self.planned:,} planned",
+            ),
         ]
         if self.bad:
             rows.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))
         if self.left_out:
-            rows.append(("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(self.left_out.items()))))
+            rows.append(
+                ("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(self.left_out.items())))
+            )
         last = "" if self.last_s is None else f", the last shard {format_duration(self.last_s)} ago"
         if not self.todo:
             rows.append(("state", "complete"))
@@ -82,7 +95,12 @@ class JobStatus:
         else:
             rows.append(("state", f"not running, as far as this machine can tell{last}"))
         if self.seconds_left is not None:
-            rows.append(("left", f"about {format_duration(self.seconds_left)}, at the speed of the last shards"))
+            rows.append(
+                (
+                    "left",
+                    f"about {format_duration(self.seconds_left)}, at the speed of the last shards",
+                )
+            )
         return rows
 
 
@@ -113,7 +131,9 @@ def job_status(job: Job, now: float | None = None) -> JobStatus:
 
 
 def count_surveyed(target: Target) -> int:
-    """Lower bound of the photographs surveyed for a plan that is not made yet; 0 if there is a plan, or no survey."""
+    """Lower bound of the photographs surveyed for a plan that is not made yet; 0 if there is a
+    plan, or no survey.
+    """
     if target.read(PLAN) is not None:
         return 0
     pieces: dict[str, int] = {}  # a piece may have a file of its progress, too
@@ -125,15 +145,26 @@ def count_surveyed(target: Target) -> int:
 
 
 def shard_pace(times: list[float]) -> tuple[float | None, float | None]:
-    """Mean seconds per shard since the last pause, and the time of the last shard; `times` in any order."""
+    """Mean seconds per shard since the last pause, and the time of the last shard; `times` in any
+    order.
+    """
     ordered = sorted(times)[-_MAX_RECORDS:]
     if len(ordered) < 2:
         return None, ordered[-1] if ordered else None
     gaps = [after - before for before, after in pairwise(ordered)]
     median_gap = sorted(gaps)[len(gaps) // 2]
-    start = max((k + 1 for k, gap in enumerate(gaps) if gap > max(_MIN_PAUSE_S, _PAUSE_FACTOR * median_gap)), default=0)
+    start = max(
+        (
+            k + 1
+            for k, gap in enumerate(gaps)
+            if gap > max(_MIN_PAUSE_S, _PAUSE_FACTOR * median_gap)
+        ),
+        default=0,
+    )
     last_run = ordered[start:]
-    return (last_run[-1] - last_run[0]) / (len(last_run) - 1) if len(last_run) > 1 else None, ordered[-1]
+    return (
+        (last_run[-1] - last_run[0]) / (len(last_run) - 1) if len(last_run) > 1 else None
+    ), ordered[-1]
 
 
 def _times(job: Job) -> list[float]:

@@ -80,7 +80,9 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
     with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
         order = [records[index] for index in sorted(records)]
         results = pool.map(lambda record: _check_shard(job, record, present), order)
-        for number, (record, (shard_problems, count)) in enumerate(zip(order, results, strict=True)):
+        for number, (record, (shard_problems, count)) in enumerate(
+            zip(order, results, strict=True)
+        ):
             problems += shard_problems
             read += count
             if not shard_problems:
@@ -109,7 +111,11 @@ def matching_records(job: Job) -> dict[int, Record]:
             record = Record.load(job.target.read(record_name(shard.name)) or b"", shard.name)
         except SourceError:  # reported by _foreign_files
             return None
-        fits = record.plan == hashes[shard.index] and record.index == shard.index and record.shard == shard.name
+        fits = (
+            record.plan == hashes[shard.index]
+            and record.index == shard.index
+            and record.shard == shard.name
+        )
         return record if fits else None
 
     with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
@@ -117,7 +123,8 @@ def matching_records(job: Job) -> dict[int, Record]:
 
 
 def repair(job: Job, verified: Verification) -> list[str]:
-    """Remove the records of broken shards, so that the next run rebuilds them, or write indexes again if none is.
+    """Remove the records of broken shards, so that the next run rebuilds them, or write indexes
+    again if none is.
 
     Returns the names of the shards, or of the indexes.
     """
@@ -165,7 +172,12 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
         count += part.bytes
         if digest.hexdigest() != part.sha256:
             problems.append(
-                Problem("content", part.name, "content differs from what was written (sha256)", record.index)
+                Problem(
+                    "content",
+                    part.name,
+                    "content differs from what was written (sha256)",
+                    record.index,
+                )
             )
     if not problems:
         problems += _check_samples(job, record)
@@ -175,12 +187,17 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
 def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
     planned, path = job.shards[record.index], job.target.layout.path(record.name)
     if len(record.ids) + len(record.bad) != planned.last - planned.first:
-        detail = f"lists {len(record.ids) + len(record.bad)} images, {planned.last - planned.first} are planned"
+        detail = (
+            f"lists {len(record.ids) + len(record.bad)} images, {planned.last - planned.first} are"
+            " planned"
+        )
         yield Problem("record", path, detail, record.index)
         return
     if not record.files:
         if record.ids:
-            yield Problem("record", path, f"lists {len(record.ids)} samples and no file", record.index)
+            yield Problem(
+                "record", path, f"lists {len(record.ids)} samples and no file", record.index
+            )
         return
     main = record.files[0]
     try:
@@ -192,11 +209,16 @@ def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
         return
     if sample_count != len(record.ids):
         yield Problem(
-            "samples", main.name, f"holds {sample_count} samples, should hold {len(record.ids)}", record.index
+            "samples",
+            main.name,
+            f"holds {sample_count} samples, should hold {len(record.ids)}",
+            record.index,
         )
 
 
-def _foreign_files(job: Job, records: dict[int, Record], present: dict[str, int]) -> Iterator[Problem]:
+def _foreign_files(
+    job: Job, records: dict[int, Record], present: dict[str, int]
+) -> Iterator[Problem]:
     """Files that belong to no record."""
     recorded = {part.name for record in records.values() for part in record.files}
     recorded |= {record.name for record in records.values()}
@@ -205,7 +227,11 @@ def _foreign_files(job: Job, records: dict[int, Record], present: dict[str, int]
     for name in sorted(present.keys() - recorded):
         if is_job_file(name) and not name.startswith(RECORDS):
             continue
-        if name.rpartition("/")[2] == MDS_INDEX or name.endswith(INDEX) or f"/{INDEXES}/" in f"/{name}":
+        if (
+            name.rpartition("/")[2] == MDS_INDEX
+            or name.endswith(INDEX)
+            or f"/{INDEXES}/" in f"/{name}"
+        ):
             continue
         path = job.target.layout.path(name)
         if name in index:
@@ -228,14 +254,19 @@ def temporary_names(target: Target) -> list[str]:
     names: list[str] = []
     for folder in TEMPORARY_FOLDERS:
         with suppress(OSError):
-            names += sorted(f"{folder}/{name}" for name in os.listdir(os.path.join(target.folder, folder)))
+            names += sorted(
+                f"{folder}/{name}" for name in os.listdir(os.path.join(target.folder, folder))
+            )
     return names
 
 
 def location_of(target: Target) -> tuple[str, Storage]:
     """Root of a target's files, and the storage to read them with."""
     storage = getattr(target, "storage", None) or Storage()
-    return str(getattr(target, "folder", "") or getattr(target, "url", "") or target.text).rstrip("/"), storage
+    return (
+        str(getattr(target, "folder", "") or getattr(target, "url", "") or target.text).rstrip("/"),
+        storage,
+    )
 
 
 def reader(target: Target, name: str) -> Read:

@@ -35,8 +35,10 @@ _TITLES = {
     "duplicate_exact": "The same bytes",
 }
 _HINTS = {
-    "duplicate_near": "Pairs with different labels first, then those that differ most. If these look different to you, "
-    "choose a smaller <code>distance</code>.",
+    "duplicate_near": (
+        "Pairs with different labels first, then those that differ most. If these look different to"
+        " you, choose a smaller <code>distance</code>."
+    ),
     "duplicate_exact": "Copies, whatever their names.",
 }
 _BOX = (210, 300)  # maximum height and width of a thumbnail, pixels
@@ -76,7 +78,9 @@ class _Thumbnail:
 
 
 def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePair]) -> None:
-    """`__job/duplicates.jsonl`, a line for each pair, and `__job/duplicates.html` with thumbnails of some."""
+    """`__job/duplicates.jsonl`, a line for each pair, and `__job/duplicates.html` with thumbnails
+    of some.
+    """
     lines = io.BytesIO()
     for pair in pairs:
         line: dict[str, Any] = {"kept": source.uri(pair.kept), "dropped": source.uri(pair.dropped)}
@@ -89,37 +93,58 @@ def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePa
 def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     sections = {reason: [pair for pair in pairs if pair.reason == reason] for reason in _TITLES}
     chosen = {
-        reason: sorted(group, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))[: _MAX_SHOWN[reason]]
+        reason: sorted(group, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))[
+            : _MAX_SHOWN[reason]
+        ]
         for reason, group in sections.items()
     }
     thumbnails = _thumbnails(
-        source, [id for group in chosen.values() for pair in group for id in (pair.kept, pair.dropped)]
+        source,
+        [id for group in chosen.values() for pair in group for id in (pair.kept, pair.dropped)],
     )
     conflicts = sum(pair.conflict for pair in pairs)
     body = [
-        f"<h1>{_count(len(pairs), 'photograph')} left out as {'a duplicate' if len(pairs) == 1 else 'duplicates'}</h1>",
-        "<p class=soft>Of near copies the largest is kept, of the same bytes the first. All are listed in "
-        f"<code>{PAIRS}</code>."
-        + (f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong." if conflicts else "")
+        (
+            f"<h1>{_count(len(pairs), 'photograph')} left out as"
+            f" {'a duplicate' if len(pairs) == 1 else 'duplicates'}</h1>"
+        ),
+        "<p class=soft>Of near copies the largest is kept, of the same bytes the first. All are"
+        f" listed in <code>{PAIRS}</code>."
+        + (
+            f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong."
+            if conflicts
+            else ""
+        )
         + "</p>",
     ]
     for reason, group in sections.items():
         if not group:
             continue
         more = len(group) - len(chosen[reason])
-        body.append(f"<h2>{_TITLES[reason]}: {_count(len(group), 'pair')}</h2><p class=soft>{_HINTS[reason]}")
-        body.append(f" {len(chosen[reason])} are shown, {more:,} more are not.</p>" if more else "</p>")
+        body.append(
+            f"<h2>{_TITLES[reason]}: {_count(len(group), 'pair')}</h2><p"
+            f" class=soft>{_HINTS[reason]}"
+        )
+        body.append(
+            f" {len(chosen[reason])} are shown, {more:,} more are not.</p>" if more else "</p>"
+        )
         body.append("<div class=grid>")
         body += [_card(source, pair, thumbnails) for pair in chosen[reason]]
         body.append("</div>")
     return (
-        '<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
-        f"<title>Duplicates</title><style>{_STYLE}</style>\n<main>\n" + "\n".join(body) + "\n</main>\n</html>\n"
+        "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport"
+        f' content="width=device-width"><title>Duplicates</title><style>{_STYLE}</style>\n<main>\n'
+        + "\n".join(body)
+        + "\n</main>\n</html>\n"
     )
 
 
 def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]) -> str:
-    head = f"{_count(pair.bits, 'bit')} of 64 differ" if pair.reason == "duplicate_near" else "the same bytes"
+    head = (
+        f"{_count(pair.bits, 'bit')} of 64 differ"
+        if pair.reason == "duplicate_near"
+        else "the same bytes"
+    )
     if pair.bits == 1:
         head = "1 bit of 64 differs"
     if pair.conflict:
@@ -162,8 +187,12 @@ def _thumbnail(rasterizer: Rasterizer, blob: Any) -> _Thumbnail:
         return _Thumbnail(escape(pixels.reason), "")
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=80)
-    picture = f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}">'
-    return _Thumbnail(picture, f"{info.width} × {info.height}, {len(blob) / 1e3:,.0f} kB {escape(info.format)}")
+    picture = (
+        f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}">'
+    )
+    return _Thumbnail(
+        picture, f"{info.width} × {info.height}, {len(blob) / 1e3:,.0f} kB {escape(info.format)}"
+    )
 
 
 def _class_name(source: Source, id: int) -> str:

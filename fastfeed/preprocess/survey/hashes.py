@@ -14,7 +14,10 @@ from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
 __all__ = ["ImageHasher", "dhash", "sha256_prefix"]
 
-ROWS, COLUMNS = 8, 9  # cells that are compared; each is the mean of _CELL x _CELL pixels of the reduced photograph
+ROWS, COLUMNS = (
+    8,
+    9,
+)  # cells that are compared; each is the mean of _CELL x _CELL pixels of the reduced photograph
 _CELL = 8
 _REDUCED = (ROWS * _CELL, COLUMNS * _CELL)
 _LUMA = np.array([299, 587, 114], np.int64)  # BT.601, thousandths
@@ -29,9 +32,12 @@ def sha256_prefix(blob: Any) -> np.ndarray:
 
 
 def dhash(pixels: np.ndarray) -> tuple[int, bool]:
-    """64 bits, row by row: is a cell brighter than its left neighbor? And whether the photograph is too uniform.
+    """64 bits, row by row: is a cell brighter than its left neighbor?
 
-    pixels: uint8 (64, 72, 3), the photograph reduced with antialiasing. After Krawetz, "Kind of Like That" (2013).
+    And whether the photograph is too uniform.
+
+    pixels: uint8 (64, 72, 3), the photograph reduced with antialiasing. After Krawetz, "Kind of
+    Like That" (2013).
     """
     gray = pixels.astype(np.int64) @ _LUMA
     cells = gray.reshape(ROWS, _CELL, COLUMNS, _CELL).sum(axis=(1, 3))
@@ -55,7 +61,9 @@ class ImageHasher:
 
     def need(self, blob: bytes, info: ImageInfo) -> int:
         """Peak memory of `dhash` in bytes, in addition to the file."""
-        return cost(info, len(blob), (0.0, 0.0, float(info.height), float(info.width)), _REDUCED, "area")
+        return cost(
+            info, len(blob), (0.0, 0.0, float(info.height), float(info.width)), _REDUCED, "area"
+        )
 
     def dhash(self, blob: bytes, info: ImageInfo) -> tuple[int, bool] | Bad:
         """As the function `dhash`."""

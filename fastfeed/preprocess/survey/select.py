@@ -1,15 +1,19 @@
 """Selects the photographs of a job and their folders, from the recipe and the survey alone.
 
-Duplicates: of files with equal bytes the lowest id is kept. Similar photographs are visited in the order of pixels,
-bytes and ids, the largest first: one is dropped if it is within the distance of a kept one, in favor of the nearest of
-these, so every dropped photograph is similar to a kept one. Chains are not followed: in A ~ B ~ C, B is dropped, and C
-is kept if it is not similar to A. A photograph that cannot be decoded, or that the recipe excludes, is never a
-duplicate: its shard reports the reason. One that is too uniform for a dHash can only be an exact duplicate.
+Duplicates: of files with equal bytes the lowest id is kept. Similar photographs are visited in the
+order of pixels,
+bytes and ids, the largest first: one is dropped if it is within the distance of a kept one, in
+favor of the nearest of these, so every dropped photograph is similar to a kept one. Chains are not
+followed: in A ~ B ~ C, B is dropped, and C is kept if it is not similar to A. A photograph that
+cannot be decoded, or that the recipe excludes, is never a
+duplicate: its shard reports the reason. One that is too uniform for a dHash can only be an exact
+duplicate.
 
-Split: photographs connected by steps within the distance are on one side, unless there are too many of them (`split`).
-Appended photographs join the side of those that they are similar to; one that is similar to both sides is left out. The
-side is drawn by a hash of the content, or without a survey by the last two parts of the path. Adding photographs moves
-only those that are similar to new ones, and moving the data set changes nothing.
+Split: photographs connected by steps within the distance are on one side, unless there are too many
+of them (`split`). Appended photographs join the side of those that they are similar to; one that is
+similar to both sides is left out. The side is drawn by a hash of the content, or without a survey
+by the last two parts of the path. Adding photographs moves only those that are similar to new ones,
+and moving the data set changes nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +50,9 @@ class Selection:
 
 
 def needs_pixels(recipe: Recipe) -> bool:
-    """Whether the survey must compute dHashes: to drop near duplicates, or to keep them on one side of the split."""
+    """Whether the survey must compute dHashes: to drop near duplicates, or to keep them on one side
+    of the split.
+    """
     return recipe.choice.compares
 
 
@@ -60,8 +66,9 @@ def select(
 ) -> Selection:
     """Assign the ids of a source of this length to groups, and drop duplicates.
 
-    labels: int64, shape (length,), -1 for none. survey: None if the recipe needs none. uris: called only for
-    photographs that are split by name. sides: of a job to which photographs are appended, those that it has, which are
+    labels: int64, shape (length,), -1 for none. survey: None if the recipe needs none. uris: called
+    only for photographs that are split by name. sides: of a job to which photographs are appended,
+    those that it has, which are
     the first ones: int8, 0 train, 1 val, -1 left out; only the others are in the groups.
     """
     placed = np.zeros(0, np.int8) if sides is None else sides
@@ -70,7 +77,10 @@ def select(
     pairs = [] if similar is None else _pairs(similar, choice, labels, placed)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
-    left_out = {reason: sum(p.reason == reason for p in pairs) for reason in sorted({p.reason for p in pairs})}
+    left_out = {
+        reason: sum(p.reason == reason for p in pairs)
+        for reason in sorted({p.reason for p in pairs})
+    }
     val, parted = np.zeros(length, bool), 0
     if choice.val:
         is_kept[: len(placed)] &= placed >= 0
@@ -89,12 +99,15 @@ def select(
         groups = _by_bucket(groups, survey, recipe.scaling.buckets)
     if choice.shuffle is not None:
         key = (choice.shuffle, _SHUFFLE_KEY)
-        groups = {name: ids[permute(np.arange(len(ids)), len(ids), key)] for name, ids in groups.items()}
+        groups = {
+            name: ids[permute(np.arange(len(ids)), len(ids), key)] for name, ids in groups.items()
+        }
     return Selection(list(groups.items()), left_out, pairs, shares)
 
 
 def _find_similar(recipe: Recipe, survey: Survey, placed: np.ndarray) -> Similar:
-    """Similar photographs, in the order of preference: those of the job, most pixels, most bytes, the source's order.
+    """Similar photographs, in the order of preference: those of the job, most pixels, most bytes,
+    the source's order.
 
     What the recipe excludes is similar to nothing: its shard reports the reason.
     """
@@ -109,7 +122,9 @@ def _find_similar(recipe: Recipe, survey: Survey, placed: np.ndarray) -> Similar
     if recipe.choice.dedupe == "near":
         is_good &= ~_excluded(recipe, survey)
     good = np.flatnonzero(is_good)
-    by_bytes = good[np.lexsort((rows["sha"][good, 1], rows["sha"][good, 0]))]  # stable: ids ascend within a run
+    by_bytes = good[
+        np.lexsort((rows["sha"][good, 1], rows["sha"][good, 0]))
+    ]  # stable: ids ascend within a run
     same = np.zeros(len(good), bool)
     same[1:] = (rows["sha"][by_bytes[1:]] == rows["sha"][by_bytes[:-1]]).all(axis=1)
     first = by_bytes[np.maximum.accumulate(np.where(same, 0, np.arange(len(good))))]
@@ -137,8 +152,13 @@ def _is_refused(recipe: Recipe, format: int, height: int, width: int) -> bool:
     return output_error(geometry, recipe.encoding.image, limits.max_pixels) is not None
 
 
-def _pairs(similar: Similar, choice: Choice, labels: np.ndarray, placed: np.ndarray) -> list[DuplicatePair]:
-    """Which photograph is dropped in favor of which. Those in the job's shards stay, and no others of the job do."""
+def _pairs(
+    similar: Similar, choice: Choice, labels: np.ndarray, placed: np.ndarray
+) -> list[DuplicatePair]:
+    """Which photograph is dropped in favor of which.
+
+    Those in the job's shards stay, and no others of the job do.
+    """
     dropped: dict[int, tuple[int, str, int]] = {}  # id -> kept id, reason, bits
     sides = dict(enumerate(placed.tolist()))
     if choice.dedupe == "near":
@@ -158,16 +178,28 @@ def _pairs(similar: Similar, choice: Choice, labels: np.ndarray, placed: np.ndar
         for first, second in zip(*(ids.tolist() for ids in similar.twins), strict=True):
             dropped[second] = dropped.get(first, (first, "duplicate_exact", 0))
     return [
-        DuplicatePair(kept, id, reason, bits, bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0))
+        DuplicatePair(
+            kept,
+            id,
+            reason,
+            bits,
+            bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0),
+        )
         for id, (kept, reason, bits) in sorted(dropped.items())
     ]
 
 
-def _by_bucket(groups: dict[str, np.ndarray], survey: Survey, buckets: tuple[Size, ...]) -> dict[str, np.ndarray]:
+def _by_bucket(
+    groups: dict[str, np.ndarray], survey: Survey, buckets: tuple[Size, ...]
+) -> dict[str, np.ndarray]:
     """Split each group into one per bucket; bad photographs go to the first."""
     rows = survey.rows
-    shapes, which = np.unique(np.stack([rows["height"], rows["width"]], axis=1), axis=0, return_inverse=True)
-    bucket_of_shape = [nearest_bucket(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()]
+    shapes, which = np.unique(
+        np.stack([rows["height"], rows["width"]], axis=1), axis=0, return_inverse=True
+    )
+    bucket_of_shape = [
+        nearest_bucket(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()
+    ]
     bucket = np.where(survey.bad, 0, np.array(bucket_of_shape, np.int64)[which.reshape(-1)])
     return {
         f"{folder}/{height}x{width}" if folder else f"{height}x{width}": ids[bucket[ids] == i]

@@ -1,4 +1,6 @@
-"""What a selection comes to: the share of each side and class, and duplicates that had another label."""
+"""What a selection comes to: the share of each side and class, and duplicates that had another
+label.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ def shares_of(
     parted: int,
     pairs: Sequence[DuplicatePair],
 ) -> dict[str, Any]:
-    """JSON values: "val" and "train" (photographs), "wanted" (the share of val), "by_label" (label, train, val),
-    "look_alikes" (of val, that look like one in train), "other_label" (dropped ones with another label, by reason).
+    """JSON values: "val" and "train" (photographs), "wanted" (the share of val), "by_label" (label,
+    train, val), "look_alikes" (of val, that look like one in train), "other_label" (dropped ones
+    with another label, by reason).
     """
     shares: dict[str, Any] = {}
     if conflicts := Counter(pair.reason for pair in pairs if pair.conflict):
@@ -49,7 +52,10 @@ def shares_of(
     if parted:
         shares["look_alikes"] = parted
     known = np.unique(labels[is_kept])
-    counts = [np.bincount(np.searchsorted(known, labels[ids]), minlength=len(known)).tolist() for ids in sides]
+    counts = [
+        np.bincount(np.searchsorted(known, labels[ids]), minlength=len(known)).tolist()
+        for ids in sides
+    ]
     by_label = [list(row) for row in zip(known.tolist(), *counts, strict=True) if row[0] >= 0]
     return shares | ({"by_label": by_label} if by_label else {})
 
@@ -73,14 +79,17 @@ def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
     for reason, count in shares.get("other_label", {}).items():
         kind = reason.removeprefix("duplicate_")
-        lines.append(f"{count:,} {kind} duplicates had another label than the one that is kept: {_HINTS[kind]}")
+        lines.append(
+            f"{count:,} {kind} duplicates had another label than the one that is kept:"
+            f" {_HINTS[kind]}"
+        )
     if "wanted" not in shares:
         return tuple(lines)
     wanted, train, val = shares["wanted"], shares["train"], shares["val"]
     if is_off(wanted, train, val):
         lines.append(
-            f"the share of val/ is off by more than a fifth: {_percent(train, val)} instead of {wanted:.3g}; another "
-            "split_seed (--split-seed) gives another draw"
+            f"the share of val/ is off by more than a fifth: {_percent(train, val)} instead of"
+            f" {wanted:.3g}; another split_seed (--split-seed) gives another draw"
         )
     by_label = shares.get("by_label", [])
     off = [row for row in by_label if is_off(wanted, *row[1:])]
@@ -89,12 +98,13 @@ def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
         shown = ", ".join(f"{_name(classes, row[0])} {_percent(*row[1:])}" for row in off[:_SHOWN])
         more = f" and {len(off) - _SHOWN:,} more" if len(off) > _SHOWN else ""
         lines.append(
-            f"in {len(off):,} of {len(by_label):,} classes the share of val/ is off by more than a fifth: {shown}{more}"
+            f"in {len(off):,} of {len(by_label):,} classes the share of val/ is off by more than a"
+            f" fifth: {shown}{more}"
         )
     if "look_alikes" in shares:
         lines.append(
-            f"{shares['look_alikes']:,} photographs of val/ look like one of train/, as their groups were too large "
-            'for one side; dedupe="near" drops such copies'
+            f"{shares['look_alikes']:,} photographs of val/ look like one of train/, as their"
+            ' groups were too large for one side; dedupe="near" drops such copies'
         )
     return tuple(lines)
 

@@ -1,9 +1,9 @@
 """Assigns photographs to train/ and val/: by their content, and those that look alike to one side.
 
-All photographs connected by steps within the distance are on one side, drawn by a hash of the lowest SHA-256 among
-them. A chain of look-alikes may connect half of a catalog, so a group that is too large for the split is cut: into
-photographs that share a look-alike, drawn by the lowest SHA-256 around each, and if that is too large still, into files
-of equal bytes.
+All photographs connected by steps within the distance are on one side, drawn by a hash of the
+lowest SHA-256 among them. A chain of look-alikes may connect half of a catalog, so a group that is
+too large for the split is cut: into photographs that share a look-alike, drawn by the lowest
+SHA-256 around each, and if that is too large still, into files of equal bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Similar:
     """Similar photographs: pairs of ids, int64, the preferred one first."""
 
     twins: tuple[np.ndarray, np.ndarray]  # equal bytes: the first of them, each of the others
-    near: tuple[np.ndarray, np.ndarray, np.ndarray]  # as returned by near_pairs, among the first of equal files
+    near: tuple[
+        np.ndarray, np.ndarray, np.ndarray
+    ]  # as returned by near_pairs, among the first of equal files
     rank: np.ndarray  # int64, shape (length,): the place of each in the order of preference
 
 
@@ -52,7 +54,8 @@ def split(
 ) -> Split:
     """Draw the side of each photograph in `is_kept`: bool, shape (length,).
 
-    placed: sides of the first ones, which are in the job already: int8, 0 train, 1 val, -1 left out.
+    placed: sides of the first ones, which are in the job already: int8, 0 train, 1 val, -1 left
+    out.
     """
     length = len(is_kept)
     val, between = np.zeros(length, bool), np.zeros(length, bool)
@@ -64,7 +67,9 @@ def split(
         whole, drawn_by, is_cut = _groups(choice, is_kept, sha, similar)
         hashed = np.flatnonzero(is_kept & ~by_name)
         representatives, which = np.unique(drawn_by[hashed], return_inverse=True)
-        is_val = np.array([_is_val(sha[id].tobytes(), choice) for id in representatives.tolist()], bool)
+        is_val = np.array(
+            [_is_val(sha[id].tobytes(), choice) for id in representatives.tolist()], bool
+        )
         val[hashed] = is_val[which]
         if len(placed):
             between = _keep_sides(val, placed, whole, is_cut) & is_kept
@@ -79,7 +84,9 @@ def split(
 def _groups(
     choice: Choice, is_kept: np.ndarray, sha: np.ndarray, similar: Similar
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each photograph: its connected group, the id whose content draws its side, and whether its group is cut."""
+    """Of each photograph: its connected group, the id whose content draws its side, and whether its
+    group is cut.
+    """
     length = len(is_kept)
     order = np.lexsort((sha[:, 1], sha[:, 0]))
     rank = np.empty(length, np.int64)
@@ -100,15 +107,17 @@ def _groups(
         lowest = lowest[alike]
         twins = _roots(length, [similar.twins])
         drawn_by = np.where(is_cut, lowest, drawn_by)
-        drawn_by = np.where(is_cut & (_sizes(lowest, is_kept) > largest), _lowest(twins, rank), drawn_by)
+        drawn_by = np.where(
+            is_cut & (_sizes(lowest, is_kept) > largest), _lowest(twins, rank), drawn_by
+        )
     return whole, order[drawn_by], is_cut
 
 
 def _largest_group(count: int, val: float) -> int:
     """Photographs that one draw may place together.
 
-    A twentieth of the smaller side, so that its share is nearly the one requested; but bursts of similar photographs
-    stay whole, also in small jobs, unless they were most of that side.
+    A twentieth of the smaller side, so that its share is nearly the one requested; but bursts of
+    similar photographs stay whole, also in small jobs, unless they were most of that side.
     """
     side = count * min(val, 1 - val)
     return int(max(_WHOLE, min(_BURST, _OF_SMALL_SIDE * side), _OF_SIDE * side))
@@ -133,8 +142,12 @@ def _count_parted(val: np.ndarray, is_kept: np.ndarray, similar: Similar) -> int
     return len(np.unique(np.where(val[a[is_parted]], a[is_parted], b[is_parted])))
 
 
-def _keep_sides(val: np.ndarray, placed: np.ndarray, groups: np.ndarray, is_cut: np.ndarray) -> np.ndarray:
-    """Set `val` of new photographs to the side of placed ones that they are connected with; which are with both."""
+def _keep_sides(
+    val: np.ndarray, placed: np.ndarray, groups: np.ndarray, is_cut: np.ndarray
+) -> np.ndarray:
+    """Set `val` of new photographs to the side of placed ones that they are connected with; which
+    are with both.
+    """
     with_side = np.zeros((2, len(val)), bool)
     for side in (0, 1):
         with_side[side, groups[: len(placed)][placed == side]] = True

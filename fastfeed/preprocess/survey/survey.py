@@ -1,4 +1,6 @@
-"""Surveys all photographs before the plan is made: content hash, size and dHash of each, written piece by piece."""
+"""Surveys all photographs before the plan is made: content hash, size and dHash of each, written
+piece by piece.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +62,16 @@ Reserve = Callable[[int], AbstractContextManager[None]]
 _SAVE_S = 0.25  # seconds between two saves of a piece's progress, at least
 _SAVE_SHARE = 20.0  # and this many times as long as a save takes
 _DONE = "done"  # in the metadata of a piece that is not complete: rows that are filled in
-_FAILED = "failed"  # in the metadata of a piece: [id, detail] of photographs that raised an exception
+_FAILED = (  # in the metadata of a piece: [id, detail] of photographs that raised an exception
+    "failed"
+)
 _SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadata of the piece
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `__job/survey/000012.npy`; until that is complete, its
-    progress to `000012.begun`.
+    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `__job/survey/000012.npy`; until
+    that is complete, its progress to `000012.begun`.
     """
 
     source: Source
@@ -86,7 +90,9 @@ class SurveyTask:
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
         if (complete := self._complete(piece, ids)) is not None:  # by another part of the job
             return complete
-        metadata = _metadata(self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
+        metadata = _metadata(
+            self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels
+        )
         rows, failed, done = self._begun(piece, ids, metadata)
         hasher, saves = ImageHasher(self.max_pixels), _Saves()
         remaining = [i for i in ids[done:] if i not in poison]
@@ -110,13 +116,21 @@ class SurveyTask:
         known = (self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
         return None if loaded is None or not _fits(loaded[1], *known) else _summary(loaded[0])
 
-    def _begun(self, piece: int, ids: range, metadata: dict[str, Any]) -> tuple[np.ndarray, dict[int, str], int]:
-        """The rows of a piece, those that failed, and how many an earlier run that was interrupted has filled in."""
+    def _begun(
+        self, piece: int, ids: range, metadata: dict[str, Any]
+    ) -> tuple[np.ndarray, dict[int, str], int]:
+        """The rows of a piece, those that failed, and how many an earlier run that was interrupted
+        has filled in.
+        """
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
         loaded = _load_piece(self.target.read(begun_name(piece)))
-        if loaded is None or len(loaded[0]) > len(ids) or loaded[1] != metadata | {_DONE: len(loaded[0])}:
+        if (
+            loaded is None
+            or len(loaded[0]) > len(ids)
+            or loaded[1] != metadata | {_DONE: len(loaded[0])}
+        ):
             return rows, {}, 0
         rows[: len(loaded[0])] = loaded[0]
         return rows, loaded[2], len(loaded[0])
@@ -128,7 +142,9 @@ class SurveyTask:
         self._fill_row(row, DEFERRED, ImageHasher(self.max_pixels), context)
 
     def _fill_row(self, row: Any, blob: Any, hasher: ImageHasher, context: TaskContext) -> str:
-        """Fill in a row from what `read_ahead` returned for it; returns the text of an unforeseen exception, or ""."""
+        """Fill in a row from what `read_ahead` returned for it; returns the text of an unforeseen
+        exception, or "".
+        """
         sample = int(row["id"])
         try:
             if blob is not DEFERRED:
@@ -150,15 +166,22 @@ class SurveyTask:
             return fault_of(error).detail
         return ""
 
-    def _inspect(self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int = 1 << 62) -> int:
-        """Fill in a row; 0. If decoding needs more than `limit` bytes, do nothing and return that number."""
+    def _inspect(
+        self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int = 1 << 62
+    ) -> int:
+        """Fill in a row; 0.
+
+        If decoding needs more than `limit` bytes, do nothing and return that number.
+        """
         row["state"] = BAD
         if isinstance(blob, Failure):
             return 0
         with named(partial(self.source.uri, int(row["id"]))):
             return self._inspect_file(row, blob, hasher, reserve, limit)
 
-    def _inspect_file(self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int) -> int:
+    def _inspect_file(
+        self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int
+    ) -> int:
         row["sha"] = sha256_prefix(blob)
         info = hasher.inspect(blob)
         if isinstance(info, Bad):
@@ -174,12 +197,16 @@ class SurveyTask:
             row["height"], row["width"], row["dhash"] = info.height, info.width, looks[0]
             row["state"] = PLAIN if looks[1] else GOOD
             row["bytes"] = len(blob)
-            row["format"] = SOURCE_FORMATS.index(info.format) + 1 if info.format in SOURCE_FORMATS else 0
+            row["format"] = (
+                SOURCE_FORMATS.index(info.format) + 1 if info.format in SOURCE_FORMATS else 0
+            )
         return 0
 
 
 class _Saves:
-    """When the progress of a piece is saved: often enough for runs of two seconds, and seldom where writing is slow."""
+    """When the progress of a piece is saved: often enough for runs of two seconds, and seldom where
+    writing is slow.
+    """
 
     def __init__(self) -> None:
         self._next = monotonic() + _SAVE_S
@@ -200,14 +227,19 @@ class Survey:
     """Survey results of all photographs, 50 bytes each."""
 
     rows: np.ndarray  # ROW, shape (n,); row i is of id i
-    failed: dict[int, str] = field(default_factory=dict)  # detail by id of photographs that raised an exception
+    failed: dict[int, str] = field(
+        default_factory=dict
+    )  # detail by id of photographs that raised an exception
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def bad(self) -> np.ndarray:
-        """Photographs that could not be read or decoded: bool, shape (n,). Shard records hold the reasons."""
+        """Photographs that could not be read or decoded: bool, shape (n,).
+
+        Shard records hold the reasons.
+        """
         return self.rows["state"] == BAD
 
 
@@ -222,7 +254,9 @@ def format_name(number: int) -> str:
 
 
 def piece_name(piece: int) -> str:
-    """Name of a piece's file below the target; there only when the piece is complete, and not written again then."""
+    """Name of a piece's file below the target; there only when the piece is complete, and not
+    written again then.
+    """
     return f"{JOB}/survey/{piece:06d}.npy"
 
 
@@ -239,9 +273,11 @@ def completed_pieces(
     max_pixels: int = MAX_PIXELS,
     earlier: Iterable[tuple[int, str]] = (),
 ) -> set[int]:
-    """Pieces that are complete, of this source and these bounds, and with dHashes if they are needed.
+    """Pieces that are complete, of this source and these bounds, and with dHashes if they are
+    needed.
 
-    `earlier`: (number of photographs, fingerprint) of the source before photographs were appended, each time.
+    `earlier`: (number of photographs, fingerprint) of the source before photographs were appended,
+    each time.
     """
     done = set()
     for piece in range(len(bounds) - 1):
@@ -260,25 +296,43 @@ def load_survey(target: Target, pieces: Iterable[int]) -> Survey:
     for piece in pieces:
         loaded = _load_piece(target.read(piece_name(piece)))
         if loaded is None or _DONE in loaded[1]:
-            raise SourceError(f"{piece_name(piece)} in {target.text} is missing or damaged; run the same command again")
+            raise SourceError(
+                f"{piece_name(piece)} in {target.text} is missing or damaged; run the same command"
+                " again"
+            )
         parts.append(loaded[0])
         failed |= loaded[2]
     rows = np.concatenate(parts) if parts else np.zeros(0, ROW)
     if not np.array_equal(rows["id"], np.arange(len(rows))):
         raise SourceError(
-            f"the pieces of {JOB}/survey in {target.text} are not of one survey: remove that folder and run again"
+            f"the pieces of {JOB}/survey in {target.text} are not of one survey: remove that folder"
+            " and run again"
         )
     return Survey(rows, failed)
 
 
-def _metadata(fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> dict[str, Any]:
+def _metadata(
+    fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int
+) -> dict[str, Any]:
     bounds = [first, last]
-    return {"version": 1, "fingerprint": fingerprint, "bounds": bounds, "pixels": pixels, "max_pixels": max_pixels}
+    return {
+        "version": 1,
+        "fingerprint": fingerprint,
+        "bounds": bounds,
+        "pixels": pixels,
+        "max_pixels": max_pixels,
+    }
 
 
-def _fits(metadata: dict[str, Any], fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int) -> bool:
-    """Whether a piece with this metadata is complete, of this source, and with dHashes if they are needed."""
-    return any(metadata == _metadata(fingerprint, first, last, have, max_pixels) for have in {pixels, True})
+def _fits(
+    metadata: dict[str, Any], fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int
+) -> bool:
+    """Whether a piece with this metadata is complete, of this source, and with dHashes if they are
+    needed.
+    """
+    return any(
+        metadata == _metadata(fingerprint, first, last, have, max_pixels) for have in {pixels, True}
+    )
 
 
 def _summary(rows: np.ndarray) -> dict[str, Any]:
@@ -290,11 +344,18 @@ def _dump_piece(rows: np.ndarray, metadata: dict[str, Any], failed: dict[int, st
     file = io.BytesIO()
     np.save(file, rows)
     array = file.getvalue()
-    return array + _SEPARATOR + json.dumps(metadata | {"crc32": zlib.crc32(array)}, sort_keys=True).encode() + b"\n"
+    return (
+        array
+        + _SEPARATOR
+        + json.dumps(metadata | {"crc32": zlib.crc32(array)}, sort_keys=True).encode()
+        + b"\n"
+    )
 
 
 def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any], dict[int, str]] | None:
-    """Rows, metadata and failed photographs of a piece; None if the content is incomplete or damaged."""
+    """Rows, metadata and failed photographs of a piece; None if the content is incomplete or
+    damaged.
+    """
     array, _, footer = (content or b"").rpartition(_SEPARATOR)
     try:
         metadata = json.loads(footer)

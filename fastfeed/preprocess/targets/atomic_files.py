@@ -1,4 +1,6 @@
-"""The files of one attempt at a shard, in a temporary folder: either all are completed, or all are removed."""
+"""The files of one attempt at a shard, in a temporary folder: either all are completed, or all are
+removed.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,19 @@ __all__ = ["AtomicFile", "AtomicFiles"]
 
 
 class AtomicFiles:
-    """The folder is created with the first file. After an error all files are removed, and that error is raised again.
+    """The folder is created with the first file.
 
-    `to_error(error, name)` converts an OSError of the file `name`; `is_local`: the folder is on the target's own disk,
-    where the files stay.
+    After an error all files are removed, and that error is raised again.
+
+    `to_error(error, name)` converts an OSError of the file `name`; `is_local`: the folder is on the
+    target's own disk, where the files stay.
     """
 
     def __init__(
-        self, make_folder: Callable[[], str], to_error: Callable[[OSError, str], TargetError], is_local: bool
+        self,
+        make_folder: Callable[[], str],
+        to_error: Callable[[OSError, str], TargetError],
+        is_local: bool,
     ) -> None:
         self._make_folder, self._to_error, self._is_local = make_folder, to_error, is_local
         self._folder: str | None = None

@@ -1,4 +1,7 @@
-"""A local folder as a target. Files are committed by fsync, atomic rename and fsync of the folder; the record last."""
+"""A local folder as a target.
+
+Files are committed by fsync, atomic rename and fsync of the folder; the record last.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +51,14 @@ class LocalTarget:
                 attempt.create(name).write(content)
                 attempt.commit_alone()
                 return
-            except TargetError as error:  # another run that completed the job may have swept everything
-                if error.errno != errno.ENOENT or k == _ATTEMPTS - 1 or not os.path.isdir(self.folder):
+            except (
+                TargetError
+            ) as error:  # another run that completed the job may have swept everything
+                if (
+                    error.errno != errno.ENOENT
+                    or k == _ATTEMPTS - 1
+                    or not os.path.isdir(self.folder)
+                ):
                     raise
             finally:
                 attempt.abandon()
@@ -74,7 +83,9 @@ class LocalTarget:
         return LocalAttempt(self)
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary files of this machine's ended processes, or with `everything` all temporary files."""
+        """Remove temporary files of this machine's ended processes, or with `everything` all
+        temporary files.
+        """
         swept = 0
         with self._target_errors("remove", "temporary files", "from"):
             for top in (os.path.join(self.folder, name) for name in TEMPORARY_FOLDERS):
@@ -124,7 +135,9 @@ class LocalTarget:
         return path
 
     def _make_folders(self, name: str) -> None:
-        """Create the folders of a file, but not the target itself: if that is gone, it was removed on purpose."""
+        """Create the folders of a file, but not the target itself: if that is gone, it was removed
+        on purpose.
+        """
         path = self.folder
         for part in self.layout.path(name).split("/")[:-1]:
             outer, path = path, os.path.join(path, part)
@@ -137,8 +150,14 @@ class LocalTarget:
     def path(self, name: str) -> str:
         """Path of a file below the target. ConfigError if it would be outside."""
         parts = self.layout.path(name).split("/")
-        if any(part in ("", ".", "..") for part in parts) or parts[0] in TEMPORARY_FOLDERS or "\0" in name:
-            raise ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
+        if (
+            any(part in ("", ".", "..") for part in parts)
+            or parts[0] in TEMPORARY_FOLDERS
+            or "\0" in name
+        ):
+            raise ConfigError(
+                f"a file of a target must have a name below it, without '..', got {name!r}"
+            )
         return os.path.join(self.folder, *parts)
 
     @contextmanager
@@ -227,16 +246,24 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def open_local(text: str, path: str, writes: bool) -> LocalTarget:
-    """Open a folder, created if missing. ConfigError if it is not a folder, TargetError if it is not writable."""
+    """Open a folder, created if missing.
+
+    ConfigError if it is not a folder, TargetError if it is not writable.
+    """
     target = LocalTarget(text, os.path.abspath(path))
     existing = target.folder
     while not os.path.lexists(existing):
         existing = os.path.dirname(existing)
     if not os.path.isdir(existing):
-        raise ConfigError(f"the target must be a folder, got {text}: {existing} is not a folder; choose another path")
+        raise ConfigError(
+            f"the target must be a folder, got {text}: {existing} is not a folder; choose another"
+            " path"
+        )
     if not writes:
         if not os.path.isdir(target.folder):
-            raise ConfigError(f"there is no folder {text}; pass the folder that a job was written to")
+            raise ConfigError(
+                f"there is no folder {text}; pass the folder that a job was written to"
+            )
         return _with_layout(target)
     with target._target_errors("write", "shards", "to"):
         missing = target.folder

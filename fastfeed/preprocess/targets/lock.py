@@ -1,4 +1,6 @@
-"""Names of temporary files that identify the owning process, and whether that process is still alive."""
+"""Names of temporary files that identify the owning process, and whether that process is still
+alive.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from fastfeed.system.processes import machine, process_exists, process_state
 
 __all__ = ["has_ended", "temporary_name"]
 
-_PATTERN = re.compile(r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)-[0-9a-f]{8}")
+_PATTERN = re.compile(
+    r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)-[0-9a-f]{8}"
+)
 
 
 def temporary_name() -> str:
@@ -23,7 +27,9 @@ def temporary_name() -> str:
 
 
 def has_ended(name: str) -> bool:
-    """Whether the process that made this name has certainly ended; those of other machines or containers may live."""
+    """Whether the process that made this name has certainly ended; those of other machines or
+    containers may live.
+    """
     parsed = _PATTERN.fullmatch(name)
     if not parsed or parsed["host"] != _host():
         return False
@@ -38,7 +44,9 @@ def has_ended(name: str) -> bool:
     if not process_exists(pid):
         return True
     state, started = process_state(pid)
-    return state in "ZX" or (bool(started and parsed["start"]) and started != parsed["start"])  # its pid was reused
+    return state in "ZX" or (
+        bool(started and parsed["start"]) and started != parsed["start"]
+    )  # its pid was reused
 
 
 @cache

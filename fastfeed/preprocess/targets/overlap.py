@@ -1,4 +1,6 @@
-"""Checks that source and target do not overlap: a job's output would be listed as its input the next time."""
+"""Checks that source and target do not overlap: a job's output would be listed as its input the
+next time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class HasText(Protocol):
 
 
 def check_overlap(source: PathLike | Sequence[PathLike], target: PathLike | HasText) -> None:
-    """ConfigError if source and target are the same or one contains the other: folders, URLs, or source patterns.
+    """ConfigError if source and target are the same or one contains the other: folders, URLs, or
+    source patterns.
 
     Resolves symbolic links and folders mounted twice. Neither has to exist.
     """
@@ -37,8 +40,8 @@ def check_overlap(source: PathLike | Sequence[PathLike], target: PathLike | HasT
         problem = _overlap(source_text, target_text)
         if problem:
             raise ConfigError(
-                f"source and target must not overlap, got {source_text} and {target_text}: {problem}; choose a target "
-                "outside the source"
+                f"source and target must not overlap, got {source_text} and {target_text}:"
+                f" {problem}; choose a target outside the source"
             )
 
 
@@ -54,7 +57,10 @@ def _overlap(source: str, target: str) -> str:
         start, inside, contains = _real(start), *_nested(_real(start), _real(target_parts))
         target_parts = _real(target_parts)
     else:
-        inside, contains = start[: len(target_parts)] == target_parts, target_parts[: len(start)] == start
+        inside, contains = (
+            start[: len(target_parts)] == target_parts,
+            target_parts[: len(start)] == start,
+        )
     if inside and contains and not magic:
         return "they are the same"
     if inside:
@@ -70,7 +76,9 @@ def _parts(text: str) -> PathParts:
         protocol, rest = "file", text
     if protocol in ("file", "local"):
         return ("file", *os.path.abspath(rest).split("/")[1:])
-    rest = rest.partition("@")[2] if "@" in rest.partition("/")[0] else rest  # a user and a password
+    rest = (
+        rest.partition("@")[2] if "@" in rest.partition("/")[0] else rest
+    )  # a user and a password
     return (_SAME.get(protocol, protocol), *(part for part in rest.split("/") if part))
 
 
@@ -84,11 +92,17 @@ def _real(parts: PathParts) -> PathParts:
 
 
 def _nested(source: PathParts, target: PathParts) -> tuple[bool, bool]:
-    """Whether the source is or is inside the target, and the other way round, according to the file system."""
+    """Whether the source is or is inside the target, and the other way round, according to the file
+    system.
+    """
     source_ids = [_identity(source[:k]) for k in range(1, len(source) + 1)]
     target_ids = [_identity(target[:k]) for k in range(1, len(target) + 1)]
-    inside = source[: len(target)] == target or (target_ids[-1] is not None and target_ids[-1] in source_ids)
-    contains = target[: len(source)] == source or (source_ids[-1] is not None and source_ids[-1] in target_ids)
+    inside = source[: len(target)] == target or (
+        target_ids[-1] is not None and target_ids[-1] in source_ids
+    )
+    contains = target[: len(source)] == source or (
+        source_ids[-1] is not None and source_ids[-1] in target_ids
+    )
     return inside, contains
 
 
@@ -101,7 +115,9 @@ def _identity(parts: PathParts) -> tuple[int, int] | None:
 
 
 def _matches_below(below: Sequence[str], magic: Sequence[str]) -> bool:
-    """Whether a pattern's parts can match something below a folder; both start where the pattern does."""
+    """Whether a pattern's parts can match something below a folder; both start where the pattern
+    does.
+    """
     for k, part in enumerate(magic):
         if "**" in part or "{" in part:  # braces may contain slashes: refuse to be safe
             return True

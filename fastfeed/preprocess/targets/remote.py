@@ -1,6 +1,9 @@
-"""A bucket, or anything else that fsspec writes to, as a target. Files are built locally, uploaded, then the record.
+"""A bucket, or anything else that fsspec writes to, as a target.
 
-An object becomes visible when its upload is complete. Uploads are retried as reads are (`sources.fetch`).
+Files are built locally, uploaded, then the record.
+
+An object becomes visible when its upload is complete. Uploads are retried as reads are
+(`sources.fetch`).
 """
 
 from __future__ import annotations
@@ -32,22 +35,40 @@ __all__ = ["RemoteTarget", "open_remote"]
 T = TypeVar("T")
 
 POLICY = RetryPolicy(
-    deadline_s=180, refused_s=60, patience_s=180, attempt_s=60, min_rate=1e6, max_backoff_s=15, hedge=False
+    deadline_s=180,
+    refused_s=60,
+    patience_s=180,
+    attempt_s=60,
+    min_rate=1e6,
+    max_backoff_s=15,
+    hedge=False,
 )
-INSPECT = replace(POLICY, deadline_s=30, refused_s=5, patience_s=30, attempt_s=15)  # of commands that only look
+INSPECT = replace(
+    POLICY, deadline_s=30, refused_s=5, patience_s=30, attempt_s=15
+)  # of commands that only look
 _LISTING_S = 3600.0  # for a listing, which takes many requests
 _SPOOL = "fastfeed-spool-"
-_BUCKETS = ("s3", "s3a", "gs", "gcs")  # here "not found" for a listing means that the bucket is missing
+_BUCKETS = (
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+)  # here "not found" for a listing means that the bucket is missing
 _READ_ONLY = ("http", "https", "data", "github", "git", "zip", "tar", "libarchive")
 _SECRET = re.compile("key|secret|token|pass|credential|sas|connection_string", re.IGNORECASE)
 _ERRNOS = {"permission denied": errno.EACCES, "no credentials": errno.EACCES}
 
 
 class RemoteTarget:
-    """Objects below a URL. Its options may hold secrets: they are pickled, but never shown or written."""
+    """Objects below a URL.
+
+    Its options may hold secrets: they are pickled, but never shown or written.
+    """
 
     def __init__(self, url: str, options: dict[str, Any], policy: RetryPolicy = POLICY) -> None:
-        self.text = re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:...@", url)  # as named by the user, without a password
+        self.text = re.sub(
+            r"(?<=://)([^/@:]*):[^/]*@", r"\1:...@", url
+        )  # as named by the user, without a password
         self._url, self.policy = url.rstrip("/"), policy
         self._storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
@@ -110,11 +131,15 @@ class RemoteTarget:
         return RemoteAttempt(self)
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary folders of this machine's ended processes, or with `everything` all of this target."""
+        """Remove temporary folders of this machine's ended processes, or with `everything` all of
+        this target.
+        """
         top, swept = tempfile.gettempdir(), 0
         for name in os.listdir(top):
             mark, _, owner = name.removeprefix(_SPOOL).partition(".")
-            if name.startswith(_SPOOL) and (has_ended(owner) or (everything and mark == self._mark)):
+            if name.startswith(_SPOOL) and (
+                has_ended(owner) or (everything and mark == self._mark)
+            ):
                 with suppress(OSError):  # another user's
                     remove_tree(os.path.join(top, name))
                     swept += 1
@@ -128,14 +153,19 @@ class RemoteTarget:
         """Write and remove a test object."""
         name = f"{TEMPORARY}/{temporary_name()}"
         self._checked(
-            self._request(name, lambda system, path: call(system, "pipe_file", path, b"")), f"write to {self.text}"
+            self._request(name, lambda system, path: call(system, "pipe_file", path, b"")),
+            f"write to {self.text}",
         )
-        self._request(name, lambda system, path: call(system, "rm_file", path))  # stays if removing is forbidden
+        self._request(
+            name, lambda system, path: call(system, "rm_file", path)
+        )  # stays if removing is forbidden
 
     def check_exists(self) -> None:
         """ConfigError if nothing is stored below the URL."""
         if not self._all():
-            raise ConfigError(f"there is nothing at {self.text}; pass the URL that a job was written to")
+            raise ConfigError(
+                f"there is nothing at {self.text}; pass the URL that a job was written to"
+            )
 
     def make_spool(self) -> str:
         """Create a local folder for files to upload. OSError."""
@@ -146,7 +176,10 @@ class RemoteTarget:
     def write_error_for(self, error: OSError, name: str) -> TargetError:
         """The TargetError for an OSError of a local file."""
         where = tempfile.gettempdir()
-        return write_error(error, f"write {name} to {where} on its way to {self.text} (TMPDIR names another folder)")
+        return write_error(
+            error,
+            f"write {name} to {where} on its way to {self.text} (TMPDIR names another folder)",
+        )
 
     @property
     def _mark(self) -> str:
@@ -163,17 +196,27 @@ class RemoteTarget:
             return await list_files(system, path)
 
         result = self._run(self._url, request, policy)
-        if isinstance(result, Unread) and result.reason == "not_found" and self._protocol not in _BUCKETS:
+        if (
+            isinstance(result, Unread)
+            and result.reason == "not_found"
+            and self._protocol not in _BUCKETS
+        ):
             return {}
         infos = self._checked(result, f"list {self.text}")
         files = {path: info for path, info in infos.items() if info.get("type", "file") == "file"}
-        return {path[len(root) :]: info["size"] for path, info in files.items() if path.startswith(root)}
+        return {
+            path[len(root) :]: info["size"] for path, info in files.items() if path.startswith(root)
+        }
 
     def _request(self, name: str, request: Callable[[Any, str], Any], size: int = 0) -> Any:
         if any(part in ("", ".", "..") for part in name.split("/")):
-            raise ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
+            raise ConfigError(
+                f"a file of a target must have a name below it, without '..', got {name!r}"
+            )
         more, policy = size / self.policy.min_rate, self.policy
-        policy = replace(policy, attempt_s=policy.attempt_s + more, deadline_s=policy.deadline_s + 3 * more)
+        policy = replace(
+            policy, attempt_s=policy.attempt_s + more, deadline_s=policy.deadline_s + 3 * more
+        )
         return self._run(f"{self._url}/{self.layout.path(name)}", request, policy)
 
     def _run(self, url: str, request: Callable[[Any, str], Any], policy: RetryPolicy) -> Any:
@@ -186,15 +229,32 @@ class RemoteTarget:
     def _checked(self, result: T | Unread, action: str) -> T:
         if not isinstance(result, Unread):
             return result
-        detail, bucket = result.detail or result.reason, self._url.partition("://")[2].partition("/")[0]
+        detail, bucket = (
+            result.detail or result.reason,
+            self._url.partition("://")[2].partition("/")[0],
+        )
         if result.reason == "not_found":
             what = "bucket" if self._protocol in _BUCKETS else "place"
-            detail, advice, code = f"there is no {what} {bucket}", "create it, or correct the name", errno.ENOENT
+            detail, advice, code = (
+                f"there is no {what} {bucket}",
+                "create it, or correct the name",
+                errno.ENOENT,
+            )
         else:
-            code = next((code for text, code in _ERRNOS.items() if detail.startswith(text)), errno.EIO)
-            advice = "check the permissions of the key" if code == errno.EACCES else "check that the service is up"
-            detail = detail.replace("pass storage=", "pass target_storage=")  # the advice of every client
-        raise TargetError(self._without_secrets(f"cannot {action}: {detail}; {advice}, {RERUN_HINT}"), code)
+            code = next(
+                (code for text, code in _ERRNOS.items() if detail.startswith(text)), errno.EIO
+            )
+            advice = (
+                "check the permissions of the key"
+                if code == errno.EACCES
+                else "check that the service is up"
+            )
+            detail = detail.replace(
+                "pass storage=", "pass target_storage="
+            )  # the advice of every client
+        raise TargetError(
+            self._without_secrets(f"cannot {action}: {detail}; {advice}, {RERUN_HINT}"), code
+        )
 
     def _without_secrets(self, text: str) -> str:
         """Remove secrets: clients may repeat their options in errors."""
@@ -234,13 +294,19 @@ class RemoteAttempt:
 
 
 def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget:
-    """Open a URL that is writable, or without `writes` one that holds something. ConfigError, TargetError."""
+    """Open a URL that is writable, or without `writes` one that holds something.
+
+    ConfigError, TargetError.
+    """
     protocol = url.partition("://")[0]
     if protocol in _READ_ONLY:
-        raise ConfigError(f"{protocol}:// is read-only, got {url}; use a folder, or a bucket such as s3://...")
+        raise ConfigError(
+            f"{protocol}:// is read-only, got {url}; use a folder, or a bucket such as s3://..."
+        )
     if not url.partition("://")[2].strip("/"):
         raise ConfigError(
-            f"the target must name a bucket and a folder in it, got {url}; as in {protocol}://bucket/train"
+            f"the target must name a bucket and a folder in it, got {url}; as in"
+            f" {protocol}://bucket/train"
         )
     target = RemoteTarget(url, options, POLICY if writes else INSPECT)
     (target.check_writable if writes else target.check_exists)()
@@ -249,7 +315,9 @@ def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget
 
 
 async def _check(system: Any, path: str, size: int) -> None:
-    """OSError unless all bytes have arrived; clients and services compare checksums of their own."""
+    """OSError unless all bytes have arrived; clients and services compare checksums of their
+    own.
+    """
     stored = (await call(system, "info", path))["size"]
     if stored != size:
         raise OSError(f"{stored} of {size} bytes have arrived")

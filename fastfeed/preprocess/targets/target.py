@@ -20,13 +20,18 @@ class Attempt(Protocol):
     """One attempt at a shard. Files are renamed once all of them are complete and on disk."""
 
     def create(self, name: str) -> File:
-        """A new file, under a temporary name until `commit`. Its bytes are hashed and counted as they are written."""
+        """A new file, under a temporary name until `commit`.
+
+        Its bytes are hashed and counted as they are written.
+        """
         ...
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        """Close, fsync and rename all files in the order of creation, then write what `record` returns: (name, bytes).
+        """Close, fsync and rename all files in the order of creation, then write what `record`
+        returns: (name, bytes).
 
-        If the record is visible, the files are complete. TargetError leaves no temporary file and no record.
+        If the record is visible, the files are complete. TargetError leaves no temporary file and
+        no record.
         """
         ...
 
@@ -69,7 +74,9 @@ class Target(Protocol):
         ...
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary files of this machine's ended processes, or with `everything` all temporary files."""
+        """Remove temporary files of this machine's ended processes, or with `everything` all
+        temporary files.
+        """
         ...
 
     def free_bytes(self) -> int | None:
@@ -77,17 +84,29 @@ class Target(Protocol):
         ...
 
 
-def open_target(path: str | os.PathLike[str], options: dict[str, Any] | None = None, *, writes: bool = True) -> Target:
-    """Open a folder or a URL; `options` go to the storage client. Without `writes` it must exist already.
+def open_target(
+    path: str | os.PathLike[str], options: dict[str, Any] | None = None, *, writes: bool = True
+) -> Target:
+    """Open a folder or a URL; `options` go to the storage client.
+
+    Without `writes` it must exist already.
 
     ConfigError, TargetError, MissingExtra.
     """
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
-        raise ConfigError(f"the target must be a folder or a URL such as s3://bucket/train, got {text!r}")
+        raise ConfigError(
+            f"the target must be a folder or a URL such as s3://bucket/train, got {text!r}"
+        )
     local = text.removeprefix("file://")
     if "://" in local or "::" in local:
-        return importlib.import_module("fastfeed.preprocess.targets.remote").open_remote(text, options or {}, writes)
+        return importlib.import_module("fastfeed.preprocess.targets.remote").open_remote(
+            text, options or {}, writes
+        )
     if options:
-        raise ConfigError(f"storage options are for URLs, got {', '.join(sorted(options))} for the folder {text}")
-    return importlib.import_module("fastfeed.preprocess.targets.local").open_local(text, local, writes)
+        raise ConfigError(
+            f"storage options are for URLs, got {', '.join(sorted(options))} for the folder {text}"
+        )
+    return importlib.import_module("fastfeed.preprocess.targets.local").open_local(
+        text, local, writes
+    )

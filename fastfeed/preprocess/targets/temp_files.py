@@ -19,7 +19,10 @@ _AHEAD = 8 << 20  # bytes after which writeback is started
 
 
 class TempFile:
-    """A new file at `path`. Raises plain OSErrors; an error is raised again later even if the caller swallowed it."""
+    """A new file at `path`.
+
+    Raises plain OSErrors; an error is raised again later even if the caller swallowed it.
+    """
 
     def __init__(self, path: str, name: str, writeback: bool = True) -> None:
         self.path, self.name, self._writeback = path, name, writeback

@@ -1,8 +1,10 @@
-"""Ends a process as soon as one it works for has ended, even if that was killed and could not clean up.
+"""Ends a process as soon as one it works for has ended, even if that was killed and could not clean
+up.
 
-Two mechanisms, as each has a gap. A pipe whose end closes: the kernel kills its reader, even in a call that holds the
-interpreter's lock; but processes forked meanwhile keep the end open. A pidfd of the other process, watched by a thread.
-Not PR_SET_PDEATHSIG: it follows the thread that started a process, and workers outlive such threads.
+Two mechanisms, as each has a gap. A pipe whose end closes: the kernel kills its reader, even in a
+call that holds the interpreter's lock; but processes forked meanwhile keep the end open. A pidfd of
+the other process, watched by a thread. Not PR_SET_PDEATHSIG: it follows the thread that started a
+process, and workers outlive such threads.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def end_with_pipe(fd: int) -> None:
 
 
 def end_with(identities: Sequence[str]) -> None:
-    """Kill this process when one of these processes ends; those of other machines or containers are ignored."""
+    """Kill this process when one of these processes ends; those of other machines or containers are
+    ignored.
+    """
     watched = [fd for fd in map(_open, identities) if fd is not None]
     if not watched:  # as on systems without pidfds, which may have no poll() either
         return
@@ -56,7 +60,10 @@ def end_with(identities: Sequence[str]) -> None:
 
 
 def _open(other: str) -> int | None:
-    """A pidfd of the process with this identity; None if it cannot be watched. Kills this process if it has ended."""
+    """A pidfd of the process with this identity; None if it cannot be watched.
+
+    Kills this process if it has ended.
+    """
     boot, space, pid, start = other.split(".")
     if not boot or (boot, space) != machine() or not hasattr(os, "pidfd_open"):
         return None
@@ -64,7 +71,9 @@ def _open(other: str) -> int | None:
     with suppress(OSError):  # it has ended, or the kernel has no pidfds
         fd = os.pidfd_open(int(pid))
     state, started = process_state(int(pid))
-    if (state in "ZX" or started != start) and Path("/proc/self/stat").exists():  # its pid was reused, maybe
+    if (state in "ZX" or started != start) and Path(
+        "/proc/self/stat"
+    ).exists():  # its pid was reused, maybe
         _kill()
     return fd
 

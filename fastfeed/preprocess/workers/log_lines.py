@@ -20,7 +20,9 @@ else:
 
 
 class _OneTells(_Handler):
-    """Writes where no other worker of the same driver does: the one that holds a name of the system's until it ends."""
+    """Writes where no other worker of the same driver does: the one that holds a name of the
+    system's until it ends.
+    """
 
     _name: socket.socket | None = None
 

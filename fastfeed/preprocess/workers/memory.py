@@ -10,7 +10,8 @@ from fastfeed.system.processes import memory_bytes
 
 __all__ = ["default_memory", "divide_memory"]
 
-# Measured resident memory of a worker after its imports, with a shard's writer, and of the parent process
+# Measured resident memory of a worker after its imports, with a shard's writer, and of the parent
+# process
 _WORKER, _PARENT = 90_000_000, 110_000_000
 _SHARE = 0.6  # of the machine, by default
 _UNKNOWN = 4 << 30  # of a machine that does not say
@@ -27,14 +28,15 @@ def default_memory() -> int:
 def divide_memory(memory: int | str | None, workers: int) -> tuple[int, int]:
     """The number of workers, and the bytes that they share for large photographs.
 
-    ConfigError if there is not enough for one worker. With little memory there are fewer workers than requested.
+    ConfigError if there is not enough for one worker. With little memory there are fewer workers
+    than requested.
     """
     total = default_memory() if memory is None else in_bytes(memory, "memory")
     minimum = _PARENT + _WORKER + FREE_BYTES + _MIN_SHARED
     if total < minimum:
         raise ConfigError(
-            f"memory must be at least {minimum / 1e6:.0f} MB, as one worker and one larger photograph need, "
-            f"got {total / 1e6:.0f} MB"
+            f"memory must be at least {minimum / 1e6:.0f} MB, as one worker and one larger"
+            f" photograph need, got {total / 1e6:.0f} MB"
         )
     available = total - _PARENT
     per_worker = _WORKER + FREE_BYTES

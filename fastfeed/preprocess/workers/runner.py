@@ -1,4 +1,6 @@
-"""Runs pieces of a task: each in a supervised process, or in this process where the system has no means for that."""
+"""Runs pieces of a task: each in a supervised process, or in this process where the system has no
+means for that.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from typing import Protocol
 
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.task import FREE_BYTES, MemoryLimitError, Orphaned, Outcome, Task, pickle_task, unpickle_task
+from fastfeed.preprocess.task import (
+    FREE_BYTES,
+    MemoryLimitError,
+    Orphaned,
+    Outcome,
+    Task,
+    pickle_task,
+    unpickle_task,
+)
 from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, WorkerLimits
 from fastfeed.system.processes import can_supervise
 
@@ -42,7 +52,8 @@ def runner_for(
     on_progress: Progress | None = None,
     driver: str = "",
 ) -> Runner:
-    """A Supervisor; where worker processes cannot be supervised, a runner in this process, and logs a warning once.
+    """A Supervisor; where worker processes cannot be supervised, a runner in this process, and logs
+    a warning once.
 
     Args:
         task: What to run, or its pickle.
@@ -58,7 +69,9 @@ def runner_for(
 
 
 class InProcessRunner:
-    """Runs pieces in this process: a photograph that crashes its decoder ends the job, and none has a time limit."""
+    """Runs pieces in this process: a photograph that crashes its decoder ends the job, and none has
+    a time limit.
+    """
 
     def __init__(
         self,
@@ -84,7 +97,9 @@ class InProcessRunner:
             return Outcome(piece, self._task.run(piece, context, {}))
         except Orphaned:
             return Outcome(piece, error=WorkerDied("closed"))
-        except Exception as error:  # of the piece as a whole, such as a full disk or a missing source
+        except (
+            Exception
+        ) as error:  # of the piece as a whole, such as a full disk or a missing source
             return Outcome(piece, error=error)
 
     def close(self) -> None:
@@ -102,7 +117,12 @@ class _Context:
         on_progress: Progress | None,
         closed: threading.Event,
     ) -> None:
-        self._piece, self._limit, self._budget, self._on_progress = piece, rules.memory, budget, on_progress
+        self._piece, self._limit, self._budget, self._on_progress = (
+            piece,
+            rules.memory,
+            budget,
+            on_progress,
+        )
         self._closed, self._begun, self._reported = closed, 0, monotonic()
 
     def begin(self, sample: int) -> None:
@@ -136,6 +156,7 @@ def close_all(runners: Sequence[Runner]) -> None:
 @cache
 def _warn_unsupervised() -> None:
     logging.getLogger("fastfeed").warning(
-        "this system cannot supervise worker processes, so photographs are processed in threads of this one: "
-        "a file that crashes its decoder ends the job, and files that take long are waited for"
+        "this system cannot supervise worker processes, so photographs are processed in threads of"
+        " this one: a file that crashes its decoder ends the job, and files that take long are"
+        " waited for"
     )

@@ -1,7 +1,9 @@
-"""Supervises one worker process: sends it pieces, watches its progress, and replaces it when it dies.
+"""Supervises one worker process: sends it pieces, watches its progress, and replaces it when it
+dies.
 
-If a process dies or hangs at a photograph, that photograph is tried alone in a process of its own. If that one dies as
-well, the photograph is poison and the piece is run again without it. Otherwise the piece is run again with it.
+If a process dies or hangs at a photograph, that photograph is tried alone in a process of its own.
+If that one dies as well, the photograph is poison and the piece is run again without it. Otherwise
+the piece is run again with it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from fastfeed.system.signals import ENDING, died_of, is_kill
 
 __all__ = ["Supervisor", "WorkerDied", "WorkerLimits"]
 
-_MAX_DEATHS = 3  # of a photograph that survives alone, or of a piece without a photograph to blame; then give up
+# of a photograph that survives alone, or of a piece without a photograph to blame; then give up
+_MAX_DEATHS = 3
 # NumPy's threads would spin while a process starts, and are not needed
 _SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _END_S = 2.0  # then a process is killed
@@ -45,7 +48,9 @@ class WorkerDied(FastfeedError, RuntimeError):
 class WorkerLimits:
     """Memory and time that a worker process may use."""
 
-    memory: int = 1 << 30  # bytes for photographs that need more than task.FREE_BYTES; shared if the budget is
+    memory: int = (
+        1 << 30
+    )  # bytes for photographs that need more than task.FREE_BYTES; shared if the budget is
     timeout_s: float = 120.0  # for one photograph
 
 
@@ -63,7 +68,9 @@ class Supervisor:
         self,
         task: Task | bytes,  # or its pickle
         rules: WorkerLimits | None = None,
-        budget: MemoryLimit | None = None,  # of rules.memory bytes, may be shared by several supervisors
+        budget: (
+            MemoryLimit | None
+        ) = None,  # of rules.memory bytes, may be shared by several supervisors
         on_progress: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
         driver: str = "",  # identity of the process that runs the job, if that is another one
     ) -> None:
@@ -95,14 +102,18 @@ class Supervisor:
                         cause = reproduced or death
                         poison[death.sample] = Bad(cause.reason, cause.detail)
                 elif deaths[-1] >= _MAX_DEATHS:
-                    return Outcome(piece, error=WorkerDied(f"piece {piece}: {death.detail}, {_MAX_DEATHS} times"))
+                    return Outcome(
+                        piece,
+                        error=WorkerDied(f"piece {piece}: {death.detail}, {_MAX_DEATHS} times"),
+                    )
             except Exception as error:  # anything that Task.run raised in the worker
                 return Outcome(piece, error=error)
 
     def _reproduce(self, sample: int) -> _Death | None:
         """How a process dies with this sample alone; None if it survives.
 
-        A process that was killed is tried several times: the kill may have been meant for another process.
+        A process that was killed is tried several times: the kill may have been meant for another
+        process.
         """
         death = None
         for _ in range(_MAX_DEATHS):
@@ -128,8 +139,12 @@ class Supervisor:
             self._end_worker()
         return None
 
-    def _ask(self, worker: _Worker, command: str, piece: int, poison: dict[int, Bad]) -> dict[str, Any]:
-        """Send a command and return the answer; raises _Death, or the Exception that the process answers with."""
+    def _ask(
+        self, worker: _Worker, command: str, piece: int, poison: dict[int, Bad]
+    ) -> dict[str, Any]:
+        """Send a command and return the answer; raises _Death, or the Exception that the process
+        answers with.
+        """
         before = worker.begun
         worker.send((command, piece, poison))
         with ExitStack() as reservations:  # memory reservations, released even if the process dies
@@ -181,7 +196,9 @@ class _Worker:
     def __init__(self, task: bytes, rules: WorkerLimits, driver: str) -> None:
         self._slot = slot = ProgressSlot()
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        safe = ["-P"] if sys.version_info >= (3, 11) else []  # import from sys.path, not from the working directory
+        safe = (
+            ["-P"] if sys.version_info >= (3, 11) else []
+        )  # import from sys.path, not from the working directory
         with ExitStack() as opened:
             opened.callback(os.close, slot.fd)  # the mapping remains
             our_end, their_end = socket.socketpair()
@@ -195,7 +212,14 @@ class _Worker:
                 fds = their_end.fileno(), slot.fd, watched
                 identities = [identity(), *([driver] if driver else [])]
                 self.process = subprocess.Popen(
-                    [sys.executable, *safe, "-m", "fastfeed.preprocess.workers.worker", *map(str, fds), *identities],
+                    [
+                        sys.executable,
+                        *safe,
+                        "-m",
+                        "fastfeed.preprocess.workers.worker",
+                        *map(str, fds),
+                        *identities,
+                    ],
                     stdin=subprocess.DEVNULL,
                     pass_fds=fds,
                     env=os.environ | _SINGLE_THREADED | {"PYTHONPATH": os.pathsep.join(path)},
@@ -210,7 +234,9 @@ class _Worker:
     def send(self, message: tuple[Any, ...]) -> None:
         """Send a message. _Death if the process is gone."""
         try:
-            if self._task is not None:  # not sent in the constructor, so that `end` can be called meanwhile
+            if (
+                self._task is not None
+            ):  # not sent in the constructor, so that `end` can be called meanwhile
                 first, self._task = self._task, None
                 self._connection.send(first)
                 while self.receive()[0] != "ready":
@@ -231,7 +257,9 @@ class _Worker:
         return self._slot.read()[1]
 
     def receive(self) -> tuple[Any, ...]:
-        """The next message, or ("going",) after a pause without one; _Death if the process died or timed out."""
+        """The next message, or ("going",) after a pause without one; _Death if the process died or
+        timed out.
+        """
         try:
             if self._connection.poll(min(_POLL_S, self._timeout_s)):
                 return self._connection.recv()

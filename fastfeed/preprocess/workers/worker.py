@@ -1,8 +1,9 @@
-"""The worker process of `supervisor`: python -m fastfeed.preprocess.workers.worker <fd> <fd> <fd> <identity>...
+"""The worker process of `supervisor`: python -m fastfeed.preprocess.workers.worker <fd> <fd> <fd>
+<identity>...
 
-It runs one piece at a time, and records which photograph it works on before touching it. It ends when the other end of
-its socket closes, and at once when its supervisor's process or the job's driver has ended. A photograph that crashes it
-costs only this process.
+It runs one piece at a time, and records which photograph it works on before touching it. It ends
+when the other end of its socket closes, and at once when its supervisor's process or the job's
+driver has ended. A photograph that crashes it costs only this process.
 """
 
 from __future__ import annotations
@@ -97,11 +98,16 @@ def main() -> None:
 
 
 def _silence() -> None:
-    """Silence decoders, which would flood the terminal; reasons are in the records. Pillow's warnings are sent on."""
+    """Silence decoders, which would flood the terminal; reasons are in the records.
+
+    Pillow's warnings are sent on.
+    """
     warnings.simplefilter("ignore")
     for category in (UserWarning, RuntimeWarning):
         warnings.filterwarnings("always", category=category, module=r"PIL\.")
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)  # for our own tracebacks, and lines about storage
+    sys.stderr = os.fdopen(
+        os.dup(2), "w", buffering=1
+    )  # for our own tracebacks, and lines about storage
     tell_through(sys.stderr)
     with open(os.devnull, "w", encoding="ascii") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # of C libraries
@@ -129,7 +135,9 @@ def _serve(channel: SupervisorChannel) -> None:
                 channel.send("done", {})
             else:
                 channel.send("done", task.run(piece, channel, poison))
-        except Exception as error:  # of the piece as a whole, such as a full disk or a missing source
+        except (
+            Exception
+        ) as error:  # of the piece as a whole, such as a full disk or a missing source
             traceback.clear_frames(error.__traceback__)
             channel.send("failed", _sendable(error))
 

@@ -1,4 +1,7 @@
-"""Writers of shard files, by format. Equal entries give equal bytes; the caller of a writer commits its files."""
+"""Writers of shard files, by format.
+
+Equal entries give equal bytes; the caller of a writer commits its files.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,20 @@ from fastfeed.preprocess.writers.npy import ArrayColumns
 
 __all__ = ["SUFFIXES", "Create", "File", "Writer", "writer_for"]
 
-SUFFIXES = {"webdataset": ".tar", "tfrecord": ".tfrecord", "parquet": ".parquet", "mds": ".mds", "raw": ".npy"}
-_MODULES = {"webdataset": "tar", "tfrecord": "tfrecord", "parquet": "parquet", "mds": "mds", "raw": "arrays"}
+SUFFIXES = {
+    "webdataset": ".tar",
+    "tfrecord": ".tfrecord",
+    "parquet": ".parquet",
+    "mds": ".mds",
+    "raw": ".npy",
+}
+_MODULES = {
+    "webdataset": "tar",
+    "tfrecord": "tfrecord",
+    "parquet": "parquet",
+    "mds": "mds",
+    "raw": "arrays",
+}
 
 
 class File(Protocol):
@@ -27,7 +42,10 @@ Create = Callable[[str], File]  # a new file of this (final) name
 
 
 class Writer(Protocol):
-    """Writes one shard. Created as `Writer(create, stem, packing)`; `stem` is such as "shard-000012"."""
+    """Writes one shard.
+
+    Created as `Writer(create, stem, packing)`; `stem` is such as "shard-000012".
+    """
 
     @property
     def columns(self) -> ArrayColumns:
@@ -39,7 +57,9 @@ class Writer(Protocol):
         ...
 
     def close(self) -> list[int]:
-        """Complete the files; returns each sample's byte offset in the main file ([] for formats without offsets)."""
+        """Complete the files; returns each sample's byte offset in the main file ([] for formats
+        without offsets).
+        """
         ...
 
 

@@ -1,7 +1,9 @@
-"""Writes pixels as one array per shard, for `np.load(..., mmap_mode="r")`, with labels and metadata in other files.
+"""Writes pixels as one array per shard, for `np.load(..., mmap_mode="r")`, with labels and metadata
+in other files.
 
-`STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none, `STEM.meta.jsonl` a
-line per sample: {"key", "text", "meta"}. `STEM.NAME.npy` is (n, ...) of the arrays NAME.
+`STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none,
+`STEM.meta.jsonl` a line per sample: {"key", "text", "meta"}. `STEM.NAME.npy` is (n, ...) of the
+arrays NAME.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ class Writer:
         """The next image: a `.npy` file of uint8 (height, width, 3)."""
         shape, pixels = _pixels(entry)
         if self._labels and shape != self._shape:
-            raise ConfigError(f"images of one array must have one shape: {self._shape} so far, {entry.key} has {shape}")
+            raise ConfigError(
+                f"images of one array must have one shape: {self._shape} so far, {entry.key} has"
+                f" {shape}"
+            )
         text = None if entry.text is None else as_text(entry.text)
         line = as_json({"key": entry.key, "text": text, "meta": entry.meta}) + b"\n"
         for name, array in self.columns.arrays(entry):
@@ -71,11 +76,25 @@ def _pixels(entry: Entry) -> tuple[tuple[int, int, int], memoryview]:
     file = io.BytesIO(entry.image)
     try:
         version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, reverse, dtype = read(file)
     except ValueError as error:
-        raise ConfigError(f"{entry.key} is not a .npy file: {error}; use Encoding('raw')") from error
+        raise ConfigError(
+            f"{entry.key} is not a .npy file: {error}; use Encoding('raw')"
+        ) from error
     pixels = memoryview(entry.image)[file.tell() :]
-    if dtype != np.uint8 or reverse or len(shape) != 3 or shape[2] != 3 or len(pixels) != np.prod(shape):
-        raise ConfigError(f"{entry.key} must be complete uint8 (height, width, 3), got {dtype} {shape}")
+    if (
+        dtype != np.uint8
+        or reverse
+        or len(shape) != 3
+        or shape[2] != 3
+        or len(pixels) != np.prod(shape)
+    ):
+        raise ConfigError(
+            f"{entry.key} must be complete uint8 (height, width, 3), got {dtype} {shape}"
+        )
     return shape, pixels

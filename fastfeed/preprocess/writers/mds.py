@@ -1,11 +1,13 @@
 """Writes shards of MosaicML streaming, and the index.json of a folder.
 
-A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of those columns that
-vary, then all columns, sorted by name: streaming/base/format/mds/writer.py. Little endian.
+A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of
+those columns that vary, then all columns, sorted by name: streaming/base/format/mds/writer.py.
+Little endian.
 
-Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all metadata, JSON), extension, height,
-key, width, and arrays with their type and shape. In a shard images are declared as bytes, so that empty shards equal
-the others; streaming goes by the index, which declares JPEG and PNG as images, so that it returns Pillow images.
+Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all metadata, JSON),
+extension, height, key, width, and arrays with their type and shape. In a shard images are declared
+as bytes, so that empty shards equal the others; streaming goes by the index, which declares JPEG
+and PNG as images, so that it returns Pillow images.
 """
 
 from __future__ import annotations
@@ -28,10 +30,21 @@ from fastfeed.preprocess.writers.spool import Spool
 __all__ = ["Writer", "index_json"]
 
 _COLUMNS = {
-    "class": "str", "extension": "str", "height": "int", "image": "bytes", "key": "str", "label": "int", "meta": "json",
-    "text": "str", "uri": "str", "width": "int",
-}  # fmt: skip
-_IMAGES = {"jpeg": "jpeg", "png": "png"}  # streaming's encodings by Encoding.image; others are bytes
+    "class": "str",
+    "extension": "str",
+    "height": "int",
+    "image": "bytes",
+    "key": "str",
+    "label": "int",
+    "meta": "json",
+    "text": "str",
+    "uri": "str",
+    "width": "int",
+}
+_IMAGES = {
+    "jpeg": "jpeg",
+    "png": "png",
+}  # streaming's encodings by Encoding.image; others are bytes
 _INT = 8  # bytes
 _MAX_BYTES = (1 << 32) - 1  # bytes per shard
 
@@ -61,11 +74,13 @@ class Writer:
         }
         ordered = [item for _, item in sorted(fields.items())]
         data = [
-            item.to_bytes(_INT, "little", signed=True)
-            if isinstance(item, int)
-            else item.tobytes()
-            if isinstance(item, np.ndarray)
-            else item
+            (
+                item.to_bytes(_INT, "little", signed=True)
+                if isinstance(item, int)
+                else item.tobytes()
+                if isinstance(item, np.ndarray)
+                else item
+            )
             for item in ordered
         ]
         varying = [len(item) for item in ordered if isinstance(item, bytes)]
@@ -73,7 +88,8 @@ class Writer:
         samples, total = len(self._ends), self._spool.size + size
         if total + 4 * (samples + 2) + len(self._configuration) > _MAX_BYTES:
             raise ConfigError(
-                f"an MDS shard holds at most 4 GiB, sample {samples} exceeds that; use fewer samples per shard"
+                f"an MDS shard holds at most 4 GiB, sample {samples} exceeds that; use fewer"
+                " samples per shard"
             )
         for piece in (np.array(varying, "<u4").tobytes(), *data):
             self._spool.write(piece)
@@ -96,10 +112,12 @@ class Writer:
 
 
 def index_json(
-    files: Sequence[tuple[str, int, str, int, dict[str, Any]]], packing: Packing, image: str = "jpeg"
+    files: Sequence[tuple[str, int, str, int, dict[str, Any]]],
+    packing: Packing,
+    image: str = "jpeg",
 ) -> bytes:
-    """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples, and arrays as in
-    their records.
+    """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples,
+    and arrays as in their records.
 
     `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming
     cannot open them.
@@ -110,7 +128,11 @@ def index_json(
         if samples:
             shards.append(
                 _described(_IMAGES.get(image, "bytes"), arrays)
-                | {"raw_data": data, "samples": samples, "zip_data": None}
+                | {
+                    "raw_data": data,
+                    "samples": samples,
+                    "zip_data": None,
+                }
             )
     return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
 

@@ -15,7 +15,9 @@ HEAD = 128  # bytes of a header
 
 
 def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """NumPy's format 1.0 (numpy.lib.format), padded to 128 bytes here, as NumPy versions pad differently."""
+    """NumPy's format 1.0 (numpy.lib.format), padded to 128 bytes here, as NumPy versions pad
+    differently.
+    """
     about = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
     return b"\x93NUMPY\x01\x00" + (HEAD - 10).to_bytes(2, "little") + about.ljust(HEAD - 11) + b"\n"
 
@@ -37,17 +39,24 @@ class ArrayColumns:
         self.kinds, self._started = {}, False
 
     def arrays(self, entry: Entry) -> list[tuple[str, np.ndarray]]:
-        """Return the arrays of a sample, sorted by name. SampleFault where they differ from those of the first."""
+        """Return the arrays of a sample, sorted by name.
+
+        SampleFault where they differ from those of the first.
+        """
         kinds = {name: [a.dtype.name, list(a.shape)] for name, a in sorted(entry.arrays.items())}
         if not self._started:
             self.kinds, self._started = kinds, True
         if kinds != self.kinds:
             raise SampleFault(
-                f"all samples of a shard must have arrays of the same names, types and shapes: {_text(self.kinds)} so "
-                f"far, {entry.meta.get('uri') or entry.key} has {_text(kinds)}"
+                "all samples of a shard must have arrays of the same names, types and shapes:"
+                f" {_text(self.kinds)} so far, {entry.meta.get('uri') or entry.key} has"
+                f" {_text(kinds)}"
             )
         return [(name, entry.arrays[name]) for name in kinds]
 
 
 def _text(kinds: dict[str, list[Any]]) -> str:
-    return ", ".join(f"{name} {dtype} {tuple(shape)}" for name, (dtype, shape) in kinds.items()) or "none"
+    return (
+        ", ".join(f"{name} {dtype} {tuple(shape)}" for name, (dtype, shape) in kinds.items())
+        or "none"
+    )

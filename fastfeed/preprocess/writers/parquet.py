@@ -1,8 +1,9 @@
 """Writes Parquet: one row per sample, in row groups small enough to be read with little memory.
 
-Columns: key, image (binary: the encoded file), extension, height, width, label (null: none), class, text, uri, meta
-(all metadata, JSON), and a (nested) list of numbers for each array, float32 for float16, which few readers know.
-Hugging Face datasets read `image` with `cast_column("image", Image())`.
+Columns: key, image (binary: the encoded file), extension, height, width, label (null: none), class,
+text, uri, meta (all metadata, JSON), and a (nested) list of numbers for each array, float32 for
+float16, which few readers know. Hugging Face datasets read `image` with `cast_column("image",
+Image())`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Writer:
         """The next row."""
         arrays = self.columns.arrays(entry)
         if self._parquet is None:
-            self._schema = pa.schema([*_SCHEMA, *(pa.field(name, _lists(array)) for name, array in arrays)])
+            self._schema = pa.schema(
+                [*_SCHEMA, *(pa.field(name, _lists(array)) for name, array in arrays)]
+            )
         row = {
             "key": entry.key,
             "image": entry.image,
@@ -78,8 +81,14 @@ class Writer:
             "meta": as_json(entry.meta).decode(),
             **{name: array.tolist() for name, array in arrays},
         }
-        size = sum(len(item.encode()) if isinstance(item, str) else len(item) if isinstance(item, bytes) else 8
-                   for item in row.values())  # fmt: skip
+        size = sum(
+            len(item.encode())
+            if isinstance(item, str)
+            else len(item)
+            if isinstance(item, bytes)
+            else 8
+            for item in row.values()
+        )
         size += sum(array.nbytes for _, array in arrays)
         if self._bytes and self._bytes + size > self._group_bytes:
             self._flush()
@@ -101,7 +110,9 @@ class Writer:
     def _opened(self) -> pq.ParquetWriter:
         """Created when the first row group is written: its arrays are known then."""
         if self._parquet is None:
-            compression = {name: "NONE" if name == "image" else "ZSTD" for name in self._schema.names}
+            compression = {
+                name: "NONE" if name == "image" else "ZSTD" for name in self._schema.names
+            }
             with self._guarded.in_use():
                 self._parquet = pq.ParquetWriter(
                     self._guarded,
@@ -113,7 +124,8 @@ class Writer:
                     write_statistics=["key", "height", "width", "label"],
                     data_page_size=_PAGE,
                     write_batch_size=_ROWS,
-                    store_schema=False,  # Parquet's types suffice, and PyArrow versions add different schemas
+                    # Parquet's types suffice, and PyArrow versions add different schemas
+                    store_schema=False,
                 )
         return self._parquet
 
@@ -145,7 +157,10 @@ def _lists(array: np.ndarray) -> pa.DataType:
 
 
 class _GuardedFile:
-    """A file object for PyArrow. Discards what PyArrow writes when an incomplete file is deleted."""
+    """A file object for PyArrow.
+
+    Discards what PyArrow writes when an incomplete file is deleted.
+    """
 
     def __init__(self, file: File) -> None:
         self.file, self.closed, self._is_open = file, False, False

@@ -17,7 +17,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 def as_json(meta: dict[str, Any]) -> bytes:
     """ASCII JSON, sorted, on one line.
 
-    Bytes of a name that are not UTF-8 are surrogates, as `os.fsdecode` makes them. Non-finite numbers become null.
+    Bytes of a name that are not UTF-8 are surrogates, as `os.fsdecode` makes them. Non-finite
+    numbers become null.
     """
     try:
         return _dump(meta)

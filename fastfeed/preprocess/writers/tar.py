@@ -1,8 +1,9 @@
-"""Writes WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json`, `KEY.NAME.npy` per sample, and DALI's index.
+"""Writes WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json`, `KEY.NAME.npy` per
+sample, and DALI's index.
 
-Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The index is that
-of DALI's `wds2idx`, v1.2: the number of samples, then per sample a line with extension, offset, size and name of each
-member.
+Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The
+index is that of DALI's `wds2idx`, v1.2: the number of samples, then per sample a line with
+extension, offset, size and name of each member.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _LARGE = 1 << 16  # bytes; larger contents are written directly, smaller ones ar
 _MAX_BYTES = 8**11 - 1  # bytes of a member: the field has eleven octal digits
 _OWNER = b"0000644\0" + b"0000000\0" * 2  # mode, user, group
 _TIME = b"0" * 11 + b"\0"
-_REST = (b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(64) + b"0000000\0" * 2).ljust(_BLOCK - 156, b"\0")
+_REST = (b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(64) + b"0000000\0" * 2).ljust(
+    _BLOCK - 156, b"\0"
+)
 _SUM = sum(_OWNER) + sum(_TIME) + 8 * ord(" ") + sum(_REST)
 
 
@@ -34,7 +37,8 @@ def header(name: str, size: int) -> bytes:
     field = name.encode("ascii")
     if len(field) > _MAX_NAME or size > _MAX_BYTES:
         raise ConfigError(
-            f"a tar member may have a name of {_MAX_NAME} bytes and {_MAX_BYTES} bytes of data, got {name}, {size}"
+            f"a tar member may have a name of {_MAX_NAME} bytes and {_MAX_BYTES} bytes of data, got"
+            f" {name}, {size}"
         )
     digits = b"%011o\0" % size
     check = b"%06o\0 " % (_SUM + sum(field) + sum(digits))
@@ -42,7 +46,10 @@ def header(name: str, size: int) -> bytes:
 
 
 class Writer:
-    """Writes one `.tar` and its `.idx`. A shard without samples has no index: DALI does not support it."""
+    """Writes one `.tar` and its `.idx`.
+
+    A shard without samples has no index: DALI does not support it.
+    """
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
         self._create, self._stem = create, stem
@@ -84,7 +91,9 @@ class Writer:
         self._file.write(bytes(2 * _BLOCK + -(self._at + 2 * _BLOCK) % _RECORD))
         self._file.close()
         if self._lines:
-            index = self._create(self._stem + ".idx")  # written later: readers ignore an index older than the archive
+            index = self._create(
+                self._stem + ".idx"
+            )  # written later: readers ignore an index older than the archive
             index.write("\n".join([f"v1.2 {len(self._lines)}", *self._lines, ""]).encode())
             index.close()
         return self._offsets

@@ -1,8 +1,9 @@
-"""Writes TFRecord files of tf.train.Examples, and DALI's `tfrecord2idx` index: "offset length" per record.
+"""Writes TFRecord files of tf.train.Examples, and DALI's `tfrecord2idx` index: "offset length" per
+record.
 
 The frame of a record and the message are described in fastfeed/sources, which reads them.
-Features are sorted by name, as in protobuf's deterministic serialization. A sample without label, class or
-caption has no such feature: give `FixedLenFeature` a default.
+Features are sorted by name, as in protobuf's deterministic serialization. A sample without label,
+class or caption has no such feature: give `FixedLenFeature` a default.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Writer:
         size = len(before) + len(entry.image) + len(after)
         if size > _MAX_BYTES:
             raise ConfigError(
-                f"an Example may have {_MAX_BYTES} bytes, got {size}: use smaller images, or another format"
+                f"an Example may have {_MAX_BYTES} bytes, got {size}: use smaller images, or"
+                " another format"
             )
         length = size.to_bytes(8, "little")
         check = google_crc32c.value(before)
@@ -58,9 +60,13 @@ class Writer:
         """Byte offsets of the records' frames."""
         self._file.close()
         if self._offsets:
-            index = self._create(self._stem + ".idx")  # written later: readers ignore an index older than the records
+            index = self._create(
+                self._stem + ".idx"
+            )  # written later: readers ignore an index older than the records
             ends = [*self._offsets[1:], self._at]
-            lines = (f"{start} {end - start}\n" for start, end in zip(self._offsets, ends, strict=True))
+            lines = (
+                f"{start} {end - start}\n" for start, end in zip(self._offsets, ends, strict=True)
+            )
             index.write("".join(lines).encode())
             index.close()
         return self._offsets
@@ -77,9 +83,17 @@ def _message(entry: Entry, arrays: list[tuple[str, np.ndarray]]) -> tuple[bytes,
         "image/meta": as_json(entry.meta),
         "image/source": as_text(name_of(entry)).encode(),
     }
-    numbers = {"image/class/label": entry.label, "image/height": entry.height, "image/width": entry.width}
-    features = {name: _feature(name, _BYTES, word) for name, word in words.items() if word is not None}
-    features |= {name: _feature(name, _INTEGERS, _varint(n)) for name, n in numbers.items() if n is not None}
+    numbers = {
+        "image/class/label": entry.label,
+        "image/height": entry.height,
+        "image/width": entry.width,
+    }
+    features = {
+        name: _feature(name, _BYTES, word) for name, word in words.items() if word is not None
+    }
+    features |= {
+        name: _feature(name, _INTEGERS, _varint(n)) for name, n in numbers.items() if n is not None
+    }
     features |= {name: _list_feature(name, array) for name, array in arrays}
     features[_IMAGE] = _feature(_IMAGE, _BYTES, b"", to_follow=len(entry.image))
     total = sum(map(len, features.values())) + len(entry.image)
@@ -90,7 +104,9 @@ def _message(entry: Entry, arrays: list[tuple[str, np.ndarray]]) -> tuple[bytes,
 
 
 def _list_feature(name: str, array: np.ndarray) -> bytes:
-    """All elements, in C order: `FixedLenFeature(shape, tf.float32)`, or `tf.int64`, gives them their shape again."""
+    """All elements, in C order: `FixedLenFeature(shape, tf.float32)`, or `tf.int64`, gives them
+    their shape again.
+    """
     if array.dtype.kind != "f":
         return _feature(name, _INTEGERS, b"".join(map(_varint, array.ravel().tolist())))
     if array.dtype == np.float64:
@@ -102,7 +118,14 @@ def _feature(name: str, kind: bytes, value: bytes, to_follow: int = 0) -> bytes:
     """An entry of the feature map up to `value`, of which `to_follow` bytes are written later."""
     values = _FIRST + _varint(len(value) + to_follow) + value  # of numbers: packed
     feature = kind + _varint(len(values) + to_follow) + values
-    pair = _FIRST + _varint(len(name)) + name.encode() + _SECOND + _varint(len(feature) + to_follow) + feature
+    pair = (
+        _FIRST
+        + _varint(len(name))
+        + name.encode()
+        + _SECOND
+        + _varint(len(feature) + to_follow)
+        + feature
+    )
     return _FIRST + _varint(len(pair) + to_follow) + pair
 
 

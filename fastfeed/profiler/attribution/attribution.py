@@ -15,7 +15,15 @@ from fastfeed.profiler.attribution.host_causes import AttributedSpans, host_caus
 from fastfeed.profiler.attribution.time_breakdown import break_down, busy_sets, op_edges
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.intervals import empty, intersect, measure, overlap, spans, subtract, union
+from fastfeed.profiler.model.intervals import (
+    empty,
+    intersect,
+    measure,
+    overlap,
+    spans,
+    subtract,
+    union,
+)
 from fastfeed.profiler.model.result import InputWait, Period, Slices
 from fastfeed.profiler.model.trace import Trace
 
@@ -39,10 +47,14 @@ class Attribution:
     launch: np.ndarray  # int64, the launch call of each row; -1 unknown
 
 
-def attribute_device(trace: Trace, device: int, host: Host, edges: np.ndarray | None = None) -> Attribution:
-    """Give every idle nanosecond of a device one cause, between two edges or from its first op to its last.
+def attribute_device(
+    trace: Trace, device: int, host: Host, edges: np.ndarray | None = None
+) -> Attribution:
+    """Give every idle nanosecond of a device one cause, between two edges or from its first op to
+    its last.
 
-    The slices are disjoint and sum to the idle time: asserted, because the whole report depends on it.
+    The slices are disjoint and sum to the idle time: asserted, because the whole report depends on
+    it.
     """
     launch = host.launch
     edges = op_edges(trace, device) if edges is None else edges
@@ -53,16 +65,22 @@ def attribute_device(trace: Trace, device: int, host: Host, edges: np.ndarray | 
     rows = rows[np.argsort(trace.ops.start[rows], kind="stable")]
     is_known = gaps.call >= 0
     processes = distinct(trace.ops.process[rows])
-    thread = np.where(is_known, trace.calls.thread[gaps.call] if len(trace.calls.thread) else -1, -1)
+    thread = np.where(
+        is_known, trace.calls.thread[gaps.call] if len(trace.calls.thread) else -1, -1
+    )
     of_device = np.isin(trace.overheads.process, processes)
     overhead = union(spans(trace.overheads.start[of_device], trace.overheads.end[of_device]))
     parts = [AttributedSpans.of(gaps.late[~is_known], Cause.NO_LAUNCH)]
-    parts += host_causes(host, gaps.late[is_known], thread[is_known], trace.ops.process[gaps.op[is_known]], overhead)
+    parts += host_causes(
+        host, gaps.late[is_known], thread[is_known], trace.ops.process[gaps.op[is_known]], overhead
+    )
     parts += launch_call_causes(trace, gaps, host, covered)
     parts += queue_causes(trace, gaps, host)
     joined = with_drains(host, gaps, rows, in_time_order(parts))
     start, end = joined.span[:, 0], joined.span[:, 1]
-    is_new = np.concatenate([[False], start[1:] != end[:-1]])  # slices of one gap touch, and gaps do not
+    is_new = np.concatenate(
+        [[False], start[1:] != end[:-1]]
+    )  # slices of one gap touch, and gaps do not
     slices = Slices(
         start=start,
         end=end,
@@ -74,7 +92,9 @@ def attribute_device(trace: Trace, device: int, host: Host, edges: np.ndarray | 
     idle, attributed = int((gaps.end - gaps.start).sum()), measure(joined.span)
     disjoint = bool((slices.start[1:] >= slices.end[:-1]).all())
     if attributed != idle or not disjoint:
-        raise AssertionError(f"{attributed} ns of {idle} ns idle have a cause; disjoint: {disjoint}")
+        raise AssertionError(
+            f"{attributed} ns of {idle} ns idle have a cause; disjoint: {disjoint}"
+        )
     row_launch = launch[rows]
     waits, ramp = _waits(trace, host, processes, row_launch), _ramp(trace, slices, rows, row_launch)
     return Attribution(busy, covered, edges, gaps, slices, waits, ramp, rows, row_launch)
@@ -82,14 +102,22 @@ def attribute_device(trace: Trace, device: int, host: Host, edges: np.ndarray | 
 
 def _waits(trace: Trace, host: Host, processes: np.ndarray, launch: np.ndarray) -> np.ndarray:
     """When a thread that launches, or the main thread of a process that does, waited for input."""
-    callers = distinct(trace.calls.thread[launch[launch >= 0]]) if len(trace.calls.thread) else np.empty(0, np.int32)
+    callers = (
+        distinct(trace.calls.thread[launch[launch >= 0]])
+        if len(trace.calls.thread)
+        else np.empty(0, np.int32)
+    )
     main_threads = [host.main_thread(int(process)) for process in processes]
     threads = {*map(int, callers), *main_threads} - {-1}
-    return union(*(union(host.input_spans(thread), host.tf_data_waits(thread)) for thread in threads))
+    return union(
+        *(union(host.input_spans(thread), host.tf_data_waits(thread)) for thread in threads)
+    )
 
 
 def _ramp(trace: Trace, slices: Slices, rows: np.ndarray, launch: np.ndarray) -> np.ndarray:
-    """Idle launch time from the end of an input wait until the host is as far ahead of the device as usual."""
+    """Idle launch time from the end of an input wait until the host is as far ahead of the device
+    as usual.
+    """
     waited = slices.end[np.isin(slices.cause, INPUT_CAUSES)]
     is_known = launch >= 0
     if not len(waited) or not is_known.any():

@@ -17,7 +17,9 @@ __all__ = ["INPUT_ACTIVITIES", "Activity", "call_activities", "frame_activity", 
 
 
 class Activity(IntEnum):
-    """Ordered by precedence: of the activities that cover an instant, the first is the cause of a late launch."""
+    """Ordered by precedence: of the activities that cover an instant, the first is the cause of a
+    late launch.
+    """
 
     INPUT = 0
     CHECKPOINT = 1
@@ -27,7 +29,8 @@ class Activity(IntEnum):
     COPY = 5
     SYNC = 6
     HOST_COMM = 7
-    INPUT_WORK = 8  # this one and the next four: long stretches of code without a launch, see host_code/kinds
+    # this one and the next four: long stretches of code without a launch, see host_code/kinds
+    INPUT_WORK = 8
     ENVIRONMENT = 9
     IO = 10
     PROFILER = 11
@@ -54,28 +57,58 @@ def _pattern(*patterns: str) -> re.Pattern[str]:
 
 _CALLS = (
     (
-        _pattern("malloc", "free(?!ze)", "hostalloc", "host(un)?register", "mempool", "memcreate", "memmap"),
+        _pattern(
+            "malloc",
+            "free(?!ze)",
+            "hostalloc",
+            "host(un)?register",
+            "mempool",
+            "memcreate",
+            "memmap",
+        ),
         Activity.ALLOC,
     ),
     (_pattern("synchronize", "streamwaitvalue", "eventquery", "streamquery"), Activity.SYNC),
     (_pattern("linkcreate", "linkcomplete", "nvrtc"), Activity.COMPILE),
     (
-        _pattern("moduleload|library|funcgetattr|occupancy|ctx|init|streamcreate|eventcreate|peeraccess|propert"),
+        _pattern(
+            "moduleload|library|funcgetattr|occupancy|ctx|init|streamcreate|eventcreate|peeraccess|propert"
+        ),
         Activity.LOAD,
     ),
     (_pattern("memcpy"), Activity.COPY),
 )
 _CALL_WORDS = (  # each name that a pattern above matches contains one of these
-    "malloc", "free", "alloc", "register", "mempool", "memcreate", "memmap", "synchronize", "waitvalue", "query",
-    "link", "nvrtc", "moduleload", "library", "funcgetattr", "occupancy", "ctx", "init", "create", "peeraccess",
-    "propert", "memcpy",
-)  # fmt: skip
-_QUEUED_COPY = _pattern("async", "batch")  # returns immediately unless the host memory is pageable
-_FRAME = r"(\(\d+\))?: "  # between file and function in PyTorch's Python frames: dataloader.py(521): __next__
-
-_RANGE = (
-    r"^(?!\S*\.py\(\d+\): )"  # matches at the start of a name that is not a Python frame; those start with a file name
+    "malloc",
+    "free",
+    "alloc",
+    "register",
+    "mempool",
+    "memcreate",
+    "memmap",
+    "synchronize",
+    "waitvalue",
+    "query",
+    "link",
+    "nvrtc",
+    "moduleload",
+    "library",
+    "funcgetattr",
+    "occupancy",
+    "ctx",
+    "init",
+    "create",
+    "peeraccess",
+    "propert",
+    "memcpy",
 )
+_QUEUED_COPY = _pattern("async", "batch")  # returns immediately unless the host memory is pageable
+_FRAME = (  # between file and function in PyTorch's Python frames: dataloader.py(521): __next__
+    r"(\(\d+\))?: "
+)
+
+# matches at the start of a name that is not a Python frame; those start with a file name
+_RANGE = r"^(?!\S*\.py\(\d+\): )"
 
 # INPUT and CHECKPOINT names may come from ranges, operators or Python frames.
 _INPUT = _pattern(
@@ -88,19 +121,23 @@ _INPUT = _pattern(
     r"\bDALI\S*(__next__|Iterator)|Dali\w*ShareOutputs|^ShareOutputs$",
     rf"grain/\S*{_FRAME}__next__|streaming/\S*dataloader\S*{_FRAME}__next__|webdataset/\S*{_FRAME}__iter__",
     rf"ffcv/loader/\S*{_FRAME}(__next__|run)$|torch_xla/\S*parallel_loader\.py{_FRAME}(__next__|next|next_item)$",
-    rf"{_RANGE}((wait[-_ ]for[-_ ])?(data|batch|input)[-_ ]?(loading|loader|load|wait|fetch|next|generator)|data)$",
+    rf"{_RANGE}((wait[-_ ]for[-_ ])?(data|batch|input)[-_"
+    r" ]?(loading|loader|load|wait|fetch|next|generator)|data)$",
     rf"{_RANGE}wait[-_ ]for[-_ ](data|batch|input)$",
     rf"({_RANGE}|^\S+\.py\(\d+\): )(get|next|fetch|load)[-_ ]?((next|train)[-_ ])?(batch|data)$",
-    rf"{_RANGE}data[-_ ]?(iter|loader|loading|time|wait)|^\S*data_?loader\w*\.py{_FRAME}(__next__|__getitem__|collate)",
+    rf"{_RANGE}data[-_"
+    rf" ]?(iter|loader|loading|time|wait)|^\S*data_?loader\w*\.py{_FRAME}(__next__|__getitem__|collate)",
 )
 _CHECKPOINT = _pattern(
     rf"torch/serialization\.py{_FRAME}(_?save|_legacy_save)|distributed/checkpoint/|orbax|ModelCheckpoint|SaveV2",
     r"checkpoint_?(save|write|manager)|save_?(checkpoint|state|model|pretrained|weights)",
-    rf"{_RANGE}(checkpoint(?!\w*(func|seq|wrap|ed))|save(_(?!for_backward)|$))",  # not activation checkpointing
+    # not activation checkpointing
+    rf"{_RANGE}(checkpoint(?!\w*(func|seq|wrap|ed))|save(_(?!for_backward)|$))",
     rf"{_RANGE}(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)",
     rf"wandb/|mlflow/|tensorboard/(summary|writer)|SummaryWriter|WriteScalarSummary|{_RANGE}log(ging|_metrics)$",
 )
-# Functions that compile, not those that run compiled code: the latter are on the stack in every step.
+# Functions that compile, not those that run compiled code: the latter are on the stack in every
+# step.
 _COMPILE = _pattern(
     r"xla_?compile|PjRt\S*Compile|backend_compile|^Compile(\b|Module)|XLA:\S*Compil|jit_compile",
     rf"\(dynamo_timed\)|Torch-Compiled Region: compile|compile_inner|{_RANGE}\S*inductor\S*compile",
@@ -132,13 +169,59 @@ _RANGES = (
     (_WAITING, Activity.WAITING),
 )
 _RANGE_WORDS = (  # each name that one of these matches, or _PROFILER_STEP, contains one of these
-    "data", "batch", "input", "next", "optionalgetvalue", "iterator_ops", "dali", "shareoutputs", "ffcv", "torch_xla",
-    "serialization", "checkpoint", "orbax", "save", "eval", "valid", "test_epoch", "wandb", "mlflow", "tensorboard",
-    "summary", "log", "compil", "dynamo", "inductor", "triton", "autotun", "nvrtc", "cudnn", "gloo:", "mpi_", "c10d",
-    "tcpstore", "ncclcomminit", "barrier", "all_gather_object", "broadcast_object_list", "init_process_group",
-    "horovod", "block", "threading", "queue", "selectors", "futures", "lock", "wait", "pthread", "futex", "poll",
-    "select", "profilerstep", "gpu_user_annotation",
-)  # fmt: skip
+    "data",
+    "batch",
+    "input",
+    "next",
+    "optionalgetvalue",
+    "iterator_ops",
+    "dali",
+    "shareoutputs",
+    "ffcv",
+    "torch_xla",
+    "serialization",
+    "checkpoint",
+    "orbax",
+    "save",
+    "eval",
+    "valid",
+    "test_epoch",
+    "wandb",
+    "mlflow",
+    "tensorboard",
+    "summary",
+    "log",
+    "compil",
+    "dynamo",
+    "inductor",
+    "triton",
+    "autotun",
+    "nvrtc",
+    "cudnn",
+    "gloo:",
+    "mpi_",
+    "c10d",
+    "tcpstore",
+    "ncclcomminit",
+    "barrier",
+    "all_gather_object",
+    "broadcast_object_list",
+    "init_process_group",
+    "horovod",
+    "block",
+    "threading",
+    "queue",
+    "selectors",
+    "futures",
+    "lock",
+    "wait",
+    "pthread",
+    "futex",
+    "poll",
+    "select",
+    "profilerstep",
+    "gpu_user_annotation",
+)
 _PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
 
 _DEFAULTS = {
@@ -155,7 +238,9 @@ _DEFAULTS = {
 def call_activities(trace: Trace) -> np.ndarray:
     """An Activity per call: uint8, shape (len(calls),). An asynchronous copy is a launch."""
     calls: Calls = trace.calls
-    table = np.full(len(trace.names) + 1, Activity.LAUNCH, np.uint8)  # the last entry is for name -1
+    table = np.full(
+        len(trace.names) + 1, Activity.LAUNCH, np.uint8
+    )  # the last entry is for name -1
     used = distinct(calls.name)
     used = used[used >= 0]
     texts = [trace.names[name] for name in used]
@@ -165,14 +250,17 @@ def call_activities(trace: Trace) -> np.ndarray:
 
 
 def _classify_call(name: str) -> Activity:
-    activity = next((activity for pattern, activity in _CALLS if pattern.search(name)), Activity.LAUNCH)
+    activity = next(
+        (activity for pattern, activity in _CALLS if pattern.search(name)), Activity.LAUNCH
+    )
     return Activity.LAUNCH if activity is Activity.COPY and _QUEUED_COPY.search(name) else activity
 
 
 def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
     """An Activity per range: uint8, shape (len(ranges),).
 
-    `input_range` is the user's regular expression for ranges that wait for input. Raises ConfigError if it is invalid.
+    `input_range` is the user's regular expression for ranges that wait for input. Raises
+    ConfigError if it is invalid.
     """
     try:
         user_pattern = re.compile(input_range) if input_range else None
@@ -198,7 +286,9 @@ def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
 
 
 def frame_activity(name: str) -> Activity:
-    """The activity that the name of a Python frame shows, `dataloader.py(521): __next__`; else PYTHON."""
+    """The activity that the name of a Python frame shows, `dataloader.py(521): __next__`; else
+    PYTHON.
+    """
     return _classify_range(name, RangeKind.PYTHON, None)
 
 
@@ -211,4 +301,6 @@ def _classify_range(name: str, kind: RangeKind, user_pattern: re.Pattern[str] | 
         return Activity.INPUT
     if kind is RangeKind.SYSTEM:
         return Activity.WAITING if _WAITING.search(name) else Activity.NOTHING
-    return next((activity for pattern, activity in _RANGES if pattern.search(name)), _DEFAULTS[kind])
+    return next(
+        (activity for pattern, activity in _RANGES if pattern.search(name)), _DEFAULTS[kind]
+    )

@@ -19,16 +19,21 @@ from fastfeed.profiler.model.trace import Trace
 
 __all__ = ["consistency_metrics"]
 
-_STARTS_MANY = re.compile(r"graph|batch|multidevice|group", re.I)  # calls that launch several operations at once
+_STARTS_MANY = re.compile(
+    r"graph|batch|multidevice|group", re.I
+)  # calls that launch several operations at once
 
 
-def consistency_metrics(trace: Trace, host: Host, attribution: Attribution, judged: Period) -> Mapping[str, float]:
+def consistency_metrics(
+    trace: Trace, host: Host, attribution: Attribution, judged: Period
+) -> Mapping[str, float]:
     """What to compare with what is possible.
 
-    `longest_op_share`: of the longest operation in the time from the first to the last. `longest_op_overlap`: the
-    share of it in which other operations of its own stream ran. `shared_launches`: the share of the operations whose
-    launch call is that of another one, too. `contradicted_ms`: idle time in which work is said to have been launched
-    and nothing says what held it back, while a launching or main thread waited for input. `lost_launches`: how many
+    `longest_op_share`: of the longest operation in the time from the first to the last.
+    `longest_op_overlap`: the share of it in which other operations of its own stream ran.
+    `shared_launches`: the share of the operations whose launch call is that of another one, too.
+    `contradicted_ms`: idle time in which work is said to have been launched and nothing says what
+    held it back, while a launching or main thread waited for input. `lost_launches`: how many
     launches in the judged time have no operation, of `checked_launches`.
     """
     ops, rows = trace.ops, attribution.rows
@@ -47,7 +52,9 @@ def consistency_metrics(trace: Trace, host: Host, attribution: Attribution, judg
     slices = attribution.slices
     held = np.isin(slices.cause, (Cause.DEPENDENCY, Cause.GPU_SHARED)) & (slices.name < 0)
     held_spans = union(spans(slices.start[held], slices.end[held]))
-    metrics["contradicted_ms"] = measure(intersect(intersect(held_spans, attribution.waits), judged.spans)) / 1e6
+    metrics["contradicted_ms"] = (
+        measure(intersect(intersect(held_spans, attribution.waits), judged.spans)) / 1e6
+    )
     lost, checked = lost_launches(trace, host.launch, distinct(ops.process[rows]), judged.spans)
     return metrics | {"lost_launches": float(lost), "checked_launches": float(checked)}
 
@@ -57,5 +64,7 @@ def _shared_launches(trace: Trace, attribution: Attribution) -> float:
     if not len(launch):
         return 0.0
     launch = launch[~is_call_of(trace, _STARTS_MANY)[launch]]
-    different = np.count_nonzero(np.bincount(launch)) if len(launch) else 0  # np.unique takes ten times as long
+    different = (
+        np.count_nonzero(np.bincount(launch)) if len(launch) else 0
+    )  # np.unique takes ten times as long
     return 1 - different / len(launch) if len(launch) else 0.0

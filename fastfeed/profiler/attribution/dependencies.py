@@ -12,8 +12,8 @@ __all__ = ["producers"]
 def producers(host: Host, op: np.ndarray) -> np.ndarray:
     """Index into Trace.ops of the op each of these waited for: int64, shape (len(op),); -1 unknown.
 
-    The latest wait of the op's stream before its launch identifies an event and the stream it was recorded on. The
-    producer is the last op launched on that stream before the recording.
+    The latest wait of the op's stream before its launch identifies an event and the stream it was
+    recorded on. The producer is the last op launched on that stream before the recording.
     """
     trace = host.trace
     result = np.full(len(op), -1, np.int64)
@@ -22,7 +22,9 @@ def producers(host: Host, op: np.ndarray) -> np.ndarray:
         return result
     waiting, recording = host.wait_calls()
     wait_start = np.where(waiting >= 0, calls.start[waiting], -1)
-    record_start = np.where(recording >= 0, calls.start[recording], wait_start)  # else the time of the wait
+    record_start = np.where(
+        recording >= 0, calls.start[recording], wait_start
+    )  # else the time of the wait
     launch_start = np.where(host.launch >= 0, calls.start[host.launch], ops.start)
     streams = np.unique(np.concatenate([ops.stream, waits.stream, waits.on_stream]))
 
@@ -31,21 +33,29 @@ def producers(host: Host, op: np.ndarray) -> np.ndarray:
 
     usable = np.flatnonzero((waiting >= 0) & (waits.on_stream >= 0))
     wait = _last_before(
-        stream_key(waits.process[usable], waits.stream[usable]), wait_start[usable],
-        stream_key(ops.process[op], ops.stream[op]), launch_start[op],
-    )  # fmt: skip
+        stream_key(waits.process[usable], waits.stream[usable]),
+        wait_start[usable],
+        stream_key(ops.process[op], ops.stream[op]),
+        launch_start[op],
+    )
     with_wait = np.flatnonzero(wait >= 0)
     wait = usable[wait[with_wait]]
     source_key = stream_key(waits.process[wait], waits.on_stream[wait])
     op_key = stream_key(ops.process, ops.stream)
     candidates = np.flatnonzero(np.isin(op_key, source_key))
-    last = _last_before(op_key[candidates], launch_start[candidates], source_key, record_start[wait])
+    last = _last_before(
+        op_key[candidates], launch_start[candidates], source_key, record_start[wait]
+    )
     result[with_wait[last >= 0]] = candidates[last[last >= 0]]
     return result
 
 
-def _last_before(key: np.ndarray, at: np.ndarray, target: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """For each `target` key, the index of its latest row with `at` less than `limit`: int64, -1 none."""
+def _last_before(
+    key: np.ndarray, at: np.ndarray, target: np.ndarray, limit: np.ndarray
+) -> np.ndarray:
+    """For each `target` key, the index of its latest row with `at` less than `limit`: int64, -1
+    none.
+    """
     result = np.full(len(target), -1, np.int64)
     if not len(key) or not len(target):
         return result

@@ -1,4 +1,6 @@
-"""Causes of the other two parts of a gap: the launch call itself, and the time from its return to the op's start."""
+"""Causes of the other two parts of a gap: the launch call itself, and the time from its return to
+the op's start.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,27 @@ __all__ = ["launch_call_causes", "queue_causes"]
 _MAX_LATENCY_NS = 100_000  # no launch takes longer than this to reach the device
 _MIN_QUEUE_NS = 10_000  # a shorter queue is always latency
 _MIN_USUAL = 3  # gaps; fewer do not show which latency is usual
-_HOLDS_STREAM = re.compile(r"launchhostfunc|streamaddcallback|stream(waitvalue|batchmem)|waitexternalsemaphore", re.I)
+_HOLDS_STREAM = re.compile(
+    r"launchhostfunc|streamaddcallback|stream(waitvalue|batchmem)|waitexternalsemaphore", re.I
+)
 _GRAPH = re.compile(r"graphlaunch", re.I)  # its nodes may wait for each other, and for the host
 
 
-def launch_call_causes(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -> list[AttributedSpans]:
-    """Why the device idled during a launch call: staging, loading, allocating, a full queue, or launching."""
+def launch_call_causes(
+    trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray
+) -> list[AttributedSpans]:
+    """Why the device idled during a launch call: staging, loading, allocating, a full queue, or
+    launching.
+    """
     rows = np.flatnonzero(gaps.call_end > gaps.late_end)
     if not len(rows):
         return []
     ops, calls = trace.ops, trace.calls
     op, call, span = gaps.op[rows], gaps.call[rows], spans(gaps.late_end[rows], gaps.call_end[rows])
     is_first = host.is_first_use[op]
-    is_long = host.is_long_call[call] | (is_first & (calls.end[call] - calls.start[call] > LOADS_NS))
+    is_long = host.is_long_call[call] | (
+        is_first & (calls.end[call] - calls.start[call] > LOADS_NS)
+    )
     cause = np.full(len(rows), Cause.LAUNCH, np.uint8)
     cause[is_long & is_first & (ops.kind[op] != Kind.H2D)] = Cause.MODULE_LOAD
     device_busy = overlap(spans(calls.start[call], calls.start[call] + 1), busy) > 0
@@ -42,7 +52,11 @@ def launch_call_causes(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -
     thread = calls.thread[call]
     long_rows = np.flatnonzero(is_long)
     long_rows = long_rows[np.argsort(thread[long_rows], kind="stable")]
-    for group in np.split(long_rows, np.flatnonzero(np.diff(thread[long_rows])) + 1) if len(long_rows) else ():
+    for group in (
+        np.split(long_rows, np.flatnonzero(np.diff(thread[long_rows])) + 1)
+        if len(long_rows)
+        else ()
+    ):
         thread_id = thread[group[0]]
         covered = overlap(span[group], host.spans_of(int(thread_id), Activity.ALLOC))
         cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.ALLOC
@@ -57,10 +71,10 @@ def launch_call_causes(trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray) -
 def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     """Why a launched op had not started: the usual latency, or an order between streams or devices.
 
-    A queue that is longer than usual is a dependency if the op was launched before the gap (so the launch was not
-    late) or if its stream was waiting for an event. Where no stream can be waiting, the GPU was not available to this
-    process. Work of another device that ended in the meantime is the cause whatever is usual: if every step waits for
-    it, that wait is the usual length.
+    A queue that is longer than usual is a dependency if the op was launched before the gap (so the
+    launch was not late) or if its stream was waiting for an event. Where no stream can be waiting,
+    the GPU was not available to this process. Work of another device that ended in the meantime is
+    the cause whatever is usual: if every step waits for it, that wait is the usual length.
     """
     rows = np.flatnonzero(gaps.end > gaps.call_end)
     if not len(rows):
@@ -69,7 +83,9 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     span, op, call = spans(gaps.call_end[rows], gaps.end[rows]), gaps.op[rows], gaps.call[rows]
     length = span[:, 1] - span[:, 0]
     in_gap = calls.start[call] > gaps.start[rows]
-    usual = max(_MIN_QUEUE_NS, int(np.percentile(length[in_gap], 90)) if in_gap.sum() >= _MIN_USUAL else 0)
+    usual = max(
+        _MIN_QUEUE_NS, int(np.percentile(length[in_gap], 90)) if in_gap.sum() >= _MIN_USUAL else 0
+    )
     is_longer = length > usual
     needs_producer = is_longer | (length > _MAX_LATENCY_NS)
     producer = np.full(len(rows), -1, np.int64)
@@ -97,10 +113,11 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
 
 
 def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
-    """Which of these ops wait for no other stream, host function or graph node, by what is recorded: bool, shape (n,).
+    """Which of these ops wait for no other stream, host function or graph node, by what is
+    recorded: bool, shape (n,).
 
-    That is so in a process with one stream, and with several on one device if waits for events are recorded, and none
-    of this stream is.
+    That is so in a process with one stream, and with several on one device if waits for events are
+    recorded, and none of this stream is.
     """
     ops, waits, calls = trace.ops, trace.waits, trace.calls
     process_of = np.array([*(thread.process for thread in trace.threads), -1])[calls.thread]
@@ -108,7 +125,9 @@ def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
     with_several = streams[:-1, 0][streams[1:, 0] == streams[:-1, 0]]
     unseen = np.setdiff1d(with_several, waits.process)
     held = process_of[is_call_of(trace, _HOLDS_STREAM)]
-    may_wait = np.isin(ops.process[op], np.concatenate([unseen, held, _multi_device_processes(trace)]))
+    may_wait = np.isin(
+        ops.process[op], np.concatenate([unseen, held, _multi_device_processes(trace)])
+    )
     told = np.unique(np.column_stack([waits.process, waits.stream]), axis=0)
     for process, stream in told.tolist():
         may_wait |= (ops.process[op] == process) & ((ops.stream[op] == stream) | (stream < 0))

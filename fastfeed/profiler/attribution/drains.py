@@ -1,14 +1,15 @@
-"""Idle time that synchronizing causes after it has returned: the queue is drained, and the host must get ahead again.
+"""Idle time that synchronizing causes after it has returned: the queue is drained, and the host
+must get ahead again.
 
-The same recording is played again without the time that the host spent in synchronizing calls. Without them, every
-launch comes earlier by the time in such calls before it, and an operation starts when it is launched and the one before
-it has ended:
+The same recording is played again without the time that the host spent in synchronizing calls.
+Without them, every launch comes earlier by the time in such calls before it, and an operation
+starts when it is launched and the one before it has ended:
 
     start[j] = max(launch[j] - synchronized(launch[j]), end[j - 1])
     end[j] = start[j] + busy[j]
 
-where `busy[j]` is what operation j adds to the time in which the device is busy. Idle time that is left in the replay
-is not synchronization's: the host would be as late without it.
+where `busy[j]` is what operation j adds to the time in which the device is busy. Idle time that is
+left in the replay is not synchronization's: the host would be as late without it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ __all__ = ["with_drains"]
 
 _CATCHING_UP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.PYTHON, Cause.LATENCY)
 _LONGEST_NS = 500_000  # what the host does for longer, in one piece, is a cause of its own
-_MIN_SHARE = 0.05  # of the time from the first operation to the last: less is harmless, and stays with what is done
+# of the time from the first operation to the last: less is harmless, and stays with what is done
+_MIN_SHARE = 0.05
 _OPERATOR = re.compile(r"^\w+::(?!_)")  # aten::item, not the aten::_local_scalar_dense inside of it
 
 
-def with_drains(host: Host, gaps: Gaps, rows: np.ndarray, causes: AttributedSpans) -> AttributedSpans:
+def with_drains(
+    host: Host, gaps: Gaps, rows: np.ndarray, causes: AttributedSpans
+) -> AttributedSpans:
     """Charge synchronization with the idle time that would not be there without it.
 
     Args:
@@ -44,7 +48,8 @@ def with_drains(host: Host, gaps: Gaps, rows: np.ndarray, causes: AttributedSpan
         causes: All idle time, in order of time.
 
     Returns:
-        The same idle time; slices may be split. Those of synchronization are named by their call site.
+        The same idle time; slices may be split. Those of synchronization are named by their call
+        site.
     """
     threads = _driving_threads(host, rows)
     synchronized = union(*(host.spans_of(thread, Activity.SYNC) for thread in threads))
@@ -54,7 +59,9 @@ def with_drains(host: Host, gaps: Gaps, rows: np.ndarray, causes: AttributedSpan
     gap = np.searchsorted(gaps.start, causes.span[:, 0], side="right") - 1
     catching_up = [*_CATCHING_UP]
     if any(len(host.rows(thread, Activity.INPUT)) for thread in threads):
-        catching_up.append(Cause.HOST_UNKNOWN)  # where waits for input are recorded, it is not one of them
+        catching_up.append(
+            Cause.HOST_UNKNOWN
+        )  # where waits for input are recorded, it is not one of them
     avoidable = _avoidable(host, gaps, rows, synchronized)
     is_sync = causes.cause == Cause.SYNC
     np.subtract.at(avoidable, gap[is_sync], length[is_sync])
@@ -62,7 +69,9 @@ def with_drains(host: Host, gaps: Gaps, rows: np.ndarray, causes: AttributedSpan
     reach = np.cumsum(np.where(catches_up, length, 0))
     first = np.searchsorted(gap, np.arange(len(gaps.start)))
     before = reach - np.where(catches_up, length, 0)
-    charged = np.clip(avoidable[gap] - (before - before[np.minimum(first[gap], len(gap) - 1)]), 0, length)
+    charged = np.clip(
+        avoidable[gap] - (before - before[np.minimum(first[gap], len(gap) - 1)]), 0, length
+    )
     charged[~catches_up] = 0
     first_op, last_op = host.trace.ops.start[rows[0]], host.trace.ops.end[rows].max()
     if charged.sum() < _MIN_SHARE * (last_op - first_op):
@@ -82,17 +91,23 @@ def _driving_threads(host: Host, rows: np.ndarray) -> set[int]:
 
 
 def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarray) -> np.ndarray:
-    """Part of each gap between two operations that the replay lacks: int64 nanoseconds, shape (gaps,)."""
+    """Part of each gap between two operations that the replay lacks: int64 nanoseconds, shape
+    (gaps,).
+    """
     ops, calls = host.trace.ops, host.trace.calls
     start, end = ops.start[rows], ops.end[rows]
     reach = np.maximum.accumulate(end)
-    busy = np.diff(reach, prepend=start[0]) - np.maximum(start - np.concatenate([start[:1], reach[:-1]]), 0)
+    busy = np.diff(reach, prepend=start[0]) - np.maximum(
+        start - np.concatenate([start[:1], reach[:-1]]), 0
+    )
     launch = host.launch[rows]
     ready = np.where(launch >= 0, calls.end[launch], start) if len(calls.end) else start
     ready = np.minimum(ready, start)
     between = np.flatnonzero((gaps.start >= start[0]) & (gaps.end <= start[-1]))
     ends_gap = np.searchsorted(start, gaps.end[between])
-    ready[ends_gap] = start[ends_gap]  # its latency, and what else kept it from starting, stay as they are
+    ready[ends_gap] = start[
+        ends_gap
+    ]  # its latency, and what else kept it from starting, stay as they are
     ready = ready - _measure_before(synchronized, ready)
     idle = np.maximum.accumulate(ready - np.concatenate([[0], np.cumsum(busy)[:-1]]))
     until = idle[ends_gap] - idle[0]
@@ -115,7 +130,9 @@ def _split(causes: AttributedSpans, charged: np.ndarray) -> AttributedSpans:
     span = np.stack([causes.span[:, 0], middle, middle, causes.span[:, 1]], axis=1).reshape(-1, 2)
     cause = np.stack([np.full(len(middle), Cause.SYNC, np.uint8), causes.cause], axis=1).ravel()
     kept = span[:, 1] > span[:, 0]
-    return AttributedSpans(span[kept], cause[kept], causes.thread.repeat(2)[kept], causes.name.repeat(2)[kept])
+    return AttributedSpans(
+        span[kept], cause[kept], causes.thread.repeat(2)[kept], causes.name.repeat(2)[kept]
+    )
 
 
 def _named(host: Host, causes: AttributedSpans) -> AttributedSpans:
@@ -134,7 +151,9 @@ def _named(host: Host, causes: AttributedSpans) -> AttributedSpans:
 
 
 def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
-    """The innermost frame of the program on a thread at each instant, else the innermost operator: int32, -1 none."""
+    """The innermost frame of the program on a thread at each instant, else the innermost operator:
+    int32, -1 none.
+    """
     sites = np.full(len(at), -1, np.int32)
     for activity, is_site in ((Activity.FRAMEWORK, _OPERATOR.search), (Activity.PYTHON, _is_users)):
         rows = host.rows(thread, activity)

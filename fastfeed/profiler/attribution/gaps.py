@@ -1,4 +1,6 @@
-"""Idle gaps of a device, each split into late (not launched yet), call (being launched) and queued (not started)."""
+"""Idle gaps of a device, each split into late (not launched yet), call (being launched) and queued
+(not started).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,17 @@ __all__ = ["Gaps", "find_gaps"]
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Columns, one row per gap, in order of time. Late, call and queued follow each other; each may be empty."""
+    """Columns, one row per gap, in order of time.
+
+    Late, call and queued follow each other; each may be empty.
+    """
 
     start: np.ndarray  # int64
     end: np.ndarray
     op: np.ndarray  # int64, index into Trace.ops of the op that ended the gap
-    call: np.ndarray  # int64, index into Trace.calls of that op's launch; -1 unknown: the whole gap is `late`
+    call: (
+        np.ndarray
+    )  # int64, index into Trace.calls of that op's launch; -1 unknown: the whole gap is `late`
     late_end: np.ndarray  # int64: late is [start, late_end)
     call_end: np.ndarray  # int64: call is [late_end, call_end), queued is [call_end, end)
 
@@ -37,19 +44,26 @@ class Gaps:
         return spans(self.call_end, self.end)
 
 
-def find_gaps(trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: np.ndarray, launch: np.ndarray) -> Gaps:
-    """The gaps of a device between two edges: its first op and its last, or those of the steps around them.
+def find_gaps(
+    trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: np.ndarray, launch: np.ndarray
+) -> Gaps:
+    """The gaps of a device between two edges: its first op and its last, or those of the steps
+    around them.
 
-    `launch` is from `launch_calls`. What follows the last op is late as a whole, on the thread that launched that op.
+    `launch` is from `launch_calls`. What follows the last op is late as a whole, on the thread that
+    launched that op.
 
-    A gap that ends in profiler overhead still waits for the next op, so it is late on that op's launch.
+    A gap that ends in profiler overhead still waits for the next op, so it is late on that op's
+    launch.
     """
     idle = complement(union(*busy.values()), int(edges[0]), int(edges[1]))
     ops, calls = trace.ops, trace.calls
     rows = np.flatnonzero(ops.device == device)
     if (np.diff(ops.start[rows]) <= 0).any():
         launch_start = np.where(
-            launch[rows] >= 0, calls.start[launch[rows]] if len(calls.start) else 0, np.iinfo(np.int64).max
+            launch[rows] >= 0,
+            calls.start[launch[rows]] if len(calls.start) else 0,
+            np.iinfo(np.int64).max,
         )
         # of ops that start together, prefer one with a duration, then the one launched first
         rows = rows[np.lexsort((launch_start, ops.end[rows] == ops.start[rows], ops.start[rows]))]

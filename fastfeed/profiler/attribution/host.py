@@ -1,4 +1,6 @@
-"""What each host thread was doing, as sets of nanoseconds per activity, and which thread drives a process."""
+"""What each host thread was doing, as sets of nanoseconds per activity, and which thread drives a
+process.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from fastfeed.profiler.attribution.host_code.kinds import (
     classify_code,
     process_launches,
 )
-from fastfeed.profiler.attribution.launches import LOADS_NS, calls_by_id, is_first_use, is_long_call, launch_calls
+from fastfeed.profiler.attribution.launches import (
+    LOADS_NS,
+    calls_by_id,
+    is_first_use,
+    is_long_call,
+    launch_calls,
+)
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import empty, overlap, spans, union
 from fastfeed.profiler.model.trace import RangeKind, Trace
@@ -28,7 +36,8 @@ from fastfeed.profiler.model.trace import RangeKind, Trace
 __all__ = ["Host"]
 
 _TF_DATA_OPS = ("IteratorGetNext", "OptionalGetValue", "MultiDeviceIteratorGetNextFromShard")
-_FEEDING = re.compile(  # what a runtime's own thread is inside of when it brings data and work to a device
+# what a runtime's own thread is inside of when it brings data and work to a device
+_FEEDING = re.compile(
     r"BufferSequencingEvent|Pj[Rr]t|PJRT|Xla|Thunk|Execut|Dispatch|CopyTo|TransferTo|BufferFromHost|Linearize|H2D|^aten::"
 )
 _QUERY_NS = 100_000
@@ -58,7 +67,9 @@ class Host:
         self.end = np.concatenate([ranges.end, calls.end, sched.end, code.end])
         self.name = np.concatenate([ranges.name, calls.name, nameless, code.name])
         self.thread = np.concatenate([ranges.thread, calls.thread, sched.thread, code.thread])
-        self.activity = np.concatenate([self.range_activity, self.call_activity, unready, code.activity])
+        self.activity = np.concatenate(
+            [self.range_activity, self.call_activity, unready, code.activity]
+        )
         order = np.lexsort((self.start, self.activity, self.thread))
         self._order = order
         self._key = self.thread[order].astype(np.int64) * (_CONTENTION + 1) + self.activity[order]
@@ -72,10 +83,15 @@ class Host:
         """Classifies calls by name. A long first launch loads its kernel."""
         activity, calls = call_activities(self.trace), self.trace.calls
         first = self.launch[self.is_first_use & (self.launch >= 0)]
-        loading = first[(calls.end[first] - calls.start[first] > LOADS_NS) & (activity[first] == Activity.LAUNCH)]
+        loading = first[
+            (calls.end[first] - calls.start[first] > LOADS_NS)
+            & (activity[first] == Activity.LAUNCH)
+        ]
         activity[loading] = Activity.LOAD
         # attribute and occupancy queries load a kernel once; after that they are part of launching
-        activity[(activity == Activity.LOAD) & (calls.end - calls.start < _QUERY_NS)] = Activity.LAUNCH
+        activity[(activity == Activity.LOAD) & (calls.end - calls.start < _QUERY_NS)] = (
+            Activity.LAUNCH
+        )
         return activity
 
     def _classify_code(self) -> CodeSpans:
@@ -96,10 +112,16 @@ class Host:
         """Host memory that is pinned while a batch is prepared is no device allocation."""
         calls, code = self.trace.calls, self.code
         rows = np.flatnonzero(self.call_activity == Activity.ALLOC)
-        rows = rows[[bool(PINS.search(self.trace.name(int(name)))) for name in calls.name[rows]]] if len(rows) else rows
+        rows = (
+            rows[[bool(PINS.search(self.trace.name(int(name)))) for name in calls.name[rows]]]
+            if len(rows)
+            else rows
+        )
         for thread in distinct(calls.thread[rows]).tolist():
             own = rows[calls.thread[rows] == thread]
-            prepares = np.flatnonzero((code.thread == thread) & np.isin(code.activity, INPUT_ACTIVITIES))
+            prepares = np.flatnonzero(
+                (code.thread == thread) & np.isin(code.activity, INPUT_ACTIVITIES)
+            )
             at_work = union(spans(code.start[prepares], code.end[prepares]))
             is_input = overlap(spans(calls.start[own], calls.start[own] + 1), at_work) > 0
             self.call_activity[own[is_input]] = Activity.NOTHING
@@ -128,10 +150,14 @@ class Host:
         return union(*(self.spans_of(thread, activity) for activity in INPUT_ACTIVITIES))
 
     def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:
-        """Per row of Trace.waits, indexes into Trace.calls of the wait and of its event's recording; -1 unknown."""
+        """Per row of Trace.waits, indexes into Trace.calls of the wait and of its event's
+        recording; -1 unknown.
+        """
         if self._wait_calls is None:
             waits = self.trace.waits
-            waiting, recording = (calls_by_id(self.trace, waits.process, corr) for corr in (waits.corr, waits.on_corr))
+            waiting, recording = (
+                calls_by_id(self.trace, waits.process, corr) for corr in (waits.corr, waits.on_corr)
+            )
             self._wait_calls = waiting, recording
         return self._wait_calls
 
@@ -147,11 +173,19 @@ class Host:
         """The other threads of the same process, those that launch most first."""
         threads, calls = self.trace.threads, self.trace.calls
         launches = np.bincount(calls.thread[self.launch[self.launch >= 0]], minlength=len(threads))
-        same = [other for other in range(len(threads)) if threads[other].process == threads[thread].process]
-        return sorted((other for other in same if other != thread), key=lambda other: -int(launches[other]))
+        same = [
+            other
+            for other in range(len(threads))
+            if threads[other].process == threads[thread].process
+        ]
+        return sorted(
+            (other for other in same if other != thread), key=lambda other: -int(launches[other])
+        )
 
     def feeding_spans(self, thread: int, activity: Activity) -> np.ndarray:
-        """Like `spans_of`; of what is inside a framework, only what brings data and work to devices."""
+        """Like `spans_of`; of what is inside a framework, only what brings data and work to
+        devices.
+        """
         if activity != Activity.FRAMEWORK:
             return self.spans_of(thread, activity)
         rows = self.rows(thread, activity)
@@ -163,19 +197,25 @@ class Host:
         return self.spans_of(thread, _CONTENTION)
 
     def innermost_name(self, thread: int, activity: int, at: np.ndarray) -> np.ndarray:
-        """The name of the innermost range of this activity that covers each instant: int32, -1 none."""
+        """The name of the innermost range of this activity that covers each instant: int32, -1
+        none.
+        """
         rows = self.rows(thread, activity)
         row = self.innermost_row(rows, at)
         return np.where(row >= 0, self.name[row], -1).astype(np.int32)
 
     def innermost_row(self, rows: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Which of these rows, in order of start, is the innermost that covers each instant: int64, -1 none."""
+        """Which of these rows, in order of start, is the innermost that covers each instant: int64,
+        -1 none.
+        """
         result = np.full(len(at), -1, np.int64)
         if not len(rows):
             return result
         candidate = np.searchsorted(self.start[rows], at, side="right") - 1
         remaining = np.flatnonzero(candidate >= 0)
-        for _ in range(16):  # skips ranges that have already ended; deeper nesting is not worth the search
+        for _ in range(
+            16
+        ):  # skips ranges that have already ended; deeper nesting is not worth the search
             if not len(remaining):
                 break
             row = rows[candidate[remaining]]
@@ -191,10 +231,18 @@ class Host:
         trace = self.trace
         process = trace.threads[thread].process if thread >= 0 else -1
         if process not in self._tf_data_waits:
-            name_ids = [index for index, name in enumerate(trace.names) if name.startswith(_TF_DATA_OPS)]
-            thread_process = np.array([*(other.process for other in trace.threads), -2])[trace.ranges.thread]
-            rows = np.flatnonzero(np.isin(trace.ranges.name, name_ids) & (thread_process == process))
-            self._tf_data_waits[process] = union(spans(trace.ranges.start[rows], trace.ranges.end[rows]))
+            name_ids = [
+                index for index, name in enumerate(trace.names) if name.startswith(_TF_DATA_OPS)
+            ]
+            thread_process = np.array([*(other.process for other in trace.threads), -2])[
+                trace.ranges.thread
+            ]
+            rows = np.flatnonzero(
+                np.isin(trace.ranges.name, name_ids) & (thread_process == process)
+            )
+            self._tf_data_waits[process] = union(
+                spans(trace.ranges.start[rows], trace.ranges.end[rows])
+            )
         return self._tf_data_waits[process]
 
     def main_thread(self, process: int) -> int:
@@ -205,7 +253,10 @@ class Host:
 
     def _find_main_thread(self, process: int) -> int:
         trace = self.trace
-        threads = np.array([index for index, thread in enumerate(trace.threads) if thread.process == process], np.int32)
+        threads = np.array(
+            [index for index, thread in enumerate(trace.threads) if thread.process == process],
+            np.int32,
+        )
         if not len(threads):
             return -1
         ranges = trace.ranges
@@ -215,7 +266,9 @@ class Host:
             ranges.kind == RangeKind.STEP,
             self.range_activity == Activity.INPUT,
             (ranges.kind == RangeKind.PYTHON) & np.isin(ranges.thread, launching),
-            np.isin(self.range_activity, (Activity.PYTHON, Activity.FRAMEWORK, Activity.CHECKPOINT)),
+            np.isin(
+                self.range_activity, (Activity.PYTHON, Activity.FRAMEWORK, Activity.CHECKPOINT)
+            ),
         ):
             rows = np.flatnonzero(in_process & evidence)
             if len(rows):

@@ -1,4 +1,6 @@
-"""Why the host was late: the late part of every gap, split by what the launching thread was doing."""
+"""Why the host was late: the late part of every gap, split by what the launching thread was
+doing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from fastfeed.profiler.model.intervals import empty, intersect, subtract, union
 
 __all__ = ["AttributedSpans", "host_causes", "in_time_order"]
 
-# Before WAITING: what a parked thread is known to wait for. After it: what it merely happens to be in.
+# Before WAITING: what a parked thread is known to wait for. After it: what it merely happens to be
+# in.
 _BEFORE_WAITING = (
     Activity.INPUT,
     Activity.CHECKPOINT,
@@ -28,9 +31,19 @@ _BEFORE_WAITING = (
     Activity.ENVIRONMENT,
     Activity.IO,
 )
-# What another thread does that a synchronizing thread waits for. Not for input: that is read ahead all the time.
-_FEEDING = (Activity.COMPILE, Activity.LOAD, Activity.ALLOC, Activity.COPY, Activity.LAUNCH, Activity.FRAMEWORK)
-_RETURN_NS = 1_000_000  # from the end of the work to the return of the call that waited for it, at most
+# What another thread does that a synchronizing thread waits for. Not for input: that is read ahead
+# all the time.
+_FEEDING = (
+    Activity.COMPILE,
+    Activity.LOAD,
+    Activity.ALLOC,
+    Activity.COPY,
+    Activity.LAUNCH,
+    Activity.FRAMEWORK,
+)
+_RETURN_NS = (
+    1_000_000  # from the end of the work to the return of the call that waited for it, at most
+)
 _AFTER_WAITING = (
     Activity.LAUNCH,
     Activity.GC,
@@ -53,11 +66,17 @@ class AttributedSpans:
 
     @classmethod
     def of(
-        cls, span: np.ndarray, cause: int, thread: int | np.ndarray = -1, name: int | np.ndarray = -1
+        cls,
+        span: np.ndarray,
+        cause: int,
+        thread: int | np.ndarray = -1,
+        name: int | np.ndarray = -1,
     ) -> AttributedSpans:
         """Spans of one cause; scalars are broadcast."""
         count = len(span)
-        columns = (np.broadcast_to(np.asarray(column, np.int32), count) for column in (thread, name))
+        columns = (
+            np.broadcast_to(np.asarray(column, np.int32), count) for column in (thread, name)
+        )
         return cls(span, np.full(count, cause, np.uint8), *columns)
 
 
@@ -88,14 +107,17 @@ def host_causes(
     processes, inverse = numbered(process)
     main = np.array([host.main_thread(int(number)) for number in processes], np.int64)[inverse]
     thread = np.where(thread >= 0, thread, main)
-    # a thread that only copies batches to the device works ahead: the GPU waits for what the main thread waits for
+    # a thread that only copies batches to the device works ahead: the GPU waits for what the main
+    # thread waits for
     feeds = ~np.isin(thread, host.working) & np.isin(main, host.working)
     thread, main = np.where(feeds, main, thread), np.where(feeds, thread, main)
     many = len(host.trace.threads) + 1
     pairs = (thread + 1) * many + main + 1
     nonempty = np.flatnonzero(late[:, 1] > late[:, 0])
     nonempty = nonempty[np.argsort(pairs[nonempty], kind="stable")]
-    for rows in np.split(nonempty, np.flatnonzero(np.diff(pairs[nonempty])) + 1) if len(nonempty) else ():
+    for rows in (
+        np.split(nonempty, np.flatnonzero(np.diff(pairs[nonempty])) + 1) if len(nonempty) else ()
+    ):
         launcher, main_thread = int(pairs[rows[0]] // many) - 1, int(pairs[rows[0]] % many) - 1
         rest = late[rows]
         profiling = intersect(rest, overhead)
@@ -103,7 +125,9 @@ def host_causes(
         rest = subtract(rest, overhead)
         rest, parked = _explain(host, rest, int(launcher), parts, is_last=launcher == main_thread)
         if main_thread not in (launcher, -1):
-            unexplained, still_parked = _explain(host, union(rest, parked), int(main_thread), parts, is_last=True)
+            unexplained, still_parked = _explain(
+                host, union(rest, parked), int(main_thread), parts, is_last=True
+            )
             rest = union(unexplained, still_parked)
         else:
             rest = union(rest, parked)
@@ -115,8 +139,12 @@ def host_causes(
     return parts
 
 
-def _explain_by_tf_data(host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]) -> np.ndarray:
-    """TensorFlow runs ops on any free executor thread, so any thread of the process may be waiting for the iterator."""
+def _explain_by_tf_data(
+    host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]
+) -> np.ndarray:
+    """TensorFlow runs ops on any free executor thread, so any thread of the process may be waiting
+    for the iterator.
+    """
     waiting = host.tf_data_waits(thread)
     explained = intersect(rest, waiting)
     parts.append(AttributedSpans.of(explained, Cause.INPUT, thread))
@@ -126,7 +154,10 @@ def _explain_by_tf_data(host: Host, rest: np.ndarray, thread: int, parts: list[A
 def _explain(
     host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans], is_last: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Appends what this thread explains to `parts`. Returns what it does not explain, and when it was parked."""
+    """Appends what this thread explains to `parts`.
+
+    Returns what it does not explain, and when it was parked.
+    """
     for activity in _BEFORE_WAITING:
         if activity is Activity.SYNC:
             rest = _explain_idle_syncs(host, rest, thread, parts)
@@ -141,10 +172,14 @@ def _explain(
     return rest, parked
 
 
-def _explain_idle_syncs(host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]) -> np.ndarray:
-    """Asks the other threads of the process while this one waits for devices that have nothing to do.
+def _explain_idle_syncs(
+    host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]
+) -> np.ndarray:
+    """Asks the other threads of the process while this one waits for devices that have nothing to
+    do.
 
-    Such a thread waits for those that feed the devices. What no other thread explains is left: it is synchronization.
+    Such a thread waits for those that feed the devices. What no other thread explains is left: it
+    is synchronization.
     """
     syncing = intersect(rest, host.spans_of(thread, Activity.SYNC)) if thread >= 0 else empty()
     if not len(syncing):
@@ -173,6 +208,11 @@ def _take_activity(
     if not len(explained):
         return rest
     parts.append(
-        AttributedSpans.of(explained, activity.cause, thread, host.innermost_name(thread, activity, explained[:, 0]))
+        AttributedSpans.of(
+            explained,
+            activity.cause,
+            thread,
+            host.innermost_name(thread, activity, explained[:, 0]),
+        )
     )
     return subtract(rest, covered)

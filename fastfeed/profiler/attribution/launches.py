@@ -17,15 +17,19 @@ _LONG = 10  # times the median of the same API: such a call did more than launch
 
 
 def launch_calls(trace: Trace) -> np.ndarray:
-    """Index into `trace.calls` of each op's launch: int64, shape (len(ops),); -1 if it is not recorded."""
+    """Index into `trace.calls` of each op's launch: int64, shape (len(ops),); -1 if it is not
+    recorded.
+    """
     return calls_by_id(trace, trace.ops.process, trace.ops.corr)
 
 
 def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:
-    """Index into `trace.calls` of the call with this correlation id in this process: int64, -1 for none.
+    """Index into `trace.calls` of the call with this correlation id in this process: int64, -1 for
+    none.
 
-    Ids are unique only within a process, so both are compared. If several calls share an id (the runtime call and the
-    driver call inside it), the outermost one is used: the one that started first.
+    Ids are unique only within a process, so both are compared. If several calls share an id (the
+    runtime call and the driver call inside it), the outermost one is used: the one that started
+    first.
     """
     calls = trace.calls
     result = np.full(len(corr), -1, np.int64)
@@ -36,7 +40,9 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
     # thread -1 belongs to no process
     process_of = np.array([*(thread.process for thread in trace.threads), -2], np.int64)
     target, ids = corr, calls.corr[usable]
-    if max(ids.max(), target.max()) >= 1 << 40:  # some ids are addresses: renumber them so that the keys fit in int64
+    if (
+        max(ids.max(), target.max()) >= 1 << 40
+    ):  # some ids are addresses: renumber them so that the keys fit in int64
         _, codes = np.unique(np.concatenate([ids, target]), return_inverse=True)
         ids, target = codes[: len(ids)], np.where(target >= 0, codes[len(ids) :], -1)
     width = int(max(ids.max(), target.max())) + 2
@@ -48,9 +54,14 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
 
 
 def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The first of these rows that has each target's key: int64, -1 for none. Targets are within the range of keys."""
+    """The first of these rows that has each target's key: int64, -1 for none.
+
+    Targets are within the range of keys.
+    """
     low, high = int(keys.min()), int(keys.max())
-    if high - low <= _SPREAD * len(keys):  # ids count up: a table takes a third of the time of sorting
+    if high - low <= _SPREAD * len(
+        keys
+    ):  # ids count up: a table takes a third of the time of sorting
         row_of = np.full(high - low + 1, -1, np.int64)
         row_of[keys[::-1] - low] = rows[::-1]  # the last write per key wins: the first row
         return row_of[target - low]
@@ -68,7 +79,10 @@ def is_call_of(trace: Trace, pattern: re.Pattern[str]) -> np.ndarray:
 
 
 def is_first_use(trace: Trace) -> np.ndarray:
-    """Is this the first op of its name on its device? bool, shape (len(ops),). Drivers load kernels lazily."""
+    """Is this the first op of its name on its device? bool, shape (len(ops),).
+
+    Drivers load kernels lazily.
+    """
     ops = trace.ops
     key = ops.device.astype(np.int64) * (len(trace.names) + 1) + ops.name
     key -= key.min(initial=0)

@@ -13,18 +13,26 @@ from fastfeed.profiler.model.trace import Trace
 
 __all__ = ["STARTS_WORK", "lost_launches"]
 
-# calls that start a kernel, a copy or a graph; memsets often have no operation: the driver may leave them out
+# calls that start a kernel, a copy or a graph; memsets often have no operation: the driver may
+# leave them out
 STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)
-_CAPTURE = re.compile(r"stream(begin|end)capture", re.I)  # what is launched in between becomes part of a graph
+_CAPTURE = re.compile(
+    r"stream(begin|end)capture", re.I
+)  # what is launched in between becomes part of a graph
 _SYNC = re.compile(r"(device|ctx|stream)synchronize", re.I)
-_PENDING = 99  # percentile of the time from a launch to its start: what waits longer will not start any more
+# percentile of the time from a launch to its start: what waits longer will not start any more
+_PENDING = 99
 
 
-def lost_launches(trace: Trace, launch: np.ndarray, processes: np.ndarray, window: np.ndarray) -> tuple[int, int]:
-    """How many launches of these processes inside a window (a set of spans) have no operation, and of how many.
+def lost_launches(
+    trace: Trace, launch: np.ndarray, processes: np.ndarray, window: np.ndarray
+) -> tuple[int, int]:
+    """How many launches of these processes inside a window (a set of spans) have no operation, and
+    of how many.
 
-    `launch` is from `launch_calls`. A recording may end before the device came to what was launched last: a launch
-    counts if a later one by the same call of the same thread was run, and if it had as much time to run as others took.
+    `launch` is from `launch_calls`. A recording may end before the device came to what was launched
+    last: a launch counts if a later one by the same call of the same thread was run, and if it had
+    as much time to run as others took.
     """
     calls = trace.calls
     is_start = is_call_of(trace, STARTS_WORK)
@@ -42,18 +50,22 @@ def lost_launches(trace: Trace, launch: np.ndarray, processes: np.ndarray, windo
     rows = rows[overlap(spans(calls.start[rows], calls.start[rows] + 1), window) > 0]
     lost = rows[~has_op[rows]]
     if len(lost):
-        lost = lost[~_is_captured(trace, lost) & ~_nests(trace, lost, np.flatnonzero(is_start & has_op))]
+        lost = lost[
+            ~_is_captured(trace, lost) & ~_nests(trace, lost, np.flatnonzero(is_start & has_op))
+        ]
     return len(lost), int(has_op[rows].sum()) + len(lost)
 
 
 def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
     """Up to when launches like each of these are known to have run: int64, shape (n,).
 
-    That is the last one with an operation; where none has one, the last synchronization of the thread.
+    That is the last one with an operation; where none has one, the last synchronization of the
+    thread.
     """
     calls = trace.calls
     _, group = np.unique(
-        calls.thread[rows].astype(np.int64) * (len(trace.names) + 1) + calls.name[rows], return_inverse=True
+        calls.thread[rows].astype(np.int64) * (len(trace.names) + 1) + calls.name[rows],
+        return_inverse=True,
     )
     never = np.iinfo(np.int64).min
     last = np.full(int(group.max(initial=-1)) + 1, never)
@@ -61,7 +73,9 @@ def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
     last = last[group]
     if (last == never).any():
         syncs = np.flatnonzero(is_call_of(trace, _SYNC))
-        synced = np.full(len(trace.threads) + 1, never)  # the last is for calls whose thread is not known
+        synced = np.full(
+            len(trace.threads) + 1, never
+        )  # the last is for calls whose thread is not known
         np.maximum.at(synced, calls.thread[syncs], calls.start[syncs])
         last = np.where(last == never, synced[calls.thread[rows]], last)
     return last
@@ -89,7 +103,10 @@ def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     calls = trace.calls
     nested = np.zeros(len(rows), bool)
     for thread in distinct(calls.thread[rows]):
-        own, at = others[calls.thread[others] == thread], np.flatnonzero(calls.thread[rows] == thread)
+        own, at = (
+            others[calls.thread[others] == thread],
+            np.flatnonzero(calls.thread[rows] == thread),
+        )
         if not len(own):
             continue
         own = own[np.argsort(calls.start[own], kind="stable")]

@@ -28,8 +28,9 @@ def op_edges(trace: Trace, device: int) -> np.ndarray:
 def busy_sets(trace: Trace, device: int, edges: np.ndarray) -> Mapping[str, np.ndarray]:
     """Disjoint sets of nanoseconds, one per class in BUSY.
 
-    Where classes overlap, the earlier one wins: a copy that overlaps a kernel is hidden. The profiler's own overhead
-    counts only while the device did nothing else, between `edges`, the beginning and the end of its recording.
+    Where classes overlap, the earlier one wins: a copy that overlaps a kernel is hidden. The
+    profiler's own overhead counts only while the device did nothing else, between `edges`, the
+    beginning and the end of its recording.
     """
     ops = trace.ops
     of_device = ops.device == device

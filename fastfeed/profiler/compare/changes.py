@@ -1,4 +1,6 @@
-"""What a comparison of two analyses consists of, as values: reports print them, nothing here computes."""
+"""What a comparison of two analyses consists of, as values: reports print them, nothing here
+computes.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,16 @@ __all__ = ["Comparison", "DeviceChange", "FeedChange", "MetricChange", "Side"]
 class MetricChange:
     """One quantity before and after. Fields that need steps are None if either side has too few."""
 
-    key: str  # stable: "step", "input", a part of the time breakdown, or "cause:" and the key of a cause
+    # stable: "step", "input", a part of the time breakdown, or "cause:" and the key of a cause
+    key: str
     title: str
     before: float  # share of the judged window
     after: float
     before_ns: float | None  # per step
     after_ns: float | None
-    change_ns: tuple[float, float, float] | None  # per step, after minus before: value, and its 95 % interval
+    change_ns: (
+        tuple[float, float, float] | None
+    )  # per step, after minus before: value, and its 95 % interval
     direction: str  # "less", "more", "same" (within noise, or negligible), "unknown"
 
 
@@ -31,7 +36,9 @@ class DeviceChange:
     after: DeviceResult
     label: str
     step: MetricChange  # its length
-    input: MetricChange  # waits for input and staged copies, including those of other ranks by proxy
+    input: (
+        MetricChange  # waits for input and staged copies, including those of other ranks by proxy
+    )
     parts: tuple[MetricChange, ...]  # of the time breakdown
     causes: tuple[MetricChange, ...]  # of idle time, largest change first
 
@@ -44,7 +51,9 @@ class DeviceChange:
 
 @dataclass(frozen=True, slots=True)
 class FeedChange:
-    """One feed before and after, by its own timelines: what the trainer waited, whether or not a GPU felt it."""
+    """One feed before and after, by its own timelines: what the trainer waited, whether or not a
+    GPU felt it.
+    """
 
     before: FeedResult
     after: FeedResult

@@ -33,20 +33,26 @@ def parse(text: str) -> Gate:
     """`parse("input>5%")`. Raises ConfigError with the valid keys."""
     match = _FORM.fullmatch(text)
     if not match:
-        raise ConfigError(f"--fail-on must be a cause and a share of time, such as 'input>5%', got {text!r}")
+        raise ConfigError(
+            f"--fail-on must be a cause and a share of time, such as 'input>5%', got {text!r}"
+        )
     keys = {IDLE, *FAMILIES, *(about.key for about in CAUSES.values())}
     if match[1] not in keys:
         raise ConfigError(f"--fail-on takes one of {', '.join(sorted(keys))}; got {match[1]!r}")
     if float(match[2]) >= 100:
-        raise ConfigError(f"--fail-on must allow less than 100%, which is never exceeded; got {text!r}")
+        raise ConfigError(
+            f"--fail-on must allow less than 100%, which is never exceeded; got {text!r}"
+        )
     return Gate(match[1], float(match[2]) / 100)
 
 
 def share(device: DeviceResult, key: str) -> float:
-    """The fraction of the judged time lost to this key: `input` as in the verdict, a family as in its remedy.
+    """The fraction of the judged time lost to this key: `input` as in the verdict, a family as in
+    its remedy.
 
-    If a family and a cause share a name, it means the family. To `input` belong copies from pageable memory: what
-    the driver takes to stage them, as in the verdict, and what no work hides of them on the device.
+    If a family and a cause share a name, it means the family. To `input` belong copies from
+    pageable memory: what the driver takes to stage them, as in the verdict, and what no work hides
+    of them on the device.
     """
     period = device.judged
     if key == "input":
@@ -83,7 +89,9 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
 
 
 def _check_feeds(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
-    """Without a GPU in the recording: what the trainer waited for batches, which is at least what a GPU would feel."""
+    """Without a GPU in the recording: what the trainer waited for batches, which is at least what a
+    GPU would feel.
+    """
     worst = max(result.feeds, key=lambda feed: feed.wait_share)
     value, code, sentences = worst.wait_share, 0, []
     for gate in gates:
@@ -91,7 +99,7 @@ def _check_feeds(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]
             code = TRIPPED
         says = "is exceeded" if value > gate.above else "holds"
         sentences.append(
-            f"{gate} {says}: no GPU was recorded, and the trainer waited {percent(value)} of the time for batches of "
-            f"{worst.name or worst.feed or 'the feed'}, rank {worst.rank}"
+            f"{gate} {says}: no GPU was recorded, and the trainer waited {percent(value)} of the"
+            f" time for batches of {worst.name or worst.feed or 'the feed'}, rank {worst.rank}"
         )
     return code, sentences

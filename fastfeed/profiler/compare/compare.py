@@ -54,16 +54,25 @@ def compare(a: Result, b: Result) -> Comparison:
 
 def _side(result: Result) -> Side:
     verdict = result.verdict
-    return Side(tuple(origin.path for origin in result.origins), verdict.word, verdict.reasons, len(result.devices))
+    return Side(
+        tuple(origin.path for origin in result.origins),
+        verdict.word,
+        verdict.reasons,
+        len(result.devices),
+    )
 
 
-def _pairs(a: Sequence[DeviceResult], b: Sequence[DeviceResult]) -> list[tuple[DeviceResult, DeviceResult]]:
+def _pairs(
+    a: Sequence[DeviceResult], b: Sequence[DeviceResult]
+) -> list[tuple[DeviceResult, DeviceResult]]:
     """Pairs devices by rank, else by label, else in order if there are equally many."""
     for key in (lambda device: device.rank, lambda device: device.label):
         keys = [key(device) for device in a], [key(device) for device in b]
         if all(None not in side and len(set(side)) == len(side) for side in keys):
             pairs = [
-                (device, b[keys[1].index(value)]) for device, value in zip(a, keys[0], strict=True) if value in keys[1]
+                (device, b[keys[1].index(value)])
+                for device, value in zip(a, keys[0], strict=True)
+                if value in keys[1]
             ]
             if pairs:
                 return pairs
@@ -97,7 +106,13 @@ def _device_change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
     causes.sort(key=lambda change: (-abs(_change_size(change)), -change.after))
     label = before.label if before.label == after.label else f"{before.label} / {after.label}"
     return DeviceChange(
-        before, after, label, _step_change(before, after), _input_change(before, after), parts, tuple(causes)
+        before,
+        after,
+        label,
+        _step_change(before, after),
+        _input_change(before, after),
+        parts,
+        tuple(causes),
     )
 
 
@@ -107,11 +122,17 @@ def _change_size(change: MetricChange) -> float:
 
 def _steps(device: DeviceResult) -> np.ndarray:
     """The steps of the judged period: spans, shape (n, 2); empty if it is not made of steps."""
-    return device.steps.spans[device.steps.steady] if device.steady is not None else intervals.empty()
+    return (
+        device.steps.spans[device.steps.steady] if device.steady is not None else intervals.empty()
+    )
 
 
 def _part_spans(device: DeviceResult, part: str) -> np.ndarray:
-    return intervals.union(_idle_spans(device)) if part == "idle" else device.busy.get(part, intervals.empty())
+    return (
+        intervals.union(_idle_spans(device))
+        if part == "idle"
+        else device.busy.get(part, intervals.empty())
+    )
 
 
 def _idle_spans(device: DeviceResult) -> np.ndarray:
@@ -130,7 +151,9 @@ def _metric_change(
     ns: tuple[float, float],
     sets: tuple[np.ndarray, np.ndarray],
 ) -> MetricChange:
-    """The change of what these sets cover per step; `ns` is what they cover of the whole judged periods."""
+    """The change of what these sets cover per step; `ns` is what they cover of the whole judged
+    periods.
+    """
     windows = [max(device.judged.budget.window, 1) for device in (before, after)]
     shares = ns[0] / windows[0], ns[1] / windows[1]
     spans = _steps(before), _steps(after)
@@ -142,7 +165,9 @@ def _metric_change(
 
 
 def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
-    """The change of the step length, from start to end, even if the device starts to work later in the step."""
+    """The change of the step length, from start to end, even if the device starts to work later in
+    the step.
+    """
     change = MetricChange("step", "step", 1.0, 1.0, None, None, None, "unknown")
     spans = _steps(before), _steps(after)
     if min(map(len, spans)) == 0:
@@ -152,7 +177,10 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
 
 
 def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
-    """Input as the verdict counts it. Input by proxy of other ranks is only in the shares, which is less precise."""
+    """Input as the verdict counts it.
+
+    Input by proxy of other ranks is only in the shares, which is less precise.
+    """
     shares = before.share.value, after.share.value
     windows = before.judged.budget.window, after.judged.budget.window
     change = _metric_change(
@@ -163,7 +191,9 @@ def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
         (shares[0] * windows[0], shares[1] * windows[1]),
         (_spans_with_cause(before, *STARVING), _spans_with_cause(after, *STARVING)),
     )
-    by_proxy = any(charge.cause in STARVING for device in (before, after) for charge in device.charges)
+    by_proxy = any(
+        charge.cause in STARVING for device in (before, after) for charge in device.charges
+    )
     if not by_proxy:
         return change
     a, b, direction = _interval(before.share), _interval(after.share), "unknown"
@@ -173,7 +203,9 @@ def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
 
 
 def _interval(share: Share) -> tuple[float, float] | None:
-    """The ends of its interval, which are the value if all steps are alike; None with too few steps."""
+    """The ends of its interval, which are the value if all steps are alike; None with too few
+    steps.
+    """
     if share.low is not None and share.high is not None:
         return share.low, share.high
     return None if share.median is None else (share.value, share.value)
@@ -181,7 +213,8 @@ def _interval(share: Share) -> tuple[float, float] | None:
 
 def _unpaired_notes(only_before: tuple[str, ...], only_after: tuple[str, ...]) -> list[str]:
     return [
-        f"{when} only: {', '.join(labels[:4])}{' and more' if len(labels) > 4 else ''}; not compared"
+        f"{when} only: {', '.join(labels[:4])}{' and more' if len(labels) > 4 else ''}; not"
+        " compared"
         for when, labels in (("before", only_before), ("after", only_after))
         if labels
     ]
@@ -193,21 +226,24 @@ def _comparability_notes(a: Result, b: Result, changes: Sequence[DeviceChange]) 
     dialects = [sorted({origin.dialect for origin in result.origins}) for result in (a, b)]
     if all(dialects) and dialects[0] != dialects[1]:
         notes.append(
-            f"recorded by different profilers ({', '.join(dialects[0])} and {', '.join(dialects[1])}), whose "
-            "overhead differs; record both the same way"
+            f"recorded by different profilers ({', '.join(dialects[0])} and"
+            f" {', '.join(dialects[1])}), whose overhead differs; record both the same way"
         )
     if len(a.devices) != len(b.devices) and a.devices and b.devices:
         notes.append(
-            f"{len(a.devices)} devices before and {len(b.devices)} after: the work per step may differ, so compare "
-            "samples per second as well"
+            f"{len(a.devices)} devices before and {len(b.devices)} after: the work per step may"
+            " differ, so compare samples per second as well"
         )
     for change in changes[:1]:
         if change.before.label != change.after.label:
             notes.append(f"{change.before.label} before, {change.after.label} after")
-        launches = [device.metrics.get("launches_per_step") for device in (change.before, change.after)]
+        launches = [
+            device.metrics.get("launches_per_step") for device in (change.before, change.after)
+        ]
         if launches[0] and launches[1] and not 0.8 < launches[1] / launches[0] < 1.25:
             notes.append(
-                f"{launches[0]:,.0f} device operations per step before and {launches[1]:,.0f} after: if the "
-                "batch size or the model changed, compare samples per second instead of steps"
+                f"{launches[0]:,.0f} device operations per step before and {launches[1]:,.0f}"
+                " after: if the batch size or the model changed, compare samples per second"
+                " instead of steps"
             )
     return notes

@@ -1,4 +1,6 @@
-"""Compares feeds by their own timelines: how long the trainer waited for a batch, which needs no GPU."""
+"""Compares feeds by their own timelines: how long the trainer waited for a batch, which needs no
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,18 @@ from fastfeed.profiler.verdict.feed_timelines import rounds
 __all__ = ["feed_changes"]
 
 
-def feed_changes(before: Sequence[FeedResult], after: Sequence[FeedResult]) -> tuple[FeedChange, ...]:
-    """The feeds that both runs have, by name and rank; of one feed in each run, whatever their names."""
+def feed_changes(
+    before: Sequence[FeedResult], after: Sequence[FeedResult]
+) -> tuple[FeedChange, ...]:
+    """The feeds that both runs have, by name and rank; of one feed in each run, whatever their
+    names.
+    """
     keys = [[(feed.name or "", feed.rank) for feed in feeds] for feeds in (before, after)]
-    pairs = [(feed, after[keys[1].index(key)]) for feed, key in zip(before, keys[0], strict=True) if key in keys[1]]
+    pairs = [
+        (feed, after[keys[1].index(key)])
+        for feed, key in zip(before, keys[0], strict=True)
+        if key in keys[1]
+    ]
     if not pairs and len(before) == len(after) == 1:
         pairs = [(before[0], after[0])]
     changes = [_change(*pair) for pair in pairs]
@@ -24,12 +34,17 @@ def feed_changes(before: Sequence[FeedResult], after: Sequence[FeedResult]) -> t
 
 
 def _change(before: FeedResult, after: FeedResult) -> FeedChange:
-    """Shares are those of the whole runs. Times of a batch leave out the first, which waits for the queue to fill."""
+    """Shares are those of the whole runs.
+
+    Times of a batch leave out the first, which waits for the queue to fill.
+    """
     waited, trained = zip(*(rounds(union(feed.waits)) for feed in (before, after)), strict=True)
     waited = [each[1:] for each in waited]
     length = [wait + each[1:] for wait, each in zip(waited, trained, strict=True)]
     batch = MetricChange("batch", "batch to batch", 1.0, 1.0, None, None, None, "unknown")
-    wait = MetricChange("wait", "trainer waits", before.wait_share, after.wait_share, None, None, None, "unknown")
+    wait = MetricChange(
+        "wait", "trainer waits", before.wait_share, after.wait_share, None, None, None, "unknown"
+    )
     if min(map(len, length)):
         batch = with_statistics(batch, length, length)
         wait = with_statistics(wait, waited, length)
@@ -47,4 +62,6 @@ def _stage(name: str, before: FeedResult, after: FeedResult) -> MetricChange:
     ns = [feed.stages.get(name, (0, 0))[1] for feed in (before, after)]
     shares = [part / max(feed.span_ns, 1) for part, feed in zip(ns, (before, after), strict=True)]
     each = [part / max(feed.batches, 1) for part, feed in zip(ns, (before, after), strict=True)]
-    return MetricChange(f"stage:{name}", name, shares[0], shares[1], each[0], each[1], None, "unknown")
+    return MetricChange(
+        f"stage:{name}", name, shares[0], shares[1], each[0], each[1], None, "unknown"
+    )

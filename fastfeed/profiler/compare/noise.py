@@ -30,8 +30,12 @@ def with_statistics(
         per_step[0], np.ones_like(per_step[0]), per_step[1], np.ones_like(per_step[1])
     )
     floor = FLOOR * min(float(np.mean(length)) for length in lengths)
-    change = replace(change, before_ns=float(per_step[0].mean()), after_ns=float(per_step[1].mean()))
+    change = replace(
+        change, before_ns=float(per_step[0].mean()), after_ns=float(per_step[1].mean())
+    )
     if not math.isfinite(low):
         return change
-    direction = "same" if low <= 0 <= high or abs(value) < floor else "less" if value < 0 else "more"
+    direction = (
+        "same" if low <= 0 <= high or abs(value) < floor else "less" if value < 0 else "more"
+    )
     return replace(change, change_ns=(value, low, high), direction=direction)

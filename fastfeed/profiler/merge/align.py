@@ -1,4 +1,6 @@
-"""Aligns the clocks of two recordings of one run: by wall clock, refined by the ranges that both recorded."""
+"""Aligns the clocks of two recordings of one run: by wall clock, refined by the ranges that both
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ import numpy as np
 
 __all__ = ["Alignment", "RangesByKey", "align", "nearest"]
 
-_NEAR_NS = 50_000_000  # wall clocks of one machine agree far better; spans further apart are different ranges
+# wall clocks of one machine agree far better; spans further apart are different ranges
+_NEAR_NS = 50_000_000
 _SAME_NS = 200_000  # between start and end of one range in NVTX and in the timeline
 _MIN_MATCHES = 3  # ranges in both recordings, for a refinement
 _SPREAD_NS = 1_000_000  # between their offsets; with more they are different ranges
@@ -17,7 +20,9 @@ _PATTERN_LENGTH = 64  # consecutive ranges to search for where no clock is known
 _MIN_PATTERN = 6
 _PATTERN_NS = 100_000
 
-RangesByKey = Mapping[tuple[str, int], np.ndarray]  # ranges by name and thread: int64 (n, 2), in order of their start
+RangesByKey = Mapping[
+    tuple[str, int], np.ndarray
+]  # ranges by name and thread: int64 (n, 2), in order of their start
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,12 @@ class Alignment:
     how: str  # a sentence's part for people: "by the wall clock, refined by 120 ranges"
 
 
-def align(trace_wall: int | None, side_wall: int | None, trace: RangesByKey, side: RangesByKey) -> Alignment | None:
-    """The offset of the side's clock against the trace's; None where neither wall clocks nor ranges give it."""
+def align(
+    trace_wall: int | None, side_wall: int | None, trace: RangesByKey, side: RangesByKey
+) -> Alignment | None:
+    """The offset of the side's clock against the trace's; None where neither wall clocks nor ranges
+    give it.
+    """
     if trace_wall is None or side_wall is None:
         return _by_pattern(trace, side)
     shift = side_wall - trace_wall
@@ -49,8 +58,12 @@ def align(trace_wall: int | None, side_wall: int | None, trace: RangesByKey, sid
     return Alignment(shift, 0, 0, "by the wall clock")
 
 
-def nearest(ours: np.ndarray, theirs: np.ndarray, within: int = _SAME_NS) -> tuple[np.ndarray, np.ndarray]:
-    """Indexes of spans that are the same: starts at most `within` ns apart, lengths alike; each is used once."""
+def nearest(
+    ours: np.ndarray, theirs: np.ndarray, within: int = _SAME_NS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indexes of spans that are the same: starts at most `within` ns apart, lengths alike; each is
+    used once.
+    """
     if not len(ours) or not len(theirs):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     after = np.searchsorted(theirs[:, 0], ours[:, 0])
@@ -76,8 +89,13 @@ def _by_pattern(trace: RangesByKey, side: RangesByKey) -> Alignment | None:
         offsets = ours[:count, 0] - windows
         spread = np.median(np.abs(offsets - offsets[:, [count // 2]]), axis=1)
         at = int(np.argmin(spread))
-        is_unique = len(spread) == 1 or float(np.partition(spread, 1)[1]) > 4 * float(spread[at]) + _PATTERN_NS
+        is_unique = (
+            len(spread) == 1
+            or float(np.partition(spread, 1)[1]) > 4 * float(spread[at]) + _PATTERN_NS
+        )
         if is_unique and spread[at] < _PATTERN_NS and (best is None or spread[at] < best.spread):
             middle = int(np.sort(offsets[at])[count // 2])
-            best = Alignment(middle, count, int(spread[at]), f"by the pattern of {count} NVTX ranges")
+            best = Alignment(
+                middle, count, int(spread[at]), f"by the pattern of {count} NVTX ranges"
+            )
     return best

@@ -16,16 +16,20 @@ from fastfeed.profiler.model.trace import Device, Process, Strings, Table, Threa
 
 __all__ = ["join_cycles"]
 
-_TIMESTAMP = re.compile(r"\.(\d{13,19})(?=\.|$)")  # PyTorch's tensorboard_trace_handler: worker.<time>.pt.trace.json
+_TIMESTAMP = re.compile(
+    r"\.(\d{13,19})(?=\.|$)"
+)  # PyTorch's tensorboard_trace_handler: worker.<time>.pt.trace.json
 _TABLES = ("ops", "calls", "ranges", "waits", "overheads", "sched")
 _Row = TypeVar("_Row", Process, Thread, Device)
 
 
 def join_cycles(traces: Sequence[Trace]) -> list[Trace]:
-    """Make one trace of those whose files differ in their time stamp only; the others are returned as they are.
+    """Make one trace of those whose files differ in their time stamp only; the others are returned
+    as they are.
 
     Raises:
-        TraceError: Files of one worker are of different processes: of several runs, one of which must be chosen.
+        TraceError: Files of one worker are of different processes: of several runs, one of which
+            must be chosen.
     """
     workers: dict[str, list[Trace]] = {}
     for number, trace in enumerate(traces):
@@ -42,8 +46,8 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
     pids = {tuple(sorted(process.pid for process in trace.processes)) for trace in cycles}
     if len(pids) > 1:
         raise TraceError(
-            f"{plural(len(cycles), 'recording')} of one worker are of different processes: {named}; pass those of one "
-            "run"
+            f"{plural(len(cycles), 'recording')} of one worker are of different processes: {named};"
+            " pass those of one run"
         )
     cycles = sorted(cycles, key=_begin)
     first = cycles[0]
@@ -56,13 +60,19 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
     for trace in cycles:
         name = _numbers([names[text] for text in trace.names])
         process = _indexes(processes, trace.processes)
-        thread = _indexes(threads, [replace(row, process=process[row.process]) for row in trace.threads])
-        device = _indexes(devices, [replace(row, process=process[row.process]) for row in trace.devices])
+        thread = _indexes(
+            threads, [replace(row, process=process[row.process]) for row in trace.threads]
+        )
+        device = _indexes(
+            devices, [replace(row, process=process[row.process]) for row in trace.devices]
+        )
         shift = (trace.origin.wall_ns or 0) - (first.origin.wall_ns or 0)
         change: dict[str, Callable[[np.ndarray], np.ndarray]] = {
             **dict.fromkeys(("start", "end"), lambda times, shift=shift: times + shift),
             **dict.fromkeys(("name", "domain", "group"), lambda rows, name=name: name[rows]),
-            **dict.fromkeys(("corr", "on_corr"), lambda ids, corr=corr: np.where(ids >= 0, ids + corr, ids)),
+            **dict.fromkeys(
+                ("corr", "on_corr"), lambda ids, corr=corr: np.where(ids >= 0, ids + corr, ids)
+            ),
             "process": lambda rows, process=process: process[rows],
             "thread": lambda rows, thread=thread: thread[rows],
             "device": lambda rows, device=device: device[rows],
@@ -71,7 +81,9 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
             parts[table].append(_changed(getattr(trace, table), change))
         corr += 1 + max(int(ids.max(initial=0)) for ids in (trace.ops.corr, trace.calls.corr))
     origins = [trace.origin for trace in cycles]
-    note = f"{plural(len(cycles), 'recording')} of one process are read one after the other: {named}."
+    note = (
+        f"{plural(len(cycles), 'recording')} of one process are read one after the other: {named}."
+    )
     origin = replace(
         first.origin,
         host_calls=all(origin.host_calls for origin in origins),
@@ -95,13 +107,19 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
 
 
 def _begin(trace: Trace) -> int:
-    """Nanoseconds since 1970 of the first event, or on the trace's clock where that is not known."""
+    """Nanoseconds since 1970 of the first event, or on the trace's clock where that is not
+    known.
+    """
     starts = [getattr(trace, table).start for table in ("ops", "calls", "ranges")]
-    return (trace.origin.wall_ns or 0) + min((int(start.min()) for start in starts if len(start)), default=0)
+    return (trace.origin.wall_ns or 0) + min(
+        (int(start.min()) for start in starts if len(start)), default=0
+    )
 
 
 def _indexes(known: dict[_Row, int], rows: Sequence[_Row]) -> np.ndarray:
-    """Indexes of these rows among the known ones, which gain those that are new; the last index is -1, for none."""
+    """Indexes of these rows among the known ones, which gain those that are new; the last index is
+    -1, for none.
+    """
     return _numbers([known.setdefault(row, len(known)) for row in rows])
 
 
@@ -121,4 +139,6 @@ def _changed(table: Table, change: Mapping[str, Callable[[np.ndarray], np.ndarra
 
 def _concatenated(parts: Sequence[Table]) -> Table:
     columns = [field.name for field in fields(parts[0])]
-    return type(parts[0])(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns})
+    return type(parts[0])(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    )

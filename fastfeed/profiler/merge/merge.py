@@ -1,4 +1,6 @@
-"""Merges traces of one run: the feed's timeline into a GPU trace, and the two tables that nvprof prints."""
+"""Merges traces of one run: the feed's timeline into a GPU trace, and the two tables that nvprof
+prints.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,23 @@ import numpy as np
 from fastfeed.profiler.merge.align import align, nearest
 from fastfeed.profiler.merge.cycles import join_cycles
 from fastfeed.profiler.model.intervals import spans
-from fastfeed.profiler.model.trace import Calls, Process, RangeKind, Ranges, Table, Thread, Trace, table
+from fastfeed.profiler.model.trace import (
+    Calls,
+    Process,
+    RangeKind,
+    Ranges,
+    Table,
+    Thread,
+    Trace,
+    table,
+)
 
 __all__ = ["combine", "merge"]
 
 _WAIT = "fastfeed:wait"  # the trainer's thread, by definition
-_MIN_LAUNCHED = 0.5  # of the ops whose call must be in the other table, for both to be of one recording
+_MIN_LAUNCHED = (
+    0.5  # of the ops whose call must be in the other table, for both to be of one recording
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +44,27 @@ class _ProcessMap:
 
 
 def combine(traces: Sequence[Trace]) -> list[Trace]:
-    """Merges timelines into GPU traces, cycles of one process, and nvprof's printed calls with its printed ops.
+    """Merges timelines into GPU traces, cycles of one process, and nvprof's printed calls with its
+    printed ops.
 
     Timelines are left as they are where there is no GPU trace.
     """
     timelines = [trace for trace in traces if trace.origin.dialect == "timeline"]
-    gpu_traces = _join_nvprof(join_cycles([trace for trace in traces if trace.origin.dialect != "timeline"]))
+    gpu_traces = _join_nvprof(
+        join_cycles([trace for trace in traces if trace.origin.dialect != "timeline"])
+    )
     if not gpu_traces:
         return timelines
     for timeline in timelines:
         merged = [merge(trace, timeline) for trace in gpu_traces]
         pairs = list(zip(gpu_traces, merged, strict=True))
         accepted = [len(_feeds_of(result)) > len(_feeds_of(trace)) for trace, result in pairs]
-        # each rank has its own timeline: no note in the traces of other ranks where one of them took it
-        gpu_traces = [pairs[at][1] if accepted[at] or not any(accepted) else pairs[at][0] for at in range(len(pairs))]
+        # each rank has its own timeline: no note in the traces of other ranks where one of them
+        # took it
+        gpu_traces = [
+            pairs[at][1] if accepted[at] or not any(accepted) else pairs[at][0]
+            for at in range(len(pairs))
+        ]
     return gpu_traces
 
 
@@ -53,21 +73,33 @@ def _feeds_of(trace: Trace) -> Sequence[Any]:
 
 
 def merge(trace: Trace, side: Trace) -> Trace:
-    """A GPU trace with the ranges of a feed's timeline added; where they do not match, only a note is added."""
+    """A GPU trace with the ranges of a feed's timeline added; where they do not match, only a note
+    is added.
+    """
     name = f"the timeline {side.origin.path}"
     process, how = _match_processes(trace, side)
     if not process:
-        theirs, ours = (", ".join(str(one.pid) for one in of.processes[:3]) or "none" for of in (side, trace))
-        return trace.with_notes(f"{name} is not used: it is of process {theirs}, the trace of {ours}")
+        theirs, ours = (
+            ", ".join(str(one.pid) for one in of.processes[:3]) or "none" for of in (side, trace)
+        )
+        return trace.with_notes(
+            f"{name} is not used: it is of process {theirs}, the trace of {ours}"
+        )
     mapping = _map_processes(trace, side, process)
     is_mapped = np.append(mapping.thread, -1)[side.ranges.thread] >= 0
-    trace_rows = _rows_by_key(trace, np.append(np.arange(len(trace.threads)), -1), trace.ranges.kind == RangeKind.FEED)
+    trace_rows = _rows_by_key(
+        trace, np.append(np.arange(len(trace.threads)), -1), trace.ranges.kind == RangeKind.FEED
+    )
     side_rows = _rows_by_key(side, np.append(mapping.thread, -1), is_mapped)
-    ranges_by_key = [{key: spans(of.start[rows], of.end[rows]) for key, rows in rows_of.items()}
-            for of, rows_of in ((trace.ranges, trace_rows), (side.ranges, side_rows))]  # fmt: skip
+    ranges_by_key = [
+        {key: spans(of.start[rows], of.end[rows]) for key, rows in rows_of.items()}
+        for of, rows_of in ((trace.ranges, trace_rows), (side.ranges, side_rows))
+    ]
     alignment = align(trace.origin.wall_ns, side.origin.wall_ns, ranges_by_key[0], ranges_by_key[1])
     if alignment is None:
-        return trace.with_notes(f"{name} is not used: neither a wall clock nor NVTX ranges line it up with the trace")
+        return trace.with_notes(
+            f"{name} is not used: neither a wall clock nor NVTX ranges line it up with the trace"
+        )
     start, end = side.ranges.start + alignment.shift, side.ranges.end + alignment.shift
     window = _window(trace)
     inside = is_mapped & (start < window[1]) & (end > window[0])
@@ -79,34 +111,53 @@ def merge(trace: Trace, side: Trace) -> Trace:
     for key in side_rows.keys() & trace_rows.keys():
         ours, theirs = nearest(ranges_by_key[0][key], ranges_by_key[1][key] + alignment.shift)
         duplicate[side_rows[key][theirs]] = True
-        domain[trace_rows[key][ours]] = name_index[side.ranges.domain[side_rows[key][theirs]]]  # the feed's id
+        domain[trace_rows[key][ours]] = name_index[
+            side.ranges.domain[side_rows[key][theirs]]
+        ]  # the feed's id
     new = inside & ~duplicate
     ranges = table(
-        Ranges, start=start[new], end=end[new], thread=mapping.thread[side.ranges.thread[new]],
-        name=name_index[side.ranges.name[new]], kind=side.ranges.kind[new], domain=name_index[side.ranges.domain[new]],
-    )  # fmt: skip
+        Ranges,
+        start=start[new],
+        end=end[new],
+        thread=mapping.thread[side.ranges.thread[new]],
+        name=name_index[side.ranges.name[new]],
+        kind=side.ranges.kind[new],
+        domain=name_index[side.ranges.domain[new]],
+    )
     counts = {
         f"of {name} are added, lined up {alignment.how}": new,
         "of it are in the trace as NVTX ranges already": inside & duplicate,
         "of it are before or after the trace's time and are left out": is_mapped & ~inside,
         "of it are of processes that are not in this trace and are left out": ~is_mapped,
     }
-    notes = [f"{int(rows.sum())} spans {what}" for what, rows in counts.items() if rows.any() or rows is new]
+    notes = [
+        f"{int(rows.sum())} spans {what}"
+        for what, rows in counts.items()
+        if rows.any() or rows is new
+    ]
     feeds = [*_feeds_of(trace), *_shifted_feeds(side, mapping.process, alignment.shift)]
     merged = replace(
-        trace, names=names, processes=mapping.processes, threads=mapping.threads,
-        ranges=_concatenated(replace(trace.ranges, domain=domain), ranges), metadata={**trace.metadata, "feeds": feeds},
-    )  # fmt: skip
+        trace,
+        names=names,
+        processes=mapping.processes,
+        threads=mapping.threads,
+        ranges=_concatenated(replace(trace.ranges, domain=domain), ranges),
+        metadata={**trace.metadata, "feeds": feeds},
+    )
     return merged.with_notes(*notes, *filter(None, [how]), *mapping.notes)
 
 
 def _match_processes(trace: Trace, side: Trace) -> tuple[dict[int, int], str]:
-    """The side's process -> the trace's, by pid and host, else by rank, else the only one; and a note on that."""
+    """The side's process -> the trace's, by pid and host, else by rank, else the only one; and a
+    note on that.
+    """
     ours, theirs = trace.processes, side.processes
     matches: dict[int, int] = {}
     for index, process in enumerate(theirs):
         candidates = [
-            at for at, other in enumerate(ours) if other.pid == process.pid > 0 and _same_host(process, other)
+            at
+            for at, other in enumerate(ours)
+            if other.pid == process.pid > 0 and _same_host(process, other)
         ]
         if len(candidates) == 1:
             matches[index] = candidates[0]
@@ -136,7 +187,9 @@ def _processes_by_feed(side: Trace) -> dict[str, list[int]]:
 
 
 def _map_processes(trace: Trace, side: Trace, process: dict[int, int]) -> _ProcessMap:
-    """Adds rows for helper processes of the matched ones, and for threads that are not in the trace."""
+    """Adds rows for helper processes of the matched ones, and for threads that are not in the
+    trace.
+    """
     processes, threads = list(trace.processes), list(trace.threads)
     process = dict(process)
     for group in _processes_by_feed(side).values():
@@ -157,14 +210,24 @@ def _map_processes(trace: Trace, side: Trace, process: dict[int, int]) -> _Proce
             continue
         key = (process[thread.process], thread.tid)
         candidates = by_tid.get(thread.tid, [])
-        if key not in rows and len(candidates) == 1:  # a timeline can only guess which process of a feed a thread is of
+        if (
+            key not in rows and len(candidates) == 1
+        ):  # a timeline can only guess which process of a feed a thread is of
             rows[key] = candidates[0]
         wait_ends = _wait_ends(side, index)
-        if key not in rows and len(wait_ends) and key[0] < len(trace.processes) and shift is not None:
+        if (
+            key not in rows
+            and len(wait_ends)
+            and key[0] < len(trace.processes)
+            and shift is not None
+        ):
             trainer = _training_thread(trace, key[0], wait_ends + shift)
             if trainer >= 0:
                 rows[key] = trainer
-                notes.append(f"its waiting thread {thread.tid} is taken for the trace's thread {threads[trainer].tid}")
+                notes.append(
+                    f"its waiting thread {thread.tid} is taken for the trace's thread"
+                    f" {threads[trainer].tid}"
+                )
         if key not in rows:
             rows[key] = len(threads)
             threads.append(Thread(key[0], thread.tid, thread.name))
@@ -179,7 +242,9 @@ def _wait_ends(side: Trace, thread: int) -> np.ndarray:
 
 
 def _training_thread(trace: Trace, process: int, wait_ends: np.ndarray) -> int:
-    """The thread whose calls follow the waits, where the trace numbers threads in its own way, as nvprof; else -1."""
+    """The thread whose calls follow the waits, where the trace numbers threads in its own way, as
+    nvprof; else -1.
+    """
     threads = [at for at, thread in enumerate(trace.threads) if thread.process == process]
     has_main_thread = any(trace.threads[at].tid == trace.processes[process].pid for at in threads)
     rows = np.flatnonzero(np.isin(trace.calls.thread, threads))
@@ -191,20 +256,33 @@ def _training_thread(trace: Trace, process: int, wait_ends: np.ndarray) -> int:
     return int(np.argmax(np.bincount(trace.calls.thread[rows[after]]))) if len(after) else -1
 
 
-def _rows_by_key(trace: Trace, thread: np.ndarray, which: np.ndarray) -> dict[tuple[str, int], np.ndarray]:
-    """Row numbers of the picked ranges by name and thread of the merged trace, in order of their start."""
+def _rows_by_key(
+    trace: Trace, thread: np.ndarray, which: np.ndarray
+) -> dict[tuple[str, int], np.ndarray]:
+    """Row numbers of the picked ranges by name and thread of the merged trace, in order of their
+    start.
+    """
     rows = np.flatnonzero(which)
     rows = rows[np.argsort(trace.ranges.start[rows], kind="stable")]
     keys = trace.ranges.name[rows].astype(np.int64) << 32 | thread[trace.ranges.thread[rows]]
-    return {(trace.name(int(key) >> 32), int(key) & 0xFFFFFFFF): rows[keys == key] for key in np.unique(keys).tolist()}
+    return {
+        (trace.name(int(key) >> 32), int(key) & 0xFFFFFFFF): rows[keys == key]
+        for key in np.unique(keys).tolist()
+    }
 
 
 def _window(trace: Trace) -> tuple[int, int]:
     """From the first to the last time in the trace."""
-    tables = [table_ for table_ in (trace.ops, trace.calls, trace.ranges, trace.overheads) if len(table_.start)]
+    tables = [
+        table_
+        for table_ in (trace.ops, trace.calls, trace.ranges, trace.overheads)
+        if len(table_.start)
+    ]
     if not tables:
         return 0, 0
-    return min(int(table_.start.min()) for table_ in tables), max(int(table_.end.max()) for table_ in tables)
+    return min(int(table_.start.min()) for table_ in tables), max(
+        int(table_.end.max()) for table_ in tables
+    )
 
 
 def _time_distance(start: np.ndarray, end: np.ndarray, window: tuple[int, int]) -> str:
@@ -231,12 +309,16 @@ def _merge_names(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str,
 def _concatenated(first: Table, second: Table) -> Table:
     """The rows of both tables."""
     columns = [field.name for field in fields(first)]
-    return type(first)(**{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns})
+    return type(first)(
+        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns}
+    )
 
 
 def _shifted_feeds(side: Trace, process: Mapping[int, int], shift: int) -> list[dict[str, Any]]:
     """The side's summaries of the feeds that are in the trace, on the trace's clock."""
-    present = {feed for feed, processes in _processes_by_feed(side).items() if processes[0] in process}
+    present = {
+        feed for feed, processes in _processes_by_feed(side).items() if processes[0] in process
+    }
     shifted = []
     for feed in _feeds_of(side):
         if feed["feed"] in present:
@@ -249,14 +331,18 @@ def _shifted_feeds(side: Trace, process: Mapping[int, int], shift: int) -> list[
 
 def _join_nvprof(traces: list[Trace]) -> list[Trace]:
     """Merges nvprof's printed calls with the printed ops of the same process."""
-    printed = [trace for trace in traces if trace.origin.dialect == "nvprof" and not trace.origin.version]
+    printed = [
+        trace for trace in traces if trace.origin.dialect == "nvprof" and not trace.origin.version
+    ]
     with_calls = [trace for trace in printed if len(trace.calls.start) and not len(trace.ops.start)]
     joined: list[Trace] = []
     result = []
     for trace in traces:
         calls = None
         if not len(trace.calls.start):
-            calls = next((candidate for candidate in with_calls if _launched_by(trace, candidate)), None)
+            calls = next(
+                (candidate for candidate in with_calls if _launched_by(trace, candidate)), None
+            )
         if calls is not None:
             joined.append(calls)
         result.append(_with_calls(trace, calls) if calls is not None else trace)
@@ -265,7 +351,9 @@ def _join_nvprof(traces: list[Trace]) -> list[Trace]:
 
 def _launched_by(ops: Trace, calls: Trace) -> bool:
     """Whether the ops were launched by these calls."""
-    pids = [{process.pid for process in trace.processes if process.pid > 0} for trace in (ops, calls)]
+    pids = [
+        {process.pid for process in trace.processes if process.pid > 0} for trace in (ops, calls)
+    ]
     if all(pids) and not pids[0] & pids[1]:
         return False
     corr = ops.ops.corr[ops.ops.corr >= 0]
@@ -276,12 +364,20 @@ def _with_calls(ops: Trace, calls: Trace) -> Trace:
     names, name_index = _merge_names(ops.names, calls.names)
     thread = tuple(Thread(0, row.tid, row.name) for row in calls.threads)
     rows = {
-        column.name: getattr(calls.calls, column.name) if column.name != "name" else name_index[calls.calls.name]
+        column.name: (
+            getattr(calls.calls, column.name)
+            if column.name != "name"
+            else name_index[calls.calls.name]
+        )
         for column in fields(Calls)
     }
     joined = replace(
-        ops, names=names, threads=(*ops.threads, *thread),
+        ops,
+        names=names,
+        threads=(*ops.threads, *thread),
         calls=table(Calls, **{**rows, "thread": calls.calls.thread + len(ops.threads)}),
         origin=replace(ops.origin, host_calls=True),
-    )  # fmt: skip
-    return joined.with_notes(f"{len(calls.calls.start)} calls are from {calls.origin.path}", *calls.origin.notes)
+    )
+    return joined.with_notes(
+        f"{len(calls.calls.start)} calls are from {calls.origin.path}", *calls.origin.notes
+    )

@@ -71,7 +71,9 @@ FAMILIES = {
 }
 
 CAUSES = {
-    Cause.INPUT: CauseInfo("input", "input wait", "input", "#e5484d", "The training thread waits for the next batch."),
+    Cause.INPUT: CauseInfo(
+        "input", "input wait", "input", "#e5484d", "The training thread waits for the next batch."
+    ),
     Cause.INPUT_WORK: CauseInfo(
         "input_in_thread",
         "input in training thread",
@@ -80,7 +82,11 @@ CAUSES = {
         "The training thread prepares the batch itself: it decodes, transforms, collates or pins.",
     ),
     Cause.H2D_STAGING: CauseInfo(
-        "h2d_staging", "pageable copy", "h2d", "#f0610e", "The driver stages a copy from pageable host memory."
+        "h2d_staging",
+        "pageable copy",
+        "h2d",
+        "#f0610e",
+        "The driver stages a copy from pageable host memory.",
     ),
     Cause.CHECKPOINT: CauseInfo(
         "checkpoint",
@@ -89,7 +95,9 @@ CAUSES = {
         "#12a594",
         "The training thread saves, evaluates or logs.",
     ),
-    Cause.COMPILE: CauseInfo("compile", "compiling", "compile", "#8e4ec6", "A kernel or a graph is being compiled."),
+    Cause.COMPILE: CauseInfo(
+        "compile", "compiling", "compile", "#8e4ec6", "A kernel or a graph is being compiled."
+    ),
     Cause.MODULE_LOAD: CauseInfo(
         "module_load",
         "set-up and loading",
@@ -97,60 +105,129 @@ CAUSES = {
         "#ab4aba",
         "The driver sets up a context, or loads a kernel at its first use.",
     ),
-    Cause.ALLOC: CauseInfo("alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree and similar calls."),
-    Cause.COPY: CauseInfo("copy", "blocking copy", "h2d", "#cc7a1c", "The host waits inside a synchronous copy."),
+    Cause.ALLOC: CauseInfo(
+        "alloc", "device allocation", "alloc", "#ad7f58", "cudaMalloc, cudaFree and similar calls."
+    ),
+    Cause.COPY: CauseInfo(
+        "copy", "blocking copy", "h2d", "#cc7a1c", "The host waits inside a synchronous copy."
+    ),
     Cause.SYNC: CauseInfo(
-        "sync", "synchronization", "sync", "#0090ff", "The host waits for the GPU before it launches more work."
+        "sync",
+        "synchronization",
+        "sync",
+        "#0090ff",
+        "The host waits for the GPU before it launches more work.",
     ),
     Cause.HOST_COMM: CauseInfo(
-        "host_comm", "host communication", "comm", "#3e63dd", "A barrier, a store or a CPU collective."
+        "host_comm",
+        "host communication",
+        "comm",
+        "#3e63dd",
+        "A barrier, a store or a CPU collective.",
     ),
     Cause.ENVIRONMENT: CauseInfo(
-        "environment", "environment step", "environment", "#29a383", "The training thread steps a simulator."
+        "environment",
+        "environment step",
+        "environment",
+        "#29a383",
+        "The training thread steps a simulator.",
     ),
-    Cause.IO: CauseInfo("io", "file or network I/O", "code", "#5b8def", "The training thread reads, writes or sends."),
+    Cause.IO: CauseInfo(
+        "io",
+        "file or network I/O",
+        "code",
+        "#5b8def",
+        "The training thread reads, writes or sends.",
+    ),
     Cause.HOST_CODE: CauseInfo(
-        "host_code", "other host code", "code", "#b08d3c", "Code that launches nothing, and may prepare the batch."
+        "host_code",
+        "other host code",
+        "code",
+        "#b08d3c",
+        "Code that launches nothing, and may prepare the batch.",
     ),
-    Cause.LAUNCH: CauseInfo("launch", "launch calls", "launch", "#d6409f", "The host is inside a launch call."),
+    Cause.LAUNCH: CauseInfo(
+        "launch", "launch calls", "launch", "#d6409f", "The host is inside a launch call."
+    ),
     Cause.FRAMEWORK: CauseInfo(
-        "framework", "framework overhead", "launch", "#7c66dc", "The host is inside a framework's operator."
+        "framework",
+        "framework overhead",
+        "launch",
+        "#7c66dc",
+        "The host is inside a framework's operator.",
     ),
-    Cause.GC: CauseInfo("gc", "garbage collection", "launch", "#978365", "The interpreter collects garbage."),
+    Cause.GC: CauseInfo(
+        "gc", "garbage collection", "launch", "#978365", "The interpreter collects garbage."
+    ),
     Cause.GIL: CauseInfo(
-        "gil", "interpreter lock", "launch", "#a18072", "The thread waits for the interpreter's lock."
+        "gil",
+        "interpreter lock",
+        "launch",
+        "#a18072",
+        "The thread waits for the interpreter's lock.",
     ),
-    Cause.PYTHON: CauseInfo("python", "Python between launches", "launch", "#a58a1b", "The host runs Python code."),
+    Cause.PYTHON: CauseInfo(
+        "python", "Python between launches", "launch", "#a58a1b", "The host runs Python code."
+    ),
     Cause.CONTENTION: CauseInfo(
-        "cpu_contention", "no free core", "contention", "#41a154", "The thread is ready to run and no core is free."
+        "cpu_contention",
+        "no free core",
+        "contention",
+        "#41a154",
+        "The thread is ready to run and no core is free.",
     ),
     Cause.QUEUE_FULL: CauseInfo(
-        "queue_full", "full launch queue", "launch", "#93891d", "The call waits for a place in the launch queue."
+        "queue_full",
+        "full launch queue",
+        "launch",
+        "#93891d",
+        "The call waits for a place in the launch queue.",
     ),
     Cause.LATENCY: CauseInfo(
-        "launch_latency", "launch latency", "launch", "#8b9298", "The few microseconds from a launch to its start."
+        "launch_latency",
+        "launch latency",
+        "launch",
+        "#8b9298",
+        "The few microseconds from a launch to its start.",
     ),
     Cause.DEPENDENCY: CauseInfo(
-        "dependency", "waiting for another stream", "dependency", "#0099bd", "Launched, but blocked by an event."
+        "dependency",
+        "waiting for another stream",
+        "dependency",
+        "#0099bd",
+        "Launched, but blocked by an event.",
     ),
     Cause.PEER: CauseInfo(
-        "peer", "waiting for another device", "dependency", "#0d74ce", "Blocked by work on another device."
+        "peer",
+        "waiting for another device",
+        "dependency",
+        "#0d74ce",
+        "Blocked by work on another device.",
     ),
     Cause.GPU_SHARED: CauseInfo(
         "gpu_shared",
         "GPU not available",
         "shared",
         "#5b8def",
-        "Launched, and no stream to wait for: another process has the GPU, or the driver holds the work back.",
+        "Launched, and no stream to wait for: another process has the GPU, or the driver holds the"
+        " work back.",
     ),
     Cause.PROFILER: CauseInfo(
         "profiler", "profiler overhead", "profiler", "#6f6e77", "The profiler flushes or allocates."
     ),
     Cause.HOST_UNKNOWN: CauseInfo(
-        "host_unknown", "host, not recorded", "unknown", "#8b8d98", "The host was late; nothing recorded says why."
+        "host_unknown",
+        "host, not recorded",
+        "unknown",
+        "#8b8d98",
+        "The host was late; nothing recorded says why.",
     ),
     Cause.NO_LAUNCH: CauseInfo(
-        "no_launch", "no launch recorded", "unknown", "#64686f", "The launch of the next op is not in the trace."
+        "no_launch",
+        "no launch recorded",
+        "unknown",
+        "#64686f",
+        "The launch of the next op is not in the trace.",
     ),
 }
 

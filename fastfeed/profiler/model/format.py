@@ -17,7 +17,9 @@ WORDS = {
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 # control characters and those that change the direction of text: not for a terminal or a page
-_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\s]+")
+_INVISIBLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\s]+"
+)
 
 
 def duration(ns: float) -> str:
@@ -62,6 +64,8 @@ def multiple(times: float) -> str:
 
 
 def one_line(name: str, limit: int = 200) -> str:
-    """A name as one line without control characters; a longer one is cut to `limit` characters with an ellipsis."""
+    """A name as one line without control characters; a longer one is cut to `limit` characters with
+    an ellipsis.
+    """
     line = _INVISIBLE.sub(" ", name[: limit * 4]).strip()
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -1,4 +1,6 @@
-"""Which framework wrote a program, from the names in its trace: advice names that framework's functions."""
+"""Which framework wrote a program, from the names in its trace: advice names that framework's
+functions.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,27 @@ from collections.abc import Sequence
 
 __all__ = ["framework_of"]
 
-# In this order. A loader of another framework is no sign: JAX programs read with tf.data and PyTorch's DataLoader.
+# In this order. A loader of another framework is no sign: JAX programs read with tf.data and
+# PyTorch's DataLoader.
 _SIGNS = (
-    ("pytorch", re.compile(r"^aten::|^ProfilerStep|^autograd::|^Optimizer\.|torch/(nn|optim|autograd|_ops)")),
-    ("jax", re.compile(r"^Pjit|pjit\.py|(^|[/$])jax/|jaxlib|^(XlaModule:)?jit_\w|block_until_ready|BufferSequencing")),
-    ("tensorflow", re.compile(r"tensorflow/|^IteratorGetNext|^EagerKernelExecute|^FunctionRun|^ExecutorState|^TFE_")),
+    (
+        "pytorch",
+        re.compile(
+            r"^aten::|^ProfilerStep|^autograd::|^Optimizer\.|torch/(nn|optim|autograd|_ops)"
+        ),
+    ),
+    (
+        "jax",
+        re.compile(
+            r"^Pjit|pjit\.py|(^|[/$])jax/|jaxlib|^(XlaModule:)?jit_\w|block_until_ready|BufferSequencing"
+        ),
+    ),
+    (
+        "tensorflow",
+        re.compile(
+            r"tensorflow/|^IteratorGetNext|^EagerKernelExecute|^FunctionRun|^ExecutorState|^TFE_"
+        ),
+    ),
     ("pytorch", re.compile(r"at::native::|c10::|torch/|DataLoaderIter\.__next__")),
     ("tensorflow", re.compile(r"^tensorflow::|Eigen::GpuDevice")),
 )

@@ -1,17 +1,28 @@
 """Interval algebra: which nanoseconds, exactly.
 
-Spans are int64 nanoseconds, shape (n, 2), half-open [start, end). A *set* of spans is sorted, disjoint, and holds no
-empty span; `union` makes one of anything, and the others take and give sets. Everything is O(n log n) or better.
+Spans are int64 nanoseconds, shape (n, 2), half-open [start, end). A *set* of spans is sorted,
+disjoint, and holds no empty span; `union` makes one of anything, and the others take and give sets.
+Everything is O(n log n) or better.
 
-A million spans are usual, so their columns lie in memory one after the other: numpy reads and selects columns several
-times as fast as rows.
+A million spans are usual, so their columns lie in memory one after the other: numpy reads and
+selects columns several times as fast as rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["clip", "complement", "empty", "intersect", "measure", "overlap", "spans", "subtract", "union"]
+__all__ = [
+    "clip",
+    "complement",
+    "empty",
+    "intersect",
+    "measure",
+    "overlap",
+    "spans",
+    "subtract",
+    "union",
+]
 
 
 def empty() -> np.ndarray:
@@ -29,11 +40,17 @@ def _where(chosen: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray
 
 
 def union(*many: np.ndarray) -> np.ndarray:
-    """The set of nanoseconds that any of these spans covers; spans in any order, overlapping as they like."""
+    """The set of nanoseconds that any of these spans covers; spans in any order, overlapping as
+    they like.
+    """
     parts = [part for part in many if len(part)]
     if not parts:
         return empty()
-    start, end = (parts[0][:, 0], parts[0][:, 1]) if len(parts) == 1 else np.concatenate([part.T for part in parts], 1)
+    start, end = (
+        (parts[0][:, 0], parts[0][:, 1])
+        if len(parts) == 1
+        else np.concatenate([part.T for part in parts], 1)
+    )
     is_span = end > start
     if not is_span.all():
         start, end = start[is_span], end[is_span]
@@ -79,7 +96,9 @@ def intersect(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return empty()
     if len(b) == 1:
         return clip(a, int(b[0, 0]), int(b[0, 1]))
-    first = np.searchsorted(b[:, 1], a[:, 0], side="right")  # the first of b that ends after a begins
+    first = np.searchsorted(
+        b[:, 1], a[:, 0], side="right"
+    )  # the first of b that ends after a begins
     last = np.searchsorted(b[:, 0], a[:, 1], side="left")  # past the last that begins before a ends
     count = np.maximum(last - first, 0)
     of_a = np.repeat(np.arange(len(a)), count)
@@ -96,7 +115,10 @@ def subtract(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Nanoseconds of the set `b` in each span of `a`: int64, shape (len(a),). Spans of `a` may overlap each other."""
+    """Nanoseconds of the set `b` in each span of `a`: int64, shape (len(a),).
+
+    Spans of `a` may overlap each other.
+    """
     if not len(b):
         return np.zeros(len(a), np.int64)
     if len(b) == 1:  # a whole recording

@@ -1,4 +1,6 @@
-"""What names mean in every dialect: API calls without their versions, kernels that are communication or copies."""
+"""What names mean in every dialect: API calls without their versions, kernels that are
+communication or copies.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ __all__ = ["copy_kind", "kernel_kind", "range_kind", "strip_version"]
 _SUFFIX = re.compile(r"(_v\d+)?(_pt[sd][sz])?(_v\d+)?$")
 _GC = re.compile(r"(python )?(gc|garbage collection)\b(?!\.)", re.I)
 _COMM = re.compile(
-    r"^(nccl|rccl)|ncclDev|ncclKernel|nccl_|AllReduceKernel|all_?reduce_kernel|cross_device_reduce", re.I
+    r"^(nccl|rccl)|ncclDev|ncclKernel|nccl_|AllReduceKernel|all_?reduce_kernel|cross_device_reduce",
+    re.I,
 )
 _AMD_COPY = re.compile(r"^__amd_rocclr_(copyBuffer|fillBuffer)")
 _COPIES = (
@@ -23,7 +26,9 @@ _COPIES = (
 
 
 def strip_version(api: str) -> str:
-    """`cudaLaunchKernel_v7000` and `cuMemcpyAsync_ptsz` without what says which version was called."""
+    """`cudaLaunchKernel_v7000` and `cuMemcpyAsync_ptsz` without what says which version was
+    called.
+    """
     return _SUFFIX.sub("", api)
 
 
@@ -38,7 +43,9 @@ def kernel_kind(name: str) -> Kind:
 
 
 def copy_kind(text: str) -> Kind:
-    """`Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`, `kind_src:pageable kind_dst:device`: which way."""
+    """`Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`, `kind_src:pageable
+    kind_dst:device`: which way.
+    """
     text = text.split("(")[0] if re.search(r"[dhp]to[dhp]", text, re.I) else text
     return next((kind for pattern, kind in _COPIES if pattern.search(text)), Kind.OTHER)
 

@@ -36,7 +36,7 @@ __all__ = [
     "Steps",
     "TimeBreakdown",
     "Verdict",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ class TimeBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A fraction of the window, with what is known about its spread. None: fewer than three whole steps.
+    """A fraction of the window, with what is known about its spread.
+
+    None: fewer than three whole steps.
 
     Steps that are all alike have no interval: it would say nothing about another recording.
     """
@@ -69,12 +71,16 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class InputWait:
-    """Time that host threads spent waiting for input, whether or not the device felt it. Nanoseconds."""
+    """Time that host threads spent waiting for input, whether or not the device felt it.
+
+    Nanoseconds.
+    """
 
     total: int
     exposed: int  # while the device was idle
     hidden: int  # while it still had work: harmless
-    ramp: int  # idle launch time right after an exposed wait: the queue fills up again; not part of `exposed`
+    # idle launch time right after an exposed wait: the queue fills up again; not part of `exposed`
+    ramp: int
     waits: int  # how many
     longest: int
 
@@ -138,14 +144,19 @@ class Steps:
     found_by: str  # e.g. "ProfilerStep#N", "recurrence of H2D copies"; "" where there are none
     steady: np.ndarray  # bool (n,)
     guessed: bool = False  # nothing marks them: something recurs on the device
-    whole: np.ndarray | None = None  # bool (n,): the recording covers all of the step; None: of each
+    whole: np.ndarray | None = (
+        None  # bool (n,): the recording covers all of the step; None: of each
+    )
     missing: int = 0  # more that the numbers in the labels skip
     unrecorded: int = 0  # marked ones that begin after the last operation
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What one thing takes of a steady step. Nanoseconds, and a 95 % interval of its share of the time."""
+    """What one thing takes of a steady step.
+
+    Nanoseconds, and a 95 % interval of its share of the time.
+    """
 
     mean: int
     median: int
@@ -170,7 +181,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTime:
-    """A function that the host was in while the device was idle for a millisecond or more, with one cause."""
+    """A function that the host was in while the device was idle for a millisecond or more, with one
+    cause.
+    """
 
     function: str  # preprocess
     file: str  # as recorded; "" where it is not Python code
@@ -181,7 +194,11 @@ class FunctionTime:
     gaps: int  # idle gaps in which it was
 
     def __str__(self) -> str:
-        return f"{self.function} ({self.file.rsplit('/', 1)[-1]}:{self.line})" if self.file else self.function
+        return (
+            f"{self.function} ({self.file.rsplit('/', 1)[-1]}:{self.line})"
+            if self.file
+            else self.function
+        )
 
 
 ABSENT_RANKS = "ranks that are not in this analysis"  # in place of a device's label
@@ -189,7 +206,9 @@ ABSENT_RANKS = "ranks that are not in this analysis"  # in place of a device's l
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Starvation by proxy: time that this device waited inside collectives for a late rank, and why that was late."""
+    """Starvation by proxy: time that this device waited inside collectives for a late rank, and why
+    that was late.
+    """
 
     culprit: str  # label of the device, or ABSENT_RANKS
     cause: Cause | None  # None: busy, or its reason is not recorded
@@ -205,7 +224,9 @@ class LateRank:
     waited_ns: int  # by all others, for it
     share: float  # of all waiting of ranks for one another
     changes: bool  # no rank is late in most steps
-    kernels: float | None = None  # times as long as the median rank's kernels its own take; None: not comparable
+    kernels: float | None = (
+        None  # times as long as the median rank's kernels its own take; None: not comparable
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +243,9 @@ class DeviceResult:
     steps: Steps
     share: Share  # of exposed input, input by proxy and staging, in `judged`
     slices: Slices  # of the whole
-    busy: Mapping[str, np.ndarray]  # sets: compute, comm, h2d, other, overhead; disjoint, as in TimeBreakdown
+    busy: Mapping[
+        str, np.ndarray
+    ]  # sets: compute, comm, h2d, other, overhead; disjoint, as in TimeBreakdown
     waits: np.ndarray  # set: host threads waiting for input
     worst: tuple[Gap, ...]  # three longest gaps of `judged`, input first where input is the verdict
     ops: int
@@ -234,13 +257,19 @@ class DeviceResult:
     )  # behind the advice: see steps/metrics.py, steps/device.py
     threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
     names: tuple[str, ...] = ()  # Trace.names, for Slices.name
-    per_step: Mapping[str, Spread] = field(default_factory=dict)  # "step", "idle", busy classes, causes by key
-    copies: Share = Share(0.0)  # of copies to the device that no other work hides, and of staging, in `judged`
+    per_step: Mapping[str, Spread] = field(
+        default_factory=dict
+    )  # "step", "idle", busy classes, causes by key
+    copies: Share = Share(
+        0.0
+    )  # of copies to the device that no other work hides, and of staging, in `judged`
     functions: tuple[FunctionTime, ...] = ()  # idle time by function, in `judged`; longest first
     framework: str = ""  # of the program: pytorch, jax, tensorflow; "" unknown
     phases: tuple[Phase, ...] = ()  # in order of time
     stage: InputStage | None = None  # of tf.data; None: no such events, or none is slow
-    late_rank: LateRank | None = None  # that others wait for, as this device sees it; None: not known
+    late_rank: LateRank | None = (
+        None  # that others wait for, as this device sees it; None: not known
+    )
 
     @property
     def judged(self) -> Period:
@@ -257,7 +286,9 @@ class RankResult:
     collectives: int  # matched
     waited_ns: int  # inside collectives for others
     blamed_ns: int  # that others waited for it
-    kernels: float | None = None  # times as long as the median rank's its kernels take; None: not comparable
+    kernels: float | None = (
+        None  # times as long as the median rank's its kernels take; None: not comparable
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +304,17 @@ class FeedResult:
     stages: Mapping[str, tuple[int, int]]  # stage -> (spans, ns summed over threads)
     threads: int  # that decoded
     busiest: str  # the stage with most time, "" unknown
-    waits: np.ndarray = field(default_factory=empty)  # of the trainer for each batch, in order: spans, shape (n, 2)
-    training_ns: int = 0  # waits and what the trainer did with each batch, without pauses between epochs; 0 unknown
+    waits: np.ndarray = field(
+        default_factory=empty
+    )  # of the trainer for each batch, in order: spans, shape (n, 2)
+    # waits and what the trainer did with each batch, without pauses between epochs; 0 unknown
+    training_ns: int = 0
 
     @property
     def wait_share(self) -> float:
-        """The fraction of the trainer's time that it waited: what `feed.stats()` calls `wait_share`, from its spans."""
+        """The fraction of the trainer's time that it waited: what `feed.stats()` calls
+        `wait_share`, from its spans.
+        """
         return self.waited_ns / max(self.training_ns or self.span_ns, 1)
 
 

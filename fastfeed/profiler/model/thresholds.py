@@ -1,4 +1,6 @@
-"""Where a share of idle time becomes a verdict: the marks that xprof and PyTorch's plugin use, too."""
+"""Where a share of idle time becomes a verdict: the marks that xprof and PyTorch's plugin use,
+too.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""One shape for every dialect: what ran on the devices, and what the host did meanwhile. Readers make it.
+"""One shape for every dialect: what ran on the devices, and what the host did meanwhile.
 
-Times are int64 nanoseconds on the trace's own clock, spans are half-open [start, end). A table is a frozen dataclass
-of columns, all of one length, in any order of rows. Texts are interned: a column `name` holds indexes into
-`Trace.names`, -1 for none.
+Readers make it.
+
+Times are int64 nanoseconds on the trace's own clock, spans are half-open [start, end). A table is a
+frozen dataclass of columns, all of one length, in any order of rows. Texts are interned: a column
+`name` holds indexes into `Trace.names`, -1 for none.
 """
 
 from __future__ import annotations
@@ -15,9 +17,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 __all__ = [
-    "Calls", "Device", "Kind", "Ops", "Origin", "Overheads", "Process", "RangeKind", "Ranges", "Sched", "Strings",
-    "Thread", "Trace", "Waits", "table",
-]  # fmt: skip
+    "Calls",
+    "Device",
+    "Kind",
+    "Ops",
+    "Origin",
+    "Overheads",
+    "Process",
+    "RangeKind",
+    "Ranges",
+    "Sched",
+    "Strings",
+    "Thread",
+    "Trace",
+    "Waits",
+    "table",
+]
 
 
 class Kind(IntEnum):
@@ -37,7 +52,8 @@ class Kind(IntEnum):
 class RangeKind(IntEnum):
     """Where a host range comes from: how far its name can be trusted."""
 
-    NVTX = 0  # the user's or a library's annotation, also user_annotation of PyTorch, StepTraceAnnotation
+    # the user's or a library's annotation, also user_annotation of PyTorch, StepTraceAnnotation
+    NVTX = 0
     OP = 1  # a framework's operator: cpu_op, TF op, an XLA thunk
     PYTHON = 2  # a function of the interpreter
     FEED = 3  # a span of fastfeed's timeline, or its NVTX range; the name is "fastfeed:<stage>"
@@ -66,7 +82,10 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One physical GPU. Two processes that share it (same uuid) share the row; ranks that each call theirs 0 do not."""
+    """One physical GPU.
+
+    Two processes that share it (same uuid) share the row; ranks that each call theirs 0 do not.
+    """
 
     ordinal: int  # the number that the trace calls it
     name: str = ""  # e.g. NVIDIA H200
@@ -94,7 +113,10 @@ class Ops:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """CUDA or HIP API calls on host threads. Version suffixes (_v7000, _ptsz) are stripped from names."""
+    """CUDA or HIP API calls on host threads.
+
+    Version suffixes (_v7000, _ptsz) are stripped from names.
+    """
 
     start: np.ndarray
     end: np.ndarray
@@ -105,10 +127,15 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Everything else that a host thread was inside of. Ranges of one thread nest or follow each other."""
+    """Everything else that a host thread was inside of.
+
+    Ranges of one thread nest or follow each other.
+    """
 
     start: np.ndarray
-    end: np.ndarray  # of a range that was still open at the end of the recording: the end of the recording
+    end: (
+        np.ndarray
+    )  # of a range that was still open at the end of the recording: the end of the recording
     thread: np.ndarray  # int32; -1 where the dialect does not say
     name: np.ndarray  # int32
     kind: np.ndarray  # uint8, a RangeKind
@@ -146,14 +173,21 @@ class Sched:
 
 Table = TypeVar("Table", Ops, Calls, Ranges, Waits, Overheads, Sched)
 
-_TYPES = {"device": np.int32, "process": np.int32, "thread": np.int32, "name": np.int32, "domain": np.int32}
+_TYPES = {
+    "device": np.int32,
+    "process": np.int32,
+    "thread": np.int32,
+    "name": np.int32,
+    "domain": np.int32,
+}
 _TYPES |= {"group": np.int32, "kind": np.uint8, "pageable": np.int8}
 
 
 def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Table:
     """`table(Ops, start=..., end=...)`: a table of these columns, in their types.
 
-    A column left out is -1, or 0 for `kind`; a scalar fills its column. `table(Ops)` is an empty one.
+    A column left out is -1, or 0 for `kind`; a scalar fills its column. `table(Ops)` is an empty
+    one.
     """
     sizes = {np.shape(column)[0] for column in columns.values() if np.ndim(column)}
     if len(sizes) > 1:
@@ -164,7 +198,9 @@ def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Tabl
         dtype = _TYPES.get(one.name, np.int64)
         given = columns.pop(one.name, 0 if one.name == "kind" else -1)
         made[one.name] = (
-            np.full(count, given, dtype) if np.ndim(given) == 0 else np.asarray(given).astype(dtype, copy=False)
+            np.full(count, given, dtype)
+            if np.ndim(given) == 0
+            else np.asarray(given).astype(dtype, copy=False)
         )
     if columns:
         raise ValueError(f"{kind.__name__} has no column {', '.join(columns)}")
@@ -172,7 +208,9 @@ def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Tabl
 
 
 class Strings:
-    """Texts, each once: `strings["gemm"]` is its index, `strings.all` the list for `Trace.names`."""
+    """Texts, each once: `strings["gemm"]` is its index, `strings.all` the list for
+    `Trace.names`.
+    """
 
     def __init__(self) -> None:
         self.all: list[str] = []
@@ -194,7 +232,10 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a trace is from, and what its recording leaves out. Each of these can make the analysis abstain."""
+    """Where a trace is from, and what its recording leaves out.
+
+    Each of these can make the analysis abstain.
+    """
 
     path: str
     dialect: str  # nsys, nvprof, chrome, xplane, timeline
@@ -203,7 +244,9 @@ class Origin:
     host_calls: bool = True  # API calls were recorded, so launches can be told from lateness
     dropped: int = 0  # records that the profiler says it lost
     sampled: bool = False  # the file says that events were left out
-    notes: tuple[str, ...] = ()  # sentences for the user: skipped lines, ranges without names, repaired values
+    notes: tuple[
+        str, ...
+    ] = ()  # sentences for the user: skipped lines, ranges without names, repaired values
     incomplete: str = ""  # why part of the file could not be read; "" where it is whole
 
 
@@ -220,7 +263,9 @@ class Trace:
     waits: Waits = field(default_factory=lambda: table(Waits))
     overheads: Overheads = field(default_factory=lambda: table(Overheads))
     sched: Sched = field(default_factory=lambda: table(Sched))
-    metadata: Mapping[str, Any] = field(default_factory=dict)  # also in the file: world_size, gpu_names, cpu_count
+    metadata: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # also in the file: world_size, gpu_names, cpu_count
 
     def with_notes(self, *notes: str) -> Trace:
         """Return this trace with more notes for its user."""

@@ -1,1 +1,3 @@
-"""Several ranks of one run: matching their collectives, aligning their clocks, attributing their waits."""
+"""Several ranks of one run: matching their collectives, aligning their clocks, attributing their
+waits.
+"""

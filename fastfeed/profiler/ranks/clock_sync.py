@@ -17,7 +17,9 @@ WALL_NS = 10_000_000_000  # maximum difference between the wall clocks of two ho
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One recording's clock relative to the first one's: its time minus `offset_ns` is the first one's time."""
+    """One recording's clock relative to the first one's: its time minus `offset_ns` is the first
+    one's time.
+    """
 
     offset_ns: int
     spread_ns: int  # median deviation of the ends of collectives from it; 0 if none is matched
@@ -25,7 +27,9 @@ class Clock:
 
 
 def estimate_offset(a: Trace, b: Trace) -> tuple[int, int] | None:
-    """Clock b minus clock a, and its maximum error, before any collective is matched; None if unknown."""
+    """Clock b minus clock a, and its maximum error, before any collective is matched; None if
+    unknown.
+    """
     if a is b:
         return 0, 0
     if a.origin.wall_ns is None or b.origin.wall_ns is None:
@@ -49,7 +53,9 @@ def align_clocks(
             if a != b:
                 ends.setdefault((b, a), []).append(-difference)
     pairs = {pair: np.concatenate(parts) for pair, parts in ends.items()}
-    aligned = {0: Clock(0, _exact_median(np.abs(pairs[0, 0])) if (0, 0) in pairs else 0, "same file")}
+    aligned = {
+        0: Clock(0, _exact_median(np.abs(pairs[0, 0])) if (0, 0) in pairs else 0, "same file")
+    }
     while True:
         reached = [pair for pair in pairs if pair[0] in aligned and pair[1] not in aligned]
         if not reached:
@@ -58,7 +64,9 @@ def align_clocks(
         difference = pairs[a, b]
         median = _exact_median(difference)
         spread = _exact_median(np.abs(difference - median))
-        aligned[b] = Clock(aligned[a].offset_ns + median, max(spread, aligned[a].spread_ns), "collectives")
+        aligned[b] = Clock(
+            aligned[a].offset_ns + median, max(spread, aligned[a].spread_ns), "collectives"
+        )
     for index, trace in enumerate(traces):
         if index not in aligned:
             estimate = estimate_offset(traces[0], trace)
@@ -74,7 +82,10 @@ def _exact_median(values: np.ndarray) -> int:
 def format_seconds(ns: int) -> str:
     seconds = ns / 1e9
     return next(
-        (f"{seconds / unit:.0f} {name}" for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
-         if seconds >= 2 * unit),
+        (
+            f"{seconds / unit:.0f} {name}"
+            for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
+            if seconds >= 2 * unit
+        ),
         f"{seconds:.0f} seconds",
-    )  # fmt: skip
+    )

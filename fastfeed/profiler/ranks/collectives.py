@@ -10,25 +10,47 @@ import numpy as np
 
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["Channel", "MatchedCollectives", "collective_family", "find_channels", "match_collectives"]
+__all__ = [
+    "Channel",
+    "MatchedCollectives",
+    "collective_family",
+    "find_channels",
+    "match_collectives",
+]
 
 _FAMILY = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|bcast|cross_device_reduce|reduce|send|recv",
     re.I,
 )
 _FAMILIES = (
-    "", "allreduce", "allgather", "reducescatter", "crossdevicereduce",
-    "broadcast", "bcast", "reduce",  # the root may leave long before the others
-    "sendrecv", "send", "recv", "alltoall",  # between pairs, each with its own number of bytes
-)  # fmt: skip
+    "",
+    "allreduce",
+    "allgather",
+    "reducescatter",
+    "crossdevicereduce",
+    "broadcast",
+    "bcast",
+    "reduce",  # the root may leave long before the others
+    "sendrecv",
+    "send",
+    "recv",
+    "alltoall",  # between pairs, each with its own number of bytes
+)
 _ROOTED = np.array([_FAMILIES.index(name) for name in ("broadcast", "bcast", "reduce")])
-_POINT_TO_POINT = np.array([_FAMILIES.index(name) for name in ("sendrecv", "send", "recv", "alltoall")])
-_SLACK = 8  # extra collectives one rank may have recorded at either end, in addition to the difference of their counts
+_POINT_TO_POINT = np.array(
+    [_FAMILIES.index(name) for name in ("sendrecv", "send", "recv", "alltoall")]
+)
+# extra collectives one rank may have recorded at either end, in addition to the difference of their
+# counts
+_SLACK = 8
 _SAMPLE = 512  # collectives, enough to compare alignments
 _MAX_END_GAP_NS = 200_000  # tolerance between the ends of one collective
 _MAX_END_GAP_SHARE = 0.1  # the same, as a share of the shorter kernel
 _DRIFT = 1e-4  # of one clock relative to another: quartz is within 100 ppm
-_STRICT_NS = (50_000, 250_000)  # median and 90th percentile, if the ends are the only evidence for a match
+_STRICT_NS = (
+    50_000,
+    250_000,
+)  # median and 90th percentile, if the ends are the only evidence for a match
 _MAX_STRAY_SHARE = 0.1  # of the collectives may nevertheless end apart
 _MIN_MATCHES = 3  # matched collectives needed to compare two clocks
 
@@ -63,18 +85,24 @@ class MatchedCollectives:
 
 
 def collective_family(kernel: str) -> str:
-    """`ncclDevKernel_AllReduce_Sum_f32_RING_LL` is "allreduce"; "" for a kernel used for all of them."""
+    """`ncclDevKernel_AllReduce_Sum_f32_RING_LL` is "allreduce"; "" for a kernel used for all of
+    them.
+    """
     match = _FAMILY.search(kernel.split("(")[0])
     return match[0].lower().replace("_", "") if match else ""
 
 
 def find_channels(member: int, trace: Trace, device: int) -> list[Channel]:
-    """The communication of a device: by group, or by family and stream if the trace does not name groups."""
+    """The communication of a device: by group, or by family and stream if the trace does not name
+    groups.
+    """
     ops = trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == device))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     names, inverse = np.unique(ops.name[rows], return_inverse=True)
-    codes = np.array([_FAMILIES.index(collective_family(trace.name(int(name)))) for name in names], np.int64)[inverse]
+    codes = np.array(
+        [_FAMILIES.index(collective_family(trace.name(int(name)))) for name in names], np.int64
+    )[inverse]
     group = ops.group[rows].astype(np.int64)
     # sends are separate from the collectives of their group
     kind = np.where((group < 0) | np.isin(codes, _POINT_TO_POINT), codes, 0)
@@ -103,10 +131,11 @@ def find_channels(member: int, trace: Trace, device: int) -> list[Channel]:
 def match_collectives(
     channels: Sequence[Channel], shifts: Mapping[tuple[int, int], tuple[int, int]]
 ) -> tuple[list[MatchedCollectives], list[str]]:
-    """The collectives that members have in common, and a note per communicator that could not be matched.
+    """The collectives that members have in common, and a note per communicator that could not be
+    matched.
 
-    `shifts[a, b]` is the estimate of clock b minus clock a, and its maximum error, both in nanoseconds. A pair whose
-    clocks are unknown is missing.
+    `shifts[a, b]` is the estimate of clock b minus clock a, and its maximum error, both in
+    nanoseconds. A pair whose clocks are unknown is missing.
     """
     matched: list[MatchedCollectives] = []
     notes: list[str] = []
@@ -119,7 +148,9 @@ def match_collectives(
             continue
         alignments = [_align(parts[0], aligned, shifts, strict=False) for aligned in parts[1:]]
         if any(aligned is None for aligned in alignments):
-            clusters = _match_by_ends(parts, shifts)  # several groups of one name, such as "tensor_parallel"
+            clusters = _match_by_ends(
+                parts, shifts
+            )  # several groups of one name, such as "tensor_parallel"
             if len({member for cluster in clusters for member in cluster.members}) == len(parts):
                 matched += clusters
                 continue
@@ -129,10 +160,16 @@ def match_collectives(
                 "so waits in it are not attributed to any rank; record the same steps on every rank"
             )
             continue
-        common = _in_all(f"group {group}", parts, [aligned for aligned in alignments if aligned is not None])
+        common = _in_all(
+            f"group {group}", parts, [aligned for aligned in alignments if aligned is not None]
+        )
         if common:
             matched.append(common)
-    return matched + _match_by_ends([channel for channel in channels if not channel.is_certain], shifts), notes
+    return (
+        matched
+        + _match_by_ends([channel for channel in channels if not channel.is_certain], shifts),
+        notes,
+    )
 
 
 def _match_by_ends(
@@ -150,19 +187,27 @@ def _match_by_ends(
                 if channel.member == member and is_alike:
                     aligned = _align(first, channel, shifts, strict=True)
                     if aligned is not None:
-                        candidates.append((_spread(first, channel, aligned), len(candidates), channel, aligned))
+                        candidates.append(
+                            (_spread(first, channel, aligned), len(candidates), channel, aligned)
+                        )
             if candidates:
                 _, _, channel, aligned = min(candidates, key=lambda candidate: candidate[:2])
                 parts.append(channel)
                 rows.append(aligned)
                 remaining = [candidate for candidate in remaining if candidate is not channel]
-        common = _in_all(first.group or _FAMILIES[first.family[0]] or "collectives", parts, rows) if rows else None
+        common = (
+            _in_all(first.group or _FAMILIES[first.family[0]] or "collectives", parts, rows)
+            if rows
+            else None
+        )
         if common:
             matched.append(common)
     return matched
 
 
-def _in_all(name: str, parts: Sequence[Channel], rows: Sequence[np.ndarray]) -> MatchedCollectives | None:
+def _in_all(
+    name: str, parts: Sequence[Channel], rows: Sequence[np.ndarray]
+) -> MatchedCollectives | None:
     """The collectives that all channels have, by the rows of the first."""
     shared = rows[0][:, 0]
     for aligned in rows[1:]:
@@ -242,38 +287,55 @@ def _clock_difference(
     return median, np.abs(difference - median)
 
 
-def _spread(a: Channel, b: Channel, rows: np.ndarray, offset: tuple[int, int] | None = None) -> float:
+def _spread(
+    a: Channel, b: Channel, rows: np.ndarray, offset: tuple[int, int] | None = None
+) -> float:
     median, deviation = _clock_difference(a, b, rows, offset)
-    return float("inf") if offset and abs(median - offset[0]) > offset[1] else float(np.median(deviation))
+    return (
+        float("inf")
+        if offset and abs(median - offset[0]) > offset[1]
+        else float(np.median(deviation))
+    )
 
 
 def _offset_error(a: Channel, b: Channel, rows: np.ndarray, offset: tuple[int, int] | None) -> int:
     return abs(_clock_difference(a, b, rows, offset)[0] - offset[0]) if offset else 0
 
 
-def _leave_together(a: Channel, b: Channel, rows: np.ndarray, offset: tuple[int, int] | None, strict: bool) -> bool:
+def _leave_together(
+    a: Channel, b: Channel, rows: np.ndarray, offset: tuple[int, int] | None, strict: bool
+) -> bool:
     """Whether both leave every collective together, as participants do."""
     deviation = _clock_difference(a, b, rows, offset)[1]
     if not (offset and not offset[1]):
         ends, difference = a.end[rows[:, 0]], b.end[rows[:, 1]] - a.end[rows[:, 0]]
         drift = _drift(ends, difference)
         if np.abs(drift).max(initial=0) <= _DRIFT * (ends[-1] - ends[0]):
-            deviation = np.abs(difference - difference[0] - drift - np.median(difference - difference[0] - drift))
+            deviation = np.abs(
+                difference - difference[0] - drift - np.median(difference - difference[0] - drift)
+            )
     if strict:
-        return bool(np.median(deviation) <= _STRICT_NS[0] and np.quantile(deviation, 0.9) <= _STRICT_NS[1])
+        return bool(
+            np.median(deviation) <= _STRICT_NS[0] and np.quantile(deviation, 0.9) <= _STRICT_NS[1]
+        )
     duration = np.minimum((a.end - a.start)[rows[:, 0]], (b.end - b.start)[rows[:, 1]])
     is_checked = ~np.isin(a.family[rows[:, 0]], _ROOTED)
     return not is_checked.any() or bool(
-        (deviation > np.maximum(_MAX_END_GAP_NS, duration * _MAX_END_GAP_SHARE))[is_checked].mean() <= _MAX_STRAY_SHARE
+        (deviation > np.maximum(_MAX_END_GAP_NS, duration * _MAX_END_GAP_SHARE))[is_checked].mean()
+        <= _MAX_STRAY_SHARE
     )
 
 
 def _drift(time: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """How far one clock drifts from the other over the recording, by the medians of its halves; shape (n,)."""
+    """How far one clock drifts from the other over the recording, by the medians of its halves;
+    shape (n,).
+    """
     half = len(time) // 2
     if half < _MIN_MATCHES:
         return np.zeros(len(time))
-    early, late = (np.median(difference[part] - difference[0]) for part in (slice(half), slice(half, None)))
+    early, late = (
+        np.median(difference[part] - difference[0]) for part in (slice(half), slice(half, None))
+    )
     elapsed = float(np.median(time[half:] - time[0]) - np.median(time[:half] - time[0]))
     centered = time - time[0] - np.median(time - time[0])
     return centered * ((late - early) / elapsed) if elapsed > 0 else np.zeros(len(time))

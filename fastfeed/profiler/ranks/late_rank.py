@@ -19,17 +19,23 @@ _ALWAYS = 2 / 3  # of the waiting: a rank that causes less is not the late one i
 
 
 def compute_rows(trace: Trace, device: int, judged: np.ndarray) -> np.ndarray:
-    """Index into Trace.ops of the kernels of a device that start within the judged spans: int64, shape (n,)."""
+    """Index into Trace.ops of the kernels of a device that start within the judged spans: int64,
+    shape (n,).
+    """
     ops = trace.ops
-    rows = np.flatnonzero((ops.device == device) & ((ops.kind == Kind.COMPUTE) | (ops.kind == Kind.GRAPH)))
-    return rows[intervals.overlap(intervals.spans(ops.start[rows], ops.start[rows] + 1), judged) > 0]
+    rows = np.flatnonzero(
+        (ops.device == device) & ((ops.kind == Kind.COMPUTE) | (ops.kind == Kind.GRAPH))
+    )
+    return rows[
+        intervals.overlap(intervals.spans(ops.start[rows], ops.start[rows] + 1), judged) > 0
+    ]
 
 
 def kernel_ratios(members: Sequence[tuple[Trace, np.ndarray]]) -> tuple[float | None, ...]:
     """Time that the same kernels take on each member, relative to the median of all members.
 
-    Per member, the median over kernels of its mean time by that of the median member, weighted by time. None for all if
-    they do not run the same kernels equally often.
+    Per member, the median over kernels of its mean time by that of the median member, weighted by
+    time. None for all if they do not run the same kernels equally often.
 
     Args:
         members: The trace and the rows of the kernels of each; see `compute_rows`.
@@ -71,8 +77,11 @@ def _weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
     return float(values[order][np.searchsorted(reach, reach[-1] / 2)])
 
 
-def late_ranks(charges: Sequence[Sequence[Charge]], kernels: Mapping[str, float | None]) -> tuple[LateRank | None, ...]:
-    """The late rank as each member sees it: the one that costs all of them most, unless it waits mostly for another.
+def late_ranks(
+    charges: Sequence[Sequence[Charge]], kernels: Mapping[str, float | None]
+) -> tuple[LateRank | None, ...]:
+    """The late rank as each member sees it: the one that costs all of them most, unless it waits
+    mostly for another.
 
     None for a member if no rank of the analysis is waited for.
 
@@ -91,7 +100,9 @@ def late_ranks(charges: Sequence[Sequence[Charge]], kernels: Mapping[str, float 
 
 
 def _late_rank(charges: Sequence[Charge], kernels: Mapping[str, float | None]) -> LateRank | None:
-    """The rank that these charges name most; None if they name only ranks that are not in the analysis."""
+    """The rank that these charges name most; None if they name only ranks that are not in the
+    analysis.
+    """
     by_culprit: dict[str, int] = {}
     by_cause: dict[tuple[str, Cause | None], int] = {}
     for charge in charges:

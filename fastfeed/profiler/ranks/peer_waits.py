@@ -1,11 +1,14 @@
-"""Starvation by proxy: which rank a device waits for inside collectives, and why that rank was late.
+"""Starvation by proxy: which rank a device waits for inside collectives, and why that rank was
+late.
 
-All participants of a collective leave it together, so two ranks start level after it. By the next one, the late rank
-has been idle longer and busy longer than the rank that waits for it, and the sum of both is the wait. A cause is
-therefore charged with the time the late rank lost to it beyond what the waiting rank lost to it, the largest first.
+All participants of a collective leave it together, so two ranks start level after it. By the next
+one, the late rank has been idle longer and busy longer than the rank that waits for it, and the sum
+of both is the wait. A cause is therefore charged with the time the late rank lost to it beyond what
+the waiting rank lost to it, the largest first.
 
-If the waiting rank computes meanwhile (gradients are reduced while others are still being computed), it keeps its lead
-and waits for the same lateness again in the next collective: see `_carry_over`.
+If the waiting rank computes meanwhile (gradients are reduced while others are still being
+computed), it keeps its lead and waits for the same lateness again in the next collective: see
+`_carry_over`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ __all__ = ["NO_CAUSE", "BlamedWaits", "Lateness", "PeerWaits", "blame_waits", "f
 NO_CAUSE = 255  # busy, or not recorded
 _UNBLAMED = (Cause.HOST_UNKNOWN, Cause.NO_LAUNCH)
 _MIN_LEAD_NS = 100_000  # a shorter wait is no lead
-_MAX_ROUNDS = 3  # of passing blame on, if the late rank itself waited for another rank in another group
+_MAX_ROUNDS = (
+    3  # of passing blame on, if the late rank itself waited for another rank in another group
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,10 @@ class PeerWaits:
 
 @dataclass(frozen=True, slots=True)
 class BlamedWaits:
-    """A victim's waits, each nanosecond blamed once; sorted and disjoint. Columns have shape (n,)."""
+    """A victim's waits, each nanosecond blamed once; sorted and disjoint.
+
+    Columns have shape (n,).
+    """
 
     spans: np.ndarray  # int64 (n, 2), on the victim's clock
     culprit: np.ndarray  # int64, index of the member
@@ -57,10 +65,13 @@ class Lateness:
     passed: dict[tuple[int, int], np.ndarray]  # (member, cause) -> its own waits for that
 
 
-def find_waits(matched: Sequence[MatchedCollectives], offsets: np.ndarray, first: np.ndarray) -> list[PeerWaits]:
+def find_waits(
+    matched: Sequence[MatchedCollectives], offsets: np.ndarray, first: np.ndarray
+) -> list[PeerWaits]:
     """The waits, one list per set of members, from matched collectives.
 
-    `offsets` are the clocks relative to the first member's, `first` the start of each recording: shape (members,).
+    `offsets` are the clocks relative to the first member's, `first` the start of each recording:
+    shape (members,).
     """
     sets: dict[tuple[int, ...], list[MatchedCollectives]] = {}
     for collectives in matched:
@@ -69,14 +80,20 @@ def find_waits(matched: Sequence[MatchedCollectives], offsets: np.ndarray, first
     for members, parts in sets.items():
         member_ids = np.array(members)
         order = [np.argsort(np.array(part.members)) for part in parts]
-        start = np.concatenate([part.start[rows] for part, rows in zip(parts, order, strict=True)], axis=1)
-        end = np.concatenate([part.end[rows] for part, rows in zip(parts, order, strict=True)], axis=1)
+        start = np.concatenate(
+            [part.start[rows] for part, rows in zip(parts, order, strict=True)], axis=1
+        )
+        end = np.concatenate(
+            [part.end[rows] for part, rows in zip(parts, order, strict=True)], axis=1
+        )
         arrivals = start - offsets[member_ids, None]
         last = arrivals.argmax(axis=0)
         arrival = arrivals.max(axis=0)
         departures = np.sort((end - offsets[member_ids, None]).min(axis=0))
         recording_start = int((first - offsets)[member_ids].max())
-        since = np.concatenate([[recording_start], departures])[np.searchsorted(departures, arrival, side="right")]
+        since = np.concatenate([[recording_start], departures])[
+            np.searchsorted(departures, arrival, side="right")
+        ]
         wait = np.clip(arrival - arrivals, 0, end - start)
         number = np.argsort(np.argsort(arrival, kind="stable"))
         row, column = np.nonzero(wait > 0)
@@ -102,8 +119,8 @@ def blame_waits(
 ) -> list[BlamedWaits]:
     """Every member's waits, with the culprit and the cause they are blamed on.
 
-    Per member: `late` is its idle slices by Cause, `exposed` the set in which it only communicated, `offsets` its clock
-    relative to the first one's.
+    Per member: `late` is its idle slices by Cause, `exposed` the set in which it only communicated,
+    `offsets` its clock relative to the first one's.
     """
     members = len(late)
     blamed = [_join([]) for _ in range(members)]
@@ -128,13 +145,19 @@ def blame_waits(
 def _waits_by_blame(waits: BlamedWaits, exposed: np.ndarray) -> dict[tuple[int, int], np.ndarray]:
     keys = waits.culprit * 256 + waits.cause
     return {
-        divmod(int(key), 256): intervals.intersect(intervals.union(waits.spans[keys == key]), exposed)
+        divmod(int(key), 256): intervals.intersect(
+            intervals.union(waits.spans[keys == key]), exposed
+        )
         for key in np.unique(keys)
     }
 
 
 def _blame_victim(
-    waits: PeerWaits, victim: int, logs: Sequence[Lateness], exposed: np.ndarray, offsets: np.ndarray
+    waits: PeerWaits,
+    victim: int,
+    logs: Sequence[Lateness],
+    exposed: np.ndarray,
+    offsets: np.ndarray,
 ) -> list[BlamedWaits]:
     result = []
     for culprit in np.unique(waits.culprit[waits.victim == victim]).tolist():
@@ -149,12 +172,16 @@ def _blame_victim(
         for cause, idle in logs[culprit].own.items():
             if cause not in _UNBLAMED:
                 blame.append((culprit, cause))
-                common = intervals.overlap(victim_period, logs[victim].own.get(cause, intervals.empty()))
+                common = intervals.overlap(
+                    victim_period, logs[victim].own.get(cause, intervals.empty())
+                )
                 excess.append(intervals.overlap(culprit_period, idle) - common)
         for (third, cause), waiting in logs[culprit].passed.items():
             if third != victim:
                 blame.append((third, cause))
-                common = intervals.overlap(victim_period, logs[victim].passed.get((third, cause), intervals.empty()))
+                common = intervals.overlap(
+                    victim_period, logs[victim].passed.get((third, cause), intervals.empty())
+                )
                 excess.append(intervals.overlap(culprit_period, waiting) - common)
         blame.append((culprit, NO_CAUSE))
         spans = intervals.spans(waits.start[rows], waits.end[rows])
@@ -165,7 +192,9 @@ def _blame_victim(
 
 
 def _allot(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
-    """Nanoseconds of each wait by cause: the largest excess first, the remainder in the last column."""
+    """Nanoseconds of each wait by cause: the largest excess first, the remainder in the last
+    column.
+    """
     order = np.argsort(-excess[:, :-1], axis=1, kind="stable")
     reach = np.cumsum(np.maximum(np.take_along_axis(excess, order, axis=1), 0), axis=1)
     reach = np.minimum(reach, (waits[:, 1] - waits[:, 0])[:, None])
@@ -176,10 +205,11 @@ def _allot(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
 
 
 def _carry_over(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np.ndarray:
-    """Return the losses, with the remainder charged to lateness that compute hid in the collectives just before.
+    """Return the losses, with the remainder charged to lateness that compute hid in the collectives
+    just before.
 
-    Lateness enters a pool, and leaves it as far as the waiting rank actually stalled. A collective in which this rank
-    did not wait for the other empties the pool.
+    Lateness enters a pool, and leaves it as far as the waiting rank actually stalled. A collective
+    in which this rank did not wait for the other empties the pool.
     """
     long_waits = np.flatnonzero(lost.sum(axis=1) >= _MIN_LEAD_NS)
     pool: dict[int, int] = {}
@@ -208,7 +238,9 @@ def _carry_over(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np
 
 
 def _cut_waits(waits: np.ndarray, lost: np.ndarray, blame: np.ndarray) -> BlamedWaits:
-    """Splits each wait by cause, the largest first and the part without a cause last; `blame` has a row per column."""
+    """Splits each wait by cause, the largest first and the part without a cause last; `blame` has a
+    row per column.
+    """
     order = np.argsort(-lost[:, :-1], axis=1, kind="stable")
     order = np.column_stack([order, np.full(len(waits), len(blame) - 1)])
     ends = waits[:, :1] + np.cumsum(np.take_along_axis(lost, order, axis=1), axis=1)

@@ -1,4 +1,6 @@
-"""Compares several ranks: which waited for which inside collectives, and why the late one was late."""
+"""Compares several ranks: which waited for which inside collectives, and why the late one was
+late.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,22 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, LateRank, RankResult, Slices
 from fastfeed.profiler.model.trace import Kind, Trace
-from fastfeed.profiler.ranks.clock_sync import WALL_NS, Clock, align_clocks, estimate_offset, format_seconds
+from fastfeed.profiler.ranks.clock_sync import (
+    WALL_NS,
+    Clock,
+    align_clocks,
+    estimate_offset,
+    format_seconds,
+)
 from fastfeed.profiler.ranks.collectives import MatchedCollectives, find_channels, match_collectives
 from fastfeed.profiler.ranks.late_rank import compute_rows, kernel_ratios, late_ranks
-from fastfeed.profiler.ranks.peer_waits import NO_CAUSE, BlamedWaits, PeerWaits, blame_waits, find_waits
+from fastfeed.profiler.ranks.peer_waits import (
+    NO_CAUSE,
+    BlamedWaits,
+    PeerWaits,
+    blame_waits,
+    find_waits,
+)
 
 __all__ = ["NO_CAUSE", "Blame", "RankAnalysis", "RankDevice", "analyze_ranks", "estimate_waits"]
 
@@ -42,15 +56,19 @@ class RankDevice:
 class Blame:
     """What one member waited for inside collectives, within its judged spans.
 
-    `spans`, `cause` and `culprit` are columns of one table, which `charges` sums up: exposed waits only, sorted and
-    disjoint. Waits hidden by compute count only in `comm_wait`.
+    `spans`, `cause` and `culprit` are columns of one table, which `charges` sums up: exposed waits
+    only, sorted and disjoint. Waits hidden by compute count only in `comm_wait`.
     """
 
     charges: tuple[Charge, ...] = ()  # largest first
     comm_wait: int = 0  # ns
-    spans: np.ndarray = field(default_factory=intervals.empty)  # int64 (n, 2), on the member's clock
+    spans: np.ndarray = field(
+        default_factory=intervals.empty
+    )  # int64 (n, 2), on the member's clock
     cause: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))  # a Cause, or NO_CAUSE
-    culprit: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))  # index into the members; -1 elsewhere
+    culprit: np.ndarray = field(
+        default_factory=lambda: np.empty(0, np.int32)
+    )  # index into the members; -1 elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +86,20 @@ def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
     traces: list[Trace] = []
     of_member = []
     for member in members:
-        index = next((index for index, trace in enumerate(traces) if trace is member.trace), len(traces))
+        index = next(
+            (index for index, trace in enumerate(traces) if trace is member.trace), len(traces)
+        )
         of_member.append(index)
         traces += [member.trace] if index == len(traces) else []
     channels = [
-        channel for index, member in enumerate(members) for channel in find_channels(index, member.trace, member.device)
+        channel
+        for index, member in enumerate(members)
+        for channel in find_channels(index, member.trace, member.device)
     ]
     pairs = [(a, b) for a in range(len(members)) for b in range(len(members)) if a != b]
-    guesses = {pair: estimate_offset(members[pair[0]].trace, members[pair[1]].trace) for pair in pairs}
+    guesses = {
+        pair: estimate_offset(members[pair[0]].trace, members[pair[1]].trace) for pair in pairs
+    }
     matched, notes = match_collectives(
         channels, {pair: estimate for pair, estimate in guesses.items() if estimate is not None}
     )
@@ -83,20 +107,31 @@ def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
     member_clocks = tuple(trace_clocks[index] for index in of_member)
     communicating = {channel.member for channel in channels}
     absent_notes = _absent_notes(members)
-    notes += absent_notes + _unmatched_notes(communicating, matched) + _clock_notes(traces, trace_clocks)
+    notes += (
+        absent_notes + _unmatched_notes(communicating, matched) + _clock_notes(traces, trace_clocks)
+    )
     matched_members = {index for collectives in matched for index in collectives.members}
-    blames, blamed_ns = _blame_members(members, matched, member_clocks, matched_members if absent_notes else set())
+    blames, blamed_ns = _blame_members(
+        members, matched, member_clocks, matched_members if absent_notes else set()
+    )
     for index in sorted(communicating - matched_members):
         blames[index] = estimate_waits(members[index])
         if not blames[index].comm_wait:
             continue
         notes.append(
-            f"{members[index].label}: its waits inside collectives are estimated, from how much longer each took than "
-            "the shortest of its kind, because no other rank's trace contains the same collectives"
+            f"{members[index].label}: its waits inside collectives are estimated, from how much"
+            " longer each took than the shortest of its kind, because no other rank's trace"
+            " contains the same collectives"
         )
-    counts = [sum(len(item.start[0]) for item in matched if index in item.members) for index in range(len(members))]
+    counts = [
+        sum(len(item.start[0]) for item in matched if index in item.members)
+        for index in range(len(members))
+    ]
     kernels = kernel_ratios(
-        [(member.trace, compute_rows(member.trace, member.device, member.judged)) for member in members]
+        [
+            (member.trace, compute_rows(member.trace, member.device, member.judged))
+            for member in members
+        ]
     )
     ranks = tuple(
         RankResult(member.label, clock.offset_ns, count, blame.comm_wait, ns, ratio)
@@ -110,21 +145,26 @@ def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
 
 
 def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) -> Blame:
-    """Estimates waits of a rank whose peers are missing: the excess of each collective over the shortest of its kind.
+    """Estimates waits of a rank whose peers are missing: the excess of each collective over the
+    shortest of its kind.
 
-    `known_waits` is the set of waits for peers that are present: they come first in each kernel, and are excluded. One
-    kernel may transfer a kilobyte or a gigabyte: if sizes are unknown, a quarter of its runs must have taken about as
-    long as the shortest.
+    `known_waits` is the set of waits for peers that are present: they come first in each kernel,
+    and are excluded. One kernel may transfer a kilobyte or a gigabyte: if sizes are unknown, a
+    quarter of its runs must have taken about as long as the shortest.
     """
     ops = member.trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == member.device))
-    _, groups = np.unique(np.column_stack([ops.name[rows], ops.bytes[rows]]), axis=0, return_inverse=True)
+    _, groups = np.unique(
+        np.column_stack([ops.name[rows], ops.bytes[rows]]), axis=0, return_inverse=True
+    )
     parts = [intervals.empty()]
     for group in range(int(groups.max(initial=-1)) + 1):
         group_rows = rows[groups.ravel() == group]
         if len(group_rows) >= _MIN_SAMPLES:
             kernels = intervals.spans(ops.start[group_rows], ops.end[group_rows])
-            start = ops.start[group_rows] + (0 if known_waits is None else intervals.overlap(kernels, known_waits))
+            start = ops.start[group_rows] + (
+                0 if known_waits is None else intervals.overlap(kernels, known_waits)
+            )
             duration = ops.end[group_rows] - start
             transfer, quarter = np.quantile(duration, (0.05, 0.25)).round().astype(np.int64)
             if ops.bytes[group_rows[0]] < 0 and quarter > _SAME_WORK * transfer:
@@ -151,7 +191,9 @@ def _add_absent_waits(blame: Blame, guessed: Blame) -> Blame:
     spans = np.concatenate([blame.spans, more])
     order = np.argsort(spans[:, 0], kind="stable")
     return Blame(
-        tuple(sorted((*blame.charges, Charge(ABSENT_RANKS, None, ns)), key=lambda charge: -charge.ns)),
+        tuple(
+            sorted((*blame.charges, Charge(ABSENT_RANKS, None, ns)), key=lambda charge: -charge.ns)
+        ),
         blame.comm_wait + guessed.comm_wait,
         spans[order],
         np.concatenate([blame.cause, np.full(len(more), NO_CAUSE, np.uint8)])[order],
@@ -165,14 +207,20 @@ def _blame_members(
     member_clocks: Sequence[Clock],
     with_absent: set[int],
 ) -> tuple[list[Blame], list[int]]:
-    """Every member's blame, and how long the others waited for it; `with_absent` may have waited for absent ranks."""
+    """Every member's blame, and how long the others waited for it; `with_absent` may have waited
+    for absent ranks.
+    """
     if not matched:
         return [Blame() for _ in members], [0] * len(members)
     offsets = np.array([clock.offset_ns for clock in member_clocks], np.int64)
-    peer_waits = find_waits(matched, offsets, np.array([member.first for member in members], np.int64))
+    peer_waits = find_waits(
+        matched, offsets, np.array([member.first for member in members], np.int64)
+    )
     lateness = [
         {
-            int(cause): intervals.union(intervals.spans(member.slices.start[of_cause], member.slices.end[of_cause]))
+            int(cause): intervals.union(
+                intervals.spans(member.slices.start[of_cause], member.slices.end[of_cause])
+            )
             for cause in np.unique(member.slices.cause)
             for of_cause in [member.slices.cause == cause]
         }
@@ -181,13 +229,21 @@ def _blame_members(
     exposed = [_exposed(member) for member in members]
     blamed = blame_waits(peer_waits, lateness, exposed, offsets)
     blames = []
-    for index, (member, blamed_waits, exposed_time) in enumerate(zip(members, blamed, exposed, strict=True)):
+    for index, (member, blamed_waits, exposed_time) in enumerate(
+        zip(members, blamed, exposed, strict=True)
+    ):
         all_waits = intervals.union(blamed_waits.spans)
         judged_waits = intervals.intersect(all_waits, member.judged)
         blame = _sum_charges(
-            members, _clip_waits(blamed_waits, intervals.intersect(exposed_time, member.judged)), judged_waits
+            members,
+            _clip_waits(blamed_waits, intervals.intersect(exposed_time, member.judged)),
+            judged_waits,
         )
-        blames.append(_add_absent_waits(blame, estimate_waits(member, all_waits)) if index in with_absent else blame)
+        blames.append(
+            _add_absent_waits(blame, estimate_waits(member, all_waits))
+            if index in with_absent
+            else blame
+        )
     return blames, _blamed_ns(members, peer_waits)
 
 
@@ -196,7 +252,9 @@ def _sum_charges(members: Sequence[RankDevice], part: BlamedWaits, waits: np.nda
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, inverse, part.spans[:, 1] - part.spans[:, 0])
     charges = [
-        Charge(members[key // 256].label, None if key % 256 == NO_CAUSE else Cause(key % 256), total)
+        Charge(
+            members[key // 256].label, None if key % 256 == NO_CAUSE else Cause(key % 256), total
+        )
         for key, total in zip(keys.tolist(), sums.tolist(), strict=True)
     ]
     return Blame(
@@ -248,12 +306,17 @@ def _exposed(member: RankDevice) -> np.ndarray:
 
 def _check(members: Sequence[RankDevice]) -> None:
     """Raises TraceError unless the members can be ranks of one run."""
-    sizes = {size: member for member in members if (size := member.trace.metadata.get("world_size")) is not None}
+    sizes = {
+        size: member
+        for member in members
+        if (size := member.trace.metadata.get("world_size")) is not None
+    }
     if len(sizes) > 1:
         (a, first), (b, second), *_ = sizes.items()
         raise TraceError(
-            f"ranks of one run must have one world size, got {a} in {first.trace.origin.path} and {b} in "
-            f"{second.trace.origin.path}; analyze each run alone, or compare two with fastfeed diff"
+            f"ranks of one run must have one world size, got {a} in {first.trace.origin.path} and"
+            f" {b} in {second.trace.origin.path}; analyze each run alone, or compare two with"
+            " fastfeed diff"
         )
     ranks: dict[int, RankDevice] = {}
     for member in members:
@@ -262,31 +325,45 @@ def _check(members: Sequence[RankDevice]) -> None:
         earlier = ranks.setdefault(member.rank, member)
         if earlier.trace is not member.trace:
             raise TraceError(
-                f"each rank of a run must be given once, got rank {member.rank} in {earlier.trace.origin.path} and in "
-                f"{member.trace.origin.path}; analyze them alone, or compare two runs with fastfeed diff"
+                f"each rank of a run must be given once, got rank {member.rank} in"
+                f" {earlier.trace.origin.path} and in {member.trace.origin.path}; analyze them"
+                " alone, or compare two runs with fastfeed diff"
             )
-    walls = [(member, wall) for member in members if (wall := member.trace.origin.wall_ns) is not None]
+    walls = [
+        (member, wall) for member in members if (wall := member.trace.origin.wall_ns) is not None
+    ]
     for member, wall in walls[1:]:
         earlier, base_wall = walls[0]
-        distance = max(member.first + wall - earlier.last - base_wall, earlier.first + base_wall - member.last - wall)
+        distance = max(
+            member.first + wall - earlier.last - base_wall,
+            earlier.first + base_wall - member.last - wall,
+        )
         if distance > WALL_NS:
             raise TraceError(
-                f"ranks of one run must be recorded at the same time, got {earlier.trace.origin.path} and "
-                f"{member.trace.origin.path} {format_seconds(distance)} apart; record the same steps on every rank, "
-                "or compare two runs with fastfeed diff"
+                "ranks of one run must be recorded at the same time, got"
+                f" {earlier.trace.origin.path} and {member.trace.origin.path}"
+                f" {format_seconds(distance)} apart; record the same steps on every rank, or"
+                " compare two runs with fastfeed diff"
             )
 
 
 def _absent_notes(members: Sequence[RankDevice]) -> list[str]:
     """A note if the run has more ranks than were given."""
-    size = next((size for member in members if (size := member.trace.metadata.get("world_size")) is not None), None)
+    size = next(
+        (
+            size
+            for member in members
+            if (size := member.trace.metadata.get("world_size")) is not None
+        ),
+        None,
+    )
     ranks = sorted({member.rank for member in members if member.rank is not None})
     if not isinstance(size, int) or not ranks or len(ranks) >= size:
         return []
     listed = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return [
-        f"{len(ranks)} of {size} ranks are here ({listed}): waits for the others are estimates, and cannot be "
-        "attributed to a rank or a cause; pass the traces of all ranks together"
+        f"{len(ranks)} of {size} ranks are here ({listed}): waits for the others are estimates, and"
+        " cannot be attributed to a rank or a cause; pass the traces of all ranks together"
     ]
 
 
@@ -294,15 +371,15 @@ def _unmatched_notes(communicating: set[int], matched: Sequence[MatchedCollectiv
     if len(communicating) < 2 or matched:
         return []
     return [
-        "the ranks have no collective in common: they may be of different runs or have recorded different steps, so "
-        "each is judged alone; record the same steps on every rank"
+        "the ranks have no collective in common: they may be of different runs or have recorded"
+        " different steps, so each is judged alone; record the same steps on every rank"
     ]
 
 
 def _clock_notes(traces: Sequence[Trace], clocks: Sequence[Clock]) -> list[str]:
     return [
-        f"{trace.origin.path}: its clock is known to within {clock.spread_ns / 1e6:.1f} ms, so shorter waits for other "
-        "ranks are not significant"
+        f"{trace.origin.path}: its clock is known to within {clock.spread_ns / 1e6:.1f} ms, so"
+        " shorter waits for other ranks are not significant"
         for trace, clock in zip(traces, clocks, strict=True)
         if clock.spread_ns > _LOOSE_CLOCK_NS
     ]

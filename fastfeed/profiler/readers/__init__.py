@@ -1,11 +1,14 @@
-"""Trace files of every dialect as one `Trace`: `read(path)`. The content says what a file is, not its name.
+"""Trace files of every dialect as one `Trace`: `read(path)`.
+
+The content says what a file is, not its name.
 
     decompress  decompressed streams of files
     sniff       names files that are not traces
     folders     a folder as the trace files in it
 
-A reader is a module with `knows(path, head) -> bool`, where `head` is the beginning of the decompressed content, and
-`read(path) -> Trace`; for what it cannot read it raises a TraceError of one sentence.
+A reader is a module with `knows(path, head) -> bool`, where `head` is the beginning of the
+decompressed content, and `read(path) -> Trace`; for what it cannot read it raises a TraceError of
+one sentence.
 """
 
 from __future__ import annotations
@@ -35,7 +38,10 @@ SQLITE = b"SQLite format 3\x00"
 
 
 def detect(path: str | os.PathLike[str]) -> str:
-    """The key in READERS of the reader for this file. Where there is none, a TraceError says what the file is."""
+    """The key in READERS of the reader for this file.
+
+    Where there is none, a TraceError says what the file is.
+    """
     path = Path(path)
     head = _head(path)
     if head.startswith(SQLITE) and decompress.is_compressed(path):
@@ -48,15 +54,17 @@ def read(path: str | os.PathLike[str]) -> Trace:
     """Read a trace file of any dialect: its content says which, not its name.
 
     Args:
-        path (str | os.PathLike[str]): An export of Nsight Systems (SQLite, or a report where nsys is installed), a file
-            or printed table of nvprof, a Chrome trace of PyTorch, JAX or TensorFlow, an XPlane, or a timeline of
-            fastfeed; also compressed (gzip, zip, xz, bzip2, zstd).
+        path (str | os.PathLike[str]): An export of Nsight Systems (SQLite, or a report where nsys
+            is installed), a file or printed table of nvprof, a Chrome trace of PyTorch, JAX or
+            TensorFlow, an XPlane, or a timeline of fastfeed; also compressed (gzip, zip, xz, bzip2,
+            zstd).
 
     Returns:
         The `Trace`: device operations, calls and ranges of the host, in nanoseconds.
 
     Raises:
-        TraceError: The file is not a trace, or too damaged to tell anything; the message says what it is.
+        TraceError: The file is not a trace, or too damaged to tell anything; the message says what
+            it is.
         OSError: The file cannot be opened.
 
     Example:
@@ -72,7 +80,9 @@ def read(path: str | os.PathLike[str]) -> Trace:
     with decompress.as_file(path) as plain:  # SQLite reads files only
         try:
             trace = _reader(_detect(path, plain, head)).read(plain)
-        except TraceError as error:  # of the packed file: the other is gone by the time this is read
+        except (
+            TraceError
+        ) as error:  # of the packed file: the other is gone by the time this is read
             raise TraceError(str(error).replace(str(plain), str(path))) from error
     return replace(trace, origin=replace(trace.origin, path=str(path)))
 
@@ -98,4 +108,7 @@ def _head(path: Path) -> bytes:
         return head
     if damage:
         raise TraceError(f"{path} has nothing that can be read: {damage}; copy or record it again")
-    raise TraceError(f"{path} is empty: the profiler wrote nothing; record again and let the profiler exit cleanly")
+    raise TraceError(
+        f"{path} is empty: the profiler wrote nothing; record again and let the profiler exit"
+        " cleanly"
+    )

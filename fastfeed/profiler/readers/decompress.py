@@ -1,7 +1,8 @@
 """Decompressed streams of files: `with open_stream(path) as stream: stream.read(65536)`.
 
-Supports .gz, .bz2, .xz, .zst, and .zip with one file, detected by their first bytes and not by their names, also one
-inside another. A stream that ends too early or is damaged gives what could be read; `Stream.damage` then says why.
+Supports .gz, .bz2, .xz, .zst, and .zip with one file, detected by their first bytes and not by
+their names, also one inside another. A stream that ends too early or is damaged gives what could be
+read; `Stream.damage` then says why.
 """
 
 from __future__ import annotations
@@ -25,20 +26,41 @@ from typing import Any, BinaryIO
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers.truncated_zip import TruncatedZip
 
-__all__ = ["HEAD", "Stream", "as_file", "compression_of", "head", "is_compressed", "lines", "open_stream", "read_up_to"]
+__all__ = [
+    "HEAD",
+    "Stream",
+    "as_file",
+    "compression_of",
+    "head",
+    "is_compressed",
+    "lines",
+    "open_stream",
+    "read_up_to",
+]
 
 HEAD = 65_536  # bytes that are enough to tell what a file is
 _MAX_LAYERS = 4  # of compression inside compression; more is a mistake or a trap
-_COMPRESSIONS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_COMPRESSIONS = {
+    b"\x1f\x8b\x08": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
-_ARCHIVES = {b"7z\xbc\xaf\x27\x1c": "a 7-Zip", b"Rar!\x1a\x07": "a RAR", b"\x04\x22\x4d\x18": "an LZ4"}
+_ARCHIVES = {
+    b"7z\xbc\xaf\x27\x1c": "a 7-Zip",
+    b"Rar!\x1a\x07": "a RAR",
+    b"\x04\x22\x4d\x18": "an LZ4",
+}
 
 
 class Stream(io.RawIOBase):
     """Decompressed bytes of a file. `read(n)` returns at most n bytes, and b"" only at the end."""
 
     def __init__(self, source: Any, compression: str = "", inner: Stream | None = None) -> None:
-        """`source` has `read1(n)`; `compression` names what it decompresses, `inner` is the stream it reads from."""
+        """`source` has `read1(n)`; `compression` names what it decompresses, `inner` is the stream
+        it reads from.
+        """
         self._source, self._compression, self._inner = source, compression, inner
         self._reason = ""
 
@@ -65,16 +87,27 @@ class Stream(io.RawIOBase):
         except EOFError:
             self._reason = f"the {self._compression} data ends too early; what came before was read"
         except OSError as error:
-            subject = f"the {self._compression} data is damaged" if self._compression else "reading failed"
+            subject = (
+                f"the {self._compression} data is damaged"
+                if self._compression
+                else "reading failed"
+            )
             self._reason = f"{subject} ({error.strerror or error}); what came before was read"
-        except Exception as error:  # zlib.error, LZMAError, ZstdError, BadZipFile: every codec has its own
-            self._reason = f"the {self._compression} data is damaged ({error}); what came before was read"
+        except (
+            Exception
+        ) as error:  # zlib.error, LZMAError, ZstdError, BadZipFile: every codec has its own
+            self._reason = (
+                f"the {self._compression} data is damaged ({error}); what came before was read"
+            )
         return b""
 
 
 @contextmanager
 def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
-    """The decompressed content of a file. TraceError where there is no file to read, or its compression is unknown."""
+    """The decompressed content of a file.
+
+    TraceError where there is no file to read, or its compression is unknown.
+    """
     with ExitStack() as stack:
         raw = stack.enter_context(_open(Path(path)))
         buffered: Any = raw
@@ -82,7 +115,9 @@ def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
         for depth in range(_MAX_LAYERS):
             compression = compression_of(_peek(Path(path), buffered))
             if compression in _ARCHIVES.values():
-                raise TraceError(f"{path} is {compression} archive; unpack it and pass the file in it")
+                raise TraceError(
+                    f"{path} is {compression} archive; unpack it and pass the file in it"
+                )
             if not compression or (compression == "zip" and depth):
                 break
             source = (
@@ -112,7 +147,9 @@ def read_up_to(stream: Stream, size: int = HEAD) -> bytes:
 
 @contextmanager
 def as_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to the decompressed content, for readers that need a file: the path itself, or a temporary copy."""
+    """A path to the decompressed content, for readers that need a file: the path itself, or a
+    temporary copy.
+    """
     path = Path(path)
     if not is_compressed(path):
         yield path
@@ -123,7 +160,9 @@ def as_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             with copy.open("wb") as out:
                 _unpack(path, stream, out)
         except OSError as error:
-            raise TraceError(f"cannot unpack {path} to {folder}: {error.strerror}; unpack it yourself") from error
+            raise TraceError(
+                f"cannot unpack {path} to {folder}: {error.strerror}; unpack it yourself"
+            ) from error
         yield copy
 
 
@@ -134,8 +173,9 @@ def _unpack(path: Path, stream: Stream, out: BinaryIO) -> None:
     free = shutil.disk_usage(out.name).free
     if (size or 0) > free:
         raise TraceError(
-            f"cannot unpack {path}: its header claims {size / 1e9:,.0f} GB, and {Path(out.name).parent} has"
-            f" {free / 1e9:,.0f} GB left; copy it again if it is damaged, else unpack it yourself"
+            f"cannot unpack {path}: its header claims {size / 1e9:,.0f} GB, and"
+            f" {Path(out.name).parent} has {free / 1e9:,.0f} GB left; copy it again if it is"
+            " damaged, else unpack it yourself"
         )
     out.write(head)
     left = (size if size else free // 2) - len(head)
@@ -145,7 +185,9 @@ def _unpack(path: Path, stream: Stream, out: BinaryIO) -> None:
 
 
 def _database_size(head: bytes) -> int:
-    """Bytes of the SQLite database that begins so; 0 of anything else, and where the writer was too old to say."""
+    """Bytes of the SQLite database that begins so; 0 of anything else, and where the writer was too
+    old to say.
+    """
     if not head.startswith(b"SQLite format 3\0") or len(head) < 100 or head[24:28] != head[92:96]:
         return 0
     page = int.from_bytes(head[16:18], "big")
@@ -172,7 +214,9 @@ def compression_of(begin: bytes) -> str:
     """`gzip`, `zip`, ... from the first bytes of a file; "" where it is not compressed."""
     if begin.startswith(_ZIP):
         return "zip"
-    return next((name for magic, name in (_COMPRESSIONS | _ARCHIVES).items() if begin.startswith(magic)), "")
+    return next(
+        (name for magic, name in (_COMPRESSIONS | _ARCHIVES).items() if begin.startswith(magic)), ""
+    )
 
 
 def _open(path: Path) -> io.BufferedReader:
@@ -182,20 +226,28 @@ def _open(path: Path) -> io.BufferedReader:
             return path.open("rb")
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise TraceError(f"there is no {path}; check the spelling, or the folder it was written to") from error
+            raise TraceError(
+                f"there is no {path}; check the spelling, or the folder it was written to"
+            ) from error
         raise TraceError(f"cannot read {path}: {error.strerror}; check its permissions") from error
     except ValueError as error:  # a NUL in the name
-        raise TraceError(f"{str(path)!r} cannot be the name of a file: {error}; check the spelling") from error
+        raise TraceError(
+            f"{str(path)!r} cannot be the name of a file: {error}; check the spelling"
+        ) from error
     if stat.S_ISDIR(mode):
         raise TraceError(f"{path} is a folder{_contents(path)}; pass the trace file in it")
-    raise TraceError(f"{path} is not a file but a pipe or device; save the trace to a file and give that")
+    raise TraceError(
+        f"{path} is not a file but a pipe or device; save the trace to a file and give that"
+    )
 
 
 def _peek(path: Path, file: io.BufferedReader) -> bytes:
     try:
         return file.peek(8)
     except OSError as error:  # the disk, or a server that is gone
-        raise TraceError(f"cannot read {path}: {error.strerror}; copy it again, or record again") from error
+        raise TraceError(
+            f"cannot read {path}: {error.strerror}; copy it again, or record again"
+        ) from error
 
 
 def _contents(folder: Path) -> str:
@@ -203,7 +255,9 @@ def _contents(folder: Path) -> str:
         names = sorted(entry.name for entry in os.scandir(folder))
     except OSError:
         return ""
-    return f" with {', '.join(names[:3])}{', ...' * (len(names) > 3)}" if names else " without a file"
+    return (
+        f" with {', '.join(names[:3])}{', ...' * (len(names) > 3)}" if names else " without a file"
+    )
 
 
 def _decompressor(path: Path, compression: str, compressed: Any) -> Any:
@@ -221,13 +275,16 @@ def _decompressor(path: Path, compression: str, compressed: Any) -> Any:
         zstandard = importlib.import_module("zstandard")
     except ImportError as error:
         raise TraceError(
-            f"{path} is packed with zstd, which needs a package here: pip install zstandard, or unpack it with zstd -d"
+            f"{path} is packed with zstd, which needs a package here: pip install zstandard, or"
+            " unpack it with zstd -d"
         ) from error
     return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, compressed)
 
 
 class _ZstdFrames:
-    """Consecutive zstd frames, by the `zstandard` package, whose own reader does not report a truncated one."""
+    """Consecutive zstd frames, by the `zstandard` package, whose own reader does not report a
+    truncated one.
+    """
 
     def __init__(self, new_decoder: Any, compressed: Any) -> None:
         self._new_decoder, self._compressed = new_decoder, compressed
@@ -237,7 +294,9 @@ class _ZstdFrames:
 
     def read1(self, size: int) -> bytes:
         while not (data := self._data.read(size)):
-            compressed = self._next_frame or self._compressed.read(4096)  # little: it may expand a lot
+            compressed = self._next_frame or self._compressed.read(
+                4096
+            )  # little: it may expand a lot
             self._next_frame = b""
             if not compressed:
                 if self._decoder is not None:
@@ -257,19 +316,28 @@ def _only_member(path: Path, raw: Any) -> Any:
     except (zipfile.BadZipFile, ValueError, RuntimeError):  # the last: a newer version of zip
         return TruncatedZip(raw)
     except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}; copy it again, or record again") from error
+        raise TraceError(
+            f"cannot read {path}: {error.strerror}; copy it again, or record again"
+        ) from error
     names = [
         entry.filename
         for entry in archive.infolist()
         if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")
     ]
     if any(name.endswith(("/data.pkl", "/.data/serialization_id")) for name in names):
-        raise TraceError(f"{path} is a checkpoint saved by PyTorch, not a trace; pass the profiler's output")
+        raise TraceError(
+            f"{path} is a checkpoint saved by PyTorch, not a trace; pass the profiler's output"
+        )
     if len(names) != 1:
         first_names = ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
         holds = f"{len(names)} files ({first_names})" if names else "no file"
         raise TraceError(f"{path} is a zip of {holds}, expected one; unpack it and pass the trace")
     try:
         return archive.open(names[0])
-    except (RuntimeError, zipfile.BadZipFile) as error:  # RuntimeError: encrypted, or compressed in an unknown way
-        raise TraceError(f"cannot unpack {path}: {error}; unpack it and pass the file in it") from error
+    except (
+        RuntimeError,
+        zipfile.BadZipFile,
+    ) as error:  # RuntimeError: encrypted, or compressed in an unknown way
+        raise TraceError(
+            f"cannot unpack {path}: {error}; unpack it and pass the file in it"
+        ) from error

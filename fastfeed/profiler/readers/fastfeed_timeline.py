@@ -1,11 +1,12 @@
-"""Reads fastfeed's own timeline: JSON lines of several feeds, ranks and processes, as one trace on the wall clock.
+"""Reads fastfeed's own timeline: JSON lines of several feeds, ranks and processes, as one trace on
+the wall clock.
 
-Spans become Ranges named "fastfeed:<stage>", their domain is the id of their feed. `Trace.metadata["feeds"]` has one
-dict per feed: feed, pid, name, rank, host, start, end (on the trace's clock), batches, waited_ns, stages {stage:
-(spans, ns)}, threads (that decoded), busiest, and `waits`, int64 (n, 3): batch, start, end of each time the trainer
-waited.
-`Trace.metadata["batches"]` is the batch number of each row of `Trace.ranges`. A helper process of a feed has its own
-dict, with the first five keys.
+Spans become Ranges named "fastfeed:<stage>", their domain is the id of their feed.
+`Trace.metadata["feeds"]` has one dict per feed: feed, pid, name, rank, host, start, end (on the
+trace's clock), batches, waited_ns, stages {stage: (spans, ns)}, threads (that decoded), busiest,
+and `waits`, int64 (n, 3): batch, start, end of each time the trainer waited.
+`Trace.metadata["batches"]` is the batch number of each row of `Trace.ranges`. A helper process of a
+feed has its own dict, with the first five keys.
 """
 
 from __future__ import annotations
@@ -20,19 +21,33 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.trace import Origin, Process, RangeKind, Ranges, Strings, Thread, Trace, table
+from fastfeed.profiler.model.trace import (
+    Origin,
+    Process,
+    RangeKind,
+    Ranges,
+    Strings,
+    Thread,
+    Trace,
+    table,
+)
 from fastfeed.profiler.readers import decompress, limits
 
 __all__ = ["knows", "read"]
 
 _FIRST_LINE = re.compile(
-    rb'^\s*(\{[^\n]{0,400}"fastfeed_timeline"\s*:|\["[^"\n]{1,80}",\s*"(span|anchor)",)', re.MULTILINE
-)  # fmt: skip
+    rb'^\s*(\{[^\n]{0,400}"fastfeed_timeline"\s*:|\["[^"\n]{1,80}",\s*"(span|anchor)",)',
+    re.MULTILINE,
+)
 _WAIT = "wait"  # the stage in which a trainer asks for a batch
 _DECODERS = ("decode", "dali")
 _SAME_CLOCK_NS = 1_000_000_000  # anchors of a host that differ by less are of one clock
-_CLOCK_STEP_NS = 5_000_000  # change of the wall clock against the monotonic one that is worth a note
-_MAX_TIME = 1 << 58  # nine years of monotonic nanoseconds; larger numbers are damage, and sums must fit
+_CLOCK_STEP_NS = (
+    5_000_000  # change of the wall clock against the monotonic one that is worth a note
+)
+_MAX_TIME = (
+    1 << 58
+)  # nine years of monotonic nanoseconds; larger numbers are damage, and sums must fit
 _MAX_WALL = 1 << 61  # of the wall clock: the year 2043
 
 
@@ -41,8 +56,12 @@ class _FeedSpans:
     id: str
     headers: list[tuple[int, int, str, str]] = field(default_factory=list)  # pid, rank, host, name
     anchors: list[tuple[int, int]] = field(default_factory=list)  # monotonic, wall
-    pending: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # of one write, so of one process
-    rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)  # pid, stage, batch, start, end, tid
+    pending: list[tuple[int, int, int, int, int]] = field(
+        default_factory=list
+    )  # of one write, so of one process
+    rows: list[tuple[int, int, int, int, int, int]] = field(
+        default_factory=list
+    )  # pid, stage, batch, start, end, tid
     owners: dict[int, int] = field(default_factory=dict)  # tid -> pid
     has_header: bool = True
 
@@ -72,14 +91,21 @@ def read(path: Path) -> Trace:
                     skipped[reason] = skipped.get(reason, 0) + 1
         damage = stream.damage
     if not feeds:
-        raise TraceError(f"{path} is not a timeline of fastfeed: no line has a header, span or anchor; record it again")
+        raise TraceError(
+            f"{path} is not a timeline of fastfeed: no line has a header, span or anchor; record it"
+            " again"
+        )
     for feed in feeds.values():
         _assign_pending(feed, strings)
     if ends_torn:
         skipped["torn"] -= 1
     notes = [damage] if damage else []
     notes += ["the last line is torn: the run was killed, or is still running"] if ends_torn else []
-    notes += [f"{_SKIP_REASONS[what]}: {_line_count(count)} skipped" for what, count in skipped.items() if count]
+    notes += [
+        f"{_SKIP_REASONS[what]}: {_line_count(count)} skipped"
+        for what, count in skipped.items()
+        if count
+    ]
     trace = _trace(path, list(feeds.values()), strings, notes)
     is_torn = damage or ("its last line is torn" if ends_torn else "")
     return replace(trace, origin=replace(trace.origin, incomplete=is_torn))
@@ -94,7 +120,10 @@ _SKIP_REASONS = {
 
 
 def _add_line(line: bytes, feeds: dict[str, _FeedSpans], strings: Strings) -> str:
-    """Adds a line's record to its feed. Returns "", or a key of _SKIP_REASONS where the line is invalid."""
+    """Adds a line's record to its feed.
+
+    Returns "", or a key of _SKIP_REASONS where the line is invalid.
+    """
     try:
         record = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -104,7 +133,9 @@ def _add_line(line: bytes, feeds: dict[str, _FeedSpans], strings: Strings) -> st
             return "kind"
         feed = feeds.setdefault(record["feed"], _FeedSpans(record["feed"]))
         pid, rank = (value if _is_time(value := record.get(key)) else 0 for key in ("pid", "rank"))
-        host, name = (value if isinstance(value := record.get(key), str) else "" for key in ("host", "name"))
+        host, name = (
+            value if isinstance(value := record.get(key), str) else "" for key in ("host", "name")
+        )
         if not feed.has_header:  # what came before it is its process's
             feed.headers.clear()
             feed.rows = [(pid, *row[1:]) for row in feed.rows]
@@ -129,7 +160,9 @@ def _add_line(line: bytes, feeds: dict[str, _FeedSpans], strings: Strings) -> st
         return "value"
     if end < start:
         return "negative"
-    _feed_of(record[0], feeds).pending.append((strings[f"fastfeed:{stage}"], batch, start, end, tid))
+    _feed_of(record[0], feeds).pending.append(
+        (strings[f"fastfeed:{stage}"], batch, start, end, tid)
+    )
     return ""
 
 
@@ -144,13 +177,19 @@ def _is_time(value: Any, limit: int = _MAX_TIME) -> TypeGuard[int]:
 
 
 def _assign_pending(feed: _FeedSpans, strings: Strings) -> None:
-    """Assigns pending spans to a process: lines do not name theirs, but all lines of one write are from one process."""
+    """Assigns pending spans to a process: lines do not name theirs, but all lines of one write are
+    from one process.
+    """
     pids = [header[0] for header in feed.headers]
     pid = pids[0]
     if len(pids) > 1 and feed.pending:
         wait = strings[f"fastfeed:{_WAIT}"]
-        owners = (feed.owners.get(row[4]) or (row[4] if row[4] in pids else 0) for row in feed.pending)
-        waits = (pids[0] for row in feed.pending if row[0] == wait)  # only the trainer's process waits
+        owners = (
+            feed.owners.get(row[4]) or (row[4] if row[4] in pids else 0) for row in feed.pending
+        )
+        waits = (
+            pids[0] for row in feed.pending if row[0] == wait
+        )  # only the trainer's process waits
         lowest = min(row[4] for row in feed.pending)
         # the ids of threads are larger than that of their process
         likely_parent = max((pid for pid in pids if pid <= lowest), default=pids[0])
@@ -167,7 +206,10 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
     anchored = bool(offsets)
     if anchored and any(feed.rows for feed in unanchored):
         count = sum(len(feed.rows) for feed in unanchored)
-        notes.append(f"{count} spans of a feed without a clock anchor cannot be placed in time, and are left out")
+        notes.append(
+            f"{count} spans of a feed without a clock anchor cannot be placed in time, and are"
+            " left out"
+        )
     usable = [feed for feed in feeds if feed.id in offsets] if anchored else feeds
     if not anchored:
         notes.append("no clock anchor: these times cannot be lined up with another trace")
@@ -184,14 +226,21 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
                 process_rows.append(Process(pid, host, f"fastfeed feed {name}".strip(), rank))
         rows = np.array(sorted(set(feed.rows)), np.int64).reshape(-1, 6)
         if duplicates := len(feed.rows) - len(rows):
-            notes.append(f"{duplicates} spans of feed {feed.id} were there twice; one of each is kept")
+            notes.append(
+                f"{duplicates} spans of feed {feed.id} were there twice; one of each is kept"
+            )
         hosts = {pid: host for pid, _, host, _ in feed.headers}
         thread = [
-            threads.setdefault((processes[hosts[pid], pid], tid), len(threads)) for pid, tid in rows[:, (0, 5)].tolist()
+            threads.setdefault((processes[hosts[pid], pid], tid), len(threads))
+            for pid, tid in rows[:, (0, 5)].tolist()
         ]
         shifted = rows[:, 3:5] + offsets.get(feed.id, 0)
         of_feed = np.full((len(rows), 1), strings[feed.id])
-        columns.append(np.column_stack([shifted, np.array(thread, np.int64).reshape(-1, 1), rows[:, 1:3], of_feed]))
+        columns.append(
+            np.column_stack(
+                [shifted, np.array(thread, np.int64).reshape(-1, 1), rows[:, 1:3], of_feed]
+            )
+        )
     all_rows = np.concatenate([np.empty((0, 6), np.int64), *columns])
     base = int(all_rows[:, 0].min()) if len(all_rows) else 0
     all_rows[:, :2] -= base
@@ -202,20 +251,34 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
     if not len(all_rows):
         notes.append("the timeline has no span: no batch was asked for")
     return Trace(
-        Origin(str(path), "timeline", "1", base if anchored else None, host_calls=False, notes=tuple(notes)),
+        Origin(
+            str(path),
+            "timeline",
+            "1",
+            base if anchored else None,
+            host_calls=False,
+            notes=tuple(notes),
+        ),
         tuple(strings.all),
         tuple(process_rows),
         tuple(Thread(process, tid) for process, tid in threads),
         ranges=table(
-            Ranges, start=all_rows[:, 0], end=all_rows[:, 1], thread=all_rows[:, 2], name=all_rows[:, 3],
-            kind=np.full(len(all_rows), RangeKind.FEED), domain=all_rows[:, 5],
+            Ranges,
+            start=all_rows[:, 0],
+            end=all_rows[:, 1],
+            thread=all_rows[:, 2],
+            name=all_rows[:, 3],
+            kind=np.full(len(all_rows), RangeKind.FEED),
+            domain=all_rows[:, 5],
         ),
         metadata={"feeds": summaries, "batches": all_rows[:, 4]},
-    )  # fmt: skip
+    )
 
 
 def _offsets(feeds: list[_FeedSpans], notes: list[str]) -> Iterator[tuple[str, int]]:
-    """(feed, wall minus monotonic): of all anchors of its host where those are of one clock, else of its own."""
+    """(feed, wall minus monotonic): of all anchors of its host where those are of one clock, else
+    of its own.
+    """
     for host in dict.fromkeys(feed.host for feed in feeds):
         on_host = [feed for feed in feeds if feed.host == host]
         offsets_of = {feed.id: [wall - mono for mono, wall in feed.anchors] for feed in on_host}
@@ -224,7 +287,10 @@ def _offsets(feeds: list[_FeedSpans], notes: list[str]) -> Iterator[tuple[str, i
             continue
         step = max(max(offsets) - min(offsets) for offsets in offsets_of.values() if offsets)
         if step > _CLOCK_STEP_NS:
-            notes.append(f"the wall clock of {host or 'the host'} moved by {step / 1e6:.0f} ms during the run")
+            notes.append(
+                f"the wall clock of {host or 'the host'} moved by {step / 1e6:.0f} ms during"
+                " the run"
+            )
         is_one_clock = all_offsets[-1] - all_offsets[0] < _SAME_CLOCK_NS
         for feed in on_host:
             own = sorted(offsets_of[feed.id])
@@ -236,15 +302,23 @@ def _median(values: list[int]) -> int:
     return values[len(values) // 2]
 
 
-def _feed_summaries(feed: _FeedSpans, rows: np.ndarray, base: int, strings: Strings) -> list[dict[str, Any]]:
-    """Summaries of one feed and of its helper processes; rows are start, end, thread, stage, batch, feed."""
+def _feed_summaries(
+    feed: _FeedSpans, rows: np.ndarray, base: int, strings: Strings
+) -> list[dict[str, Any]]:
+    """Summaries of one feed and of its helper processes; rows are start, end, thread, stage, batch,
+    feed.
+    """
     headers = {header[0]: header for header in feed.headers}.values()
     summaries = [
-        {"feed": feed.id, "pid": pid, "name": name, "rank": rank, "host": host} for pid, rank, host, name in headers
+        {"feed": feed.id, "pid": pid, "name": name, "rank": rank, "host": host}
+        for pid, rank, host, name in headers
     ]
     spent = rows[:, 1] - rows[:, 0]
     stages = {
-        strings.all[stage].removeprefix("fastfeed:"): (int((at := rows[:, 3] == stage).sum()), int(spent[at].sum()))
+        strings.all[stage].removeprefix("fastfeed:"): (
+            int((at := rows[:, 3] == stage).sum()),
+            int(spent[at].sum()),
+        )
         for stage in np.unique(rows[:, 3]).tolist()
     }
     waits = rows[rows[:, 3] == strings[f"fastfeed:{_WAIT}"]]

@@ -1,4 +1,6 @@
-"""How many events of one file are held, since a few megabytes can unpack to more than a machine has."""
+"""How many events of one file are held, since a few megabytes can unpack to more than a machine
+has.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +36,6 @@ def check(path: Path, count: int) -> None:
     limit = _limit.get()
     if count > limit:
         raise TooManyEvents(
-            f"{path} holds more than {limit:,} events, which would take {limit * 0.3e-6:,.1f} GB of memory and more;"
-            " record fewer steps, or allow more with --max-events"
+            f"{path} holds more than {limit:,} events, which would take {limit * 0.3e-6:,.1f} GB of"
+            " memory and more; record fewer steps, or allow more with --max-events"
         )

@@ -1,4 +1,7 @@
-"""The native kernel, for readers: None where it is not built. Readers then do the same in Python."""
+"""The native kernel, for readers: None where it is not built.
+
+Readers then do the same in Python.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ __all__ = ["kernel"]
 
 @functools.cache
 def kernel() -> Any:
-    """The module, or None. A kernel of an earlier version that does not know of traces counts as none."""
+    """The module, or None.
+
+    A kernel of an earlier version that does not know of traces counts as none.
+    """
     try:
         native = importlib.import_module("fastfeed._native")
     except ImportError:

@@ -1,8 +1,9 @@
-"""Decodes protocol buffers without generated code: the fields of one message, or of a million messages at once.
+"""Decodes protocol buffers without generated code: the fields of one message, or of a million
+messages at once.
 
-A field is a number, a wire type (VARINT, FIXED64, LEN, FIXED32) and a value. The value of LEN is where its bytes begin;
-all of these functions say where a field ends, and none copies what is in it. Nothing here recurses, and nothing takes
-memory because a length says so.
+A field is a number, a wire type (VARINT, FIXED64, LEN, FIXED32) and a value. The value of LEN is
+where its bytes begin; all of these functions say where a field ends, and none copies what is in it.
+Nothing here recurses, and nothing takes memory because a length says so.
 """
 
 from __future__ import annotations
@@ -15,13 +16,28 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
-    "FIXED32", "FIXED64", "LEN", "PAD", "VARINT", "Content", "DamagedMessage", "Field", "FieldIterator", "double",
-    "fields", "signed",
-    "split", "text", "varints", "words",
-]  # fmt: skip
+    "FIXED32",
+    "FIXED64",
+    "LEN",
+    "PAD",
+    "VARINT",
+    "Content",
+    "DamagedMessage",
+    "Field",
+    "FieldIterator",
+    "double",
+    "fields",
+    "signed",
+    "split",
+    "text",
+    "varints",
+    "words",
+]
 
 VARINT, FIXED64, LEN, FIXED32 = 0, 1, 2, 5
-PAD = 32  # zero bytes behind the content, so that `words` and `FieldIterator` can read whole words near its end
+# zero bytes behind the content, so that `words` and `FieldIterator` can read whole words near its
+# end
+PAD = 32
 _MAX_FIELDS = 256  # fields of one message that `FieldIterator` reads; real events have twenty
 _MAX_MESSAGES = 1 << 26  # messages that `split` finds; and of other fields
 _MAX_OTHERS = 1 << 10
@@ -41,7 +57,10 @@ class Field(NamedTuple):
 
 
 def fields(data: Content, start: int, end: int) -> Iterator[Field]:
-    """Every field of the message in data[start:end]. DamagedMessage after the valid ones where it is damaged."""
+    """Every field of the message in data[start:end].
+
+    DamagedMessage after the valid ones where it is damaged.
+    """
     while start < end:
         tag, at = _varint(data, start, end)
         number, wire = tag >> 3, tag & 7
@@ -56,7 +75,9 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
         else:
             raise DamagedMessage(f"a field of wire type {wire} at byte {start}")
         if not number or stop > end:
-            raise DamagedMessage(f"field {number} at byte {start} ends at byte {stop}, after its message")
+            raise DamagedMessage(
+                f"field {number} at byte {start} ends at byte {stop}, after its message"
+            )
         yield Field(number, wire, value, stop)
         start = stop
 
@@ -64,10 +85,12 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
 def split(
     data: Content, start: int, end: int, number: int, min_size: int = 0
 ) -> tuple[list[Field], np.ndarray, np.ndarray, bool]:
-    """A message with very many LEN fields of one number below 16: the other fields, and where those begin and end.
+    """A message with very many LEN fields of one number below 16: the other fields, and where those
+    begin and end.
 
-    Those of fewer than `least` bytes are left out. The last value says whether the message is complete; fields
-    before the damage are returned in any case. More fields than any real message has count as damage.
+    Those of fewer than `least` bytes are left out. The last value says whether the message is
+    complete; fields before the damage are returned in any case. More fields than any real message
+    has count as damage.
     """
     tag = number << 3 | LEN
     others: list[Field] = []
@@ -142,7 +165,9 @@ def varints(words: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rest = words[at[long] + 8]
         value[long] |= (rest & np.uint64(0x7F)) << np.uint64(56)
         ten = (rest & np.uint64(0x80)) != 0
-        value[long] |= np.where(ten, (rest >> np.uint64(8)) & _UINT_ONE, np.uint64(0)) << np.uint64(63)
+        value[long] |= np.where(ten, (rest >> np.uint64(8)) & _UINT_ONE, np.uint64(0)) << np.uint64(
+            63
+        )
         stop[long] = at[long] + 9 + ten
     return value.view(np.int64), stop
 
@@ -161,17 +186,21 @@ def _varint(data: Content, at: int, end: int) -> tuple[int, int]:
 
 
 class FieldIterator:
-    """Iterates over the fields of many messages at once: each step yields the next field of all that have one.
+    """Iterates over the fields of many messages at once: each step yields the next field of all
+    that have one.
 
-    `begin` and `end` are int64 arrays. Iterating gives (rows, number, wire, value, stop), arrays of one length: `rows`
-    are indexes into `begin`. After that, `damaged` counts the messages that were read in part.
+    `begin` and `end` are int64 arrays. Iterating gives (rows, number, wire, value, stop), arrays of
+    one length: `rows` are indexes into `begin`. After that, `damaged` counts the messages that were
+    read in part.
     """
 
     def __init__(self, words: np.ndarray, begin: np.ndarray, end: np.ndarray) -> None:
         self._words, self._begin, self._end = words, begin, end
         self.damaged = 0
 
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    def __iter__(
+        self,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         rows, at, end = np.arange(len(self._begin)), self._begin, self._end
         for _ in range(_MAX_FIELDS):
             if not (at < end).all():

@@ -1,4 +1,6 @@
-"""Names files that are not traces, for error messages: what the file is, and what to give instead."""
+"""Names files that are not traces, for error messages: what the file is, and what to give
+instead.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from fastfeed.profiler.readers.protobuf import LEN, PAD, DamagedMessage, fields
 
 __all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_own_tracks", "is_xprof_result"]
 
-XPROF_RESULT = "is a result that xprof computed, not a recording; pass the .xplane.pb of the same run"
+XPROF_RESULT = (
+    "is a result that xprof computed, not a recording; pass the .xplane.pb of the same run"
+)
 
 _HEAD = 65_536  # bytes that readers look at
 _HINT = "pass the profiler's trace"
@@ -24,10 +28,19 @@ _MAGIC = {
     b"%PDF-": "is a PDF document",
     b"\x7fELF": "is a program or library (ELF)",
     b"MZ\x90\x00": "is a program of Windows",
-    b"PAR1": "is a Parquet file; export the report to SQLite instead: nsys export --type sqlite REPORT",
-    b"ARROW1": "is an Arrow file; export the report to SQLite instead: nsys export --type sqlite REPORT",
-    b"\x89HDF\r\n\x1a\n": "is an HDF5 file; export the report to SQLite instead: nsys export --type sqlite REPORT",
-    b"NVR\x00": "is a report of Nsight Compute, which times single kernels; record the run with Nsight Systems (nsys)",
+    b"PAR1": (
+        "is a Parquet file; export the report to SQLite instead: nsys export --type sqlite REPORT"
+    ),
+    b"ARROW1": (
+        "is an Arrow file; export the report to SQLite instead: nsys export --type sqlite REPORT"
+    ),
+    b"\x89HDF\r\n\x1a\n": (
+        "is an HDF5 file; export the report to SQLite instead: nsys export --type sqlite REPORT"
+    ),
+    b"NVR\x00": (
+        "is a report of Nsight Compute, which times single kernels; record the run with Nsight"
+        " Systems (nsys)"
+    ),
     b"PERFILE2": "is a recording of Linux perf, which does not see the GPU",
     b"\x93NUMPY": "is a NumPy array",
     b"GGUF": "is a model (GGUF)",
@@ -39,20 +52,42 @@ _ROCPROF_TABLE = re.compile(  # the first line of a CSV file of rocprofv3
     rb'\s*"?(Kind|Domain|Direction)"?,.*"?Start_Timestamp"?,"?End_Timestamp"?'
 )
 _ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-[\w-]+"')
-_PERFETTO_FIELDS = {8, 10, 11, 13, 33, 35, 36, 41, 42, 50, 58, 59, 60, 79, 89}  # of a TracePacket, not of an XPlane
+_PERFETTO_FIELDS = {
+    8,
+    10,
+    11,
+    13,
+    33,
+    35,
+    36,
+    41,
+    42,
+    50,
+    58,
+    59,
+    60,
+    79,
+    89,
+}  # of a TracePacket, not of an XPlane
 _XPROF_RESULTS = re.compile(
     r"\.(input_pipeline|overview_page|kernel_stats|tensorflow_stats|framework_op_stats|memory_profile|op_profile|pod_viewer"
-    r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)", re.I,
-)  # fmt: skip
+    r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)",
+    re.I,
+)
 
 
 def describe_known(head: bytes) -> str:
-    """The rest of the sentence "FILE is ..." where the first bytes clearly belong to another format, else ""."""
+    """The rest of the sentence "FILE is ..." where the first bytes clearly belong to another
+    format, else "".
+    """
     for magic, description in _MAGIC.items():
         if head.startswith(magic):
             return description if ";" in description else f"{description}, not a trace; {_HINT}"
     if b"brain.Event:" in head[:64]:
-        return "is an event file of TensorBoard, without a timeline; pass the .xplane.pb under plugins/profile"
+        return (
+            "is an event file of TensorBoard, without a timeline; pass the .xplane.pb under"
+            " plugins/profile"
+        )
     if re.match(rb"\x80[\x02-\x05]", head):
         if b"device_traces" in head or b"segments" in head[:4096]:
             return "is a memory snapshot of PyTorch, without kernels; record with torch.profiler"
@@ -60,22 +95,29 @@ def describe_known(head: bytes) -> str:
     if head[257:262] == b"ustar":
         return "is a tar archive; unpack it and pass the trace in it"
     if re.match(rb"[\s\xef\xbb\xbf]*<(!doctype html|html|\?xml|head|body|svg)", head[:512], re.I):
-        return f"is an HTML or XML page, maybe the error page of a failed download; download it again, or {_HINT}"
+        return (
+            "is an HTML or XML page, maybe the error page of a failed download; download it again,"
+            f" or {_HINT}"
+        )
     if head.startswith(b"version https://git-lfs"):
         return "is a pointer of Git LFS, not the file itself; run git lfs pull"
     if is_own_tracks(head):
         return (
-            "holds the tracks that fastfeed wrote with --perfetto, not a recording; pass the trace they were made from"
+            "holds the tracks that fastfeed wrote with --perfetto, not a recording; pass the trace"
+            " they were made from"
         )
     if _ROCPROF_TABLE.match(head) or _ROCPROF_JSON.match(head):
         return f"is output of rocprofv3, {_AMD}"
     if _is_perfetto(head):
         return (
-            "is a binary trace of Perfetto (of rocprofv3, perhaps), which is not read; record with the profiler of "
-            "PyTorch, JAX or TensorFlow, or with Nsight Systems"
+            "is a binary trace of Perfetto (of rocprofv3, perhaps), which is not read; record with"
+            " the profiler of PyTorch, JAX or TensorFlow, or with Nsight Systems"
         )
     if not head.strip(b"\x00"):
-        return "begins with nothing but zeros: it was never written, or its disk was full; record again"
+        return (
+            "begins with nothing but zeros: it was never written, or its disk was full; record"
+            " again"
+        )
     return ""
 
 
@@ -95,11 +137,16 @@ def _is_perfetto(head: bytes) -> bool:
 
 def is_own_tracks(head: bytes) -> bool:
     """Whether these are the first bytes of the tracks that `fastfeed analyze --perfetto` writes."""
-    return re.match(rb'\{"displayTimeUnit":"ns","otherData":\{"producer": ?"fastfeed"', head) is not None
+    return (
+        re.match(rb'\{"displayTimeUnit":"ns","otherData":\{"producer": ?"fastfeed"', head)
+        is not None
+    )
 
 
 def is_xprof_result(path: Path) -> bool:
-    """Whether this has the name of a file that xprof computes from a recording and stores next to it."""
+    """Whether this has the name of a file that xprof computes from a recording and stores next to
+    it.
+    """
     return _XPROF_RESULTS.search(path.name) is not None
 
 
@@ -114,10 +161,12 @@ def describe_unknown(path: Path, head: bytes) -> str:
     if content[:1] in ("{", "["):
         where = " in its first 64 KiB" if len(head) >= _HEAD else ""
         return (
-            f"is JSON without trace events{where}{_keys(content)}; give what export_chrome_trace or the profiler wrote"
+            f"is JSON without trace events{where}{_keys(content)}; give what export_chrome_trace or"
+            " the profiler wrote"
         )
     unprintable = sum(
-        character == "\ufffd" or (character < " " and character not in "\t\r\n\f\x1b") for character in text
+        character == "\ufffd" or (character < " " and character not in "\t\r\n\f\x1b")
+        for character in text
     )
     if unprintable <= len(text) * 0.02:
         line = next((line.strip() for line in text.splitlines() if line.strip()), "")
@@ -135,14 +184,19 @@ def _database(path: Path) -> str:
                 "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name LIMIT 4"
             ).fetchall()
     except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
-        again = "wait for its writer" if "locked" in str(error) else "copy it again, or export it again"
+        again = (
+            "wait for its writer" if "locked" in str(error) else "copy it again, or export it again"
+        )
         return f"is an SQLite database that cannot be read: {error}; {again}"
     if any(str(row[0]).startswith("rocpd_") for row in rows):
         return f"is a database of rocprofv3 (rocpd), {_AMD}"
     if not rows:
         return "is an SQLite database without tables: the export did not end; export it again"
     named = ", ".join(str(row[0]) for row in rows)
-    return f"is an SQLite database, but neither of Nsight Systems nor of nvprof (tables {named}); {_HINT}"
+    return (
+        f"is an SQLite database, but neither of Nsight Systems nor of nvprof (tables {named});"
+        f" {_HINT}"
+    )
 
 
 def _keys(begin: str) -> str:

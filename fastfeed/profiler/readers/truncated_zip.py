@@ -16,7 +16,10 @@ class TruncatedZip:
         raw.seek(0)
         header = raw.read(30)
         if len(header) == 30:
-            raw.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), os.SEEK_CUR)
+            raw.seek(
+                int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"),
+                os.SEEK_CUR,
+            )
         method = header[8:10]
         self._inflate = zlib.decompressobj(-15) if method == b"\x08\x00" else None
         self._raw, self._compressed = raw, b""

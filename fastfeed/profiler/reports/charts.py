@@ -27,7 +27,11 @@ def escaped(text: str) -> str:
 
 def swatch(color: str) -> str:
     """A color sample for a legend; "" is idle time."""
-    return f'<i class="swatch" style="background:{color}"></i>' if color else '<i class="swatch idle"></i>'
+    return (
+        f'<i class="swatch" style="background:{color}"></i>'
+        if color
+        else '<i class="swatch idle"></i>'
+    )
 
 
 def stacked_bar(budget: TimeBreakdown, small: bool = False) -> str:
@@ -41,12 +45,17 @@ def stacked_bar(budget: TimeBreakdown, small: bool = False) -> str:
             share = ns / budget.window
             look = f"background:{LOOK[key][1]}" if key in LOOK else ""
             label = escaped(f"{title} {percent(share)}, {duration(ns)}")
-            parts.append(f'<i class="{"" if look else "idle"}" style="flex:{share:.6f};{look}" title="{label}"></i>')
+            parts.append(
+                f'<i class="{"" if look else "idle"}" style="flex:{share:.6f};{look}"'
+                f' title="{label}"></i>'
+            )
     summary = ", ".join(
-        f"{title} {percent(getattr(budget, key) / budget.window)}" for key, title in figures.PARTS.items()
+        f"{title} {percent(getattr(budget, key) / budget.window)}"
+        for key, title in figures.PARTS.items()
     )
     return (
-        f'<div class="bar{" small" if small else ""}" role="img" aria-label="{escaped(summary)}">{"".join(parts)}</div>'
+        f'<div class="bar{" small" if small else ""}" role="img"'
+        f' aria-label="{escaped(summary)}">{"".join(parts)}</div>'
     )
 
 
@@ -59,11 +68,16 @@ def idle_bar(rows: list[figures.CauseRow]) -> str:
         for row in rows
     )
     label = ", ".join(f"{CAUSES[row.cause].title} {percent(row.ns / total)}" for row in rows)
-    return f'<div class="bar" role="img" aria-label="{escaped(f"Of the idle time: {label}")}">{parts}</div>'
+    return (
+        '<div class="bar" role="img"'
+        f' aria-label="{escaped(f"Of the idle time: {label}")}">{parts}</div>'
+    )
 
 
 def steps(device: DeviceResult) -> str:
-    """Input wait and other idle time per step, as columns; several steps share a column if there are many."""
+    """Input wait and other idle time per step, as columns; several steps share a column if there
+    are many.
+    """
     count = len(device.steps.spans)
     if not count:
         return ""
@@ -75,15 +89,19 @@ def steps(device: DeviceResult) -> str:
     columns = []
     for index, (low, high) in enumerate(pairwise(edges.tolist())):
         label = _label(device, low) + (f" to {_label(device, high - 1)}" if high - low > 1 else "")
-        title = f"{label}: input {percent(waited[index])}, idle {percent(waited[index] + other[index])}"
+        title = (
+            f"{label}: input {percent(waited[index])}, idle {percent(waited[index] + other[index])}"
+        )
         x, width = 1000 * low / count, 1000 * (high - low) / count
         pad = width * 0.12 if len(edges) < 120 else 0.0
         dull = "" if device.steps.steady[low:high].any() else ' opacity=".35"'
         h_in, h_all = 100 * waited[index] / top, 100 * (waited[index] + other[index]) / top
         columns.append(
             f"<g{dull}><title>{escaped(title)}</title>"
-            f'<rect x="{x + pad:.2f}" y="{100 - h_all:.2f}" width="{width - 2 * pad:.2f}" height="{h_all - h_in:.2f}" '
-            f'fill="#8b8d98"/><rect x="{x + pad:.2f}" y="{100 - h_in:.2f}" width="{width - 2 * pad:.2f}" '
+            f'<rect x="{x + pad:.2f}" y="{100 - h_all:.2f}" width="{width - 2 * pad:.2f}"'
+            f' height="{h_all - h_in:.2f}" '
+            f'fill="#8b8d98"/><rect x="{x + pad:.2f}" y="{100 - h_in:.2f}"'
+            f' width="{width - 2 * pad:.2f}" '
             f'height="{h_in:.2f}" fill="{color}"/></g>'
         )
     y = 100 - 100 * STARVED_LINE / top
@@ -91,10 +109,15 @@ def steps(device: DeviceResult) -> str:
         f'<span style="bottom:{100 * fraction:.0f}%">{percent(fraction * top)[:-4]} %</span>'
         for fraction in (0, 0.5, 1)
     )
-    method = f", found by {escaped(one_line(device.steps.found_by, 80))}" if device.steps.found_by else ""
+    method = (
+        f", found by {escaped(one_line(device.steps.found_by, 80))}"
+        if device.steps.found_by
+        else ""
+    )
     about = (
-        f"{count:,} steps{method}. Columns: {swatch(color)}waiting for input, {swatch('#8b8d98')}other idle time, as "
-        "shares of the step. Pale columns are left out of the verdict. The line is at 5 %."
+        f"{count:,} steps{method}. Columns: {swatch(color)}waiting for input,"
+        f" {swatch('#8b8d98')}other idle time, as shares of the step. Pale columns are left out of"
+        " the verdict. The line is at 5 %."
     )
     drawn = (
         '<svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" '
@@ -104,8 +127,8 @@ def steps(device: DeviceResult) -> str:
     )
     ends = "".join(f"<span>{escaped(_label(device, index))}</span>" for index in (0, count - 1))
     return (
-        f'<section><h2>Step by step</h2><p class="soft">{about}</p><div class="chart">{marks}{drawn}</div>'
-        f'<div class="ends">{ends}</div></section>'
+        f'<section><h2>Step by step</h2><p class="soft">{about}</p><div'
+        f' class="chart">{marks}{drawn}</div><div class="ends">{ends}</div></section>'
     )
 
 
@@ -115,9 +138,16 @@ def _top(highest: float) -> float:
 
 
 def _label(device: DeviceResult, index: int) -> str:
-    return one_line(device.steps.labels[index], 40) if index < len(device.steps.labels) else f"step {index}"
+    return (
+        one_line(device.steps.labels[index], 40)
+        if index < len(device.steps.labels)
+        else f"step {index}"
+    )
 
 
 def _chart_label(device: DeviceResult, shares: figures.StepShares) -> str:
     over = float((shares.input > STARVED_LINE).mean()) if len(shares.input) else 0.0
-    return f"{len(shares.input)} steps; {percent(over)} of them wait for input more than 5 % of their time"
+    return (
+        f"{len(shares.input)} steps; {percent(over)} of them wait for input more than 5 % of their"
+        " time"
+    )

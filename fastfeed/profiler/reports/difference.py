@@ -8,7 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.profiler.compare.changes import Comparison, DeviceChange, FeedChange, MetricChange, Side
+from fastfeed.profiler.compare.changes import (
+    Comparison,
+    DeviceChange,
+    FeedChange,
+    MetricChange,
+    Side,
+)
 from fastfeed.profiler.model.format import WORDS, duration, one_line, percent, plural
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
@@ -26,11 +32,20 @@ FIGURES = 48  # columns after the name of a row
 
 
 def render(comparison: Comparison, console: Console) -> None:
-    """Print the comparison. Text is never interpreted as markup, and no line is wider than the console."""
+    """Print the comparison.
+
+    Text is never interpreted as markup, and no line is wider than the console.
+    """
     sheet = Sheet(console, max(40, min(console.width, MAX_WIDTH)), 3)
     for line in _lines(comparison, sheet):
         line.rstrip()
-        console.print(layout.encodable(line, console), no_wrap=True, overflow="crop", highlight=False, crop=True)
+        console.print(
+            layout.encodable(line, console),
+            no_wrap=True,
+            overflow="crop",
+            highlight=False,
+            crop=True,
+        )
 
 
 def _lines(comparison: Comparison, sheet: Sheet) -> list[Text]:
@@ -60,7 +75,11 @@ def _count(change: DeviceChange | None, side: str) -> str:
         return "no GPU"
     device = getattr(change, side)
     steps = int(device.steps.steady.sum()) if device.steady is not None else 0
-    return plural(steps, "step") if steps else f"no steady steps in {duration(device.whole.budget.window)}"
+    return (
+        plural(steps, "step")
+        if steps
+        else f"no steady steps in {duration(device.whole.budget.window)}"
+    )
 
 
 def _side(label: str, side: Side, steps: str, sheet: Sheet) -> list[Text]:
@@ -79,16 +98,23 @@ def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
     timed = change.step.before_ns is not None
     name = sheet.width - FIGURES
     what = "ms per step" if timed else "share"
-    head = f"{layout.fitted(one_line(change.label, 60), name)}{'before':>9}{'after':>9}{'change':>9}  95 % interval"
+    head = (
+        f"{layout.fitted(one_line(change.label, 60), name)}{'before':>9}{'after':>9}{'change':>9} "
+        " 95 % interval"
+    )
     lines = [Text(head, style="dim"), *_rows([change.step] if timed else [], name, timed)]
-    lines += _rows([metric for metric in change.parts if metric.before or metric.after], name, timed)
+    lines += _rows(
+        [metric for metric in change.parts if metric.before or metric.after], name, timed
+    )
     lines.append(Text(f"idle for, {what}", style="dim"))
     visible = [metric for metric in change.causes if max(metric.before, metric.after) >= MIN_SHARE]
     shown = visible if len(visible) == CAUSES + 1 else visible[:CAUSES]
     lines += _rows(shown, name, timed)
     if len(change.causes) > len(shown):
         rest = len(change.causes) - len(shown)
-        lines.append(Text(f"{rest} more {'is' if rest == 1 else 'are'} smaller or changed less", style="dim"))
+        lines.append(
+            Text(f"{rest} more {'is' if rest == 1 else 'are'} smaller or changed less", style="dim")
+        )
     return lines
 
 
@@ -105,24 +131,29 @@ def _feed(change: FeedChange, sheet: Sheet) -> list[Text]:
     return lines + _rows(change.stages[:CAUSES], name, True)
 
 
-def _rows(metrics: tuple[MetricChange, ...] | list[MetricChange], name: int, timed: bool) -> list[Text]:
+def _rows(
+    metrics: tuple[MetricChange, ...] | list[MetricChange], name: int, timed: bool
+) -> list[Text]:
     return [_row(metric, name, timed) for metric in metrics]
 
 
 def _row(metric: MetricChange, name: int, timed: bool) -> Text:
     if timed and metric.before_ns is not None and metric.after_ns is not None:
-        figures = (
-            f"{_ms(metric.before_ns):>9}{_ms(metric.after_ns):>9}{_ms(metric.after_ns - metric.before_ns, True):>9}"
-        )
+        figures = f"{_ms(metric.before_ns):>9}{_ms(metric.after_ns):>9}{_ms(metric.after_ns - metric.before_ns, True):>9}"
     else:
         points = (metric.after - metric.before) * 100
         figures = f"{percent(metric.before):>9}{percent(metric.after):>9}{f'{points:+.1f}'.replace('-0.0', '+0.0'):>9}"
-    interval = f"{_ms(metric.change_ns[1], True)}..{_ms(metric.change_ns[2], True)}" if metric.change_ns else ""
+    interval = (
+        f"{_ms(metric.change_ns[1], True)}..{_ms(metric.change_ns[2], True)}"
+        if metric.change_ns
+        else ""
+    )
     style = {"less": "green", "more": "red"}.get(metric.direction, "dim")
     if metric.key == "compute":
         style = ""  # more compute may be good or bad
     return Text.assemble(
-        f"{layout.fitted(metric.title, name)}{figures}  {interval:<14}", (f" {MARKS[metric.direction]}", style)
+        f"{layout.fitted(metric.title, name)}{figures}  {interval:<14}",
+        (f" {MARKS[metric.direction]}", style),
     )
 
 
@@ -140,14 +171,19 @@ def _others(changes: tuple[DeviceChange, ...], sheet: Sheet) -> list[Text]:
         text = f"input {percent(change.input.before)} -> {percent(change.input.after)}"
         if step.before_ns is not None and step.after_ns is not None:
             text += f", step {duration(step.before_ns)} -> {duration(step.after_ns)}"
-        lines.append(Text(f"{layout.fitted(one_line(change.label, 60), sheet.width - FIGURES)}  {text}"))
+        lines.append(
+            Text(f"{layout.fitted(one_line(change.label, 60), sheet.width - FIGURES)}  {text}")
+        )
     if len(changes) > OTHERS:
         lines.append(Text(f"{plural(len(changes) - OTHERS, 'more device')}: --json", style="dim"))
     return lines
 
 
 def as_dict(comparison: Comparison) -> dict[str, Any]:
-    """Numbers, strings, lists and dicts, for json.dumps. Shares are fractions of 1, causes are stable keys."""
+    """Numbers, strings, lists and dicts, for json.dumps.
+
+    Shares are fractions of 1, causes are stable keys.
+    """
     return {
         "schema": SCHEMA,
         "outcome": comparison.outcome,
@@ -163,7 +199,12 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
 
 
 def _side_dict(side: Side) -> dict[str, Any]:
-    return {"paths": list(side.paths), "verdict": side.word, "reasons": list(side.reasons), "devices": side.devices}
+    return {
+        "paths": list(side.paths),
+        "verdict": side.word,
+        "reasons": list(side.reasons),
+        "devices": side.devices,
+    }
 
 
 def _change_dict(change: DeviceChange) -> dict[str, Any]:
@@ -191,7 +232,11 @@ def _feed_dict(change: FeedChange) -> dict[str, Any]:
 
 
 def _metric_dict(metric: MetricChange) -> dict[str, Any]:
-    change = [value if math.isfinite(value) else None for value in metric.change_ns] if metric.change_ns else None
+    change = (
+        [value if math.isfinite(value) else None for value in metric.change_ns]
+        if metric.change_ns
+        else None
+    )
     return {
         "key": metric.key.removeprefix("cause:").removeprefix("stage:"),
         "title": metric.title,
@@ -199,6 +244,8 @@ def _metric_dict(metric: MetricChange) -> dict[str, Any]:
         "after": metric.after,
         "before_ns_per_step": metric.before_ns,
         "after_ns_per_step": metric.after_ns,
-        "change_ns_per_step": dict(zip(("value", "low", "high"), change, strict=True)) if change else None,
+        "change_ns_per_step": (
+            dict(zip(("value", "low", "high"), change, strict=True)) if change else None
+        ),
         "moved": metric.direction,
     }

@@ -1,11 +1,19 @@
-"""A comparison as one self-contained HTML page: what changed, and both timelines, aligned by step."""
+"""A comparison as one self-contained HTML page: what changed, and both timelines, aligned by
+step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fastfeed.profiler.compare.changes import Comparison, DeviceChange, FeedChange, MetricChange, Side
+from fastfeed.profiler.compare.changes import (
+    Comparison,
+    DeviceChange,
+    FeedChange,
+    MetricChange,
+    Side,
+)
 from fastfeed.profiler.model.causes import CAUSES, cause_of
 from fastfeed.profiler.model.format import WORDS, duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult
@@ -27,7 +35,10 @@ def page(comparison: Comparison) -> str:
     """HTML text; write it as UTF-8."""
     title = f"Before and after: {comparison.outcome}"
     return self_contained(
-        title, one_line(comparison.sentence, 300), _body(comparison), lambda rows: _data(comparison, rows)
+        title,
+        one_line(comparison.sentence, 300),
+        _body(comparison),
+        lambda rows: _data(comparison, rows),
     )
 
 
@@ -35,14 +46,20 @@ def _data(comparison: Comparison, rows: int) -> dict[str, Any]:
     devices = _devices(comparison)
     data = picture.timelines([(device, _zero(device)) for device in devices], rows)
     for drawn, device in zip(data["devices"], devices, strict=True):
-        steady = device.steps.spans[device.steps.steady][:ANCHORS] if figures.steps_judged(device) else ()
+        steady = (
+            device.steps.spans[device.steps.steady][:ANCHORS]
+            if figures.steps_judged(device)
+            else ()
+        )
         drawn["anchors"] = [int(start) - _zero(device) for start, _ in steady]
     return {**data, "aligned": True}
 
 
 def _devices(comparison: Comparison) -> list[DeviceResult]:
     """Before and after of each pair that is shown."""
-    return [device for change in comparison.devices[:PAIRS] for device in (change.before, change.after)]
+    return [
+        device for change in comparison.devices[:PAIRS] for device in (change.before, change.after)
+    ]
 
 
 def _zero(device: DeviceResult) -> int:
@@ -60,13 +77,17 @@ def _body(comparison: Comparison) -> str:
     if comparison.notes:
         notes = "".join(f"<li>{escaped(one_line(note, 600))}</li>" for note in comparison.notes)
         parts.append(f'<section><h2>Notes</h2><ul class="notes">{notes}</ul></section>')
-    parts.append("</main><footer>Made by fastfeed diff. docs/reading_a_report.md explains each part.</footer>")
+    parts.append(
+        "</main><footer>Made by fastfeed diff. docs/reading_a_report.md explains each"
+        " part.</footer>"
+    )
     return "\n".join(filter(None, parts))
 
 
 def _head(comparison: Comparison) -> str:
     sides = "".join(
-        f"<li>{title}: <b>{escaped(WORDS.get(side.word, side.word))}</b>, {escaped(_name(side))}</li>"
+        f"<li>{title}: <b>{escaped(WORDS.get(side.word, side.word))}</b>,"
+        f" {escaped(_name(side))}</li>"
         for title, side in (("Before", comparison.before), ("After", comparison.after))
     )
     outcome = escaped(comparison.outcome)
@@ -93,14 +114,17 @@ def _changes(change: DeviceChange, count: int) -> str:
     causes = [metric for metric in change.causes if max(metric.before, metric.after) >= MIN_SHARE]
     parts = [metric for metric in change.parts if metric.before or metric.after]
     return (
-        f"<section><h2>What changed{of}</h2>{_table('Time', [*([change.step] if timed else []), *parts])}"
+        "<section><h2>What"
+        f" changed{of}</h2>{_table('Time', [*([change.step] if timed else []), *parts])}"
         + (f"<h3>Idle for</h3>{_table('Cause', causes)}" if causes else "")
         + "</section>"
     )
 
 
 def _table(title: str, metrics: Sequence[MetricChange]) -> str:
-    """Before, after, and how certain the change is: per step where there are steps, else as shares."""
+    """Before, after, and how certain the change is: per step where there are steps, else as
+    shares.
+    """
     rows = []
     for metric in metrics:
         if metric.before_ns is not None and metric.after_ns is not None:
@@ -112,7 +136,9 @@ def _table(title: str, metrics: Sequence[MetricChange]) -> str:
         interval = " to ".join(map(_signed, metric.change_ns[1:])) if metric.change_ns else ""
         texts = (metric.title, before, after, change, interval, _MOVES[metric.direction])
         rows.append([_swatch(metric) + escaped(texts[0]), *map(escaped, texts[1:])])
-    return tables.table((title, "#before", "#after", "#change", "#95 % interval", "~moved"), rows, stacked=True)
+    return tables.table(
+        (title, "#before", "#after", "#change", "#95 % interval", "~moved"), rows, stacked=True
+    )
 
 
 def _swatch(metric: MetricChange) -> str:
@@ -133,16 +159,17 @@ def _timelines(comparison: Comparison) -> str:
         for index, device in enumerate(devices)
     )
     about = (
-        "Both begin in the same step, at the same scale: steps that became shorter end sooner. Time 0 is the first "
-        "steady step. Top: steps. Middle: the GPU, with gaps in the color of their cause. Bottom: the host waits for "
-        "input. Hover or tap for details. Drag to move, double-click to zoom in."
+        "Both begin in the same step, at the same scale: steps that became shorter end sooner. Time"
+        " 0 is the first steady step. Top: steps. Middle: the GPU, with gaps in the color of their"
+        " cause. Bottom: the host waits for input. Hover or tap for details. Drag to move,"
+        " double-click to zoom in."
     )
     if len(comparison.devices) > PAIRS:
         about += f" {PAIRS} of {len(comparison.devices)} devices are shown."
     return (
-        f'<section><h2>Timelines, aligned by step</h2><p class="soft">{about}</p>{sections.timeline_tools(devices)}'
-        f"{pictures}<noscript><p>The timelines are drawn by a script, and scripts are disabled.</p></noscript>"
-        "</section>"
+        "<section><h2>Timelines, aligned by step</h2><p"
+        f' class="soft">{about}</p>{sections.timeline_tools(devices)}{pictures}<noscript><p>The'
+        " timelines are drawn by a script, and scripts are disabled.</p></noscript></section>"
     )
 
 
@@ -153,7 +180,10 @@ def _others(changes: Sequence[DeviceChange]) -> str:
         [
             escaped(one_line(change.label, 120)),
             *(f"{escaped(percent(side))}" for side in (change.input.before, change.input.after)),
-            *("–" if ns is None else escaped(duration(ns)) for ns in (change.step.before_ns, change.step.after_ns)),
+            *(
+                "–" if ns is None else escaped(duration(ns))
+                for ns in (change.step.before_ns, change.step.after_ns)
+            ),
         ]
         for change in changes[: tables.MAX_ROWS]
     ]
@@ -164,9 +194,14 @@ def _others(changes: Sequence[DeviceChange]) -> str:
 def _feed(change: FeedChange) -> str:
     counts = f"{change.before.batches:,} batches before, {change.after.batches:,} after."
     moves = [*([change.batch] if change.batch.before_ns is not None else []), change.wait]
-    stages = f"<h3>Work per batch, all threads together</h3>{_table('Stage', change.stages)}" if change.stages else ""
+    stages = (
+        f"<h3>Work per batch, all threads together</h3>{_table('Stage', change.stages)}"
+        if change.stages
+        else ""
+    )
     return (
         f"<section><h2>Feed {escaped(one_line(change.label, 120))}</h2>"
-        f'<p class="soft">{counts} Of the trainer, from the first batch on.</p>{_table("Trainer", moves)}{stages}'
+        f'<p class="soft">{counts} Of the trainer, from the first batch'
+        f" on.</p>{_table('Trainer', moves)}{stages}"
         "</section>"
     )

@@ -1,9 +1,10 @@
-"""A result as a JSON document: `json.dumps(as_dict(result))`. docs/profile_json.md describes every field.
+"""A result as a JSON document: `json.dumps(as_dict(result))`. docs/profile_json.md describes every
+field.
 
 The schema is "fastfeed.analysis/1". New fields keep the number; changing or removing a field
-raises it. Times are integer nanoseconds on the clock of the trace, spans are half-open [start, end), shares are
-fractions of 1, causes are named by their stable keys. In every period `budget` sums to `window_ns`, and `causes` to
-`budget.idle`.
+raises it. Times are integer nanoseconds on the clock of the trace, spans are half-open [start,
+end), shares are fractions of 1, causes are named by their stable keys. In every period `budget`
+sums to `window_ns`, and `causes` to `budget.idle`.
 """
 
 from __future__ import annotations
@@ -62,9 +63,11 @@ def as_dict(result: Result) -> dict[str, Any]:
         "feeds": [_feed(feed) for feed in result.feeds],
         "origins": [_origin(origin) for origin in result.origins],
         "notes": [_text(note) for note in result.notes],
-        "causes": {about.key: {"title": about.title, "family": about.family, "means": about.means}
-                   for about in CAUSES.values()},
-    }  # fmt: skip
+        "causes": {
+            about.key: {"title": about.title, "family": about.family, "means": about.means}
+            for about in CAUSES.values()
+        },
+    }
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -114,9 +117,13 @@ def _device(device: DeviceResult) -> dict[str, Any]:
         "steady": _period(device.steady) if device.steady is not None else None,
         "cold": _cold(device.cold) if device.cold is not None else None,
         "phases": [
-            {"kind": phase.kind, "count": int(phase.count), "change": phase_change(device, phase),
-             "share": _number(figures.share_of_window(device.whole, phase.period.budget.window)),
-             **_period(phase.period)}
+            {
+                "kind": phase.kind,
+                "count": int(phase.count),
+                "change": phase_change(device, phase),
+                "share": _number(figures.share_of_window(device.whole, phase.period.budget.window)),
+                **_period(phase.period),
+            }
             for phase in device.phases
         ],
         "steps": {
@@ -125,15 +132,30 @@ def _device(device: DeviceResult) -> dict[str, Any]:
             "steady": figures.steps_judged(device),
             "missing": int(device.steps.missing),
             "per_step": {
-                key: {"mean_ns": spread.mean, "median_ns": spread.median, "p95_ns": spread.p95,
-                      "low": _number(spread.low), "high": _number(spread.high)}
+                key: {
+                    "mean_ns": spread.mean,
+                    "median_ns": spread.median,
+                    "p95_ns": spread.p95,
+                    "low": _number(spread.low),
+                    "high": _number(spread.high),
+                }
                 for key, spread in device.per_step.items()
             },
             "each": [
-                {"label": _text(label), "start_ns": start, "end_ns": end, "steady": bool(steady),
-                 "input": _number(waited), "idle": _number(waited + other)}
+                {
+                    "label": _text(label),
+                    "start_ns": start,
+                    "end_ns": end,
+                    "steady": bool(steady),
+                    "input": _number(waited),
+                    "idle": _number(waited + other),
+                }
                 for label, (start, end), steady, waited, other in zip(
-                    device.steps.labels, device.steps.spans.tolist(), device.steps.steady, shares.input, shares.idle,
+                    device.steps.labels,
+                    device.steps.spans.tolist(),
+                    device.steps.steady,
+                    shares.input,
+                    shares.idle,
                     strict=False,
                 )
             ],
@@ -144,14 +166,17 @@ def _device(device: DeviceResult) -> dict[str, Any]:
         "launches": int(device.launches),
         "comm_wait_ns": int(device.comm_wait),
         "charges": [
-            {"culprit": _text(charge.culprit), "cause": None if charge.cause is None else CAUSES[charge.cause].key,
-             "ns": int(charge.ns)}
+            {
+                "culprit": _text(charge.culprit),
+                "cause": None if charge.cause is None else CAUSES[charge.cause].key,
+                "ns": int(charge.ns),
+            }
             for charge in device.charges
         ],
         "stage": None if device.stage is None else _stage(device.stage),
         "late_rank": None if device.late_rank is None else _late_rank(device.late_rank),
         "facts": {str(key): _number(value) for key, value in device.metrics.items()},
-    }  # fmt: skip
+    }
 
 
 def _stage(stage: InputStage) -> dict[str, Any]:
@@ -193,7 +218,12 @@ def _period(period: Period) -> dict[str, Any]:
 
 
 def _cold(cold: Cold) -> dict[str, Any]:
-    return {"steps": int(cold.steps), "cut": int(cold.cut), "idle_ns": int(cold.idle), "causes": _causes(cold.causes)}
+    return {
+        "steps": int(cold.steps),
+        "cut": int(cold.cut),
+        "idle_ns": int(cold.idle),
+        "causes": _causes(cold.causes),
+    }
 
 
 def _function(time: FunctionTime, device: DeviceResult) -> dict[str, Any]:
@@ -246,7 +276,10 @@ def _feed(feed: FeedResult) -> dict[str, Any]:
         "wait_share": _number(feed.wait_share),
         "threads": int(feed.threads),
         "busiest": _text(feed.busiest),
-        "stages": {_text(stage): {"spans": int(spans), "ns": int(ns)} for stage, (spans, ns) in feed.stages.items()},
+        "stages": {
+            _text(stage): {"spans": int(spans), "ns": int(ns)}
+            for stage, (spans, ns) in feed.stages.items()
+        },
     }
 
 

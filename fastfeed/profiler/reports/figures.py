@@ -75,7 +75,9 @@ class StepShares:
 
 
 def by_need(result: Result) -> list[DeviceResult]:
-    """The device that the verdict is about first, then those that wait most for input, then by idle time."""
+    """The device that the verdict is about first, then those that wait most for input, then by idle
+    time.
+    """
     if not result.devices:
         return []
     focused = focus(result.devices)
@@ -118,7 +120,9 @@ def cause_rows(device: DeviceResult, period: Period | None = None) -> list[Cause
 
 
 def phase_rows(device: DeviceResult) -> list[PhaseRow]:
-    """Parts of the run other than steady training that take half a percent of the recording or more, largest first."""
+    """Parts of the run other than steady training that take half a percent of the recording or
+    more, largest first.
+    """
     rows = [
         PhaseRow(
             f"{phase.count:,} × {PHASES[phase.kind]}" if phase.count > 1 else PHASES[phase.kind],
@@ -142,7 +146,9 @@ def gain(result: Result) -> str:
 
 
 def judged_share(result: Result) -> Share:
-    """What the verdict is about: the share of copies where the device is starved of them, else that of input."""
+    """What the verdict is about: the share of copies where the device is starved of them, else that
+    of input.
+    """
     if result.verdict.word == "starved_of_copies" and result.devices:
         return focus(result.devices).copies
     return result.verdict.share
@@ -172,15 +178,20 @@ def step_shares(device: DeviceResult) -> StepShares:
 
 
 def offsets(result: Result) -> list[int]:
-    """What to subtract from each device's times to put all on one clock that starts with the first op.
+    """What to subtract from each device's times to put all on one clock that starts with the first
+    op.
 
-    Clocks of ranks are shifted by their estimated offsets. Recordings that share no collective keep their own clocks,
-    each starting at 0.
+    Clocks of ranks are shifted by their estimated offsets. Recordings that share no collective keep
+    their own clocks, each starting at 0.
     """
     rank_offsets = {rank.label: rank.offset_ns for rank in result.ranks}
     clock = [
         next(
-            (ns for label, ns in rank_offsets.items() if device.label == label or device.label.startswith(f"{label},")),
+            (
+                ns
+                for label, ns in rank_offsets.items()
+                if device.label == label or device.label.startswith(f"{label},")
+            ),
             None,
         )
         for device in result.devices
@@ -188,7 +199,9 @@ def offsets(result: Result) -> list[int]:
     group_start: dict[int, int] = {}  # key -1: all ranks with a known clock; else a trace
     for device, shift in zip(result.devices, clock, strict=True):
         group = device.trace if shift is None else -1
-        group_start[group] = min(group_start.get(group, device.first - (shift or 0)), device.first - (shift or 0))
+        group_start[group] = min(
+            group_start.get(group, device.first - (shift or 0)), device.first - (shift or 0)
+        )
     return [
         group_start[device.trace] if shift is None else group_start[-1] + shift
         for device, shift in zip(result.devices, clock, strict=True)

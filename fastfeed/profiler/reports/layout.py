@@ -1,4 +1,6 @@
-"""Terminal layout: labels in a column, sentences limited to a number of lines, bars of characters."""
+"""Terminal layout: labels in a column, sentences limited to a number of lines, bars of
+characters.
+"""
 
 from __future__ import annotations
 
@@ -48,21 +50,42 @@ class Sheet:
         return Text(fitted(text, LABEL), style="bold" if text else "")
 
     def labeled(
-        self, label: str, text: str, *, style: str = "", indent: int = LABEL, lines: int | None = None
+        self,
+        label: str,
+        text: str,
+        *,
+        style: str = "",
+        indent: int = LABEL,
+        lines: int | None = None,
     ) -> list[Text]:
-        """A sentence next to its label. If the label is wider than the column, only the label is styled."""
+        """A sentence next to its label.
+
+        If the label is wider than the column, only the label is styled.
+        """
         is_wide = indent != LABEL
         head = Text(label + "  ", style=style) if is_wide else self.label(label)
-        body = self.sentence(text, style="" if is_wide else style, lines=lines, width=self.width - indent)
+        body = self.sentence(
+            text, style="" if is_wide else style, lines=lines, width=self.width - indent
+        )
         if is_wide and len(body) > 1:  # the rest of a headline starts at the left margin
             body = self.sentence(text, lines=lines, first=indent)
         result = [Text.assemble(head, body[0] if body else "")]
-        return result + [line if is_wide else Text.assemble(" " * indent, line) for line in body[1:]]
+        return result + [
+            line if is_wide else Text.assemble(" " * indent, line) for line in body[1:]
+        ]
 
     def sentence(
-        self, text: str, *, style: str = "", lines: int | None = None, width: int = 0, first: int = 0
+        self,
+        text: str,
+        *,
+        style: str = "",
+        lines: int | None = None,
+        width: int = 0,
+        first: int = 0,
     ) -> list[Text]:
-        """Wrapped to the width, `first` columns of the first line reserved; cut with an ellipsis after `lines`."""
+        """Wrapped to the width, `first` columns of the first line reserved; cut with an ellipsis
+        after `lines`.
+        """
         width = max(8, width or self.width)
         limit = self.lines if lines is None else lines
         full_text = Text("·" * first + text.replace(" %", _NO_BREAK + "%"), style=style)
@@ -95,7 +118,9 @@ def pack_lines(items: Sequence[str], width: int) -> list[str]:
 
 
 def bar(share: float, width: int, ascii: bool = False) -> str:
-    """A bar for this share of the width, in eighths of a column; empty only if the share is zero."""
+    """A bar for this share of the width, in eighths of a column; empty only if the share is
+    zero.
+    """
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     if ascii:
         return "#" * max(round(eighths / 8), share > 0)

@@ -1,4 +1,6 @@
-"""A compact report in Markdown, for a comment on a pull request: the headline, a table, and the change to make."""
+"""A compact report in Markdown, for a comment on a pull request: the headline, a table, and the
+change to make.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,27 @@ _MEANS_SOMETHING = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
 def as_markdown(result: Result) -> str:
-    """The headline, the devices, the largest causes of idle time and the recommended change, as Markdown of GitHub.
+    """The headline, the devices, the largest causes of idle time and the recommended change, as
+    Markdown of GitHub.
 
     Args:
         result (Result): What `analyze` returned.
 
     Returns:
-        Lines that end with a newline. Names from the trace are escaped, so that they neither format nor mention.
+        Lines that end with a newline. Names from the trace are escaped, so that they neither format
+        nor mention.
     """
     verdict = result.verdict
     devices = figures.by_need(result)
     word = WORDS.get(verdict.word, verdict.word)
     parts = [f"**{_escaped(word)}** {_escaped(verdict.headline)}"]
     if devices:
-        parts += [_devices(devices), _causes(devices[0]), _functions(devices[0]), _phases(devices[0])]
+        parts += [
+            _devices(devices),
+            _causes(devices[0]),
+            _functions(devices[0]),
+            _phases(devices[0]),
+        ]
     parts += [f"**Because** {_escaped(reason)}" for reason in verdict.reasons[:2]]
     if verdict.record:
         parts.append(f"**Record** {_escaped(verdict.record)}")
@@ -58,17 +67,21 @@ def _devices(devices: Sequence[DeviceResult]) -> str:
     rows = []
     for device in devices[:_MAX_DEVICES]:
         step = figures.step_ns(device)
-        rows.append([
-            _escaped(device.label, 80),
-            percent(device.share.value),
-            percent(figures.share_of_window(device.judged, device.judged.budget.idle)),
-            figures.computing(device),
-            "–" if step is None else duration(step),
-            _escaped(figures.top_cause(device)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                _escaped(device.label, 80),
+                percent(device.share.value),
+                percent(figures.share_of_window(device.judged, device.judged.budget.idle)),
+                figures.computing(device),
+                "–" if step is None else duration(step),
+                _escaped(figures.top_cause(device)),
+            ]
+        )
     more = len(devices) - _MAX_DEVICES
     note = f"\n\n{plural(more, 'more device')} in the JSON document." if more > 0 else ""
-    return _table(("device", "#input", "#idle", "#compute", "#step", "idle mostly for"), rows) + note
+    return (
+        _table(("device", "#input", "#idle", "#compute", "#step", "idle mostly for"), rows) + note
+    )
 
 
 def _causes(device: DeviceResult) -> str:
@@ -102,12 +115,20 @@ def _phases(device: DeviceResult) -> str:
         [_escaped(row.title), percent(row.share), percent(row.idle), _escaped(row.change)]
         for row in figures.phase_rows(device)
     ]
-    return _table(("part of the run", "#of the recording", "#idle of that", "change"), rows) if rows else ""
+    return (
+        _table(("part of the run", "#of the recording", "#idle of that", "change"), rows)
+        if rows
+        else ""
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table; the titles of columns of numbers begin with #."""
-    lines = [[title.lstrip("#") for title in head], ["---:" if title[0] == "#" else "---" for title in head], *rows]
+    lines = [
+        [title.lstrip("#") for title in head],
+        ["---:" if title[0] == "#" else "---" for title in head],
+        *rows,
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -1,7 +1,9 @@
 """Merges the spans of a timeline lane into as many rows as fit on a page.
 
-A lane is a partition of time: every span has one class. If there are more spans than rows, long spans stay exact and
-runs of short ones become *mixes*: the nanoseconds of each class, and the longest idle slice among them.
+A lane is a partition of time: every span has one class. If there are more spans than rows, long
+spans stay exact and
+runs of short ones become *mixes*: the nanoseconds of each class, and the longest idle slice among
+them.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def wait_lane(device: DeviceResult) -> TimelineLane:
     """When host threads waited for input."""
     waits = intervals.clip(device.waits, device.first, device.last)
     kind = np.full(len(waits), Cause.INPUT + FIRST_CAUSE)
-    return _fill_holes(waits[:, 0], waits[:, 1], kind, np.zeros(len(waits), np.int64), device.first, device.last)
+    return _fill_holes(
+        waits[:, 0], waits[:, 1], kind, np.zeros(len(waits), np.int64), device.first, device.last
+    )
 
 
 def _fill_holes(
@@ -89,9 +93,9 @@ def clip_lane(lane: TimelineLane, low: int, high: int) -> TimelineLane:
 def flatten(lane: TimelineLane, limit: int) -> list[int]:
     """Rows for the page, flattened into one list; at most about `limit` rows.
 
-    A span is `length, class, where`. A mix is `length, -classes, idle slices, where, length of the longest slice, its
-    class`, then `class, nanoseconds` for each. The lane starts at its first span; each row starts where the previous
-    one ends.
+    A span is `length, class, where`. A mix is `length, -classes, idle slices, where, length of the
+    longest slice, its class`, then `class, nanoseconds` for each. The lane starts at its first
+    span; each row starts where the previous one ends.
     """
     if not len(lane.start):
         return []
@@ -117,7 +121,11 @@ def flatten(lane: TimelineLane, limit: int) -> list[int]:
             continue
         kinds = np.flatnonzero(ns_by_class[index]).tolist()
         longest_idle = (
-            (int(lane.where[longest_index]), int(length[longest_index]), int(lane.kind[longest_index]))
+            (
+                int(lane.where[longest_index]),
+                int(length[longest_index]),
+                int(lane.kind[longest_index]),
+            )
             if idle[longest_index]
             else (0, 0, NOTHING)
         )

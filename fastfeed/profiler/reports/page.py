@@ -34,8 +34,12 @@ def page(result: Result) -> str:
     )
 
 
-def self_contained(title: str, description: str, body: str, data: Callable[[int], dict[str, Any]]) -> str:
-    """A page of this title and body; `data(rows)` is what its script draws, in at most about so many rows."""
+def self_contained(
+    title: str, description: str, body: str, data: Callable[[int], dict[str, Any]]
+) -> str:
+    """A page of this title and body; `data(rows)` is what its script draws, in at most about so
+    many rows.
+    """
     rows = ROWS
     while True:
         html = _render(title, description, body, data(rows))

@@ -1,7 +1,8 @@
-"""Tracks for ui.perfetto.dev, in the Chrome JSON that it opens: what the device did, gap causes, steps, input waits.
+"""Tracks for ui.perfetto.dev, in the Chrome JSON that it opens: what the device did, gap causes,
+steps, input waits.
 
-Times are microseconds with three decimals, so exact to the nanosecond, since the first op of all devices. `otherData`
-contains that moment on each device's own clock.
+Times are microseconds with three decimals, so exact to the nanosecond, since the first op of all
+devices. `otherData` contains that moment on each device's own clock.
 """
 
 from __future__ import annotations
@@ -32,10 +33,18 @@ def write(result: Result, path: str | os.PathLike[str]) -> None:
     begins = figures.offsets(result)
     with _open(Path(path)) as file:
         file.write('{"displayTimeUnit":"ns","otherData":')
-        json.dump({"producer": "fastfeed", "zero_ns": {
-            f"{index} {one_line(device.label)}": str(begin)
-            for index, (device, begin) in enumerate(zip(result.devices, begins, strict=True))
-        }}, file)  # fmt: skip
+        json.dump(
+            {
+                "producer": "fastfeed",
+                "zero_ns": {
+                    f"{index} {one_line(device.label)}": str(begin)
+                    for index, (device, begin) in enumerate(
+                        zip(result.devices, begins, strict=True)
+                    )
+                },
+            },
+            file,
+        )
         file.write(',"traceEvents":[\n')
         comma = ""
         for index, (device, begin) in enumerate(zip(result.devices, begins, strict=True)):
@@ -74,11 +83,19 @@ def _slices(pid: int, device: DeviceResult, begin: int) -> Iterator[str]:
     keys = {int(cause): about.key for cause, about in CAUSES.items()}
     prefixes: dict[tuple[int, int, int], str] = {}
     columns = (slices.start, slices.end, slices.cause, slices.gap, slices.thread, slices.name)
-    for start, end, cause, gap, thread, name in zip(*(column.tolist() for column in columns), strict=True):
+    for start, end, cause, gap, thread, name in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
         prefix = prefixes.get((cause, thread, name))
         if prefix is None:
-            args = {"cause": keys[cause], "thread": _at(device.threads, thread), "inside": _at(device.names, name)}
-            prefix = prefixes[cause, thread, name] = json.dumps({key: text for key, text in args.items() if text})[:-1]
+            args = {
+                "cause": keys[cause],
+                "thread": _at(device.threads, thread),
+                "inside": _at(device.names, name),
+            }
+            prefix = prefixes[cause, thread, name] = json.dumps(
+                {key: text for key, text in args.items() if text}
+            )[:-1]
         yield _event(pid, 2, titles[cause], start - begin, end - begin, f'{prefix},"gap":{gap}}}')
 
 
@@ -96,7 +113,9 @@ def _steps(pid: int, device: DeviceResult, begin: int) -> Iterator[str]:
 
 def _spans(pid: int, tid: int, name: str, spans: np.ndarray, begin: int) -> Iterable[str]:
     text = json.dumps(name)
-    return (_event(pid, tid, text, start - begin, end - begin, "{}") for start, end in spans.tolist())
+    return (
+        _event(pid, tid, text, start - begin, end - begin, "{}") for start, end in spans.tolist()
+    )
 
 
 def _event(pid: int, tid: int, name: str, start: int, end: int, args: str) -> str:

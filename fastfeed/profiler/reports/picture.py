@@ -1,4 +1,6 @@
-"""The data behind the page's timeline: lanes of spans, steps, gaps; integer nanoseconds since the first op."""
+"""The data behind the page's timeline: lanes of spans, steps, gaps; integer nanoseconds since the
+first op.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ LOOK = {
 
 
 def data(result: Result, rows: int) -> dict[str, Any]:
-    """For `JSON.parse`: at most about `rows` spans and mixes over all devices, five times as many if exact."""
+    """For `JSON.parse`: at most about `rows` spans and mixes over all devices, five times as many
+    if exact.
+    """
     devices = figures.by_need(result)[:PICTURES]
     begin = dict(zip(map(id, result.devices), figures.offsets(result), strict=True))
     return timelines([(device, begin[id(device)]) for device in devices], rows)
@@ -41,11 +45,17 @@ def timelines(devices: Sequence[tuple[DeviceResult, int]], rows: int) -> dict[st
     """Return the timelines of any devices, each with the time that its picture calls 0."""
     share = max(1, len(devices))
     look = [{"title": title, "color": color, "means": ""} for title, color in LOOK.values()]
-    causes = [{"title": about.title, "color": about.color, "means": about.means} for _, about in sorted(CAUSES.items())]
+    causes = [
+        {"title": about.title, "color": about.color, "means": about.means}
+        for _, about in sorted(CAUSES.items())
+    ]
     return {
         "classes": look + causes,
         "busy": len(look),
-        "devices": [_device(device, begin, rows // share, NAMES // share, STEPS // share) for device, begin in devices],
+        "devices": [
+            _device(device, begin, rows // share, NAMES // share, STEPS // share)
+            for device, begin in devices
+        ],
     }
 
 
@@ -71,7 +81,9 @@ def _flat_lane(lane: merging.TimelineLane, rows: int) -> list[int]:
 
 
 def _where(device: DeviceResult, limit: int) -> tuple[np.ndarray, list[list[str]]]:
-    """A table of (thread, what it was in), and the row of each slice; slices with little time get none."""
+    """A table of (thread, what it was in), and the row of each slice; slices with little time get
+    none.
+    """
     width = len(device.names) + 1
     key = (device.slices.thread.astype(np.int64) + 1) * width + device.slices.name + 1
     keys, inverse = numbered(key)
@@ -82,7 +94,10 @@ def _where(device: DeviceResult, limit: int) -> tuple[np.ndarray, list[list[str]
     pairs = [["", ""]]
     for index in largest.tolist():
         thread, name = divmod(int(keys[index]), width)
-        text = [one_line(_at(device.threads, thread - 1), 60), one_line(_at(device.names, name - 1), 160)]
+        text = [
+            one_line(_at(device.threads, thread - 1), 60),
+            one_line(_at(device.names, name - 1), 160),
+        ]
         if any(text):
             row[index] = len(pairs)
             pairs.append(text)
@@ -104,14 +119,22 @@ def _steps(device: DeviceResult, begin: int, limit: int) -> list[list[Any]]:
         if last > first:
             label = f"{label} to {one_line(_at(device.steps.labels, last), 60)}"
         group = slice(first, last + 1)
-        rows.append([
-            int(spans[first, 0]) - begin, int(spans[last, 1]) - begin, label, int(device.steps.steady[group].all()),
-            round(float(shares.input[group].mean()), 4), round(float((shares.input + shares.idle)[group].mean()), 4),
-        ])  # fmt: skip
+        rows.append(
+            [
+                int(spans[first, 0]) - begin,
+                int(spans[last, 1]) - begin,
+                label,
+                int(device.steps.steady[group].all()),
+                round(float(shares.input[group].mean()), 4),
+                round(float((shares.input + shares.idle)[group].mean()), 4),
+            ]
+        )
     return rows
 
 
-def _gap(gap: Gap, lane: merging.TimelineLane, waits: merging.TimelineLane, begin: int) -> dict[str, Any]:
+def _gap(
+    gap: Gap, lane: merging.TimelineLane, waits: merging.TimelineLane, begin: int
+) -> dict[str, Any]:
     """One gap and its surroundings."""
     around = max(1, int((gap.end - gap.start) * MARGIN))
     low, high = gap.start - around, gap.end + around

@@ -10,7 +10,17 @@ from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult,
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
 
-__all__ = ["cold", "devices", "feeds", "functions", "per_step", "phases", "ranks", "recording", "table"]
+__all__ = [
+    "cold",
+    "devices",
+    "feeds",
+    "functions",
+    "per_step",
+    "phases",
+    "ranks",
+    "recording",
+    "table",
+]
 
 MAX_ROWS = 128  # rows
 _MIN_STEP_SHARE = 0.001  # of a step: smaller causes share a row
@@ -26,13 +36,18 @@ _CLASSES = {
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = False) -> str:
-    """An HTML table. A title "#title" is a column of numbers, "~title" a column of texts that may break anywhere.
+    """An HTML table.
 
-    On a phone, a stacked table shows its cells below each other with their titles; other tables scroll.
+    A title "#title" is a column of numbers, "~title" a column of texts that may break anywhere.
+
+    On a phone, a stacked table shows its cells below each other with their titles; other tables
+    scroll.
     """
     looks = [{"#": ' class="num"', "~": ' class="any"'}.get(title[:1], "") for title in head]
     plain_head = [escaped(title.lstrip("#~")) for title in head]
-    titles = "".join(f'<th scope="col"{look}>{title}</th>' for title, look in zip(plain_head, looks, strict=True))
+    titles = "".join(
+        f'<th scope="col"{look}>{title}</th>' for title, look in zip(plain_head, looks, strict=True)
+    )
     lines = []
     for row in rows:
         cells = "".join(
@@ -42,7 +57,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = Fa
         lines.append(f"<tr>{cells}</tr>")
     look = ' class="stacked"' if stacked else ""
     html = f"<table{look}><thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{plain_head[0]}: table">{html}</div>'
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{plain_head[0]}:'
+        f' table">{html}</div>'
+    )
 
 
 def per_step(device: DeviceResult) -> str:
@@ -59,10 +77,18 @@ def per_step(device: DeviceResult) -> str:
             continue
         share = percent(spread.mean / max(device.per_step["step"].mean, 1))
         ends = "" if key == "step" else interval(spread.low, spread.high) or share
-        cells = (titles.get(key, key), duration(spread.mean), duration(spread.median), duration(spread.p95), ends)
+        cells = (
+            titles.get(key, key),
+            duration(spread.mean),
+            duration(spread.median),
+            duration(spread.p95),
+            ends,
+        )
         rows.append([escaped(cell) for cell in cells])
     if rest:
-        rows.append([escaped(plural(len(rest), "smaller cause")), escaped(duration(sum(rest))), "", "", ""])
+        rows.append(
+            [escaped(plural(len(rest), "smaller cause")), escaped(duration(sum(rest))), "", "", ""]
+        )
     head = ("Per step", "#mean", "#median", "#95th percentile", "#share, 95 % interval")
     return table(head, rows) if rows else ""
 
@@ -81,9 +107,20 @@ def functions(device: DeviceResult) -> str:
         ]
         for time in device.functions
     ]
-    head = ("~Function", "~mostly in", "~kind", "#of the time", "#per step" if steps else "#in all", "#gaps")
+    head = (
+        "~Function",
+        "~mostly in",
+        "~kind",
+        "#of the time",
+        "#per step" if steps else "#in all",
+        "#gaps",
+    )
     about = "What the late thread was in, for gaps of a millisecond or more."
-    return f'<h3>In which functions</h3><p class="soft">{about}</p>{table(head, rows, stacked=True)}' if rows else ""
+    return (
+        f'<h3>In which functions</h3><p class="soft">{about}</p>{table(head, rows, stacked=True)}'
+        if rows
+        else ""
+    )
 
 
 def devices(all_devices: list[DeviceResult]) -> str:
@@ -91,18 +128,20 @@ def devices(all_devices: list[DeviceResult]) -> str:
     rows = []
     for device in all_devices[:MAX_ROWS]:
         budget, steps = device.judged.budget, figures.steps_judged(device)
-        rows.append([
-            escaped(one_line(device.label, 120)),
-            escaped(percent(device.share.value)),
-            escaped(percent(budget.idle / budget.window if budget.window else 0.0)),
-            stacked_bar(budget, small=True),
-            escaped(figures.computing(device)),
-            escaped(figures.top_cause(device)),
-            escaped(duration(device.comm_wait)),
-            _blame(device),
-            escaped(duration(budget.window / steps)) if steps else "–",
-            escaped(percent(device.launches / device.ops)) if device.ops else "–",
-        ])  # fmt: skip
+        rows.append(
+            [
+                escaped(one_line(device.label, 120)),
+                escaped(percent(device.share.value)),
+                escaped(percent(budget.idle / budget.window if budget.window else 0.0)),
+                stacked_bar(budget, small=True),
+                escaped(figures.computing(device)),
+                escaped(figures.top_cause(device)),
+                escaped(duration(device.comm_wait)),
+                _blame(device),
+                escaped(duration(budget.window / steps)) if steps else "–",
+                escaped(percent(device.launches / device.ops)) if device.ops else "–",
+            ]
+        )
     head = (
         "~Device",
         "#input",
@@ -147,7 +186,14 @@ def ranks(all_ranks: Sequence[RankResult]) -> str:
         ]
         for rank in sorted(all_ranks, key=lambda rank: -rank.blamed_ns)[:MAX_ROWS]
     ]
-    head = ("~Rank", "#waited for others", "#others waited for it", "#kernels take", "#collectives", "#clock offset")
+    head = (
+        "~Rank",
+        "#waited for others",
+        "#others waited for it",
+        "#kernels take",
+        "#collectives",
+        "#clock offset",
+    )
     return f"<section><h2>Ranks, inside collectives</h2>{table(head, rows)}</section>"
 
 
@@ -158,16 +204,31 @@ def feeds(all_feeds: Sequence[FeedResult]) -> str:
     rows = []
     for feed in all_feeds[:MAX_ROWS]:
         stages = sorted(feed.stages.items(), key=lambda item: -item[1][1])
-        rows.append([
-            escaped(one_line(feed.name or feed.feed, 80)),
-            str(feed.rank),
-            f"{feed.batches:,}",
-            escaped(duration(feed.span_ns)),
-            escaped(percent(feed.wait_share)) if feed.span_ns > 0 else "–",
-            str(feed.threads),
-            escaped(", ".join(f"{one_line(name, 24)} {duration(ns)} in {spans:,}" for name, (spans, ns) in stages[:8])),
-        ])  # fmt: skip
-    head = ("~Feed", "#rank", "#batches", "#time", "#trainer waited", "#threads", "~stages, all threads together")
+        rows.append(
+            [
+                escaped(one_line(feed.name or feed.feed, 80)),
+                str(feed.rank),
+                f"{feed.batches:,}",
+                escaped(duration(feed.span_ns)),
+                escaped(percent(feed.wait_share)) if feed.span_ns > 0 else "–",
+                str(feed.threads),
+                escaped(
+                    ", ".join(
+                        f"{one_line(name, 24)} {duration(ns)} in {spans:,}"
+                        for name, (spans, ns) in stages[:8]
+                    )
+                ),
+            ]
+        )
+    head = (
+        "~Feed",
+        "#rank",
+        "#batches",
+        "#time",
+        "#trainer waited",
+        "#threads",
+        "~stages, all threads together",
+    )
     return f"<section><h2>Feeds</h2>{table(head, rows, stacked=True)}</section>"
 
 
@@ -179,7 +240,10 @@ def phases(device: DeviceResult) -> str:
             escaped(percent(row.share)),
             escaped(duration(row.ns)),
             escaped(percent(row.idle)),
-            f'{escaped(row.change)}<br><span class="soft">{escaped(_largest_causes(row.causes))}</span>',
+            (
+                f"{escaped(row.change)}<br><span"
+                f' class="soft">{escaped(_largest_causes(row.causes))}</span>'
+            ),
         ]
         for row in figures.phase_rows(device)
     ]
@@ -199,13 +263,15 @@ def cold(device: DeviceResult) -> str:
     if device.cold is None or not device.cold.idle:
         return ""
     items = "".join(
-        f"<li>{swatch(CAUSES[cause].color)}{escaped(CAUSES[cause].title)} <b>{escaped(duration(ns))}</b></li>"
+        f"<li>{swatch(CAUSES[cause].color)}{escaped(CAUSES[cause].title)}"
+        f" <b>{escaped(duration(ns))}</b></li>"
         for cause, ns in sorted(device.cold.causes.items(), key=lambda item: -item[1])
         if ns > 0
     )
     steps = plural(device.cold.steps, "step")
     return (
-        f"<section><h2>Warm-up (excluded)</h2><p>{escaped(steps)} before the first steady step, idle for "
+        f"<section><h2>Warm-up (excluded)</h2><p>{escaped(steps)} before the first steady step,"
+        " idle for "
         f'{escaped(duration(device.cold.idle))}.</p><ul class="legend">{items}</ul></section>'
     )
 
@@ -219,11 +285,22 @@ def recording(result: Result) -> str:
         lacks += ["events dropped by sampling"] if origin.sampled else []
         version = f"{one_line(origin.dialect, 20)} {one_line(origin.version, 40)}"
         lines.append(
-            [escaped(one_line(str(origin.path), 300)), escaped(version), escaped(", ".join(lacks) or "nothing")]
+            [
+                escaped(one_line(str(origin.path), 300)),
+                escaped(version),
+                escaped(", ".join(lacks) or "nothing"),
+            ]
         )
-    notes = [*result.notes, *(note for origin in result.origins[:MAX_ROWS] for note in origin.notes)]
+    notes = [
+        *result.notes,
+        *(note for origin in result.origins[:MAX_ROWS] for note in origin.notes),
+    ]
     unique = list(dict.fromkeys(one_line(note, 600) for note in notes))
     notes_html = "".join(f"<li>{escaped(note)}</li>" for note in unique[:40])
     notes_html = f'<h3>Notes</h3><ul class="notes">{notes_html}</ul>' if notes_html else ""
     files = table(("~File", "format", "lacks"), lines, stacked=True) if lines else ""
-    return f"<section><h2>How it was recorded</h2>{files}{notes_html}</section>" if files or notes_html else ""
+    return (
+        f"<section><h2>How it was recorded</h2>{files}{notes_html}</section>"
+        if files or notes_html
+        else ""
+    )

@@ -1,6 +1,8 @@
-"""One screen of text: verdict, time breakdown, causes, worst gaps, the recommended change, and its caveats.
+"""One screen of text: verdict, time breakdown, causes, worst gaps, the recommended change, and its
+caveats.
 
-It starts with the essentials and adds details while the terminal has room; without a terminal, up to 40 lines.
+It starts with the essentials and adds details while the terminal has room; without a terminal, up
+to 40 lines.
 """
 
 from __future__ import annotations
@@ -47,18 +49,48 @@ class Detail(NamedTuple):
 
 
 LEAN = Detail(
-    causes=3, functions=1, worst=1, gaps=1, wrap=1, evidence=0, against=0, notes=0, ranks=1, phases=0, spaced=False
+    causes=3,
+    functions=1,
+    worst=1,
+    gaps=1,
+    wrap=1,
+    evidence=0,
+    against=0,
+    notes=0,
+    ranks=1,
+    phases=0,
+    spaced=False,
 )
 # applied in this order while there is room
 ENRICHMENTS: tuple[dict[str, int], ...] = (
-    {"against": 1}, {"functions": 3}, {"phases": 1}, {"worst": 3}, {"ranks": 3}, {"wrap": 2}, {"causes": 5},
-    {"notes": 1}, {"ranks": 5}, {"evidence": 1}, {"gaps": 2}, {"phases": 4}, {"ranks": 8}, {"spaced": True},
-    {"causes": 8}, {"evidence": 2, "against": 2}, {"wrap": 3}, {"notes": 3}, {"functions": 6}, {"ranks": 10},
-)  # fmt: skip
+    {"against": 1},
+    {"functions": 3},
+    {"phases": 1},
+    {"worst": 3},
+    {"ranks": 3},
+    {"wrap": 2},
+    {"causes": 5},
+    {"notes": 1},
+    {"ranks": 5},
+    {"evidence": 1},
+    {"gaps": 2},
+    {"phases": 4},
+    {"ranks": 8},
+    {"spaced": True},
+    {"causes": 8},
+    {"evidence": 2, "against": 2},
+    {"wrap": 3},
+    {"notes": 3},
+    {"functions": 6},
+    {"ranks": 10},
+)
 
 
 def render(result: Result, console: Console) -> None:
-    """Print the report. Text is never interpreted as markup, and no line is wider than the console."""
+    """Print the report.
+
+    Text is never interpreted as markup, and no line is wider than the console.
+    """
     width = max(20, min(console.width, MAX_WIDTH))
     room = max(console.size.height - 1, 20) if console.is_terminal else DEFAULT_LINES
     detail = LEAN
@@ -73,7 +105,13 @@ def render(result: Result, console: Console) -> None:
             detail, lines = richer, tried
     for line in lines:
         line.rstrip()
-        console.print(layout.encodable(line, console), no_wrap=True, overflow="crop", highlight=False, crop=True)
+        console.print(
+            layout.encodable(line, console),
+            no_wrap=True,
+            overflow="crop",
+            highlight=False,
+            crop=True,
+        )
 
 
 def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
@@ -81,12 +119,22 @@ def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     lines = _head(result, devices, sheet)
     parts: list[list[Text]] = []
     if devices:
-        parts += [[*_budget(devices[0], sheet), *_causes(devices[0], sheet, detail), *_input(devices[0], sheet)]]
+        parts += [
+            [
+                *_budget(devices[0], sheet),
+                *_causes(devices[0], sheet, detail),
+                *_input(devices[0], sheet),
+            ]
+        ]
         parts += [_functions(devices[0], sheet, detail)]
         if len(devices) > 1:
             parts += [_devices(devices, sheet, detail)]
         parts += [_phases(devices[0], sheet, detail), _gaps(result, devices[0], sheet, detail)]
-    parts += [_feeds(result, sheet, detail), _action(result, sheet, detail), _caveats(result, sheet, detail)]
+    parts += [
+        _feeds(result, sheet, detail),
+        _action(result, sheet, detail),
+        _caveats(result, sheet, detail),
+    ]
     for part in parts:
         if part and detail.spaced:
             lines.append(Text(""))
@@ -111,7 +159,10 @@ def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Tex
     if ends := interval(share.low, share.high):
         details.append(f"95 % interval {ends}")
     if devices:
-        details.append(one_line(devices[0].label, 60) + (f" and {len(devices) - 1} more" if len(devices) > 1 else ""))
+        details.append(
+            one_line(devices[0].label, 60)
+            + (f" and {len(devices) - 1} more" if len(devices) > 1 else "")
+        )
         details.append(_steps(devices[0]))
     elif result.origins:
         details.append(one_line(result.origins[0].path, 60))
@@ -126,13 +177,17 @@ def _steps(device: DeviceResult) -> str:
     text = f"{plural(figures.steps_judged(device), 'step')} of {duration(step)}"
     what = "cut step" if device.cold and device.cold.steps == device.cold.cut else "warm-up step"
     text += f", {plural(left, what)} excluded" if left else ""
-    return text + (f", {device.steps.missing:,} missing by their numbers" if device.steps.missing else "")
+    return text + (
+        f", {device.steps.missing:,} missing by their numbers" if device.steps.missing else ""
+    )
 
 
 def _budget(device: DeviceResult, sheet: Sheet) -> list[Text]:
     budget = device.judged.budget
     parts = [(key, getattr(budget, key)) for key in figures.PARTS]
-    bar = Text.assemble(sheet.label("GPU time"), layout.stacked(parts, budget.window, sheet.room, sheet.ascii))
+    bar = Text.assemble(
+        sheet.label("GPU time"), layout.stacked(parts, budget.window, sheet.room, sheet.ascii)
+    )
     texts = {
         key: f"{layout.mark(key, sheet.ascii)} {SHORT.get(key, key)} {percent(ns / budget.window)}"
         for key, ns in parts
@@ -158,17 +213,37 @@ def _causes(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     for row in shown:
         about = CAUSES[row.cause]
         lines.append(
-            _cause(sheet, about.title, title, row.share, row.ns_per_step or row.ns, rows[0].ns, row.ns, about.color)
+            _cause(
+                sheet,
+                about.title,
+                title,
+                row.share,
+                row.ns_per_step or row.ns,
+                rows[0].ns,
+                row.ns,
+                about.color,
+            )
         )
     rest = rows[len(shown) :]
     if rest:
         ns = sum(row.ns for row in rest)
         share = sum(row.share for row in rest)
-        lines.append(_cause(sheet, f"{len(rest)} more", title, share, ns / (steps or 1), rows[0].ns, ns, ""))
+        lines.append(
+            _cause(sheet, f"{len(rest)} more", title, share, ns / (steps or 1), rows[0].ns, ns, "")
+        )
     return lines
 
 
-def _cause(sheet: Sheet, name: str, title: int, share: float, ns: float, largest: int, total: int, color: str) -> Text:
+def _cause(
+    sheet: Sheet,
+    name: str,
+    title: int,
+    share: float,
+    ns: float,
+    largest: int,
+    total: int,
+    color: str,
+) -> Text:
     bar = layout.bar(total / largest, max(4, min(40, sheet.room - title - 20)), sheet.ascii)
     text = f"{layout.fitted(name, title)} {percent(share):>8} {ns / 1e6:>9,.2f}  "
     return Text.assemble(sheet.label(""), text, (bar, color or "dim"))
@@ -181,14 +256,17 @@ def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
     steps = figures.steps_judged(device) or 1
     each = " per step" if figures.steps_judged(device) else ""
     text = (
-        f"{duration(wait.total / steps)}{each}: {duration(wait.exposed / steps)} with the GPU idle, "
-        f"{duration(wait.hidden / steps)} hidden"
+        f"{duration(wait.total / steps)}{each}: {duration(wait.exposed / steps)} with the GPU idle,"
+        f" {duration(wait.hidden / steps)} hidden"
     )
     if sheet.lines > 1:
         text += f"; {plural(wait.waits, 'wait')}, longest {duration(wait.longest)}"
     lines = sheet.labeled("Input wait", text)
     if (stage := device.stage) is not None:
-        slowest = f"slowest stage of tf.data: {one_line(stage.name, 40)}, {percent(stage.share, 0)} of these waits"
+        slowest = (
+            f"slowest stage of tf.data: {one_line(stage.name, 40)}, {percent(stage.share, 0)} of"
+            " these waits"
+        )
         lines += sheet.labeled("", slowest)
     return lines
 
@@ -199,7 +277,10 @@ def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]
     lines: list[Text] = []
     for time in device.functions[: detail.functions]:
         share = percent(figures.share_of_window(device.judged, time.ns))
-        text = f"{share}, {duration(time.ns / steps)}{' per step' if steps > 1 else ''}: {one_line(str(time), 60)}"
+        text = (
+            f"{share}, {duration(time.ns / steps)}{' per step' if steps > 1 else ''}:"
+            f" {one_line(str(time), 60)}"
+        )
         inside = f", in {one_line(time.inside, 40)}" if time.inside else ""
         text += f"{inside}: {CAUSES[time.cause].title}"
         lines += sheet.labeled("" if lines else "Functions", text, lines=min(2, detail.wrap))
@@ -212,7 +293,13 @@ def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[
     lines = [
         Text.assemble(
             sheet.label("Devices"),
-            (f"{'':{name}} {'input':>7} {'idle':>7} {'compute':>8} {'for peers':>10}  largest cause", "dim"),
+            (
+                (
+                    f"{'':{name}} {'input':>7} {'idle':>7} {'compute':>8} {'for peers':>10} "
+                    " largest cause"
+                ),
+                "dim",
+            ),
         )
     ]
     shown = devices if len(devices) == detail.ranks + 1 else devices[: detail.ranks]
@@ -220,15 +307,17 @@ def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[
         budget = device.judged.budget
         idle = budget.idle / budget.window if budget.window else 0.0
         text = (
-            f"{layout.fitted(one_line(device.label), name)} {percent(device.share.value):>7} {percent(idle):>7} "
-            f"{figures.computing(device):>8} {duration(device.comm_wait):>10}  "
-            f"{layout.fitted(figures.top_cause(device), 18)}"
+            f"{layout.fitted(one_line(device.label), name)} {percent(device.share.value):>7}"
+            f" {percent(idle):>7} {figures.computing(device):>8} {duration(device.comm_wait):>10} "
+            f" {layout.fitted(figures.top_cause(device), 18)}"
         )
         lines.append(Text.assemble(sheet.label(""), text))
     rest = devices[len(shown) :]
     if rest:
         low, high = (pick(device.share.value for device in rest) for pick in (min, max))
-        lines += sheet.labeled("", f"{len(rest)} more: input {percent(low)} to {percent(high)}", style="dim")
+        lines += sheet.labeled(
+            "", f"{len(rest)} more: input {percent(low)} to {percent(high)}", style="dim"
+        )
     return lines + _blamed_rank(devices, sheet)
 
 
@@ -252,7 +341,10 @@ def _phases(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     """Parts of the run that are no steady training, those that take most of its time."""
     lines: list[Text] = []
     for row in figures.phase_rows(device)[: detail.phases]:
-        text = f"{row.title}, {percent(row.share)} of the recording, idle {percent(row.idle)} of that. {row.change}"
+        text = (
+            f"{row.title}, {percent(row.share)} of the recording, idle {percent(row.idle)} of that."
+            f" {row.change}"
+        )
         lines += sheet.labeled("" if lines else "The run", text, lines=max(2, detail.wrap))
     return lines
 
@@ -261,12 +353,17 @@ def _briefly(gap: Gap) -> str:
     cause = next((CAUSES[cause].title for cause in gap.causes), "no cause")
     inside = f" in {one_line(gap.inside, 30)}" if gap.inside else ""
     thread = f", {one_line(gap.thread, 20)}" if gap.thread else ""
-    return f"{cause}{inside}{thread}" + (f"; then {one_line(gap.next_op, 40)}" if gap.next_op else "")
+    return f"{cause}{inside}{thread}" + (
+        f"; then {one_line(gap.next_op, 40)}" if gap.next_op else ""
+    )
 
 
 def _explained(gap: Gap) -> str:
     length = max(gap.end - gap.start, 1)
-    causes = [f"{CAUSES[cause].title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:2]]
+    causes = [
+        f"{CAUSES[cause].title} {percent(ns / length)}"
+        for cause, ns in list(gap.causes.items())[:2]
+    ]
     who = f", {one_line(gap.thread, 30)}" if gap.thread else ""
     inside = f" in {one_line(gap.inside, 48)}" if gap.inside else ""
     inside += f" in {one_line(gap.step, 24)}" if gap.step else ""
@@ -279,8 +376,9 @@ def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     for feed in result.feeds[:3]:
         busiest = f"; most work: {one_line(feed.busiest, 24)}" if feed.busiest else ""
         text = (
-            f"{one_line(feed.name or feed.feed, 40)}: {plural(feed.batches, 'batch')} in {duration(feed.span_ns)}, "
-            f"trainer waited {percent(feed.wait_share)} of its time; {plural(feed.threads, 'thread')}{busiest}"
+            f"{one_line(feed.name or feed.feed, 40)}: {plural(feed.batches, 'batch')} in"
+            f" {duration(feed.span_ns)}, trainer waited {percent(feed.wait_share)} of its time;"
+            f" {plural(feed.threads, 'thread')}{busiest}"
         )
         lines += sheet.labeled("" if lines else "Feed", text, lines=min(2, detail.wrap))
     if len(result.feeds) > 3:
@@ -293,7 +391,9 @@ def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     verdict = result.verdict
     lines: list[Text] = []
     for reason in verdict.reasons[: 1 + detail.evidence]:
-        lines += sheet.labeled("" if lines else "Because", one_line(reason, 400), lines=max(2, detail.wrap))
+        lines += sheet.labeled(
+            "" if lines else "Because", one_line(reason, 400), lines=max(2, detail.wrap)
+        )
     if verdict.record:
         lines += sheet.labeled("Record", one_line(verdict.record, 400), lines=max(2, detail.wrap))
     is_all = not (result.devices or result.feeds)  # nothing but the waits of the host is known
@@ -304,7 +404,9 @@ def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
         text = one_line(verdict.change, 400) + (f" ({gain})" if gain else "")
         lines += sheet.labeled("Change", text, style="bold", lines=3)
     if verdict.command:
-        lines += sheet.labeled("Measure", one_line(verdict.command, 400), lines=5)  # complete, for copying
+        lines += sheet.labeled(
+            "Measure", one_line(verdict.command, 400), lines=5
+        )  # complete, for copying
     return lines
 
 

@@ -1,4 +1,5 @@
-"""Run a command under a profiler: light options, one recording per rank, the command's own exit code.
+"""Run a command under a profiler: light options, one recording per rank, the command's own exit
+code.
 
 settings  ->  what to record, into which folder
 previous  ->  what an earlier run left there
@@ -6,9 +7,9 @@ session   ->  choose nsys, nvprof or neither; start the ranks; gather what they 
 launchers ->  where a rank's program begins in the command of torchrun, mpirun, srun
 rank      ->  what such a launcher starts instead: records its rank
 recorder  ->  one command under one profiler
-injection ->  the recorder that the command's own Python loads, from injected/: without nsys, and marks for nsys
-capture   ->  command lines of the profilers
-child     ->  the command in the foreground: signals, exit code
+injection ->  the recorder that the command's own Python loads, from injected/: without nsys, and
+marks for nsys capture   ->  command lines of the profilers child     ->  the command in the
+foreground: signals, exit code
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _MODULES = {"record": "session", "unrunnable": "child"}  # all others: settings
 
 
 def __getattr__(name: str) -> object:
-    """On demand: `nsight`, which readers use, works on every system; running a command needs POSIX."""
+    """On demand: `nsight`, which readers use, works on every system; running a command needs
+    POSIX.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'settings')}"), name)

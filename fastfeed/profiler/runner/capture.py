@@ -11,9 +11,10 @@ from fastfeed.errors import TraceError
 
 __all__ = ["SHIM", "last_line", "nsys_command", "nvprof_command", "options_of"]
 
-# Gives the command the streams of the terminal instead of nsys's pipes, if those arrived, and says which process it is.
-# What it could not say that of has not begun, and may be run without nsys. Only builtins: PATH is the command's affair.
-# Pipes are opened here by their paths: nsys's agents would keep what they inherit, and a reader would wait for them.
+# Gives the command the streams of the terminal instead of nsys's pipes, if those arrived, and says
+# which process it is. What it could not say that of has not begun, and may be run without nsys.
+# Only builtins: PATH is the command's affair. Pipes are opened here by their paths: nsys's agents
+# would keep what they inherit, and a reader would wait for them.
 SHIM = """\
 if [ -n "$FASTFEED_OUT" ]; then
     if ( : >"$FASTFEED_OUT" ) 2>/dev/null; then exec 8>"$FASTFEED_OUT"; else exec 8>&-; fi
@@ -28,8 +29,16 @@ if [ -n "$FASTFEED_PYTHON" ]; then PYTHONPATH=$FASTFEED_PYTHON${PYTHONPATH:+:$PY
 unset FASTFEED_PID FASTFEED_TMPDIR FASTFEED_OUT FASTFEED_ERR FASTFEED_PYTHON
 exec "$@"
 """
-_EMPTY = ("Processing [", "usage:", "Try 'nsys", "Importer error status", "Unable to retrieve the importer", "Generat")
-_LIGHT = (  # (option as `nsys profile --help` names it, arguments), each given only where it is known
+_EMPTY = (
+    "Processing [",
+    "usage:",
+    "Try 'nsys",
+    "Importer error status",
+    "Unable to retrieve the importer",
+    "Generat",
+)
+# (option as `nsys profile --help` names it, arguments), each given only where it is known
+_LIGHT = (
     ("trace", ("--trace=cuda,nvtx",)),
     (
         "sample",
@@ -37,7 +46,10 @@ _LIGHT = (  # (option as `nsys profile --help` names it, arguments), each given 
     ),  # CPU sampling needs rights that containers lack, and large files
     ("cpuctxsw", ("--cpuctxsw=none",)),
     ("force-overwrite", ("--force-overwrite=true",)),
-    ("wait", ("--wait=primary",)),  # a daemon that the command leaves behind does not hold the recording up
+    (
+        "wait",
+        ("--wait=primary",),
+    ),  # a daemon that the command leaves behind does not hold the recording up
     ("kill", ("--kill=none",)),  # the end of a recording is not the end of the command
     ("stats", ("--stats=false",)),
 )
@@ -47,20 +59,31 @@ def options_of(nsys: Path) -> frozenset[str]:
     """The options that `nsys profile` of this version knows, without their dashes."""
     try:
         result = subprocess.run(
-            [nsys, "profile", "--help"], capture_output=True, text=True, errors="replace", timeout=60, check=False
+            [nsys, "profile", "--help"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise TraceError(f"cannot run {nsys}: {error}; name another nsys with --nsys") from error
     options = frozenset(re.findall(r"--([a-z][a-z-]+)", result.stdout + result.stderr))
     if "output" not in options:
         raise TraceError(
-            f"{nsys} is not Nsight Systems: it does not explain `profile --help`; name another with --nsys"
+            f"{nsys} is not Nsight Systems: it does not explain `profile --help`; name another with"
+            " --nsys"
         )
     return options
 
 
 def nsys_command(
-    nsys: Path, options: frozenset[str], output: Path, command: Sequence[str], delay: int, duration: int
+    nsys: Path,
+    options: frozenset[str],
+    output: Path,
+    command: Sequence[str],
+    delay: int,
+    duration: int,
 ) -> list[str]:
     """`nsys profile ... command`."""
     flags = [flag for option, flags in _LIGHT if option in options for flag in flags]

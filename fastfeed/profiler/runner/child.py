@@ -15,7 +15,14 @@ from fastfeed.profiler.runner.processes import children
 
 __all__ = ["Foreground", "Started", "hold_streams", "unrunnable"]
 
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 _WAITED = (*_FORWARDED, signal.SIGCHLD)
 _POLL_S = 0.1  # how soon a child's start is noticed; its end is noticed at once
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
@@ -24,7 +31,9 @@ Started = Callable[[], "int | None"]
 
 
 def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
-    """Why a command cannot be run, with the exit code that a shell gives: 127 not found, 126 not executable."""
+    """Why a command cannot be run, with the exit code that a shell gives: 127 not found, 126 not
+    executable.
+    """
     name = command[0]
     if shutil.which(name):
         return None
@@ -36,11 +45,19 @@ def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
         return 126, f"cannot run {name}: it is not executable; try: {hint}"
     if os.sep not in name and path.suffix == ".py" and path.exists():
         return 127, f"cannot run {name}: it is not a program on PATH; try: python {name}"
-    return 127, f"cannot run {name}: no such program; name one after --, such as: fastfeed profile -- python train.py"
+    return (
+        127,
+        (
+            f"cannot run {name}: no such program; name one after --, such as: fastfeed profile --"
+            " python train.py"
+        ),
+    )
 
 
 def hold_streams() -> None:
-    """Streams that are closed become /dev/null: else the next file that is opened would be one of them."""
+    """Streams that are closed become /dev/null: else the next file that is opened would be one of
+    them.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -49,16 +66,20 @@ def hold_streams() -> None:
 
 
 def _adopt(enable: bool) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # not on Linux: no one waits for orphans then
+    with contextlib.suppress(
+        OSError, AttributeError
+    ):  # not on Linux: no one waits for orphans then
         ctypes.CDLL(None).prctl(_SUBREAPER, int(enable), 0, 0, 0)
 
 
 class Foreground:
-    """`with Foreground() as front: code = front.run(command, env)`: this process stands behind a command.
+    """`with Foreground() as front: code = front.run(command, env)`: this process stands behind a
+    command.
 
-    Signals of this process go on to the command, except those that the terminal sends to the whole foreground group,
-    which reach a command of that group without us. Orphans among our descendants become our children, so that a
-    command can be waited for when the profiler between us has ended first.
+    Signals of this process go on to the command, except those that the terminal sends to the whole
+    foreground group, which reach a command of that group without us. Orphans among our descendants
+    become our children, so that a command can be waited for when the profiler between us has ended
+    first.
     """
 
     _ended: dict[int, int]  # pid -> exit code of children that are gone
@@ -81,10 +102,15 @@ class Foreground:
         command: Sequence[str],
         env: Mapping[str, str],
         *,
-        started: Started | None = None,  # the process that signals are for, None as long as it has not begun
-        apart: bool = False,  # in a process group of its own, which the terminal's Ctrl-C does not reach
+        started: (
+            Started | None
+        ) = None,  # the process that signals are for, None as long as it has not begun
+        # in a process group of its own, which the terminal's Ctrl-C does not reach
+        apart: bool = False,
         actions: Sequence[tuple] = (),  # of os.posix_spawn
-        idle: Callable[[int], None] = lambda _: None,  # called a few times per second with the child's number
+        idle: Callable[[int], None] = lambda _: (
+            None
+        ),  # called a few times per second with the child's number
     ) -> int:
         """Run and return the exit code as a shell has it: 128 + n for signal n."""
         for stream in (sys.stdout, sys.stderr):
@@ -117,7 +143,11 @@ class Foreground:
                 return self._ended.pop(pid, None)
             received = signal.sigtimedwait(_WAITED, _POLL_S)
             idle(pid)
-            if received is None or received.si_signo == signal.SIGCHLD or (received.si_code > 0 and not apart):
+            if (
+                received is None
+                or received.si_signo == signal.SIGCHLD
+                or (received.si_code > 0 and not apart)
+            ):
                 continue
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill((started() if started else None) or pid, received.si_signo)
@@ -128,7 +158,10 @@ class Foreground:
         return children() - self._children
 
     def _reap(self, *more: int) -> bool:
-        """Fetch how children ended, adopted ones too, whom nsys waits to see gone. True where all of `more` live."""
+        """Fetch how children ended, adopted ones too, whom nsys waits to see gone.
+
+        True where all of `more` live.
+        """
         gone = 0
         for pid in {*more, *(children() - self._children)}:
             try:

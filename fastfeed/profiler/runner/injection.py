@@ -1,4 +1,6 @@
-"""The recorder that the command's own Python loads: put on PYTHONPATH, and asked afterwards what it did."""
+"""The recorder that the command's own Python loads: put on PYTHONPATH, and asked afterwards what it
+did.
+"""
 
 from __future__ import annotations
 
@@ -65,15 +67,23 @@ class Injection:
         return {**environ, _VARIABLE: self.plan(), "PYTHONPATH": _python_path(environ)}
 
     def variables(self) -> dict[str, str]:
-        """The same for a command under nsys, which may put folders of its own on PYTHONPATH: ours come before."""
+        """The same for a command under nsys, which may put folders of its own on PYTHONPATH: ours
+        come before.
+        """
         return {_VARIABLE: self.plan(), "FASTFEED_PYTHON": str(FOLDER)}
 
     def notes(self, code: int) -> tuple[str, ...]:
         """Sentences for the user: why there is no recording, or why it is shorter than wanted."""
         messages = self._messages()
         texts = [str(message["text"]) for message in messages if message["event"] == "note"]
-        failure = "steps and loaders are not marked" if self._recorder == "nvtx" else "the recording failed"
-        texts += [f"{failure}: {message['text']}" for message in messages if message["event"] == "failed"]
+        failure = (
+            "steps and loaders are not marked"
+            if self._recorder == "nvtx"
+            else "the recording failed"
+        )
+        texts += [
+            f"{failure}: {message['text']}" for message in messages if message["event"] == "failed"
+        ]
         is_recorded = any(message["event"] == "trace" for message in messages)
         if not texts and not is_recorded and self._recorder != "nvtx":
             texts.append(f"no training step was recorded: {self._why_nothing(messages, code)}")
@@ -92,10 +102,12 @@ class Injection:
             by_event.setdefault(message["event"], []).append(message)
         if "python" not in by_event:
             return (
-                "the command runs no Python 3.9 or later that reads PYTHONPATH; to record programs of other"
-                f" languages, {surroundings.system()}"
+                "the command runs no Python 3.9 or later that reads PYTHONPATH; to record programs"
+                f" of other languages, {surroundings.system()}"
             )
-        frameworks = list(dict.fromkeys(_NAMES[message["name"]] for message in by_event.get("framework", ())))
+        frameworks = list(
+            dict.fromkeys(_NAMES[message["name"]] for message in by_event.get("framework", ()))
+        )
         if not frameworks:
             return "the command imports neither PyTorch, JAX, TensorFlow nor Keras"
         if "unwanted" in by_event and "begin" not in by_event:
@@ -123,7 +135,8 @@ def after_import(functions: Mapping[str, str], environ: Mapping[str, str]) -> di
     """Variables with which a command calls functions when it has imported modules.
 
     Args:
-        functions: "package.module:function" by the name of the module after whose import it is called with that module.
+        functions: "package.module:function" by the name of the module after whose import it is
+            called with that module.
         environ: The environment so far.
     """
     return {_AFTER_IMPORT: json.dumps(dict(functions)), "PYTHONPATH": _python_path(environ)}
@@ -135,7 +148,8 @@ def injected(settings: Settings, recorder: str, name: str) -> Iterator[Injection
 
     Args:
         settings: What to record.
-        recorder: "torch", "jax", "tensorflow"; "auto", the one that trains; "nvtx", ranges for nsys.
+        recorder: "torch", "jax", "tensorflow"; "auto", the one that trains; "nvtx", ranges for
+            nsys.
         name: Of the trace.
     """
     with tempfile.TemporaryDirectory(prefix="fastfeed-", ignore_cleanup_errors=True) as scratch:

@@ -1,8 +1,9 @@
 """Commands that start ranks: how each rank gets its own recording.
 
-torchrun starts every rank with the interpreter that PYTHON_EXEC names, so that is where the recorder goes. Others take
-a program after their options; the recorder is put before it. A launcher that is not understood is recorded whole: one
-recording of all the processes it starts on this machine.
+torchrun starts every rank with the interpreter that PYTHON_EXEC names, so that is where the
+recorder goes. Others take a program after their options; the recorder is put before it. A launcher
+that is not understood is recorded whole: one recording of all the processes it starts on this
+machine.
 """
 
 from __future__ import annotations
@@ -32,11 +33,23 @@ _HOROVOD = re.compile(
     r"verbose|v|disable-cache|(use-)?(gloo|mpi|jsrun)|(no-)?(autotune|hierarchical-all(reduce|gather)|stall-check)|"
     r"mpi-threads-disable|timeline-mark-cycles|check-build"
 )
-_FLAGS: dict[str, re.Pattern[str]] = dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"), _MPI)
+_FLAGS: dict[str, re.Pattern[str]] = dict.fromkeys(
+    ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"), _MPI
+)
 _FLAGS |= {"srun": _SRUN, "horovodrun": _HOROVOD}
 _TWO = {"mca", "gmca", "prtemca", "pmixmca", "env", "genv"}
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_WHOLE = ("accelerate", "deepspeed", "ray", "composer", "parallel", "jsrun", "aprun", "flux", "colossalai")
+_WHOLE = (
+    "accelerate",
+    "deepspeed",
+    "ray",
+    "composer",
+    "parallel",
+    "jsrun",
+    "aprun",
+    "flux",
+    "colossalai",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,10 @@ def detect_launcher(command: Sequence[str]) -> Launch | None:
     """What a command launches, None where it is an ordinary program."""
     name = os.path.basename(command[0])
     if name == "torchrun" or _module(command) in _TORCH_MODULES:
-        has_program = any(option in command for option in ("--no-python", "--no_python", "--run-path", "--run_path"))
+        has_program = any(
+            option in command
+            for option in ("--no-python", "--no_python", "--run-path", "--run_path")
+        )
         return Launch("torchrun", "whole" if has_program else "interpreter")
     if name in _FLAGS:
         programs = _programs(command, _FLAGS[name])
@@ -97,7 +113,10 @@ def _module(command: Sequence[str]) -> str:
 
 
 def _programs(command: Sequence[str], flags: re.Pattern[str]) -> tuple[int, ...]:
-    """Where programs begin: after the options, and again after each `:` of MPI. Empty where that is not certain."""
+    """Where programs begin: after the options, and again after each `:` of MPI.
+
+    Empty where that is not certain.
+    """
     programs: list[int] = []
     index = 1
     while index < len(command):
@@ -111,6 +130,10 @@ def _programs(command: Sequence[str], flags: re.Pattern[str]) -> tuple[int, ...]
                 break
             index = command.index(":", index) + 1
             continue
-        attached = not word.startswith("--") and len(option) > 1 and option[1:].isdigit()  # srun -n4
-        index += 1 if "=" in word or flags.fullmatch(option) or attached else 3 if option in _TWO else 2
+        attached = (
+            not word.startswith("--") and len(option) > 1 and option[1:].isdigit()
+        )  # srun -n4
+        index += (
+            1 if "=" in word or flags.fullmatch(option) or attached else 3 if option in _TWO else 2
+        )
     return tuple(programs)

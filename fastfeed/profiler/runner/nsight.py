@@ -1,7 +1,7 @@
 """Finds Nsight Systems on this machine, and exports its reports to SQLite.
 
-`nsys` is seldom on PATH. The package of Debian and Ubuntu lacks the way from `nsys` to its importer, so `nsys profile`
-leaves a .qdstrm there, and importing it is done here.
+`nsys` is seldom on PATH. The package of Debian and Ubuntu lacks the way from `nsys` to its
+importer, so `nsys profile` leaves a .qdstrm there, and importing it is done here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fastfeed.errors import TraceError
 __all__ = ["INSTALL", "export", "find", "imported", "importer", "version"]
 
 INSTALL = (
-    "install Nsight Systems (developer.nvidia.com/nsight-systems, or apt-get install nsight-systems) or set NSYS to its"
-    " nsys program"
+    "install Nsight Systems (developer.nvidia.com/nsight-systems, or apt-get install"
+    " nsight-systems) or set NSYS to its nsys program"
 )
 ROOT = Path("/")
 _FOLDERS = (  # of later releases first; within one, the greatest version
@@ -33,18 +33,25 @@ _FOLDERS = (  # of later releases first; within one, the greatest version
     "usr/lib/*/nsight-systems/target-linux-*",
 )
 _VERSION = re.compile(rb"(?:Tegra Profiler Report|Nsight Systems Stream) (\d+)[@.](\d+)[@.](\d+)")
-_DUMP = re.compile(r"libprotobuf|ProtobufUtils|Can't parse message of type")  # what it prints of fields that it lacks
+_DUMP = re.compile(
+    r"libprotobuf|ProtobufUtils|Can't parse message of type"
+)  # what it prints of fields that it lacks
 _STREAM = b"Nsight Systems Stream"
 
 
 def find() -> Path | None:
-    """The nsys program: $NSYS, else that on PATH, else the newest in its usual places. TraceError if $NSYS is wrong."""
+    """The nsys program: $NSYS, else that on PATH, else the newest in its usual places.
+
+    TraceError if $NSYS is wrong.
+    """
     configured = os.environ.get("NSYS")
     if configured:
         path = Path(configured).expanduser()
         path = path / "nsys" if path.is_dir() else path
         if not _runs(path):
-            raise TraceError(f"NSYS must name the nsys program or the folder that holds it, got {configured!r}")
+            raise TraceError(
+                f"NSYS must name the nsys program or the folder that holds it, got {configured!r}"
+            )
         return path
     on_path = shutil.which("nsys")
     return Path(on_path) if on_path else next(_installed(), None)
@@ -80,7 +87,9 @@ def importer(nsys: Path) -> Path | None:
         for folder in program.parents[:4]:
             for subfolder in ("", "nsight-systems/", "lib/nsight-systems/"):
                 programs = sorted(
-                    program_ for program_ in folder.glob(f"{subfolder}host-*/QdstrmImporter") if _runs(program_)
+                    program_
+                    for program_ in folder.glob(f"{subfolder}host-*/QdstrmImporter")
+                    if _runs(program_)
                 )
                 if programs:
                     return programs[0]
@@ -90,13 +99,16 @@ def importer(nsys: Path) -> Path | None:
 def export(report: Path, into: Path, nsys: Path | None = None) -> Path:
     """The SQLite export of a .nsys-rep, .qdrep or .qdstrm, made in the folder `into`.
 
-    The report is only read. TraceError, with nsys's own words, where there is no nsys or it refuses.
+    The report is only read. TraceError, with nsys's own words, where there is no nsys or it
+    refuses.
     """
     nsys = nsys or _require_nsys(report)
     source = imported(report, into, nsys) if _is_stream(report) else report
     output = into / f"{report.stem}.sqlite"
     command = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={output}"]
-    if "--include-blobs" in _run([nsys, "export", "--help"]).stdout:  # what NCCL says of each collective
+    if (
+        "--include-blobs" in _run([nsys, "export", "--help"]).stdout
+    ):  # what NCCL says of each collective
         command.append("--include-blobs=true")
     result = _run([*command, source], into)
     if result.returncode or not output.is_file():
@@ -110,8 +122,9 @@ def imported(stream: Path, into: Path, nsys: Path | None = None) -> Path:
     program = importer(nsys)
     if program is None:
         raise TraceError(
-            f"{stream} is a raw recording of Nsight Systems, and {nsys} comes without its QdstrmImporter; install all"
-            " of Nsight Systems, not its command line alone, or import the file where it was recorded"
+            f"{stream} is a raw recording of Nsight Systems, and {nsys} comes without its"
+            " QdstrmImporter; install all of Nsight Systems, not its command line alone, or import"
+            " the file where it was recorded"
         )
     if stream.parent.resolve() != into.resolve():  # the importer writes into what it reads
         stream = Path(shutil.copyfile(stream, into / stream.name))
@@ -127,8 +140,9 @@ def _require_nsys(report: Path) -> Path:
     nsys = find()
     if nsys is None:
         raise TraceError(
-            f"{report} is a report of Nsight Systems{_written_by(report)}, which only its own nsys can open; {INSTALL},"
-            f" or export it where it was recorded: nsys export --type sqlite {report.name}"
+            f"{report} is a report of Nsight Systems{_written_by(report)}, which only its own nsys"
+            f" can open; {INSTALL}, or export it where it was recorded: nsys export --type sqlite"
+            f" {report.name}"
         )
     return nsys
 
@@ -148,39 +162,64 @@ def _head(report: Path) -> bytes:
         with report.open("rb") as file:
             return file.read(256)
     except OSError as error:
-        raise TraceError(f"{report} cannot be read: {error.strerror}; check the path and its permissions") from error
+        raise TraceError(
+            f"{report} cannot be read: {error.strerror}; check the path and its permissions"
+        ) from error
 
 
 def _refusal(nsys: Path, report: Path, result: subprocess.CompletedProcess[str]) -> str:
     """nsys's own sentence, and what to do about it: a newer report needs a newer nsys."""
     installed = version(nsys)
-    lines = [line.strip() for part in (result.stderr, result.stdout) for line in re.split(r"[\r\n]+", part)]
+    lines = [
+        line.strip()
+        for part in (result.stderr, result.stdout)
+        for line in re.split(r"[\r\n]+", part)
+    ]
     lines = [line for line in lines if line and "%" not in line]  # progress
     if any(_DUMP.search(line) for line in lines):
         program = f"{nsys}, version {installed}," if installed else f"{nsys}"
         return (
-            f"{report} cannot be opened by {program} as it does not know all that the report holds: a newer Nsight"
-            " Systems wrote it, or it is damaged; install the version that wrote it or a later one, or export it where"
-            f" it was recorded: nsys export --type sqlite {report.name}"
+            f"{report} cannot be opened by {program} as it does not know all that the report holds:"
+            " a newer Nsight Systems wrote it, or it is damaged; install the version that wrote it"
+            " or a later one, or export it where it was recorded: nsys export --type sqlite"
+            f" {report.name}"
         )
-    errors = [line for line in lines if re.search(r"newer|error|invalid|fail|cannot|not ", line, re.I)]
-    message = " ".join((errors or lines[-1:])[:2]) or f"it ended with code {result.returncode} and without a word"
+    errors = [
+        line for line in lines if re.search(r"newer|error|invalid|fail|cannot|not ", line, re.I)
+    ]
+    message = (
+        " ".join((errors or lines[-1:])[:2])
+        or f"it ended with code {result.returncode} and without a word"
+    )
     report_version = _written_by(report)
-    if report_version and installed and _versions(Path(report_version)) > _versions(Path(installed)):
+    if (
+        report_version
+        and installed
+        and _versions(Path(report_version)) > _versions(Path(installed))
+    ):
         return (
-            f"{report} was written by Nsight Systems{report_version}, and {nsys} is the older {installed} ({message});"
-            f" install Nsight Systems{report_version} or later, or export it where it was recorded:"
-            f" nsys export --type sqlite {report.name}"
+            f"{report} was written by Nsight Systems{report_version}, and {nsys} is the older"
+            f" {installed} ({message}); install Nsight Systems{report_version} or later, or export"
+            f" it where it was recorded: nsys export --type sqlite {report.name}"
         )
-    return f"{nsys} cannot read {report}: {message}; record it again if it is damaged, else {INSTALL}"
+    return (
+        f"{nsys} cannot read {report}: {message}; record it again if it is damaged, else {INSTALL}"
+    )
 
 
-def _run(command: Sequence[str | Path], scratch: Path | None = None) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: Sequence[str | Path], scratch: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ, **({"TMPDIR": str(scratch)} if scratch else {}))
     try:
         return subprocess.run(
-            [str(word) for word in command], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", check=False,
-        )  # fmt: skip
+            [str(word) for word in command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     except OSError as error:
         raise TraceError(f"{command[0]} cannot be started: {error.strerror}; {INSTALL}") from error

@@ -1,4 +1,6 @@
-"""What an earlier run left in the folder of a recording: removed if it is ours, refused if it is not."""
+"""What an earlier run left in the folder of a recording: removed if it is ours, refused if it is
+not.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,28 @@ _OURS = re.compile(
     r"|timeline(\.rank(?P<feed>\d+))?\.jsonl|report\.html"
 )
 _PAGE = b"<title>Why is this GPU idle"
-_TIMELINE = re.compile(rb'"fastfeed_timeline"|^\["[^"\n]{1,80}",\s*"(span|anchor)",')  # a header, or a record
+_TIMELINE = re.compile(
+    rb'"fastfeed_timeline"|^\["[^"\n]{1,80}",\s*"(span|anchor)",'
+)  # a header, or a record
 
 
 def check_previous(out: Path, rank: int | None) -> None:
-    """ConfigError where this run would replace a file that has the name of one of ours and was written by others."""
+    """ConfigError where this run would replace a file that has the name of one of ours and was
+    written by others.
+    """
     foreign = [path for path in _previous(out, rank) if not _is_own(path)]
     if foreign:
         named = ", ".join(path.name for path in foreign[:3]) + ", ..." * (len(foreign) > 3)
         raise ConfigError(
-            f"{out} has {named}, which fastfeed profile would replace and did not write; name another folder with"
-            " --out, or add --force"
+            f"{out} has {named}, which fastfeed profile would replace and did not write; name"
+            " another folder with --out, or add --force"
         )
 
 
 def remove_previous(out: Path, rank: int | None) -> None:
-    """Remove what an earlier run left in the folder: two runs must not be taken for ranks of one."""
+    """Remove what an earlier run left in the folder: two runs must not be taken for ranks of
+    one.
+    """
     for path in [*_previous(out, rank)]:
         path.unlink()
 
@@ -45,11 +53,15 @@ def _previous(out: Path, rank: int | None) -> Iterator[Path]:
 
 
 def _is_own(path: Path) -> bool:
-    """Pages and timelines say who wrote them. Recordings do not: no other program gives them these names, but for an
-    export, which is one of our recording if that lies next to it.
+    """Pages and timelines say who wrote them.
+
+    Recordings do not: no other program gives them these names, but for an export, which is one of
+    our recording if that lies next to it.
     """
     if path.suffix == ".sqlite":
-        return any(path.with_suffix(suffix).exists() for suffix in (".nsys-rep", ".qdrep", ".qdstrm"))
+        return any(
+            path.with_suffix(suffix).exists() for suffix in (".nsys-rep", ".qdrep", ".qdstrm")
+        )
     if path.suffix not in (".html", ".jsonl"):
         return True
     try:
@@ -57,4 +69,6 @@ def _is_own(path: Path) -> bool:
             head = file.read(4096)
     except OSError:  # a folder, or not readable
         return False
-    return not head or (_PAGE in head if path.suffix == ".html" else _TIMELINE.search(head) is not None)
+    return not head or (
+        _PAGE in head if path.suffix == ".html" else _TIMELINE.search(head) is not None
+    )

@@ -1,4 +1,6 @@
-"""`python -m fastfeed.profiler.runner.rank SPEC COMMAND...`: what a launcher starts instead of a rank's program."""
+"""`python -m fastfeed.profiler.runner.rank SPEC COMMAND...`: what a launcher starts instead of a
+rank's program.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> int:
-    """Record one rank and return its program's exit code. Its notes go to a file next to the recording."""
+    """Record one rank and return its program's exit code.
+
+    Its notes go to a file next to the recording.
+    """
     settings = replace(Settings.from_json(arguments[0]), command=tuple(arguments[1:]))
     problem = unrunnable(settings.command)
     if problem is not None:
@@ -24,12 +29,16 @@ def main(arguments: list[str]) -> int:
     rank = rank_of(os.environ)
     name = f"rank{rank}" if rank is not None else f"pid{os.getpid()}"
     # launchers hand the environment on to their own machine only
-    result = record_rank(settings, name, {**os.environ, TIMELINE: str(settings.out / "timeline.jsonl")})
+    result = record_rank(
+        settings, name, {**os.environ, TIMELINE: str(settings.out / "timeline.jsonl")}
+    )
     if result.notes:
         try:
             (settings.out / f"{name}.notes").write_text(json.dumps(result.notes))
         except OSError:  # a full disk: say it here
-            print(*(f"fastfeed: {name}: {note}" for note in result.notes), sep="\n", file=sys.stderr)
+            print(
+                *(f"fastfeed: {name}: {note}" for note in result.notes), sep="\n", file=sys.stderr
+            )
     return result.code
 
 

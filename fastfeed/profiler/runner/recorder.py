@@ -23,15 +23,27 @@ from fastfeed.profiler.runner.child import Foreground
 from fastfeed.profiler.runner.processes import descendants, parents, processor_time, runs
 from fastfeed.profiler.runner.settings import Settings
 
-__all__ = ["SUFFIXES", "RunResult", "recordings", "under_framework", "under_nsys", "under_nvprof", "without_profiler"]
+__all__ = [
+    "SUFFIXES",
+    "RunResult",
+    "recordings",
+    "under_framework",
+    "under_nsys",
+    "under_nvprof",
+    "without_profiler",
+]
 
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 FRAMEWORK_SUFFIXES = (".torch.json.gz", ".xplane.pb")
-_FIRST = 7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
+_FIRST = (
+    7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
+)
 _AGENTS_S = 3.0  # they take a tenth of it
 START_S = 60.0  # for nsys to begin the command; it takes less than one
-END_S = 120.0  # for nsys to end after the command, while it neither computes nor writes; it may import for minutes
-_BUSY = 0.01  # processors that nsys takes at least while it imports; one that hangs may still look around
+# for nsys to end after the command, while it neither computes nor writes; it may import for minutes
+END_S = 120.0
+# processors that nsys takes at least while it imports; one that hangs may still look around
+_BUSY = 0.01
 _TICKS = os.sysconf("SC_CLK_TCK")  # of processor time, per second
 _MIN_FREE = 1 << 30  # bytes; a recording of an hour can take that
 
@@ -49,7 +61,9 @@ def without_profiler(settings: Settings, environ: Mapping[str, str]) -> RunResul
 
 
 def under_framework(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
-    """Run the command, whose own Python records its training steps with its framework's profiler."""
+    """Run the command, whose own Python records its training steps with its framework's
+    profiler.
+    """
     with injection.injected(settings, settings.tool, name) as recorder:
         with Foreground() as front:
             code = front.run(settings.command, recorder.environment(environ))
@@ -57,7 +71,8 @@ def under_framework(settings: Settings, name: str, environ: Mapping[str, str]) -
 
 
 def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
-    """Run the command under nsys, into `name`.nsys-rep of the folder, or .qdstrm where nsys has no importer.
+    """Run the command under nsys, into `name`.nsys-rep of the folder, or .qdstrm where nsys has no
+    importer.
 
     TraceError if nsys does not start the command.
     """
@@ -68,7 +83,9 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
         pipes = {"FASTFEED_OUT": _pipe(1), "FASTFEED_ERR": _pipe(2)}
         env |= {"FASTFEED_TMPDIR": environ.get("TMPDIR", ""), **pipes, **marks.variables()}
-        env.setdefault("PYTHONUNBUFFERED", "1")  # where nsys keeps the streams to itself they are pipes
+        env.setdefault(
+            "PYTHONUNBUFFERED", "1"
+        )  # where nsys keeps the streams to itself they are pipes
         command = capture.nsys_command(
             settings.nsys, options, output, settings.command, settings.delay, settings.duration
         )
@@ -76,26 +93,38 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
             written = partial(_written, scratch, log, output)
             pipe_paths = [path for path in pipes.values() if path]
             monitor = _CommandMonitor(front, scratch / "pid", log, pipe_paths, release, written)
-            code = front.run(command, env, started=monitor.pid, apart=True, actions=_streams(number), idle=monitor.look)
+            code = front.run(
+                command,
+                env,
+                started=monitor.pid,
+                apart=True,
+                actions=_streams(number),
+                idle=monitor.look,
+            )
             code = monitor.wait_for_command(code)
             _wait_for_agents(front)
         if monitor.pid() is None:
             raise TraceError(
-                f"nsys did not start the command: {_disk_full(scratch, 'TMPDIR') or capture.last_line(log)}"
+                "nsys did not start the command:"
+                f" {_disk_full(scratch, 'TMPDIR') or capture.last_line(log)}"
             )
         if not recordings(settings.out, name) and not _recover(scratch, output):
             return RunResult(code, (monitor.why_ended or _no_recording(settings, log),))
         return RunResult(code, marks.notes(code))
 
 
-def under_nvprof(settings: Settings, name: str, environ: Mapping[str, str], nvprof: Path) -> RunResult:
+def under_nvprof(
+    settings: Settings, name: str, environ: Mapping[str, str], nvprof: Path
+) -> RunResult:
     """Run the command under nvprof, into `name`.<pid>.nvprof for each process that used a GPU."""
     with _scratch() as scratch, Foreground() as front:
         command = capture.nvprof_command(nvprof, settings.out / name, settings.command)
         code = front.run(command, {**environ, "TMPDIR": str(scratch)})
     if recordings(settings.out, name):
         return RunResult(code)
-    return RunResult(code, ("nvprof left no recording: no process of the command used a GPU that it supports",))
+    return RunResult(
+        code, ("nvprof left no recording: no process of the command used a GPU that it supports",)
+    )
 
 
 def recordings(out: Path, name: str) -> list[Path]:
@@ -107,7 +136,9 @@ def recordings(out: Path, name: str) -> list[Path]:
 
 
 class _CommandMonitor:
-    """Tracks the command's process and its parents: where signals go, and which survive if nsys ends first."""
+    """Tracks the command's process and its parents: where signals go, and which survive if nsys
+    ends first.
+    """
 
     def __init__(
         self,
@@ -118,9 +149,19 @@ class _CommandMonitor:
         begun: Callable[[], None],
         written: Callable[[], int],  # bytes of nsys's files
     ) -> None:
-        self._front, self._path, self._log, self._pipes, self._begun = front, path, log, pipes, begun
+        self._front, self._path, self._log, self._pipes, self._begun = (
+            front,
+            path,
+            log,
+            pipes,
+            begun,
+        )
         self._deadline, self._written = time.monotonic() + START_S, written
-        self._work, self._bytes, self._worked_at = 0, 0, 0.0  # processor time and bytes of nsys's files, and when
+        self._work, self._bytes, self._worked_at = (
+            0,
+            0,
+            0.0,
+        )  # processor time and bytes of nsys's files, and when
         self._ancestors: list[int] = []
         self.why_ended = ""  # by us
         self._piped, self._copied = False, 0  # bytes of the log that the terminal has
@@ -135,15 +176,21 @@ class _CommandMonitor:
         return self._ancestors[0] if self._ancestors else None
 
     def look(self, child: int = 0) -> None:
-        """Notice the start; show what came through nsys's pipes, where the command has no other streams."""
+        """Notice the start; show what came through nsys's pipes, where the command has no other
+        streams.
+        """
         if self.pid() is None:
             self._wake()
             if child and time.monotonic() > self._deadline:
                 self._deadline += START_S
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)  # it hangs, and has locks of its own that a signal would wait for
+                    os.kill(
+                        child, signal.SIGKILL
+                    )  # it hangs, and has locks of its own that a signal would wait for
         elif child and self._hangs_at_its_end(child):
-            self.why_ended = "nsys left no recording: it hung after the command had ended, and was killed"
+            self.why_ended = (
+                "nsys left no recording: it hung after the command had ended, and was killed"
+            )
             for pid in _of_nsys(child, self._front):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -161,15 +208,25 @@ class _CommandMonitor:
         if runs(self._ancestors[0]):
             return False
         work, now = sum(map(processor_time, _of_nsys(child, self._front))), time.monotonic()
-        written = self._written()  # copying a large recording to a slow file system takes next to no processor time
-        if abs(work - self._work) > _BUSY * END_S * _TICKS or written != self._bytes or not self._worked_at:
+        written = (
+            self._written()
+        )  # copying a large recording to a slow file system takes next to no processor time
+        if (
+            abs(work - self._work) > _BUSY * END_S * _TICKS
+            or written != self._bytes
+            or not self._worked_at
+        ):
             self._work, self._bytes, self._worked_at = work, written, now
         return now - self._worked_at > END_S
 
     def _wake(self) -> None:
-        """Opening a pipe to write waits for a reader; where that one has gone, the first write shall say so."""
+        """Opening a pipe to write waits for a reader; where that one has gone, the first write
+        shall say so.
+        """
         for path in self._pipes:
-            with contextlib.suppress(OSError):  # /proc is hidden, or the pipe is another user's: it is not opened then
+            with contextlib.suppress(
+                OSError
+            ):  # /proc is hidden, or the pipe is another user's: it is not opened then
                 os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
     def wait_for_command(self, code: int) -> int:
@@ -184,10 +241,14 @@ class _CommandMonitor:
 
 
 def _wait_for_agents(front: Foreground) -> None:
-    """See nsys's agents off, within limits: the next nsys may be near, and two get in each other's way."""
+    """See nsys's agents off, within limits: the next nsys may be near, and two get in each other's
+    way.
+    """
     deadline = time.monotonic() + _AGENTS_S
     while any(map(_is_nsys, front.orphans())) and time.monotonic() < deadline:
-        time.sleep(0.02)  # killing one would leave locks in /dev/shm, and every later nsys would fail
+        time.sleep(
+            0.02
+        )  # killing one would leave locks in /dev/shm, and every later nsys would fail
 
 
 def _of_nsys(child: int, front: Foreground) -> set[int]:
@@ -196,7 +257,9 @@ def _of_nsys(child: int, front: Foreground) -> set[int]:
 
 
 def _written(scratch: Path, log: Path, output: Path) -> int:
-    """Bytes of the files that nsys writes, but for its messages: those of its scratch folder, and the recording."""
+    """Bytes of the files that nsys writes, but for its messages: those of its scratch folder, and
+    the recording.
+    """
     size = 0
     files = (os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names)
     for path in (*files, *glob.glob(f"{glob.escape(str(output))}.*")):
@@ -214,7 +277,9 @@ def _is_nsys(pid: int) -> bool:
 
 @contextlib.contextmanager
 def _startup_lock() -> Iterator[Callable[[], None]]:
-    """One nsys at a time begins its command, until the given function is called: several at once hang at times."""
+    """One nsys at a time begins its command, until the given function is called: several at once
+    hang at times.
+    """
     path = Path(tempfile.gettempdir()) / f"fastfeed-nsys-{os.getuid()}.lock"
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -254,7 +319,9 @@ def _open_log(log: Path) -> Iterator[int]:
 
 
 def _pipe(number: int) -> str:
-    """The path of a stream that is a pipe; "" for any other, as a file would lose its position when opened again."""
+    """The path of a stream that is a pipe; "" for any other, as a file would lose its position when
+    opened again.
+    """
     return f"/proc/{os.getpid()}/fd/{number}" if stat.S_ISFIFO(os.fstat(number).st_mode) else ""
 
 
@@ -262,9 +329,15 @@ def _streams(log: int) -> list[tuple]:
     """The terminal's streams at numbers that nsys hands on, nsys's own messages into the log."""
     piped = [number for number in (1, 2) if _pipe(number)]
     return [
-        *((os.POSIX_SPAWN_DUP2, number, number + _FIRST) for number in range(3) if number not in piped),
+        *(
+            (os.POSIX_SPAWN_DUP2, number, number + _FIRST)
+            for number in range(3)
+            if number not in piped
+        ),
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        *((os.POSIX_SPAWN_DUP2, 0, number + _FIRST) for number in piped),  # nsys takes no number that we mean to use
+        *(
+            (os.POSIX_SPAWN_DUP2, 0, number + _FIRST) for number in piped
+        ),  # nsys takes no number that we mean to use
         *((os.POSIX_SPAWN_DUP2, log, number) for number in (1, 2)),
     ]
 
@@ -280,7 +353,9 @@ def _scratch() -> Iterator[Path]:
 
 
 def _recover(scratch: Path, output: Path) -> bool:
-    """Move a recording that nsys could not bring to its place; it then leaves it in its scratch folder."""
+    """Move a recording that nsys could not bring to its place; it then leaves it in its scratch
+    folder.
+    """
     for path in scratch.glob("nsys-report-*"):
         if path.suffix in SUFFIXES:
             moved = output.with_name(output.name + path.suffix)
@@ -298,11 +373,17 @@ def _no_recording(settings: Settings, log: Path) -> str:
     if full:
         return f"nsys left no recording: {full}"
     if settings.delay:
-        return f"nsys left no recording: did the command end within --delay {settings.delay}? Lower it"
+        return (
+            f"nsys left no recording: did the command end within --delay {settings.delay}? Lower it"
+        )
     return f"nsys left no recording: {capture.last_line(log)}"
 
 
 def _disk_full(folder: Path, name: str) -> str:
     """What to do about a disk with little room; "" where there is room."""
     free = shutil.disk_usage(folder).free
-    return f"{folder} has {free >> 20} MiB free; free some space, or set {name}" if free < _MIN_FREE else ""
+    return (
+        f"{folder} has {free >> 20} MiB free; free some space, or set {name}"
+        if free < _MIN_FREE
+        else ""
+    )

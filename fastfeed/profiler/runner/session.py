@@ -25,14 +25,19 @@ __all__ = ["record", "record_rank"]
 
 
 def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recording:
-    """Run the command under a profiler and gather what it left. ConfigError before it is started, if at all."""
+    """Run the command under a profiler and gather what it left.
+
+    ConfigError before it is started, if at all.
+    """
     rank, notes = rank_of(environ), []
     settings, tool = _choose(settings, environ, notes)
     launch = detect_launcher(settings.command) if tool else None
     prepare_folder(settings.out)
     if not settings.force:
         check_previous(settings.out, None if launch else rank)
-    if not (launch and environ.get("SLURM_NNODES", "1") != "1"):  # other machines may be at work in the folder already
+    if not (
+        launch and environ.get("SLURM_NNODES", "1") != "1"
+    ):  # other machines may be at work in the folder already
         remove_previous(settings.out, None if launch else rank)
     env = {**environ, TIMELINE: str(settings.out / "timeline.jsonl")}
     if environ.get(TIMELINE):
@@ -49,7 +54,10 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
         result = record_rank(replace(settings, tool=tool), names[0], env)
         code = result.code
         notes += result.notes
-        if names == ["trace"] and tool in ("auto", *FRAMEWORKS):  # the command may have started ranks itself
+        if names == ["trace"] and tool in (
+            "auto",
+            *FRAMEWORKS,
+        ):  # the command may have started ranks itself
             names += _ranks_in(settings.out)
     for name in names:
         notes += _notes_of(settings.out / f"{name}.notes")
@@ -78,13 +86,17 @@ def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> re
     return recorder.without_profiler(settings, environ)
 
 
-def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) -> tuple[Settings, str]:
+def _choose(
+    settings: Settings, environ: Mapping[str, str], notes: list[str]
+) -> tuple[Settings, str]:
     """The profiler to use, "" for none."""
     from fastfeed.profiler.runner import nsight
 
     active = surroundings.active_profiler(environ)
     if active is not None:
-        notes.append(f"this process runs under a profiler already ({active}): recording only feed timelines")
+        notes.append(
+            f"this process runs under a profiler already ({active}): recording only feed timelines"
+        )
         return settings, ""
     if settings.tool in FRAMEWORKS:
         return settings, settings.tool
@@ -92,13 +104,16 @@ def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) ->
     is_chosen = settings.tool in ("nsys", "nvprof") or settings.nsys is not None
     if step_options and is_chosen:
         raise ConfigError(
-            f"only a framework's profiler takes {step_options}; leave it out, or use --with torch, jax or tensorflow"
+            f"only a framework's profiler takes {step_options}; leave it out, or use --with torch,"
+            " jax or tensorflow"
         )
     if settings.tool == "nvprof":
         return settings, _nvprof(environ)
     nsys = settings.nsys or nsight.find()
     if nsys is None and settings.tool == "nsys":
-        raise ConfigError(f"nsys was not found: {surroundings.system()}; or record with --with auto, without nsys")
+        raise ConfigError(
+            f"nsys was not found: {surroundings.system()}; or record with --with auto, without nsys"
+        )
     if nsys is None or step_options or not (is_chosen or surroundings.has_gpu()):
         return settings, settings.tool  # the profiler of the framework that trains
     if not os.access(nsys, os.X_OK) or nsys.is_dir():
@@ -108,12 +123,16 @@ def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) ->
 
 def _nvprof(environ: Mapping[str, str]) -> str:
     if surroundings.nvprof(environ) is None:
-        raise ConfigError("--with nvprof needs nvprof, which CUDA 12 and older have and newer do not; use --with nsys")
+        raise ConfigError(
+            "--with nvprof needs nvprof, which CUDA 12 and older have and newer do not; use --with"
+            " nsys"
+        )
     unsupported = {name: cap for name, cap in surroundings.capabilities().items() if cap >= 8}
     if unsupported:
         name, cap = next(iter(unsupported.items()))
         raise ConfigError(
-            f"--with nvprof needs GPUs of compute capability 7.x or lower, {name} has {cap}; use --with nsys"
+            f"--with nvprof needs GPUs of compute capability 7.x or lower, {name} has {cap}; use"
+            " --with nsys"
         )
     return "nvprof"
 
@@ -141,7 +160,9 @@ def _script(command: list[str]) -> Iterator[Path]:
 
 
 def _import_recordings(settings: Settings, name: str, notes: list[str]) -> list[Path]:
-    """The recordings of a rank, each in the form to keep: nsys of some distributions leaves raw ones."""
+    """The recordings of a rank, each in the form to keep: nsys of some distributions leaves raw
+    ones.
+    """
     from fastfeed.profiler.runner import nsight
 
     recordings = []

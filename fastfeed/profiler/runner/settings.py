@@ -14,7 +14,14 @@ from fastfeed.errors import ConfigError
 __all__ = ["RANKS", "TIMELINE", "Recording", "Settings", "free_folder", "prepare_folder", "rank_of"]
 
 TIMELINE = "FASTFEED_TIMELINE"  # where feeds write theirs
-RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK")
+RANKS = (
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "HOROVOD_RANK",
+)
 RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
 _STEP_OPTIONS = ("skip_steps", "record_steps", "stop_after")
 
@@ -36,9 +43,15 @@ class Settings:
         return json.dumps(asdict(self), default=str)
 
     def step_options(self) -> str:
-        """Options that only a framework's profiler takes and that differ from their defaults; "" for none."""
-        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
-        return " and ".join(f"--{name.replace('_', '-')}" for name in changed if name in _STEP_OPTIONS)
+        """Options that only a framework's profiler takes and that differ from their defaults; ""
+        for none.
+        """
+        changed = [
+            field.name for field in fields(self) if getattr(self, field.name) != field.default
+        ]
+        return " and ".join(
+            f"--{name.replace('_', '-')}" for name in changed if name in _STEP_OPTIONS
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
@@ -68,7 +81,10 @@ def rank_of(environ: Mapping[str, str]) -> int | None:
 
 
 def free_folder(environ: Mapping[str, str]) -> Path:
-    """A folder for a run that names none. All ranks of a job get the same, runs at a desk a new one each."""
+    """A folder for a run that names none.
+
+    All ranks of a job get the same, runs at a desk a new one each.
+    """
     first = Path("fastfeed-profile").absolute()
     job = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
     if rank_of(environ) is not None:
@@ -89,5 +105,6 @@ def prepare_folder(out: Path) -> None:
     except OSError as error:
         full = " or free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         raise ConfigError(
-            f"cannot write a recording into {out}: {error.strerror}; name another folder with --out{full}"
+            f"cannot write a recording into {out}: {error.strerror}; name another folder with"
+            f" --out{full}"
         ) from error

@@ -13,7 +13,10 @@ __all__ = ["INSTALL", "active_profiler", "capabilities", "has_gpu", "nvprof", "s
 
 INSTALL = {  # distribution -> what gives it Nsight Systems
     "debian": "enable non-free, then: apt-get install nsight-systems",
-    "ubuntu": "apt-get install nsight-systems (multiverse), or nsight-systems-cli of NVIDIA's CUDA repository",
+    "ubuntu": (
+        "apt-get install nsight-systems (multiverse), or nsight-systems-cli of NVIDIA's CUDA"
+        " repository"
+    ),
     "fedora": "add NVIDIA's CUDA repository, then: dnf install nsight-systems",
     "rhel": "add NVIDIA's CUDA repository, then: dnf install nsight-systems",
     "suse": "add NVIDIA's CUDA repository, then: zypper install nsight-systems",
@@ -25,7 +28,11 @@ _PROFILER_VARIABLES = (
     "NSYS_PROFILING_SESSION_ID",
     "NV_COMPUTE_PROFILER_PERFWORKS_DIR",
 )
-_NVPROF = ("/usr/local/cuda*/bin/nvprof", "/usr/lib/nvidia-cuda-toolkit/bin/nvprof", "/opt/cuda*/bin/nvprof")
+_NVPROF = (
+    "/usr/local/cuda*/bin/nvprof",
+    "/usr/lib/nvidia-cuda-toolkit/bin/nvprof",
+    "/opt/cuda*/bin/nvprof",
+)
 
 
 def system(release: Path = Path("/etc/os-release")) -> str:
@@ -35,20 +42,32 @@ def system(release: Path = Path("/etc/os-release")) -> str:
     except OSError:
         lines = {}
     names = f"{lines.get('ID', '')} {lines.get('ID_LIKE', '')}".replace('"', "").split()
-    hint = next((INSTALL[name] for name in names if name in INSTALL), "get it from developer.nvidia.com/nsight-systems")
+    hint = next(
+        (INSTALL[name] for name in names if name in INSTALL),
+        "get it from developer.nvidia.com/nsight-systems",
+    )
     return f"install Nsight Systems ({hint}) or name its program with --nsys"
 
 
 def active_profiler(environ: Mapping[str, str]) -> str | None:
     """The sign that this process runs under a profiler already: CUDA takes one at a time."""
-    return next((f"{name}={environ[name]}" for name in _PROFILER_VARIABLES if environ.get(name)), None)
+    return next(
+        (f"{name}={environ[name]}" for name in _PROFILER_VARIABLES if environ.get(name)), None
+    )
 
 
 def nvprof(environ: Mapping[str, str] = os.environ) -> Path | None:
     """Where nvprof is: on PATH, in a CUDA toolkit's folder."""
     on_path = shutil.which("nvprof", path=environ.get("PATH"))
-    homes = [f"{environ[name]}/bin/nvprof" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
-    candidates = [path for pattern in (*homes, *_NVPROF) for path in sorted(glob(pattern)) if os.access(path, os.X_OK)]
+    homes = [
+        f"{environ[name]}/bin/nvprof" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)
+    ]
+    candidates = [
+        path
+        for pattern in (*homes, *_NVPROF)
+        for path in sorted(glob(pattern))
+        if os.access(path, os.X_OK)
+    ]
     return Path(on_path or candidates[0]) if on_path or candidates else None
 
 
@@ -58,7 +77,9 @@ def has_gpu(devices: Path = Path("/dev")) -> bool:
 
 
 def capabilities() -> dict[str, float]:
-    """GPU name -> compute capability, as the driver says; empty where there is no GPU or no driver."""
+    """GPU name -> compute capability, as the driver says; empty where there is no GPU or no
+    driver.
+    """
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}
@@ -71,7 +92,8 @@ def capabilities() -> dict[str, float]:
             check=True,
         )
         return {
-            name.strip(): float(cap) for name, _, cap in (row.rpartition(",") for row in result.stdout.splitlines())
+            name.strip(): float(cap)
+            for name, _, cap in (row.rpartition(",") for row in result.stdout.splitlines())
         }
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}  # an old driver does not know compute_cap

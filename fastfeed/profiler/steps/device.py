@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fastfeed.profiler.attribution.attribution import Attribution, spans_with_cause, summarize_period
+from fastfeed.profiler.attribution.attribution import (
+    Attribution,
+    spans_with_cause,
+    summarize_period,
+)
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.consistency import consistency_metrics
 from fastfeed.profiler.attribution.host import Host
@@ -15,7 +19,15 @@ from fastfeed.profiler.attribution.host_code.functions import function_times
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.frameworks import framework_of
-from fastfeed.profiler.model.intervals import clip, intersect, measure, overlap, spans, subtract, union
+from fastfeed.profiler.model.intervals import (
+    clip,
+    intersect,
+    measure,
+    overlap,
+    spans,
+    subtract,
+    union,
+)
 from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.steps.input_share import STARVING, share_of
@@ -27,8 +39,11 @@ from fastfeed.profiler.steps.tf_data import slowest_stage
 __all__ = ["device_result", "labels", "main_process"]
 
 _WORST_GAPS = 3
-_MIN_MARKED = 0.3  # of the recording: fewer whole steps than usual are judged by if they are marked, and this much
-_MAX_HELD_NS = 1_000_000  # events rarely hold work back for longer than this while the device is idle
+# of the recording: fewer whole steps than usual are judged by if they are marked, and this much
+_MIN_MARKED = 0.3
+_MAX_HELD_NS = (
+    1_000_000  # events rarely hold work back for longer than this while the device is idle
+)
 _ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
 
@@ -45,14 +60,17 @@ def device_result(
 ) -> DeviceResult:
     """Everything about one device except what other ranks cost it.
 
-    With fewer than `min_steps` steady steps the whole recording is judged, unless marked steps are a real part of it.
+    With fewer than `min_steps` steady steps the whole recording is judged, unless marked steps are
+    a real part of it.
     """
     first, last = map(int, attribution.edges)
     whole = summarize_period(attribution, spans(np.array([first]), np.array([last])))
     steady_spans = clip(union(steps.spans[steps.steady]), first, last)
     is_enough = steps.steady.sum() >= min_steps
     is_enough |= not steps.guessed and measure(steady_spans) >= _MIN_MARKED * (last - first)
-    steady = summarize_period(attribution, steady_spans) if is_enough and measure(steady_spans) else None
+    steady = (
+        summarize_period(attribution, steady_spans) if is_enough and measure(steady_spans) else None
+    )
     judged = steady or whole
     main = main_process(trace, attribution.rows)
     rank = trace.processes[main].rank if main >= 0 else None
@@ -79,18 +97,25 @@ def device_result(
             **device_metrics(trace, host, attribution, steps, judged),
             **_gap_metrics(trace, device, attribution, judged),
             **consistency_metrics(trace, host, attribution, judged),
-            "assumed_input_ms": measure(intersect(_assumed_input(host, attribution), judged.spans)) / 1e6,
+            "assumed_input_ms": (
+                measure(intersect(_assumed_input(host, attribution), judged.spans)) / 1e6
+            ),
             **epoch_metrics(attribution, phases, judged),
         },
         threads=tuple(_thread_label(trace, number) for number in range(len(trace.threads))),
         names=trace.names,
         per_step=step_spreads(attribution, steps, judged),
         copies=share_of(
-            steps, judged, attribution.busy["h2d"], spans_with_cause(attribution.slices, Cause.H2D_STAGING)
+            steps,
+            judged,
+            attribution.busy["h2d"],
+            spans_with_cause(attribution.slices, Cause.H2D_STAGING),
         ),
         framework=framework_of(trace.names),
         stage=slowest_stage(trace, intersect(attribution.waits, judged.spans)),
-        functions=function_times(trace, host.frames, attribution.slices, attribution.gaps.late, judged.spans),
+        functions=function_times(
+            trace, host.frames, attribution.slices, attribution.gaps.late, judged.spans
+        ),
         phases=summarize_phases(attribution, phases, cold),
     )
 
@@ -102,13 +127,19 @@ def _assumed_input(host: Host, attribution: Attribution) -> np.ndarray:
     return intersect(spans_with_cause(attribution.slices, *INPUT_CAUSES), assumed)
 
 
-def _gap_metrics(trace: Trace, device: int, attribution: Attribution, judged: Period) -> dict[str, float]:
-    """How the idle gaps split, and which signs there are that operations are missing from the trace."""
+def _gap_metrics(
+    trace: Trace, device: int, attribution: Attribution, judged: Period
+) -> dict[str, float]:
+    """How the idle gaps split, and which signs there are that operations are missing from the
+    trace.
+    """
     gaps, slices = attribution.gaps, attribution.slices
     idle = max(judged.budget.idle, 1)
     unexplained = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
     unexplained &= slices.end - slices.start > _MAX_HELD_NS
-    if _shares_process(trace, device):  # work of another device may hold it back in ways that are not recorded
+    if _shares_process(
+        trace, device
+    ):  # work of another device may hold it back in ways that are not recorded
         unexplained[:] = False
     held_back = spans(slices.start[unexplained], slices.end[unexplained])
     shared = (slices.cause == Cause.GPU_SHARED) & (slices.end - slices.start > _MAX_HELD_NS)
@@ -133,18 +164,24 @@ def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
     texts = []
     for trace, number in devices:
         device = trace.devices[number]
-        process = trace.processes[device.process] if 0 <= device.process < len(trace.processes) else None
+        process = (
+            trace.processes[device.process] if 0 <= device.process < len(trace.processes) else None
+        )
         rank = process.rank if process is not None else None
         gpu = f"GPU {device.ordinal}" + (f" ({device.name})" if device.name else "")
         is_multiple = len(devices) > 1 or trace_count > 1
         texts.append(f"rank {rank}, {gpu}" if is_multiple and rank is not None else gpu)
-    for text in {text for text in texts if texts.count(text) > 1}:  # two ranks that each call theirs GPU 0
+    for text in {
+        text for text in texts if texts.count(text) > 1
+    }:  # two ranks that each call theirs GPU 0
         duplicates = [index for index, label in enumerate(texts) if label == text]
         for index in duplicates:
             trace, number = devices[index]
             process = trace.devices[number].process
             process_label = (
-                f"pid {trace.processes[process].pid}" if 0 <= process < len(trace.processes) else f"trace {index}"
+                f"pid {trace.processes[process].pid}"
+                if 0 <= process < len(trace.processes)
+                else f"trace {index}"
             )
             texts[index] = f"{process_label}, {text}"
         if len({texts[index] for index in duplicates}) < len(duplicates):
@@ -156,7 +193,11 @@ def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
 def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: int) -> Cold | None:
     """What happened before the first steady step."""
     steady_start = int(steady.spans[0, 0])
-    cold_spans = clip(subtract(spans(np.array([first]), np.array([steady_start])), steady.spans), first, steady_start)
+    cold_spans = clip(
+        subtract(spans(np.array([first]), np.array([steady_start])), steady.spans),
+        first,
+        steady_start,
+    )
     skipped = int(np.argmax(steps.steady))
     if steady_start <= first or not skipped:
         return None
@@ -165,8 +206,12 @@ def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: i
     return Cold(skipped, cold_spans, cold.budget.idle, cold.causes, cut)
 
 
-def _worst_gaps(trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:
-    """The longest gaps of the judged period; those that wait for input come first if input is a large part."""
+def _worst_gaps(
+    trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period
+) -> tuple[Gap, ...]:
+    """The longest gaps of the judged period; those that wait for input come first if input is a
+    large part.
+    """
     gaps, slices = attribution.gaps, attribution.slices
     if not len(gaps.start):
         return ()
@@ -181,11 +226,15 @@ def _worst_gaps(trace: Trace, host: Host, attribution: Attribution, steps: Steps
     longest = np.flatnonzero(weight >= least)
     chosen = longest[np.argsort(-weight[longest], kind="stable")][:_WORST_GAPS]
     return tuple(
-        _describe_gap(trace, host, attribution, steps, int(gap)) for gap in chosen if weight[gap] and len(gaps_spans)
+        _describe_gap(trace, host, attribution, steps, int(gap))
+        for gap in chosen
+        if weight[gap] and len(gaps_spans)
     )
 
 
-def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Steps, gap: int) -> Gap:
+def _describe_gap(
+    trace: Trace, host: Host, attribution: Attribution, steps: Steps, gap: int
+) -> Gap:
     gaps, slices, ops = attribution.gaps, attribution.slices, trace.ops
     start, end = int(gaps.start[gap]), int(gaps.end[gap])
     first, last = np.searchsorted(slices.gap, [gap, gap + 1])
@@ -196,7 +245,11 @@ def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Ste
     longest = first + int(np.argmax(length))
     thread = int(slices.thread[longest])
     previous = attribution.rows[ops.end[attribution.rows] == start]
-    step = np.flatnonzero((steps.spans[:, 0] <= start) & (steps.spans[:, 1] > start)) if len(steps.spans) else []
+    step = (
+        np.flatnonzero((steps.spans[:, 0] <= start) & (steps.spans[:, 1] > start))
+        if len(steps.spans)
+        else []
+    )
     inside = _innermost_name(trace, host, slices, longest) or trace.name(int(slices.name[longest]))
     return Gap(
         start=start,
@@ -204,7 +257,9 @@ def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Ste
         causes=dict(sorted(sums.items(), key=lambda item: -item[1])),
         next_op=trace.name(int(ops.name[gaps.op[gap]])) if ops.start[gaps.op[gap]] >= end else "",
         thread=_thread_label(trace, thread) if thread >= 0 else "",
-        inside="" if inside in steps.labels else inside,  # a step of the host, which may be ahead of the device's
+        inside=(
+            "" if inside in steps.labels else inside
+        ),  # a step of the host, which may be ahead of the device's
         step=steps.labels[int(step[0])] if len(step) else "",
         last_op=trace.name(int(ops.name[previous[0]])) if len(previous) else "",
     )
@@ -213,25 +268,42 @@ def _describe_gap(trace: Trace, host: Host, attribution: Attribution, steps: Ste
 def _shares_process(trace: Trace, device: int) -> bool:
     """Does a process that uses this device use others too?"""
     is_other = trace.ops.device != device
-    return bool(np.isin(distinct(trace.ops.process[~is_other]), distinct(trace.ops.process[is_other])).any())
+    return bool(
+        np.isin(distinct(trace.ops.process[~is_other]), distinct(trace.ops.process[is_other])).any()
+    )
 
 
 def _innermost_name(trace: Trace, host: Host, slices: Slices, longest: int) -> str:
-    """The innermost range or call that covers most of a slice and has its cause as activity; else of any activity."""
-    start, end, thread = int(slices.start[longest]), int(slices.end[longest]), int(slices.thread[longest])
-    candidates = np.flatnonzero((host.thread == thread) & (host.start < end) & (host.end > start) & (host.name >= 0))
+    """The innermost range or call that covers most of a slice and has its cause as activity; else
+    of any activity.
+    """
+    start, end, thread = (
+        int(slices.start[longest]),
+        int(slices.end[longest]),
+        int(slices.thread[longest]),
+    )
+    candidates = np.flatnonzero(
+        (host.thread == thread) & (host.start < end) & (host.end > start) & (host.name >= 0)
+    )
     candidates = candidates[host.activity[candidates] < Activity.WAITING]
     covered = np.minimum(host.end[candidates], end) - np.maximum(host.start[candidates], start)
     covering = candidates[covered * 10 >= 8 * (end - start)]
     with_cause = (
-        covering[[Activity(int(activity)).cause == slices.cause[longest] for activity in host.activity[covering]]]
+        covering[
+            [
+                Activity(int(activity)).cause == slices.cause[longest]
+                for activity in host.activity[covering]
+            ]
+        ]
         if len(covering)
         else covering
     )
     chosen = with_cause if len(with_cause) else covering
     if not len(chosen):
         return ""
-    return _ADDRESS.sub("", trace.name(int(host.name[chosen[np.argmin(host.end[chosen] - host.start[chosen])]])))
+    return _ADDRESS.sub(
+        "", trace.name(int(host.name[chosen[np.argmin(host.end[chosen] - host.start[chosen])]]))
+    )
 
 
 def _thread_label(trace: Trace, index: int) -> str:

@@ -18,7 +18,9 @@ _PARTS = 20  # equal parts of the window that stand in for steps if there are no
 
 
 def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
-    """The share of the judged period that these sets of nanoseconds cover, and its spread over the steps."""
+    """The share of the judged period that these sets of nanoseconds cover, and its spread over the
+    steps.
+    """
     covered = intersect(union(*lost), judged.spans)
     window = max(judged.budget.window, 1)
     value = measure(covered) / window
@@ -26,7 +28,9 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
     if 0 < len(windows) < MIN_STEPS and measure(judged.spans) <= measure(union(windows)):
         return Share(value)
     if len(windows) < MIN_STEPS:
-        first, last = map(int, (judged.spans[0, 0], judged.spans[-1, 1])) if len(judged.spans) else (0, 0)
+        first, last = (
+            map(int, (judged.spans[0, 0], judged.spans[-1, 1])) if len(judged.spans) else (0, 0)
+        )
         edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])
         windows = np.column_stack([edges[:-1], edges[1:]])
         parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
@@ -42,7 +46,11 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
     )
 
 
-def _interval(value: float, parts: np.ndarray, wholes: np.ndarray) -> tuple[float | None, float | None]:
-    """The interval that holds the value; none if all parts are alike, which says nothing about another recording."""
+def _interval(
+    value: float, parts: np.ndarray, wholes: np.ndarray
+) -> tuple[float | None, float | None]:
+    """The interval that holds the value; none if all parts are alike, which says nothing about
+    another recording.
+    """
     low, high = share(parts, wholes)
     return (None, None) if low == high else (min(low, value), max(high, value))

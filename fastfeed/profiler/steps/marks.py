@@ -28,22 +28,31 @@ __all__ = [
 MIN_STEPS = 3  # marks; fewer do not establish a period
 TOLERANCE = 0.2  # of the median: the deviation allowed for a usual step
 
-_STEP = (
-    r"ProfilerStep|(run[\W_]?)?train(ing)?[\W_]?(step|batch|iteration|iter)|(global|one)[\W_]?step|step|iteration|iter"
-)
+_STEP = r"ProfilerStep|(run[\W_]?)?train(ing)?[\W_]?(step|batch|iteration|iter)|(global|one)[\W_]?step|step|iteration|iter"
 _NUMBERED = re.compile(  # step_12, Iteration: 3, epoch 1 batch 7/500
     rf"^[\W_]*(epoch[\W_]*\d+[\W_]+)?({_STEP}|batch)[\W_]*\d+([\W_]+(of[\W_]+)?\d+)?[\W_]*$", re.I
 )
 _NAMED = re.compile(rf"^[\W_]*(\[\w+\])*({_STEP})[\W_]*$", re.I)
-_OPTIMIZER = re.compile(r"^Optimizer\.step#|(^|[\W_])optimizer[._ ]?step$", re.I)  # PyTorch's own; Lightning's, users'
+_OPTIMIZER = re.compile(
+    r"^Optimizer\.step#|(^|[\W_])optimizer[._ ]?step$", re.I
+)  # PyTorch's own; Lightning's, users'
 _WORDS = ("step", "batch", "iter")  # each name that one of these matches contains one of them
-_PAUSE = 10  # times the usual period: a longer pause between steps may be a break in the recording, which is of neither
-_BREAKS = 0.05  # of the pauses, or one: more are part of the training, such as batches that come in bursts
+# times the usual period: a longer pause between steps may be a break in the recording, which is of
+# neither
+_PAUSE = 10
+# of the pauses, or one: more are part of the training, such as batches that come in bursts
+_BREAKS = 0.05
 _WAITING = 0.5  # of a pause: it is a wait for the batch
 _BETWEEN = 0.05  # of a period between steps: with more, the annotation covers only part of a step
-_DOUBLE = 1.5  # periods from one step to the next, if numbers are missing in between: the mark of a step was lost
-_EXACT, _EXACT_NS = 0.001, 120_000  # of a period, or ns: with more between steps, the last may end after its mark
-_CONTIGUOUS = re.compile(r"^ProfilerStep#")  # one begins where the other ends: only the profiler works in between
+# periods from one step to the next, if numbers are missing in between: the mark of a step was lost
+_DOUBLE = 1.5
+_EXACT, _EXACT_NS = (
+    0.001,
+    120_000,
+)  # of a period, or ns: with more between steps, the last may end after its mark
+_CONTIGUOUS = re.compile(
+    r"^ProfilerStep#"
+)  # one begins where the other ends: only the profiler works in between
 _SHORT = 0.95  # of the shortest usual step
 
 
@@ -55,7 +64,9 @@ class Rounds:
     labels: tuple[str, ...]
     source: str
     has_end: bool = True  # the end of the last one is known
-    is_open: np.ndarray | None = None  # bool (n,): what follows is not the next one, and where it ends is not known
+    is_open: np.ndarray | None = (
+        None  # bool (n,): what follows is not the next one, and where it ends is not known
+    )
 
 
 def in_process(trace: Trace, process: int) -> np.ndarray:
@@ -66,9 +77,11 @@ def in_process(trace: Trace, process: int) -> np.ndarray:
 
 
 def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) -> Rounds | None:
-    """Ranges of whole steps: those of the format (ProfilerStep#N), else annotations whose names say so.
+    """Ranges of whole steps: those of the format (ProfilerStep#N), else annotations whose names say
+    so.
 
-    `waits`: a set of spans, which belong to the steps that they precede or follow however long they are.
+    `waits`: a set of spans, which belong to the steps that they precede or follow however long they
+    are.
     """
     ranges = trace.ranges
     is_nvtx = in_process(trace, process) & (ranges.kind == RangeKind.NVTX)
@@ -96,7 +109,9 @@ def _matching(trace: Trace, rows: np.ndarray, pattern: re.Pattern[str]) -> np.nd
 
 
 def _outermost(trace: Trace, rows: np.ndarray) -> np.ndarray:
-    """The ranges of the thread with the most of them, by start; nested or repeated ranges count once."""
+    """The ranges of the thread with the most of them, by start; nested or repeated ranges count
+    once.
+    """
     ranges = trace.ranges
     _, inverse, count = np.unique(ranges.thread[rows], return_inverse=True, return_counts=True)
     rows = rows[inverse == np.argmax(count)]
@@ -108,8 +123,9 @@ def _outermost(trace: Trace, rows: np.ndarray) -> np.ndarray:
 def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | None) -> Rounds:
     """Ranges as steps.
 
-    A step lasts until the next one starts: many programs annotate the computation and wait for the batch outside it.
-    Where the next one is not what follows, because the recording pauses or marks are missing, it ends with its range.
+    A step lasts until the next one starts: many programs annotate the computation and wait for the
+    batch outside it. Where the next one is not what follows, because the recording pauses or marks
+    are missing, it ends with its range.
     """
     ranges = trace.ranges
     rows = _outermost(trace, rows)
@@ -125,7 +141,13 @@ def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | N
         is_apart[:-1] |= (missing_after(labels)[:-1] > 0) & (distance > _DOUBLE * period)
         end[:-1] = np.where(is_apart[:-1], np.minimum(end[:-1], start[1:]), start[1:])
         if len(rows) > MIN_STEPS and np.median(pause) > _BETWEEN * period and not is_contiguous:
-            rows, start, end, labels, is_apart = rows[:-1], start[:-1], end[:-1], labels[:-1], is_apart[:-1]
+            rows, start, end, labels, is_apart = (
+                rows[:-1],
+                start[:-1],
+                end[:-1],
+                labels[:-1],
+                is_apart[:-1],
+            )
             return Rounds(spans(start, end), labels, _source(source, labels), is_open=is_apart)
     is_open = is_apart & (not is_exact)
     return Rounds(spans(start, end), labels, _source(source, labels), is_exact, is_open)
@@ -135,17 +157,23 @@ def _source(source: str, labels: Sequence[str]) -> str:
     return f"{source} ({_numberless(labels[0])})"
 
 
-def _is_break(start: np.ndarray, end: np.ndarray, period: float, waits: np.ndarray | None) -> np.ndarray:
+def _is_break(
+    start: np.ndarray, end: np.ndarray, period: float, waits: np.ndarray | None
+) -> np.ndarray:
     """Which of these pauses between steps are no part of the training: bool, shape (n,)."""
     pause = end - start
     is_long = pause > _PAUSE * period
     if waits is not None and is_long.any():
-        is_long[is_long] = overlap(spans(start[is_long], end[is_long]), waits) < _WAITING * pause[is_long]
+        is_long[is_long] = (
+            overlap(spans(start[is_long], end[is_long]), waits) < _WAITING * pause[is_long]
+        )
     return is_long if is_long.sum() <= max(1, _BREAKS * len(pause)) else np.zeros(len(pause), bool)
 
 
 def is_open_ended(trace: Trace, step_spans: np.ndarray) -> bool:
-    """May the recording have ended inside the last step? Readers close ranges that are open then with the last event.
+    """May the recording have ended inside the last step?
+
+    Readers close ranges that are open then with the last event.
 
     A step that is about as long as the shortest of the usual ones counts as whole.
     """
@@ -162,9 +190,12 @@ def is_open_ended(trace: Trace, step_spans: np.ndarray) -> bool:
 def optimizer_steps(trace: Trace, process: int, waits: np.ndarray | None) -> Rounds | None:
     """From the end of one optimizer step to the end of the next.
 
-    `waits`: a set of spans. Where several optimizers step for the same batch, the last one ends the step.
+    `waits`: a set of spans. Where several optimizers step for the same batch, the last one ends the
+    step.
     """
-    is_mark = in_process(trace, process) & np.isin(trace.ranges.kind, (RangeKind.NVTX, RangeKind.OP))
+    is_mark = in_process(trace, process) & np.isin(
+        trace.ranges.kind, (RangeKind.NVTX, RangeKind.OP)
+    )
     rows = _matching(trace, is_mark, _OPTIMIZER)
     if not len(rows):
         return None
@@ -178,21 +209,28 @@ def optimizer_steps(trace: Trace, process: int, waits: np.ndarray | None) -> Rou
     return _between(trace.ranges.end[rows], "step", f"optimizer steps ({name})")
 
 
-def wait_steps(trace: Trace, process: int, waits: np.ndarray | None, launched: np.ndarray) -> Rounds | None:
-    """From one wait for a batch to the next: fastfeed's waits, which are one per step, else any loader's.
+def wait_steps(
+    trace: Trace, process: int, waits: np.ndarray | None, launched: np.ndarray
+) -> Rounds | None:
+    """From one wait for a batch to the next: fastfeed's waits, which are one per step, else any
+    loader's.
 
-    `launched`: when each operation of the device was launched. Waits without work between them are for the
-    same step, and waits that most of the work does not lie between are something else.
+    `launched`: when each operation of the device was launched. Waits without work between them are
+    for the same step, and waits that most of the work does not lie between are something else.
     """
     ranges = trace.ranges
     names = [index for index, name in enumerate(trace.names) if name == "fastfeed:wait"]
-    rows = np.flatnonzero(in_process(trace, process) & (ranges.kind == RangeKind.FEED) & np.isin(ranges.name, names))
+    rows = np.flatnonzero(
+        in_process(trace, process) & (ranges.kind == RangeKind.FEED) & np.isin(ranges.name, names)
+    )
     if len(rows) >= MIN_STEPS:
         return _between(np.sort(ranges.start[rows]), "batch", "the feed's waits for batches")
     if waits is None or len(waits) < MIN_STEPS:
         return None
     before = np.searchsorted(np.sort(launched), waits[:, 0])
-    edges, before = (column[np.concatenate([[True], np.diff(before) > 0])] for column in (waits[:, 0], before))
+    edges, before = (
+        column[np.concatenate([[True], np.diff(before) > 0])] for column in (waits[:, 0], before)
+    )
     if len(edges) < MIN_STEPS or 2 * (before[-1] - before[0]) < len(launched):
         return None
     return _between(edges, "batch", "waits for batches")

@@ -28,13 +28,15 @@ def device_metrics(
 ) -> Mapping[str, float]:
     """The metrics the advice needs; those that the trace does not contain are left out.
 
-    Of steps: `steps`, `step_ms` (mean), `launches_per_step`. Of kernels, medians: `kernel_us`, `lead_us`
-    (from the end of the launch to the start). Of copies to the device: `h2d_mb_per_step`, `h2d_gbps`,
-    `h2d_pageable` (share of the bytes), `prefetched` (share of their time that overlaps kernels). Of calls:
-    `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in which the device was idle). Of
-    waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share of the steps), `wait_every`
-    (steps from one long wait to the next), `wait_rare` (1: a few steps have nearly all of it), `wait_grows`
-    (ratio of the second half of the steps to the first, if it rises or falls steadily), `single_process` (1: a
+    Of steps: `steps`, `step_ms` (mean), `launches_per_step`. Of kernels, medians: `kernel_us`,
+    `lead_us` (from the end of the launch to the start). Of copies to the device: `h2d_mb_per_step`,
+    `h2d_gbps`, `h2d_pageable` (share of the bytes), `prefetched` (share of their time that overlaps
+    kernels). Of calls: `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in
+    which the device was idle). Of
+    waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share of the steps),
+    `wait_every` (steps from one long wait to the next), `wait_rare` (1: a few steps have nearly all
+    of it), `wait_grows` (ratio of the second half of the steps to the first, if it rises or falls
+    steadily), `single_process` (1: a
     PyTorch DataLoader without workers, 0: with workers). Of the machine: `cores`.
     """
     ops = trace.ops
@@ -54,7 +56,10 @@ def device_metrics(
         metrics["kernel_us"] = float(np.median(ops.end[kernels] - ops.start[kernels])) / 1e3
     has_launch = attribution.launch >= 0
     if has_launch.any():
-        lead = ops.start[attribution.rows[has_launch]] - trace.calls.end[attribution.launch[has_launch]]
+        lead = (
+            ops.start[attribution.rows[has_launch]]
+            - trace.calls.end[attribution.launch[has_launch]]
+        )
         metrics["lead_us"] = float(np.median(lead)) / 1e3
     if measure(judged.spans) > measure(union(steady)):
         count = 0  # too few steps: the whole recording is judged, which contains more than they do
@@ -70,7 +75,9 @@ def _within(at: np.ndarray, window: np.ndarray) -> np.ndarray:
     return overlap(spans(at, at + 1), window) > 0
 
 
-def _copies(trace: Trace, attribution: Attribution, rows: np.ndarray, steps: int) -> dict[str, float]:
+def _copies(
+    trace: Trace, attribution: Attribution, rows: np.ndarray, steps: int
+) -> dict[str, float]:
     ops = trace.ops
     copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
     if not len(copies):
@@ -84,17 +91,30 @@ def _copies(trace: Trace, attribution: Attribution, rows: np.ndarray, steps: int
     if (ops.pageable[copies] >= 0).any():
         metrics["h2d_pageable"] = float(size[ops.pageable[copies] == 1].sum(dtype=float)) / total
     copying = union(span)
-    metrics["prefetched"] = measure(intersect(copying, attribution.busy["compute"])) / max(measure(copying), 1)
+    metrics["prefetched"] = measure(intersect(copying, attribution.busy["compute"])) / max(
+        measure(copying), 1
+    )
     return metrics
 
 
-def _calls(trace: Trace, host: Host, attribution: Attribution, judged: Period, steps: int) -> dict[str, float]:
+def _calls(
+    trace: Trace, host: Host, attribution: Attribution, judged: Period, steps: int
+) -> dict[str, float]:
     calls = trace.calls
     processes = distinct(trace.ops.process[attribution.rows])
-    is_thread = np.isin([thread.process for thread in trace.threads] or [-1], processes)  # one of these processes'
+    is_thread = np.isin(
+        [thread.process for thread in trace.threads] or [-1], processes
+    )  # one of these processes'
     metrics = {}
-    by_name = {"alloc": host.call_activity == Activity.ALLOC, "sync": host.call_activity == Activity.SYNC}
-    calling = {name: rows[is_thread[calls.thread[rows]]] for name, of in by_name.items() for rows in of.nonzero()}
+    by_name = {
+        "alloc": host.call_activity == Activity.ALLOC,
+        "sync": host.call_activity == Activity.SYNC,
+    }
+    calling = {
+        name: rows[is_thread[calls.thread[rows]]]
+        for name, of in by_name.items()
+        for rows in of.nonzero()
+    }
     for name, rows in calling.items():
         metrics[f"{name}_calls"] = float(_within(calls.start[rows], judged.spans).sum())
         if steps:
@@ -106,7 +126,9 @@ def _calls(trace: Trace, host: Host, attribution: Attribution, judged: Period, s
     return metrics
 
 
-def _waits(trace: Trace, host: Host, attribution: Attribution, judged: Period, steady: np.ndarray) -> dict[str, float]:
+def _waits(
+    trace: Trace, host: Host, attribution: Attribution, judged: Period, steady: np.ndarray
+) -> dict[str, float]:
     metrics: dict[str, float] = {}
     waits = intersect(attribution.waits, judged.spans)
     is_single_process = any("_SingleProcessDataLoaderIter" in name for name in trace.names)
@@ -121,7 +143,11 @@ def _waits(trace: Trace, host: Host, attribution: Attribution, judged: Period, s
     long = np.flatnonzero(waited > STARVED * (steady[:, 1] - steady[:, 0]))
     metrics["wait_steps"] = len(long) / len(steady)
     distances = np.diff(long)
-    if len(distances) >= 2 and np.median(distances) >= 2 and np.mean(distances == np.median(distances)) >= 0.7:
+    if (
+        len(distances) >= 2
+        and np.median(distances) >= 2
+        and np.mean(distances == np.median(distances)) >= 0.7
+    ):
         metrics["wait_every"] = float(np.median(distances))
     elif (
         metrics["wait_steps"] <= _RARE_WAITS
@@ -132,7 +158,9 @@ def _waits(trace: Trace, host: Host, attribution: Attribution, judged: Period, s
     half = len(waited) // 2
     if len(waited) >= _MIN_TREND_STEPS and waited[:half].any():
         ratio = float(waited[-half:].mean() / waited[:half].mean())
-        order = np.corrcoef(np.argsort(np.argsort(waited, kind="stable")), np.arange(len(waited)))[0, 1]
+        order = np.corrcoef(np.argsort(np.argsort(waited, kind="stable")), np.arange(len(waited)))[
+            0, 1
+        ]
         if abs(order) > _MIN_CORRELATION and (ratio > _MIN_CHANGE or ratio * _MIN_CHANGE < 1):
             metrics["wait_grows"] = ratio
     return metrics

@@ -15,7 +15,8 @@ _LARGEST = 1 << 60
 
 
 def missing_after(labels: Sequence[str]) -> np.ndarray:
-    """How many steps the numbers skip after each label: int64, shape (n,); none if the labels do not count up.
+    """How many steps the numbers skip after each label: int64, shape (n,); none if the labels do
+    not count up.
 
     Of several numbers in a label the last that changes counts: "epoch 1 batch 7/500".
     """
@@ -23,7 +24,9 @@ def missing_after(labels: Sequence[str]) -> np.ndarray:
     texts = [_NUMBER.findall(label) for label in labels]
     if len(labels) < _MIN_LABELS or len({len(text) for text in texts}) > 1:
         return missing
-    columns = [[int(number[:30]) % _LARGEST for number in column] for column in zip(*texts, strict=True)]
+    columns = [
+        [int(number[:30]) % _LARGEST for number in column] for column in zip(*texts, strict=True)
+    ]
     distances = [np.diff(np.array(column, np.int64)) for column in reversed(columns)]
     apart = next((each for each in distances if each.any()), np.zeros(1, np.int64))
     if (apart > 0).all():

@@ -8,11 +8,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from fastfeed.profiler.attribution.attribution import Attribution, spans_with_cause, summarize_period
+from fastfeed.profiler.attribution.attribution import (
+    Attribution,
+    spans_with_cause,
+    summarize_period,
+)
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import INPUT_CAUSES
-from fastfeed.profiler.model.intervals import clip, empty, intersect, measure, overlap, spans, subtract, union
+from fastfeed.profiler.model.intervals import (
+    clip,
+    empty,
+    intersect,
+    measure,
+    overlap,
+    spans,
+    subtract,
+    union,
+)
 from fastfeed.profiler.model.result import Cold, Period, Phase, Steps
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.steps.marks import in_process
@@ -24,14 +37,16 @@ _CREATION = re.compile(  # an iterator of a loader, or its workers, come to life
     rf"dataloader\.py{_FRAME}(_get_iterator|_reset)$|grain/\S*{_FRAME}__iter__$|popen_(fork|spawn_\w+){_FRAME}_launch$"
 )
 _EVALUATION = re.compile(
-    r"^(?!\S*\.py\(\d+\): )([\w\[\].]*[\W_])?(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)"
+    r"^(?!\S*\.py\(\d+\):"
+    r" )([\w\[\].]*[\W_])?(eval|evaluate|evaluation|validate|validation|test_epoch)([_# :.]|$)"
     r"|_EvaluationLoop|run_evaluation|\]\.(val|test)_next$"
     rf"|^(?!torch/)\S+\.py{_FRAME}_?(run_)?(evaluat(e|ion)|validat(e|ion)|eval|val)(_(one_)?epoch|_loop)$"
     rf"|^(?!torch/)\S+\.py{_FRAME}_?(run_)?(evaluat(e|ion)|validat(e|ion))$",
     re.I,
 )
 _TRAINING = re.compile(  # operators, annotations and kernels that only training has
-    r"backward|autograd::engine|optimizer|[dw]grad|bprop|multi_tensor_apply|_foreach_add|adam|\bsgd|gradient", re.I
+    r"backward|autograd::engine|optimizer|[dw]grad|bprop|multi_tensor_apply|_foreach_add|adam|\bsgd|gradient",
+    re.I,
 )
 _SAVING = re.compile(r"save|checkpoint|serialization|orbax", re.I)
 _MIN_ROUNDS = 2  # in a row without training: one may be a batch that was skipped
@@ -41,12 +56,15 @@ _RARE = 0.34  # of the fetches start an epoch: more are another pattern
 _NEGLIGIBLE = 0.01  # of a step
 
 
-def find_phases(trace: Trace, host: Host, attribution: Attribution, process: int) -> Mapping[str, np.ndarray]:
-    """Sets of spans by kind: "epoch_start", "validation", "checkpoint"; disjoint, int64, shape (n, 2).
+def find_phases(
+    trace: Trace, host: Host, attribution: Attribution, process: int
+) -> Mapping[str, np.ndarray]:
+    """Sets of spans by kind: "epoch_start", "validation", "checkpoint"; disjoint, int64, shape (n,
+    2).
 
-    Rounds go from one fetch of a batch to the next. A fetch that creates an iterator, or that asks an exhausted one
-    before the next, starts an epoch. Rounds in a row without what only training has are validation, and so are ranges
-    with such names.
+    Rounds go from one fetch of a batch to the next. A fetch that creates an iterator, or that asks
+    an exhausted one before the next, starts an epoch. Rounds in a row without what only training
+    has are validation, and so are ranges with such names.
     """
     thread = host.main_thread(process)
     edges = attribution.edges
@@ -55,7 +73,10 @@ def find_phases(trace: Trace, host: Host, attribution: Attribution, process: int
     waits = host.spans_of(thread, Activity.INPUT)
     first = _first_of_fetches(waits, launched)
     rounds = np.append(waits[first, 0], max(edges[1], waits[first[-1:], 0].max(initial=0)))
-    evaluated = union(_named_evaluation(trace, process, training, launched), _rounds_without_training(rounds, training))
+    evaluated = union(
+        _named_evaluation(trace, process, training, launched),
+        _rounds_without_training(rounds, training),
+    )
     epochs = _epoch_starts(trace, waits, first, process, evaluated)
     rows = host.rows(thread, Activity.CHECKPOINT)
     rows = rows[[bool(_SAVING.search(trace.name(int(name)))) for name in host.name[rows]]]
@@ -69,7 +90,9 @@ def find_phases(trace: Trace, host: Host, attribution: Attribution, process: int
 
 
 def training_steps(steps: Steps, phases: Mapping[str, np.ndarray]) -> Steps:
-    """The same steps; those that contain validation are not steady, unless that would be most of them."""
+    """The same steps; those that contain validation are not steady, unless that would be most of
+    them.
+    """
     if not len(steps.labels):
         return steps
     length = steps.spans[:, 1] - steps.spans[:, 0]
@@ -80,7 +103,9 @@ def training_steps(steps: Steps, phases: Mapping[str, np.ndarray]) -> Steps:
 def summarize_phases(
     attribution: Attribution, phases: Mapping[str, np.ndarray], cold: Cold | None
 ) -> tuple[Phase, ...]:
-    """The time of each phase by cause, in order of time; the warm-up before the steady steps is one, too."""
+    """The time of each phase by cause, in order of time; the warm-up before the steady steps is
+    one, too.
+    """
     sets = dict(phases)
     if cold is not None and cold.steps > cold.cut:
         sets["warm_up"] = subtract(cold.spans, union(*phases.values()))
@@ -92,8 +117,12 @@ def summarize_phases(
     return tuple(sorted(found, key=lambda phase: int(phase.period.spans[0, 0])))
 
 
-def epoch_metrics(attribution: Attribution, phases: Mapping[str, np.ndarray], judged: Period) -> Mapping[str, float]:
-    """Return `epoch_waits`, the share of the idle waits for input in the judged time that is at starts of epochs."""
+def epoch_metrics(
+    attribution: Attribution, phases: Mapping[str, np.ndarray], judged: Period
+) -> Mapping[str, float]:
+    """Return `epoch_waits`, the share of the idle waits for input in the judged time that is at
+    starts of epochs.
+    """
     waited = intersect(spans_with_cause(attribution.slices, *INPUT_CAUSES), judged.spans)
     if not measure(waited) or not len(phases["epoch_start"]):
         return {}
@@ -101,14 +130,18 @@ def epoch_metrics(attribution: Attribution, phases: Mapping[str, np.ndarray], ju
 
 
 def _launched(trace: Trace, attribution: Attribution) -> np.ndarray:
-    """When each op of the device was launched, or started where its launch is not recorded: int64, in row order."""
+    """When each op of the device was launched, or started where its launch is not recorded: int64,
+    in row order.
+    """
     times = trace.ops.start[attribution.rows].copy()
     known = attribution.launch >= 0
     times[known] = trace.calls.start[attribution.launch[known]]
     return times
 
 
-def _training_times(trace: Trace, attribution: Attribution, process: int, launched: np.ndarray) -> np.ndarray:
+def _training_times(
+    trace: Trace, attribution: Attribution, process: int, launched: np.ndarray
+) -> np.ndarray:
     """When something began that only training has: int64, in order."""
     trains = np.array([bool(_TRAINING.search(name)) for name in trace.names] + [False])
     ranges = trace.ranges.start[trains[trace.ranges.name] & in_process(trace, process)]
@@ -116,7 +149,10 @@ def _training_times(trace: Trace, attribution: Attribution, process: int, launch
 
 
 def _first_of_fetches(waits: np.ndarray, launched: np.ndarray) -> np.ndarray:
-    """Which waits begin a fetch: indexes, int64. Waits without a launch between them are for the same batch."""
+    """Which waits begin a fetch: indexes, int64.
+
+    Waits without a launch between them are for the same batch.
+    """
     before = np.searchsorted(np.sort(launched), waits[:, 0])
     return np.flatnonzero(np.diff(before, prepend=-1) > 0)
 
@@ -124,7 +160,9 @@ def _first_of_fetches(waits: np.ndarray, launched: np.ndarray) -> np.ndarray:
 def _epoch_starts(
     trace: Trace, waits: np.ndarray, first: np.ndarray, process: int, evaluated: np.ndarray
 ) -> np.ndarray:
-    """Fetches that create an iterator, or take more waits than usual because the last iterator is exhausted."""
+    """Fetches that create an iterator, or take more waits than usual because the last iterator is
+    exhausted.
+    """
     if not len(first):
         return empty()
     count = np.diff(first, append=len(waits))
@@ -132,17 +170,25 @@ def _epoch_starts(
     creates = np.array([bool(_CREATION.search(name)) for name in trace.names] + [False])
     created = np.sort(trace.ranges.start[creates[trace.ranges.name] & in_process(trace, process)])
     has_created = _contain(fetches, created)
-    follows = np.isin(fetches[:, 0], evaluated[:, 1])  # of the iterator of validation, which is exhausted
+    follows = np.isin(
+        fetches[:, 0], evaluated[:, 1]
+    )  # of the iterator of validation, which is exhausted
     is_long = (count > np.median(count)) & ~follows
     is_rare = len(first) >= _MIN_FETCHES and is_long.mean() <= _RARE
     return fetches[has_created | (is_long & is_rare)]
 
 
-def _named_evaluation(trace: Trace, process: int, training: np.ndarray, launched: np.ndarray) -> np.ndarray:
-    """The set of ranges that are named after evaluation, launch work and do not contain training."""
+def _named_evaluation(
+    trace: Trace, process: int, training: np.ndarray, launched: np.ndarray
+) -> np.ndarray:
+    """The set of ranges that are named after evaluation, launch work and do not contain
+    training.
+    """
     matches = np.array([bool(_EVALUATION.search(name)) for name in trace.names] + [False])
     kinds = (RangeKind.NVTX, RangeKind.OP, RangeKind.PYTHON)
-    rows = np.flatnonzero(matches[trace.ranges.name] & in_process(trace, process) & np.isin(trace.ranges.kind, kinds))
+    rows = np.flatnonzero(
+        matches[trace.ranges.name] & in_process(trace, process) & np.isin(trace.ranges.kind, kinds)
+    )
     named = spans(trace.ranges.start[rows], trace.ranges.end[rows])
     return union(named[_contain(named, np.sort(launched)) & ~_contain(named, training)])
 
@@ -153,7 +199,9 @@ def _contain(covered: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def _rounds_without_training(starts: np.ndarray, training: np.ndarray) -> np.ndarray:
-    """The set of rounds, from one of these times to the next, that have nothing of training and come in a row."""
+    """The set of rounds, from one of these times to the next, that have nothing of training and
+    come in a row.
+    """
     trains = np.diff(np.searchsorted(training, starts)) > 0
     if not len(trains) or trains.mean() < _MOST:
         return empty()

@@ -1,4 +1,6 @@
-"""When the recording of a device begins and ends: marked steps tell more than its first and its last operation."""
+"""When the recording of a device begins and ends: marked steps tell more than its first and its
+last operation.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from fastfeed.profiler.steps.marks import Rounds, is_open_ended, marked_steps
 
 __all__ = ["recorded_edges"]
 
-_SIMILAR = 0.95  # of the usual launches per step: a step with fewer is not recorded from its beginning
+_SIMILAR = (
+    0.95  # of the usual launches per step: a step with fewer is not recorded from its beginning
+)
 
 
 def recorded_edges(
@@ -20,9 +24,10 @@ def recorded_edges(
 ) -> np.ndarray:
     """Beginning and end of what is known about a device: int64 nanoseconds, shape (2,).
 
-    These are its first start and last end. A step that the host marks is known from its mark on: the device was idle
-    until the first operation, provided that the recording has the launch of that operation, inside the step, and as
-    many launches in this step as in the others. The last step is known up to the end of its mark in the same way.
+    These are its first start and last end. A step that the host marks is known from its mark on:
+    the device was idle until the first operation, provided that the recording has the launch of
+    that operation, inside the step, and as many launches in this step as in the others. The last
+    step is known up to the end of its mark in the same way.
 
     Args:
         trace: The recording.
@@ -42,16 +47,24 @@ def recorded_edges(
     count = np.bincount(step[step >= 0], minlength=len(marked.labels))
     begin = int(marked.spans[first, 0])
     end = int(marked.spans[-1, 1])
-    if first >= 0 and _has_usual_count(count, first) and _is_known(trace, launch, process, begin, edges[0]):
+    if (
+        first >= 0
+        and _has_usual_count(count, first)
+        and _is_known(trace, launch, process, begin, edges[0])
+    ):
         edges[0] = min(edges[0], begin)
-    is_last_mark = last == len(marked.labels) - 1 and marked.has_end and not is_open_ended(trace, marked.spans)
+    is_last_mark = (
+        last == len(marked.labels) - 1 and marked.has_end and not is_open_ended(trace, marked.spans)
+    )
     if is_last_mark and _is_known(trace, launch, process, edges[1], end):
         edges[1] = max(edges[1], end)
     return edges
 
 
 def _step_of_launch(trace: Trace, marked: Rounds, launch: np.ndarray) -> np.ndarray:
-    """The marked step in which each of these calls began: int64, -1 for none and for calls that are not known."""
+    """The marked step in which each of these calls began: int64, -1 for none and for calls that are
+    not known.
+    """
     if not len(trace.calls.start):
         return np.full(len(launch), -1, np.int64)
     at = trace.calls.start[launch]
@@ -68,5 +81,7 @@ def _has_usual_count(count: np.ndarray, step: int) -> bool:
 
 def _is_known(trace: Trace, launch: np.ndarray, process: int, start: int, end: int) -> bool:
     """Is there no launch in this time whose operation is not in the recording?"""
-    lost, _ = lost_launches(trace, launch, np.array([process]), spans(np.array([start]), np.array([end])))
+    lost, _ = lost_launches(
+        trace, launch, np.array([process]), spans(np.array([start]), np.array([end]))
+    )
     return not lost

@@ -17,16 +17,23 @@ __all__ = ["recurring_rounds"]
 _MAX_SIZES, _MAX_KERNELS = 8, 32  # candidates that are tried
 _MOST = 0.8
 _REGULAR = 0.7  # of the rounds are within half of the median length
-_LAYER = re.compile(r"((?<![a-z])h|layers?|blocks?)[._ \[]?(?P<number>\d+)", re.I)  # blocks.7, DecoderLayer_7, h.7
-_CONTAINER = re.compile(r"epoch|train|fit\b|loop|main\b|bench|profil", re.I)  # holds many steps, by its name
+_LAYER = re.compile(
+    r"((?<![a-z])h|layers?|blocks?)[._ \[]?(?P<number>\d+)", re.I
+)  # blocks.7, DecoderLayer_7, h.7
+_CONTAINER = re.compile(
+    r"epoch|train|fit\b|loop|main\b|bench|profil", re.I
+)  # holds many steps, by its name
 
 
-def recurring_rounds(trace: Trace, device: int, process: int, edges: np.ndarray, launched: np.ndarray) -> Rounds | None:
-    """Rounds of what recurs on the device: a copy of the batch, else a kernel that runs once per round of the others.
+def recurring_rounds(
+    trace: Trace, device: int, process: int, edges: np.ndarray, launched: np.ndarray
+) -> Rounds | None:
+    """Rounds of what recurs on the device: a copy of the batch, else a kernel that runs once per
+    round of the others.
 
-    What recurs inside one marked range, such as the layers of a forward pass, is not a step, and neither is what
-    follows another layer each time. `edges` is the device's first start and last end; `launched` is when each op of
-    the trace was launched.
+    What recurs inside one marked range, such as the layers of a forward pass, is not a step, and
+    neither is what follows another layer each time. `edges` is the device's first start and last
+    end; `launched` is when each op of the trace was launched.
     """
     ops = trace.ops
     rows = np.flatnonzero((ops.device == device) & (ops.end > ops.start))
@@ -37,7 +44,9 @@ def recurring_rounds(trace: Trace, device: int, process: int, edges: np.ndarray,
     for size in sizes[np.argsort(-sizes * (count > MIN_STEPS))][:_MAX_SIZES] if len(sizes) else ():
         recurring = copies[ops.bytes[copies] == size]
         at = ops.start[recurring]
-        computed = np.searchsorted(at, ops.start[rows[ops.kind[rows] == Kind.COMPUTE]], side="right")
+        computed = np.searchsorted(
+            at, ops.start[rows[ops.kind[rows] == Kind.COMPUTE]], side="right"
+        )
         if (
             _is_periodic(at, edges)
             and len(np.unique(computed)) >= _MOST * len(at)  # each round also computes something
@@ -71,7 +80,9 @@ def _rounds(start: np.ndarray, source: str) -> Rounds:
 
 
 def _is_periodic(start: np.ndarray, edges: np.ndarray) -> bool:
-    """Are rounds from one start to the next regular enough to be steps, and most of the recording?"""
+    """Are rounds from one start to the next regular enough to be steps, and most of the
+    recording?
+    """
     if len(start) <= MIN_STEPS or 2 * (start[-1] - start[0]) < edges[1] - edges[0]:
         return False
     length = np.diff(start)
@@ -80,7 +91,9 @@ def _is_periodic(start: np.ndarray, edges: np.ndarray) -> bool:
 
 
 def _marked_ranges(trace: Trace, process: int) -> list[np.ndarray]:
-    """The annotations of a process, as disjoint spans by name without numbers; epochs and the like are left out."""
+    """The annotations of a process, as disjoint spans by name without numbers; epochs and the like
+    are left out.
+    """
     ranges = trace.ranges
     is_mark = in_process(trace, process) & np.isin(ranges.kind, (RangeKind.NVTX, RangeKind.STEP))
     by_name: dict[str, list[int]] = {}
@@ -111,8 +124,13 @@ def _inside_marks(at: np.ndarray, marks: list[np.ndarray]) -> bool:
 
 
 def _layer_starts(trace: Trace, process: int) -> tuple[np.ndarray, np.ndarray]:
-    """When ranges named after a numbered layer begin, in order, and which number their layer has. int64, shape (n,)."""
-    ranges, number_of = trace.ranges, np.full(len(trace.names) + 1, -1, np.int64)  # the last is for ranges without name
+    """When ranges named after a numbered layer begin, in order, and which number their layer has.
+    int64, shape (n,).
+    """
+    ranges, number_of = (
+        trace.ranges,
+        np.full(len(trace.names) + 1, -1, np.int64),
+    )  # the last is for ranges without name
     for index, name in enumerate(trace.names):
         if match := _LAYER.search(name):
             number_of[index] = int(match["number"][:9])
@@ -129,4 +147,6 @@ def _among_layers(at: np.ndarray, layers: tuple[np.ndarray, np.ndarray]) -> bool
     start, number = layers
     place = np.searchsorted(start, np.sort(at), side="right") - 1
     number = number[place[place >= 0]]
-    return len(number) >= _MOST * len(at) and bool((np.diff(number) != 0).sum() >= _MOST * (len(at) - 1))
+    return len(number) >= _MOST * len(at) and bool(
+        (np.diff(number) != 0).sum() >= _MOST * (len(at) - 1)
+    )

@@ -1,4 +1,6 @@
-"""Why a trace does not support a verdict, and what makes a verdict less certain than its number of steps."""
+"""Why a trace does not support a verdict, and what makes a verdict less certain than its number of
+steps.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ __all__ = ["abstention_reasons", "confidence", "doubts", "has_all_recorded"]
 LIKELY_STEPS, CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
 _LEVELS = ("weak", "likely", "confirmed")
 _MIN_WAITS = 3  # waits for input, if no steps are judged: a single one may be something else
-_MAX_WITHOUT = 0.5  # of the judged time, in one piece without a wait: input was not recorded all along
+_MAX_WITHOUT = (
+    0.5  # of the judged time, in one piece without a wait: input was not recorded all along
+)
 _MAX_SHARED = 0.2  # of the operations: a launch call starts one, except for graphs
 _MAX_MISSING = 0.05  # of the steps, and of idle time that ends in operations without a launch
 _SOME_LOST, _MANY_LOST = 0.02, 0.1  # of the launches have no operation: a doubt, and no verdict
@@ -42,45 +46,59 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
     missing, expected = _missing_steps(device)
     if origin.incomplete:
         recorded = int((device.steps.spans[:, 0] < device.last).sum())
-        expected, missing = recorded + missing + device.steps.unrecorded, missing + device.steps.unrecorded
+        expected, missing = (
+            recorded + missing + device.steps.unrecorded,
+            missing + device.steps.unrecorded,
+        )
         if missing > _MAX_MISSING * expected:
-            reasons.append(f"Only {expected - missing:,} of {expected:,} steps are left in a damaged file.")
+            reasons.append(
+                f"Only {expected - missing:,} of {expected:,} steps are left in a damaged file."
+            )
     if (waited := _cut_wait(device)) > _NEGLIGIBLE * window:
         reasons.append(
-            f"None of the {len(device.steps.labels)} steps is whole: the recording of the GPU begins after "
-            f"{duration(waited)} of waiting for input, and where the last step ends is not known."
+            f"None of the {len(device.steps.labels)} steps is whole: the recording of the GPU"
+            f" begins after {duration(waited)} of waiting for input, and where the last step ends"
+            " is not known."
         )
     elif opened := _opening_wait(device):
         with_it = (device.share.value * window + opened) / (window + opened)
         if device.share.value < STARVED <= with_it:
             reasons.append(
-                f"No whole step was recorded, and the recording of the GPU begins after {duration(opened)} of waiting "
-                f"for input: with it, input costs {percent(with_it)} of the time."
+                "No whole step was recorded, and the recording of the GPU begins after"
+                f" {duration(opened)} of waiting for input: with it, input costs {percent(with_it)}"
+                " of the time."
             )
     if device.ops == 1:
         reasons.append(
-            f"One device operation of {duration(window)} was recorded: there is no time between operations to explain."
+            f"One device operation of {duration(window)} was recorded: there is no time between"
+            " operations to explain."
         )
     if not origin.host_calls:
         if idle >= STARVED * window:
             reasons.append(
-                "The host's API calls were not recorded, so a late launch cannot be distinguished from a delayed "
-                "kernel."
+                "The host's API calls were not recorded, so a late launch cannot be distinguished"
+                " from a delayed kernel."
             )
     else:
         reasons += _launch_reasons(device, window, idle)
     if judged.budget.overhead > 0.1 * window:
-        reasons.append(f"The profiler itself took {percent(judged.budget.overhead / window, 0)} of the window.")
+        reasons.append(
+            f"The profiler itself took {percent(judged.budget.overhead / window, 0)} of the window."
+        )
     longest = metrics.get("longest_op_share", 0.0)
     if longest > _LONG_OP and metrics.get("longest_op_overlap", 0.0) > _MAX_OVERLAP:
         reasons.append(
-            f"One device operation covers {percent(longest, 0)} of the window, and others of its own stream run inside "
-            "of it, which no stream does: its record is damaged."
+            f"One device operation covers {percent(longest, 0)} of the window, and others of its"
+            " own stream run inside of it, which no stream does: its record is damaged."
         )
-    if not reasons and device.share.value < STARVED and (recorded := _recorded_part(device)) < _MIN_RECORDED:
+    if (
+        not reasons
+        and device.share.value < STARVED
+        and (recorded := _recorded_part(device)) < _MIN_RECORDED
+    ):
         reasons.append(
-            f"No whole step was recorded, and only {percent(recorded, 0)} of the time of the marked steps is in the "
-            "GPU's part of the recording: the rest could be input."
+            f"No whole step was recorded, and only {percent(recorded, 0)} of the time of the marked"
+            " steps is in the GPU's part of the recording: the rest could be input."
         )
     return tuple(reasons)
 
@@ -89,18 +107,25 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
     """What makes the launches, or what the host did before them, unreliable or unknown."""
     judged, metrics, reasons = device.judged, device.metrics, []
     unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
-    shared, against_record = metrics.get("shared_launches", 0.0), metrics.get("contradicted_ms", 0.0) * 1e6
+    shared, against_record = (
+        metrics.get("shared_launches", 0.0),
+        metrics.get("contradicted_ms", 0.0) * 1e6,
+    )
     if shared > _MAX_SHARED:
         reasons.append(
-            f"{percent(shared, 0)} of the device operations share their launch with others, which only graphs do: the "
-            "correlation ids of the trace are damaged."
+            f"{percent(shared, 0)} of the device operations share their launch with others, which"
+            " only graphs do: the correlation ids of the trace are damaged."
         )
     elif _lost_share(device) >= _MANY_LOST:
-        reasons.append(f"{_lost(device)}: records were lost, and the time in which that work ran counts as idle.")
+        reasons.append(
+            f"{_lost(device)}: records were lost, and the time in which that work ran counts as"
+            " idle."
+        )
     elif _could_starve(device, against_record / window):
         reasons.append(
-            f"The record contradicts itself: for {duration(against_record)}, {percent(against_record / window)} of the "
-            "window, the launching thread waited for input and the GPU was idle, but work is recorded as launched."
+            f"The record contradicts itself: for {duration(against_record)},"
+            f" {percent(against_record / window)} of the window, the launching thread waited for"
+            " input and the GPU was idle, but work is recorded as launched."
         )
     if unlaunched > _MAX_MISSING * idle and _could_starve(device, unlaunched / window):
         reasons.append(
@@ -109,16 +134,22 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
         )
     elif (held := _held_share(device)) > 0.2 and held * idle > STARVED * window:
         reasons.append(
-            f"For {percent(held, 0)} of the idle time work was already launched, and "
-            "nothing recorded explains why it had not started: device operations are missing from the trace."
+            f"For {percent(held, 0)} of the idle time work was already launched, and nothing"
+            " recorded explains why it had not started: device operations are missing from the"
+            " trace."
         )
     if _could_starve(device, unplaced := _unplaced_share(device)):
         reasons.append(
-            f"For {percent(unplaced)} of the time the GPU waited for code that launches nothing"
-            f"{_mostly_in(device)}. If it prepares batches, analyze with --input-range and its name."
+            f"For {percent(unplaced)} of the time the GPU waited for code that launches"
+            f" nothing{_mostly_in(device)}. If it prepares batches, analyze with --input-range and"
+            " its name."
         )
     unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + unlaunched
-    if unknown > 0.2 * idle and not _has_recorded_waits(device) and _could_starve(device, unknown / window):
+    if (
+        unknown > 0.2 * idle
+        and not _has_recorded_waits(device)
+        and _could_starve(device, unknown / window)
+    ):
         reasons.append(
             f"Host activity was not recorded for {percent(unknown / idle, 0)} of the idle time; "
             f"that is {percent(unknown / window)} of the window and could be input."
@@ -127,13 +158,17 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
 
 
 def _held_share(device: DeviceResult) -> float:
-    """Return the share of the idle time in which launched work did not start, and operations may be missing.
+    """Return the share of the idle time in which launched work did not start, and operations may be
+    missing.
 
-    Where every launch has its operation, and every operation its launch, the GPU was not available instead.
+    Where every launch has its operation, and every operation its launch, the GPU was not available
+    instead.
     """
     metrics = device.metrics
     is_complete = device.launches == device.ops and not metrics.get("lost_launches")
-    return metrics.get("held_share", 0.0) + (0.0 if is_complete else metrics.get("unavailable_share", 0.0))
+    return metrics.get("held_share", 0.0) + (
+        0.0 if is_complete else metrics.get("unavailable_share", 0.0)
+    )
 
 
 def has_all_recorded(device: DeviceResult, reasons: Sequence[str]) -> bool:
@@ -143,7 +178,9 @@ def has_all_recorded(device: DeviceResult, reasons: Sequence[str]) -> bool:
 
 def _unplaced_share(device: DeviceResult) -> float:
     judged = device.judged
-    return (judged.causes.get(Cause.HOST_CODE, 0) + judged.causes.get(Cause.IO, 0)) / max(judged.budget.window, 1)
+    return (judged.causes.get(Cause.HOST_CODE, 0) + judged.causes.get(Cause.IO, 0)) / max(
+        judged.budget.window, 1
+    )
 
 
 def _mostly_in(device: DeviceResult) -> str:
@@ -159,7 +196,9 @@ def _assumed_share(device: DeviceResult) -> float:
 
 
 def _lost_share(device: DeviceResult) -> float:
-    """Return the share of the launches in the judged time of which no operation is in the recording."""
+    """Return the share of the launches in the judged time of which no operation is in the
+    recording.
+    """
     lost, checked = (device.metrics.get(f"{which}_launches", 0.0) for which in ("lost", "checked"))
     return lost / checked if lost >= _MIN_LOST else 0.0
 
@@ -167,21 +206,28 @@ def _lost_share(device: DeviceResult) -> float:
 def _lost(device: DeviceResult) -> str:
     metrics, share = device.metrics, percent(_lost_share(device))
     return (
-        f"{metrics['lost_launches']:,.0f} of {metrics['checked_launches']:,.0f} launches ({share}) have no operation "
-        "on the device"
+        f"{metrics['lost_launches']:,.0f} of {metrics['checked_launches']:,.0f} launches ({share})"
+        " have no operation on the device"
     )
 
 
 def _has_recorded_waits(device: DeviceResult) -> bool:
-    """Were waits for input recorded all along, so that time of which nothing is known is something else?"""
+    """Were waits for input recorded all along, so that time of which nothing is known is something
+    else?
+    """
     waits = device.judged.input.waits
     if device.steady is not None:
         return waits >= device.metrics["steps"] / 2
-    return waits >= _MIN_WAITS and _longest_without_waits(device) <= _MAX_WITHOUT * device.judged.budget.window
+    return (
+        waits >= _MIN_WAITS
+        and _longest_without_waits(device) <= _MAX_WITHOUT * device.judged.budget.window
+    )
 
 
 def _longest_without_waits(device: DeviceResult) -> int:
-    """Nanoseconds of the judged time from one wait for input, or an edge, to the next wait or edge; the most of all."""
+    """Nanoseconds of the judged time from one wait for input, or an edge, to the next wait or edge;
+    the most of all.
+    """
     judged = device.judged.spans
     length = judged[:, 1] - judged[:, 0]
     before = np.concatenate([[0], np.cumsum(length)])  # judged time before each span
@@ -192,12 +238,15 @@ def _longest_without_waits(device: DeviceResult) -> int:
 
 
 def _could_starve(device: DeviceResult, share: float) -> bool:
-    """Would the device be starved if this share of the window were input as well, and is it not otherwise?"""
+    """Would the device be starved if this share of the window were input as well, and is it not
+    otherwise?
+    """
     return device.share.value < STARVED <= device.share.value + share
 
 
 def _cut_wait(device: DeviceResult) -> int:
-    """Nanoseconds of waiting for input in several marked steps, before the first operation; 0 if any is whole.
+    """Nanoseconds of waiting for input in several marked steps, before the first operation; 0 if
+    any is whole.
 
     The whole recording is judged then, and it holds the rest of these steps without their waits.
     """
@@ -208,10 +257,11 @@ def _cut_wait(device: DeviceResult) -> int:
 
 
 def _opening_wait(device: DeviceResult) -> int:
-    """Nanoseconds of the wait for input before the first operation, where no step is judged; 0: none.
+    """Nanoseconds of the wait for input before the first operation, where no step is judged; 0:
+    none.
 
-    The work behind it is judged, but not the wait, which is no longer than the longest of the others: the first may be
-    the start of the loader.
+    The work behind it is judged, but not the wait, which is no longer than the longest of the
+    others: the first may be the start of the loader.
     """
     before = device.waits[device.waits[:, 0] < device.first]
     if device.steady is not None or not len(before):
@@ -222,7 +272,9 @@ def _opening_wait(device: DeviceResult) -> int:
 
 
 def _recorded_part(device: DeviceResult) -> float:
-    """Return the share of the marked time for which the device was recorded; 1 where whole steps are judged."""
+    """Return the share of the marked time for which the device was recorded; 1 where whole steps
+    are judged.
+    """
     steps = device.steps
     if device.steady is not None or steps.guessed or not len(steps.labels):
         return 1.0
@@ -236,14 +288,20 @@ def _missing_steps(device: DeviceResult) -> tuple[int, int]:
 
 
 def confidence(device: DeviceResult, origin: Origin) -> str:
-    """Confirmed, likely or weak: by the number of steps, one level less for a recording with holes, one where device
-    operations were lost, one where it may be starved by ranks that are not in it, and one where most of the input is
-    assumed.
+    """Confirmed, likely or weak: by the number of steps, one level less for a recording with holes,
+    one where device operations were lost, one where it may be starved by ranks that are not in it,
+    and one where most of the input is assumed.
 
     Guessed steps confirm nothing.
     """
     steps = int(device.steps.steady.sum())
-    level = 2 if steps >= CONFIRMED_STEPS and not device.steps.guessed else 1 if steps >= LIKELY_STEPS else 0
+    level = (
+        2
+        if steps >= CONFIRMED_STEPS and not device.steps.guessed
+        else 1
+        if steps >= LIKELY_STEPS
+        else 0
+    )
     missing, expected = _missing_steps(device)
     if origin.incomplete or missing > _MAX_MISSING * expected:
         level -= 1
@@ -259,39 +317,57 @@ def confidence(device: DeviceResult, origin: Origin) -> str:
 def _starved_by_others(device: DeviceResult) -> bool:
     """Could waits for the input of ranks whose traces are missing be what its collectives take?"""
     budget = device.judged.budget
-    return device.metrics.get("absent_ranks", 0) > 0 and _could_starve(device, budget.comm / max(budget.window, 1))
+    return device.metrics.get("absent_ranks", 0) > 0 and _could_starve(
+        device, budget.comm / max(budget.window, 1)
+    )
 
 
 def doubts(device: DeviceResult, origin: Origin) -> list[str]:
-    """Sentences about what the recording lacks, or what is odd about it, without being too much for a verdict."""
+    """Sentences about what the recording lacks, or what is odd about it, without being too much for
+    a verdict.
+    """
     sentences, judged = [], device.judged
     if origin.incomplete:
-        sentences.append(f"The file is incomplete ({origin.incomplete}): the verdict is about what could be read.")
+        sentences.append(
+            f"The file is incomplete ({origin.incomplete}): the verdict is about what could be"
+            " read."
+        )
     missing, expected = _missing_steps(device)
     if missing:
-        sentences.append(f"Only {expected - missing:,} of {expected:,} steps are in the recording, by their numbers.")
+        sentences.append(
+            f"Only {expected - missing:,} of {expected:,} steps are in the recording, by their"
+            " numbers."
+        )
     unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
     if not origin.host_calls:
-        sentences.append("The host's API calls were not recorded: the causes of the little idle time are unknown.")
+        sentences.append(
+            "The host's API calls were not recorded: the causes of the little idle time are"
+            " unknown."
+        )
     elif unlaunched > _MAX_MISSING * max(judged.budget.idle, 1):
         sentences.append(
-            f"{percent(unlaunched / max(judged.budget.idle, 1), 0)} of the idle time, "
-            f"{percent(unlaunched / max(judged.budget.window, 1))} of the window, ends in operations whose launch was "
-            "not recorded."
+            f"{percent(unlaunched / max(judged.budget.idle, 1), 0)} of the idle time,"
+            f" {percent(unlaunched / max(judged.budget.window, 1))} of the window, ends in"
+            " operations whose launch was not recorded."
         )
     if _lost_share(device) >= _SOME_LOST:
-        sentences.append(f"{_lost(device)}: some records were lost, and what ran then counts as idle.")
+        sentences.append(
+            f"{_lost(device)}: some records were lost, and what ran then counts as idle."
+        )
     if _starved_by_others(device):
         sentences.append(
-            f"{percent(judged.budget.comm / judged.budget.window)} of the window is in collectives, and the traces of "
-            f"{device.metrics['absent_ranks']:.0f} other ranks are missing: if one of them was late because of its "
-            "input, so is this one. Pass the traces of all ranks together."
+            f"{percent(judged.budget.comm / judged.budget.window)} of the window is in collectives,"
+            f" and the traces of {device.metrics['absent_ranks']:.0f} other ranks are missing: if"
+            " one of them was late because of its input, so is this one. Pass the traces of all"
+            " ranks together."
         )
     if device.share.value >= STARVED and _assumed_share(device) > _MAX_ASSUMED:
-        prepares = next((time for time in device.functions if CAUSES[time.cause].family == "input"), "this code")
+        prepares = next(
+            (time for time in device.functions if CAUSES[time.cause].family == "input"), "this code"
+        )
         sentences.append(
-            f"That {prepares} prepares batches is concluded from its place: before the first launch of a step or the "
-            "copy of a batch, or any wait where no steps are marked."
+            f"That {prepares} prepares batches is concluded from its place: before the first launch"
+            " of a step or the copy of a batch, or any wait where no steps are marked."
         )
     longest = device.metrics.get("longest_op_share", 0.0)
     if longest > _LONG_OP:

@@ -1,4 +1,6 @@
-"""What each family of causes costs and what to change about it, with values computed from the trace."""
+"""What each family of causes costs and what to change about it, with values computed from the
+trace.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import numpy as np
 from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.intervals import overlap, spans
-from fastfeed.profiler.model.result import ABSENT_RANKS, DeviceResult, FeedResult, FunctionTime, Remedy
+from fastfeed.profiler.model.result import (
+    ABSENT_RANKS,
+    DeviceResult,
+    FeedResult,
+    FunctionTime,
+    Remedy,
+)
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
@@ -20,16 +28,23 @@ __all__ = ["cost_of", "family_costs", "interpreter_cause", "main_function", "rem
 _MIN_SHARE = 0.005  # of the window: a smaller cost is not reported
 _MIN_PAGEABLE = 0.1  # of the copied bytes: less pageable memory does not matter
 _INTERPRETER = {
-    Cause.GC: "Collect garbage less often: gc.freeze() after set-up, gc.disable() in the loop, gc.collect() every few "
-    "hundred steps.",
-    Cause.GIL: "Move other Python threads to processes: the training thread waits for the interpreter's lock.",
+    Cause.GC: (
+        "Collect garbage less often: gc.freeze() after set-up, gc.disable() in the loop,"
+        " gc.collect() every few hundred steps."
+    ),
+    Cause.GIL: (
+        "Move other Python threads to processes: the training thread waits for the interpreter's"
+        " lock."
+    ),
 }
 
 
 def family_costs(device: DeviceResult) -> dict[str, int]:
-    """Nanoseconds of the judged period that each family costs: idle time, exposed copies and communication.
+    """Nanoseconds of the judged period that each family costs: idle time, exposed copies and
+    communication.
 
-    Waiting inside a collective for a rank that waits for its own input counts as input, not as communication.
+    Waiting inside a collective for a rank that waits for its own input counts as input, not as
+    communication.
     """
     judged, proxy = device.judged, proxy_input(device)
     spent = dict.fromkeys(FAMILIES, 0)
@@ -57,11 +72,17 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
             Remedy(
                 family=family,
                 share=spent / window,
-                ms_per_step=spent / device.metrics["steps"] / 1e6
-                if device.steady and device.metrics.get("steps")
-                else None,
+                ms_per_step=(
+                    spent / device.metrics["steps"] / 1e6
+                    if device.steady and device.metrics.get("steps")
+                    else None
+                ),
                 ceiling=window / max(window - spent, 1),
-                causes={cause: ns for cause, ns in judged.causes.items() if CAUSES[cause].family == family},
+                causes={
+                    cause: ns
+                    for cause, ns in judged.causes.items()
+                    if CAUSES[cause].family == family
+                },
                 change=change,
                 evidence=evidence,
             )
@@ -70,18 +91,28 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
 
 
 def main_function(device: DeviceResult, family: str) -> FunctionTime | None:
-    """The function of a program that costs most of a family's idle time; None where none takes half of it."""
-    of_family = [time for time in device.functions if CAUSES[time.cause].family == family and time.file]
+    """The function of a program that costs most of a family's idle time; None where none takes half
+    of it.
+    """
+    of_family = [
+        time for time in device.functions if CAUSES[time.cause].family == family and time.file
+    ]
     spent = sum(ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == family)
     worst = max(of_family, key=lambda time: time.ns, default=None)
     return worst if worst is not None and worst.ns * 2 >= spent else None
 
 
 def interpreter_cause(device: DeviceResult, family: str) -> Cause | None:
-    """Garbage collection or the interpreter's lock, if it takes half of a family's idle time or more; else None."""
-    causes = {cause: ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == family}
+    """Garbage collection or the interpreter's lock, if it takes half of a family's idle time or
+    more; else None.
+    """
+    causes = {
+        cause: ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == family
+    }
     spent = sum(causes.values())
-    return next((cause for cause in _INTERPRETER if spent and causes.get(cause, 0) * 2 >= spent), None)
+    return next(
+        (cause for cause in _INTERPRETER if spent and causes.get(cause, 0) * 2 >= spent), None
+    )
 
 
 def cost_of(device: DeviceResult, time: FunctionTime) -> str:
@@ -108,7 +139,11 @@ def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple
     pageable, rate = metrics.get("h2d_pageable", 0.0), metrics.get("h2d_gbps")
     evidence = f"{duration(spent)} are lost to copies to the GPU"
     if rate is not None:
-        size = f"{metrics['h2d_mb_per_step']:,.1f} MB per step" if "h2d_mb_per_step" in metrics else "they run"
+        size = (
+            f"{metrics['h2d_mb_per_step']:,.1f} MB per step"
+            if "h2d_mb_per_step" in metrics
+            else "they run"
+        )
         evidence += f": {size} at {rate:,.{0 if rate >= 10 else 1 if rate >= 1 else 2}f} GB/s"
     if "prefetched" in metrics:
         evidence += f", {percent(metrics['prefetched'], 0)} of the time overlapping kernels"
@@ -123,7 +158,11 @@ def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple
 def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     metrics = device.metrics
     per_step = metrics.get("launches_per_step")
-    evidence = f"{per_step:,.0f} device operations per step" if per_step else plural(device.ops, "device operation")
+    evidence = (
+        f"{per_step:,.0f} device operations per step"
+        if per_step
+        else plural(device.ops, "device operation")
+    )
     if "kernel_us" in metrics:
         evidence += f", the median kernel runs {duration(metrics['kernel_us'] * 1e3)}"
     if "lead_us" in metrics:
@@ -138,7 +177,13 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
         return _INTERPRETER[cause], f"{evidence}."
     slow = main_function(device, "launch")
     if slow is not None:
-        return f"Make {slow} faster, or call it less often: the GPU waits for it with nothing launched.", f"{evidence}."
+        return (
+            (
+                f"Make {slow} faster, or call it less often: the GPU waits for it with nothing"
+                " launched."
+            ),
+            f"{evidence}.",
+        )
     change = change_in(device.framework, "launch")
     if family_costs(device)["input"] < STARVED * device.judged.budget.window:
         change += " More loader workers will not help."
@@ -149,7 +194,10 @@ def _code(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     function = main_function(device, "code")
     name = f"{function}" if function is not None else "this code"
     return (
-        f"Move {name} out of the training loop or to another thread; if it prepares batches, to the loader's workers.",
+        (
+            f"Move {name} out of the training loop or to another thread; if it prepares batches, to"
+            " the loader's workers."
+        ),
         f"The GPU idled {duration(spent)} while the host ran code that launches nothing.",
     )
 
@@ -159,14 +207,18 @@ def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     if metrics.get("sync_calls"):
         inside = duration(metrics.get("sync_idle_ms", 0) * 1e6)
         evidence = (
-            f"The host synchronizes {_frequency(metrics, 'sync')}{_sync_site(device)}: {duration(spent)} idle, "
-            f"{inside} of it inside these calls, the rest until the host was ahead again."
+            f"The host synchronizes {_frequency(metrics, 'sync')}{_sync_site(device)}:"
+            f" {duration(spent)} idle, {inside} of it inside these calls, the rest until the host"
+            " was ahead again."
         )
     else:  # seen only as a Python function, e.g. block_until_ready
         evidence = f"The GPU idled {duration(spent)} while the host waited for its results."
     if device.steady is not None and metrics.get("steps"):
         left = device.steady.budget.window - spent
-        evidence = f"{evidence[:-1]}; a step without them takes about {duration(left / metrics['steps'])} (estimate)."
+        evidence = (
+            f"{evidence[:-1]}; a step without them takes about {duration(left / metrics['steps'])}"
+            " (estimate)."
+        )
     return change_in(device.framework, "sync"), evidence
 
 
@@ -177,25 +229,38 @@ def _sync_site(device: DeviceResult) -> str:
     if not len(rows):
         return ""
     names, inverse = np.unique(slices.name[rows], return_inverse=True)
-    spent = np.bincount(inverse, overlap(spans(slices.start[rows], slices.end[rows]), device.judged.spans))
+    spent = np.bincount(
+        inverse, overlap(spans(slices.start[rows], slices.end[rows]), device.judged.spans)
+    )
     return f", most of it in {one_line(device.names[names[spent.argmax()]], 60)}"
 
 
 def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     return (
         change_in(device.framework, "alloc"),
-        f"Device memory was allocated or freed {_frequency(device.metrics, 'alloc')}; freeing it waits for the GPU.",
+        (
+            f"Device memory was allocated or freed {_frequency(device.metrics, 'alloc')}; freeing"
+            " it waits for the GPU."
+        ),
     )
 
 
 def _module_load(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    """The driver loads a kernel when it is first used, unless told to load all of them at the start."""
+    """The driver loads a kernel when it is first used, unless told to load all of them at the
+    start.
+    """
     share = percent(spent / max(device.judged.budget.window, 1))
-    evidence = f"The GPU idled {duration(spent)}, {share} of the time, while contexts were set up or kernels loaded."
+    evidence = (
+        f"The GPU idled {duration(spent)}, {share} of the time, while contexts were set up or"
+        " kernels loaded."
+    )
     warm = "run every code path once as a warm-up, and exclude the first steps from the measurement"
     if any(name.startswith("hip") for name in device.names):
         return f"Kernels are loaded at their first use: {warm}.", evidence
-    return f"Load kernels at the start, not at their first use: CUDA_MODULE_LOADING=EAGER; or {warm}.", evidence
+    return (
+        f"Load kernels at the start, not at their first use: CUDA_MODULE_LOADING=EAGER; or {warm}.",
+        evidence,
+    )
 
 
 def _fixed_advice(
@@ -214,22 +279,30 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     on_host = device.judged.causes.get(Cause.HOST_COMM, 0)
     if on_host * 2 > spent:
         return (
-            "Synchronize ranks on the host less often: move barriers, gloo and object collectives out of the training "
-            "loop.",
+            (
+                "Synchronize ranks on the host less often: move barriers, gloo and object"
+                " collectives out of the training loop."
+            ),
             f"The GPU idled {duration(on_host)} while the host waited for other ranks.",
         )
     if waited * 2 > exposed and device.charges:
         lost = f"{duration(waited)} of {duration(exposed)} in collectives is waiting for "
         absent = sum(charge.ns for charge in device.charges if charge.culprit == ABSENT_RANKS)
         if device.late_rank is None or absent * 2 > waited:
-            return "Analyze the traces of all ranks together: these cannot tell which rank is late, and why.", (
-                f"{lost}ranks that are not in this analysis."
+            return (
+                (
+                    "Analyze the traces of all ranks together: these cannot tell which rank is"
+                    " late, and why."
+                ),
+                f"{lost}ranks that are not in this analysis.",
             )
         change, evidence = late_rank_advice(device.late_rank)
         return change, lost + evidence
     return (
-        "Overlap the gradient all-reduce with the backward pass (fewer, larger buckets), or check the links between "
-        "GPUs.",
+        (
+            "Overlap the gradient all-reduce with the backward pass (fewer, larger buckets), or"
+            " check the links between GPUs."
+        ),
         f"{duration(exposed)} in collectives that no computation overlaps"
         + (f", {duration(waited)} of it waiting for others." if waited else "."),
     )
@@ -241,39 +314,46 @@ _ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str
     "launch": _launch,
     "code": _code,
     "environment": _fixed_advice(
-        "The GPU idled {lost}, {share} of the time, while the training thread stepped an environment.",
-        "Step several environments at once, in other processes (gymnasium.vector.AsyncVectorEnv), as the GPU trains.",
+        "The GPU idled {lost}, {share} of the time, while the training thread stepped an"
+        " environment.",
+        "Step several environments at once, in other processes (gymnasium.vector.AsyncVectorEnv),"
+        " as the GPU trains.",
     ),
     "sync": _sync,
     "alloc": _alloc,
     "comm": _comm,
     "checkpoint": _fixed_advice(
-        "The GPU idled {lost}, {share} of the time, while the training thread saved, evaluated or logged.",
+        "The GPU idled {lost}, {share} of the time, while the training thread saved, evaluated or"
+        " logged.",
         what="checkpoint",
     ),
-    "compile": _fixed_advice("The GPU idled {lost}, {share} of the time, while code was compiled.", what="compile"),
+    "compile": _fixed_advice(
+        "The GPU idled {lost}, {share} of the time, while code was compiled.", what="compile"
+    ),
     "contention": _fixed_advice(
         "The launching thread was ready to run but had no core for {lost}, {share} of the time.",
-        "Leave a core for the training thread: fewer workers, OMP_NUM_THREADS=1 in workers, ranks pinned to their own "
-        "cores.",
+        "Leave a core for the training thread: fewer workers, OMP_NUM_THREADS=1 in workers, ranks"
+        " pinned to their own cores.",
     ),
     "dependency": _fixed_advice(
         "Work was launched and had not started for {lost}, {share} of the time.",
-        "Check which streams wait for which: launched work was waiting, and the host was not late. If no stream waits, "
-        "another process has the GPU (nvidia-smi pmon).",
+        "Check which streams wait for which: launched work was waiting, and the host was not late."
+        " If no stream waits, another process has the GPU (nvidia-smi pmon).",
     ),
     "shared": _fixed_advice(
-        "Launched work had not started for {lost}, {share} of the time, although the GPU ran nothing else of this "
-        "program and no stream waits for another.",
-        "See who else uses this GPU (nvidia-smi pmon; also MPS, time-slicing) and give training one to itself. If no "
-        "other process does, its driver holds work back (a display, WDDM).",
+        "Launched work had not started for {lost}, {share} of the time, although the GPU ran"
+        " nothing else of this program and no stream waits for another.",
+        "See who else uses this GPU (nvidia-smi pmon; also MPS, time-slicing) and give training one"
+        " to itself. If no other process does, its driver holds work back (a display, WDDM).",
     ),
     "module_load": _module_load,
     "profiler": _fixed_advice(
         "The profiler itself was running for {lost}, {share} of the time.",
         "Record less (nsys -t cuda,nvtx, no stacks): part of the idle time is profiler overhead.",
     ),
-    "unknown": _fixed_advice("What the host did was not recorded for {lost}, {share} of the time.", what="unknown"),
+    "unknown": _fixed_advice(
+        "What the host did was not recorded for {lost}, {share} of the time.", what="unknown"
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Summarizes fastfeed's own timelines: how long the trainer waited for each feed, and which stage is slowest."""
+"""Summarizes fastfeed's own timelines: how long the trainer waited for each feed, and which stage
+is slowest.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,16 @@ def _of(trace: Trace) -> list[FeedResult]:
     if not is_feed.any():
         return []
     if not feeds:  # NVTX ranges alone: one feed per process
-        feeds = [{"feed": "", "pid": process.pid, "rank": process.rank or 0} for process in trace.processes]
+        feeds = [
+            {"feed": "", "pid": process.pid, "rank": process.rank or 0}
+            for process in trace.processes
+        ]
     process = np.array([thread.process for thread in trace.threads] or [0])
     by_feed = _by_feed(feeds)
     ids = [trace.names.index(id) if id in trace.names else -2 for id, _ in by_feed]
-    is_told = np.isin(ranges.domain, ids)  # which feed it is of; NVTX ranges that no timeline has do not say
+    is_told = np.isin(
+        ranges.domain, ids
+    )  # which feed it is of; NVTX ranges that no timeline has do not say
     results = []
     for id, ((_, pids), feed) in zip(ids, by_feed.items(), strict=True):
         processes = [index for index, item in enumerate(trace.processes) if item.pid in pids]
@@ -47,8 +54,12 @@ def _of(trace: Trace) -> list[FeedResult]:
     return results
 
 
-def _by_feed(feeds: Sequence[Mapping[str, Any]]) -> dict[tuple[str, frozenset[int]], Mapping[str, Any]]:
-    """Groups rows by feed: a feed with a helper process has one row per process, with the same id."""
+def _by_feed(
+    feeds: Sequence[Mapping[str, Any]],
+) -> dict[tuple[str, frozenset[int]], Mapping[str, Any]]:
+    """Groups rows by feed: a feed with a helper process has one row per process, with the same
+    id.
+    """
     pids: dict[str, set[int]] = {}
     first_row: dict[str, Mapping[str, Any]] = {}
     for feed in feeds:
@@ -60,15 +71,23 @@ def _by_feed(feeds: Sequence[Mapping[str, Any]]) -> dict[tuple[str, frozenset[in
 
 def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResult:
     ranges = trace.ranges
-    stages_by_id = {int(name): trace.name(int(name)).removeprefix("fastfeed:") for name in np.unique(ranges.name[rows])}
+    stages_by_id = {
+        int(name): trace.name(int(name)).removeprefix("fastfeed:")
+        for name in np.unique(ranges.name[rows])
+    }
     length = ranges.end[rows] - ranges.start[rows]
     stages = {}
     for name, text in stages_by_id.items():
         mine = ranges.name[rows] == name
         stages[text] = (int(mine.sum()), int(length[mine].sum()))
-    waiting = rows[np.isin(ranges.name[rows], [name for name, text in stages_by_id.items() if text == _WAIT])]
+    waiting = rows[
+        np.isin(ranges.name[rows], [name for name, text in stages_by_id.items() if text == _WAIT])
+    ]
     working = {text: spent for text, (_, spent) in stages.items() if text not in _PASSIVE}
-    decoding = np.isin(ranges.name[rows], [name for name, text in stages_by_id.items() if text in ("decode", "dali")])
+    decoding = np.isin(
+        ranges.name[rows],
+        [name for name, text in stages_by_id.items() if text in ("decode", "dali")],
+    )
     waits = _in_order(spans(ranges.start[waiting], ranges.end[waiting]))
     training = rounds(union(waits))
     return FeedResult(
@@ -87,12 +106,14 @@ def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResu
 
 
 def rounds(waits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a trainer did with each batch: how long it waited for it, and then until it asked for the next.
+    """What a trainer did with each batch: how long it waited for it, and then until it asked for
+    the next.
 
-    `waits`: a set of spans. Both int64 nanoseconds, shape (n,); empty if there are fewer than two waits. A timeline
-    does not say when an epoch ended: a pause that is much longer than usual is validation or the like, and counts as a
-    usual one, as does the time after the last batch. The first batch's step counts, however long it is: programs are
-    compiled in it.
+    `waits`: a set of spans. Both int64 nanoseconds, shape (n,); empty if there are fewer than two
+    waits. A timeline
+    does not say when an epoch ended: a pause that is much longer than usual is validation or the
+    like, and counts as a usual one, as does the time after the last batch. The first batch's step
+    counts, however long it is: programs are compiled in it.
     """
     between = waits[1:, 0] - waits[:-1, 1]
     if not len(between):

@@ -1,4 +1,6 @@
-"""Contents of a recording without device activity: waits for input, and launches whose work is missing."""
+"""Contents of a recording without device activity: waits for input, and launches whose work is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def launch_count(traces: Sequence[Trace]) -> int:
 
 
 def host_waits(traces: Sequence[Trace], input_range: str = "") -> tuple[str, ...]:
-    """Sentences for each process whose main thread waited. Feed timelines are reported separately."""
+    """Sentences for each process whose main thread waited.
+
+    Feed timelines are reported separately.
+    """
     sentences = []
     for trace in traces:
         ranges = trace.ranges
@@ -43,18 +48,23 @@ def _waits(trace: Trace, host: Host, process: int) -> list[str]:
     thread = host.main_thread(process)
     window, steps = _window(trace, process)
     whole = max(measure(window), 1)
-    waits = intersect(union(host.spans_of(thread, Activity.INPUT), host.tf_data_waits(thread)), window)
+    waits = intersect(
+        union(host.spans_of(thread, Activity.INPUT), host.tf_data_waits(thread)), window
+    )
     parked = subtract(intersect(host.spans_of(thread, Activity.WAITING), window), waits)
     sentences = []
     if len(waits):
         time = f"{percent(measure(waits) / whole)} of the {_time(steps)}"
         sentences.append(
-            f"The host waited for input {time}: {plural(len(waits), 'wait')}, {duration(measure(waits))}. {_CAVEAT}"
+            f"The host waited for input {time}: {plural(len(waits), 'wait')},"
+            f" {duration(measure(waits))}. {_CAVEAT}"
         )
     if measure(parked) > _PARKED * whole:
         time = f"{percent(measure(parked) / whole)} of the {_time(steps)}"
         where = _longest(host, trace, thread)
-        sentences.append(f"The thread that trains was parked {time}, most of it in {where}. {_CAVEAT}")
+        sentences.append(
+            f"The thread that trains was parked {time}, most of it in {where}. {_CAVEAT}"
+        )
     return sentences
 
 
@@ -72,7 +82,9 @@ def _time(steps: int) -> str:
 
 
 def _longest(host: Host, trace: Trace, thread: int) -> str:
-    """The name of the function that parked the thread for the longest time, with those that it calls."""
+    """The name of the function that parked the thread for the longest time, with those that it
+    calls.
+    """
     rows = host.rows(thread, Activity.WAITING)
     time = np.bincount(host.name[rows], weights=(host.end - host.start)[rows])
     return trace.name(int(np.argmax(time)))

@@ -1,4 +1,6 @@
-"""What to change about the input: more workers, deeper prefetch, closer data; by what waits, and in which steps."""
+"""What to change about the input: more workers, deeper prefetch, closer data; by what waits, and in
+which steps.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,25 @@ from fastfeed.profiler.verdict.tf_data_advice import stage_advice
 
 __all__ = ["feed_advice", "input_advice", "proxy_input"]
 
-_MAX_WORKER_PERIOD = 24  # steps: loaders rarely have more workers; a rarer wait comes once per epoch
+_MAX_WORKER_PERIOD = (
+    24  # steps: loaders rarely have more workers; a rarer wait comes once per epoch
+)
 _NEARLY_ALL = 0.8  # of the waiting is at starts of epochs
 _USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
 
 
 def proxy_input(device: DeviceResult) -> int:
-    """Nanoseconds that this device waited inside collectives while another rank waited for its input."""
+    """Nanoseconds that this device waited inside collectives while another rank waited for its
+    input.
+    """
     return sum(charge.ns for charge in device.charges if charge.cause in STARVING)
 
 
 def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    """The change, and the evidence for it. `spent` is the cost of input in the judged window, nanoseconds."""
+    """The change, and the evidence for it.
+
+    `spent` is the cost of input in the judged window, nanoseconds.
+    """
     metrics, waits = device.metrics, device.judged.input
     culprits = [charge for charge in device.charges if charge.cause in INPUT_CAUSES]
     if culprits and proxy_input(device) * 2 > spent:
@@ -40,20 +49,36 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
         f"{duration(waits.hidden)} hidden.{_pattern(metrics)}"
     )
     feed = max(feeds, key=lambda feed: feed.waited_ns, default=None)
-    if feed is not None and feed.busiest and feed.waited_ns * 2 >= spent:  # otherwise the wait is for another loader
+    if (
+        feed is not None and feed.busiest and feed.waited_ns * 2 >= spent
+    ):  # otherwise the wait is for another loader
         return feed_advice(feed), evidence
     causes = device.judged.causes
     if causes.get(Cause.INPUT_WORK, 0) > causes.get(Cause.INPUT, 0):
-        work = next((f"{time}" for time in device.functions if time.cause is Cause.INPUT_WORK), "preparing batches")
+        work = next(
+            (f"{time}" for time in device.functions if time.cause is Cause.INPUT_WORK),
+            "preparing batches",
+        )
         return (
-            f"Move {work} out of the training thread: to the loader's workers, a prefetching thread, or a fastfeed "
-            "feed, which works ahead on native threads.",
-            f"{evidence} The training thread prepares batches itself for {duration(causes[Cause.INPUT_WORK])}.",
+            (
+                f"Move {work} out of the training thread: to the loader's workers, a prefetching"
+                " thread, or a fastfeed feed, which works ahead on native threads."
+            ),
+            (
+                f"{evidence} The training thread prepares batches itself for"
+                f" {duration(causes[Cause.INPUT_WORK])}."
+            ),
         )
     if (stage := device.stage) is not None:
         return (
-            f"The slowest stage of tf.data is {one_line(stage.name, 60)}: {stage_advice(stage.name)}.",
-            f"{evidence} {one_line(stage.path, 120)} is at work itself for {percent(stage.share, 0)} of the waits.",
+            (
+                f"The slowest stage of tf.data is {one_line(stage.name, 60)}:"
+                f" {stage_advice(stage.name)}."
+            ),
+            (
+                f"{evidence} {one_line(stage.path, 120)} is at work itself for"
+                f" {percent(stage.share, 0)} of the waits."
+            ),
         )
     faster = f"Make batches {_speedup_needed(device.judged.budget.window, spent)} as fast"
     if metrics.get("single_process"):
@@ -75,19 +100,30 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
         return f"{keep} the next epoch's batches before this one ends.", evidence
     if every:
         return (
-            f"Raise prefetch_factor, or num_workers above {every:.0f}; with in_order=False one slow batch does not "
-            "hold up the others."
-            if pytorch
-            else f"Prefetch more than {every:.0f} batches, so that one slow batch does not hold up the others.",
+            (
+                f"Raise prefetch_factor, or num_workers above {every:.0f}; with in_order=False one"
+                " slow batch does not hold up the others."
+                if pytorch
+                else (
+                    f"Prefetch more than {every:.0f} batches, so that one slow batch does not hold"
+                    " up the others."
+                )
+            ),
             evidence,
         )
     if metrics.get("wait_rare"):
         return (
-            "Prefetch deeper, so that a slow read now and then stays hidden, or keep the data on a local disk.",
+            (
+                "Prefetch deeper, so that a slow read now and then stays hidden, or keep the data"
+                " on a local disk."
+            ),
             evidence,
         )
     if metrics.get("wait_grows", 1) > 1:
-        return f"{faster}: look at storage first, e.g. larger sequential shards or a local cache.", evidence
+        return (
+            f"{faster}: look at storage first, e.g. larger sequential shards or a local cache.",
+            evidence,
+        )
     return f"{faster}: {change_in('pytorch' if pytorch else loader, 'more_loading')}", evidence
 
 
@@ -101,12 +137,21 @@ def _pattern(metrics: Mapping[str, float]) -> str:
         text += f" A long one every {metrics['wait_every']:.0f} steps."
     elif metrics.get("wait_rare"):
         worst = duration(metrics["wait_ms_worst"] * 1e6)
-        text += f" Nearly all of it in {percent(metrics['wait_steps'], 0)} of the steps, the worst {worst}."
+        text += (
+            f" Nearly all of it in {percent(metrics['wait_steps'], 0)} of the steps, the worst"
+            f" {worst}."
+        )
     grows = metrics.get("wait_grows", 1)
     if grows > 1:
-        text += f" Waits grow: {grows:.1f} times as long in the second half of the steps as in the first."
+        text += (
+            f" Waits grow: {grows:.1f} times as long in the second half of the steps as in the"
+            " first."
+        )
     elif grows < 1:
-        text += " They shrink over the steps, as when data that is read again comes from the page cache."
+        text += (
+            " They shrink over the steps, as when data that is read again comes from the page"
+            " cache."
+        )
     return text
 
 
@@ -117,14 +162,20 @@ def feed_advice(feed: FeedResult) -> str:
     share = spent / max(work, 1)
     threads = max(feed.threads, 1)
     used = work / max(feed.span_ns * threads, 1)
-    lead = f"{feed.busiest} takes {percent(share, 0)} of the feed's work, {duration(spent / max(count, 1))} each time"
+    lead = (
+        f"{feed.busiest} takes {percent(share, 0)} of the feed's work,"
+        f" {duration(spent / max(count, 1))} each time"
+    )
     if feed.busiest == "read":
         return (
             f"{lead}: store larger shards, or keep them local (cache=); reading must become "
             f"{_speedup_needed(feed.span_ns, feed.waited_ns)} as fast."
         )
     if used < 0.8:
-        busy = f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy {percent(used, 0)} of the time"
+        busy = (
+            f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy {percent(used, 0)}"
+            " of the time"
+        )
         return f"{lead}, and its {busy}: raise prefetch=, then threads=."
     if 10 * feed.waited_ns > 9 * feed.span_ns:  # the trainer does almost nothing else
         return f"{lead}: set threads= to the number of cores, then decode='gpu'."
@@ -133,18 +184,26 @@ def feed_advice(feed: FeedResult) -> str:
 
 
 def _speedup_needed(window: int, spent: int) -> str:
-    """T / (T - exposed): how many times faster batches must arrive so that the trainer never waits."""
+    """T / (T - exposed): how many times faster batches must arrive so that the trainer never
+    waits.
+    """
     times = window / max(window - spent, 1)
     return f"{times:.1f} times" if times < 20 else "more than 20 times"
 
 
 def _workers(metrics: Mapping[str, float]) -> str:
-    """Loading takes `wait` ms per step in one process, and the rest of the step can overlap it: ceil(wait / rest)."""
+    """Loading takes `wait` ms per step in one process, and the rest of the step can overlap it:
+    ceil(wait / rest).
+    """
     wait, step = metrics.get("wait_ms_per_step"), metrics.get("step_ms")
     if not wait or not step or step <= wait:
         return "Give the DataLoader workers: "
     needed, cores = max(2, math.ceil(wait / (step - wait)) + 1), int(metrics.get("cores", 0))
     limit = cores or _USUAL_CORES
     count = needed if needed <= limit else str(cores) if cores else "os.cpu_count()"
-    more = f"{needed} workers would keep up, so make batches cheaper to decode as well; " if needed > limit else ""
+    more = (
+        f"{needed} workers would keep up, so make batches cheaper to decode as well; "
+        if needed > limit
+        else ""
+    )
     return f"DataLoader(num_workers={count}, persistent_workers=True, pin_memory=True): {more}"

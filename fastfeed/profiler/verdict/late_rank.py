@@ -1,4 +1,6 @@
-"""Words about the rank that the others wait for, and the change that would make it arrive in time."""
+"""Words about the rank that the others wait for, and the change that would make it arrive in
+time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _SLOWER = 1.1  # times the median rank's kernels: more than boards of one model 
 
 
 def late_rank_name(late: LateRank) -> str:
-    """Return the label of the late rank without the name of its GPU, or words for one that changes."""
+    """Return the label of the late rank without the name of its GPU, or words for one that
+    changes.
+    """
     return "a late rank that changes from step to step" if _changes(late) else _short(late.label)
 
 
@@ -21,13 +25,17 @@ def late_rank_sentence(late: LateRank) -> str:
     waited = duration(late.waited_ns)
     if _changes(late):
         return (
-            f"ranks waited {duration(late.waited_ns / late.share)} for each other inside collectives; the late one "
-            f"changes from step to step, most often {_short(late.label)} ({percent(late.share, 0)})"
+            f"ranks waited {duration(late.waited_ns / late.share)} for each other inside"
+            f" collectives; the late one changes from step to step, most often {_short(late.label)}"
+            f" ({percent(late.share, 0)})"
         )
     why = CAUSES[late.cause].title if late.cause is not None else "unknown reason"
     if _is_slower(late):
         why = f"its kernels take {late.kernels:.2f} times as long"
-    return f"others waited {waited} inside collectives for {one_line(late.label, 60)}, which was late: {why}"
+    return (
+        f"others waited {waited} inside collectives for {one_line(late.label, 60)}, which was late:"
+        f" {why}"
+    )
 
 
 def late_rank_advice(late: LateRank) -> tuple[str, str]:
@@ -36,30 +44,45 @@ def late_rank_advice(late: LateRank) -> tuple[str, str]:
     if _is_slower(late):
         times = f"{late.kernels:.2f} times as long"
         return (
-            f"Check the GPU of {label}, whose kernels take {times}: a thermal or power limit, another model "
-            "(nvidia-smi -q -d PERFORMANCE,CLOCK), or larger batches.",
+            (
+                f"Check the GPU of {label}, whose kernels take {times}: a thermal or power limit,"
+                " another model (nvidia-smi -q -d PERFORMANCE,CLOCK), or larger batches."
+            ),
             f"{label}, whose kernels take {times} as those of the median rank.",
         )
     if late.changes:
-        often = f"a rank that changes from step to step, most often {label} ({percent(late.share, 0)})."
+        often = (
+            f"a rank that changes from step to step, most often {label} ({percent(late.share, 0)})."
+        )
         if late.cause is None:
             return (
-                "Give all ranks equal work in each step (samples of one size, or bucketed by length or cost): no rank "
-                "is slow in general, the late one changes from step to step.",
+                (
+                    "Give all ranks equal work in each step (samples of one size, or bucketed by"
+                    " length or cost): no rank is slow in general, the late one changes from step"
+                    " to step."
+                ),
                 often,
             )
         return (
-            f"Make steps equally long on all ranks: the late one changes from step to step, mostly because of "
-            f"{CAUSES[late.cause].title}.",
+            (
+                "Make steps equally long on all ranks: the late one changes from step to step,"
+                f" mostly because of {CAUSES[late.cause].title}."
+            ),
             often,
         )
     if late.cause is None:
         return (
-            f"Find out why {label} is late: nothing recorded explains it. Compare its steps with the others'.",
+            (
+                f"Find out why {label} is late: nothing recorded explains it. Compare its steps"
+                " with the others'."
+            ),
             f"{label}, which is late for a reason that is not recorded.",
         )
     title = CAUSES[late.cause].title
-    return f"Make {label} as fast as the others: it is late because of {title}.", f"{label}, which is late: {title}."
+    return (
+        f"Make {label} as fast as the others: it is late because of {title}.",
+        f"{label}, which is late: {title}.",
+    )
 
 
 def _changes(late: LateRank) -> bool:
@@ -67,7 +90,9 @@ def _changes(late: LateRank) -> bool:
 
 
 def _is_slower(late: LateRank) -> bool:
-    """Do its kernels take longer than those of the others, without another cause of its lateness?"""
+    """Do its kernels take longer than those of the others, without another cause of its
+    lateness?
+    """
     return late.cause is None and late.kernels is not None and late.kernels >= _SLOWER
 
 

@@ -21,15 +21,21 @@ def epoch_change(device: DeviceResult) -> str:
     """The change for waits at the starts of epochs."""
     single = device.metrics.get("single_process")
     if single:
-        return "Load batches in workers that stay: DataLoader(num_workers=4, persistent_workers=True)."
+        return (
+            "Load batches in workers that stay: DataLoader(num_workers=4, persistent_workers=True)."
+        )
     names = [name for name in device.names if "dataloader.py(" in name]
-    stays = any(name.endswith("_reset") for name in names) and not any("_get_iterator" in name for name in names)
+    stays = any(name.endswith("_reset") for name in names) and not any(
+        "_get_iterator" in name for name in names
+    )
     if single is not None and not stays:  # PyTorch's loader, whose workers are not known to stay
         return (
-            "persistent_workers=True: the workers stay, and load the next epoch's batches as soon as one is asked for."
+            "persistent_workers=True: the workers stay, and load the next epoch's batches as soon"
+            " as one is asked for."
         )
     return (
-        "Keep the loader's workers from one epoch to the next, or start the next epoch's batches before this one ends."
+        "Keep the loader's workers from one epoch to the next, or start the next epoch's batches"
+        " before this one ends."
     )
 
 
@@ -37,12 +43,14 @@ def phase_change(device: DeviceResult, phase: Phase) -> str:
     """Advice on one phase, as a sentence."""
     if phase.kind == "epoch_start":
         return epoch_change(device)
-    waited = sum(phase.period.causes.get(cause, 0) for cause in INPUT_CAUSES) / max(phase.period.budget.window, 1)
+    waited = sum(phase.period.causes.get(cause, 0) for cause in INPUT_CAUSES) / max(
+        phase.period.budget.window, 1
+    )
     if phase.kind == "validation":
         if waited >= _MUCH:
             return (
-                f"Idle for input {percent(waited, 0)} of this time: give the loader of validation more workers, and "
-                "keep them (persistent_workers=True)."
+                f"Idle for input {percent(waited, 0)} of this time: give the loader of validation"
+                " more workers, and keep them (persistent_workers=True)."
             )
         return "Validate less often, on larger batches, or on a part of the data."
     if phase.kind == "checkpoint":

@@ -1,4 +1,7 @@
-"""Is training starved of input? How certain that is, what contradicts it, and what to do; or why it is unknown."""
+"""Is training starved of input?
+
+How certain that is, what contradicts it, and what to do; or why it is unknown.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,13 @@ from fastfeed.profiler.verdict.abstention import (
     doubts,
     has_all_recorded,
 )
-from fastfeed.profiler.verdict.advice import cost_of, family_costs, interpreter_cause, main_function, remedies
+from fastfeed.profiler.verdict.advice import (
+    cost_of,
+    family_costs,
+    interpreter_cause,
+    main_function,
+    remedies,
+)
 from fastfeed.profiler.verdict.input_advice import feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
 from fastfeed.profiler.verdict.recording import ALL_RECORDED, how_to_record
@@ -26,7 +35,8 @@ from fastfeed.profiler.verdict.recording import ALL_RECORDED, how_to_record
 __all__ = ["focus", "judge", "starved_word"]
 
 _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itself is the bottleneck
-_BUSY = 0.80  # of the window in kernels and copies that are no batches: many small losses are not a bottleneck
+# of the window in kernels and copies that are no batches: many small losses are not a bottleneck
+_BUSY = 0.80
 _STARVED = ("starved", "severe")
 _NO_CHANGE = ("unknown", "profiler")  # families of time that no change to the program wins
 
@@ -34,18 +44,23 @@ _NO_CHANGE = ("unknown", "profiler")  # families of time that no change to the p
 def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
     """The device the verdict is about: the most starved of those that do a real part of the work.
 
-    If none is starved of input, it is the one that loses most to copies, of those that are starved of them.
+    If none is starved of input, it is the one that loses most to copies, of those that are starved
+    of them.
     """
     max_ops = max(device.ops for device in devices)
     at_work = [device for device in devices if device.ops * 20 >= max_ops]
     by_input = max(at_work, key=lambda device: device.share.value)
     if starved_word(by_input.share) in _STARVED:
         return by_input
-    return max(filter(_lacks_copies, at_work), key=lambda device: device.copies.value, default=by_input)
+    return max(
+        filter(_lacks_copies, at_work), key=lambda device: device.copies.value, default=by_input
+    )
 
 
 def starved_word(share: Share) -> str:
-    """The verdict for a share: a threshold counts once the lower bound of the interval exceeds it."""
+    """The verdict for a share: a threshold counts once the lower bound of the interval exceeds
+    it.
+    """
     plain = word(share.value)
     low = share.value if share.low is None else share.low
     if plain == "not_starved":
@@ -80,8 +95,8 @@ def judge(
 ) -> Verdict:
     """The verdict over all devices.
 
-    `again` is the command to measure again; `waits` are sentences about the host if no device was active, and
-    `launches` how often it launched work for one.
+    `again` is the command to measure again; `waits` are sentences about the host if no device was
+    active, and `launches` how often it launched work for one.
     """
     again = again or "fastfeed profile -- <the same command>"
     if not devices:
@@ -93,7 +108,9 @@ def judge(
     verdict_word = "abstained" if reasons else _word(device)
     budget = device.judged.budget
     busy = budget.compute + budget.other >= _BUSY * budget.window
-    bound = advice[0].family if advice and (advice[0].share >= _MIN_BOUND_SHARE or not busy) else "gpu"
+    bound = (
+        advice[0].family if advice and (advice[0].share >= _MIN_BOUND_SHARE or not busy) else "gpu"
+    )
     record = ALL_RECORDED if has_all_recorded(device, reasons) else how_to_record(device, origin)
     return Verdict(
         word=verdict_word,
@@ -113,27 +130,39 @@ def judge(
 
 
 def _no_device(
-    feeds: Sequence[FeedResult], origins: Sequence[Origin], again: str, waits: Sequence[str], launches: int
+    feeds: Sequence[FeedResult],
+    origins: Sequence[Origin],
+    again: str,
+    waits: Sequence[str],
+    launches: int,
 ) -> Verdict:
-    feeds = sorted(feeds, key=lambda feed: -feed.waited_ns)  # the first is most likely the one of training
+    feeds = sorted(
+        feeds, key=lambda feed: -feed.waited_ns
+    )  # the first is most likely the one of training
     headline = "The recording has no device activity."
     reason = "No kernel, copy or memset was recorded."
     change = "Record on a machine with a GPU, with the CUDA activity of the process that trains."
     if launches:
         reason = (
-            f"Only the host's side was recorded: {plural(launches, 'launch')} of kernels and copies, and none of them."
+            f"Only the host's side was recorded: {plural(launches, 'launch')} of kernels and"
+            " copies, and none of them."
         )
         change = (
-            "Record the GPU as well: ProfilerActivity.CUDA, no second profiler at the same time (nsys, DCGM), and "
-            "permission to trace the GPU; let it finish (torch.cuda.synchronize()) before the profiler stops."
+            "Record the GPU as well: ProfilerActivity.CUDA, no second profiler at the same time"
+            " (nsys, DCGM), and permission to trace the GPU; let it finish"
+            " (torch.cuda.synchronize()) before the profiler stops."
         )
     if damaged := next((origin.incomplete for origin in origins if origin.incomplete), ""):
-        reason = f"No kernel, copy or memset is in the part of the file that could be read ({damaged})."
+        reason = (
+            f"No kernel, copy or memset is in the part of the file that could be read ({damaged})."
+        )
         change = "Copy the file again, or record again and let the profiler finish writing."
     if feeds:
         whose = f"feed {feeds[0].name or feeds[0].feed}" if len(feeds) > 1 else "the feed"
         share = percent(feeds[0].wait_share)
-        headline += f" According to {whose}'s timeline, the trainer waited for batches {share} of the time."
+        headline += (
+            f" According to {whose}'s timeline, the trainer waited for batches {share} of the time."
+        )
     return Verdict(
         word="abstained",
         headline=headline,
@@ -156,15 +185,28 @@ def _no_device(
 
 
 def _headline(
-    verdict_word: str, device: DeviceResult, advice: Sequence[Remedy], bound: str, count: int, reasons: Sequence[str]
+    verdict_word: str,
+    device: DeviceResult,
+    advice: Sequence[Remedy],
+    bound: str,
+    count: int,
+    reasons: Sequence[str],
 ) -> str:
     share, judged = device.share, device.judged
     idle = judged.budget.idle / max(judged.budget.window, 1)
     where = device.label if count > 1 else "The GPU"
-    limit = "the GPU itself is the bottleneck" if bound == "gpu" else f"the largest loss: {_loss(bound, device)}"
+    limit = (
+        "the GPU itself is the bottleneck"
+        if bound == "gpu"
+        else f"the largest loss: {_loss(bound, device)}"
+    )
     largest = next((remedy for remedy in advice if remedy.family == bound), None)
     # the sentence is about input: what costs more is named, too
-    more = f"; {limit} ({percent(largest.share)})" if largest and largest.family not in ("input", "h2d") else ""
+    more = (
+        f"; {limit} ({percent(largest.share)})"
+        if largest and largest.family not in ("input", "h2d")
+        else ""
+    )
     named = main_function(device, bound)
     subject = f", mostly in {cost_of(device, named)}" if named is not None else ""
     if named is not None and bound != "input":
@@ -177,14 +219,19 @@ def _headline(
         low = f" (95 % interval {ends})" if ends else ""
         return f"{where} may be starved: input costs {percent(share.value)} of the time{low}{more}."
     if verdict_word == "not_starved":
-        return f"{where} is not starved: input costs {percent(share.value)} of the time. Idle {percent(idle)}; {limit}."
+        return (
+            f"{where} is not starved: input costs {percent(share.value)} of the time. Idle"
+            f" {percent(idle)}; {limit}."
+        )
     if verdict_word == "starved_of_copies":
         return (
-            f"{where} is starved of copies: it waits for batches to be copied to it {percent(device.copies.value)} "
-            f"of the time, with nothing to compute meanwhile{more}."
+            f"{where} is starved of copies: it waits for batches to be copied to it"
+            f" {percent(device.copies.value)} of the time, with nothing to compute meanwhile{more}."
         )
     much = "severely starved" if verdict_word == "severe" else "starved"
-    staged = judged.causes.get(Cause.H2D_STAGING, 0) > sum(judged.causes.get(cause, 0) for cause in INPUT_CAUSES)
+    staged = judged.causes.get(Cause.H2D_STAGING, 0) > sum(
+        judged.causes.get(cause, 0) for cause in INPUT_CAUSES
+    )
     mostly = ", mostly for copies from pageable memory" if staged else ""
     mostly = mostly or (subject if bound == "input" else "")
     waits = f"it waits for input {percent(share.value)} of the time{mostly}"
@@ -203,17 +250,31 @@ def _loss(bound: str, device: DeviceResult) -> str:
 def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]:
     sentences = [remedy.evidence for remedy in advice[:2]]
     if device.copies.value >= STARVED and all(remedy.family != "h2d" for remedy in advice[:2]):
-        sentences.append(f"Exposed copies to the GPU cost {percent(device.copies.value)} of the time.")
+        sentences.append(
+            f"Exposed copies to the GPU cost {percent(device.copies.value)} of the time."
+        )
     for gap in device.worst[:1]:
         inside = f" in {gap.inside}" if gap.inside else ""
-        sentences.append(f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}.")
+        sentences.append(
+            f"The worst gap: {duration(gap.end - gap.start)}, {gap.thread or 'the host'}{inside}."
+        )
     if device.share.steps_over:
-        sentences.append(f"{percent(device.share.steps_over, 0)} of the steps lose more than 5 % to input.")
+        sentences.append(
+            f"{percent(device.share.steps_over, 0)} of the steps lose more than 5 % to input."
+        )
     if device.steady is not None:
-        whole = sum(device.whole.causes.get(cause, 0) for cause in STARVING) / max(device.whole.budget.window, 1)
+        whole = sum(device.whole.causes.get(cause, 0) for cause in STARVING) / max(
+            device.whole.budget.window, 1
+        )
         if abs(whole - device.share.value) > 0.01:
-            more = "its start and validation" if any(one.kind == "validation" for one in device.phases) else "its start"
-            sentences.append(f"Over the whole recording, including {more}, input costs {percent(whole)}.")
+            more = (
+                "its start and validation"
+                if any(one.kind == "validation" for one in device.phases)
+                else "its start"
+            )
+            sentences.append(
+                f"Over the whole recording, including {more}, input costs {percent(whole)}."
+            )
     return tuple(sentences)
 
 
@@ -222,14 +283,19 @@ def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str
     sentences = []
     waits, steady = device.judged.input, int(device.steps.steady.sum())
     if waits.hidden > max(waits.exposed, device.judged.budget.window // 100):
-        sentences.append(f"{duration(waits.hidden)} of waiting for input were hidden behind GPU work and cost nothing.")
+        sentences.append(
+            f"{duration(waits.hidden)} of waiting for input were hidden behind GPU work and cost"
+            " nothing."
+        )
     if not len(device.steps.labels):
-        sentences.append("No steps were found: the figures cover the whole recording, including its start.")
+        sentences.append(
+            "No steps were found: the figures cover the whole recording, including its start."
+        )
     elif steady < LIKELY_STEPS:
         whole = f"Only {plural(steady, 'complete step')}" if steady else "No complete step"
         sentences.append(
-            f"{whole} {'were' if steady > 1 else 'was'} recorded; a likely verdict takes {LIKELY_STEPS}, "
-            f"a confirmed one {CONFIRMED_STEPS}."
+            f"{whole} {'were' if steady > 1 else 'was'} recorded; a likely verdict takes"
+            f" {LIKELY_STEPS}, a confirmed one {CONFIRMED_STEPS}."
         )
     if device.steps.guessed and steady:
         sentences.append(f"Nothing marks the steps: they are guessed from {device.steps.found_by}.")
@@ -246,24 +312,30 @@ def _left_out(cold: Cold) -> str:
     if cold.steps == cold.cut:
         return "The recording begins inside the first step, which is left out."
     first = "The first step is" if cold.steps == 1 else f"The first {cold.steps:,} steps are"
-    return f"{first} left out as cold start{', and the recording begins inside the first' if cold.cut else ''}."
+    return (
+        f"{first} left out as cold"
+        f" start{', and the recording begins inside the first' if cold.cut else ''}."
+    )
 
 
 def _falsify(verdict_word: str, device: DeviceResult) -> str:
     if verdict_word == "abstained":
         return ""
     if verdict_word == "not_starved":
-        return "If the same run on batches kept in memory is more than 5 % faster, this verdict is wrong."
+        return (
+            "If the same run on batches kept in memory is more than 5 % faster, this verdict is"
+            " wrong."
+        )
     if verdict_word == "starved_of_copies":
         gain = 1 / max(1 - device.copies.value, 0.01)
         return (
-            f"The same run on one batch that stays on the GPU should be up to {gain:.2f} times as fast; if it is not, "
-            "this verdict is wrong."
+            f"The same run on one batch that stays on the GPU should be up to {gain:.2f} times as"
+            " fast; if it is not, this verdict is wrong."
         )
     gain = 1 / max(1 - device.share.value, 0.01)
     return (
-        f"The same run on batches kept in memory should be up to {gain:.2f} times as fast; if it is not, this verdict "
-        "is wrong."
+        f"The same run on batches kept in memory should be up to {gain:.2f} times as fast; if it is"
+        " not, this verdict is wrong."
     )
 
 
@@ -272,7 +344,10 @@ def _change(verdict_word: str, advice: Sequence[Remedy], bound: str) -> str:
     if verdict_word == "abstained":
         return "Nothing yet: first a verdict, as described under Record."
     if verdict_word == "not_starved" and bound == "gpu":
-        return "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a faster GPU would help."
+        return (
+            "Nothing about the input: the GPU is busy. Faster kernels, lower precision or a faster"
+            " GPU would help."
+        )
     if verdict_word == "not_starved":
         return advice[0].change
     # of a starved device something known is lost, which is better than a recording of the rest

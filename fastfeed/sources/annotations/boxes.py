@@ -1,4 +1,6 @@
-"""Packs boxes, one array per image, into one array: a million small arrays would take a gigabyte."""
+"""Packs boxes, one array per image, into one array: a million small arrays would take a
+gigabyte.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from fastfeed.sources.base import Instances
 
 __all__ = ["FORMATS", "BoxLists"]
 
-# what the four numbers are -> columns that begin at left and top, columns of right and bottom, or of width and height
+# what the four numbers are -> columns that begin at left and top, columns of right and bottom, or
+# of width and height
 FORMATS = {
     "xyxy": ([0, 1], [2, 3], False),
     "yxyx": ([1, 0], [3, 2], False),
@@ -31,7 +34,9 @@ class BoxLists:
     boxes: np.ndarray  # float32 (m, 4): left, top, right, bottom, pixels
     labels: np.ndarray  # int32 (m,)
     ends: np.ndarray  # int64 (n + 1,): image i has the boxes [ends[i], ends[i + 1])
-    sizes: np.ndarray | None = None  # float32 (n, 2): height, width of the annotated images; NaN where not known
+    sizes: np.ndarray | None = (
+        None  # float32 (n, 2): height, width of the annotated images; NaN where not known
+    )
 
     @classmethod
     def of(
@@ -43,17 +48,24 @@ class BoxLists:
         where: Where,
         sizes: np.ndarray | None = None,
     ) -> BoxLists:
-        """From one array (k, 4) and one (k,) per image. ConfigError names the image; `classes` 0: any label >= 0."""
+        """From one array (k, 4) and one (k,) per image.
+
+        ConfigError names the image; `classes` 0: any label >= 0.
+        """
         arrays = [_array(values, (4,), i, where, "boxes") for i, values in enumerate(boxes)]
         ends = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
         flat = np.concatenate([np.empty((0, 4)), *arrays])
         if labels is None:
             flat_labels = np.zeros(len(flat), np.int64)
         else:
-            label_arrays = [_array(values, (), i, where, "labels") for i, values in enumerate(labels)]
+            label_arrays = [
+                _array(values, (), i, where, "labels") for i, values in enumerate(labels)
+            ]
             _check_counts(label_arrays, arrays, where)
             flat_labels = np.concatenate([np.empty(0, np.int64), *label_arrays])
-        return cls.flat(flat, flat_labels, ends, format, classes, lambda i, k: f"box {k} of {where(i)}", sizes)
+        return cls.flat(
+            flat, flat_labels, ends, format, classes, lambda i, k: f"box {k} of {where(i)}", sizes
+        )
 
     @classmethod
     def flat(
@@ -64,9 +76,13 @@ class BoxLists:
         format: str,
         classes: int,
         where: Callable[[int, int], str],  # (image, number of its box)
-        sizes: np.ndarray | None = None,  # (n, 2): height, width of the images, where that is known; NaN where not
+        sizes: (
+            np.ndarray | None
+        ) = None,  # (n, 2): height, width of the images, where that is known; NaN where not
     ) -> BoxLists:
-        """From one array, checked: finite, not inverted, labels that there are, a part of it inside of the image."""
+        """From one array, checked: finite, not inverted, labels that there are, a part of it inside
+        of the image.
+        """
         first, last, lengths = FORMATS[format]
         corners = np.empty((len(boxes), 4))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -80,9 +96,15 @@ class BoxLists:
                 at = int(wrong.argmax())
                 image = int(np.searchsorted(ends, at, side="right")) - 1
                 box = where(image, at - int(ends[image]))
-                raise ConfigError(f"Objects: {box} {message.format(box=boxes[at].tolist(), label=labels[at])}")
+                raise ConfigError(
+                    f"Objects: {box} {message.format(box=boxes[at].tolist(), label=labels[at])}"
+                )
 
-        sides = "its width or height is negative" if lengths else "its right or bottom edge lies before the other"
+        sides = (
+            "its width or height is negative"
+            if lengths
+            else "its right or bottom edge lies before the other"
+        )
         refuse(~np.isfinite(corners).all(axis=1), "must be finite numbers, got {box}")
         order = f"got {{box}} as {format}: {sides}; format is one of {', '.join(FORMATS)}"
         refuse((corners[:, 2:] < corners[:, :2]).any(axis=1), order)
@@ -91,12 +113,20 @@ class BoxLists:
             outside = ((corners[:, :2] >= each) | (corners[:, 2:] < 0)).any(axis=1)
             at = int(outside.argmax()) if len(each) else 0
             shape = f"{each[at, 0]:g} wide and {each[at, 1]:g} high" if len(each) else ""
-            refuse(outside, f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or fix it")
+            refuse(
+                outside,
+                f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or fix it",
+            )
         refuse(labels < 0, "must have a label >= 0, got {label}; leave out what is not an object")
         if classes:
             refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")
         refuse(labels > np.iinfo(np.int32).max, "must have a label below 2**31, got {label}")
-        return cls(corners, labels.astype(np.int32), ends, None if sizes is None else sizes.astype(np.float32))
+        return cls(
+            corners,
+            labels.astype(np.int32),
+            ends,
+            None if sizes is None else sizes.astype(np.float32),
+        )
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -110,15 +140,21 @@ class BoxLists:
         """Boxes of the given images."""
         ids = np.asarray(ids, np.int64)
         counts = self.ends[ids + 1] - self.ends[ids]
-        rows = np.repeat(self.ends[ids] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        rows = np.repeat(self.ends[ids] - np.cumsum(counts) + counts, counts) + np.arange(
+            counts.sum()
+        )
         sizes = None if self.sizes is None else self.sizes[ids].astype(np.float64)
-        return Instances(self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64), counts, sizes)
+        return Instances(
+            self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64), counts, sizes
+        )
 
     def content(self, first: int, last: int) -> tuple[Any, ...]:
         """Buffers that say all of images [first, last)."""
         own = slice(int(self.ends[first]), int(self.ends[last]))
         counts = np.diff(self.ends[first : last + 1])
-        return tuple(np.ascontiguousarray(a).data for a in (self.boxes[own], self.labels[own], counts))
+        return tuple(
+            np.ascontiguousarray(a).data for a in (self.boxes[own], self.labels[own], counts)
+        )
 
 
 def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str) -> np.ndarray:
@@ -132,15 +168,19 @@ def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str)
     if array.ndim != 1 + len(shape) or array.shape[1:] != shape or array.dtype.kind not in kinds:
         expected = "numbers of shape (k, 4)" if shape else "integers of shape (k,)"
         raise ConfigError(
-            f"Objects: {name} of {where(i)} must be {expected}, got {array.dtype}{list(array.shape)}; "
-            f"an image without objects has an empty list"
+            f"Objects: {name} of {where(i)} must be {expected}, got"
+            f" {array.dtype}{list(array.shape)}; an image without objects has an empty list"
         )
     return array.astype(np.float64 if shape else np.int64, copy=False)
 
 
 def _check_counts(labels: list[np.ndarray], boxes: list[np.ndarray], where: Where) -> None:
     if len(labels) != len(boxes):
-        raise ConfigError(f"Objects: labels must be one array per sample, got {len(labels)} for {len(boxes)}")
+        raise ConfigError(
+            f"Objects: labels must be one array per sample, got {len(labels)} for {len(boxes)}"
+        )
     for i, (own_labels, own_boxes) in enumerate(zip(labels, boxes, strict=True)):
         if len(own_labels) != len(own_boxes):
-            raise ConfigError(f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own_labels)} labels")
+            raise ConfigError(
+                f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own_labels)} labels"
+            )

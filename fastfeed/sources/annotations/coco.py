@@ -1,4 +1,7 @@
-"""COCO's annotation files: one JSON for all images. Polygons, nine tenths of it, are skipped before it is parsed."""
+"""COCO's annotation files: one JSON for all images.
+
+Polygons, nine tenths of it, are skipped before it is parsed.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +46,14 @@ def read_coco(
     allow_path: Sequence[str] = (),
 ) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
     """Images, their boxes, the names of categories by label, and notes on what is left out."""
-    paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)  # may fail: before the file is read
+    paths = (
+        [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
+    )  # may fail: before the file is read
     listed = _CocoFile(annotations, _parsed(annotations, storage, memory))
     if isinstance(images, (str, os.PathLike)):
-        source: Source = ListedFiles(os.fspath(images).removeprefix("file://"), listed.names, storage, allow_path)
+        source: Source = ListedFiles(
+            os.fspath(images).removeprefix("file://"), listed.names, storage, allow_path
+        )
         order = np.arange(len(listed.names), dtype=np.int64)
     else:
         source, order = images, _matched(images, paths, listed)
@@ -62,17 +69,23 @@ def _read(uri: str, storage: Storage, memory: int) -> bytes:
         data = stat
     else:
         _check_memory(uri, stat.size, memory)
-        data = read_file(path, limit=memory) if is_local(path) else storage.read([ByteRange(uri, stat=stat)])[0]
+        data = (
+            read_file(path, limit=memory)
+            if is_local(path)
+            else storage.read([ByteRange(uri, stat=stat)])[0]
+        )
     if isinstance(data, Unread):
-        raise SourceError(f"Objects.coco: cannot read {printable(uri)}: {data.reason} {data.detail}".rstrip())
+        raise SourceError(
+            f"Objects.coco: cannot read {printable(uri)}: {data.reason} {data.detail}".rstrip()
+        )
     return data
 
 
 def _check_memory(uri: str, needed: int, memory: int) -> None:
     if needed > memory:
         raise SourceError(
-            f"Objects.coco: {uri} takes {needed:,} bytes of memory, the limit is {memory:,}; if you trust it, pass "
-            f"memory='{-(-needed // 10**9)}GB'"
+            f"Objects.coco: {uri} takes {needed:,} bytes of memory, the limit is {memory:,}; if you"
+            f" trust it, pass memory='{-(-needed // 10**9)}GB'"
         )
 
 
@@ -86,14 +99,16 @@ def _parsed(uri: str, storage: Storage, memory: int) -> dict[str, Any]:
     missing = [key for key in ("images", "annotations", "categories") if not _rows(content, key)]
     if missing:
         raise SourceError(
-            f"Objects.coco: {uri} has no list {' and '.join(map(repr, missing))}; pass a file of instances, such as "
-            "instances_train2017.json"
+            f"Objects.coco: {uri} has no list {' and '.join(map(repr, missing))}; pass a file of"
+            " instances, such as instances_train2017.json"
         )
     return content
 
 
 def _bare(data: bytes) -> bytes:
-    """Replace every list of polygons by 0: they hold no quote and no brace, so what follows ends them."""
+    """Replace every list of polygons by 0: they hold no quote and no brace, so what follows ends
+    them.
+    """
     pieces, position = [], 0
     while (at := data.find(_KEY, position)) >= 0:
         at += len(_KEY)
@@ -126,20 +141,24 @@ class _CocoFile:
         try:
             ids = np.array([image["id"] for image in content["images"]], np.int64)
             self.names = [str(image["file_name"]) for image in content["images"]]
-            sizes = [[image.get(side, np.nan) for side in ("height", "width")] for image in content["images"]]
+            sizes = [
+                [image.get(side, np.nan) for side in ("height", "width")]
+                for image in content["images"]
+            ]
             self.sizes = np.array(sizes, np.float64).reshape(-1, 2)
             kinds = sorted((int(kind["id"]), str(kind["name"])) for kind in content["categories"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SourceError(
-                f"Objects.coco: {uri}: every image needs an id and a file_name, every category an id and a name: "
-                f"{type(error).__name__} {error}"
+                f"Objects.coco: {uri}: every image needs an id and a file_name, every category an"
+                f" id and a name: {type(error).__name__} {error}"
             ) from None
         self.classes = tuple(name for _, name in kinds)
         self._row = {int(id): row for row, id in enumerate(ids)}
         label = {id: number for number, (id, _) in enumerate(kinds)}
         if len(self._row) < len(ids) or len(label) < len(kinds):
             raise SourceError(
-                f"Objects.coco: {uri} has two {'images' if len(label) == len(kinds) else 'categories'} of one id"
+                f"Objects.coco: {uri} has two"
+                f" {'images' if len(label) == len(kinds) else 'categories'} of one id"
             )
         owners, labels, boxes, self._ids = array("q"), array("q"), array("d"), array("q")
         crowds: list[Any] = []
@@ -155,16 +174,25 @@ class _CocoFile:
                 self._ids.append(annotation.get("id", -1))
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
                 fields = annotation if isinstance(annotation, dict) else {}
-                excerpt = {key: fields[key] for key in _SHOWN if key in fields} if fields else annotation
+                excerpt = (
+                    {key: fields[key] for key in _SHOWN if key in fields} if fields else annotation
+                )
                 raise SourceError(
-                    f"Objects.coco: {uri}: annotation {excerpt!r} needs a bbox [left, top, width, height] and ids of "
-                    f"an image and a category that are in the file: {type(error).__name__} {error}"
+                    f"Objects.coco: {uri}: annotation {excerpt!r} needs a bbox [left, top, width,"
+                    " height] and ids of an image and a category that are in the file:"
+                    f" {type(error).__name__} {error}"
                 ) from None
         self.notes: list[str] = []
         if crowds:
-            note = f"left out {len(crowds):,} of its annotations, which are crowds, such as the one with id {crowds[0]}"
+            note = (
+                f"left out {len(crowds):,} of its annotations, which are crowds, such as the one"
+                f" with id {crowds[0]}"
+            )
             self.notes.append(f"{uri}: {note}")
-        self._owners, self._labels = np.frombuffer(owners, np.int64), np.frombuffer(labels, np.int64)
+        self._owners, self._labels = (
+            np.frombuffer(owners, np.int64),
+            np.frombuffer(labels, np.int64),
+        )
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
 
     def lists(self, order: np.ndarray, source: Source) -> BoxLists:
@@ -173,13 +201,17 @@ class _CocoFile:
         position[order] = np.arange(len(order))
         owners = position[self._owners] if len(self._owners) else self._owners
         by = np.argsort(owners, kind="stable")
-        ends = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(order)))]).astype(np.int64)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(order)))]).astype(
+            np.int64
+        )
 
         def where(i: int, k: int) -> str:
             return f"annotation {self._ids[int(by[ends[i] + k])]} of sample {i} ({source.uri(i)})"
 
         boxes, labels = self._boxes[by], self._labels[by]
-        return BoxLists.flat(boxes, labels, ends, "xywh", len(self.classes), where, self.sizes[order])
+        return BoxLists.flat(
+            boxes, labels, ends, "xywh", len(self.classes), where, self.sizes[order]
+        )
 
 
 _SHOWN = ("id", "image_id", "category_id", "bbox")
@@ -189,8 +221,8 @@ def _paths_of(source: Any) -> list[str]:
     paths = getattr(source, "paths", None)
     if not isinstance(paths, StringColumn):
         raise ConfigError(
-            f"Objects.coco: images must be a folder, an ImageFolder or a Table of paths, got {source!r}; "
-            "for other sources pass boxes and labels to Objects"
+            "Objects.coco: images must be a folder, an ImageFolder or a Table of paths, got"
+            f" {source!r}; for other sources pass boxes and labels to Objects"
         )
     return paths.tolist()
 
@@ -199,36 +231,56 @@ def _matched(source: Source, paths: Sequence[str], listed: _CocoFile) -> np.ndar
     """Which image of the file each sample is: int64 (len(source),)."""
     row = {name: i for i, name in enumerate(listed.names)}
     rows = np.array([row.get(path, -1) for path in paths], np.int64)
-    if (rows < 0).any() or len(np.unique(rows)) < len(listed.names) or len(rows) > len(listed.names):
+    if (
+        (rows < 0).any()
+        or len(np.unique(rows)) < len(listed.names)
+        or len(rows) > len(listed.names)
+    ):
         unknown = np.flatnonzero(rows < 0)
         if len(unknown):
-            problem = f"{len(unknown)} of {len(rows)} samples are not in it, such as {source.uri(int(unknown[0]))}"
+            problem = (
+                f"{len(unknown)} of {len(rows)} samples are not in it, such as"
+                f" {source.uri(int(unknown[0]))}"
+            )
         else:
             lost = sorted(set(listed.names) - set(paths))
-            problem = f"{len(lost)} of its images are not in the source, such as {lost[0]}" if lost else "a file twice"
+            problem = (
+                f"{len(lost)} of its images are not in the source, such as {lost[0]}"
+                if lost
+                else "a file twice"
+            )
         raise SourceError(
-            f"Objects.coco: {listed.uri} and the images must name the same files: {problem}; pass the folder that "
-            "file_name begins at, whose files are then taken by the annotations' list"
+            f"Objects.coco: {listed.uri} and the images must name the same files: {problem}; pass"
+            " the folder that file_name begins at, whose files are then taken by the annotations'"
+            " list"
         )
     return rows
 
 
 class ListedFiles:
-    """Files of a folder, local or remote, by a list of names: nothing is listed, what is missing is a bad sample."""
+    """Files of a folder, local or remote, by a list of names: nothing is listed, what is missing is
+    a bad sample.
+    """
 
     spec = ENCODED
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # all names are samples
 
-    def __init__(self, root: str, names: Sequence[str], storage: Storage, allow_path: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: str, names: Sequence[str], storage: Storage, allow_path: Sequence[str] = ()
+    ) -> None:
         self.root, self.paths = root, StringColumn.of(names)
         self.remote = not is_local(root)
         self._has_urls = any("://" in name for name in names)
-        access = Access.of([], [root], allow_path)  # the list may be from elsewhere: it names files below the folder
+        access = Access.of(
+            [], [root], allow_path
+        )  # the list may be from elsewhere: it names files below the folder
         where = RowLocator([root], [len(names)])
         self._files = ImageFiles(self.paths, None, where, [root], storage, self.remote, access)
         if not self.remote and not os.path.isdir(root):
-            raise SourceError(f"Objects.coco: {root} is not a folder; pass the one that holds the images")
+            raise SourceError(
+                f"Objects.coco: {root} is not a folder; pass the one that holds the images"
+            )
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -253,10 +305,17 @@ class ListedFiles:
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read."""
-        return [MappedRead(self._files.fetch(int(i)), lambda data, i=int(i): self._look(i, data)) for i in ids]
+        return [
+            MappedRead(self._files.fetch(int(i)), lambda data, i=int(i): self._look(i, data))
+            for i in ids
+        ]
 
     def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        return Failure(i, self.uri(i), "read", data.reason, data.detail) if isinstance(data, Unread) else data
+        return (
+            Failure(i, self.uri(i), "read", data.reason, data.detail)
+            if isinstance(data, Unread)
+            else data
+        )
 
     @property
     def fingerprint(self) -> str:

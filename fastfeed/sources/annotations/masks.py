@@ -1,4 +1,6 @@
-"""Segmentation masks of images: pixels in memory, or PNG files in memory, on disk, or in remote storage."""
+"""Segmentation masks of images: pixels in memory, or PNG files in memory, on disk, or in remote
+storage.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class Masks(Protocol):
 
 
 def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> Masks:
-    """From uint8 (height, width) arrays, bytes or paths of PNGs, None for an image without. ConfigError names it."""
+    """From uint8 (height, width) arrays, bytes or paths of PNGs, None for an image without.
+
+    ConfigError names it.
+    """
     if isinstance(candidates, (str, bytes, os.PathLike)):
         raise ConfigError(f"Objects: masks must be one per sample, got {candidates!r}; pass a list")
     masks = [os.fspath(mask) if isinstance(mask, os.PathLike) else mask for mask in candidates]
@@ -41,18 +46,21 @@ def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> 
         pixels = isinstance(mask, np.ndarray)
         if pixels and (mask.dtype != np.uint8 or mask.ndim != 2):
             raise ConfigError(
-                f"Objects: the mask of {where(i)} must be uint8 (height, width), got {mask.dtype}{list(mask.shape)}; "
-                "its values are class ids, 255 for unknown"
+                f"Objects: the mask of {where(i)} must be uint8 (height, width), got"
+                f" {mask.dtype}{list(mask.shape)}; its values are class ids, 255 for unknown"
             )
         if not (pixels or mask is None or isinstance(mask, (str, bytes))):
             raise ConfigError(
-                f"Objects: the mask of {where(i)} must be a uint8 array, the bytes or the path of a PNG, or None, "
-                f"got {type(mask).__name__}"
+                f"Objects: the mask of {where(i)} must be a uint8 array, the bytes or the path of a"
+                f" PNG, or None, got {type(mask).__name__}"
             )
     if any(isinstance(mask, str) for mask in masks):
         if all(mask is None or isinstance(mask, str) for mask in masks):
             return _MaskFiles(StringColumn.of([mask or "" for mask in masks]), storage)
-        raise ConfigError("Objects: masks must be all paths, or none of them; read some, or write the others to files")
+        raise ConfigError(
+            "Objects: masks must be all paths, or none of them; read some, or write the others to"
+            " files"
+        )
     return _MasksInMemory(masks)
 
 
@@ -71,7 +79,13 @@ class _MasksInMemory:
     def content(self, first: int, last: int) -> Iterator[Any]:
         for mask in self._masks[first:last]:
             yield repr(getattr(mask, "shape", None)).encode()
-            yield b"" if mask is None else np.ascontiguousarray(mask).data if isinstance(mask, np.ndarray) else mask
+            yield (
+                b""
+                if mask is None
+                else np.ascontiguousarray(mask).data
+                if isinstance(mask, np.ndarray)
+                else mask
+            )
 
 
 class _MaskFiles:
@@ -80,7 +94,9 @@ class _MaskFiles:
     def __init__(self, paths: StringColumn, storage: Storage) -> None:
         self._paths = paths
         remote = b"://" in paths.blob.tobytes()
-        self._files = ImageFiles(paths, None, RowLocator(["masks"], [len(paths)]), [""], storage, remote)
+        self._files = ImageFiles(
+            paths, None, RowLocator(["masks"], [len(paths)]), [""], storage, remote
+        )
 
     def __len__(self) -> int:
         return len(self._paths)

@@ -1,4 +1,6 @@
-"""Many files in little memory: their paths, sizes and versions as arrays, in pieces that follow one another."""
+"""Many files in little memory: their paths, sizes and versions as arrays, in pieces that follow one
+another.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class FileTable:
         )
 
     def in_order(self) -> FileTable:
-        """As a walk from folder to folder meets them: what is in a/ before what is in a-b/, unlike by text."""
+        """As a walk from folder to folder meets them: what is in a/ before what is in a-b/, unlike
+        by text.
+        """
         keys = [path.replace(b"/", b"\0") for path in unpacked(self.paths)]
         return self.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
 
@@ -84,7 +88,8 @@ def in_pieces(parts: Iterable[FileTable], rows: int = ROWS) -> Iterator[FileTabl
 def packed(texts: Sequence[bytes]) -> StringColumn:
     """From bytes, which need not be UTF-8."""
     return StringColumn(
-        np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64)
+        np.frombuffer(b"".join(texts), np.uint8),
+        np.cumsum([len(text) for text in texts], dtype=np.int64),
     )
 
 
@@ -102,7 +107,10 @@ def joined(parts: Sequence[StringColumn]) -> StringColumn:
     starts = np.cumsum([0] + [len(part.blob) for part in parts], dtype=np.int64)
     ends = [part.ends + start for part, start in zip(parts, starts, strict=False)]
     blobs = [part.blob for part in parts]
-    return StringColumn(np.concatenate([np.empty(0, np.uint8), *blobs]), np.concatenate([np.empty(0, np.int64), *ends]))
+    return StringColumn(
+        np.concatenate([np.empty(0, np.uint8), *blobs]),
+        np.concatenate([np.empty(0, np.int64), *ends]),
+    )
 
 
 def _cut(texts: StringColumn, first: int, last: int) -> StringColumn:
@@ -119,4 +127,6 @@ def _take(texts: StringColumn, order: np.ndarray) -> StringColumn:
         rows = order[first : first + ROWS]
         spans = zip(starts[rows].tolist(), texts.ends[rows].tolist(), strict=True)
         blob_bytes += b"".join([blob[start:end].tobytes() for start, end in spans])
-    return StringColumn(np.frombuffer(blob_bytes, np.uint8), np.cumsum(lengths[order], dtype=np.int64))
+    return StringColumn(
+        np.frombuffer(blob_bytes, np.uint8), np.cumsum(lengths[order], dtype=np.int64)
+    )

@@ -1,8 +1,9 @@
-"""What has been listed so far: in memory, or in a file that only grows, from which an interrupted listing resumes.
+"""What has been listed so far: in memory, or in a file that only grows, from which an interrupted
+listing resumes.
 
-The file: magic, then records of length of the head, length of the body, checksum of both, head (JSON), body (the
-columns of some rows). Where a process did not live to finish a record, the next one resumes before it; the rows of
-folders without an end are not used.
+The file: magic, then records of length of the head, length of the body, checksum of both, head
+(JSON), body (the columns of some rows). Where a process did not live to finish a record, the next
+one resumes before it; the rows of folders without an end are not used.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class End:
 
 
 class Journal(Protocol):
-    """Takes rows from several threads, those of a folder in order. Images directly in the root belong to folder ""."""
+    """Takes rows from several threads, those of a folder in order.
+
+    Images directly in the root belong to folder "".
+    """
 
     ends: dict[str, End]
 
@@ -98,7 +102,10 @@ class _JournalEntry:
 
 
 class FileJournal:
-    """In a file. `kind` says what is listed; a file about something else is left as it is, with a SourceError."""
+    """In a file.
+
+    `kind` says what is listed; a file about something else is left as it is, with a SourceError.
+    """
 
     def __init__(self, path: str, kind: dict[str, Any]) -> None:
         self.path, self.ends = path, dict[str, End]()
@@ -112,10 +119,14 @@ class FileJournal:
             os.ftruncate(self._fd, self._size)
             if not self._size:
                 self._size = pwrite(self._fd, _MAGIC, 0)
-            self._write(kind)  # when resuming, too: earlier rows of unfinished folders no longer count
+            self._write(
+                kind
+            )  # when resuming, too: earlier rows of unfinished folders no longer count
         except BlockingIOError:
             os.close(self._fd)
-            raise SourceError(f"{path} is being written by another process; write to another place") from None
+            raise SourceError(
+                f"{path} is being written by another process; write to another place"
+            ) from None
         except BaseException:  # Ctrl-C, too: no one else closes the descriptor; raised again
             os.close(self._fd)
             raise
@@ -139,13 +150,17 @@ class FileJournal:
                 elif "images" in head:
                     left_out = LeftOut(Counter(head["left_out"]), head["examples"])
                     end = End(head["images"], head["ordered"], left_out, head["more"])
-                    self.ends[head["folder"]], self._at[head["folder"]] = end, unfinished.pop(head["folder"], [])
+                    self.ends[head["folder"]], self._at[head["folder"]] = (
+                        end,
+                        unfinished.pop(head["folder"], []),
+                    )
                 elif head == kind:
                     unfinished.clear()
                 else:
                     raise SourceError(
-                        f"{self.path} holds an unfinished listing of something else: {json.dumps(head)}, this one is "
-                        f"{json.dumps(kind)}; write to another place, or delete it"
+                        f"{self.path} holds an unfinished listing of something else:"
+                        f" {json.dumps(head)}, this one is {json.dumps(kind)}; write to another"
+                        " place, or delete it"
                     )
                 valid_size = entry.stop
         return valid_size
@@ -177,7 +192,9 @@ class FileJournal:
     def rows(self, folder: str) -> Iterator[FileTable]:
         """The images of a folder."""
         parts = (self._read(entry) for entry in self._at.pop(folder, []))
-        yield from parts if self.ends[folder].ordered else [FileTable.joined(list(parts)).in_order()]
+        yield from (
+            parts if self.ends[folder].ordered else [FileTable.joined(list(parts)).in_order()]
+        )
 
     def close(self, done: bool = False) -> None:
         """Let go of the file; `done`: it is not needed any more."""
@@ -198,7 +215,9 @@ class FileJournal:
 
     def _write(self, head: dict[str, Any], body: bytes = b"") -> _JournalEntry:
         text = json.dumps(head).encode()
-        data = memoryview(_RECORD.pack(len(text), len(body), zlib.crc32(body, zlib.crc32(text))) + text + body)
+        data = memoryview(
+            _RECORD.pack(len(text), len(body), zlib.crc32(body, zlib.crc32(text))) + text + body
+        )
         with self._lock:
             entry = _JournalEntry(self._size, len(text), len(body))
             while data:
@@ -217,14 +236,18 @@ class FileJournal:
 
 
 def folders_listed(path: str) -> tuple[int, int]:
-    """How many folders an unfinished listing has listed, and how many there are; 0, 0 if there is no listing."""
+    """How many folders an unfinished listing has listed, and how many there are; 0, 0 if there is
+    no listing.
+    """
     listed, folders = -1, 0
     try:
         with open(open_regular(path), "rb") as file:
             file.seek(len(_MAGIC))
             for _, head in _records(file):
                 listed += "images" in head
-                folders = len(head["more"].get("folders", ())) or folders if "images" in head else folders
+                folders = (
+                    len(head["more"].get("folders", ())) or folders if "images" in head else folders
+                )
     except OSError:
         pass
     return max(listed, 0), folders
@@ -245,7 +268,9 @@ class _OrderCheck:
     """Counts the images of each folder, and checks that they are in order."""
 
     def __init__(self) -> None:
-        self._folders: dict[str, tuple[int, bool, bytes]] = {}  # images, whether they are, the last one
+        self._folders: dict[
+            str, tuple[int, bool, bytes]
+        ] = {}  # images, whether they are, the last one
 
     def look(self, folder: str, rows: FileTable) -> None:
         """Check more images of a folder."""

@@ -12,11 +12,22 @@ from fastfeed.printable import printable
 __all__ = ["SYSTEM_FOLDERS", "LeftOut", "extension_of", "is_hidden", "may_be_hidden"]
 
 # what systems and network disks put next to photographs: thumbnails, deleted files, snapshots
-SYSTEM_FOLDERS = frozenset({
-    "__MACOSX", "$RECYCLE.BIN", "$Recycle.Bin", "System Volume Information", "lost+found",
-    "@eaDir", "@tmp", "#recycle", "#snapshot",  # Synology
-    "@Recycle", "@Recently-Snapshot", "@__thumb",  # QNAP
-})  # fmt: skip
+SYSTEM_FOLDERS = frozenset(
+    {
+        "__MACOSX",
+        "$RECYCLE.BIN",
+        "$Recycle.Bin",
+        "System Volume Information",
+        "lost+found",
+        "@eaDir",
+        "@tmp",
+        "#recycle",
+        "#snapshot",  # Synology
+        "@Recycle",
+        "@Recently-Snapshot",
+        "@__thumb",  # QNAP
+    }
+)
 
 _LINKS = ("(loop)", "(link outside)", "(broken link)")  # what users may take for samples
 
@@ -56,7 +67,9 @@ class LeftOut:
         return ", ".join(f"{count} {kind}" for kind, count in self.counts.most_common(5))
 
     def notes(self) -> list[str]:
-        """A line per kind, the most frequent first: `left out 3 .txt files, such as a/notes.txt`."""
+        """A line per kind, the most frequent first: `left out 3 .txt files, such as
+        a/notes.txt`.
+        """
         return [self._note(kind, count) for kind, count in self.counts.most_common()]
 
     def links(self) -> list[str]:
@@ -78,10 +91,14 @@ def extension_of(name: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """A file or folder whose name begins with a dot, or one that a system keeps for itself (SYSTEM_FOLDERS)."""
+    """A file or folder whose name begins with a dot, or one that a system keeps for itself
+    (SYSTEM_FOLDERS).
+    """
     return name.startswith(".") or name in SYSTEM_FOLDERS
 
 
 def may_be_hidden(path: str) -> bool:
-    """Whether a part of a path, separated by slashes, may be hidden: quick, as nearly all paths have none."""
+    """Whether a part of a path, separated by slashes, may be hidden: quick, as nearly all paths
+    have none.
+    """
     return path.startswith(".") or "/." in path or _SYSTEM_FOLDER.search(path) is not None

@@ -1,7 +1,8 @@
 """Lists all images below a root, into memory or into a file that makes listing again unnecessary.
 
-Folders of remote storage are listed many at a time. S3 gives pages of a thousand images, of several folders where these
-are small; other storage gives all of a folder, which is then held in memory as fsspec has it.
+Folders of remote storage are listed many at a time. S3 gives pages of a thousand images, of several
+folders where these are small; other storage gives all of a folder, which is then held in memory as
+fsspec has it.
 """
 
 from __future__ import annotations
@@ -54,11 +55,13 @@ def list_images(
     who: str = "list_images",
     allow_links: Sequence[str] | None = None,
 ) -> Summary:
-    """Write all images below a folder, with class, size and version, to a file that ImageFolder and Table can read.
+    """Write all images below a folder, with class, size and version, to a file that ImageFolder and
+    Table can read.
 
-    `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by folder, until all is: a
-    listing that is interrupted resumes from there. Names that are not UTF-8 are left out, but not of a file that ends
-    in ARRAYS, which is for ImageFolder alone. `allow_links`: as in LocalTree.
+    `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by
+    folder, until all is: a listing that is interrupted resumes from there. Names that are not UTF-8
+    are left out, but not of a file that ends in ARRAYS, which is for ImageFolder alone.
+    `allow_links`: as in LocalTree.
     """
     suffix_of(out, who)
     kinds = sorted({e.lower() for e in extensions})
@@ -81,7 +84,9 @@ def list_images(
             _walk(tree, folders, partial, count)
             is_complete = not any(end.images for end in partial.ends.values())
             if is_complete:
-                raise SourceError(f"{who}: no images below {root}{_left_out_text(_left_out(partial))}")
+                raise SourceError(
+                    f"{who}: no images below {root}{_left_out_text(_left_out(partial))}"
+                )
             count.now(f"writing {out}")
             summary = _write(partial, folders, root, resumed, out)
             is_complete = True
@@ -114,11 +119,19 @@ def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, ou
             images[folder] += len(rows)
             assert rows.sizes is not None
             size += int(np.maximum(rows.sizes, 0).sum())
-            yield replace(rows, labels=np.full(len(rows), len(classes) - 1 if folder else -1, np.int32))
+            yield replace(
+                rows, labels=np.full(len(rows), len(classes) - 1 if folder else -1, np.int32)
+            )
 
     write_listing(out, in_pieces(labeled()), classes, left_out, root)
     return Summary(
-        root, images.total(), size, {name: images[name] for name in classes}, len(folders), resumed, left_out.counts
+        root,
+        images.total(),
+        size,
+        {name: images[name] for name in classes},
+        len(folders),
+        resumed,
+        left_out.counts,
     )
 
 
@@ -150,8 +163,8 @@ def gather(
 ) -> tuple[FileTable, list[str], LeftOut]:
     """Images in memory, labeled by folder; the folders' names; what was left out.
 
-    `choose` selects and orders the folders, given their names and the number of images directly in the root.
-    `include_loose` includes these images; then all are in the order of paths.
+    `choose` selects and orders the folders, given their names and the number of images directly in
+    the root. `include_loose` includes these images; then all are in the order of paths.
     """
     journal = MemoryJournal()
     with listing_progress(title, progress) as count:
@@ -183,7 +196,9 @@ def _left_out_text(left_out: LeftOut) -> str:
 
 def _left_out(journal: Journal) -> LeftOut:
     total = LeftOut()
-    for folder in sorted(journal.ends):  # folders may end in any order, the examples are always the same
+    for folder in sorted(
+        journal.ends
+    ):  # folders may end in any order, the examples are always the same
         total.update(journal.ends[folder].left_out)
     return total
 
@@ -233,7 +248,9 @@ def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingPr
     try:
         for work in as_completed([pool.submit(list_group, group) for group in groups]):
             work.result()
-    except BaseException:  # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
+    except (
+        BaseException
+    ):  # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
         tree.stop()
         raise
     finally:
@@ -264,7 +281,9 @@ class _LooseImages:
             remaining = self._remaining
             last = len(remaining)
             if name is not None:
-                last = bisect_left(range(last), name, key=lambda row: os.fsencode(remaining.paths[row]))
+                last = bisect_left(
+                    range(last), name, key=lambda row: os.fsencode(remaining.paths[row])
+                )
             if last:
                 yield remaining.cut(0, last)
             self._remaining = remaining.cut(last, len(remaining))

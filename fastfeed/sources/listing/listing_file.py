@@ -1,7 +1,8 @@
-"""A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON lines.
+"""A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON
+lines.
 
-The same as arrays (`.ffarrays`), which only ImageFolder reads, loads at once and holds every name, even if it is not
-UTF-8.
+The same as arrays (`.ffarrays`), which only ImageFolder reads, loads at once and holds every name,
+even if it is not UTF-8.
 """
 
 from __future__ import annotations
@@ -41,25 +42,40 @@ _COLUMNS = ("path", "class", "label", "size", "version")
 
 
 def suffix_of(path: str, who: str) -> str:
-    """`.parquet`, `.csv`, `.jsonl` or ARRAYS. ConfigError for another one, MissingExtra without PyArrow."""
+    """`.parquet`, `.csv`, `.jsonl` or ARRAYS.
+
+    ConfigError for another one, MissingExtra without PyArrow.
+    """
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _WRITERS:
-        raise ConfigError(f"{who}: a listing must end in .parquet, .csv, .jsonl, got {printable(path)}")
+        raise ConfigError(
+            f"{who}: a listing must end in .parquet, .csv, .jsonl, got {printable(path)}"
+        )
     if suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise MissingExtra(f"{MissingExtra.of(f'{who}: a listing in Parquet', 'PyArrow', 'parquet')}; or write a .csv")
+        raise MissingExtra(
+            f"{MissingExtra.of(f'{who}: a listing in Parquet', 'PyArrow', 'parquet')}; or write a"
+            " .csv"
+        )
     return suffix
 
 
 # -- writing
 
 
-def write_listing(path: str, parts: Iterable[FileTable], classes: Sequence[str], left_out: LeftOut, root: str) -> None:
-    """Images with labels, sizes and versions, whole or not at all. `classes` and `left_out` may grow on the way."""
+def write_listing(
+    path: str, parts: Iterable[FileTable], classes: Sequence[str], left_out: LeftOut, root: str
+) -> None:
+    """Images with labels, sizes and versions, whole or not at all.
+
+    `classes` and `left_out` may grow on the way.
+    """
     with atomic_write(path, hidden=True) as file:
         writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
         for rows in parts:
             writer.add(rows, classes)
-        writer.end({"root": root, "left_out": left_out.counts, "left_out_examples": left_out.examples})
+        writer.end(
+            {"root": root, "left_out": left_out.counts, "left_out_examples": left_out.examples}
+        )
 
 
 class _ListingWriter(Protocol):
@@ -83,15 +99,27 @@ class _ParquetWriter:
     def add(self, rows: FileTable, classes: Sequence[str]) -> None:
         pa = self._pa
         assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
-        names = pa.DictionaryArray.from_arrays(rows.labels + np.int32(1), pa.array(["", *classes], pa.string()))
+        names = pa.DictionaryArray.from_arrays(
+            rows.labels + np.int32(1), pa.array(["", *classes], pa.string())
+        )
         sizes = pa.array(rows.sizes, pa.int64(), mask=rows.sizes < 0)
         texts, versions = self._strings(rows.paths), self._strings(rows.versions)
-        columns = [texts, names.cast(pa.string()), pa.array(rows.labels, pa.int32()), sizes, versions]
+        columns = [
+            texts,
+            names.cast(pa.string()),
+            pa.array(rows.labels, pa.int32()),
+            sizes,
+            versions,
+        ]
         self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
     def _strings(self, texts: StringColumn) -> Any:
         ends = np.concatenate([[0], texts.ends]).astype(np.int32)
-        buffers = [None, self._pa.py_buffer(ends), self._pa.py_buffer(np.ascontiguousarray(texts.blob))]
+        buffers = [
+            None,
+            self._pa.py_buffer(ends),
+            self._pa.py_buffer(np.ascontiguousarray(texts.blob)),
+        ]
         return self._pa.Array.from_buffers(self._pa.string(), len(texts), buffers)
 
     def end(self, facts: dict[str, Any]) -> None:
@@ -138,9 +166,13 @@ class _ArraysWriter:
         rows = FileTable.joined(self._parts)
         assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
         arrays = {
-            "paths": rows.paths.blob, "path_ends": rows.paths.ends, "sizes": rows.sizes, "labels": rows.labels,
-            "versions": rows.versions.blob, "version_ends": rows.versions.ends,
-        }  # fmt: skip
+            "paths": rows.paths.blob,
+            "path_ends": rows.paths.ends,
+            "sizes": rows.sizes,
+            "labels": rows.labels,
+            "versions": rows.versions.blob,
+            "version_ends": rows.versions.ends,
+        }
         header = {**facts, "classes": list(self._classes)}
         mapped.put(self._file, header, {name: [array] for name, array in arrays.items()})
 
@@ -156,7 +188,9 @@ _WRITERS: dict[str, type[_ListingWriter]] = {
 def _values(rows: FileTable, classes: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
     sizes = [size if size >= 0 else None for size in rows.sizes.tolist()]
-    columns = zip(unpacked(rows.paths), rows.labels.tolist(), sizes, unpacked(rows.versions), strict=True)
+    columns = zip(
+        unpacked(rows.paths), rows.labels.tolist(), sizes, unpacked(rows.versions), strict=True
+    )
     for path, label, size, version in columns:
         yield path.decode(), classes[label] if label >= 0 else "", label, size, version.decode()
 
@@ -164,9 +198,12 @@ def _values(rows: FileTable, classes: Sequence[str]) -> Iterator[tuple[Any, ...]
 # -- reading
 
 
-def read_listing(path: str, storage: Storage, versions: bool, who: str) -> tuple[FileTable, list[str], LeftOut]:
-    """Images, labeled by folder, with or without versions; the folders' names; what was left out, as far as the file
-    says. SourceError for other files."""
+def read_listing(
+    path: str, storage: Storage, versions: bool, who: str
+) -> tuple[FileTable, list[str], LeftOut]:
+    """Images, labeled by folder, with or without versions; the folders' names; what was left out,
+    as far as the file says. SourceError for other files.
+    """
     if suffix_of(path, who) == ARRAYS:
         return _read_arrays(path, versions, who)
     requested = {"class": True, "size": False} | ({"version": False} if versions else {})
@@ -244,8 +281,12 @@ def _codes(part: ColumnPart, folders: dict[str, int]) -> np.ndarray:
     """In which folder each image is; `folders` learns new ones."""
     if not isinstance(part.values, Codes):  # all are null
         return np.full(len(part), -1, np.int32)
-    table = np.array([folders.setdefault(name, len(folders) - 1) for name in part.values.texts], np.int32)
-    return np.where(part.missing(), np.int32(-1), table[part.values.codes] if len(table) else np.int32(-1))
+    table = np.array(
+        [folders.setdefault(name, len(folders) - 1) for name in part.values.texts], np.int32
+    )
+    return np.where(
+        part.missing(), np.int32(-1), table[part.values.codes] if len(table) else np.int32(-1)
+    )
 
 
 def _texts(part: ColumnPart, path: str, who: str) -> StringColumn:
@@ -262,7 +303,10 @@ def _sizes(parts: Sequence[ColumnPart], path: str, who: str) -> np.ndarray:
     arrays = (numbers(texts) or []) if texts else arrays
     if len(arrays) != len(parts) or any(array.ndim > 1 for array in arrays):
         raise _none(path, who, "its sizes are not numbers")
-    sizes = [np.where(part.missing(), -1, array).astype(np.int64) for part, array in zip(parts, arrays, strict=True)]
+    sizes = [
+        np.where(part.missing(), -1, array).astype(np.int64)
+        for part, array in zip(parts, arrays, strict=True)
+    ]
     return np.concatenate([np.empty(0, np.int64), *sizes])
 
 
@@ -276,5 +320,6 @@ def _check(paths: StringColumn, path: str, who: str) -> None:
 
 def _none(path: str, who: str, problem: str) -> SourceError:
     return SourceError(
-        f"{who}: {path} is not a listing, {problem}; `fastfeed index` makes one, and Table reads other tables"
+        f"{who}: {path} is not a listing, {problem}; `fastfeed index` makes one, and Table reads"
+        " other tables"
     )

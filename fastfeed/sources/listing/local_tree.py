@@ -19,9 +19,28 @@ from fastfeed.storage.local_file import over_files
 __all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
 
 IMAGE_EXTENSIONS = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".png",
+        ".webp",
+        ".gif",
+        ".bmp",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+    ),
     *(".pbm", ".pnm"),
-    *(".jp2", ".j2k", ".avif", ".heic", ".heif"),  # HEIC is listed everywhere: where it is not decoded, it is reported
+    *(
+        ".jp2",
+        ".j2k",
+        ".avif",
+        ".heic",
+        ".heif",
+    ),  # HEIC is listed everywhere: where it is not decoded, it is reported
 )
 _DEPTH = 100  # folders inside folders
 _LINKED = 10_000  # paths through links to one folder: links that cross multiply
@@ -35,15 +54,22 @@ class Tree(Protocol):
     at_once: int  # folders that may be walked at the same time
 
     def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
-        """The first level, in pieces: names of folders, and the images directly in the root. To be called first."""
+        """The first level, in pieces: names of folders, and the images directly in the root.
+
+        To be called first.
+        """
         ...
 
     def groups(self, folders: Sequence[str]) -> list[list[str]]:
         """These folders, grouped as `below` should list them in a row."""
         ...
 
-    def below(self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]) -> Iterator[tuple[str, FileTable]]:
-        """The images below a group of folders, in pieces, each with its folder; folder by folder."""
+    def below(
+        self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]
+    ) -> Iterator[tuple[str, FileTable]]:
+        """The images below a group of folders, in pieces, each with its folder; folder by
+        folder.
+        """
         ...
 
     def stop(self) -> None:
@@ -52,11 +78,12 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """Links are followed, and every path counts, also of files and folders that others lead to as well. Only a folder
-    that lies in itself, through a link to one of its parents, is left out: the walk would not end.
+    """Links are followed, and every path counts, also of files and folders that others lead to as
+    well. Only a folder that lies in itself, through a link to one of its parents, is left out: the
+    walk would not end.
 
-    `stats`: list sizes and versions, which are the times of the last change. `allow_links`: folders that links may lead
-    to besides the root; None: anywhere.
+    `stats`: list sizes and versions, which are the times of the last change. `allow_links`: folders
+    that links may lead to besides the root; None: anywhere.
     """
 
     at_once = 1
@@ -72,11 +99,19 @@ class LocalTree:
     ) -> None:
         self.root, self._extensions, self._who = root, frozenset(e.lower() for e in extensions), who
         self._stats = stats
-        within = None if allow_links is None else [os.path.realpath(folder) for folder in (root, *allow_links)]
-        self._within = None if within is None else tuple(os.path.join(folder, "") for folder in within)
+        within = (
+            None
+            if allow_links is None
+            else [os.path.realpath(folder) for folder in (root, *allow_links)]
+        )
+        self._within = (
+            None if within is None else tuple(os.path.join(folder, "") for folder in within)
+        )
         if not os.path.isdir(root):
             what = "is not a folder" if os.path.exists(root) else "does not exist"
-            raise SourceError(f"{who}: {printable(root)} {what}; pass the folder that holds the images")
+            raise SourceError(
+                f"{who}: {printable(root)} {what}; pass the folder that holds the images"
+            )
         self.has_links = False  # any so far
         self._start = len(os.path.join(root, ""))
         self._id = _identity(root)
@@ -97,7 +132,9 @@ class LocalTree:
         """Each folder alone."""
         return [[folder] for folder in folders]
 
-    def below(self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]) -> Iterator[tuple[str, FileTable]]:
+    def below(
+        self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]
+    ) -> Iterator[tuple[str, FileTable]]:
         """The images below folders, sorted."""
         for folder in folders:
             path = os.path.join(self.root, folder)
@@ -105,10 +142,15 @@ class LocalTree:
             while paths := list(islice(walk, ROWS)):
                 yield folder, self._rows(paths)
 
-    def _walk(self, folder: str, linked: bool, left_out: LeftOut, parents: tuple[_Id, ...]) -> Iterator[str]:
+    def _walk(
+        self, folder: str, linked: bool, left_out: LeftOut, parents: tuple[_Id, ...]
+    ) -> Iterator[str]:
         """Paths of images. `parents` are the folders that the walk came through, the root first."""
         if len(parents) > _DEPTH + 1:
-            raise SourceError(f"{self._who}: folders are nested more than {_DEPTH} deep at {folder}; is this intended?")
+            raise SourceError(
+                f"{self._who}: folders are nested more than {_DEPTH} deep at {folder}; is this"
+                " intended?"
+            )
         try:
             key = _identity(folder)
         except OSError as error:
@@ -120,8 +162,8 @@ class LocalTree:
             self._linked[key] += 1
             if self._linked[key] > _LINKED:
                 raise SourceError(
-                    f"{self._who}: more than {_LINKED:,} paths lead through links to one folder, the last of them is "
-                    f"{folder}; remove some of the links"
+                    f"{self._who}: more than {_LINKED:,} paths lead through links to one folder,"
+                    f" the last of them is {folder}; remove some of the links"
                 )
         for entry in self._scan(folder, left_out):
             if _is_folder(entry):
@@ -174,7 +216,9 @@ class LocalTree:
 
 
 def _stat(path: str) -> tuple[int, bytes]:
-    """Size and version; -1 and none of a link that leads nowhere, which is a bad sample, not a missing one."""
+    """Size and version; -1 and none of a link that leads nowhere, which is a bad sample, not a
+    missing one.
+    """
     try:
         status = os.stat(path)
     except OSError:
@@ -190,5 +234,7 @@ def _identity(path: str) -> _Id:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself, or into a place that may not be looked at: read() will say what is wrong
+    except (
+        OSError
+    ):  # a link to itself, or into a place that may not be looked at: read() will say what is wrong
         return False

@@ -33,7 +33,9 @@ class ListingProgress:
             self._folders += folders
             if self._bar is not None:
                 rate = self._images / max(time.monotonic() - self._started, 1e-3)
-                self._bar.update(self._task, completed=self._folders, images=self._images, rate=rate)
+                self._bar.update(
+                    self._task, completed=self._folders, images=self._images, rate=rate
+                )
 
     def now(self, activity: str) -> None:
         """Show the current activity."""
@@ -48,7 +50,14 @@ def listing_progress(title: str, show: bool | None) -> Iterator[ListingProgress]
         yield ListingProgress()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     columns = (
         SpinnerColumn(),

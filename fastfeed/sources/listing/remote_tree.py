@@ -1,4 +1,7 @@
-"""The images below a folder of remote storage. S3 is listed page by page; of other storage, a folder at once."""
+"""The images below a folder of remote storage.
+
+S3 is listed page by page; of other storage, a folder at once.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,19 @@ class _Page:
 
 
 class RemoteTree:
-    """Walks remote storage by the rules of a local disk: what is hidden, or in a hidden folder, is left out, and paths
-    are sorted folder by folder. Links, where storage has them, are read like files, and those that lead to folders are
-    left out.
+    """Walks remote storage by the rules of a local disk: what is hidden, or in a hidden folder, is
+    left out, and paths are sorted folder by folder. Links, where storage has them, are read like
+    files, and those that lead to folders are left out.
     """
 
     def __init__(
-        self, root: str, storage: Storage, extensions: Collection[str], who: str, *, at_once: int = 16
+        self,
+        root: str,
+        storage: Storage,
+        extensions: Collection[str],
+        who: str,
+        *,
+        at_once: int = 16,
     ) -> None:
         self.root, self._storage, self._who, self.at_once = root, storage, who, at_once
         self._extensions = frozenset(e.lower() for e in extensions)
@@ -54,7 +63,10 @@ class RemoteTree:
         for page in self._pages(self.root, deep=False):
             empty = empty and not page.files and not page.folders
             if any(not path for path, _ in page.files):
-                raise SourceError(f"{self._who}: {self.root} is not a folder; pass the folder that holds the images")
+                raise SourceError(
+                    f"{self._who}: {self.root} is not a folder; pass the folder that holds the"
+                    " images"
+                )
             for folder in page.folders:
                 if not folder or is_hidden(folder):
                     left_out.add("(hidden)" if folder else "(no name)", folder or "/")
@@ -62,11 +74,14 @@ class RemoteTree:
             yield folders, self._rows(page.files, "", left_out)
         if empty:
             raise SourceError(
-                f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that holds the images"
+                f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that"
+                " holds the images"
             )
 
     def groups(self, folders: Sequence[str]) -> list[list[str]]:
-        """Folders to list in a row: on S3, where a page may hold several, neighbors; elsewhere each alone."""
+        """Folders to list in a row: on S3, where a page may hold several, neighbors; elsewhere each
+        alone.
+        """
         ordered, size = sorted(folders, key=_key), 1
         if self._in_pages and len(ordered) > 1:
             first = next(self._pages(self.root, deep=True, after=ordered[0] + "/"))
@@ -74,10 +89,14 @@ class RemoteTree:
             size = max(len(on_a_page), -(-len(ordered) // (_GROUPS * self.at_once)))
         return [ordered[i : i + size] for i in range(0, len(ordered), size)]
 
-    def below(self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]) -> Iterator[tuple[str, FileTable]]:
+    def below(
+        self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]
+    ) -> Iterator[tuple[str, FileTable]]:
         """The images below these folders, as storage sorts them: by text."""
         hidden = [""]  # the hidden folder that was met last: it is counted once
-        for folder, files in self._by_folder(folders) if len(folders) > 1 else self._of_one(folders[0]):
+        for folder, files in (
+            self._by_folder(folders) if len(folders) > 1 else self._of_one(folders[0])
+        ):
             yield folder, self._rows(files, folder + "/", left_outs[folder], hidden)
 
     def _of_one(self, folder: str) -> Iterator[tuple[str, list[tuple[str, Stat]]]]:
@@ -85,7 +104,9 @@ class RemoteTree:
             yield folder, page.files
 
     def _by_folder(self, folders: Sequence[str]) -> Iterator[tuple[str, list[tuple[str, Stat]]]]:
-        """Files of several folders, in as many pages as they fill; what lies between the folders is skipped."""
+        """Files of several folders, in as many pages as they fill; what lies between the folders is
+        skipped.
+        """
         wanted, keys = set(folders), list(map(_key, folders))
         nearest: int | None = 0
         while nearest is not None:
@@ -94,7 +115,10 @@ class RemoteTree:
                 for folder, files in groupby(page.files, lambda file: file[0].partition("/")[0]):
                     if folder in wanted:
                         below = [(path[len(folder) + 1 :], stat) for path, stat in files]
-                        yield folder, [file for file in below if file[0]]  # a folder's own key, or a file of its name
+                        yield (
+                            folder,
+                            [file for file in below if file[0]],
+                        )  # a folder's own key, or a file of its name
                 if not page.files or not page.token:
                     break
                 last = page.files[-1][0].partition("/")
@@ -111,7 +135,11 @@ class RemoteTree:
             request.cancel()
 
     def _rows(
-        self, files: list[tuple[str, Stat]], above: str, left_out: LeftOut, hidden: list[str] | None = None
+        self,
+        files: list[tuple[str, Stat]],
+        above: str,
+        left_out: LeftOut,
+        hidden: list[str] | None = None,
     ) -> FileTable:
         images = []
         for path, stat in files:
@@ -145,7 +173,10 @@ class RemoteTree:
         if self._in_pages:
             look = partial(_s3, after=after)
         else:
-            look, policy = _whole, replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
+            look, policy = (
+                _whole,
+                replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False),
+            )
         token = ""
         while True:
             page = self._ask(address, partial(look, deep=deep, token=token), policy)
@@ -154,7 +185,9 @@ class RemoteTree:
                 return
             token = page.token
 
-    def _ask(self, address: str, question: Callable[[Any, str], Awaitable[_Page]], policy: RetryPolicy) -> _Page:
+    def _ask(
+        self, address: str, question: Callable[[Any, str], Awaitable[_Page]], policy: RetryPolicy
+    ) -> _Page:
         request = self._storage.submit(address, question, policy)
         self._requests.add(request)
         if self._stopped:  # since before it was among those to cancel
@@ -185,12 +218,19 @@ def _key(folder: str) -> bytes:
 async def _s3(system: Any, path: str, deep: bool, token: str, after: str) -> _Page:
     bucket, key, _ = system.split_path(path)
     prefix = key.rstrip("/") + "/" if key else ""
-    more = {"ContinuationToken": token} if token else {"StartAfter": prefix + after} if after else {}
+    more = (
+        {"ContinuationToken": token} if token else {"StartAfter": prefix + after} if after else {}
+    )
     more |= {} if deep else {"Delimiter": "/"}
     await system.set_session()
-    # every object has a date that is not needed; the client would take longer to read these than for all else
-    system.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_date)
-    response = await system._call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw)
+    # every object has a date that is not needed; the client would take longer to read these than
+    # for all else
+    system.session.get_component("response_parser_factory").set_parser_defaults(
+        timestamp_parser=_date
+    )
+    response = await system._call_s3(
+        "list_objects_v2", Bucket=bucket, Prefix=prefix, **more, **system.req_kw
+    )
     files = [
         (entry["Key"][len(prefix) :], Stat(entry["Size"], entry["ETag"].strip('"')))
         for entry in response.get("Contents", ())
@@ -210,13 +250,19 @@ def _date(text: Any) -> datetime:
 
 
 async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
-    response = (await list_files(system, path)).values() if deep else await call(system, "ls", path, detail=True)
+    response = (
+        (await list_files(system, path)).values()
+        if deep
+        else await call(system, "ls", path, detail=True)
+    )
     files, folders = [], []
     for info in sorted(response, key=lambda info: info["name"]):
         name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
         if info["type"] == "directory" and name:
             folders.append(name)
-        elif name is not None:  # the size of a link, as SFTP has them, is not that of what it leads to
+        elif (
+            name is not None
+        ):  # the size of a link, as SFTP has them, is not that of what it leads to
             sized = info["type"] == "file" and info.get("size") is not None
             files.append((name, stat_of(info) if sized else Stat(-1, "")))
     return _Page(files, folders)

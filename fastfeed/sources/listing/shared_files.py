@@ -11,8 +11,13 @@ from fastfeed.sources.tables.string_column import StringColumn
 __all__ = ["file_in_two_classes"]
 
 
-def file_in_two_classes(root: str, paths: StringColumn, labels: np.ndarray) -> tuple[str, str] | None:
-    """Two paths below `root` that are one file with two labels; None where there are none. Asks for each file."""
+def file_in_two_classes(
+    root: str, paths: StringColumn, labels: np.ndarray
+) -> tuple[str, str] | None:
+    """Two paths below `root` that are one file with two labels; None where there are none.
+
+    Asks for each file.
+    """
     first: dict[tuple[int, int], int] = {}
     for i in range(len(paths)):
         try:

@@ -18,7 +18,13 @@ from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.describe import NOTE, notes_text, summary, with_notes
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
-from fastfeed.sources.shards.extra_columns import LARGEST, ExtraColumns, as_array, as_json, column_names
+from fastfeed.sources.shards.extra_columns import (
+    LARGEST,
+    ExtraColumns,
+    as_array,
+    as_json,
+    column_names,
+)
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.sources.shards.labels import LabelKind, checked_classes, number_labels, resolve_kind
@@ -66,7 +72,12 @@ class ShardedSource(ABC):
         requested, as_indices = checked_classes(classes, who), label_kind == "index"
         label_kind = resolve_kind(label_kind, label, who)
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._labeled, self._fingerprint, self._mixed, self._folder_notes = label is not None, "", "", list[str]()
+        self._labeled, self._fingerprint, self._mixed, self._folder_notes = (
+            label is not None,
+            "",
+            "",
+            list[str](),
+        )
         files, own = self._files(shards, own)
         self._index = build(who, files, kind, self._scan, own, index, progress)
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
@@ -76,15 +87,27 @@ class ShardedSource(ABC):
         self._extra_columns: ExtraColumns | None = None
         if names:
             columns_index = build(
-                who, files, f"{kind} columns 2 {','.join(names)}", self._scan_columns, own, None, progress
+                who,
+                files,
+                f"{kind} columns 2 {','.join(names)}",
+                self._scan_columns,
+                own,
+                None,
+                progress,
             )
-            self._extra_columns = ExtraColumns(columns_index, self._shards, names, self._head, self._largest)
+            self._extra_columns = ExtraColumns(
+                columns_index, self._shards, names, self._head, self._largest
+            )
             self._check_columns(self._extra_columns.missing(), files[0], own)
         self.classes, self._labels = (), np.broadcast_to(np.int32(-1), (len(self._index),))
         if self._labeled:
-            self.classes, self._labels, self._mixed = number_labels(self._index, requested, label_kind, who, as_indices)
+            self.classes, self._labels, self._mixed = number_labels(
+                self._index, requested, label_kind, who, as_indices
+            )
         if self._labeled and bool(np.all(self._labels < 0)):
-            raise SourceError(f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}")
+            raise SourceError(
+                f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}"
+            )
         tell(who, self._shards.uris, [self._notes_on(k) for k in range(len(files))])
 
     # -- what a format defines
@@ -107,7 +130,9 @@ class ShardedSource(ABC):
 
     @abstractmethod
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Offsets in the shards: of samples' headers (may be empty), of the samples, and of their ends."""
+        """Offsets in the shards: of samples' headers (may be empty), of the samples, and of their
+        ends.
+        """
 
     @abstractmethod
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
@@ -119,17 +144,24 @@ class ShardedSource(ABC):
 
     def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
         """The shards, and the storage to read them with."""
-        return find_files(shards, self.suffix, storage, type(self).__name__, self._folder_notes, self.also), storage
+        return (
+            find_files(
+                shards, self.suffix, storage, type(self).__name__, self._folder_notes, self.also
+            ),
+            storage,
+        )
 
-    def _check_columns(self, missing: Sequence[str], first: tuple[str, Any], storage: Storage) -> None:
+    def _check_columns(
+        self, missing: Sequence[str], first: tuple[str, Any], storage: Storage
+    ) -> None:
         """ConfigError if no sample has one of the columns: the name is wrong."""
         if not missing:
             return
         who = type(self).__name__
         names = read_shard(who, *first, self._names_in, storage, threading.Event())
         raise ConfigError(
-            f"{who}: no sample has a column {missing[0]!r}; {first[0]} has {', '.join(names) or 'none'}; "
-            "pass columns=[...] of these"
+            f"{who}: no sample has a column {missing[0]!r}; {first[0]} has"
+            f" {', '.join(names) or 'none'}; pass columns=[...] of these"
         )
 
     # -- Source
@@ -152,14 +184,21 @@ class ShardedSource(ABC):
         if not shards.remote:
             return [self._to_sample(i, shards.pieces(shard, *cuts)) for i, shard, *cuts in ranges]
         cached = [shards.read_cached(*bounds[1:]) for bounds in ranges]
-        remaining = iter(self._fetch([b for b, parts in zip(ranges, cached, strict=True) if parts is None]))
+        remaining = iter(
+            self._fetch([b for b, parts in zip(ranges, cached, strict=True) if parts is None])
+        )
         return [
             next(remaining).result() if parts is None else self._to_sample(bounds[0], parts)
             for bounds, parts in zip(ranges, cached, strict=True)
         ]
 
-    def _addresses(self, ids: np.ndarray, skip: np.ndarray | bool = False, **content: Any) -> FileRanges | None:
-        """What a format's `addresses` returns. `skip`: bool (n,), what only `read` can judge; `content`: `ranges`."""
+    def _addresses(
+        self, ids: np.ndarray, skip: np.ndarray | bool = False, **content: Any
+    ) -> FileRanges | None:
+        """What a format's `addresses` returns.
+
+        `skip`: bool (n,), what only `read` can judge; `content`: `ranges`.
+        """
         shards = np.searchsorted(self._index.bounds, ids, side="right") - 1
         if self._labeled:
             skip = skip | (self._labels[ids] < 0)
@@ -172,7 +211,9 @@ class ShardedSource(ABC):
     def _fetch(self, ranges: list[tuple[int, ...]]) -> list[Pending]:
         reads = self._shards.fetch_all([(shard, cuts[0], cuts[-1]) for _, shard, *cuts in ranges])
         return [
-            MappedRead(pending, lambda data, i=i, cuts=cuts: self._to_sample(i, split_at(data, *cuts)))
+            MappedRead(
+                pending, lambda data, i=i, cuts=cuts: self._to_sample(i, split_at(data, *cuts))
+            )
             for pending, (i, _, *cuts) in zip(reads, ranges, strict=True)
         ]
 
@@ -180,7 +221,12 @@ class ShardedSource(ABC):
         """Byte ranges of samples: (id, shard, offsets...) each."""
         requested = np.asarray(ids, np.int64)
         shards = np.searchsorted(self._index.bounds, requested, side="right") - 1
-        return list(zip(*(column.tolist() for column in (requested, shards, *self._cuts(requested))), strict=True))
+        return list(
+            zip(
+                *(column.tolist() for column in (requested, shards, *self._cuts(requested))),
+                strict=True,
+            )
+        )
 
     @property
     def remote(self) -> bool:
@@ -197,7 +243,9 @@ class ShardedSource(ABC):
         return self._failure(i, image) if isinstance(image, Unread) else image
 
     def _failure(self, i: int, why: Unread) -> Failure:
-        return Failure(int(i), self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i]))
+        return Failure(
+            int(i), self.uri(i), "read", why.reason, why.detail, int(self._index.offsets[i])
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -235,14 +283,17 @@ class ShardedSource(ABC):
         return LARGEST
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """By name: numbers, and arrays of one shape, as one array (missing: NaN, in arrays of integers 0); all else as
-        objects: texts, bytes, what JSON holds (missing, or not readable: "")."""
+        """By name: numbers, and arrays of one shape, as one array (missing: NaN, in arrays of
+        integers 0); all else as objects: texts, bytes, what JSON holds (missing, or not readable:
+        "").
+        """
         rows = self.column_values(np.asarray(ids).tolist()) or []
         names = () if self._extra_columns is None else self._extra_columns.names
         return {name: as_array([row[name] for row in rows]) for name in names}
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
-        """Values of the columns, by name; None where a sample has none, or the Failure that happened instead.
+        """Values of the columns, by name; None where a sample has none, or the Failure that
+        happened instead.
 
         None in place of the list: there are no columns.
         """
@@ -260,7 +311,8 @@ class ShardedSource(ABC):
             ids (Sequence[int]): Sample ids.
 
         Returns:
-            One entry per id: values by name, None where there is none; or the Failure that happened instead.
+            One entry per id: values by name, None where there is none; or the Failure that happened
+                instead.
 
         Example:
             >>> ff.MDSShards("mds", columns=["id"]).extra_columns([0, 1])
@@ -301,7 +353,11 @@ class ShardedSource(ABC):
     @property
     def notes(self) -> list[str]:
         """What is damaged or left out, in folders and shard by shard."""
-        notes = [f"{uri}: {note}" for k, uri in enumerate(self._shards.uris) for note in self._notes_on(k)]
+        notes = [
+            f"{uri}: {note}"
+            for k, uri in enumerate(self._shards.uris)
+            for note in self._notes_on(k)
+        ]
         return [*self._folder_notes, *([self._mixed] if self._mixed else []), *notes]
 
     def _notes_on(self, shard: int) -> Sequence[str]:

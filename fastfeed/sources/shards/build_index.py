@@ -1,4 +1,6 @@
-"""The index of a list of shards: loaded where it exists, else built by scanning the shards in parallel."""
+"""The index of a list of shards: loaded where it exists, else built by scanning the shards in
+parallel.
+"""
 
 from __future__ import annotations
 
@@ -72,27 +74,43 @@ def build(
     index_path: str | os.PathLike[str] | None,
     progress: bool | None,
 ) -> Index:
-    """The index of these shards; `kind` names the scan and its options, another kind is another index."""
+    """The index of these shards; `kind` names the scan and its options, another kind is another
+    index.
+    """
     if index_path is not None and not is_index(Path(index_path)):
-        raise ConfigError(f"{who}: index={os.fspath(index_path)!r} is not an index; pass a path for a new file")
+        raise ConfigError(
+            f"{who}: index={os.fspath(index_path)!r} is not an index; pass a path for a new file"
+        )
     index_files = _index_files(files, kind, index_path)
     index = _load_existing(index_files, kind)
     if index is not None:
         return index
     with build_lock(*(index_file.path for index_file in index_files)):
-        index = _load_existing(index_files, kind)  # another process may have built it while this one waited
+        index = _load_existing(
+            index_files, kind
+        )  # another process may have built it while this one waited
         if index is not None:
             return index
         parts = _reusable_sections(index_files, kind)
         pending = [(i, uri, stat) for i, (uri, stat) in enumerate(files) if i not in parts]
         try:
-            _scan_all(who, pending, scan, storage, progress, parts, lambda: _save_sections(index_files, kind, parts))
+            _scan_all(
+                who,
+                pending,
+                scan,
+                storage,
+                progress,
+                parts,
+                lambda: _save_sections(index_files, kind, parts),
+            )
             _count_missing(index_files, kind, parts, [i for i, _, _ in pending])
         finally:  # after an interruption, too: the next build resumes from there
             trouble = _save_sections(index_files, kind, parts) if parts else ""
         index = _load_existing(index_files, kind)
     if trouble and (index_path is not None or index is None):
-        instead = "it is in the cache folder" if index is not None else "each start will scan the shards"
+        instead = (
+            "it is in the cache folder" if index is not None else "each start will scan the shards"
+        )
         text = f"{who}: cannot save the index at {trouble}; {instead}"
         warn(text, stacklevel=5)  # where the source is created
     return index if index is not None else Index.of(kind, [parts[i] for i in range(len(files))])
@@ -101,7 +119,10 @@ def build(
 def _load_existing(index_files: Sequence[_IndexFile], kind: str) -> Index | None:
     for index_file in index_files:
         index = load(index_file.path, kind, frozenset(index_file.keys))
-        if index is not None and tuple(zip(index.uris, index.stats, strict=True)) == index_file.keys:
+        if (
+            index is not None
+            and tuple(zip(index.uris, index.stats, strict=True)) == index_file.keys
+        ):
             return index
     return None
 
@@ -130,7 +151,9 @@ def _count_missing(
         if earlier is None:
             continue
         for i in scanned:
-            parts[i] = add_missing(parts[i], earlier, index_file.keys[i][0], not kind.startswith("tfrecord"))
+            parts[i] = add_missing(
+                parts[i], earlier, index_file.keys[i][0], not kind.startswith("tfrecord")
+            )
 
 
 def _save_sections(index_files: Sequence[_IndexFile], kind: str, parts: dict[int, Section]) -> str:
@@ -138,7 +161,11 @@ def _save_sections(index_files: Sequence[_IndexFile], kind: str, parts: dict[int
     trouble = ""
     for index_file in index_files:
         try:
-            save(index_file.path, kind, [replace(parts[i], uri=index_file.keys[i][0]) for i in sorted(parts)])
+            save(
+                index_file.path,
+                kind,
+                [replace(parts[i], uri=index_file.keys[i][0]) for i in sorted(parts)],
+            )
             trim_cache(cache_folder(), index_file.path)
             return trouble
         except OSError as error:
@@ -163,7 +190,10 @@ def _scan_all(
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fastfeed-index")
     try:
         with _progress_bar(who, len(pending), progress) as advance:
-            work = {pool.submit(_scan_shard, who, uri, stat, scan, storage, stop): i for i, uri, stat in pending}
+            work = {
+                pool.submit(_scan_shard, who, uri, stat, scan, storage, stop): i
+                for i, uri, stat in pending
+            }
             for future in as_completed(work):
                 parts[work[future]] = future.result()
                 advance()
@@ -182,15 +212,28 @@ def _scan_all(
 
 
 def _scan_shard(
-    who: str, uri: str, stat: Stat, scan: Callable[[ForwardReader], ShardScan], storage: Storage, stop: threading.Event
+    who: str,
+    uri: str,
+    stat: Stat,
+    scan: Callable[[ForwardReader], ShardScan],
+    storage: Storage,
+    stop: threading.Event,
 ) -> Section:
     return Section.of(uri, stat, read_shard(who, uri, stat, scan, storage, stop))
 
 
 def read_shard(
-    who: str, uri: str, stat: Stat, scan: Callable[[ForwardReader], T], storage: Storage, stop: threading.Event
+    who: str,
+    uri: str,
+    stat: Stat,
+    scan: Callable[[ForwardReader], T],
+    storage: Storage,
+    stop: threading.Event,
 ) -> T:
-    """The result of a function that reads one shard from its start. SourceError; CancelledError after a stop."""
+    """The result of a function that reads one shard from its start.
+
+    SourceError; CancelledError after a stop.
+    """
 
     def read(start: int, count: int) -> bytes:
         if stop.is_set():
@@ -218,7 +261,9 @@ def read_shard(
         result = scan(ForwardReader(uri, stat.size, read_local, _LOCAL_BLOCK))
         status = os.fstat(fd)
         if (status.st_size, str(status.st_mtime_ns)) != (stat.size, stat.version):
-            raise SourceError(f"{who}: {uri} changed while it was scanned; is it still being written?")
+            raise SourceError(
+                f"{who}: {uri} changed while it was scanned; is it still being written?"
+            )
         return result
     except SourceError:
         raise
@@ -236,9 +281,20 @@ def _progress_bar(who: str, total: int, progress: bool | None) -> Iterator[Calla
         yield lambda: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn(f"{who}: scanning shards"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn(f"{who}: scanning shards"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda: bar.advance(task)
@@ -246,7 +302,10 @@ def _progress_bar(who: str, total: int, progress: bool | None) -> Iterator[Calla
 
 @contextlib.contextmanager
 def build_lock(*paths: Path) -> Iterator[None]:
-    """One process of a machine builds; the others wait for its result. Locks the first path that it can."""
+    """One process of a machine builds; the others wait for its result.
+
+    Locks the first path that it can.
+    """
     with contextlib.ExitStack() as stack:
         for path in paths:
             with contextlib.suppress(OSError):  # a read-only folder
@@ -269,12 +328,20 @@ def _index_files(
     if index_path is not None:
         paths.insert(0, Path(os.path.abspath(index_path)))
     elif len(folders) == 1:  # of the bare names: the same when the folder is moved
-        paths.insert(0, Path(*folders, _INDEX_FOLDER, _file_name(kind, map(os.path.basename, uris))))
-    return [_IndexFile(path, tuple(zip((_key(uri, path) for uri in uris), stats, strict=True))) for path in paths]
+        paths.insert(
+            0, Path(*folders, _INDEX_FOLDER, _file_name(kind, map(os.path.basename, uris)))
+        )
+    return [
+        _IndexFile(path, tuple(zip((_key(uri, path) for uri in uris), stats, strict=True)))
+        for path in paths
+    ]
 
 
 def _file_name(kind: str, uris: Sequence[str] | Iterator[str]) -> str:
-    return hashlib.sha256("\0".join([kind, *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16] + ".ffindex"
+    return (
+        hashlib.sha256("\0".join([kind, *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        + ".ffindex"
+    )
 
 
 def _key(uri: str, path: Path) -> str:

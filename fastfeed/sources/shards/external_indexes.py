@@ -1,4 +1,6 @@
-"""Indexes of tar shards from other tools: wids' list of shards, and the `.idx` of DALI's `wds2idx` next to each."""
+"""Indexes of tar shards from other tools: wids' list of shards, and the `.idx` of DALI's `wds2idx`
+next to each.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from fastfeed.sources.access import Allow
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.index_names import IndexNames, shard_paths
-from fastfeed.sources.shards.tar_headers import BLOCK, Member, header_matches, leads_to, strip_dot_slash, why_excluded
+from fastfeed.sources.shards.tar_headers import (
+    BLOCK,
+    Member,
+    header_matches,
+    leads_to,
+    strip_dot_slash,
+    why_excluded,
+)
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import ByteRange, Storage, is_local
@@ -31,8 +40,9 @@ _HEAD = 30  # bytes of the first line of an .idx, at most
 def shards_from_wids(
     shards: Paths, storage: Storage, allow: Allow, who: str
 ) -> tuple[list[Any], dict[str, int], Storage]:
-    """Shards with each wids index (`.json`) replaced by the shards in it; how many samples it says each has; and the
-    storage to read them with."""
+    """Shards with each wids index (`.json`) replaced by the shards in it; how many samples it says
+    each has; and the storage to read them with.
+    """
     items = shard_paths(shards)
     indexes = [_wids_index(item) for item in items]
     names = IndexNames(items, [index for index in indexes if index], allow, storage, who)
@@ -59,16 +69,26 @@ def _wids(uri: str, names: IndexNames, who: str, nested: bool = False) -> Iterat
     """Address and number of samples of each shard. Addresses are relative to the index."""
     try:
         index = json.loads(_read(uri, names.storage, who))
-        if not isinstance(index, dict) or index.get("__kind__", _KIND) != _KIND or index.get("wids_version", 1) != 1:
+        if (
+            not isinstance(index, dict)
+            or index.get("__kind__", _KIND) != _KIND
+            or index.get("wids_version", 1) != 1
+        ):
             raise ValueError(f'a "__kind__" of "{_KIND}" or a "wids_version" of 1 is needed')
         for part in [index, *index.get("datasets", ())]:
-            base = names.resolve(uri, uri, part["base"].rstrip("/") + "/") if part.get("base") else uri
+            base = (
+                names.resolve(uri, uri, part["base"].rstrip("/") + "/") if part.get("base") else uri
+            )
             for shard in part.get("shardlist", ()):
                 yield names.resolve(uri, base, shard["url"]), shard.get("nsamples")
             if part is not index and "source_url" in part and not nested:
-                yield from _wids(names.resolve(uri, uri, part["source_url"]), names, who, nested=True)
+                yield from _wids(
+                    names.resolve(uri, uri, part["source_url"]), names, who, nested=True
+                )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{who}: {uri} is not a wids index: {type(error).__name__} {error}") from error
+        raise SourceError(
+            f"{who}: {uri} is not a wids index: {type(error).__name__} {error}"
+        ) from error
 
 
 def _read(uri: str, storage: Storage, who: str) -> bytes:
@@ -82,11 +102,15 @@ class _Mismatch(Exception):
     """An index that does not fit its shard."""
 
 
-def members_from_dali(reader: ForwardReader, read: Callable[[str], bool], notes: list[str]) -> list[Member]:
-    """The members that an `.idx` next to a shard lists; none if there is no such file, or it does not fit: see `notes`.
+def members_from_dali(
+    reader: ForwardReader, read: Callable[[str], bool], notes: list[str]
+) -> list[Member]:
+    """The members that an `.idx` next to a shard lists; none if there is no such file, or it does
+    not fit: see `notes`.
 
-    The headers of the first, the last, and of those whose content will be read at once (`read` tells by the name) are
-    compared with it, so that a wrong one can give no wrong label; those of the images are, whenever they are read.
+    The headers of the first, the last, and of those whose content will be read at once (`read`
+    tells by the name) are compared with it, so that a wrong one can give no wrong label; those of
+    the images are, whenever they are read.
     """
     path = _idx(reader.uri)
     if path is None:
@@ -104,7 +128,9 @@ def members_from_dali(reader: ForwardReader, read: Callable[[str], bool], notes:
 
 
 def samples_in_dali(uri: str) -> tuple[int, str] | None:
-    """How many samples the `.idx` next to a shard lists, whether it fits or not, and its name; None without one."""
+    """How many samples the `.idx` next to a shard lists, whether it fits or not, and its name; None
+    without one.
+    """
     path = _idx(uri)
     if path is None:
         return None
@@ -128,7 +154,9 @@ def _idx(uri: str) -> str | None:
 
 
 def _parse_idx(text: bytes) -> list[Member]:
-    """First line: version and number of samples; then a sample a line, of each member extension, offset, size, name."""
+    """First line: version and number of samples; then a sample a line, of each member extension,
+    offset, size, name.
+    """
     first, *lines = text.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
     version, _, count = first.partition(" ")
     if version == "v1.1":
@@ -140,7 +168,9 @@ def _parse_idx(text: bytes) -> list[Member]:
     for line in lines:
         words = line.split(" ")
         for offset, size, name in zip(words[1::4], words[2::4], words[3::4], strict=False):
-            if len(words) % 4 or not (offset.isascii() and offset.isdigit() and size.isascii() and size.isdigit()):
+            if len(words) % 4 or not (
+                offset.isascii() and offset.isdigit() and size.isascii() and size.isdigit()
+            ):
                 raise _Mismatch(f"{printable(repr(line), 80)} is not extension, offset, size, name")
             if "\\" in name:
                 raise _Mismatch(f"{name} is an escaped name")
@@ -152,14 +182,20 @@ def _check_links(reader: ForwardReader, first: int, last: int, names: Set[str]) 
     """_Mismatch if there are links to members in these bytes, of which it lists none."""
     for at in range(first, min(last, first + _GAP), BLOCK):
         target = leads_to(reader.read(at, BLOCK))
-        if target is not None and (target in names or at > first):  # behind another header, its names may be longer
+        if target is not None and (
+            target in names or at > first
+        ):  # behind another header, its names may be longer
             raise _Mismatch("it leaves out the links of the archive")
 
 
 def _check(entries: list[Member], reader: ForwardReader, read: Callable[[str], bool]) -> None:
     end, checked, names = 0, {0, len(entries) - 1}, {member.name for member in entries}
     for i, member in enumerate(entries):
-        if member.offset % BLOCK or member.offset < end + BLOCK or member.offset + member.size > reader.size:
+        if (
+            member.offset % BLOCK
+            or member.offset < end + BLOCK
+            or member.offset + member.size > reader.size
+        ):
             raise _Mismatch(f"{member.name} has an invalid offset, {member.offset}")
         if read(member.name):
             checked.add(i)

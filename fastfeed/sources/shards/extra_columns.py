@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
-# instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind all shards is
+# instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind
+# all shards is
 _NONE, _UNREADABLE = NOWHERE - 1, NOWHERE
 _BYTES = ":bytes"  # after the name of a column whose bytes are not text
 
@@ -44,7 +45,9 @@ class HasExtraColumns(Protocol):
     """A source with metadata columns that are read from storage."""
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-        """By name, values as JSON has them, None where there is none; or the Failure that happened instead."""
+        """By name, values as JSON has them, None where there is none; or the Failure that happened
+        instead.
+        """
         ...
 
 
@@ -61,7 +64,9 @@ class ValueLocation:
 def column_names(columns: Sequence[str], who: str) -> tuple[str, ...]:
     """Names, each once. ConfigError."""
     if isinstance(columns, str):
-        raise ConfigError(f"{who}: columns must be a list of names, got {columns!r}; pass [{columns!r}]")
+        raise ConfigError(
+            f"{who}: columns must be a list of names, got {columns!r}; pass [{columns!r}]"
+        )
     names = tuple(columns)
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ConfigError(f"{who}: columns must be names, each once, got {names!r}")
@@ -71,11 +76,17 @@ def column_names(columns: Sequence[str], who: str) -> tuple[str, ...]:
 def bytes_columns(names: Sequence[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Names without `:bytes`, and those that had it: their values stay bytes."""
     plain = tuple(name.removesuffix(_BYTES) for name in names)
-    return plain, frozenset(short for short, name in zip(plain, names, strict=True) if short != name)
+    return plain, frozenset(
+        short for short, name in zip(plain, names, strict=True) if short != name
+    )
 
 
-def add_row(scan: ShardScan, names: Sequence[str], locations: dict[str, ValueLocation] | None) -> None:
-    """Add the values of one more sample, an entry for each name; None where the sample cannot be parsed."""
+def add_row(
+    scan: ShardScan, names: Sequence[str], locations: dict[str, ValueLocation] | None
+) -> None:
+    """Add the values of one more sample, an entry for each name; None where the sample cannot be
+    parsed.
+    """
     for name in names:
         location = None if locations is None else locations.get(name)
         if location is None:
@@ -88,7 +99,12 @@ class ExtraColumns:
     """Values of samples, read on demand."""
 
     def __init__(
-        self, index: Index, shards: Shards, names: tuple[str, ...], head: int, largest: Callable[[str], int]
+        self,
+        index: Index,
+        shards: Shards,
+        names: tuple[str, ...],
+        head: int,
+        largest: Callable[[str], int],
     ) -> None:
         self._index, self._shards, self.names = index, shards, names
         self._largest = [largest(name) for name in names]
@@ -107,17 +123,26 @@ class ExtraColumns:
         values = [read.result() for read in pending]
         return [values[row * count : (row + 1) * count] for row in range(len(ids))]
 
-    def values(self, ids: Sequence[int], convert: Callable[[str, bytes], Any]) -> list[dict[str, Any]]:
-        """The same by name; `convert` makes values of the bytes, or raises ValueError, which becomes an Unread."""
+    def values(
+        self, ids: Sequence[int], convert: Callable[[str, bytes], Any]
+    ) -> list[dict[str, Any]]:
+        """The same by name; `convert` makes values of the bytes, or raises ValueError, which
+        becomes an Unread.
+        """
         return [
-            {name: _converted(name, data, convert) for name, data in zip(self.names, values, strict=True)}
+            {
+                name: _converted(name, data, convert)
+                for name, data in zip(self.names, values, strict=True)
+            }
             for values in self.read(ids)
         ]
 
     def missing(self) -> list[str]:
         """Names that no sample has a value of."""
         present = self._index.offsets.reshape(-1, len(self.names)) != _NONE
-        return [name for name, found in zip(self.names, present.any(axis=0), strict=True) if not found]
+        return [
+            name for name, found in zip(self.names, present.any(axis=0), strict=True) if not found
+        ]
 
     def _begin(self, entries: list[int]) -> list[Pending]:
         index, shards = self._index, self._shards
@@ -133,22 +158,29 @@ class ExtraColumns:
                 out[row] = Completed(Unread("bomb", f"{size} bytes, the limit is {largest}"))
             else:
                 ranges.append((row, index.shard_of(entry), offset - self._head, offset + size))
-        reads = shards.fetch_all([bounds[1:] for bounds in ranges]) if shards.remote else [None] * len(ranges)
+        reads = (
+            shards.fetch_all([bounds[1:] for bounds in ranges])
+            if shards.remote
+            else [None] * len(ranges)
+        )
         for (row, shard, start, stop), remote in zip(ranges, reads, strict=True):
             cuts, check = (start, start + self._head, stop), int(index.checks[entries[row]])
             if remote is None:
                 out[row] = Completed(_checked(shards.pieces(shard, *cuts), check))
             else:
                 out[row] = MappedRead(
-                    remote, lambda data, cuts=cuts, check=check: _checked(split_at(data, *cuts), check)
+                    remote,
+                    lambda data, cuts=cuts, check=check: _checked(split_at(data, *cuts), check),
                 )
         return out
 
 
 def as_array(values: Sequence[Any]) -> np.ndarray:
-    """The values of one column in one batch: numbers and arrays of one shape as one array, all else as objects.
+    """The values of one column in one batch: numbers and arrays of one shape as one array, all else
+    as objects.
 
-    A missing value, None or what happened instead of it, is NaN, 0 in an array of integers, "" among objects.
+    A missing value, None or what happened instead of it, is NaN, 0 in an array of integers, ""
+    among objects.
     """
     values = [None if isinstance(value, (Unread, Failure)) else value for value in values]
     numbers = [np.asarray(value) for value in values if isinstance(value, (np.ndarray, np.generic))]
@@ -158,10 +190,14 @@ def as_array(values: Sequence[Any]) -> np.ndarray:
         if not shape and present < len(values) and dtype.kind in "biu":
             dtype = np.dtype(np.float64)
         missing = np.full(shape, np.nan if dtype.kind == "f" else 0, dtype)
-        return np.stack([missing if value is None else np.asarray(value, dtype) for value in values])
+        return np.stack(
+            [missing if value is None else np.asarray(value, dtype) for value in values]
+        )
     column = np.full(len(values), "", object)
     for row, value in enumerate(values):
-        column[row] = "" if value is None else value.item() if isinstance(value, np.generic) else value
+        column[row] = (
+            "" if value is None else value.item() if isinstance(value, np.generic) else value
+        )
     return column
 
 
@@ -178,7 +214,9 @@ def _json_value(name: str, value: Any) -> Any:
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name}: bytes that are no text, which JSON cannot hold: {error}") from error
+        raise ValueError(
+            f"{name}: bytes that are no text, which JSON cannot hold: {error}"
+        ) from error
 
 
 def read_npy(data: bytes) -> np.ndarray:
@@ -186,13 +224,25 @@ def read_npy(data: bytes) -> np.ndarray:
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read_header = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, _, dtype = read_header(file)
         if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
             raise ValueError(f"{len(data) - file.tell()} bytes for {dtype} {shape}")
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
-    except (EOFError, OSError, SyntaxError, TypeError, KeyError, OverflowError, tokenize.TokenError) as error:
+    except (
+        EOFError,
+        OSError,
+        SyntaxError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        tokenize.TokenError,
+    ) as error:
         raise ValueError(f"no .npy file: {error}") from error
 
 
@@ -210,5 +260,7 @@ def _checked(pieces: tuple[bytes, ...] | Unread, check: int) -> bytes | Unread:
         return pieces
     head, data = pieces
     if check and zlib.crc32(head) != check:
-        return Unread("changed", "the shard has changed since it was indexed; create the source again")
+        return Unread(
+            "changed", "the shard has changed since it was indexed; create the source again"
+        )
     return data

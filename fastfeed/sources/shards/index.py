@@ -1,9 +1,9 @@
 """The index of all samples in shards: built once by scanning these, then loaded.
 
-The file: magic, length of the header, CRC-32 of the header, CRC-32 of all behind it; the header (JSON: the texts that
-labels count; the shards with size and version, their samples, notes); zeros up to a multiple of 64; then for all
-samples the columns of _COLUMNS, one after another, and all names. It is committed by
-atomic rename.
+The file: magic, length of the header, CRC-32 of the header, CRC-32 of all behind it; the header
+(JSON: the texts that labels count; the shards with size and version, their samples, notes); zeros
+up to a multiple of 64; then for all samples the columns of _COLUMNS, one after another, and all
+names. It is committed by atomic rename.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _COLUMNS = (
     ("lengths", np.uint32),
     ("checks", np.uint32),  # of what shows at a read that the shard is still the same; 0: nothing
     ("labels", np.int32),  # -1: none
-    ("ends", np.uint32),  # of each name, in the names of its shard; like the names, it stays in the file
+    (
+        "ends",
+        np.uint32,
+    ),  # of each name, in the names of its shard; like the names, it stays in the file
 )
 _READ = 4 << 20  # bytes
 NOWHERE = 1 << 62  # an offset that no shard has
@@ -50,10 +53,14 @@ class ShardScan:
     lengths: list[int] = field(default_factory=list)
     labels: list[int | str | None] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what is damaged or was left out, with its offset
+    notes: list[str] = field(
+        default_factory=list
+    )  # what is damaged or was left out, with its offset
     checks: list[int] = field(default_factory=list)  # 32 bits that identify a sample's content
 
-    def add(self, offset: int, length: int, label: int | str | None, name: bytes, check: int = 0) -> None:
+    def add(
+        self, offset: int, length: int, label: int | str | None, name: bytes, check: int = 0
+    ) -> None:
         """One sample."""
         self.offsets.append(offset)
         self.lengths.append(length)
@@ -89,7 +96,9 @@ class Section:
             [-1 if label is None else label for label in labels],
             np.cumsum([len(name) for name in scan.names], dtype=np.int64),
         )
-        columns = {name: np.array(v, kind) for (name, kind), v in zip(_COLUMNS, values, strict=True)}
+        columns = {
+            name: np.array(v, kind) for (name, kind), v in zip(_COLUMNS, values, strict=True)
+        }
         return cls(uri, stat, columns, b"".join(scan.names), texts, tuple(scan.notes))
 
     def __len__(self) -> int:
@@ -113,18 +122,28 @@ class Index:
         self.uris = [shard["uri"] for shard in shards]
         self.stats = [Stat(shard["size"], shard["version"]) for shard in shards]
         self.texts: tuple[str, ...] = tuple(header["texts"])  # sorted
-        self.has_texts: list[bool] = [shard["worded"] for shard in shards]  # labels count texts; else: are numbers
+        self.has_texts: list[bool] = [
+            shard["worded"] for shard in shards
+        ]  # labels count texts; else: are numbers
         self.notes = [tuple(shard["notes"]) for shard in shards]
         self.bounds = np.cumsum([0] + [shard["samples"] for shard in shards], dtype=np.int64)
-        self.offsets, self.lengths, self.checks = columns["offsets"], columns["lengths"], columns["checks"]
+        self.offsets, self.lengths, self.checks = (
+            columns["offsets"],
+            columns["lengths"],
+            columns["checks"],
+        )
         self.labels, self._ends, self._names = columns["labels"], ends, names
-        self._starts = np.cumsum([0] + [shard["names"] for shard in shards], dtype=np.int64)  # of the shards' names
+        self._starts = np.cumsum(
+            [0] + [shard["names"] for shard in shards], dtype=np.int64
+        )  # of the shards' names
 
     @classmethod
     def of(cls, kind: str, parts: Sequence[Section]) -> Index:
         """One that lies in no file."""
         header, parts = _header(kind, parts)
-        columns = {name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS}
+        columns = {
+            name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS
+        }
         ends = columns.pop("ends").tobytes()
         return cls(header, columns, ends, b"".join(part.names for part in parts))
 
@@ -153,13 +172,20 @@ class Index:
     def section(self, shard: int) -> Section:
         """One shard's part."""
         first, last = int(self.bounds[shard]), int(self.bounds[shard + 1])
-        arrays = (array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels))
+        arrays = (
+            array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels)
+        )
         columns = {
-            name: array for (name, _), array in zip(_COLUMNS, (*arrays, self._ends_of(first, last)), strict=True)
+            name: array
+            for (name, _), array in zip(
+                _COLUMNS, (*arrays, self._ends_of(first, last)), strict=True
+            )
         }
         names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])]
         texts = self.texts if self.has_texts[shard] else None
-        return Section(self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard])
+        return Section(
+            self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard]
+        )
 
 
 def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
@@ -178,8 +204,14 @@ def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
 
 
 def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[Section]]:
-    """What the header says, and the sections with labels that count the same texts in all of them."""
-    worded = [(part.texts, np.unique(part.columns["labels"]).tolist()) for part in parts if part.texts is not None]
+    """What the header says, and the sections with labels that count the same texts in all of
+    them.
+    """
+    worded = [
+        (part.texts, np.unique(part.columns["labels"]).tolist())
+        for part in parts
+        if part.texts is not None
+    ]
     texts = tuple(sorted({own[i] for own, used in worded for i in used if i >= 0}))
     code = {text: i for i, text in enumerate(texts)}
     tables: dict[int, np.ndarray] = {}
@@ -190,13 +222,23 @@ def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[S
         else:
             table = tables.get(id(part.texts))
             if table is None:  # -1, no label, takes the last
-                table = tables[id(part.texts)] = np.array([code.get(text, -1) for text in part.texts] + [-1], np.int32)
+                table = tables[id(part.texts)] = np.array(
+                    [code.get(text, -1) for text in part.texts] + [-1], np.int32
+                )
             columns = part.columns | {"labels": table[part.columns["labels"]]}
             aligned.append(replace(part, columns=columns, texts=texts))
     shards = [
-        {"uri": p.uri, "size": p.stat.size, "version": p.stat.version, "samples": len(p), "names": len(p.names),
-         "worded": p.texts is not None, "notes": p.notes} for p in aligned
-    ]  # fmt: skip
+        {
+            "uri": p.uri,
+            "size": p.stat.size,
+            "version": p.stat.version,
+            "samples": len(p),
+            "names": len(p.names),
+            "worded": p.texts is not None,
+            "notes": p.notes,
+        }
+        for p in aligned
+    ]
     return {"kind": kind, "texts": texts, "shards": shards}, aligned
 
 
@@ -209,8 +251,12 @@ def _body(padding: int, parts: Sequence[Section]) -> Iterator[bytes]:
         yield part.names
 
 
-def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None = None) -> Index | None:
-    """An index from its file; None where there is none, it is damaged, of another kind, or has no shard `of` these."""
+def load(
+    path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None = None
+) -> Index | None:
+    """An index from its file; None where there is none, it is damaged, of another kind, or has no
+    shard `of` these.
+    """
     try:
         with open(open_regular(path), "rb") as file:
             magic, length, header_check, check = _START.unpack(file.read(_START.size))
@@ -222,10 +268,15 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
                 return None
             header = json.loads(text)
             _check_header(header, size)
-            own = {(shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]}
+            own = {
+                (shard["uri"], Stat(shard["size"], shard["version"])) for shard in header["shards"]
+            }
             if (kind is not None and header["kind"] != kind) or (of is not None and not own & of):
                 return None
-            crc, samples = zlib.crc32(file.read(-file.tell() % 64)), sum(s["samples"] for s in header["shards"])
+            crc, samples = (
+                zlib.crc32(file.read(-file.tell() % 64)),
+                sum(s["samples"] for s in header["shards"]),
+            )
             if samples > size:
                 return None
             columns = {name: np.empty(samples, dtype) for name, dtype in _COLUMNS if name != "ends"}
@@ -239,22 +290,44 @@ def load(path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None =
             names = begin + 4 * samples
             if crc != check or names > size or not _fit(header, columns, size - names):
                 return None
-            if kept and open_count() * 2 >= budget():  # of very many sources: their files do not stay open
+            if (
+                kept and open_count() * 2 >= budget()
+            ):  # of very many sources: their files do not stay open
                 return Index(header, columns, kept[: 4 * samples], kept[4 * samples :], path)
             data = OpenFile(path)
-            if not os.path.samestat(os.fstat(data.fd), os.fstat(file.fileno())):  # replaced meanwhile
+            if not os.path.samestat(
+                os.fstat(data.fd), os.fstat(file.fileno())
+            ):  # replaced meanwhile
                 return load(path, kind, of)
             return Index(
-                header, columns, LazyBytes(data, begin, 4 * samples), LazyBytes(data, names, size - names), path
+                header,
+                columns,
+                LazyBytes(data, begin, 4 * samples),
+                LazyBytes(data, names, size - names),
+                path,
             )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        struct.error,
+    ):
         return None
 
 
 def _check_header(header: dict[str, Any], size: int) -> None:
-    """ValueError where types or numbers are none that `save` writes: an index may come with its shards."""
+    """ValueError where types or numbers are none that `save` writes: an index may come with its
+    shards.
+    """
     for shard in header["shards"]:
-        numbers, texts = (shard["size"], shard["samples"], shard["names"]), (shard["uri"], shard["version"])
+        numbers, texts = (
+            (shard["size"], shard["samples"], shard["names"]),
+            (shard["uri"], shard["version"]),
+        )
         if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
             raise ValueError("a number is none, or out of range")
         if max(numbers[1:]) > size or type(shard["worded"]) is not bool:
@@ -274,24 +347,34 @@ def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], names: int) -> 
     for shard in header["shards"]:
         own = labels[first : first + shard["samples"]]
         first += shard["samples"]
-        if len(own) and (int(own.min()) < -1 or (shard["worded"] and int(own.max()) >= len(header["texts"]))):
+        if len(own) and (
+            int(own.min()) < -1 or (shard["worded"] and int(own.max()) >= len(header["texts"]))
+        ):
             return False
     offsets[(offsets < 0) | (offsets > NOWHERE)] = NOWHERE
     return sum(shard["names"] for shard in header["shards"]) == names
 
 
-def sections(files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]) -> dict[tuple[str, Stat], tuple[Index, int]]:
+def sections(
+    files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]
+) -> dict[tuple[str, Stat], tuple[Index, int]]:
     """Where the indexes of this kind among these files have some shards, by shard and version."""
     matches: dict[tuple[str, Stat], tuple[Index, int]] = {}
     for file in files:
         index = load(file, kind, of)
         if index is not None:
-            matches |= {key: (index, i) for i, key in enumerate(zip(index.uris, index.stats, strict=True)) if key in of}
+            matches |= {
+                key: (index, i)
+                for i, key in enumerate(zip(index.uris, index.stats, strict=True))
+                if key in of
+            }
     return matches
 
 
 def is_index(path: Path) -> bool:
-    """The file is an index, if only half of one or of another version, or there is none: it may be overwritten."""
+    """The file is an index, if only half of one or of another version, or there is none: it may be
+    overwritten.
+    """
     try:
         with open(open_regular(path), "rb") as file:
             return _FAMILY.startswith(file.read(len(_FAMILY)))

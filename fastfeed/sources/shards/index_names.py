@@ -25,14 +25,27 @@ def shard_paths(shards: Any) -> list[Any]:
 class IndexNames:
     """What indexes may name: files below their own folders, and what `allow` permits."""
 
-    def __init__(self, shards: Sequence[Any], indexes: Sequence[str], allow: Allow, storage: Storage, who: str) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Any],
+        indexes: Sequence[str],
+        allow: Allow,
+        storage: Storage,
+        who: str,
+    ) -> None:
         self.storage = storage  # to read with; guarded once an index names a web address
         self._who, self._is_guarded = who, False
-        own = [os.fspath(item).removeprefix("file://") for item in shards if isinstance(item, (str, os.PathLike))]
+        own = [
+            os.fspath(item).removeprefix("file://")
+            for item in shards
+            if isinstance(item, (str, os.PathLike))
+        ]
         self._access = Access.of([*own, *indexes], [_folder(uri) for uri in indexes], *allow)
 
     def resolve(self, index: str, base: str, name: Any) -> str:
-        """The address of a file that `index` names. ValueError if it is no name, SourceError if it is not allowed.
+        """The address of a file that `index` names.
+
+        ValueError if it is no name, SourceError if it is not allowed.
 
         Args:
             index: The index, for errors.
@@ -45,12 +58,15 @@ class IndexNames:
         is_relative = "://" not in address
         if is_relative:
             address = _joined(base, address)
-        if any(c in address for c in "*[{") and not (is_local(address) and os.path.lexists(address)):
+        if any(c in address for c in "*[{") and not (
+            is_local(address) and os.path.lexists(address)
+        ):
             raise ValueError(f"{name!r} is a pattern, and an index names files")
         refusal = self._refusal(base, address, is_relative)
         if refusal is not None:
             raise SourceError(
-                f"{self._who}: {index} may not name {name!r}: {refusal.why}. If you trust it, {advice([refusal])}"
+                f"{self._who}: {index} may not name {name!r}: {refusal.why}. If you trust it,"
+                f" {advice([refusal])}"
             )
         if not self._is_guarded and address.lower().startswith(("http://", "https://")):
             self.storage, self._is_guarded = guarded(self.storage, self._access), True
@@ -69,7 +85,9 @@ def _folder(uri: str) -> str:
 
 
 def _joined(base: str, name: str) -> str:
-    """Relative to the folder of `base`; of an address in its normal form, so that no `..` is left in it."""
+    """Relative to the folder of `base`; of an address in its normal form, so that no `..` is left
+    in it.
+    """
     if is_local(base):
         return os.path.join(os.path.dirname(base), name)
     scheme, _, rest = base.partition("://")

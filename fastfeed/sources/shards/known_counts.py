@@ -1,4 +1,6 @@
-"""How many samples a shard had when it was whole: of shards that are cut off, files next to them still say so."""
+"""How many samples a shard had when it was whole: of shards that are cut off, files next to them
+still say so.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,21 @@ def is_cut(note: str) -> bool:
 
 
 def missing(samples: int, count: int, where: str) -> str:
-    """What a note adds where `samples` of `count` are there, as `where` tells; "" if none is missing."""
+    """What a note adds where `samples` of `count` are there, as `where` tells; "" if none is
+    missing.
+    """
     lost = count - samples
-    return f"{lost} of {count} samples {'is' if lost == 1 else 'are'} missing, as {where}" if lost > 0 else ""
+    return (
+        f"{lost} of {count} samples {'is' if lost == 1 else 'are'} missing, as {where}"
+        if lost > 0
+        else ""
+    )
 
 
 def in_record(uri: str, size: int) -> int | None:
-    """Samples of a local shard that `fastfeed preprocess` has written, if it had more bytes than now."""
+    """Samples of a local shard that `fastfeed preprocess` has written, if it had more bytes than
+    now.
+    """
     if not is_local(uri):
         return None
     folder, name = os.path.split(os.path.abspath(uri))
@@ -63,7 +73,8 @@ def in_record(uri: str, size: int) -> int | None:
 def add_missing(section: Section, earlier: Index, uri: str, has_end: bool) -> Section:
     """With a note where an index that was made earlier lists the same samples, and more after them.
 
-    `has_end`: the format shows where a shard ends, so that one without a note on its end is whole, if shorter.
+    `has_end`: the format shows where a shard ends, so that one without a note on its end is whole,
+    if shorter.
     """
     if uri not in earlier.uris or any(" missing, as " in note for note in section.notes):
         return section
@@ -71,16 +82,23 @@ def add_missing(section: Section, earlier: Index, uri: str, has_end: bool) -> Se
     ends = section.columns["offsets"] + section.columns["lengths"]
     whole = int(np.count_nonzero(ends <= section.stat.size))  # the last one may be cut
     names = ("offsets", "lengths", "checks")
-    same = all(np.array_equal(section.columns[name][:whole], before.columns[name][:whole]) for name in names)
+    same = all(
+        np.array_equal(section.columns[name][:whole], before.columns[name][:whole])
+        for name in names
+    )
     text = missing(len(section), len(before), "an index lists that was made earlier")
     cut, notes = [k for k, note in enumerate(section.notes) if is_cut(note)], list(section.notes)
-    if not (whole and same and text and section.stat.size < before.stat.size) or (has_end and not cut):
+    if not (whole and same and text and section.stat.size < before.stat.size) or (
+        has_end and not cut
+    ):
         return section
     if cut:
         notes[cut[-1]] += f"; {text}"
     else:
         notes.append(f"cut off at {section.stat.size}: {text}")
-    return Section(section.uri, section.stat, section.columns, section.names, section.texts, tuple(notes))
+    return Section(
+        section.uri, section.stat, section.columns, section.names, section.texts, tuple(notes)
+    )
 
 
 def tell(who: str, uris: Sequence[str], notes: Sequence[Sequence[str]]) -> None:

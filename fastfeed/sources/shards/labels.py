@@ -1,7 +1,8 @@
-"""What labels mean: integers that are names of classes are numbered like texts, integers that are indices are kept.
+"""What labels mean: integers that are names of classes are numbered like texts, integers that are
+indices are kept.
 
-A text stays a text unless all labels of a source are integers as Python writes them (`canonical_integers`): `007`,
-`1e5` and `+1` are names.
+A text stays a text unless all labels of a source are integers as Python writes them
+(`canonical_integers`): `007`, `1e5` and `+1` are names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
-from fastfeed.sources.class_names import canonical_integers, class_names, class_numbers, equal_names, nfc
+from fastfeed.sources.class_names import (
+    canonical_integers,
+    class_names,
+    class_numbers,
+    equal_names,
+    nfc,
+)
 from fastfeed.sources.shards.index import Index
 
 __all__ = [
@@ -34,21 +41,26 @@ LabelKind = Literal["name", "index"]
 _SHOWN = 5  # labels in a message
 _LARGEST = 1 << 31  # what an index of shards holds as a number
 _DIGITS = re.compile("0*[0-9]{1,18}")
-_INDEX_FIELDS = ("cls", "label")  # what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
+_INDEX_FIELDS = (
+    "cls",
+    "label",
+)  # what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
 
 
 def check_label_kind(kind: Any, who: str) -> None:
     """ConfigError unless it is a LabelKind or None."""
     if kind not in (None, "name", "index"):
         raise ConfigError(
-            f"{who}: label_kind must be 'name' (integers are names of classes) or 'index' (they count the classes "
-            f"from 0), got {printable(repr(kind))}"
+            f"{who}: label_kind must be 'name' (integers are names of classes) or 'index' (they"
+            f" count the classes from 0), got {printable(repr(kind))}"
         )
 
 
 def resolve_kind(kind: LabelKind | None, field: str | None, who: str) -> LabelKind:
-    """`kind`, or what integers under this name are by convention: indices under `cls`, `label`, `image/class/label`
-    and `json:label`, and names under any other, such as `landmark_id`. ConfigError for another kind."""
+    """`kind`, or what integers under this name are by convention: indices under `cls`, `label`,
+    `image/class/label` and `json:label`, and names under any other, such as `landmark_id`.
+    ConfigError for another kind.
+    """
     check_label_kind(kind, who)
     last = (field or "").replace(":", "/").replace(".", "/").rpartition("/")[2]
     return kind or ("index" if last.lower() in _INDEX_FIELDS else "name")
@@ -66,28 +78,46 @@ def integers_in(texts: Sequence[str], as_indices: bool) -> list[int] | None:
 
 
 def text_label(text: str) -> int | str:
-    """A label of a shard: an integer below 2**31 where the text is one as Python writes it, which loses nothing."""
+    """A label of a shard: an integer below 2**31 where the text is one as Python writes it, which
+    loses nothing.
+    """
     integers = canonical_integers([text])
     return integers[0] if integers and 0 <= integers[0] < _LARGEST else text
 
 
 def checked_classes(classes: Any, who: str) -> tuple[str, ...] | None:
-    """Names of classes; integers among them as texts. ConfigError for what cannot be a list of names."""
+    """Names of classes; integers among them as texts.
+
+    ConfigError for what cannot be a list of names.
+    """
     if classes is None:
         return None
-    items = list(classes) if isinstance(classes, Iterable) and not isinstance(classes, (str, bytes)) else [None]
-    are_names = all(isinstance(item, (str, int, np.integer)) and not isinstance(item, bool) for item in items)
+    items = (
+        list(classes)
+        if isinstance(classes, Iterable) and not isinstance(classes, (str, bytes))
+        else [None]
+    )
+    are_names = all(
+        isinstance(item, (str, int, np.integer)) and not isinstance(item, bool) for item in items
+    )
     names = tuple(map(str, items))
     if not are_names or equal_names(names):
         hint = f"; pass [{printable(repr(classes))}]" if isinstance(classes, str) else ""
-        raise ConfigError(f"{who}: classes must be a list of names, each once, got {printable(repr(classes))}{hint}")
+        raise ConfigError(
+            f"{who}: classes must be a list of names, each once, got"
+            f" {printable(repr(classes))}{hint}"
+        )
     return names
 
 
 def number_integers(labels: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """The distinct integers in ascending order, as texts, and labels that count them; below 0 stays -1."""
+    """The distinct integers in ascending order, as texts, and labels that count them; below 0 stays
+    -1.
+    """
     values = np.unique(labels[labels >= 0])
-    return tuple(map(str, values.tolist())), np.where(labels < 0, -1, np.searchsorted(values, labels))
+    return tuple(map(str, values.tolist())), np.where(
+        labels < 0, -1, np.searchsorted(values, labels)
+    )
 
 
 def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> SourceError | None:
@@ -97,19 +127,28 @@ def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> 
     if not missing:
         return None
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    text = f"{who}: labels that are not in classes: {', '.join(map(printable, missing[:_SHOWN]))}{more}"
+    text = (
+        f"{who}: labels that are not in classes:"
+        f" {', '.join(map(printable, missing[:_SHOWN]))}{more}"
+    )
     if canonical_integers(labels) is not None and not any(map(_DIGITS.fullmatch, classes)):
         text += (
-            "; labels are integers and classes are names: pass label_kind='index' if the integers count the classes "
-            "from 0"
+            "; labels are integers and classes are names: pass label_kind='index' if the integers"
+            " count the classes from 0"
         )
     return SourceError(text)
 
 
 def number_labels(
-    index: Index, classes: tuple[str, ...] | None, kind: LabelKind, who: str, as_indices: bool = False
+    index: Index,
+    classes: tuple[str, ...] | None,
+    kind: LabelKind,
+    who: str,
+    as_indices: bool = False,
 ) -> tuple[tuple[str, ...], np.ndarray, str]:
-    """Class names, labels that count them, and a note ("" for none). Texts in the shards are sorted and numbered.
+    """Class names, labels that count them, and a note ("" for none).
+
+    Texts in the shards are sorted and numbered.
 
     `as_indices`: the caller asked for indices, so texts of digits are such.
     """
@@ -130,7 +169,9 @@ def number_labels(
     note = _note(texts, kind)
     if all(index.has_texts) and names == index.texts:
         return names, index.labels, note
-    table = np.array([code[nfc(text)] for text in index.texts] + [-1], np.int32)  # -1, no label, takes the last
+    table = np.array(
+        [code[nfc(text)] for text in index.texts] + [-1], np.int32
+    )  # -1, no label, takes the last
     labels = np.array(index.labels)
     for part in _worded_parts(index, labels):
         part[:] = table[part]
@@ -140,12 +181,21 @@ def number_labels(
 
 
 def _note(texts: Sequence[str], kind: LabelKind) -> str:
-    """What may be meant otherwise: numbers among texts, and indices of classes with leading zeros."""
+    """What may be meant otherwise: numbers among texts, and indices of classes with leading
+    zeros.
+    """
     numeric = [text for text in texts if canonical_integers([text]) is not None]
     other = printable(repr(next(text for text in texts if text not in numeric)))
     if kind == "index" and all(map(_DIGITS.fullmatch, texts)):
-        return f"labels have leading zeros (as {other}): all are taken as names; pass label_kind='index' if they count"
-    return f"labels are numbers (as {numeric[0]!r}) and texts (as {other}): all are taken as names" if numeric else ""
+        return (
+            f"labels have leading zeros (as {other}): all are taken as names; pass"
+            " label_kind='index' if they count"
+        )
+    return (
+        f"labels are numbers (as {numeric[0]!r}) and texts (as {other}): all are taken as names"
+        if numeric
+        else ""
+    )
 
 
 def _worded_parts(index: Index, labels: np.ndarray, worded: bool = True) -> list[np.ndarray]:
@@ -163,7 +213,9 @@ def _integer_labels(
     if kind == "index":
         last = int(labels.max())
         if classes and last >= len(classes):  # empty ones are those of numeric labels
-            raise SourceError(f"{who}: label {last} is not in classes, which have numbers 0 to {len(classes) - 1}")
+            raise SourceError(
+                f"{who}: label {last} is not in classes, which have numbers 0 to {len(classes) - 1}"
+            )
         return classes or (), labels
     found, numbered = number_integers(labels)
     if not classes or classes == found:

@@ -18,7 +18,14 @@ from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["ColumnLayout", "Damaged", "column_encodings", "column_locations", "header", "short_value"]
+__all__ = [
+    "ColumnLayout",
+    "Damaged",
+    "column_encodings",
+    "column_locations",
+    "header",
+    "short_value",
+]
 
 _LONGEST_NAME = 255  # bytes
 _MAX_CONFIG = 1 << 20  # bytes of a configuration
@@ -60,7 +67,10 @@ def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
 
 
 def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
-    """Where the samples begin, and the last one ends: int64 (n + 1,); and the columns. SourceError."""
+    """Where the samples begin, and the last one ends: int64 (n + 1,); and the columns.
+
+    SourceError.
+    """
     try:
         count = int.from_bytes(_bytes(reader, 0, 4), "little")
         table = 4 + 4 * (count + 1)
@@ -69,14 +79,17 @@ def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
         offsets = np.frombuffer(_bytes(reader, 4, table - 4), "<u4").astype(np.int64)
         if not 0 < offsets[0] - table <= _MAX_CONFIG or np.any(np.diff(offsets) < 0):
             raise ValueError(
-                f"sample offsets must not decrease, and begin at most {_MAX_CONFIG} bytes after {table}, got "
-                f"{', '.join(map(str, offsets[:3].tolist()))}{', ...' * (len(offsets) > 3)}"
+                f"sample offsets must not decrease, and begin at most {_MAX_CONFIG} bytes after"
+                f" {table}, got"
+                f" {', '.join(map(str, offsets[:3].tolist()))}{', ...' * (len(offsets) > 3)}"
             )
         config = json.loads(_bytes(reader, table, int(offsets[0]) - table))
         if config["format"] != "mds" or config["version"] != 2:
             raise ValueError(f"format {config['format']!r}, version {config['version']!r}")
         sizes = [size or 0 for size in config["column_sizes"]]
-        layout = ColumnLayout(tuple(config["column_names"]), tuple(config["column_encodings"]), tuple(sizes))
+        layout = ColumnLayout(
+            tuple(config["column_names"]), tuple(config["column_encodings"]), tuple(sizes)
+        )
         if not all(isinstance(text, str) for text in (*layout.names, *layout.encodings)):
             names, encodings = printable(repr(layout.names)), printable(repr(layout.encodings))
             raise ValueError(f"names and encodings must be strings, got {names}, {encodings}")
@@ -84,19 +97,22 @@ def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
             isinstance(size, int) and size >= 0 for size in sizes
         ):
             raise ValueError(
-                f"each column must have one encoding and a size of 0 or more, got {len(layout.names)} names, "
-                f"{len(layout.encodings)} encodings, sizes {printable(repr(sizes))}"
+                "each column must have one encoding and a size of 0 or more, got"
+                f" {len(layout.names)} names, {len(layout.encodings)} encodings, sizes"
+                f" {printable(repr(sizes))}"
             )
         return offsets, layout
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"{type(error).__name__} {error}" if not isinstance(error, Damaged) else str(error)
         raise SourceError(
-            f"MDSShards: {reader.uri} must be an uncompressed MDS shard of version 2: {what}; decompress it, or copy "
-            "it again if it is damaged"
+            f"MDSShards: {reader.uri} must be an uncompressed MDS shard of version 2: {what};"
+            " decompress it, or copy it again if it is damaged"
         ) from error
 
 
-def column_locations(reader: ForwardReader, columns: ColumnLayout, start: int, stop: int) -> dict[str, ValueLocation]:
+def column_locations(
+    reader: ForwardReader, columns: ColumnLayout, start: int, stop: int
+) -> dict[str, ValueLocation]:
     """Locations of a sample's columns."""
     varying = columns.sizes.count(0)
     sizes = iter(struct.unpack(f"<{varying}I", _bytes(reader, start, 4 * varying)))

@@ -22,11 +22,16 @@ _INDEX = "index.json"
 
 
 def expand_indexes(shards: Paths, storage: Storage, allow: Allow) -> tuple[list[Any], Storage]:
-    """Each folder that has an index.json, and each index.json, replaced by the shards that it lists; and the storage
-    to read them with."""
+    """Each folder that has an index.json, and each index.json, replaced by the shards that it
+    lists; and the storage to read them with.
+    """
     items = shard_paths(shards)
-    contents = [_content(item, storage) if isinstance(item, (str, os.PathLike)) else None for item in items]
-    names = IndexNames(items, [content[0] for content in contents if content], allow, storage, "MDSShards")
+    contents = [
+        _content(item, storage) if isinstance(item, (str, os.PathLike)) else None for item in items
+    ]
+    names = IndexNames(
+        items, [content[0] for content in contents if content], allow, storage, "MDSShards"
+    )
     paths: list[Any] = []
     for item, content in zip(items, contents, strict=True):
         paths += [item] if content is None else _listed(*content, names)
@@ -58,9 +63,12 @@ def _listed(uri: str, data: bytes, names: IndexNames) -> Iterator[str]:
                 raise ValueError(f"a shard of format {shard['format']!r}; mds can be read")
             if shard.get("zip_data") is not None or shard.get("compression"):
                 raise SourceError(
-                    f"MDSShards: the shards of {uri} are compressed with {shard.get('compression')}: samples in them "
-                    "cannot be found without unpacking all; unpack them, or write them without compression"
+                    f"MDSShards: the shards of {uri} are compressed with"
+                    f" {shard.get('compression')}: samples in them cannot be found without"
+                    " unpacking all; unpack them, or write them without compression"
                 )
             yield names.resolve(uri, uri, shard["raw_data"]["basename"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SourceError(f"MDSShards: {uri} is not an index of MDS shards: {type(error).__name__} {error}") from error
+        raise SourceError(
+            f"MDSShards: {uri} is not an index of MDS shards: {type(error).__name__} {error}"
+        ) from error

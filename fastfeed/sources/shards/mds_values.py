@@ -1,4 +1,7 @@
-"""Values of MDS columns, by their encoding: streaming/base/format/mds/encodings.py. Pickles are never loaded."""
+"""Values of MDS columns, by their encoding: streaming/base/format/mds/encodings.py.
+
+Pickles are never loaded.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,51 @@ import numpy as np
 
 from fastfeed.printable import printable
 
-__all__ = ["IMAGES", "LABELS", "VALUES", "image_file", "is_image", "is_label", "is_value", "value_of"]
+__all__ = [
+    "IMAGES",
+    "LABELS",
+    "VALUES",
+    "image_file",
+    "is_image",
+    "is_label",
+    "is_value",
+    "value_of",
+]
 
 _INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
-_NUMBERS = {kind: np.dtype(kind).newbyteorder("<") for kind in (*_INTEGERS, "float16", "float32", "float64")}
+_NUMBERS = {
+    kind: np.dtype(kind).newbyteorder("<") for kind in (*_INTEGERS, "float16", "float32", "float64")
+}
 _NUMBERS["int"] = np.dtype("<i8")
 _ARRAY_TYPES = {
-    8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32",
-    64: "uint64", 65: "int64", 66: "float64",
-}  # fmt: skip
+    8: "uint8",
+    9: "int8",
+    16: "uint16",
+    17: "int16",
+    18: "float16",
+    32: "uint32",
+    33: "int32",
+    34: "float32",
+    64: "uint64",
+    65: "int64",
+    66: "float64",
+}
 IMAGES = ("bytes", "jpeg", "png", "pil")  # encodings of an image column
-_PIL_MODES = {"1": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4}  # bytes of a pixel; "1": eight pixels in a byte
+_PIL_MODES = {
+    "1": 0,
+    "L": 1,
+    "LA": 2,
+    "RGB": 3,
+    "RGBA": 4,
+}  # bytes of a pixel; "1": eight pixels in a byte
 
 _TEXTS: dict[str, Callable[[str], Any]] = {
-    "str": str, "str_int": int, "str_float": float, "str_decimal": str, "json": json.loads,
-}  # fmt: skip
+    "str": str,
+    "str_int": int,
+    "str_float": float,
+    "str_decimal": str,
+    "json": json.loads,
+}
 LABELS = (*_TEXTS, *_NUMBERS, "bytes")
 VALUES = (*_TEXTS, *_NUMBERS, "ndarray", *IMAGES)
 
@@ -59,7 +92,9 @@ def value_of(encoding: str, data: bytes) -> Any:
         return _TEXTS[encoding](data.decode())
     if encoding in _NUMBERS:
         if len(data) != _NUMBERS[encoding].itemsize:
-            raise ValueError(f"{len(data)} bytes where {encoding} has {_NUMBERS[encoding].itemsize}")
+            raise ValueError(
+                f"{len(data)} bytes where {encoding} has {_NUMBERS[encoding].itemsize}"
+            )
         return np.frombuffer(data, _NUMBERS[encoding])[0]
     return _array(encoding, data) if _kind(encoding) == "ndarray" else image_file(encoding, data)
 
@@ -75,10 +110,14 @@ def image_file(encoding: str, data: bytes) -> bytes:
     width, height, count = struct.unpack_from("<III", data)
     mode, pixels = data[12 : 12 + count].decode("ascii", "backslashreplace"), data[12 + count :]
     if count > 8 or mode not in _PIL_MODES:
-        raise ValueError(f"an image of Pillow's mode {printable(mode, 80)}; {', '.join(_PIL_MODES)} can be read")
+        raise ValueError(
+            f"an image of Pillow's mode {printable(mode, 80)}; {', '.join(_PIL_MODES)} can be read"
+        )
     row = -(-width // 8) if mode == "1" else width * _PIL_MODES[mode]
     if not row * height or row * height != len(pixels):
-        raise ValueError(f"{len(pixels)} bytes for {width} x {height} pixels of Pillow's mode {mode}")
+        raise ValueError(
+            f"{len(pixels)} bytes for {width} x {height} pixels of Pillow's mode {mode}"
+        )
     file = io.BytesIO()
     Image.frombytes(mode, (width, height), pixels).save(file, "PNG", compress_level=0)
     return file.getvalue()
@@ -90,7 +129,10 @@ def _kind(encoding: str) -> str:
 
 
 def _array_type(encoding: str) -> tuple[str, tuple[int, ...] | None]:
-    """Type and shape of `ndarray:float32:4,64`; "" and None where each value has its own. ValueError."""
+    """Type and shape of `ndarray:float32:4,64`; "" and None where each value has its own.
+
+    ValueError.
+    """
     _, _, parameters = encoding.partition(":")
     kind, _, sides = parameters.partition(":")
     shape = tuple(int(side) for side in sides.split(",")) if sides else None

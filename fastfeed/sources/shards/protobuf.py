@@ -18,7 +18,9 @@ class Malformed(ValueError):
 
 
 class LazyMessage:
-    """A message of which only the parts that are used are read: `read(start, count)` gives bytes, fewer at the end."""
+    """A message of which only the parts that are used are read: `read(start, count)` gives bytes,
+    fewer at the end.
+    """
 
     __slots__ = ("_read", "data", "first", "stop")
 
@@ -34,7 +36,9 @@ class LazyMessage:
         return message
 
     def at(self, start: int, count: int) -> int:
-        """Where byte `start` is in `data`, with the `count` bytes from it on, as far as there are any."""
+        """Where byte `start` is in `data`, with the `count` bytes from it on, as far as there are
+        any.
+        """
         i = start - self.first
         have = len(self.data) - i
         if i >= 0 and (count <= have or start + have >= self.stop):
@@ -53,7 +57,9 @@ class LazyMessage:
 
 
 def fields(message: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of the message in [at, stop): tag (number and wire type), first and last byte of the content."""
+    """Fields of the message in [at, stop): tag (number and wire type), first and last byte of the
+    content.
+    """
     while at < stop:
         i = begin = message.at(at, HEAD)
         data = message.data

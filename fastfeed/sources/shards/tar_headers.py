@@ -1,8 +1,8 @@
 """Lists the files in a tar, header by header. Nothing is ever extracted.
 
-Formats: POSIX.1-1988 ustar, POSIX.1-2001 pax headers, GNU long names and base-256 numbers (GNU tar manual, "Tar
-internals"). A link is a member with the content of its target, if that is in the archive. Devices and names that lead
-out of the archive are left out and listed.
+Formats: POSIX.1-1988 ustar, POSIX.1-2001 pax headers, GNU long names and base-256 numbers (GNU tar
+manual, "Tar internals"). A link is a member with the content of its target, if that is in the
+archive. Devices and names that lead out of the archive are left out and listed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.shards.build_index import ForwardReader
 
-__all__ = ["BLOCK", "Member", "header_matches", "leads_to", "members", "strip_dot_slash", "why_excluded"]
+__all__ = [
+    "BLOCK",
+    "Member",
+    "header_matches",
+    "leads_to",
+    "members",
+    "strip_dot_slash",
+    "why_excluded",
+]
 
 BLOCK = 512  # bytes: headers and contents begin at multiples of it
 _ZEROS = bytes(BLOCK)
@@ -54,9 +62,11 @@ class Member:
 
 
 def members(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
-    """The files of a tar in their order; what is damaged or left out goes to `notes`, with its offset.
+    """The files of a tar in their order; what is damaged or left out goes to `notes`, with its
+    offset.
 
-    A link has the content of its target. The last file may be cut off: then it ends behind the end of the archive.
+    A link has the content of its target. The last file may be cut off: then it ends behind the end
+    of the archive.
     """
     by_name: dict[str, Member] | None = None
     for member in _entries(reader, notes):
@@ -67,7 +77,10 @@ def members(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
             by_name = {other.name: other for other in _entries(reader, [])}
         target = _followed(member, by_name)
         if target is None:
-            notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: a link to no file of the archive")
+            notes.append(
+                f"left out {member.name!r} at {member.offset - BLOCK}: a link to no file of the"
+                " archive"
+            )
         else:
             yield replace(target, name=member.name)
 
@@ -85,7 +98,11 @@ def _followed(link: Member, by_name: Mapping[str, Member]) -> Member | None:
 def leads_to(block: bytes) -> str | None:
     """The target of a link, by its header; None for all else."""
     kind = block[156:157]
-    return _target(_header_name(block), kind, _link_name(block)) if kind in _LINKS and _intact(block) else None
+    return (
+        _target(_header_name(block), kind, _link_name(block))
+        if kind in _LINKS and _intact(block)
+        else None
+    )
 
 
 def _link_name(block: bytes) -> str:
@@ -93,7 +110,9 @@ def _link_name(block: bytes) -> str:
 
 
 def _target(name: str, kind: bytes, target: str) -> str:
-    """The name of the member that a link leads to; hard links begin at the archive's root, others at their folder."""
+    """The name of the member that a link leads to; hard links begin at the archive's root, others
+    at their folder.
+    """
     base = posixpath.dirname(name) if kind == _SYMBOLIC_LINK else ""
     return posixpath.normpath(posixpath.join(base, target))
 
@@ -108,7 +127,9 @@ def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
             _refuse_compressed(reader.uri, block)
         if len(block) < BLOCK:
             notes.append(
-                f"cut off at {reader.size}: the end of the archive is missing" if reader.size else "empty file"
+                f"cut off at {reader.size}: the end of the archive is missing"
+                if reader.size
+                else "empty file"
             )
             return
         if block == _ZEROS:
@@ -124,11 +145,15 @@ def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
             return
         kind, size, start = block[156:157], _number(block[124:136]), at + BLOCK
         if size < 0 or (kind in _NAMING and size > _LIMIT):
-            notes.append(f"damaged header at {at}: nothing after it can be read, its size makes no sense")
+            notes.append(
+                f"damaged header at {at}: nothing after it can be read, its size makes no sense"
+            )
             return
         if kind in _NAMING:
             if start + size > reader.size:
-                notes.append(f"cut off at {reader.size}: the names at {at} should end at {start + size}")
+                notes.append(
+                    f"cut off at {reader.size}: the names at {at} should end at {start + size}"
+                )
                 return
             own, shared = _names(kind, reader.read(start, size), own, shared)
         else:
@@ -139,7 +164,9 @@ def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
                 kind = b"5"
             sparse = any(key.startswith("GNU.sparse") for key in overrides)
             why = (
-                "the names before it are damaged" if unreadable else why_excluded(name, size, b"S" if sparse else kind)
+                "the names before it are damaged"
+                if unreadable
+                else why_excluded(name, size, b"S" if sparse else kind)
             )
             if why:
                 notes.append(f"left out {name!r} at {at}: {why}")
@@ -177,15 +204,22 @@ def _intact(block: bytes) -> bool:
     total = int(np.add.reduce(array, dtype=np.int64)) - sum(block[148:156]) + 8 * ord(" ")
     if stated == total:
         return True
-    signed = total - 256 * int(np.count_nonzero(np.delete(array, slice(148, 156)) > 127))  # as some old tars counted
+    signed = total - 256 * int(
+        np.count_nonzero(np.delete(array, slice(148, 156)) > 127)
+    )  # as some old tars counted
     return stated == signed
 
 
 def header_matches(block: bytes, name: str, size: int) -> bool:
-    """It is the header of a member of this name and size, as far as it can tell: it holds no long names."""
+    """It is the header of a member of this name and size, as far as it can tell: it holds no long
+    names.
+    """
     if not _intact(block) or _number(block[124:136]) != size:
         return False
-    return len(name.encode("utf-8", "surrogateescape")) > _SHORT or strip_dot_slash(_header_name(block)) == name
+    return (
+        len(name.encode("utf-8", "surrogateescape")) > _SHORT
+        or strip_dot_slash(_header_name(block)) == name
+    )
 
 
 def _number(field: bytes) -> int:
@@ -215,7 +249,9 @@ def strip_dot_slash(name: str) -> str:
 def _names(
     kind: bytes, data: bytes, own: dict[str, str] | None, shared: dict[str, str]
 ) -> tuple[dict[str, str] | None, dict[str, str]]:
-    """Overrides for the next member and for all further ones, after one more header of that sort."""
+    """Overrides for the next member and for all further ones, after one more header of that
+    sort.
+    """
     if own is None:
         return own, shared
     if kind in b"KL":
@@ -245,7 +281,9 @@ def _pax(data: bytes) -> dict[str, str] | None:
 
 
 def _skip_sparse_map(reader: ForwardReader, block: bytes, start: int) -> int:
-    """Where the content of a sparse file of GNU's old format begins: behind further blocks that say where holes are."""
+    """Where the content of a sparse file of GNU's old format begins: behind further blocks that say
+    where holes are.
+    """
     more = block[482]
     while more:
         more = reader.read(start, BLOCK)[504:505].strip(b"\0")
@@ -267,6 +305,7 @@ def _refuse_compressed(uri: str, block: bytes) -> None:
     for magic, packing in _PACKED.items():
         if block.startswith(magic):
             raise SourceError(
-                f"{uri} is compressed with {packing}: samples in it cannot be found without unpacking all before "
-                "them; unpack it to a plain .tar once (images do not shrink any further)"
+                f"{uri} is compressed with {packing}: samples in it cannot be found without"
+                " unpacking all before them; unpack it to a plain .tar once (images do not shrink"
+                " any further)"
             )

@@ -1,11 +1,12 @@
 """Finds the image and the label in a serialized tf.train.Example.
 
     Example { Features features = 1 }      Features { map<string, Feature> feature = 1 }
-    Feature { oneof kind { BytesList = 1, FloatList = 2, Int64List = 3 } }      ...List { repeated value = 1 }
+    Feature { oneof kind { BytesList = 1, FloatList = 2, Int64List = 3 } }      ...List { repeated
+    value = 1 }
 
-A map is a repeated message { key = 1, value = 2 }. From TensorFlow, core/example/example.proto and feature.proto, and
-Protocol Buffers, "Encoding". Of what appears twice the later one counts, and parts of one list are put together, as
-protobuf's parsers do. What is skipped is not checked.
+A map is a repeated message { key = 1, value = 2 }. From TensorFlow, core/example/example.proto and
+feature.proto, and Protocol Buffers, "Encoding". Of what appears twice the later one counts, and
+parts of one list are put together, as protobuf's parsers do. What is skipped is not checked.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class FeatureNames:
     def __init__(self, *names: bytes) -> None:
         self.names = names
         self.heads = tuple(map(_head, names))
-        self.reach = 64 + max(map(len, self.heads))  # bytes from an entry's beginning up to its value, and more
+        self.reach = 64 + max(
+            map(len, self.heads)
+        )  # bytes from an entry's beginning up to its value, and more
 
 
 class Example:
@@ -74,7 +77,9 @@ class Example:
         return value
 
     def label(self, name: bytes) -> int | str:
-        """A number from 0 to 2**31 - 1, or a string; one that is written as Python writes such a number is it."""
+        """A number from 0 to 2**31 - 1, or a string; one that is written as Python writes such a
+        number is it.
+        """
         value = self._value(name)
         if isinstance(value, int):
             text = excerpt = str(value)
@@ -85,7 +90,10 @@ class Example:
         if isinstance(label := text_label(text), int):
             return label
         if isinstance(value, int) or not text or re.search("[\0-\x1f\x7f\ufffd]|^-[0-9]+$", text):
-            raise Malformed(f"{printable(name)}: got {excerpt}, must be a number from 0 to 2**31 - 1 or a string")
+            raise Malformed(
+                f"{printable(name)}: got {excerpt}, must be a number from 0 to 2**31 - 1 or a"
+                " string"
+            )
         return text
 
     def file(self, name: bytes) -> bytes:
@@ -100,15 +108,20 @@ class Example:
     def _value(self, name: bytes) -> Bounds | int:
         if name not in self._parts:
             names = sorted(name for name, _ in islice(self._entries(), _SHOWN))
-            raise Malformed(f"no {printable(name)}, only {', '.join(map(printable, names)) or 'nothing'}")
+            raise Malformed(
+                f"no {printable(name)}, only {', '.join(map(printable, names)) or 'nothing'}"
+            )
         try:
             return _value(self._message, self._parts[name])
         except Malformed as error:
             raise Malformed(f"{printable(name)}: {error}") from None
 
 
-def _fast_path(message: LazyMessage, start: int, stop: int, features: FeatureNames) -> dict[bytes, list[Bounds]] | None:
-    """Values of the named features in an Example as serializers write it: keys before values, nothing between.
+def _fast_path(
+    message: LazyMessage, start: int, stop: int, features: FeatureNames
+) -> dict[bytes, list[Bounds]] | None:
+    """Values of the named features in an Example as serializers write it: keys before values,
+    nothing between.
 
     None: parse it in full.
     """
@@ -141,7 +154,9 @@ def _fast_path(message: LazyMessage, start: int, stop: int, features: FeatureNam
 
 
 def _inside(message: LazyMessage, at: int, stop: int, tag: int) -> int:
-    """Where the content of the field at `at` begins, if it is `tag` and fills all up to `stop`; -1 if not."""
+    """Where the content of the field at `at` begins, if it is `tag` and fills all up to `stop`; -1
+    if not.
+    """
     i = message.at(at, HEAD)
     data = message.data
     if at >= stop or data[i] != tag:

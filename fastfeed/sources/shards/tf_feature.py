@@ -1,4 +1,6 @@
-"""Converts a feature of a tf.train.Example (core/example/feature.proto) to texts, bytes, numbers and arrays."""
+"""Converts a feature of a tf.train.Example (core/example/feature.proto) to texts, bytes, numbers
+and arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # fields of a Feature: which list it holds
 
 
 def to_python(feature: bytes, text: bool = True) -> Any:
-    """A text, or bytes unless `text`; a float32 or int64 number; a list of texts, an array of numbers.
+    """A text, or bytes unless `text`; a float32 or int64 number; a list of texts, an array of
+    numbers.
 
     None where it holds nothing. ValueError where it is damaged, or its bytes are no text.
     """

@@ -1,4 +1,6 @@
-"""The list of records that DALI's `tfrecord2idx` leaves next to a TFRecord file: lines "offset length"."""
+"""The list of records that DALI's `tfrecord2idx` leaves next to a TFRecord file: lines "offset
+length".
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def lengths_from_idx(reader: ForwardReader, notes: Notes) -> dict[int, int]:
 
 
 def missing_records(reader: ForwardReader, found: int) -> str:
-    """What a note says of records that an index, or the record of a job, lists behind the end; "" without any."""
+    """What a note says of records that an index, or the record of a job, lists behind the end; ""
+    without any.
+    """
     count = in_record(reader.uri, reader.size)
     if count is not None:
         return missing(found, count, "the record of its job lists them")
@@ -65,4 +69,9 @@ def _numbers(name: str, lines: int) -> list[int]:
 def _chained(offsets: list[int], lengths: list[int]) -> bool:
     """Each record begins where the one before it ends."""
     ends = [offset + length for offset, length in zip(offsets, lengths, strict=False)]
-    return bool(ends) and len(offsets) == len(lengths) and [0, *ends[:-1]] == offsets and min(lengths) >= _SMALLEST
+    return (
+        bool(ends)
+        and len(offsets) == len(lengths)
+        and [0, *ends[:-1]] == offsets
+        and min(lengths) >= _SMALLEST
+    )

@@ -1,4 +1,6 @@
-"""A table's columns other than image and label: weights, boxes, and extra columns that go into the batch."""
+"""A table's columns other than image and label: weights, boxes, and extra columns that go into the
+batch.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from fastfeed.printable import printable
-from fastfeed.sources.tables.columns import Codes, ColumnArrays, ColumnParser, ColumnPart, RowLocator, without_null
+from fastfeed.sources.tables.columns import (
+    Codes,
+    ColumnArrays,
+    ColumnParser,
+    ColumnPart,
+    RowLocator,
+    without_null,
+)
 from fastfeed.sources.tables.parse_numbers import numbers
 from fastfeed.sources.tables.string_column import StringColumn
 
@@ -36,7 +45,9 @@ class WeightColumn(ColumnParser):
         bad = ~(np.isfinite(weights) & (weights >= 0))
         if bad.any():
             row = int(np.argmax(bad))
-            raise self._wrong(first + row, name, "numbers >= 0", "nothing" if part.missing()[row] else values[row])
+            raise self._wrong(
+                first + row, name, "numbers >= 0", "nothing" if part.missing()[row] else values[row]
+            )
         self._parts.append(weights)
 
     def arrays(self) -> ColumnArrays:
@@ -87,12 +98,16 @@ class BoxColumn(ColumnParser):
         boxes = []
         for first in range(0, len(columns[0]), _AT_ONCE):
             rows = [column[first : first + _AT_ONCE] for column in columns]
-            boxes.append(self._checked(np.stack(rows, axis=1) if len(rows) == 4 else rows[0], first))
+            boxes.append(
+                self._checked(np.stack(rows, axis=1) if len(rows) == 4 else rows[0], first)
+            )
         return {"boxes": [np.concatenate(boxes)]}
 
     def _checked(self, boxes: np.ndarray, first: int) -> np.ndarray:
         absent = np.all(np.isnan(boxes), axis=1)
-        bad = ~absent & ~(np.all(np.isfinite(boxes), axis=1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0))
+        bad = ~absent & ~(
+            np.all(np.isfinite(boxes), axis=1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0)
+        )
         if bad.any():
             row = int(np.argmax(bad))
             raise self._wrong(first + row, ", ".join(self.names), self._NEEDED, boxes[row].tolist())
@@ -125,7 +140,10 @@ class ExtraColumn(ColumnParser):
             and not bool(np.all(part.missing()))
             and _width(self._first_valid) != _width(part)
         ):
-            row, before = int(np.argmin(part.missing())), int(np.argmin(self._first_valid.missing()))
+            row, before = (
+                int(np.argmin(part.missing())),
+                int(np.argmin(self._first_valid.missing())),
+            )
             needed = f"what it holds above, such as {printable(repr(self._first_valid[before]))}"
             raise self._wrong(first + row, name, needed, repr(part[row]))
         self._parts.append(part)
@@ -134,8 +152,12 @@ class ExtraColumn(ColumnParser):
         key, parts = f"carried {self.names[0]}", self._parts
         untyped = [p.values for p in parts if isinstance(p.values, StringColumn) and not p.typed]
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
-        if parsed is not None and not _lacks_room(parsed, parts):  # else they stay texts, which have room for a gap
-            parts = [ColumnPart(values, part.null) for values, part in zip(parsed, parts, strict=True)]
+        if parsed is not None and not _lacks_room(
+            parsed, parts
+        ):  # else they stay texts, which have room for a gap
+            parts = [
+                ColumnPart(values, part.null) for values, part in zip(parsed, parts, strict=True)
+            ]
         non_null = [p for p in parts if not bool(np.all(p.missing()))]
         if not non_null:
             return {key: [np.full(self.rows[self.names[0]], np.nan)]}
@@ -149,7 +171,9 @@ class ExtraColumn(ColumnParser):
         arrays = [p.values for p in non_null if isinstance(p.values, np.ndarray)]
         kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
         if missing.any() and kind.kind != "f":
-            large = kind.kind != "b" and any(int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays if a.size)
+            large = kind.kind != "b" and any(
+                int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays if a.size
+            )
             if kind.kind == "b" or large:
                 needed = "a value in every row (bools and large integers leave no room for a gap)"
                 raise self._wrong(int(np.argmax(missing)), self.names[0], needed, "nothing")
@@ -168,7 +192,9 @@ class ExtraColumn(ColumnParser):
 def _lacks_room(parsed: Sequence[np.ndarray], parts: Sequence[ColumnPart]) -> bool:
     """Whether these are bools or large integers with gaps, which would be NaN."""
     kind = parsed[0].dtype.kind
-    large = kind == "b" or (kind == "i" and any(bool(np.any(np.abs(values) > _EXACT)) for values in parsed))
+    large = kind == "b" or (
+        kind == "i" and any(bool(np.any(np.abs(values) > _EXACT)) for values in parsed)
+    )
     return large and any(bool(np.any(part.missing() & (part.null is not None))) for part in parts)
 
 

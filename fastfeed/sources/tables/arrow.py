@@ -31,8 +31,8 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
     if _is_list(kind) and _is_number(_innermost(kind)):
         return ColumnPart(_lists(array, null, name, uri, lambda row: first + row), null)
     raise SourceError(
-        f"Table: column {printable(repr(name))} of {uri} holds {printable(kind)}; numbers, bools, texts and lists of "
-        "numbers can be read"
+        f"Table: column {printable(repr(name))} of {uri} holds {printable(kind)}; numbers, bools,"
+        " texts and lists of numbers can be read"
     )
 
 
@@ -47,12 +47,18 @@ def is_bytes(kind: Any) -> bool:
     """Whether a type is bytes, of any length, also a dictionary of such."""
     if pa.types.is_dictionary(kind):
         return is_bytes(kind.value_type)
-    is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    is_plain = (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
     return is_plain or str(kind) == "binary_view"
 
 
 def _is_list(kind: Any) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def _innermost(kind: Any) -> Any:
@@ -64,7 +70,11 @@ def _is_number(kind: Any) -> bool:
 
 
 def _codes(array: Any) -> Codes:
-    coded = array if pa.types.is_dictionary(array.type) else array.cast(pa.large_string()).dictionary_encode()
+    coded = (
+        array
+        if pa.types.is_dictionary(array.type)
+        else array.cast(pa.large_string()).dictionary_encode()
+    )
     codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return Codes(codes.astype(np.int64), tuple(coded.dictionary.to_pylist()))
 
@@ -75,17 +85,25 @@ def _strings(array: Any) -> StringColumn:
     if not len(array):
         return StringColumn.of([])
     ends = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]] if blob is not None else np.empty(0, np.uint8)
+    data = (
+        np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]]
+        if blob is not None
+        else np.empty(0, np.uint8)
+    )
     return StringColumn(data.copy(), ends[1:] - ends[0])  # Arrow's memory is given back
 
 
 def _numbers(array: Any) -> np.ndarray:
     if not array.null_count:
         return array.to_numpy(zero_copy_only=False)
-    return array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False)
+    return array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(
+        zero_copy_only=False
+    )
 
 
-def _lists(array: Any, null: np.ndarray | None, name: str, uri: str, row_of: Callable[[int], int]) -> np.ndarray:
+def _lists(
+    array: Any, null: np.ndarray | None, name: str, uri: str, row_of: Callable[[int], int]
+) -> np.ndarray:
     """(n, k), or (n, k, ...) of nested lists; rows of null are 0."""
     present = np.ones(len(array), bool) if null is None else ~null
     widths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
@@ -93,7 +111,8 @@ def _lists(array: Any, null: np.ndarray | None, name: str, uri: str, row_of: Cal
     if (odd := present & (widths != width)).any():
         row = int(np.argmax(odd))
         raise SourceError(
-            f"Table: {uri}, row {row_of(row)}: column {name!r} holds a list of {widths[row]}, those above hold {width}"
+            f"Table: {uri}, row {row_of(row)}: column {name!r} holds a list of {widths[row]}, those"
+            f" above hold {width}"
         )
     flat = array.drop_null().flatten()
     if flat.null_count:

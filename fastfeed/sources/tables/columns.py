@@ -1,7 +1,8 @@
-"""What the columns of a table mean: where the images are, and their labels; checked, and made compact.
+"""What the columns of a table mean: where the images are, and their labels; checked, and made
+compact.
 
-Parts of columns come in, in the order of the rows; arrays come out, by the names under which `Table` looks for them.
-What else a table says is in `annotations.py`.
+Parts of columns come in, in the order of the rows; arrays come out, by the names under which
+`Table` looks for them. What else a table says is in `annotations.py`.
 """
 
 from __future__ import annotations
@@ -129,9 +130,13 @@ class ColumnParser(ABC):
     def arrays(self) -> ColumnArrays:
         """All rows."""
 
-    def _wrong(self, row: int, name: str, needed: str, value: object, hint: str = "") -> SourceError:
+    def _wrong(
+        self, row: int, name: str, needed: str, value: object, hint: str = ""
+    ) -> SourceError:
         column, got = printable(repr(name)), printable(value)
-        return SourceError(f"Table: {self.where(row)}: column {column} must hold {needed}, got {got}{hint}")
+        return SourceError(
+            f"Table: {self.where(row)}: column {column} must hold {needed}, got {got}{hint}"
+        )
 
     def _floats(self, name: str, part: ColumnPart, first: int, needed: str) -> np.ndarray:
         """float64 (n,), or (n, k) for lists; NaN where there is nothing."""
@@ -178,7 +183,10 @@ class PathColumn(ColumnParser):
         self._bytes += len(texts.blob)
 
     def arrays(self) -> ColumnArrays:
-        arrays: ColumnArrays = {"paths": [t.blob for t in self._parts], "path_ends": [t.ends for t in self._parts]}
+        arrays: ColumnArrays = {
+            "paths": [t.blob for t in self._parts],
+            "path_ends": [t.ends for t in self._parts],
+        }
         hashes, at = [], 0
         for texts in self._parts:
             hashes.append(StringColumn(texts.blob, texts.ends - at).hashes())
@@ -195,8 +203,8 @@ class LabelColumn(ColumnParser):
     coded = True
     _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
     _NO_CLASS = (
-        "; a number that is not whole is no class: round it, write texts such as 'age 1.5', or pass label=None and "
-        "columns=[...] to have it as a number in the batch"
+        "; a number that is not whole is no class: round it, write texts such as 'age 1.5', or pass"
+        " label=None and columns=[...] to have it as a number in the batch"
     )
 
     def __init__(self, names: Sequence[str], where: RowLocator, kind: LabelKind) -> None:
@@ -219,13 +227,18 @@ class LabelColumn(ColumnParser):
             raise self._wrong(first + row, name, f"{what[1]} as above", repr(part[row]))
         self._textual, self._typed = textual, part.typed
         if isinstance(values, Codes):
-            code = [self._code.setdefault(text, len(self._code)) if text else -1 for text in values.texts]
+            code = [
+                self._code.setdefault(text, len(self._code)) if text else -1
+                for text in values.texts
+            ]
             labels = np.array(code, np.int64)[np.where(missing, 0, values.codes)]
         else:
             labels, missing = self._numbers(name, part, missing, first)
         self._parts.append(np.where(missing, -1, labels))
 
-    def _numbers(self, name: str, part: ColumnPart, missing: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    def _numbers(
+        self, name: str, part: ColumnPart, missing: np.ndarray, first: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         values = part.values
         if not isinstance(values, np.ndarray) or values.ndim != 1:
             row = int(np.argmin(missing))
@@ -235,10 +248,18 @@ class LabelColumn(ColumnParser):
             bad = np.isnan(safe) | (safe < -1) | (safe >= 2.0**63) | (safe != np.floor(safe))
         else:
             safe = np.where(missing, np.zeros(1, values.dtype), values)
-            bad = (safe < -1) | (safe >= 1 << 63) if values.dtype.kind != "b" else np.zeros(len(safe), bool)
+            bad = (
+                (safe < -1) | (safe >= 1 << 63)
+                if values.dtype.kind != "b"
+                else np.zeros(len(safe), bool)
+            )
         if bad.any():
             row = int(np.argmax(bad))
-            hint = self._NO_CLASS if np.isfinite(safe[row]) and safe[row] != np.floor(safe[row]) else ""
+            hint = (
+                self._NO_CLASS
+                if np.isfinite(safe[row]) and safe[row] != np.floor(safe[row])
+                else ""
+            )
             raise self._wrong(first + row, name, self._NEEDED, safe[row], hint)
         return safe.astype(np.int64), missing
 
@@ -249,7 +270,9 @@ class LabelColumn(ColumnParser):
         if self.texts is None and self._kind == "name":
             self.texts, labels = number_integers(labels)
         if bool(np.all(labels < 0)):
-            raise SourceError(f"Table: no row of {self.where.uris[0]} has a label in column {self.names[0]!r}")
+            raise SourceError(
+                f"Table: no row of {self.where.uris[0]} has a label in column {self.names[0]!r}"
+            )
         return {"labels": [labels.astype(np.min_scalar_type(-int(labels.max()) - 1))]}
 
     def _number_texts(self, labels: np.ndarray) -> np.ndarray:
@@ -268,20 +291,32 @@ class LabelColumn(ColumnParser):
         return np.array([*(code[nfc(text)] for text in texts), -1], np.int64)[labels]
 
     def _whole_fractions(self, texts: list[str], labels: np.ndarray) -> list[int] | None:
-        """Integers written `3.0`, as Pandas does in columns with gaps. SourceError where others are among them."""
-        if not any("." in text or text.lower() == "nan" for text in texts) or (values := fractions(texts)) is None:
+        """Integers written `3.0`, as Pandas does in columns with gaps.
+
+        SourceError where others are among them.
+        """
+        if (
+            not any("." in text or text.lower() == "nan" for text in texts)
+            or (values := fractions(texts)) is None
+        ):
             return None
         if all(map(math.isnan, values)):
             return None
         for code, value in enumerate(values):
             if not (value % 1 == 0 and -(2.0**63) <= value < 2.0**63):
-                row, hint = int(np.argmax(labels == code)), self._NO_CLASS if math.isfinite(value) and value % 1 else ""
+                row, hint = (
+                    int(np.argmax(labels == code)),
+                    self._NO_CLASS if math.isfinite(value) and value % 1 else "",
+                )
                 raise self._wrong(row, self.names[0], self._NEEDED, repr(texts[code]), hint)
         return [int(value) for value in values]
 
 
 def without_null(part: ColumnPart) -> StringColumn:
-    """A part's texts, empty where the row is null. One without any value may not know that it holds texts."""
+    """A part's texts, empty where the row is null.
+
+    One without any value may not know that it holds texts.
+    """
     if not isinstance(part.values, StringColumn):
         return StringColumn.of([""] * len(part))
     if part.null is None:

@@ -18,7 +18,9 @@ from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = ["no_column", "read_csv", "read_json"]
 
-_FIELD = 256 << 20  # characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
+_FIELD = (
+    256 << 20
+)  # characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
 _ROWS = 1 << 16  # that are Python objects at the same time
 
 RequestedNames = Mapping[str, bool]  # names of columns, and whether to read their texts as Codes
@@ -29,14 +31,19 @@ def no_column(name: str, uri: str, columns: Iterable[str], hint: str = "") -> Co
     """The error for a name that is not there."""
     names = [printable(repr(n), 80) for n in columns]
     listing = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
-    return ConfigError(f"Table: no column {printable(repr(name))} in {uri}; it has {listing or 'none'}{hint}")
+    return ConfigError(
+        f"Table: no column {printable(repr(name))} in {uri}; it has {listing or 'none'}{hint}"
+    )
 
 
 # -- CSV
 
 
 def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimiter: str) -> Parts:
-    """RFC 4180: the first line names the columns, fields may be quoted. Every field is a text, an empty one is null."""
+    """RFC 4180: the first line names the columns, fields may be quoted.
+
+    Every field is a text, an empty one is null.
+    """
     if csv.field_size_limit() < _FIELD:
         csv.field_size_limit(_FIELD)
     # no Python code runs per line: a table may have many millions
@@ -45,19 +52,26 @@ def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimi
         header = next(reader, None)
         if not header:
             raise SourceError(f"Table: {uri} has no header; its first line must name the columns")
-        indices, line = {name: _column_index(name, header, uri) for name in requested}, reader.line_num
+        indices, line = (
+            {name: _column_index(name, header, uri) for name in requested},
+            reader.line_num,
+        )
         while chunk := list(islice(reader, _ROWS)):
             if set(map(len, chunk)) != {len(header)}:
                 chunk = _even(chunk, len(header), uri, line)
             line, columns = reader.line_num, list(zip(*chunk, strict=True))
             if columns:
-                yield {name: _fields(columns[indices[name]], coded) for name, coded in requested.items()}
+                yield {
+                    name: _fields(columns[indices[name]], coded)
+                    for name, coded in requested.items()
+                }
     except csv.Error as error:
         raise SourceError(f"Table: {uri}, line {reader.line_num}: {error}") from error
     except UnicodeDecodeError as error:
         detail = f"byte 0x{error.object[error.start]:02x} at {error.start}"
         raise SourceError(
-            f"Table: {uri}, line {reader.line_num + 1}: not UTF-8 ({detail}); save the table as UTF-8"
+            f"Table: {uri}, line {reader.line_num + 1}: not UTF-8 ({detail}); save the table as"
+            " UTF-8"
         ) from error
 
 
@@ -69,11 +83,16 @@ def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _even(rows: list[list[str]], width: int, uri: str, line: int) -> list[list[str]]:
-    """Rows less those of empty lines; `line` is that before them. SourceError where one has more or fewer fields."""
+    """Rows less those of empty lines; `line` is that before them.
+
+    SourceError where one has more or fewer fields.
+    """
     for row in rows:
         line += 1 + sum(text.count("\n") for text in row)
         if row and len(row) != width:
-            raise SourceError(f"Table: {uri}, line {line}: {len(row)} fields, the header has {width}")
+            raise SourceError(
+                f"Table: {uri}, line {line}: {len(row)} fields, the header has {width}"
+            )
     return [row for row in rows if row]
 
 
@@ -83,15 +102,24 @@ def _column_index(name: str, header: Sequence[str], uri: str) -> int:
         return header.index(name)
     if count:
         raise ConfigError(
-            f"Table: {count} columns of {uri} are called {printable(repr(name))}; give them different names"
+            f"Table: {count} columns of {uri} are called {printable(repr(name))}; give them"
+            " different names"
         )
-    hint = "; is it separated by semicolons? Save it with commas" if len(header) == 1 and ";" in header[0] else ""
+    hint = (
+        "; is it separated by semicolons? Save it with commas"
+        if len(header) == 1 and ";" in header[0]
+        else ""
+    )
     raise no_column(name, uri, header, hint or "; the first line must name the columns")
 
 
 def _fields(fields: Sequence[str], coded: bool) -> ColumnPart:
     null = np.fromiter(map(len, fields), np.int64, len(fields)) == 0
-    return ColumnPart(_codes(fields) if coded else StringColumn.of(fields), null if null.any() else None, typed=False)
+    return ColumnPart(
+        _codes(fields) if coded else StringColumn.of(fields),
+        null if null.any() else None,
+        typed=False,
+    )
 
 
 def _codes(texts: Sequence[str]) -> Codes:
@@ -135,16 +163,25 @@ def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
             if number > 1 or not line.lstrip().startswith(b"["):
                 raise SourceError(f"Table: {uri}, line {number}: not JSON ({error})") from error
         if type(row) is not dict:
-            hint = "; write one object per line instead of one array" if line.lstrip().startswith(b"[") else ""
+            hint = (
+                "; write one object per line instead of one array"
+                if line.lstrip().startswith(b"[")
+                else ""
+            )
             raise SourceError(
-                f"Table: {uri}, line {number}: not an object like {{...}}, but {printable(repr(line), 80)}{hint}"
+                f"Table: {uri}, line {number}: not an object like {{...}}, but"
+                f" {printable(repr(line), 80)}{hint}"
             )
         yield row
 
 
 def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> ColumnPart:
     kinds = {type(value) for value in values}
-    null = np.fromiter((value is None for value in values), bool, len(values)) if type(None) in kinds else None
+    null = (
+        np.fromiter((value is None for value in values), bool, len(values))
+        if type(None) in kinds
+        else None
+    )
     kinds.discard(type(None))
     if not kinds:
         return ColumnPart(np.full(len(values), np.nan), null)
@@ -157,8 +194,13 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
         if kinds <= {bool, int, float}:
             dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
             if float in kinds and (large := _large(values)) is not None:
-                raise _BadRow(large, f"holds {values[large]} among fractions, which would change it; write texts")
-            return ColumnPart(np.array(values if null is None else [value or 0 for value in values], dtype), null)
+                raise _BadRow(
+                    large,
+                    f"holds {values[large]} among fractions, which would change it; write texts",
+                )
+            return ColumnPart(
+                np.array(values if null is None else [value or 0 for value in values], dtype), null
+            )
     except _BadRow as bad_row:
         raise SourceError(
             f"Table: {uri}, row {first + bad_row.row}: column {printable(repr(name))} {bad_row}"
@@ -167,8 +209,8 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
         row = next(i for i, v in enumerate(values) if type(v) is int and not _fits(v))
         digits = len(str(abs(values[row])))
         raise SourceError(
-            f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds a number of {digits} digits, "
-            "too large"
+            f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds a number of"
+            f" {digits} digits, too large"
         ) from None
     first_value = next(value for value in values if value is not None)
     row = next(
@@ -176,9 +218,9 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
         values.index(first_value),
     )
     raise SourceError(
-        f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds "
-        f"{printable(json.dumps(values[row]))}; a column holds numbers, or texts, or lists of numbers, and this one "
-        f"began with {printable(json.dumps(first_value))}"
+        f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds"
+        f" {printable(json.dumps(values[row]))}; a column holds numbers, or texts, or lists of"
+        f" numbers, and this one began with {printable(json.dumps(first_value))}"
     )
 
 

@@ -1,4 +1,6 @@
-"""Folders that partition a table: `label=cat/year=2019/part-0.parquet`, as Hive, Spark and PyArrow write them."""
+"""Folders that partition a table: `label=cat/year=2019/part-0.parquet`, as Hive, Spark and PyArrow
+write them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def partitioned_files(folder: str, storage: Storage) -> list[str]:
     root = folder.rstrip("/") + "/"
     if is_local(folder):
         return sorted(_walk(folder))
-    below = [(uri, uri.removeprefix(root).split("/")[:-1]) for uri, _ in storage.find(folder.rstrip("/"))]
+    below = [
+        (uri, uri.removeprefix(root).split("/")[:-1]) for uri, _ in storage.find(folder.rstrip("/"))
+    ]
     return sorted(uri for uri, parts in below if parts and all("=" in part for part in parts))
 
 
@@ -44,9 +48,13 @@ def partition_columns(uri: str) -> dict[str, str | None]:
     return columns
 
 
-def partition_parts(columns: Mapping[str, str | None], coded: Mapping[str, bool], rows: int) -> dict[str, ColumnPart]:
+def partition_parts(
+    columns: Mapping[str, str | None], coded: Mapping[str, bool], rows: int
+) -> dict[str, ColumnPart]:
     """These columns in a number of rows; `coded`: as Codes."""
-    return {name: _part(value, coded[name], rows) for name, value in columns.items() if name in coded}
+    return {
+        name: _part(value, coded[name], rows) for name, value in columns.items() if name in coded
+    }
 
 
 def _part(value: str | None, coded: bool, rows: int) -> ColumnPart:
@@ -54,4 +62,6 @@ def _part(value: str | None, coded: bool, rows: int) -> ColumnPart:
     if coded:
         return ColumnPart(Codes(np.zeros(rows, np.int64), (value or "",)), null, typed=False)
     text = np.frombuffer((value or "").encode("utf-8", "surrogateescape"), np.uint8)
-    return ColumnPart(StringColumn(np.tile(text, rows), np.arange(1, rows + 1) * len(text)), null, typed=False)
+    return ColumnPart(
+        StringColumn(np.tile(text, rows), np.arange(1, rows + 1) * len(text)), null, typed=False
+    )

@@ -52,16 +52,27 @@ class ImageFiles:
     ) -> None:
         self.remote, self._access = remote, access
         self._within = None if access is None else Within(access.folders)
-        self._states = np.zeros(0, np.int8)  # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
+        self._states = np.zeros(
+            0, np.int8
+        )  # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
         self._guarded: Storage | None = None  # for addresses on the web
-        self._paths, self._repeated, self._where, self._roots, self._storage = paths, repeated, where, roots, storage
+        self._paths, self._repeated, self._where, self._roots, self._storage = (
+            paths,
+            repeated,
+            where,
+            roots,
+            storage,
+        )
 
     def path(self, i: int) -> str:
         """The path as the table has it; "" if there is none."""
         return self._paths[i]
 
     def uri(self, i: int) -> str:
-        """Path or URL; with its row where others have the same. The row alone where the table holds the image."""
+        """Path or URL; with its row where others have the same.
+
+        The row alone where the table holds the image.
+        """
         uri = self._resolve(i)
         if not uri or len(uri) > LONGEST_PATH or is_inline(self._paths[i]):
             return self._where.uri(i)
@@ -83,23 +94,30 @@ class ImageFiles:
         return data
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
-        """Local files of rows, int64 (n,), -1 for one that is not to be read; None if any may be remote."""
+        """Local files of rows, int64 (n,), -1 for one that is not to be read; None if any may be
+        remote.
+        """
         if self.remote:
             return None
         ids = ids if self._access is None else self._allowed(ids, self._access)
         if len(set(self._roots)) == 1:
             return self._files_below(self._roots[0], ids)
         files = self._where.files(ids)
-        groups = [(np.flatnonzero(files == file), file) for file in np.unique(files[files >= 0]).tolist()]
+        groups = [
+            (np.flatnonzero(files == file), file) for file in np.unique(files[files >= 0]).tolist()
+        ]
         return Grouped.of(
-            len(ids), [(rows, self._files_below(self._roots[int(file)], ids[rows])) for rows, file in groups]
+            len(ids),
+            [(rows, self._files_below(self._roots[int(file)], ids[rows])) for rows, file in groups],
         )
 
     def _files_below(self, root: str, ids: np.ndarray) -> WholeFiles:
         folder = os.path.join(root, "") if root else ""
         within = self._within
         folders = () if within is None else within.native(root)
-        return WholeFiles(os.fsencode(folder), self._paths.blob, self._paths.ends, ids, None, folders, within)
+        return WholeFiles(
+            os.fsencode(folder), self._paths.blob, self._paths.ends, ids, None, folders, within
+        )
 
     def fetch(self, i: int) -> Pending:
         """Begin to read; a local file is read when it is taken."""
@@ -116,7 +134,9 @@ class ImageFiles:
             storage = self._storage_for(uri)
             if storage.cache is not None:
                 return MappedRead(_VersionedRead(storage, uri), _allowed_or_not)
-            return MappedRead(MappedRead(storage.fetch([ByteRange(uri)])[0], _or_empty), _allowed_or_not)
+            return MappedRead(
+                MappedRead(storage.fetch([ByteRange(uri)])[0], _or_empty), _allowed_or_not
+            )
         except (FastfeedError, ValueError) as error:  # of a malformed address
             return Completed(Unread("not_found", str(error)))
 
@@ -134,19 +154,26 @@ class ImageFiles:
             refusal = self._access.refusal(uri, self._paths[i])
             if refusal is None:
                 return
-            first, count = first or f"row {self._where.row(i)}, {printable(uri)}: {refusal.why}", count + 1
+            first, count = (
+                first or f"row {self._where.row(i)}, {printable(uri)}: {refusal.why}",
+                count + 1,
+            )
             if len(refusals) < _REFUSALS:
                 refusals.append(refusal)
         if refusals:
             rows = "its only row points" if count == 1 else f"all of its {count:,} rows point"
             raise ConfigError(
-                f"Table: no row of {self._where.uris[0]} is allowed: {rows} outside the table's folder, or to an "
-                f"address that a table may not name: {first}. If you trust it, {advice(refusals)}"
+                f"Table: no row of {self._where.uris[0]} is allowed: {rows} outside the table's"
+                f" folder, or to an address that a table may not name: {first}. If you trust it,"
+                f" {advice(refusals)}"
             )
 
     def _refused(self, i: int, uri: str) -> Unread | None:
         if "://" not in uri and len(uri) > LONGEST_PATH:
-            return Unread("not_found", f"{len(uri):,} characters, which are no path: base64 of another kind of file?")
+            return Unread(
+                "not_found",
+                f"{len(uri):,} characters, which are no path: base64 of another kind of file?",
+            )
         refusal = None if self._access is None else self._access.refusal(uri, self._paths[i])
         return None if refusal is None else Unread("not_allowed", refusal.detail)
 
@@ -217,7 +244,11 @@ class _VersionedRead:
 
     def __init__(self, storage: Storage, uri: str) -> None:
         self._storage, self._uri = storage, uri
-        self._started, self._pending, self._is_canceled = threading.Event(), Completed(Unread("io_error")), False
+        self._started, self._pending, self._is_canceled = (
+            threading.Event(),
+            Completed(Unread("io_error")),
+            False,
+        )
         self._look = storage.submit(uri, lambda system, path: call(system, "info", path))
         self._look.add_done_callback(self._begin)
 

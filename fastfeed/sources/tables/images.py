@@ -35,7 +35,9 @@ def memory_of(memory: int | str) -> int:
     try:
         return in_bytes(memory)
     except ConfigError as error:
-        raise ConfigError(f'Table: memory must be bytes > 0, or a string such as "2GB", got {memory!r}') from error
+        raise ConfigError(
+            f'Table: memory must be bytes > 0, or a string such as "2GB", got {memory!r}'
+        ) from error
 
 
 def folder_of(uri: str) -> str:

@@ -25,7 +25,11 @@ def is_inline(text: str) -> bool:
     """Whether a text is an image rather than its path."""
     if text[:5].lower() == "data:":
         return True
-    return len(text) >= _SHORTEST and text.startswith(_BASE64) and _CHARACTERS.fullmatch(text) is not None
+    return (
+        len(text) >= _SHORTEST
+        and text.startswith(_BASE64)
+        and _CHARACTERS.fullmatch(text) is not None
+    )
 
 
 def has_inline(texts: StringColumn) -> bool:

@@ -1,6 +1,7 @@
 """Named arrays in one file, mapped into memory: they are read from the disk where they are touched.
 
-The file: magic, length of the header, its checksum, the header (JSON), then the arrays, at multiples of 64 bytes.
+The file: magic, length of the header, its checksum, the header (JSON), then the arrays, at
+multiples of 64 bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def put(file: BinaryIO, header: dict[str, Any], arrays: Parts) -> None:
         first = parts[0]
         table.append([name, first.dtype.str, [sum(len(part) for part in parts), *first.shape[1:]]])
     text = json.dumps({"arrays": table, "header": header}).encode()
-    file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(4, "little") + text)
+    file.write(
+        _MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(4, "little") + text
+    )
     for name, kind, _ in table:
         file.write(bytes(-file.tell() % _ALIGN))
         for part in arrays[name]:
@@ -87,9 +90,14 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
             mapped = np.asarray(np.memmap(file, np.uint8, "r"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return content["header"], {name: mapped[i:j].view(kind).reshape(shape) for name, i, j, kind, shape in spans}
+    return content["header"], {
+        name: mapped[i:j].view(kind).reshape(shape) for name, i, j, kind, shape in spans
+    }
 
 
 def joined(arrays: Parts) -> dict[str, np.ndarray]:
     """Return the arrays joined in memory."""
-    return {name: parts[0] if len(parts) == 1 else np.concatenate(parts) for name, parts in arrays.items()}
+    return {
+        name: parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for name, parts in arrays.items()
+    }

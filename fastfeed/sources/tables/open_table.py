@@ -17,7 +17,13 @@ from fastfeed.sources.cache_folder import cache_folder, trim_cache
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.labels import LabelKind, missing_classes
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
-from fastfeed.sources.tables.columns import ColumnArrays, ColumnParser, LabelColumn, PathColumn, RowLocator
+from fastfeed.sources.tables.columns import (
+    ColumnArrays,
+    ColumnParser,
+    LabelColumn,
+    PathColumn,
+    RowLocator,
+)
 from fastfeed.sources.tables.mmap_arrays import alone, joined, load, save
 from fastfeed.sources.tables.read_files import TableFile, read_files
 from fastfeed.storage.expand import local_stat
@@ -26,7 +32,9 @@ from fastfeed.storage.storage import Stat, Storage, is_local
 __all__ = ["OpenedTable", "RequestedColumns", "label_classes", "open_table", "reopen_table"]
 
 _MEANING = 2  # of the arrays in a cached file: of another, they are made again
-KEEP_BYTES = 4 << 20  # of the table, from which on its columns are kept in a file: less is read in no time
+KEEP_BYTES = (
+    4 << 20
+)  # of the table, from which on its columns are kept in a file: less is read in no time
 
 Files = Sequence[tuple[str, Stat]]
 
@@ -43,15 +51,26 @@ class RequestedColumns:
     label_kind: LabelKind = "name"  # what integers in `label` are
 
     def __post_init__(self) -> None:
-        for option, names in (("image", (self.image,)), ("label", (self.label,)), ("weight", (self.weight,))):
+        for option, names in (
+            ("image", (self.image,)),
+            ("label", (self.label,)),
+            ("weight", (self.weight,)),
+        ):
             if not isinstance(names[0], str) and (names[0] is not None or option == "image"):
                 raise ConfigError(f"Table: {option} must be the name of a column, got {names[0]!r}")
         if self.image in (self.label, self.weight, *self.box):
             raise ConfigError(
-                f"Table: column {self.image!r} holds the images; it cannot be label, weight or box as well"
+                f"Table: column {self.image!r} holds the images; it cannot be label, weight or box"
+                " as well"
             )
-        if len(self.box) != len(set(self.box)) or len(self.box) not in (0, 1, 4) or not _are_names(self.box):
-            raise ConfigError(f"Table: box must name one column, or four (x, y, width, height), got {self.box!r}")
+        if (
+            len(self.box) != len(set(self.box))
+            or len(self.box) not in (0, 1, 4)
+            or not _are_names(self.box)
+        ):
+            raise ConfigError(
+                f"Table: box must name one column, or four (x, y, width, height), got {self.box!r}"
+            )
         if not _are_names(self.columns):
             raise ConfigError(f"Table: columns must be names of columns, got {self.columns!r}")
 
@@ -61,7 +80,10 @@ class RequestedColumns:
         return {name: name == self.label for name in names if name is not None}
 
     def parsers(self, where: RowLocator, as_paths: bool, classes_known: bool) -> list[ColumnParser]:
-        """A parser for each column, or group of columns. `classes_known`: the file names them, integers count these."""
+        """A parser for each column, or group of columns.
+
+        `classes_known`: the file names them, integers count these.
+        """
         kind: LabelKind = "index" if classes_known else self.label_kind
         parsers: list[ColumnParser] = [PathColumn([self.image], where)] if as_paths else []
         parsers += [LabelColumn([self.label], where, kind)] if self.label is not None else []
@@ -81,14 +103,18 @@ class OpenedTable:
     files: list[tuple[str, Stat]]
     rows: list[int]
     arrays: dict[str, np.ndarray]
-    leaf: str | None = None  # where a Parquet file has the images' bytes; None: the table names paths
+    leaf: str | None = (
+        None  # where a Parquet file has the images' bytes; None: the table names paths
+    )
     urls: bool = False  # some paths are
     classes: tuple[str, ...] = ()  # names by label
     named: bool = False  # labels are names: `classes` are all of them, sorted
     cache_path: Path | None = None  # where the arrays are mapped from
 
 
-def open_table(files: Files, requested: RequestedColumns, storage: Storage, memory: int) -> OpenedTable:
+def open_table(
+    files: Files, requested: RequestedColumns, storage: Storage, memory: int
+) -> OpenedTable:
     """Read a table, or load it from the cache."""
     if sum(stat.size for _, stat in files) < KEEP_BYTES:
         opened, arrays = _read_all(files, requested, storage, memory)
@@ -103,16 +129,24 @@ def open_table(files: Files, requested: RequestedColumns, storage: Storage, memo
     return opened
 
 
-def reopen_table(opened: OpenedTable, requested: RequestedColumns, storage: Storage, memory: int) -> OpenedTable:
+def reopen_table(
+    opened: OpenedTable, requested: RequestedColumns, storage: Storage, memory: int
+) -> OpenedTable:
     """Open the same table in another process. SourceError if it has changed."""
-    cached = _load_cached(opened.cache_path, opened.files, requested) if opened.cache_path is not None else None
+    cached = (
+        _load_cached(opened.cache_path, opened.files, requested)
+        if opened.cache_path is not None
+        else None
+    )
     if cached is not None:
         return cached
     remote = [uri for uri, _ in opened.files if not is_local(uri)]
     stats: dict[str, object] = dict(zip(remote, storage.stat(remote), strict=True))
     for uri, before in opened.files:
         if (local_stat(uri) if is_local(uri) else stats[uri]) != before:
-            raise SourceError(f"Table: {uri} has changed since this Table was created; create it again")
+            raise SourceError(
+                f"Table: {uri} has changed since this Table was created; create it again"
+            )
     return open_table(opened.files, requested, storage, memory)
 
 
@@ -128,16 +162,23 @@ def label_classes(
         if (error := missing_classes(opened.classes, requested, "Table")) is not None:
             raise error
         code = class_numbers(requested)
-        return names, np.array([*(code[nfc(text)] for text in opened.classes), -1], np.int32)[labels]
+        return (
+            names,
+            np.array([*(code[nfc(text)] for text in opened.classes), -1], np.int32)[labels],
+        )
     if names and int(labels.max()) >= len(names):
         row = int(labels.argmax())
-        raise SourceError(f"Table: {where(row)}: label {labels[row]}, but there are {len(names)} classes")
+        raise SourceError(
+            f"Table: {where(row)}: label {labels[row]}, but there are {len(names)} classes"
+        )
     return names, labels
 
 
 def _cache_path(files: Files, requested: RequestedColumns) -> Path:
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
-    name = hashlib.sha256("\0".join([_asked(requested), *uris]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    name = hashlib.sha256(
+        "\0".join([_asked(requested), *uris]).encode("utf-8", "surrogateescape")
+    ).hexdigest()[:16]
     return cache_folder() / "tables" / f"{name}.ffarrays"
 
 
@@ -152,10 +193,14 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
     if cached is None:
         return None
     header, arrays = cached
-    if header["asked"] != _asked(requested) or header["stats"] != [[stat.size, stat.version] for _, stat in files]:
+    if header["asked"] != _asked(requested) or header["stats"] != [
+        [stat.size, stat.version] for _, stat in files
+    ]:
         return None
     classes, named = tuple(header["classes"]), header["named"]
-    return OpenedTable(list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, named, path)
+    return OpenedTable(
+        list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, named, path
+    )
 
 
 def _read_all(
@@ -163,13 +208,18 @@ def _read_all(
 ) -> tuple[OpenedTable, ColumnArrays]:
     where, parsers, rows, reads = RowLocator(), [], [], []
     with closing(
-        read_files(files, requested.image, requested.other_columns(), requested.label, storage, memory)
+        read_files(
+            files, requested.image, requested.other_columns(), requested.label, storage, memory
+        )
     ) as table_files:
         for (uri, _), read in zip(files, table_files, strict=True):
             if not reads:
                 parsers = requested.parsers(where, read.leaf is None, bool(read.classes))
             elif read.leaf != reads[0].leaf:
-                raise SourceError(f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in {uri}")
+                raise SourceError(
+                    f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in"
+                    f" {uri}"
+                )
             where.begin(uri, sum(rows))
             rows.append(_add(read, parsers))
             reads.append(read)
@@ -182,7 +232,10 @@ def _read_all(
     texts = next((parser.texts for parser in parsers if isinstance(parser, LabelColumn)), None)
     urls = any(parser.urls for parser in parsers if isinstance(parser, PathColumn))
     classes = reads[0].classes if texts is None else texts
-    return OpenedTable(list(files), rows, {}, reads[0].leaf, urls, classes, texts is not None), arrays
+    return (
+        OpenedTable(list(files), rows, {}, reads[0].leaf, urls, classes, texts is not None),
+        arrays,
+    )
 
 
 def _add(read: TableFile, parsers: Sequence[ColumnParser]) -> int:
@@ -196,7 +249,9 @@ def _add(read: TableFile, parsers: Sequence[ColumnParser]) -> int:
     if read.leaf is not None:
         return sum(unit.rows for unit in read.units)
     return next(
-        parser.rows[name] - old[name] for parser, old in zip(parsers, before, strict=True) for name in parser.names
+        parser.rows[name] - old[name]
+        for parser, old in zip(parsers, before, strict=True)
+        for name in parser.names
     )
 
 
@@ -207,14 +262,24 @@ def _units(reads: Sequence[TableFile]) -> ColumnArrays:
     footers = [np.frombuffer(read.footer, np.uint8) for read in reads]
     ends = np.cumsum([len(footer) for footer in footers], dtype=np.int64)
     table = np.array(units, np.int64).reshape(-1, len(names))
-    return {name: [table[:, i].copy()] for i, name in enumerate(names)} | {"footers": footers, "footer_ends": [ends]}
+    return {name: [table[:, i].copy()] for i, name in enumerate(names)} | {
+        "footers": footers,
+        "footer_ends": [ends],
+    }
 
 
-def _save_cached(opened: OpenedTable, arrays: ColumnArrays, requested: RequestedColumns, path: Path) -> OpenedTable:
+def _save_cached(
+    opened: OpenedTable, arrays: ColumnArrays, requested: RequestedColumns, path: Path
+) -> OpenedTable:
     header = {
-        "asked": _asked(requested), "stats": [[stat.size, stat.version] for _, stat in opened.files],
-        "rows": opened.rows, "leaf": opened.leaf, "urls": opened.urls, "classes": opened.classes, "named": opened.named,
-    }  # fmt: skip
+        "asked": _asked(requested),
+        "stats": [[stat.size, stat.version] for _, stat in opened.files],
+        "rows": opened.rows,
+        "leaf": opened.leaf,
+        "urls": opened.urls,
+        "classes": opened.classes,
+        "named": opened.named,
+    }
     try:
         save(path, header, arrays)
         trim_cache(path.parent.parent, path)
@@ -223,8 +288,8 @@ def _save_cached(opened: OpenedTable, arrays: ColumnArrays, requested: Requested
             return replace(opened, arrays=mapped[1], cache_path=path)
     except OSError as error:
         warn(
-            f"cannot keep a table at {path}: {error.strerror}; set FASTFEED_CACHE to a folder that can be written, "
-            "or the table takes memory and is read again each time",
+            f"cannot keep a table at {path}: {error.strerror}; set FASTFEED_CACHE to a folder that"
+            " can be written, or the table takes memory and is read again each time",
             stacklevel=2,
         )
     return replace(opened, arrays=joined(arrays))

@@ -1,4 +1,7 @@
-"""Columns of Parquet files, by PyArrow. Only what is wanted is read: footers and chunks of columns, many at once."""
+"""Columns of Parquet files, by PyArrow.
+
+Only what is wanted is read: footers and chunks of columns, many at once.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +48,19 @@ __all__ = [
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
 _GAP = 256 << 10  # bytes that are read in vain rather than to send another request
-_IMAGE_RATIO, _COLUMN_RATIO = 20, 100  # times its bytes in the file that something may take, where memory is less
+_IMAGE_RATIO, _COLUMN_RATIO = (
+    20,
+    100,
+)  # times its bytes in the file that something may take, where memory is less
 _NO_IMAGES = 256  # bytes that a column has without any value, and a byte for each row
 _UNKNOWN = 1 << 62
 _STEPS = 8  # in which columns are read that may take too much memory, at least
 _AT_ONCE = 128 << 20  # bytes of columns read and decoded together
-_DAMAGE = (pa.ArrowException, OSError, ValueError)  # what PyArrow raises; names that are no UTF-8, too
+_DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+)  # what PyArrow raises; names that are no UTF-8, too
 _IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')"
 
 
@@ -63,7 +73,10 @@ class TooLarge(BadFile):
 
 
 class Budget:
-    """Memory that the columns of a table may take, all files together. A lock is not needed: it may be a little off."""
+    """Memory that the columns of a table may take, all files together.
+
+    A lock is not needed: it may be a little off.
+    """
 
     def __init__(self, memory: int, file_bytes: int) -> None:
         self.limit, self._taken = max(memory, _COLUMN_RATIO * file_bytes), 0
@@ -77,8 +90,9 @@ class Budget:
         """SourceError where bytes would be too many."""
         if self._taken + size > self.limit:
             raise SourceError(
-                f"Table: the columns of {uri} take more than {self.limit:,} bytes of memory, far more than their file; "
-                f"if you trust it, pass memory='{-(-(self._taken + size) // 10**9)}GB', or more"
+                f"Table: the columns of {uri} take more than {self.limit:,} bytes of memory, far"
+                " more than their file; if you trust it, pass"
+                f" memory='{-(-(self._taken + size) // 10**9)}GB', or more"
             )
 
 
@@ -97,14 +111,19 @@ class Footer:
         column, *fields = _path_to(self.schema, name)
         kind = self.schema.field(column).type if column else None
         for inner in fields:
-            index = kind.get_field_index(inner) if kind is not None and pa.types.is_struct(kind) else -1
+            index = (
+                kind.get_field_index(inner) if kind is not None and pa.types.is_struct(kind) else -1
+            )
             kind = kind.field(index).type if kind is not None and index >= 0 else None
         if kind is None:
             raise no_column(name, self.uri, self.schema.names)
         return kind
 
     def span(self, group: int, name: str) -> tuple[int, int, int]:
-        """Bytes [start, stop) of a column in a row group, and how many they are unpacked. SourceError."""
+        """Bytes [start, stop) of a column in a row group, and how many they are unpacked.
+
+        SourceError.
+        """
         try:
             return self.groups[group].span(name)
         except ValueError as error:
@@ -116,11 +135,17 @@ def read_footer(shards: Shards, file: int) -> Footer:
     size, uri = shards.stats[file].size, shards.uris[file]
     tail = _read(shards, file, max(0, size - _TAIL), size)
     if tail[-4:] != _MAGIC:
-        problem = "is encrypted" if tail[-4:] == b"PARE" else f"ends with {tail[-4:]!r}: no Parquet file, or cut off"
+        problem = (
+            "is encrypted"
+            if tail[-4:] == b"PARE"
+            else f"ends with {tail[-4:]!r}: no Parquet file, or cut off"
+        )
         raise SourceError(f"Table: {uri} {problem}" if tail else f"Table: {uri} is empty")
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > size:
-        raise SourceError(f"Table: {uri} is damaged: a footer of {length} bytes in a file of {size}")
+        raise SourceError(
+            f"Table: {uri} is damaged: a footer of {length} bytes in a file of {size}"
+        )
     tail = tail[-length:] if length <= len(tail) else _read(shards, file, size - length, size)
     try:
         about = metadata(tail)
@@ -138,7 +163,9 @@ def metadata(tail: bytes) -> pq.FileMetaData:
 
 
 def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[str | None, str]:
-    """Where the bytes of the images are, `image` or `image.bytes`, or None and where their paths are."""
+    """Where the bytes of the images are, `image` or `image.bytes`, or None and where their paths
+    are.
+    """
     kind = footer.kind(name)
     if is_text(kind):
         return None, name
@@ -152,15 +179,24 @@ def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[
         if path:
             return None, f"{name}.path"
     actual_type = "null in every row" if pa.types.is_null(kind) else printable(kind)
-    hint = "; write a row for each image" if pa.types.is_list(kind) and is_bytes(kind.value_type) else ""
+    hint = (
+        "; write a row for each image"
+        if pa.types.is_list(kind) and is_bytes(kind.value_type)
+        else ""
+    )
     raise SourceError(
-        f"Table: column {printable(repr(name))} of {footer.uri} must hold {_IMAGE}, got {actual_type}{hint}"
+        f"Table: column {printable(repr(name))} of {footer.uri} must hold {_IMAGE}, got"
+        f" {actual_type}{hint}"
     )
 
 
 def _is_empty(shards: Shards, file: int, footer: Footer, leaf: str) -> bool:
-    """Whether a column is null in every row, as where Hugging Face's `datasets` wrote paths alone."""
-    if any(footer.span(k, leaf)[2] > _NO_IMAGES + group.rows for k, group in enumerate(footer.groups)):
+    """Whether a column is null in every row, as where Hugging Face's `datasets` wrote paths
+    alone.
+    """
+    if any(
+        footer.span(k, leaf)[2] > _NO_IMAGES + group.rows for k, group in enumerate(footer.groups)
+    ):
         return False
     spans = [footer.span(k, leaf)[:2] for k in range(len(footer.groups))]
     try:
@@ -191,7 +227,9 @@ def read_parquet(
     budget: Budget,
     paths: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, ColumnPart]]:
-    """Parts of columns, each by the name of its column, in the order of the rows. `paths`: fields to read instead.
+    """Parts of columns, each by the name of its column, in the order of the rows.
+
+    `paths`: fields to read instead.
 
     SourceError before anything is unpacked that `budget` has no room for.
     """
@@ -216,13 +254,18 @@ def read_parquet(
         except _DAMAGE as error:
             raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
         if rows != (expected := sum(footer.groups[group].rows for group in groups)):
-            raise SourceError(f"Table: {footer.uri} is damaged: expected {expected} rows, got {rows}; write it again")
+            raise SourceError(
+                f"Table: {footer.uri} is damaged: expected {expected} rows, got {rows}; write it"
+                " again"
+            )
 
 
 def _tables(
     pieces: PartialFile, footer: Footer, groups: list[int], names: list[str], budget: Budget
 ) -> Iterator[pa.Table]:
-    """Columns of row groups: at once, or little by little where they may take more memory than there is."""
+    """Columns of row groups: at once, or little by little where they may take more memory than
+    there is.
+    """
     pages = _pages(pieces, footer, groups, names)
     budget.check(pages.least, footer.uri)
     if pages.most > budget.limit:
@@ -235,7 +278,9 @@ def _tables(
         yield pa.Table.from_batches([batch])
 
 
-def _pages(pieces: PartialFile, footer: Footer, groups: Iterable[int], names: Sequence[str]) -> Pages:
+def _pages(
+    pieces: PartialFile, footer: Footer, groups: Iterable[int], names: Sequence[str]
+) -> Pages:
     """The pages of columns in row groups. ValueError."""
     pages = Pages()
     for group in groups:
@@ -249,7 +294,9 @@ def _pages(pieces: PartialFile, footer: Footer, groups: Iterable[int], names: Se
 
 
 def _longest(pieces: PartialFile, footer: Footer, groups: list[int], names: list[str]) -> int:
-    """Bytes of the longest value in the dictionaries of these columns, which are unpacked for it, and nothing else."""
+    """Bytes of the longest value in the dictionaries of these columns, which are unpacked for it,
+    and nothing else.
+    """
     longest = 0
     file = pq.ParquetFile(pieces, metadata=footer.about, pre_buffer=False, read_dictionary=names)
     try:
@@ -266,15 +313,21 @@ def _longest(pieces: PartialFile, footer: Footer, groups: list[int], names: list
 
 
 def images(
-    pieces: PartialFile, about: pq.FileMetaData, group: int, leaf: str, rows: int, chunk: bytes, memory: int
+    pieces: PartialFile,
+    about: pq.FileMetaData,
+    group: int,
+    leaf: str,
+    rows: int,
+    chunk: bytes,
+    memory: int,
 ) -> pa.ChunkedArray:
     """The images' bytes in a row group, whose bytes in the file are `chunk`. BadFile, TooLarge."""
     try:
         pages, limit = pages_of(chunk, rows), max(memory, _IMAGE_RATIO * len(chunk))
         if pages.least > limit:
             raise TooLarge(
-                f"{pages.least:,} bytes unpacked, {len(chunk):,} in the file; the limit is {limit:,}, pass memory= to "
-                "Table for more"
+                f"{pages.least:,} bytes unpacked, {len(chunk):,} in the file; the limit is"
+                f" {limit:,}, pass memory= to Table for more"
             )
         # values of a dictionary that are repeated stay one
         file = _open(pieces, about, [leaf] if pages.most > limit else None)
@@ -287,7 +340,9 @@ def images(
 
 
 def _path_to(schema: pa.Schema, name: str) -> list[str]:
-    """A column, and the fields inside it that a name with dots leads to; the column is "" if there is no such."""
+    """A column, and the fields inside it that a name with dots leads to; the column is "" if there
+    is no such.
+    """
     parts = name.split(".")
     heads = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
     head = next((head for head in heads if schema.get_field_index(head) >= 0), "")
@@ -344,9 +399,15 @@ class PartialFile(io.RawIOBase):
         return content
 
 
-def _open(pieces: PartialFile, about: pq.FileMetaData, dictionaries: list[str] | None = None) -> pq.ParquetFile:
+def _open(
+    pieces: PartialFile, about: pq.FileMetaData, dictionaries: list[str] | None = None
+) -> pq.ParquetFile:
     return pq.ParquetFile(
-        pieces, metadata=about, pre_buffer=False, page_checksum_verification=True, read_dictionary=dictionaries
+        pieces,
+        metadata=about,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        read_dictionary=dictionaries,
     )
 
 
@@ -363,7 +424,9 @@ def _fetch(shards: Shards, file: int, spans: Sequence[tuple[int, int]]) -> list[
     pieces = []
     for (start, _), data in zip(spans, answers, strict=True):
         if isinstance(data, Unread):
-            raise SourceError(f"Table: cannot read {shards.uris[file]}: {data.detail or data.reason}")
+            raise SourceError(
+                f"Table: cannot read {shards.uris[file]}: {data.detail or data.reason}"
+            )
         pieces.append((start, data))
     return pieces
 
@@ -379,7 +442,9 @@ def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _portions(footer: Footer, names: Sequence[str]) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+def _portions(
+    footer: Footer, names: Sequence[str]
+) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
     """Row groups to be read together, and the bytes to read for them."""
     groups: list[int] = []
     spans: list[tuple[int, int]] = []

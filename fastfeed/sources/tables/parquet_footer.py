@@ -1,7 +1,8 @@
 """Where the columns of a Parquet file lie: its footer, as far as reading ranges needs it.
 
-PyArrow knows this too, but ends the process where a footer is damaged or a column encrypted. Formats: Apache Parquet's
-parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData) and the compact protocol of Apache Thrift.
+PyArrow knows this too, but ends the process where a footer is damaged or a column encrypted.
+Formats: Apache Parquet's parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData) and
+the compact protocol of Apache Thrift.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class RowGroup:
         return [c for c in self.chunks if c.path == name or c.path.startswith(name + ".")]
 
     def span(self, name: str) -> tuple[int, int, int]:
-        """Bytes [start, stop) of a column, or a field of one, and how many they are unpacked. ValueError."""
+        """Bytes [start, stop) of a column, or a field of one, and how many they are unpacked.
+
+        ValueError.
+        """
         own = self.chunks_of(name)
         if not own:
             raise ValueError(f"a row group without column {name!r}")
@@ -57,7 +61,10 @@ class RowGroup:
 
 
 def row_groups(footer: bytes, size: int) -> list[RowGroup]:
-    """Return the row groups of a file of `size` bytes; bytes after the footer are ignored. ValueError if damaged."""
+    """Return the row groups of a file of `size` bytes; bytes after the footer are ignored.
+
+    ValueError if damaged.
+    """
     thrift, groups = Thrift(footer), []
     try:
         for number, kind in thrift.fields():
@@ -70,7 +77,10 @@ def row_groups(footer: bytes, size: int) -> list[RowGroup]:
     for group in groups:
         for chunk in group.chunks:
             if not (group.rows >= 0 <= chunk.start <= chunk.stop <= size and chunk.unpacked >= 0):
-                raise ValueError(f"column {chunk.path!r} in bytes {chunk.start} to {chunk.stop} of a file of {size}")
+                raise ValueError(
+                    f"column {chunk.path!r} in bytes {chunk.start} to {chunk.stop} of a file of"
+                    f" {size}"
+                )
     return groups
 
 
@@ -115,7 +125,10 @@ def _describe(chunk: ColumnChunk, thrift: Thrift) -> None:
 
 
 class Thrift:
-    """A walk through a struct. IndexError where it is cut off, ValueError where it cannot be one."""
+    """A walk through a struct.
+
+    IndexError where it is cut off, ValueError where it cannot be one.
+    """
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data, self.at, self._depth = data, at, 0

@@ -1,7 +1,8 @@
-"""What the pages of a Parquet column take once they are unpacked: from their headers, before any of them is.
+"""What the pages of a Parquet column take once they are unpacked: from their headers, before any of
+them is.
 
-A footer says it as well, but nothing keeps it to the truth, and a dictionary makes a million values of one. Formats:
-Apache Parquet's parquet.thrift (PageHeader), Encodings.md.
+A footer says it as well, but nothing keeps it to the truth, and a dictionary makes a million values
+of one. Formats: Apache Parquet's parquet.thrift (PageHeader), Encodings.md.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Pages:
 
 
 def pages_of(chunk: Any, count: int) -> Pages:
-    """The pages of one column in one row group, with `count` values; `chunk`: its bytes. ValueError if it is damaged.
+    """The pages of one column in one row group, with `count` values; `chunk`: its bytes.
+
+    ValueError if it is damaged.
 
     What comes after so many values is not read, so it does not count.
     """
@@ -68,7 +71,9 @@ def pages_of(chunk: Any, count: int) -> Pages:
 
 
 def _header(thrift: Thrift) -> tuple[int, int, int, int, bool]:
-    """Bytes unpacked and in the file, values and their encoding, and whether the page is a dictionary."""
+    """Bytes unpacked and in the file, values and their encoding, and whether the page is a
+    dictionary.
+    """
     unpacked = packed = values = 0
     encoding, is_dictionary = -1, False
     try:

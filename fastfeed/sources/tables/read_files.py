@@ -26,9 +26,13 @@ from fastfeed.system.descriptors import open_regular
 __all__ = ["MEMORY", "TableFile", "Unit", "find_table", "read_files"]
 
 _FORMATS = {
-    ".csv": "CSV", ".tsv": "CSV", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".json": "JSON lines",
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines",
+    ".json": "JSON lines",
     ".parquet": "Parquet",
-}  # fmt: skip
+}
 MEMORY = 512_000_000  # bytes, where a caller has no limit to give
 _BLOCK = 16 << 20  # bytes of a table that is read line by line, at once, and in one request
 _AHEAD = 4  # such requests at once
@@ -53,7 +57,9 @@ class Unit:
 class TableFile:
     """What was read of one file."""
 
-    parts: Iterable[tuple[str, ColumnPart]]  # of columns by name, each column's in the order of the rows
+    parts: Iterable[
+        tuple[str, ColumnPart]
+    ]  # of columns by name, each column's in the order of the rows
     leaf: str | None = None  # where the images' bytes are
     classes: tuple[str, ...] = ()
     footer: bytes = b""
@@ -65,10 +71,18 @@ class TableFile:
 
 def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], list[str]]:
     """The files meant, and notes on what is left out of folders. ConfigError, SourceError."""
-    if any(hasattr(table, name) for name in ("to_parquet", "write_parquet", "column_names")):  # its items are columns
+    if any(
+        hasattr(table, name) for name in ("to_parquet", "write_parquet", "column_names")
+    ):  # its items are columns
         kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
-        raise ConfigError(f"Table: got a table in memory, {kind}; write it to a .parquet file, and pass that")
-    items = list(table) if isinstance(table, Iterable) and not isinstance(table, (str, bytes)) else [table]
+        raise ConfigError(
+            f"Table: got a table in memory, {kind}; write it to a .parquet file, and pass that"
+        )
+    items = (
+        list(table)
+        if isinstance(table, Iterable) and not isinstance(table, (str, bytes))
+        else [table]
+    )
     paths: list[str | os.PathLike[str]] = []
     notes: list[str] = []
     for item in items:
@@ -77,7 +91,8 @@ def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], 
     kinds = {_format(uri) for uri, _ in files}
     if len(kinds) > 1:
         raise ConfigError(
-            f"Table: all files must have one format, got {' and '.join(sorted(kinds))}; pass the files of one of them"
+            f"Table: all files must have one format, got {' and '.join(sorted(kinds))}; pass the"
+            " files of one of them"
         )
     return files, notes
 
@@ -89,7 +104,9 @@ def _is_folder(item: Any) -> bool:
     return os.path.isdir(path) if is_local(path) else path.endswith("/")
 
 
-def _tables_in(folder: str | os.PathLike[str], storage: Storage, notes: list[str]) -> list[str | os.PathLike[str]]:
+def _tables_in(
+    folder: str | os.PathLike[str], storage: Storage, notes: list[str]
+) -> list[str | os.PathLike[str]]:
     path = os.fspath(folder).removeprefix("file://")
     partitioned = _tables_among(partitioned_files(path, storage))
     if partitioned:
@@ -97,18 +114,28 @@ def _tables_in(folder: str | os.PathLike[str], storage: Storage, notes: list[str
     uris = [uri for uri, _ in find_files([folder], "", storage, "Table")]
     tables = _tables_among(uris)
     if not tables:
-        raise SourceError(f"Table: no table in {printable(path)}; {', '.join(_FORMATS)} can be read")
-    left_out = sorted({os.path.basename(uri) for uri in uris}.difference(map(os.path.basename, tables)))
+        raise SourceError(
+            f"Table: no table in {printable(path)}; {', '.join(_FORMATS)} can be read"
+        )
+    left_out = sorted(
+        {os.path.basename(uri) for uri in uris}.difference(map(os.path.basename, tables))
+    )
     if is_local(path):  # what the search did not see: hidden files, and folders
         left_out = sorted(set(os.listdir(path)).difference(map(os.path.basename, tables)))
     if left_out:
         count = f"{len(left_out):,} other {'entry' if len(left_out) == 1 else 'entries'}"
-        notes.append(f"left out {count} of {path}{': ' if len(left_out) == 1 else ', such as '}{left_out[0]}")
+        notes.append(
+            f"left out {count} of {path}{': ' if len(left_out) == 1 else ', such as '}{left_out[0]}"
+        )
     return list(tables)
 
 
 def _tables_among(uris: Sequence[str]) -> list[str]:
-    return [uri for uri in uris if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))]
+    return [
+        uri
+        for uri in uris
+        if _suffix(uri) in _FORMATS and not os.path.basename(uri).startswith(("_", "."))
+    ]
 
 
 def _suffix(uri: str) -> str:
@@ -119,7 +146,10 @@ def _suffix(uri: str) -> str:
 def _format(uri: str) -> str:
     kind = _FORMATS.get(_suffix(uri))
     if kind is None:
-        raise ConfigError(f"Table: cannot tell from its name how {uri} is written; {', '.join(_FORMATS)} can be read")
+        raise ConfigError(
+            f"Table: cannot tell from its name how {uri} is written; {', '.join(_FORMATS)} can be"
+            " read"
+        )
     return kind
 
 
@@ -136,15 +166,19 @@ def read_files(
 ) -> Generator[TableFile, None, None]:
     """Each file in turn. `other_columns` names columns, and whether to read their texts as Codes.
 
-    `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files, if that is more;
-    and that a line of other formats may have, if it is more than 16 MiB.
+    `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files,
+    if that is more; and that a line of other formats may have, if it is more than 16 MiB.
     """
     if _format(files[0][0]) == "Parquet":
         yield from _read_parquet(files, image, other_columns, label, storage, memory)
         return
     for uri, stat in files:
         own = partition_columns(uri)
-        requested = {name: coded for name, coded in {image: False, **other_columns}.items() if name not in own}
+        requested = {
+            name: coded
+            for name, coded in {image: False, **other_columns}.items()
+            if name not in own
+        }
         lines = _lines(_blocks(uri, stat, storage), uri, memory)
         if _format(uri) == "CSV":
             parts = read_csv(lines, uri, requested, "\t" if _suffix(uri) == ".tsv" else ",")
@@ -162,7 +196,10 @@ def _rows(chunk: Mapping[str, ColumnPart]) -> int:
 
 
 def _lines(blocks: Iterable[bytes], uri: str, limit: int) -> Iterator[bytes]:
-    """Lines with their ends. SourceError for one of more than `limit` bytes, as far as it is not in one block."""
+    """Lines with their ends.
+
+    SourceError for one of more than `limit` bytes, as far as it is not in one block.
+    """
     pieces: list[bytes] = []  # of a line whose end is in a later block
     size = 0  # of them
     for block in blocks:
@@ -191,7 +228,9 @@ def _blocks(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
     if stat.size <= _BLOCK:  # also where the size is not known
         yield _require_data(uri, storage.read([ByteRange(uri)])[0])
         return
-    spans = deque(ByteRange(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK))
+    spans = deque(
+        ByteRange(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK)
+    )
     pending = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))]))
     while pending:
         block = _require_data(uri, pending.popleft().result())
@@ -206,7 +245,12 @@ def _require_data(uri: str, data: bytes | Unread) -> bytes:
 
 
 def _read_parquet(
-    files: Files, image: str, other_columns: Mapping[str, bool], label: str | None, storage: Storage, memory: int
+    files: Files,
+    image: str,
+    other_columns: Mapping[str, bool],
+    label: str | None,
+    storage: Storage,
+    memory: int,
 ) -> Iterator[TableFile]:
     from fastfeed.sources.tables import parquet  # loads PyArrow
 
@@ -217,15 +261,25 @@ def _read_parquet(
         footer = parquet.read_footer(shards, file)
         own = partition_columns(files[file][0])
         inside = {name: coded for name, coded in other_columns.items() if name not in own}
-        constant = partition_parts(own, other_columns, sum(group.rows for group in footer.groups)).items()
+        constant = partition_parts(
+            own, other_columns, sum(group.rows for group in footer.groups)
+        ).items()
         leaf, paths = parquet.image_column(shards, file, footer, image)
         classes = parquet.class_names(footer, label) if label is not None else ()
         if leaf is None:
-            parts = parquet.read_parquet(shards, file, footer, {image: False, **inside}, budget, {image: paths})
+            parts = parquet.read_parquet(
+                shards, file, footer, {image: False, **inside}, budget, {image: paths}
+            )
             return TableFile(chain(parts, constant), None, classes)
         if image in other_columns:
-            raise ConfigError(f"Table: column {image!r} holds images as bytes; leave it out of columns")
-        units = [Unit(k, group.rows, *footer.span(k, leaf)) for k, group in enumerate(footer.groups) if group.rows]
+            raise ConfigError(
+                f"Table: column {image!r} holds images as bytes; leave it out of columns"
+            )
+        units = [
+            Unit(k, group.rows, *footer.span(k, leaf))
+            for k, group in enumerate(footer.groups)
+            if group.rows
+        ]
         parts = parquet.read_parquet(shards, file, footer, inside, budget) if inside else ()
         return TableFile(chain(parts, constant), leaf, classes, footer.tail, units)
 
@@ -238,7 +292,9 @@ def _read_parquet(
         if len(files) == 1:  # part by part, by the thread that uses them
             yield read(0)
         else:
-            with ThreadPoolExecutor(min(_FILES, len(files)), thread_name_prefix="fastfeed-table") as pool:
+            with ThreadPoolExecutor(
+                min(_FILES, len(files)), thread_name_prefix="fastfeed-table"
+            ) as pool:
                 try:
                     yield from pool.map(read_whole, range(len(files)))
                 finally:

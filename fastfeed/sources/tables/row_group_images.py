@@ -1,4 +1,7 @@
-"""Reads images stored in Parquet files. The unit of reading is a row group, so those that are needed are cached."""
+"""Reads images stored in Parquet files.
+
+The unit of reading is a row group, so those that are needed are cached.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,13 @@ _WASTE = 4  # times what was used may be read before a warning
 
 
 class RowGroups:
-    """Random access to images. Keeps `memory` bytes of row groups, and has half as many on their way from storage.
+    """Random access to images.
 
-    Row groups of images that have been requested and not taken are kept before others, and of these the ones that were
-    used last. If requested ones need more memory than there is, the one used longest ago is dropped, and read again.
+    Keeps `memory` bytes of row groups, and has half as many on their way from storage.
+
+    Row groups of images that have been requested and not taken are kept before others, and of these
+    the ones that were used last. If requested ones need more memory than there is, the one used
+    longest ago is dropped, and read again.
     """
 
     def __init__(
@@ -49,16 +55,25 @@ class RowGroups:
         self.memory = memory
         self._paths = paths
         self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
-        self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)])
+        self.bounds = np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)]
+        )
         self._largest = int(arrays["unit_unpacked"].max())  # bytes
         self.expected = 1  # images that may be under way at once
         self._footer = lru_cache(FOOTERS)(partial(footer_metadata, arrays))
         self._reset()
 
     def _reset(self) -> None:
-        self._pid, self._lock = os.getpid(), threading.RLock()  # again by a request that is collected meanwhile
-        self._cache: OrderedDict[int, Any] = OrderedDict()  # by unit: images, or why there are none; last used last
-        self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()  # held by those who wait for them
+        self._pid, self._lock = (
+            os.getpid(),
+            threading.RLock(),
+        )  # again by a request that is collected meanwhile
+        self._cache: OrderedDict[int, Any] = (
+            OrderedDict()
+        )  # by unit: images, or why there are none; last used last
+        self._coming: WeakValueDictionary[int, _Coming] = (
+            WeakValueDictionary()
+        )  # held by those who wait for them
         self._requested = Counter[int]()  # by unit: images that were requested and not taken
         self._paths.forget()
         self._cached_bytes, self._read, self._used, self._advised = (
@@ -97,7 +112,9 @@ class RowGroups:
         column = self._cached(unit)
         if column is None:
             with self._lock:
-                image.coming = coming = image.coming or self._coming.setdefault(unit, _Coming(self._span(unit)))
+                image.coming = coming = image.coming or self._coming.setdefault(
+                    unit, _Coming(self._span(unit))
+                )
             column = self._load(unit, coming, timeout)
         if isinstance(column, Unread):
             return column
@@ -111,7 +128,9 @@ class RowGroups:
     def _named(self, i: int, unit: int) -> Pending:
         """The file of a row without bytes, or that there is none."""
         file, *_ = self._location(unit)
-        named = self._paths.fetch(file, int(self._arrays["unit_group"][unit]), i - int(self.bounds[unit]))
+        named = self._paths.fetch(
+            file, int(self._arrays["unit_group"][unit]), i - int(self.bounds[unit])
+        )
         return named or Completed(Unread("not_found", f"row {self._where.row(i)}: no image"))
 
     def _unit(self, i: int) -> int:
@@ -152,7 +171,11 @@ class RowGroups:
 
     def _location(self, unit: int) -> tuple[int, int, int]:
         arrays = self._arrays
-        return int(arrays["unit_file"][unit]), int(arrays["unit_start"][unit]), int(arrays["unit_stop"][unit])
+        return (
+            int(arrays["unit_file"][unit]),
+            int(arrays["unit_start"][unit]),
+            int(arrays["unit_stop"][unit]),
+        )
 
     def _span(self, unit: int) -> int:
         """Bytes in the file."""
@@ -166,7 +189,10 @@ class RowGroups:
 
     def _unpack(self, unit: int, data: bytes) -> Any:
         file, start, _ = self._location(unit)
-        pieces, group = PartialFile(self._shards, file, [(start, data)]), int(self._arrays["unit_group"][unit])
+        pieces, group = (
+            PartialFile(self._shards, file, [(start, data)]),
+            int(self._arrays["unit_group"][unit]),
+        )
         try:
             rows = int(self._arrays["unit_rows"][unit])
             return images(pieces, self._footer(file), group, self._leaf, rows, data, self.memory)
@@ -189,8 +215,15 @@ class RowGroups:
         self._note(size, 0)
 
     def _dispensable(self, latest: int) -> int:
-        """With the lock: of the row groups that are kept, the one to drop. `latest` was just read, for one image."""
-        if (unit := next((unit for unit in self._cache if not self._requested[unit] and unit != latest), None)) is None:
+        """With the lock: of the row groups that are kept, the one to drop.
+
+        `latest` was just read, for one image.
+        """
+        if (
+            unit := next(
+                (unit for unit in self._cache if not self._requested[unit] and unit != latest), None
+            )
+        ) is None:
             return next(iter(self._cache)) if self._requested[latest] else latest
         return unit
 
@@ -219,12 +252,15 @@ class RowGroups:
         more = "more memory to Table"
         if not at_once:
             needed = touched(1, self.expected, rows) * each
-            more = f"memory={needed} to Table, or make batch or prefetch smaller: {self.expected} images are under way"
+            more = (
+                f"memory={needed} to Table, or make batch or prefetch smaller: {self.expected}"
+                " images are under way"
+            )
         warn(
-            f"Table: {_mb(self._read)} of row groups were read for {_mb(self._used)} of images: there are "
-            f"{len(self.bounds) - 1} row groups of about {_mb(each)}, and {_mb(self.memory)} are kept; pass "
-            f"shuffle=Blocks(window={window}, lanes={max(at_once, 1) // window}) to the feed, "
-            f"{'or' if at_once else 'and'} {more}",
+            f"Table: {_mb(self._read)} of row groups were read for {_mb(self._used)} of images:"
+            f" there are {len(self.bounds) - 1} row groups of about {_mb(each)}, and"
+            f" {_mb(self.memory)} are kept; pass shuffle=Blocks(window={window},"
+            f" lanes={max(at_once, 1) // window}) to the feed, {'or' if at_once else 'and'} {more}",
             stacklevel=2,
         )
 
@@ -234,7 +270,9 @@ class RowGroups:
         """Bytes of a sample: those of its row group, shared equally."""
         units = np.searchsorted(self.bounds, ids, side="right") - 1
         arrays = self._arrays
-        return (arrays["unit_stop"][units] - arrays["unit_start"][units]) // arrays["unit_rows"][units]
+        return (arrays["unit_stop"][units] - arrays["unit_start"][units]) // arrays["unit_rows"][
+            units
+        ]
 
     def shard(self, unit: int) -> str:
         """File and row group."""
@@ -243,15 +281,19 @@ class RowGroups:
 
 
 def touched(open: int, expected: int, rows: int) -> int:
-    """Row groups of `rows` images that as many images in a row of an order lie in, if it has `open` of them open.
+    """Row groups of `rows` images that as many images in a row of an order lie in, if it has `open`
+    of them open.
 
-    Those that are open change all at once, so besides the ones in between there are those at either end.
+    Those that are open change all at once, so besides the ones in between there are those at either
+    end.
     """
     return open * (-(-expected // (open * rows)) + 1)
 
 
 def open_at_once(kept: int, expected: int, rows: int) -> int:
-    """How many row groups an order may have open so that all that are touched at once are kept; 0: not even one."""
+    """How many row groups an order may have open so that all that are touched at once are kept; 0:
+    not even one.
+    """
     return next((open for open in range(kept, 0, -1) if touched(open, expected, rows) <= kept), 0)
 
 
@@ -270,7 +312,9 @@ class _Coming:
 
 
 class _Image:
-    """A read that has begun, if there was room; holds on to its row group while that is on its way."""
+    """A read that has begun, if there was room; holds on to its row group while that is on its
+    way.
+    """
 
     def __init__(self, groups: RowGroups, i: int) -> None:
         self._groups, self._i = groups, i
@@ -280,7 +324,11 @@ class _Image:
 
     def done(self) -> bool:
         """Its row group has arrived; it may have to be read again if it was evicted since."""
-        return self.coming is not None and self.coming.pending is not None and self.coming.pending.done()
+        return (
+            self.coming is not None
+            and self.coming.pending is not None
+            and self.coming.pending.done()
+        )
 
     def cancel(self) -> object:
         """Let go of the row group."""

@@ -1,4 +1,6 @@
-"""Reads the images of a struct's rows that have a path and no bytes, where other rows have bytes."""
+"""Reads the images of a struct's rows that have a path and no bytes, where other rows have
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ _EACH = 64  # bytes of a text besides its characters
 
 
 class RowGroupPaths:
-    """Files named by rows of Parquet, under the same rules as those of a table of paths. Paths are read when needed."""
+    """Files named by rows of Parquet, under the same rules as those of a table of paths.
+
+    Paths are read when needed.
+    """
 
     def __init__(
         self,
@@ -47,17 +52,24 @@ class RowGroupPaths:
         self._storage = storage
         self._access = access
         self._memory = memory
-        self._name = f"{leaf.removesuffix('.bytes')}.path" if leaf.endswith(".bytes") else ""  # "": no struct
+        self._name = (
+            f"{leaf.removesuffix('.bytes')}.path" if leaf.endswith(".bytes") else ""
+        )  # "": no struct
         self._column = lru_cache(FOOTERS)(partial(_column, arrays, self._name, shards))
         self.forget()
 
     def forget(self) -> None:
         """Begin again, as after a fork: a thread of the parent may have held the lock."""
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[int, int], ImageFiles] = OrderedDict()  # by file and row group
+        self._files: OrderedDict[tuple[int, int], ImageFiles] = (
+            OrderedDict()
+        )  # by file and row group
 
     def fetch(self, file: int, group: int, row: int) -> Pending | None:
-        """Begin to read the file that a row names; None where it names none. `row` counts those of the row group."""
+        """Begin to read the file that a row names; None where it names none.
+
+        `row` counts those of the row group.
+        """
         if not self._name:
             return None
         with self._lock:
@@ -86,7 +98,9 @@ class RowGroupPaths:
                 return chunk
             pieces = PartialFile(self._shards, file, [(start, chunk)])
             first, end = column.edges[group : group + 2]
-            paths = images(pieces, column.about, group, self._name, end - first, chunk, self._memory)
+            paths = images(
+                pieces, column.about, group, self._name, end - first, chunk, self._memory
+            )
             texts = _texts(paths, self._memory)
         except TooLarge as error:
             return Unread("bomb", f"row group {group}: {error}")
@@ -95,11 +109,21 @@ class RowGroupPaths:
         where = RowLocator()
         where.begin(self._shards.uris[file], -first)
         root = self._roots[file]
-        return ImageFiles(StringColumn.of(texts), None, where, [root], self._storage, self._shards.remote, self._access)
+        return ImageFiles(
+            StringColumn.of(texts),
+            None,
+            where,
+            [root],
+            self._storage,
+            self._shards.remote,
+            self._access,
+        )
 
 
 class _Column(NamedTuple):
-    """Paths in a file: bytes [start, stop) of each row group, its first row, and behind the last one all rows."""
+    """Paths in a file: bytes [start, stop) of each row group, its first row, and behind the last
+    one all rows.
+    """
 
     about: Any  # of PyArrow
     spans: list[tuple[int, int]]
@@ -112,7 +136,10 @@ def footer_metadata(arrays: dict[str, np.ndarray], file: int) -> Any:
 
 
 def _footer(arrays: dict[str, np.ndarray], file: int) -> bytes:
-    start, stop = int(arrays["footer_ends"][file - 1]) if file else 0, int(arrays["footer_ends"][file])
+    start, stop = (
+        int(arrays["footer_ends"][file - 1]) if file else 0,
+        int(arrays["footer_ends"][file]),
+    )
     return arrays["footers"][start:stop].tobytes()
 
 
@@ -126,7 +153,10 @@ def _column(arrays: dict[str, np.ndarray], name: str, shards: Shards, file: int)
 
 
 def _texts(column: Any, memory: int) -> list[str]:
-    """Paths as texts; "" for null. TooLarge for more than `memory` bytes, ValueError for texts that are not UTF-8."""
+    """Paths as texts; "" for null.
+
+    TooLarge for more than `memory` bytes, ValueError for texts that are not UTF-8.
+    """
     texts: list[str] = []
     size = 0
     for value in column:  # one after another: in a dictionary they take less than as texts
@@ -134,11 +164,15 @@ def _texts(column: Any, memory: int) -> list[str]:
         texts.append(path if isinstance(path, str) else "")
         size += _EACH + len(texts[-1])
         if size > memory:
-            raise TooLarge(f"its paths take more than {memory:,} bytes, pass memory= to Table for more")
+            raise TooLarge(
+                f"its paths take more than {memory:,} bytes, pass memory= to Table for more"
+            )
     return texts
 
 
 def _with_path(data: Any, path: str) -> Any:
     if not isinstance(data, Unread):
         return data
-    return Unread(data.reason, f"{printable(path)}: {data.detail}" if data.detail else printable(path))
+    return Unread(
+        data.reason, f"{printable(path)}: {data.detail}" if data.detail else printable(path)
+    )

@@ -45,7 +45,9 @@ class StringColumn:
         if blob.isascii():
             text = blob.decode("ascii")
             return [text[i:j] for i, j in zip(starts, ends, strict=False)]
-        return [blob[i:j].decode("utf-8", "surrogateescape") for i, j in zip(starts, ends, strict=False)]
+        return [
+            blob[i:j].decode("utf-8", "surrogateescape") for i, j in zip(starts, ends, strict=False)
+        ]
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """Some of them: Python strings in an object array, shape (len(ids),)."""
@@ -59,7 +61,9 @@ class StringColumn:
         return np.diff(self.ends, prepend=np.zeros(1, self.ends.dtype)).astype(np.int64)
 
     def hashes(self) -> np.ndarray:
-        """Equal where the texts are equal, and hardly ever else; good within this process: int64 (n,)."""
+        """Equal where the texts are equal, and hardly ever else; good within this process: int64
+        (n,).
+        """
         hashes = np.empty(len(self), np.int64)
         for first in range(0, len(self), _AT_ONCE):
             ends = self.ends[first : first + _AT_ONCE].astype(np.int64)
@@ -67,12 +71,16 @@ class StringColumn:
             blob = self.blob[begin : int(ends[-1])].tobytes()
             stops = (ends - begin).tolist()
             pieces = map(blob.__getitem__, map(slice, [0, *stops[:-1]], stops))
-            hashes[first : first + len(stops)] = np.fromiter(map(hash, pieces), np.int64, len(stops))
+            hashes[first : first + len(stops)] = np.fromiter(
+                map(hash, pieces), np.int64, len(stops)
+            )
         return hashes
 
 
 def _encoded(text: str) -> bytes:
-    """JSON may hold bytes of a name that is no UTF-8, as Python has them, and halves of pairs, which name no file."""
+    """JSON may hold bytes of a name that is no UTF-8, as Python has them, and halves of pairs,
+    which name no file.
+    """
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -1,4 +1,6 @@
-"""A user's function gets an image to do with as it likes; ours stays one that ops behind it can write to."""
+"""A user's function gets an image to do with as it likes; ours stays one that ops behind it can
+write to.
+"""
 
 from __future__ import annotations
 
@@ -44,5 +46,7 @@ def test_what_it_does_to_the_array_stays_with_it(function):
 
 @pytest.mark.filterwarnings("ignore:Setting the shape")
 def test_a_shape_that_it_has_changed_is_a_wrong_result():
-    with pytest.raises(OpFailed, match=r"must return uint8\[4, 6, 3\], as it got, returned uint8\[6, 4, 3\]"):
+    with pytest.raises(
+        OpFailed, match=r"must return uint8\[4, 6, 3\], as it got, returned uint8\[6, 4, 3\]"
+    ):
         changed(bent)

@@ -1,4 +1,6 @@
-"""Look-ups and counts of bytes: the kernel and OpenCV do the same, for any size and not a byte further."""
+"""Look-ups and counts of bytes: the kernel and OpenCV do the same, for any size and not a byte
+further.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_every_byte_and_none_further(channels: int):
             inside = want[100:-100].reshape(*sides, channels)
             for c in range(channels):
                 inside[:, :, c] = tables[:, c % own][inside[:, :, c]]
-            got = lookup.look_up(buffer[100:-100].reshape(*sides, channels), tables[:, 0] if own == 1 else tables)
+            got = lookup.look_up(
+                buffer[100:-100].reshape(*sides, channels), tables[:, 0] if own == 1 else tables
+            )
             np.testing.assert_array_equal(got, inside, str(sides))
             np.testing.assert_array_equal(buffer, want)
 
@@ -79,7 +83,9 @@ def test_counts(channels: int):
         ((4, 5, 3), (256,), (4, 4, 3), "out must be of the image's shape"),
     ],
 )
-def test_the_kernel_refuses(image: tuple[int, ...], table: tuple[int, ...], out: tuple[int, ...], message: str):
+def test_the_kernel_refuses(
+    image: tuple[int, ...], table: tuple[int, ...], out: tuple[int, ...], message: str
+):
     with pytest.raises(ValueError, match=message):
         jpegs.native.look_up(*(np.zeros(shape, np.uint8) for shape in (image, table, out)))
 
@@ -94,7 +100,9 @@ def test_grays_are_those_of_pillow():
         jpegs.native.gray(image)
         want = np.asarray(Image.fromarray(pixels).convert("L"))
         np.testing.assert_array_equal(image, want[:, :, None].repeat(3, axis=2), str(sides))
-        assert (buffer[:100] == 7).all() and (buffer[-100:] == 7).all(), "bytes around the image were written"
+        assert (buffer[:100] == 7).all() and (buffer[-100:] == 7).all(), (
+            "bytes around the image were written"
+        )
 
 
 @needs_kernel
@@ -124,11 +132,16 @@ def test_conversion_is_its_table(channels: int, layout: str, dtype: str):
         mean = (0.4, 0.5, 0.3)[:channels]
         how = Convert.of([ToFloat(dtype), Normalize(mean, mean), ToLayout(layout)], channels)
         pixels = RNG.integers(0, 256, (2, *sides, channels), dtype=np.uint8)
-        want = np.stack([how.table()[:, c][pixels[..., c]] for c in range(channels)], axis=-1 if layout == "HWC" else 1)
+        want = np.stack(
+            [how.table()[:, c][pixels[..., c]] for c in range(channels)],
+            axis=-1 if layout == "HWC" else 1,
+        )
         buffer = np.full(want.size + 64, 7, dtype)
         convert(how, pixels, buffer[32:-32].reshape(want.shape))
         np.testing.assert_array_equal(buffer[32:-32].reshape(want.shape), want, str(sides))
-        assert (buffer[:32] == 7).all() and (buffer[-32:] == 7).all(), "bytes around the images were written"
+        assert (buffer[:32] == 7).all() and (buffer[-32:] == 7).all(), (
+            "bytes around the images were written"
+        )
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -150,10 +163,18 @@ def test_bytes_keep_what_they_are(layout: str, channels: int):
         ((256, 1), "ff", (4, 5, 3), False, r"table must be \(256, channels\)"),
         ((3, 256), "ff", (4, 5, 3), False, r"table must be \(256, channels\)"),
         ((256, 3), "ff", (3, 4, 5), False, "out must be of the image's shape"),
-        ((256, 3), "ff", (4, 5, 3), True, "out must be of the image's shape, channels first if planar"),
+        (
+            (256, 3),
+            "ff",
+            (4, 5, 3),
+            True,
+            "out must be of the image's shape, channels first if planar",
+        ),
     ],
 )
-def test_the_kernel_refuses_to_convert(table: tuple, dtypes: str, out: tuple, planar: bool, message: str):
+def test_the_kernel_refuses_to_convert(
+    table: tuple, dtypes: str, out: tuple, planar: bool, message: str
+):
     image = np.zeros((4, 5, 3), np.uint8)
     with pytest.raises(ValueError, match=message):
         jpegs.native.convert(image, np.zeros(table, dtypes[0]), np.zeros(out, dtypes[1]), planar)

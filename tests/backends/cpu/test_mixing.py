@@ -1,4 +1,6 @@
-"""MixUp, CutMix and Mosaic of pixels and labels, against their formulas written down pixel by pixel."""
+"""MixUp, CutMix and Mosaic of pixels and labels, against their formulas written down pixel by
+pixel.
+"""
 
 import threading
 
@@ -10,8 +12,22 @@ from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
 from fastfeed.ops.mix import member_rows
 from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
 
-OPS = [MixUp(1.0, p=0.7), CutMix(p=0.7), Mosaic(0.7, center=(0, 1)), RandomChoice([MixUp(), CutMix(), Mosaic(0.7)])]
-SHAPES = [(9, 12, 3), (9, 12, 1), (1, 1, 3), (1, 1, 1), (4, 1, 1), (1, 4, 1), (1, 50, 3), (33, 2, 3)]
+OPS = [
+    MixUp(1.0, p=0.7),
+    CutMix(p=0.7),
+    Mosaic(0.7, center=(0, 1)),
+    RandomChoice([MixUp(), CutMix(), Mosaic(0.7)]),
+]
+SHAPES = [
+    (9, 12, 3),
+    (9, 12, 1),
+    (1, 1, 3),
+    (1, 1, 1),
+    (4, 1, 1),
+    (1, 4, 1),
+    (1, 50, 3),
+    (33, 2, 3),
+]
 
 
 class Elsewhere:
@@ -37,7 +53,9 @@ def plain(images: list[np.ndarray], mixed: MixPlan, row: int) -> np.ndarray:
                 out[y, x] = images[1][y, x]
             if how == MOSAIC:  # a canvas of 2 x 2 images, of which one is seen
                 big_y, big_x = y + height - box[0], x + width - box[1]
-                out[y, x] = images[2 * (big_y // height) + big_x // width][big_y % height, big_x % width]
+                out[y, x] = images[2 * (big_y // height) + big_x // width][
+                    big_y % height, big_x % width
+                ]
     return out
 
 
@@ -63,7 +81,11 @@ def test_pixels_are_those_of_the_formula(op, dtype, layout, xp):
         for row in range(17):
             wanted = plain([made[m] for m in members[row]], mixed, row)
             # bytes are rounded to the nearest: a half may go either way
-            within = {"uint8": 0.501, "float32": 1e-5, "float16": 5e-3}[dtype] if mixed.how[row] == BLEND else 0
+            within = (
+                {"uint8": 0.501, "float32": 1e-5, "float16": 5e-3}[dtype]
+                if mixed.how[row] == BLEND
+                else 0
+            )
             np.testing.assert_allclose(found[row], wanted, rtol=0, atol=within)
         assert len(set(mixed.how)) >= 2 or shape is not SHAPES[0]
 
@@ -73,7 +95,9 @@ def test_rows_as_they_are_and_full_shares_are_copied_whole():
     how = np.array([AS_IS, BLEND, BLEND, PASTE])
     shares = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], np.float64)
     out = np.empty_like(made)
-    mix(made, member_rows(np.arange(4), 2, 0), MixPlan(how, shares, np.zeros((4, 4), np.int64)), out)
+    mix(
+        made, member_rows(np.arange(4), 2, 0), MixPlan(how, shares, np.zeros((4, 4), np.int64)), out
+    )
     np.testing.assert_array_equal(out, made[[0, 1, 3, 3]])
 
 

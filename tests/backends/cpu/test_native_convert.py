@@ -1,4 +1,6 @@
-"""The kernel's conversion to numbers: large images go past the caches if they lie at a multiple of 64 bytes."""
+"""The kernel's conversion to numbers: large images go past the caches if they lie at a multiple of
+64 bytes.
+"""
 
 import numpy as np
 import pytest

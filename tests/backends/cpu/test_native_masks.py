@@ -48,7 +48,9 @@ def test_any_moves():
 
 def test_a_mask_that_stays_and_masks_that_are_views():
     mask = RNG.integers(0, 256, (40, 50), dtype=np.uint8)
-    stays = Stage(np.eye(3)[None], np.eye(3)[None], np.array([[0.0, 0, 40, 50]]), np.array([[40, 50]]))
+    stays = Stage(
+        np.eye(3)[None], np.eye(3)[None], np.array([[0.0, 0, 40, 50]]), np.array([[40, 50]])
+    )
     for view in (mask, mask[::-1], mask[:, ::-1]):
         np.testing.assert_array_equal(mask_after([stays, stays], 0, view), view)
 
@@ -68,4 +70,6 @@ def test_the_kernel_refuses_masks(shape, moves, size, out, message):
     back[:, 0, 1] = moves < 0
     sizes, limits = np.tile(np.array(size), (abs(moves), 1)), np.zeros((abs(moves), 4))
     with pytest.raises(ValueError, match=message):
-        jpegs.native.move_mask(np.zeros(shape, np.uint8), back, sizes, limits, 255, np.zeros(out, np.uint8))
+        jpegs.native.move_mask(
+            np.zeros(shape, np.uint8), back, sizes, limits, 255, np.zeros(out, np.uint8)
+        )

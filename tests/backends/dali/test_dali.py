@@ -1,4 +1,6 @@
-"""The dali backend does what the cpu backend does, on the processor here; `pytest -s` shows by how much they differ."""
+"""The dali backend does what the cpu backend does, on the processor here; `pytest -s` shows by how
+much they differ.
+"""
 
 import importlib
 import threading
@@ -10,7 +12,16 @@ from helpers import dali_cases
 from helpers.dali_cases import Differences, differences
 from helpers.meaning import SAME, Within
 from helpers.op_examples import ON_DALI
-from helpers.side_by_side import HERE, arrays, compiled, files, levels, needs_dali, picture, rendered
+from helpers.side_by_side import (
+    HERE,
+    arrays,
+    compiled,
+    files,
+    levels,
+    needs_dali,
+    picture,
+    rendered,
+)
 
 import fastfeed as ff
 from fastfeed.backends.cpu import backend as cpu
@@ -40,14 +51,18 @@ CASES = {  # every op that is not in ON_DALI, in the smallest program that holds
     "Pad": Case([ff.Pad((7, 40), "reflect"), ff.RandomFlip()], FIXED, SAME),
     "RandomResizedCrop": Case([ff.RandomResizedCrop((32, 48))], PIXELS, RESAMPLED),
     "RandomFlip": Case([ff.RandomFlip(direction="both")], FIXED, SAME),
-    "ToFloat": Case([ff.ToFloat("float16")], FIXED, Within(0.07, 0.07, 0.03)),  # half of float16's last place at most
+    "ToFloat": Case(
+        [ff.ToFloat("float16")], FIXED, Within(0.07, 0.07, 0.03)
+    ),  # half of float16's last place at most
     "Normalize": Case([ff.Normalize.imagenet()], FIXED, Within(1e-4, 1e-4, 1e-5)),
     "ToLayout": Case([ff.ToLayout("CHW")], FIXED, SAME),
 }
 
 
 def whole_windows(n: int) -> Windows:
-    return Windows(np.tile([0.0, 0, 48, 64], (n, 1)), np.zeros((n, 2), bool), np.full((n, 2), (48, 64)))
+    return Windows(
+        np.tile([0.0, 0, 48, 64], (n, 1)), np.zeros((n, 2), bool), np.full((n, 2), (48, 64))
+    )
 
 
 @pytest.fixture
@@ -72,14 +87,18 @@ def table():
 def no_gpu(monkeypatch):
     """The tolerances are for the processor."""
     if HERE:
-        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpu_count", lambda: 0)
+        monkeypatch.setattr(
+            importlib.import_module("fastfeed.backends.dali.backend"), "gpu_count", lambda: 0
+        )
 
 
 def test_every_op_has_a_case():
     """Views, labels and what mixes samples: see test_dali_chain."""
     named = {op.__name__ for op in OPS if getattr(op, "kind", "") not in ELSEWHERE}
     missing = named - {*CASES, *(op.__name__ for op in ON_DALI)}
-    assert not missing, f"{', '.join(sorted(missing))}: a case is missing in CASES, or in ON_DALI of op_examples"
+    assert not missing, (
+        f"{', '.join(sorted(missing))}: a case is missing in CASES, or in ON_DALI of op_examples"
+    )
 
 
 @needs_dali
@@ -107,12 +126,26 @@ def test_filters_agree(agree, filter, within, size):
 
 
 BORDERED = {
-    "letterbox": [ff.Resize((40, 30), fit="pad", fill=(10, 200, 30)), ff.RandomFlip(direction="both")],
+    "letterbox": [
+        ff.Resize((40, 30), fit="pad", fill=(10, 200, 30)),
+        ff.RandomFlip(direction="both"),
+    ],
     "padded crop": [ff.RandomCrop((64, 80), padding=20, fill=(255, 0, 9)), ff.RandomFlip()],
-    "padded, scaled": [ff.Pad((9, 30), "reflect"), ff.Resize((64, 48)), ff.RandomFlip(direction="both")],
+    "padded, scaled": [
+        ff.Pad((9, 30), "reflect"),
+        ff.Resize((64, 48)),
+        ff.RandomFlip(direction="both"),
+    ],
     "all but beyond": [ff.Resize((40, 56)), ff.Pad(90, "edge"), ff.CenterCrop((60, 70))],
-    "mirrored from beyond": [ff.RandomCrop((20, 20), padding=(30, 30, 40, 40), mode="reflect"), ff.RandomFlip()],
-    "nothing of it": [ff.Resize((20, 20)), ff.Pad((30, 0, 0, 0), fill=(1, 2, 3)), ff.Crop(0, 0, 10)],
+    "mirrored from beyond": [
+        ff.RandomCrop((20, 20), padding=(30, 30, 40, 40), mode="reflect"),
+        ff.RandomFlip(),
+    ],
+    "nothing of it": [
+        ff.Resize((20, 20)),
+        ff.Pad((30, 0, 0, 0), fill=(1, 2, 3)),
+        ff.Crop(0, 0, 10),
+    ],
 }
 
 
@@ -121,12 +154,21 @@ BORDERED = {
 @pytest.mark.parametrize("name", BORDERED)
 def test_borders_agree(agree, name, changed):
     before = [ff.Resize((48, 60)), ff.Invert()] if changed else []
-    agree(f"{name}{', in the chain' * changed}", [*before, *BORDERED[name]], PIXELS, arrays(PIXELS), Within(4, 4, 0.5))
+    agree(
+        f"{name}{', in the chain' * changed}",
+        [*before, *BORDERED[name]],
+        PIXELS,
+        arrays(PIXELS),
+        Within(4, 4, 0.5),
+    )
 
 
 @needs_dali
 def test_noise_is_the_worst_case(agree):
-    blobs = [np.random.default_rng(k).integers(0, 256, (90 + k, 120, 3), dtype=np.uint8) for k in range(8)]
+    blobs = [
+        np.random.default_rng(k).integers(0, 256, (90 + k, 120, 3), dtype=np.uint8)
+        for k in range(8)
+    ]
     agree("bilinear, pure noise", [ff.Resize((32, 40))], PIXELS, blobs, Within(1, 18, 0.5))
 
 
@@ -135,7 +177,13 @@ def test_windows_away_from_the_edge_agree_to_one_level():
     """Down to boxes of one pixel and boxes that lie between pixels."""
     dali = importlib.import_module("fastfeed.backends.dali.backend")
     boxes = np.array(
-        [[20, 30, 1, 1], [33.3, 40.7, 60.2, 50.9], [30, 30, 1, 70], [25.5, 31, 80, 1.25], [40, 40, 24, 32]]
+        [
+            [20, 30, 1, 1],
+            [33.3, 40.7, 60.2, 50.9],
+            [30, 30, 1, 70],
+            [25.5, 31, 80, 1.25],
+            [40, 40, 24, 32],
+        ]
     )
     flips = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 1]], bool)
     windows = Windows(boxes, flips, np.full((5, 2), (24, 32)))
@@ -143,15 +191,25 @@ def test_windows_away_from_the_edge_agree_to_one_level():
     for backend in (cpu, dali):
         program, runner = compiled(backend, [ff.Resize((24, 32))], PIXELS)
         out[backend] = np.empty((5, 24, 32, 3), np.uint8)
-        runner.render(blobs, engine_for(program, "pillow").probe(blobs), Work(windows), out[backend], threading.Event())
+        runner.render(
+            blobs,
+            engine_for(program, "pillow").probe(blobs),
+            Work(windows),
+            out[backend],
+            threading.Event(),
+        )
     assert np.abs(out[cpu].astype(int) - out[dali]).max() <= 1
-    assert np.array_equal(out[dali][4], blobs[4][40:64, 40:72][:, ::-1]), "nothing to scale: the pixels themselves"
+    assert np.array_equal(out[dali][4], blobs[4][40:64, 40:72][:, ::-1]), (
+        "nothing to scale: the pixels themselves"
+    )
 
 
 @needs_dali
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
-    "ops", [[], [ff.ToLayout("CHW")], [ff.ToFloat()], [ff.ToFloat("float16"), ff.ToLayout("CHW")]], ids=str
+    "ops",
+    [[], [ff.ToLayout("CHW")], [ff.ToFloat()], [ff.ToFloat("float16"), ff.ToLayout("CHW")]],
+    ids=str,
 )
 def test_conversions_agree(agree, channels, ops):
     blobs = [picture(20, 31, k, channels) for k in range(3)]
@@ -168,7 +226,20 @@ def test_only_what_dali_shows_alike_reaches_its_decoder():
     headers = engine_for(program, "pillow").probe(blobs)
     plain = plain_rows(program, blobs, headers)
     jpegs = [True] * 9 + [False, True]
-    assert plain == [*jpegs, True, True, False, False, False, False, False, False, True, False, *[False] * 4]
+    assert plain == [
+        *jpegs,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+        False,
+        True,
+        False,
+        *[False] * 4,
+    ]
     short, doubtful = blobs[0][:-40], blobs[0][:900] + b"\xff\xdb" + blobs[0][900:]
     for blob in (short, doubtful):
         assert plain_rows(program, [blob], engine_for(program, "pillow").probe([blob])) == [False]
@@ -187,11 +258,15 @@ def test_bad_samples_are_named_and_black_and_the_others_untouched():
     out = np.empty((10, *program.spec.shape), np.float32)
     windows = whole_windows(10)
     for _ in range(3):  # the graph outlives the errors
-        done = runner.render(blobs, engine_for(program, "pillow").probe(blobs), Work(windows), out, threading.Event())
+        done = runner.render(
+            blobs, engine_for(program, "pillow").probe(blobs), Work(windows), out, threading.Event()
+        )
         assert done[3] is not None and done[3].reason == "truncated"
         assert [k for k, why in enumerate(done) if why is not None and k != 7] == [3]
         assert np.array_equal(out[[0, 1, 2, 4, 5, 6, 8, 9]], whole)
-        assert np.array_equal(out[3], np.broadcast_to(program.convert.table()[0][:, None, None], out[3].shape))
+        assert np.array_equal(
+            out[3], np.broadcast_to(program.convert.table()[0][:, None, None], out[3].shape)
+        )
 
 
 @needs_dali
@@ -200,7 +275,10 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     dali = importlib.import_module("fastfeed.backends.dali.backend")
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
     blobs, runs = files()[:9], []
-    run, refused = importlib.import_module("fastfeed.backends.dali.pipeline").Lane.run, {blobs[2], blobs[7]}
+    run, refused = (
+        importlib.import_module("fastfeed.backends.dali.pipeline").Lane.run,
+        {blobs[2], blobs[7]},
+    )
 
     def refuse(lane, blobs, *rest):
         runs.append(len(blobs))
@@ -211,7 +289,10 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     monkeypatch.setattr("fastfeed.backends.dali.pipeline.Lane.run", refuse)
     got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
     engine, windows = engine_for(program, "pillow"), whole_windows(9)
-    assert runner.render(blobs, engine.probe(blobs), Work(windows), got, threading.Event()) == [None] * 9
+    assert (
+        runner.render(blobs, engine.probe(blobs), Work(windows), got, threading.Event())
+        == [None] * 9
+    )
     engine.decode(Request(blobs, engine.probe(blobs), windows, "bilinear"), want, threading.Event())
     assert np.abs(got.astype(int) - want).max() <= 1
     assert len(runs) < 2 * 9
@@ -231,7 +312,10 @@ def test_what_the_parser_refuses_stays_out_of_the_batch():
     assert plain.PLAIN["JPEG"](odd, headers[-1].handle.look(odd), 1)
     assert plain.plain_rows(program, blobs, headers) == [True] * 24 + [False]
     out = np.empty((25, 48, 64, 3), np.uint8)
-    assert runner.render(blobs, headers, Work(whole_windows(25)), out, threading.Event()) == [None] * 25
+    assert (
+        runner.render(blobs, headers, Work(whole_windows(25)), out, threading.Event())
+        == [None] * 25
+    )
     assert np.array_equal(out[-1], out[0])
 
 

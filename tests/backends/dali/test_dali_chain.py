@@ -1,4 +1,6 @@
-"""Chains of ops on the dali backend, on the processor here; `pytest -s` shows how far they are from the cpu backend."""
+"""Chains of ops on the dali backend, on the processor here; `pytest -s` shows how far they are from
+the cpu backend.
+"""
 
 import importlib
 import threading
@@ -42,7 +44,9 @@ def table():
 def no_gpu(monkeypatch):
     """The tolerances are for the processor."""
     if HERE:
-        monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend"), "gpu_count", lambda: 0)
+        monkeypatch.setattr(
+            importlib.import_module("fastfeed.backends.dali.backend"), "gpu_count", lambda: 0
+        )
 
 
 @pytest.fixture
@@ -52,7 +56,9 @@ def graph_alone(monkeypatch):
     def refuse(backend, batch, rows):
         assert not rows, f"DALI refused {len(rows)} samples"
 
-    monkeypatch.setattr(importlib.import_module("fastfeed.backends.dali.backend").DaliBackend, "_by_engine", refuse)
+    monkeypatch.setattr(
+        importlib.import_module("fastfeed.backends.dali.backend").DaliBackend, "_by_engine", refuse
+    )
 
 
 def images(n: int, size=SIZE, channels: int = 3) -> list[np.ndarray]:
@@ -72,7 +78,9 @@ def both(ops: list, given: Spec, blobs: list) -> tuple[np.ndarray, np.ndarray, o
         program, runner = compiled(backend, ops, given, len(blobs))
         rng = np.random.default_rng(5)
         sizes = np.tile(np.array([SIZE if given.encoded else given.size]), (len(blobs), 1))
-        work = program.work(program.draw(lambda slot, n, rng=rng: rng.random((len(blobs), n))), sizes)
+        work = program.work(
+            program.draw(lambda slot, n, rng=rng: rng.random((len(blobs), n))), sizes
+        )
         made.append(rendered(program, runner, work, blobs))
     return made[0], made[1], runner, work
 
@@ -88,7 +96,10 @@ def rendered(program, runner, work: Work, blobs: list, bad=()) -> np.ndarray:
 
 def test_every_op_that_changes_pixels_has_a_tolerance():
     missing = {type(op) for op in CHANGES} - set(ON_DALI)
-    modules = [f"{kind.__name__} needs a tolerance, or None, in ON_DALI of helpers/op_examples" for kind in missing]
+    modules = [
+        f"{kind.__name__} needs a tolerance, or None, in ON_DALI of helpers/op_examples"
+        for kind in missing
+    ]
     assert not missing, "; ".join(modules)
     assert {type(op) for op in composed()} == {kind for kind in ON_DALI if hasattr(kind, "layers")}
 
@@ -96,8 +107,14 @@ def test_every_op_that_changes_pixels_has_a_tolerance():
 @needs_dali
 def test_every_op_with_a_tolerance_has_a_lowering():
     lowering = importlib.import_module("fastfeed.backends.dali.chain").LOWERING
-    simple = {kind for kind, within in ON_DALI.items() if within is not None and not hasattr(kind, "layers")}
-    missing = [f"{kind.__name__} needs a lowering in backends/dali" for kind in simple - set(lowering)]
+    simple = {
+        kind
+        for kind, within in ON_DALI.items()
+        if within is not None and not hasattr(kind, "layers")
+    }
+    missing = [
+        f"{kind.__name__} needs a lowering in backends/dali" for kind in simple - set(lowering)
+    ]
     assert not missing, "; ".join(missing)
 
 
@@ -110,7 +127,9 @@ def test_simple_ops_agree(graph_alone, channels, tmp_path):
     want, got, _, _ = both([InTurn(ops, EACH)], given, blobs)
     for k, op in enumerate(ops):
         part = slice(EACH * k, EACH * (k + 1))
-        WORST[f"{op!r}{' gray' if channels == 1 else ''}"] = found = differences(got[part], want[part])
+        WORST[f"{op!r}{' gray' if channels == 1 else ''}"] = found = differences(
+            got[part], want[part]
+        )
         check(repr(op), found, allowed(op), stored(tmp_path, want[part], got[part]))
     assert np.array_equal(got[-EACH:], np.stack(blobs[-EACH:])), "no op: the pixels themselves"
 
@@ -123,7 +142,12 @@ def test_simple_ops_agree_on_tiny_and_flat_images(graph_alone, size, tmp_path):
     for k, op in enumerate(ops):
         part = slice(2 * k, 2 * k + 2)
         most = allowed(op)._replace(mean=9)  # one pixel is all of it
-        check(f"{op!r} on {size}", differences(got[part], want[part]), most, stored(tmp_path, want[part], got[part]))
+        check(
+            f"{op!r} on {size}",
+            differences(got[part], want[part]),
+            most,
+            stored(tmp_path, want[part], got[part]),
+        )
 
 
 @pytest.mark.parametrize("op", [*composed(), *EXAMPLES.get(ff.AugMix, [])[:2]], ids=repr)
@@ -137,7 +161,11 @@ def test_ops_made_of_others_agree(graph_alone, op, tmp_path):
     assert each.max() < 4, f"{op!r}: sample {each.argmax()} is {each.max():.1f} levels away"
 
 
-POLICY = [ff.RandAugment(), ff.ColorJitter(0.4, 0.4, 0.4, 0.1), ff.Maybe(ff.RandomErasing(1.0, fill="noise"), 0.5)]
+POLICY = [
+    ff.RandAugment(),
+    ff.ColorJitter(0.4, 0.4, 0.4, 0.1),
+    ff.Maybe(ff.RandomErasing(1.0, fill="noise"), 0.5),
+]
 
 
 def test_a_sample_is_the_same_in_any_batch(graph_alone):
@@ -157,7 +185,10 @@ def test_a_bad_file_costs_no_other_sample_its_chain():
     want, got, runner, work = both(ops, ENCODED, kinds)
     assert np.abs(want.astype(int) - got).mean(axis=(1, 2, 3)).max() < 4
     good = encoded(picture(*SIZE, 1), "JPEG", quality=90)
-    broken = [good[: len(good) // 2], good[: len(good) // 2] + b"\xff\xd9"]  # the second one looks complete
+    broken = [
+        good[: len(good) // 2],
+        good[: len(good) // 2] + b"\xff\xd9",
+    ]  # the second one looks complete
     rows = [0, 1, 2, 9, 3, 13, 4, 5]
     blobs = [kinds[row] for row in rows]
     blobs[2:2], rows[2:2] = broken[:1], [6]
@@ -176,11 +207,15 @@ def test_all_by_the_engine_is_the_cpu_backend_to_the_bit():
     want, _, runner, work = both(ops, ENCODED, blobs)
     program = runner.rendered
     dali = importlib.import_module("fastfeed.backends.dali.backend")
-    own = dali.compile(program, engine_for(program, "pillow"), Timeline(), 9, 2, decode=GpuDecode(cpu_share=1.0))
+    own = dali.compile(
+        program, engine_for(program, "pillow"), Timeline(), 9, 2, decode=GpuDecode(cpu_share=1.0)
+    )
     assert np.array_equal(rendered(program, own, work, blobs), want)
 
 
-@pytest.mark.parametrize("op", [ff.Resize((30, 40), fit="pad"), ff.RandomCrop((20, 30), padding=25, mode="reflect")])
+@pytest.mark.parametrize(
+    "op", [ff.Resize((30, 40), fit="pad"), ff.RandomCrop((20, 30), padding=25, mode="reflect")]
+)
 def test_regions_of_windows_with_borders(op):
     """Decoded by nvImageCodec before the graph, only where they are seen."""
     from fastfeed.backends.options import GpuDecode
@@ -190,7 +225,9 @@ def test_regions_of_windows_with_borders(op):
     want, _, runner, work = both([op, ff.Maybe(ff.Invert())], ENCODED, blobs)
     dali = importlib.import_module("fastfeed.backends.dali.backend")
     how = GpuDecode(engine="nvimagecodec", cpu_share=0.0)
-    own = dali.compile(runner.rendered, engine_for(runner.rendered, "pillow"), Timeline(), 9, 2, decode=how)
+    own = dali.compile(
+        runner.rendered, engine_for(runner.rendered, "pillow"), Timeline(), 9, 2, decode=how
+    )
     assert np.abs(rendered(runner.rendered, own, work, blobs).astype(int) - want).max() <= 4
 
 
@@ -203,7 +240,9 @@ def test_ops_that_need_no_number(graph_alone):
 def test_what_dali_cannot_do_to_some_samples_is_not_left_to_the_processor(monkeypatch):
     """Arrays are never bad, so it is the op."""
     chain = importlib.import_module("fastfeed.backends.dali.chain")
-    monkeypatch.setitem(chain.LOWERING, ff.Invert, lambda op, values, image, at: chain.fn.reshape(image, shape=[7]))
+    monkeypatch.setitem(
+        chain.LOWERING, ff.Invert, lambda op, values, image, at: chain.fn.reshape(image, shape=[7])
+    )
     with pytest.raises(RuntimeError, match="reshape"):
         both([ff.Maybe(ff.Invert(), 0.3)], Spec((*SIZE, 3), "uint8", "HWC"), images(8))
 
@@ -212,7 +251,10 @@ def test_how_many_samples_take_an_op():
     plain = np.full((512, 2, 3, 3), 20, np.uint8)
     seen = {}
     for backend in ("cpu", "dali"):
-        ops = [ff.Maybe(ff.Invert(), 0.3), ff.OneOf([ff.Brightness((0, 0)), ff.Posterize((8, 8))], [1, 3])]
+        ops = [
+            ff.Maybe(ff.Invert(), 0.3),
+            ff.OneOf([ff.Brightness((0, 0)), ff.Posterize((8, 8))], [1, 3]),
+        ]
         with ff.Feed(ff.Arrays(plain), ops, batch=64, seed=3, backend=backend) as feed:
             seen[backend] = np.concatenate([batch.images[:, 0, 0, 0] for batch in feed])
     assert np.array_equal(seen["cpu"], seen["dali"])
@@ -232,12 +274,17 @@ def test_a_function_of_the_users_own_is_an_error():
         return image // 2
 
     for op in (darker, ff.Maybe(ff.Sequential([ff.Invert(), darker]))):
-        with pytest.raises(ConfigError, match=r'backend="dali" cannot run Function\(.*darker\).*; use backend="cpu"'):
+        with pytest.raises(
+            ConfigError,
+            match=r'backend="dali" cannot run Function\(.*darker\).*; use backend="cpu"',
+        ):
             ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [op], batch=2, backend="dali")
 
 
 WHOLE = [
-    op for kind in (ff.FiveCrop, ff.TenCrop, ff.MultiCrop, ff.MixUp, ff.CutMix, ff.Mosaic) for op in EXAMPLES[kind]
+    op
+    for kind in (ff.FiveCrop, ff.TenCrop, ff.MultiCrop, ff.MixUp, ff.CutMix, ff.Mosaic)
+    for op in EXAMPLES[kind]
 ]
 
 
@@ -254,7 +301,8 @@ def test_views_and_mixed_samples_agree(op):
         assert np.array_equal(want.labels, got.labels)
         for a, b in zip(every(want.images), every(got.images), strict=True):
             assert a.shape == b.shape
-            # edges: see dali/graph; and the cpu backend halves an image once for all of its small views
+            # edges: see dali/graph; and the cpu backend halves an image once for all of its small
+            # views
             assert np.abs(a - b).max() <= 18 / 255 and np.abs(a - b).mean() < 2 / 255
 
 
@@ -276,14 +324,18 @@ ON_THE_HOST = {  # numbers, and noise that is read from a table
 
 
 def test_the_graph_of_a_gpu_keeps_pixels_there(monkeypatch):
-    """It can be written down without one: every operator exists for a GPU, and what enters one stays."""
+    """It can be written down without one: every operator exists for a GPU, and what enters one
+    stays.
+    """
     ops = importlib.import_module("fastfeed.backends.dali.graph")
     dali = importlib.import_module("nvidia.dali")
     found: list = []
     monkeypatch.setattr(dali.Pipeline, "build", lambda pipe: found.append(pipe))
     given = Spec((*SIZE, 3), "uint8", "HWC")
     padded = ff.RandomCrop(SIZE, padding=9, mode="reflect")
-    program = fuse([padded, InTurn(alone(given), EACH), ff.AugMix(), ff.Pad(9), *POLICY, ff.ToFloat()], given)
+    program = fuse(
+        [padded, InTurn(alone(given), EACH), ff.AugMix(), ff.Pad(9), *POLICY, ff.ToFloat()], given
+    )
     ops.build(ops.Graph(program, 8, 2, 0))
     found[0]._build_graph()
     there, seen = dali.ops._registry.gpu_ops(), set()
@@ -291,7 +343,14 @@ def test_the_graph_of_a_gpu_keeps_pixels_there(monkeypatch):
         name, device = getattr(one._op, "schema_name", "ExternalSource"), one.outputs[0].device
         came = {node.device for node in one.inputs[: 1 + (name == "_conditional__Merge")]}
         assert device == "cpu" or name in there, name
-        assert "gpu" not in came or device == "gpu" or name == "_Shape", f"{name} brings pixels back"
+        assert "gpu" not in came or device == "gpu" or name == "_Shape", (
+            f"{name} brings pixels back"
+        )
         seen.add((name, device))
-    assert {("WarpAffine", "gpu"), ("Filter", "gpu"), ("Equalize", "gpu"), ("_conditional__Split", "gpu")} <= seen
+    assert {
+        ("WarpAffine", "gpu"),
+        ("Filter", "gpu"),
+        ("Equalize", "gpu"),
+        ("_conditional__Split", "gpu"),
+    } <= seen
     assert not {name for name, device in seen if device == "cpu"} - ON_THE_HOST

@@ -24,7 +24,11 @@ def folder(tmp_path) -> Path:
     """40 images of two classes, 6 of them bad."""
     for k in range(40):
         pixels = picture(50 + 3 * k, 160 - 2 * k, k)
-        suffix, blob = ("png", encoded(pixels, "PNG")) if k % 5 == 4 else ("jpg", encoded(pixels, "JPEG", quality=90))
+        suffix, blob = (
+            ("png", encoded(pixels, "PNG"))
+            if k % 5 == 4
+            else ("jpg", encoded(pixels, "JPEG", quality=90))
+        )
         if k in (3, 17, 30):
             blob = blob[: len(blob) * 2 // 3]
         if k in (8, 25, 36):
@@ -38,7 +42,11 @@ def folder(tmp_path) -> Path:
 def feed(source, backend: str, **options) -> ff.Feed:
     ops = [ff.RandomResizedCrop(32, scale=(0.5, 1)), ff.RandomFlip(), ff.Normalize.imagenet()]
     decode = "pillow" if backend == "cpu" else "auto"
-    return ff.Feed(source, ops, **{"batch": 8, "seed": 3, "threads": 2, "backend": backend, "decode": decode} | options)
+    return ff.Feed(
+        source,
+        ops,
+        **{"batch": 8, "seed": 3, "threads": 2, "backend": backend, "decode": decode} | options,
+    )
 
 
 @needs_dali
@@ -58,7 +66,9 @@ def test_a_feed_gives_the_same_samples_and_the_same_quarantine(folder, tmp_path,
         assert np.array_equal(a.ids, b.ids)
         assert np.array_equal(a.labels, b.labels)
         assert np.array_equal(a.weights, b.weights)
-        assert np.abs(a.images - b.images).mean() * 255 * 0.225 < 1.5, "the cpu backend shrinks JPEGs in the DCT domain"
+        assert np.abs(a.images - b.images).mean() * 255 * 0.225 < 1.5, (
+            "the cpu backend shrinks JPEGs in the DCT domain"
+        )
         assert np.array_equal(a.images[a.weights == 0], b.images[a.weights == 0])
 
 
@@ -74,7 +84,10 @@ def test_files_that_native_threads_read_reach_dali(folder, monkeypatch):
     monkeypatch.setattr(backend.DaliBackend, "_by_graph", counted)
     with feed(ff.ImageFolder(folder), "dali", on_bad="mask", decode=GpuDecode(cpu_share=0)) as f:
         assert sum(len(batch.ids) for batch in f) == 40
-    assert Counter(format for format, _ in reached) == {"JPEG": 32 - 6, "PNG": 8}, "all but the bad ones"
+    assert Counter(format for format, _ in reached) == {
+        "JPEG": 32 - 6,
+        "PNG": 8,
+    }, "all but the bad ones"
 
 
 @needs_dali
@@ -139,9 +152,8 @@ def test_a_feed_that_renders_nothing_builds_no_graph_and_a_dropped_one_ends_its_
 @needs_dali
 def test_the_interpreter_ends_in_the_middle_of_an_epoch(folder):
     program = (
-        "import sys, fastfeed as ff\n"
-        "f = ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.Resize((32, 32))], batch=4, backend='dali', threads=2)\n"
-        "print(next(iter(f)).images.shape)"
+        "import sys, fastfeed as ff\nf = ff.Feed(ff.ImageFolder(sys.argv[1]), [ff.Resize((32,"
+        " 32))], batch=4, backend='dali', threads=2)\nprint(next(iter(f)).images.shape)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(folder)],
@@ -158,7 +170,9 @@ def test_without_dali_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)  # import raises, as without it
     for module in [name for name in sys.modules if name.startswith("fastfeed.backends.dali.")]:
         monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(MissingExtra, match="needs NVIDIA DALI: pip install 'fastfeed\\[cuda13\\]'") as caught:
+    with pytest.raises(
+        MissingExtra, match="needs NVIDIA DALI: pip install 'fastfeed\\[cuda13\\]'"
+    ) as caught:
         ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, backend="dali")
     assert "fastfeed[cuda12]" in str(caught.value)
 
@@ -166,7 +180,9 @@ def test_without_dali_the_error_names_the_command(monkeypatch):
 @pytest.mark.slow
 @needs_dali
 def test_real_files_end_alike():
-    """Every file of the malformed collection: the same verdict, and what is handed over has the same pixels."""
+    """Every file of the malformed collection: the same verdict, and what is handed over has the
+    same pixels.
+    """
     data = real_data() / "bad-images"
     if not data.is_dir():
         pytest.skip("needs the collection of bad images: FASTFEED_TEST_DATA is not set")

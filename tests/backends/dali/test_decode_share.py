@@ -1,4 +1,6 @@
-"""The share of JPEGs that the kernel decodes alongside a GPU: how it is measured and kept, and whose a file is."""
+"""The share of JPEGs that the kernel decodes alongside a GPU: how it is measured and kept, and
+whose a file is.
+"""
 
 import json
 
@@ -9,7 +11,9 @@ from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, read_mea
 
 
 def told(share, cpu, gpu, alone, batches=40):
-    """Batches of 1,000 samples at these rates, in samples per second: of either side together, and of the GPU alone."""
+    """Batches of 1,000 samples at these rates, in samples per second: of either side together, and
+    of the GPU alone.
+    """
     for _ in range(batches):
         n = round(1000 * share.value)
         share.note((n, n / cpu), (1000 - n, (1000 - n) / (gpu if n else alone)))
@@ -66,6 +70,10 @@ def test_whose_a_file_is_depends_on_its_bytes_alone():
     blobs = [np.random.default_rng(k).bytes(1000) for k in range(2000)]
     few, more = ([decodes_on_cpu(blob, share) for blob in blobs] for share in (0.25, 0.5))
     assert 400 < sum(few) < 600 and 900 < sum(more) < 1100
-    assert all(b or not a for a, b in zip(few, more, strict=True)), "a larger share takes more, and leaves none"
-    assert not any(decodes_on_cpu(blob, 0.0) for blob in blobs) and all(decodes_on_cpu(blob, 1.0) for blob in blobs)
+    assert all(b or not a for a, b in zip(few, more, strict=True)), (
+        "a larger share takes more, and leaves none"
+    )
+    assert not any(decodes_on_cpu(blob, 0.0) for blob in blobs) and all(
+        decodes_on_cpu(blob, 1.0) for blob in blobs
+    )
     assert decodes_on_cpu(memoryview(blobs[0]), 0.25) == few[0]

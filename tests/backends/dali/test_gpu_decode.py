@@ -1,4 +1,7 @@
-"""What decodes alongside DALI: nvImageCodec with a status per image, the kernel for a share. Here on the processor."""
+"""What decodes alongside DALI: nvImageCodec with a status per image, the kernel for a share.
+
+Here on the processor.
+"""
 
 import importlib
 import shutil
@@ -98,18 +101,33 @@ def test_regions_give_the_pixels_of_whole_images():
     for filter in ("bilinear", "lanczos"):
         program = fuse([ff.RandomResizedCrop((24, 32), filter=filter)], ENCODED)
         up, turned = picture(240, 300), picture(300, 240)
-        blobs = [encoded(turned if o > 4 else up, "JPEG", orientation=o, quality=90) for o in (1, 3, 6, 8, 1, 6, 1)]
-        boxes = [[0, 0, 60, 80], [180, 220, 60, 80], [100.3, 99.7, 50.2, 61], [239, 299, 1, 1], [0, 0, 240, 300]]
+        blobs = [
+            encoded(turned if o > 4 else up, "JPEG", orientation=o, quality=90)
+            for o in (1, 3, 6, 8, 1, 6, 1)
+        ]
+        boxes = [
+            [0, 0, 60, 80],
+            [180, 220, 60, 80],
+            [100.3, 99.7, 50.2, 61],
+            [239, 299, 1, 1],
+            [0, 0, 240, 300],
+        ]
         boxes = np.array([*boxes, [10, 0, 200, 20], [90, 90, 24, 32]], np.float64)
         flips = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 1], [0, 0], [0, 0]], bool)
         windows = Windows(boxes, flips, np.full((7, 2), (24, 32)))
         headers = engine_for(program, "pillow").probe(blobs)
         sizes = np.array([(h.height, h.width) for h in headers])
         corners, kept = module.regions(windows, sizes, filter)
-        assert (kept[0] < sizes[0]).all() and (kept[4] == sizes[4]).all() and (corners + kept <= sizes).all()
+        assert (
+            (kept[0] < sizes[0]).all()
+            and (kept[4] == sizes[4]).all()
+            and (corners + kept <= sizes).all()
+        )
         both = []
         for decoded in (False, True):
-            images, rows = lane.Lane(ops.Graph(program, 8, 2, None, decoded)).run(blobs, headers, Work(windows))
+            images, rows = lane.Lane(ops.Graph(program, 8, 2, None, decoded)).run(
+                blobs, headers, Work(windows)
+            )
             assert rows == list(range(7))
             both.append(np.asarray(images.as_tensor()).astype(int))
         assert np.abs(both[0] - both[1]).max() <= 1
@@ -126,14 +144,24 @@ def test_nvimagecodec_says_which_image_is_bad():
         assert [image is not None for image in found] == [True, False, False, False, True, True]
         assert found[0].shape == (48, 64, 3) and np.array_equal(found[0], found[4])
     sizes[0] = (40, 64)
-    assert codec.decode(blobs[:1], corners[:1], np.array([[48, 60]]))[0].shape == (48, 60, 3), "a region"
-    assert codec.decode(blobs[:1], corners[:1], np.array([[64, 48]]))[0] is None, "not the size of its header"
+    assert codec.decode(blobs[:1], corners[:1], np.array([[48, 60]]))[0].shape == (
+        48,
+        60,
+        3,
+    ), "a region"
+    assert codec.decode(blobs[:1], corners[:1], np.array([[64, 48]]))[0] is None, (
+        "not the size of its header"
+    )
 
 
 @needs_dali
-@pytest.mark.parametrize(("load", "hints"), [(None, None), (0.0, [0.0, 1.0, 1.0, 1.0]), (0.25, [0.25, 1.0, 1.0, 1.0])])
+@pytest.mark.parametrize(
+    ("load", "hints"), [(None, None), (0.0, [0.0, 1.0, 1.0, 1.0]), (0.25, [0.25, 1.0, 1.0, 1.0])]
+)
 def test_nvimagecodec_is_told_the_engines_share(folder, load, hints, monkeypatch):
-    """The engine comes first, and what it leaves or refuses goes to all others; without a share nothing is said."""
+    """The engine comes first, and what it leaves or refuses goes to all others; without a share
+    nothing is said.
+    """
     module, told = importlib.import_module("fastfeed.decode.gpu"), []
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
     monkeypatch.setattr(module.nv, "Decoder", lambda **how: told.append(how))
@@ -158,7 +186,9 @@ def test_several_threads_share_the_lanes(folder):
 
 
 @needs_dali
-def test_a_share_is_measured_also_where_every_batch_has_files_for_the_cpu(folder, tmp_path, monkeypatch):
+def test_a_share_is_measured_also_where_every_batch_has_files_for_the_cpu(
+    folder, tmp_path, monkeypatch
+):
     """Such as PNGs with transparency: the GPU is then never alone with a batch."""
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "kept"))
     root = tmp_path / "mixed"
@@ -196,15 +226,31 @@ def test_gpu_decoding_means_the_dali_backend(decode, backend, want):
 @pytest.mark.parametrize(
     ("decode", "backend", "words"),
     [
-        ("fast", None, "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got 'fast'"),
+        (
+            "fast",
+            None,
+            (
+                "decode must be one of auto, cpu, native, pillow, gpu, hybrid, or a GpuDecode, got"
+                " 'fast'"
+            ),
+        ),
         ("auto", "gpu", "backend must be one of cpu, dali, nvjpeg, got 'gpu'"),
         ("gpu", "cpu", "backend=\"cpu\" decodes on the CPU, got decode='gpu'; leave backend out"),
-        ("native", "dali", "decode='native' is the cpu backend's; with backend=\"dali\" use auto, cpu, gpu or hybrid"),
+        (
+            "native",
+            "dali",
+            (
+                "decode='native' is the cpu backend's; with backend=\"dali\" use auto, cpu, gpu or"
+                " hybrid"
+            ),
+        ),
     ],
 )
 def test_words_for_what_does_not_go_together(decode, backend, words):
     with pytest.raises(ConfigError) as caught:
-        ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, decode=decode, backend=backend)
+        ff.Feed(
+            ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2, decode=decode, backend=backend
+        )
     assert words in str(caught.value)
 
 
@@ -225,7 +271,9 @@ def test_words_for_wrong_options(options, words):
 @needs_dali
 @pytest.mark.parametrize("decode", ["gpu", "hybrid"])
 def test_without_a_gpu_gpu_decoding_is_an_error(folder, decode):
-    with pytest.raises(ConfigError, match=f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here'):
+    with pytest.raises(
+        ConfigError, match=f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here'
+    ):
         ff.Feed(ff.ImageFolder(folder), OPS, batch=4, decode=decode)
 
 
@@ -247,9 +295,13 @@ def test_the_same_sample_whatever_else_is_in_the_batch():
             np.zeros((len(blobs), 2), bool),
             np.full((len(blobs), 2), (48, 64)),
         )
-        assert runner.render(blobs, headers, Work(windows), out, threading.Event()) == [None] * len(blobs)
+        assert runner.render(blobs, headers, Work(windows), out, threading.Event()) == [None] * len(
+            blobs
+        )
         want = np.empty_like(out)
         from fastfeed.decode import Request
 
-        engine.decode(Request(blobs, engine.probe(blobs), windows, "bilinear"), want, threading.Event())
+        engine.decode(
+            Request(blobs, engine.probe(blobs), windows, "bilinear"), want, threading.Event()
+        )
         assert np.abs(out.astype(int) - want).max() <= 1, how

@@ -1,4 +1,6 @@
-"""Batches in memory of a GPU, by a stand-in for CuPy that keeps count: what is said where there is no room."""
+"""Batches in memory of a GPU, by a stand-in for CuPy that keeps count: what is said where there is
+no room.
+"""
 
 import contextlib
 import gc
@@ -86,13 +88,18 @@ def test_no_room_says_how_much_is_free_and_who_may_hold_it(cupy):
     with pytest.raises(DeviceMemory) as caught:
         GpuMemory(3).empty((1200, 1000), "float32")
     text = str(caught.value)
-    assert text.startswith("the memory of GPU 3 has no room for a batch of 4.8 MB, 0.0 of 0.0 GB are free; lower the")
+    assert text.startswith(
+        "the memory of GPU 3 has no room for a batch of 4.8 MB, 0.0 of 0.0 GB are free; lower the"
+    )
     assert "set_memory_growth" in text and "XLA_PYTHON_CLIENT_PREALLOCATE=false" in text
 
 
 def test_a_gpu_that_is_nearly_full_is_worth_a_word_at_the_start(cupy):
     cupy.free = 10**5
-    with pytest.warns(UserWarning, match=r"GPU 0 has 0\.0 of 0\.0 GB free\. TensorFlow takes all that is free, unless"):
+    with pytest.warns(
+        UserWarning,
+        match=r"GPU 0 has 0\.0 of 0\.0 GB free\. TensorFlow takes all that is free, unless",
+    ):
         GpuMemory(0)
 
 
@@ -101,7 +108,13 @@ def test_a_gpu_that_is_nearly_full_is_worth_a_word_at_the_start(cupy):
 def test_finished_pixels_are_converted_as_on_the_host(cupy, layout, dtype):
     import fastfeed as ff
 
-    ops = [ff.Normalize.imagenet()] if dtype == "float32" else [ff.ToFloat("float16")] if dtype == "float16" else []
+    ops = (
+        [ff.Normalize.imagenet()]
+        if dtype == "float32"
+        else [ff.ToFloat("float16")]
+        if dtype == "float16"
+        else []
+    )
     how = fuse([*ops, ff.ToLayout(layout)], Spec((6, 5, 3), "uint8", "HWC")).convert
     pixels = np.random.default_rng(0).integers(0, 256, (3, 6, 5, 3), dtype=np.uint8)
     shape = (5, 6, 5, 3) if layout == "HWC" else (5, 3, 6, 5)
@@ -112,13 +125,17 @@ def test_finished_pixels_are_converted_as_on_the_host(cupy, layout, dtype):
     convert(how, pixels, part := np.empty((3, *shape[1:]), dtype))
     outs[2][[4, 0, 2]] = part
     assert np.array_equal(outs[0], outs[2])
-    np.testing.assert_allclose(outs[1].astype(np.float32), outs[2].astype(np.float32), rtol=0, atol=2e-3)
+    np.testing.assert_allclose(
+        outs[1].astype(np.float32), outs[2].astype(np.float32), rtol=0, atol=2e-3
+    )
     assert cupy.synchronized == 1
 
 
 def test_without_cupy_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(MissingExtra, match=r"batches on a GPU need CuPy: pip install 'fastfeed\[cuda13\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"batches on a GPU need CuPy: pip install 'fastfeed\[cuda13\]'"
+    ):
         GpuMemory(0)
 
 
@@ -149,7 +166,9 @@ def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
         made.backend.xp, made.backend.empty = gpu.xp, gpu.empty
         made.buffers = BufferPool((4, 4, 4, 3), "uint8", 2, gpu.empty)
         before = made.buffers._allocate
-        feed._producer.use_memory(lambda shape, dtype: pytest.fail("host memory for a GPU's batches"))
+        feed._producer.use_memory(
+            lambda shape, dtype: pytest.fail("host memory for a GPU's batches")
+        )
         assert made.buffers._allocate == before
         made.buffers.take()
 

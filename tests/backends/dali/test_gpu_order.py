@@ -1,4 +1,6 @@
-"""The order of work on a GPU: DALI, nvImageCodec and CuPy as late as they may be, over the pixels of the processor."""
+"""The order of work on a GPU: DALI, nvImageCodec and CuPy as late as they may be, over the pixels
+of the processor.
+"""
 
 import importlib
 import threading
@@ -49,7 +51,9 @@ def work(engine, blobs):
 
 
 def rendered(runner, engine, blobs, out):
-    assert runner.render(blobs, engine.probe(blobs), work(engine, blobs), out, threading.Event()) == [None] * len(blobs)
+    assert runner.render(
+        blobs, engine.probe(blobs), work(engine, blobs), out, threading.Event()
+    ) == [None] * len(blobs)
 
 
 def wanted(ops, blobs, decode, monkeypatch):
@@ -66,7 +70,10 @@ def wanted(ops, blobs, decode, monkeypatch):
 @pytest.mark.parametrize("name", DECODES)
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_a_batch_is_there_when_render_returns(cupy, monkeypatch, name, dtype):
-    """On any stream: no one else waits for ours. Nor do we wait for the trainer's, which has a step to do."""
+    """On any stream: no one else waits for ours.
+
+    Nor do we wait for the trainer's, which has a step to do.
+    """
     ops = [ff.Resize((48, 64)), *([ff.ToFloat()] if dtype == "float32" else [])]
     runner, engine = compiled(ops, DECODES[name])
     blobs = [*BLOBS[:-1], GIF]
@@ -103,19 +110,26 @@ def test_an_output_of_dali_is_held_while_a_part_of_it_is_copied(cupy, monkeypatc
     results = runner.render(blobs, engine.probe(blobs), work(engine, blobs), out, threading.Event())
     assert [bad is None for bad in results] == [k != 3 for k in range(8)]
     good = [k for k in range(8) if k != 3]
-    want = wanted([ff.Resize((48, 64))], [BLOBS[k] for k in good], DECODES["nvimagecodec"], monkeypatch)
+    want = wanted(
+        [ff.Resize((48, 64))], [BLOBS[k] for k in good], DECODES["nvimagecodec"], monkeypatch
+    )
     assert np.array_equal(out.values[good], want) and not out.values[3].any()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_a_mixed_batch_is_there_when_mix_returns(cupy, dtype):
-    runner, _ = compiled([ff.Resize((48, 64)), *([ff.ToFloat()] if dtype == "float32" else [])], GpuDecode())
+    runner, _ = compiled(
+        [ff.Resize((48, 64)), *([ff.ToFloat()] if dtype == "float32" else [])], GpuDecode()
+    )
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (6, 48, 64, 3)).astype(dtype)
     how = np.array([BLEND, PASTE, MOSAIC, 0, BLEND])
     shares = np.tile([0.25, 0.75, 0, 0], (5, 1))
     box = np.array([[0, 0, 0, 0], [5, 6, 20, 30], [10, 20, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
-    members, plan = np.array([[k, (k + 1) % 6, (k + 2) % 6, (k + 3) % 6] for k in range(5)]), MixPlan(how, shares, box)
+    members, plan = (
+        np.array([[k, (k + 1) % 6, (k + 2) % 6, (k + 3) % 6] for k in range(5)]),
+        MixPlan(how, shares, box),
+    )
     samples, out = runner.empty(pixels.shape, dtype), runner.empty((5, *pixels.shape[1:]), dtype)
     np.copyto(samples.values, pixels)
     runner.mix(samples, members, plan, out, threading.Event())
@@ -137,7 +151,9 @@ def photos(tmp_path):
 @pytest.mark.parametrize("on_bad", ["mask", "substitute"])
 @pytest.mark.parametrize("views", [0, 2])
 def test_a_feeds_batch_is_there_when_it_arrives(cupy, monkeypatch, photos, on_bad, views):
-    """Also the rows that are made black, or again, after its samples were rendered, and crops of a second size."""
+    """Also the rows that are made black, or again, after its samples were rendered, and crops of a
+    second size.
+    """
     sizes = ff.MultiCrop((ff.View(48, 1, scale=(0.4, 1)), ff.View(32, 1, scale=(0.1, 0.4))))
     ops = [sizes if views else ff.Resize((48, 64))]
 
@@ -157,10 +173,15 @@ def test_a_feeds_batch_is_there_when_it_arrives(cupy, monkeypatch, photos, on_ba
 
 
 def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
-    """Each size has a stream and memory of its own: what is copied on the other's is given back too early for it."""
+    """Each size has a stream and memory of its own: what is copied on the other's is given back too
+    early for it.
+    """
     rows = importlib.import_module("fastfeed.feed.rows")
     runners = [compiled([ff.Resize(size)], GpuDecode())[0] for size in ((48, 64), (24, 32))]
-    branches = [rows.Branch(one.rendered, one, 4, 2, types.SimpleNamespace(rows=4, threads=1)) for one in runners]
+    branches = [
+        rows.Branch(one.rendered, one, 4, 2, types.SimpleNamespace(rows=4, threads=1))
+        for one in runners
+    ]
     for one in runners:
 
         def render(blobs, headers, work, out, stop, number, one=one):
@@ -171,7 +192,12 @@ def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
 
         one.render = render
     samples = types.SimpleNamespace(
-        ids=np.arange(4), bad={2: None}, native=None, blobs=[b""] * 4, headers=[None] * 4, image_sizes=None
+        ids=np.arange(4),
+        bad={2: None},
+        native=None,
+        blobs=[b""] * 4,
+        headers=[None] * 4,
+        image_sizes=None,
     )
     samples.work = lambda program, draws: np.arange(4)
     annotator = types.SimpleNamespace(fill=lambda *_: None)

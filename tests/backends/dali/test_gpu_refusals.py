@@ -1,4 +1,6 @@
-"""A GPU that gives up says so of a whole batch: the processor must not take everything over in silence."""
+"""A GPU that gives up says so of a whole batch: the processor must not take everything over in
+silence.
+"""
 
 import importlib
 import threading
@@ -20,7 +22,9 @@ pytestmark = needs_dali
 
 @pytest.fixture
 def render(monkeypatch):
-    """Renders these blobs by nvImageCodec, whose `decode` is this function of the real one: the status per sample."""
+    """Renders these blobs by nvImageCodec, whose `decode` is this function of the real one: the
+    status per sample.
+    """
     backend = importlib.import_module("fastfeed.backends.dali.backend")
     codec = importlib.import_module("fastfeed.decode.gpu").NvImageCodec
     monkeypatch.setattr(backend, "gpu_count", lambda: 0)
@@ -33,7 +37,9 @@ def render(monkeypatch):
         real = codec.decode
         monkeypatch.setattr(codec, "decode", lambda self, *given: decode(real(self, *given)))
         out = np.empty((len(blobs), 48, 64, 3), np.uint8)
-        boxes = np.array([[0, 0, header.height, header.width] for header in engine.probe(blobs)], float)
+        boxes = np.array(
+            [[0, 0, header.height, header.width] for header in engine.probe(blobs)], float
+        )
         sizes = np.full((len(blobs), 2), (48, 64))
         work = Work(Windows(boxes, np.zeros((len(blobs), 2), bool), sizes))
         return runner.render(blobs, engine.probe(blobs), work, out, threading.Event()), out
@@ -44,14 +50,19 @@ def render(monkeypatch):
 def test_a_decoder_that_decodes_nothing_is_an_error(render):
     """As on a GPU without room: nvImageCodec has no reason, only None for every image."""
     blobs = [encoded(picture(60 + k, 70, k), "JPEG", quality=90) for k in range(16)]
-    text = 'nvImageCodec decoded none of 16 images that the CPU decodes; .*no memory left.*decode="cpu"'
+    text = (
+        "nvImageCodec decoded none of 16 images that the CPU decodes; .*no memory"
+        ' left.*decode="cpu"'
+    )
     with pytest.raises(RuntimeError, match=text):
         render(blobs, lambda images: [None] * len(images))
 
 
 def test_a_few_that_it_does_not_decode_go_to_the_processor(render):
     blobs = [encoded(picture(60 + k, 70, k), "JPEG", quality=90) for k in range(16)]
-    results, out = render(blobs, lambda images: [None if k % 2 else image for k, image in enumerate(images)])
+    results, out = render(
+        blobs, lambda images: [None if k % 2 else image for k, image in enumerate(images)]
+    )
     assert results == [None] * 16 and out.std(axis=(1, 2, 3)).min() > 1
     few, _ = render(blobs[:3], lambda images: [None] * len(images))
     assert few == [None] * 3, "a handful may be odd files"
@@ -61,15 +72,22 @@ def test_a_few_that_it_does_not_decode_go_to_the_processor(render):
     "error",
     [
         MemoryError("CUDA allocation failed\nCurrent pool size: 12345"),
-        RuntimeError("Error in thread 0: CUDA runtime API error cudaErrorMemoryAllocation (2):\nout of memory"),
+        RuntimeError(
+            "Error in thread 0: CUDA runtime API error cudaErrorMemoryAllocation (2):\nout of"
+            " memory"
+        ),
         RuntimeError("Can't allocate 1048576 bytes on device 0."),
         RuntimeError(
-            "nvJPEG error (5): The user-provided memory allocator has failed, NVJPEG_STATUS_ALLOCATOR_FAILURE"
+            "nvJPEG error (5): The user-provided memory allocator has failed,"
+            " NVJPEG_STATUS_ALLOCATOR_FAILURE"
         ),
     ],
 )
 def test_no_room_for_dali_says_what_to_lower(gpu_memory, error):
-    with pytest.raises(DeviceMemory, match=r"the memory of GPU 0 has no room to .* lower the batch size, prefetch or"):
+    with pytest.raises(
+        DeviceMemory,
+        match=r"the memory of GPU 0 has no room to .* lower the batch size, prefetch or",
+    ):
         gpu_memory.check_room(error)
     assert gpu_memory.check_room(RuntimeError("Error when decoding JPEG")) is None
 

@@ -1,4 +1,6 @@
-"""A GPU without room, once and always: by DALI's real graph on the processor, and stand-ins for what a GPU says."""
+"""A GPU without room, once and always: by DALI's real graph on the processor, and stand-ins for
+what a GPU says.
+"""
 
 import contextlib
 import importlib
@@ -66,7 +68,9 @@ def pixels(lane, headers, top: int) -> np.ndarray:
 
 
 def test_a_batch_that_was_fed_in_part_does_not_shift_the_next_ones(parts, monkeypatch):
-    """DALI queues inputs one by one: what was fed before the error would meet the next batch's files."""
+    """DALI queues inputs one by one: what was fed before the error would meet the next batch's
+    files.
+    """
     lane, headers = parts
     want = [pixels(lane, headers, top) for top in (0, 10, 20)]
     assert not np.array_equal(want[1], want[2])
@@ -89,7 +93,9 @@ def test_a_batch_that_was_fed_in_part_does_not_shift_the_next_ones(parts, monkey
 def test_a_graph_that_gives_another_batch_is_noticed_and_built_again(parts):
     lane, headers = parts
     want = pixels(lane, headers, 10)
-    lane._pipe._pipe.feed_input("window", np.zeros((4, 4), np.float32))  # as if one batch were too many in its queue
+    lane._pipe._pipe.feed_input(
+        "window", np.zeros((4, 4), np.float32)
+    )  # as if one batch were too many in its queue
     with pytest.raises(RuntimeError, match="DALI returned the previous batch"):
         lane.run(BLOBS, headers, work(10))
     assert np.array_equal(pixels(lane, headers, 10), want)
@@ -121,9 +127,13 @@ def test_no_room_for_what_the_processor_decoded_says_what_to_lower(cupy, monkeyp
     memory.store, memory.synchronize, runner._memory = store, lambda: None, memory
     runner.device_context, runner.synchronize = memory.device_context, memory.synchronize
     out = np.empty((4, 48, 64, 3), np.uint8)
-    with pytest.raises(DeviceMemory, match=r"the memory of GPU 0 has no room to .*2\.0 of 10\.0 GB are free"):
+    with pytest.raises(
+        DeviceMemory, match=r"the memory of GPU 0 has no room to .*2\.0 of 10\.0 GB are free"
+    ):
         runner.render(BLOBS, engine.probe(BLOBS), work(0), out, threading.Event())
-    assert runner.render(BLOBS, engine.probe(BLOBS), work(0), out, threading.Event()) == [None] * 4, "room again"
+    assert (
+        runner.render(BLOBS, engine.probe(BLOBS), work(0), out, threading.Event()) == [None] * 4
+    ), "room again"
 
 
 def test_the_hosts_memory_is_not_taken_for_a_gpus(cupy):
@@ -141,7 +151,10 @@ def test_a_gpu_too_full_to_start_on(cupy):
         raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
 
     cupy.cuda.Stream = full
-    with pytest.raises(DeviceMemory, match=r"GPU 3 has no room to start on it \(cudaErrorMemoryAllocation: out of mem"):
+    with pytest.raises(
+        DeviceMemory,
+        match=r"GPU 3 has no room to start on it \(cudaErrorMemoryAllocation: out of mem",
+    ):
         importlib.import_module("fastfeed.backends.gpu_memory").GpuMemory(3)
 
 
@@ -151,15 +164,18 @@ def test_a_driver_that_dali_cannot_use_is_said_in_its_words(monkeypatch, code):
     graph = importlib.import_module("fastfeed.backends.dali.graph")
 
     def count():
-        raise RuntimeError(f"CUDA runtime API error {code}:\nCUDA driver version is insufficient\nStacktrace (7):\n[f]")
+        raise RuntimeError(
+            f"CUDA runtime API error {code}:\nCUDA driver version is insufficient\nStacktrace"
+            " (7):\n[f]"
+        )
 
     monkeypatch.setattr(graph, "GetCUDADeviceCount", count)
     assert graph.gpu_count() == 0
     source = ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8))
     with pytest.raises(ConfigError) as caught:
         ff.Feed(source, [], batch=2, decode="gpu")
-    assert str(caught.value) == (
-        'decode="gpu" needs an NVIDIA GPU and its driver, none is here '
+    assert (
+        str(caught.value) == 'decode="gpu" needs an NVIDIA GPU and its driver, none is here '
         f'(CUDA runtime API error {code}: CUDA driver version is insufficient); use decode="cpu"'
     )
     with ff.Feed(source, [], batch=2, backend="dali") as feed:

@@ -1,4 +1,6 @@
-"""Which files DALI may decode: the kernel's word on the last scan is that of the few lines of Python."""
+"""Which files DALI may decode: the kernel's word on the last scan is that of the few lines of
+Python.
+"""
 
 import importlib
 import io
@@ -22,7 +24,9 @@ def altered(blob: bytes, rng: np.random.Generator) -> bytes:
     """Cut, or with a few bytes changed to ones that mean something in a JPEG."""
     some = bytearray(blob)
     for at in rng.integers(2, len(some) - 2, rng.integers(0, 4)):
-        some[at : at + 2] = bytes([0xFF, rng.choice([0x00, 0xC4, 0xD0, 0xD7, 0xD8, 0xD9, 0xDA, 0xDB, 0xFF])])
+        some[at : at + 2] = bytes(
+            [0xFF, rng.choice([0x00, 0xC4, 0xD0, 0xD7, 0xD8, 0xD9, 0xDA, 0xDB, 0xFF])]
+        )
     cut = len(some) if rng.random() < 0.5 else rng.integers(0, len(some))
     return bytes(some[:cut]) + rng.choice([b"", END, b"\0" * 63, END + b"\0" * 70, b"\xff"])
 
@@ -31,8 +35,18 @@ def test_the_kernel_agrees_with_python_on_altered_files():
     plain = importlib.import_module("fastfeed.backends.dali.plain")
     rng = np.random.default_rng(24)
     photo = textured(120, 160)
-    whole = [*files(), *(encoded(photo, **how) for how in ({"progressive": True}, {"restart_marker_rows": 1}, {}))]
-    blobs = [b"", b"\xff", END, SCAN + END, *whole, *(altered(blob, rng) for blob in whole for _ in range(60))]
+    whole = [
+        *files(),
+        *(encoded(photo, **how) for how in ({"progressive": True}, {"restart_marker_rows": 1}, {})),
+    ]
+    blobs = [
+        b"",
+        b"\xff",
+        END,
+        SCAN + END,
+        *whole,
+        *(altered(blob, rng) for blob in whole for _ in range(60)),
+    ]
     want = [plain._last_scan_ends(blob) for blob in blobs]
     assert plain.last_scans_end(blobs) == want
     assert plain.last_scans_end([np.frombuffer(blob, np.uint8) for blob in blobs]) == want
@@ -48,10 +62,27 @@ def test_files_stored_as_rgb_are_told_as_libjpeg_tells_them():
     named = rgb[: at - 4] + rgb[at + 12 :]  # by the names of the components alone
     assert b"Adobe" not in named
     jfif = named[:2] + plain[2:20] + named[2:]  # JFIF knows no others
-    blobs = [rgb, plain, bytes(adobe), named, jfif, b"", b"\xff\xd8\xff", encoded(photo, progressive=True)]
+    blobs = [
+        rgb,
+        plain,
+        bytes(adobe),
+        named,
+        jfif,
+        b"",
+        b"\xff\xd8\xff",
+        encoded(photo, progressive=True),
+    ]
     assert native.plain_jpegs(blobs) == [False, True, True, False, True, False, False, True]
-    shown = [np.asarray(Image.open(io.BytesIO(blob)).convert("RGB")) for blob in (rgb, bytes(adobe), named, jfif)]
-    assert [(one == shown[0]).all() for one in shown] == [True, False, True, False]  # in libjpeg's eyes
+    shown = [
+        np.asarray(Image.open(io.BytesIO(blob)).convert("RGB"))
+        for blob in (rgb, bytes(adobe), named, jfif)
+    ]
+    assert [(one == shown[0]).all() for one in shown] == [
+        True,
+        False,
+        True,
+        False,
+    ]  # in libjpeg's eyes
     program = fuse([Resize((20, 20))], ENCODED)
     rows = importlib.import_module("fastfeed.backends.dali.plain").plain_rows
     headers = engine_for(program, "auto").probe([rgb, plain])

@@ -1,4 +1,6 @@
-"""What goes wrong around a JPEG engine: bad files, refusals, no GPU, no memory; and nothing is read too early."""
+"""What goes wrong around a JPEG engine: bad files, refusals, no GPU, no memory; and nothing is read
+too early.
+"""
 
 import gc
 import sys
@@ -36,7 +38,11 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
     for k, size in enumerate(SIZES):
         pixels = picture(*size, k)
-        blob = encoded(pixels, "PNG") if k == PNG else encoded(pixels, "JPEG", quality=90, progressive=k == PROGRESSIVE)
+        blob = (
+            encoded(pixels, "PNG")
+            if k == PNG
+            else encoded(pixels, "JPEG", quality=90, progressive=k == PROGRESSIVE)
+        )
         blob = {CUT: blob[: len(blob) // 2], TEXT: b"not a photograph"}.get(k, blob)
         (root / f"{k:02}.{'png' if k == PNG else 'jpg'}").write_bytes(blob)
     return root
@@ -50,14 +56,22 @@ def machine(monkeypatch):
 
 def feed(folder, ops=OPS, **options):
     source = ff.ImageFolder(folder, labeled=False, progress=False)
-    defaults = {"batch": 8, "shuffle": False, "threads": 2, "decode": ON_GPU, "on_bad": ff.FaultPolicy(max_share=0.5)}
+    defaults = {
+        "batch": 8,
+        "shuffle": False,
+        "threads": 2,
+        "decode": ON_GPU,
+        "on_bad": ff.FaultPolicy(max_share=0.5),
+    }
     return ff.Feed(source, ops, **defaults | options)
 
 
 def everything(made):
     """(images of one epoch, ids that were named bad)"""
     with made:
-        images = np.stack([batch.images.get() if hasattr(batch.images, "get") else batch.images for batch in made])
+        images = np.stack(
+            [batch.images.get() if hasattr(batch.images, "get") else batch.images for batch in made]
+        )
         return images.astype(int), {failure.id: failure.reason for failure in made.stats().bad}
 
 
@@ -83,13 +97,19 @@ def test_a_file_that_nvjpeg_refuses_is_decoded_by_the_cpu(folder, machine, what)
 
 @pytest.mark.parametrize(("what", "value"), [("taller", 8), ("asking", 3)])
 def test_an_engine_that_takes_nothing_is_said(folder, machine, caplog, what, value):
-    """Such as where nvJPEG sees another picture: it would write as much as it sees, over other pictures."""
+    """Such as where nvJPEG sees another picture: it would write as much as it sees, over other
+    pictures.
+    """
     fake, _ = machine
     fake[what] = value
     images, bad = everything(feed(folder))
     want, _ = everything(feed(folder, decode="cpu"))
     assert (images == want).all() and set(bad) == {CUT, TEXT} and fake["decoded"] == 0
-    said = [record.message for record in caplog.records if "The JPEG engine takes none of" in record.message]
+    said = [
+        record.message
+        for record in caplog.records
+        if "The JPEG engine takes none of" in record.message
+    ]
     assert len(said) == 1
 
 
@@ -113,7 +133,9 @@ def test_no_memory_left_is_said_and_passes(folder, machine):
     fake, _ = machine
     with feed(folder) as made:
         fake["full"] = 1
-        with pytest.raises(DeviceMemory, match=r"the memory of GPU 0 has no room to decode .* lower the batch size"):
+        with pytest.raises(
+            DeviceMemory, match=r"the memory of GPU 0 has no room to decode .* lower the batch size"
+        ):
             next(iter(made))
         fake["full"] = 0
         assert len(next(iter(made)).images) == 8
@@ -123,7 +145,11 @@ def test_no_memory_left_is_said_and_passes(folder, machine):
     ("what", "value", "said"),
     [
         ("devices", 0, "no GPU can be used: CUDA says CUDA_ERROR_NO_DEVICE"),
-        ("no_engine", 7, "this GPU has no JPEG engine that nvJPEG can use: it says architecture mismatch"),
+        (
+            "no_engine",
+            7,
+            "this GPU has no JPEG engine that nvJPEG can use: it says architecture mismatch",
+        ),
         ("no_engine", 6, r"nvjpegCreateEx: nvJPEG says execution failed \(status 6\)"),
     ],
 )
@@ -132,7 +158,10 @@ def test_a_machine_that_cannot_do_it_is_told_at_once(folder, machine, what, valu
     fake[what] = value
     gc.collect()
     before = fake["alive"]
-    with pytest.raises(ConfigError, match=f'engine="nvjpeg" cannot start: {said}; use engine="dali" or decode="cpu"'):
+    with pytest.raises(
+        ConfigError,
+        match=f'engine="nvjpeg" cannot start: {said}; use engine="dali" or decode="cpu"',
+    ):
         feed(folder)
     gc.collect()
     assert fake["alive"] == before and fake.contexts == 0
@@ -147,7 +176,9 @@ def test_a_gpu_without_memory_at_the_start(folder, machine):
 
 def test_libraries_that_are_missing_or_too_old(folder, machine, monkeypatch):
     monkeypatch.setattr(backend, "DRIVER", "libno-such-driver.so.1")
-    with pytest.raises(ConfigError, match=r"libno-such-driver.so.1 cannot be loaded: .*No such file"):
+    with pytest.raises(
+        ConfigError, match=r"libno-such-driver.so.1 cannot be loaded: .*No such file"
+    ):
         feed(folder)
     monkeypatch.setattr(backend, "DRIVER", "libm.so.6")
     with pytest.raises(ConfigError, match=r"libm\.so\.6 is too old: it has no cuInit"):
@@ -162,7 +193,8 @@ def test_cupy_without_its_compiler(folder, machine, monkeypatch):
 
     monkeypatch.setattr(cupy, "RawModule", refuse)
     with pytest.raises(
-        MissingExtra, match=r"cannot compile .*Failed to find CUDA headers\. Install.*fastfeed\[cuda13\]"
+        MissingExtra,
+        match=r"cannot compile .*Failed to find CUDA headers\. Install.*fastfeed\[cuda13\]",
     ):
         feed(folder)
 
@@ -173,7 +205,10 @@ def test_no_gpu_for_cupy(folder, machine, monkeypatch):
     def without_driver():
         raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
 
-    for count, said in ((without_driver, "none is here .*cudaErrorNoDevice"), (lambda: 0, "this process sees none")):
+    for count, said in (
+        (without_driver, "none is here .*cudaErrorNoDevice"),
+        (lambda: 0, "this process sees none"),
+    ):
         monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", count)
         with pytest.raises(ConfigError, match=said):
             feed(folder)
@@ -182,16 +217,22 @@ def test_no_gpu_for_cupy(folder, machine, monkeypatch):
 def test_finding_nvjpeg(monkeypatch):
     monkeypatch.setattr(library, "_packaged", lambda names: [])
     monkeypatch.setattr(library, "_VERSIONS", (999, 998))
-    with pytest.raises(MissingExtra, match=r"needs nvJPEG, which is not here: pip install 'fastfeed\[cuda13\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"needs nvJPEG, which is not here: pip install 'fastfeed\[cuda13\]'"
+    ):
         library.find_nvjpeg(1000)
-    monkeypatch.setattr(library, "_packaged", lambda names: [__file__] if names == ["libnvjpeg.so.998"] else [])
+    monkeypatch.setattr(
+        library, "_packaged", lambda names: [__file__] if names == ["libnvjpeg.so.998"] else []
+    )
     with pytest.raises(MissingExtra, match=r"not here \(.*invalid ELF header"):
         library.find_nvjpeg(998)
 
 
 @needs("nvidia")
 def test_ops_that_no_gpu_has(folder, machine):
-    with pytest.raises(ConfigError, match=r"cannot run Function\(.*your own function on one NumPy image"):
+    with pytest.raises(
+        ConfigError, match=r"cannot run Function\(.*your own function on one NumPy image"
+    ):
         feed(folder, [*OPS, ff.Function(np.flipud)])
 
 
@@ -212,7 +253,10 @@ def test_ops_on_dali_after_the_engine(folder, machine, monkeypatch):
     found = []
     for how in (ON_GPU, "cpu"):
         with feed(folder, ops, decode=how) as made:
-            images = [batch.images.get() if hasattr(batch.images, "get") else batch.images.copy() for batch in made]
+            images = [
+                batch.images.get() if hasattr(batch.images, "get") else batch.images.copy()
+                for batch in made
+            ]
             found.append((np.stack(images), {failure.id for failure in made.stats().bad}))
     assert found[0][1] == {CUT, TEXT} and fake["decoded"] >= len(SIZES) - 4
     assert np.abs(found[0][0] - found[1][0]).max() <= 3.001 / 255 / 0.224
@@ -243,21 +287,33 @@ def test_a_batch_is_there_when_it_returns_and_the_trainer_is_not_waited_for(mach
     program = fuse([ff.Resize((48, 64)), ff.ToFloat()], ENCODED)
     executor = executor_for(program.decode, "auto", engine_for(program, "auto"), 2)
     runner = backend.compile(
-        program, engine_for(program, "auto"), Timeline(None), 8, 2, decode=GpuDecode("nvjpeg", cpu_share=share),
+        program,
+        engine_for(program, "auto"),
+        Timeline(None),
+        8,
+        2,
+        decode=GpuDecode("nvjpeg", cpu_share=share),
         executor=executor,
-    )  # fmt: skip
+    )
     blobs = [encoded(picture(80 + k, 90, k), "JPEG", quality=90) for k in range(8)]
     samples = executor.borrow(blobs, threading.Event())
-    work, skip, step = program.work([np.empty((0, 0))] * len(program.window), samples.sizes), np.zeros(8, bool), []
+    work, skip, step = (
+        program.work([np.empty((0, 0))] * len(program.window), samples.sizes),
+        np.zeros(8, bool),
+        [],
+    )
     skip[6] = True
     out = runner.empty((8, 48, 64, 3), "float32")
     black = out.values[6].copy()
     cupy.gpu.default.enqueue(lambda: step.append("done"))
     assert runner.render_native(samples, skip, work, out, threading.Event()) == {}
     want = np.empty(out.shape, "float32")
-    assert cpu.compile(program, None, Timeline(None), 8, 2, executor=executor).render_native(
-        samples, skip, work, want, threading.Event()
-    ) == {}  # fmt: skip
+    assert (
+        cpu.compile(program, None, Timeline(None), 8, 2, executor=executor).render_native(
+            samples, skip, work, want, threading.Event()
+        )
+        == {}
+    )
     assert np.abs(out.values[~skip] - want[~skip]).max() <= 1.001 / 255
     assert (out.values[6] == black).all() and not step
     stopped = threading.Event()
@@ -282,13 +338,17 @@ def test_rows_that_were_not_planned_are_refused(machine):
     fake, _ = machine
     decoder = native.NvjpegDecoder(fake.path, fake.path, 0, 1)
     executor = native.Executor(1)
-    samples = executor.borrow([encoded(picture(20, 30, 1), "JPEG"), b"text"], 10**6, threading.Event())
+    samples = executor.borrow(
+        [encoded(picture(20, 30, 1), "JPEG"), b"text"], 10**6, threading.Event()
+    )
     layouts = np.zeros((2, 12), np.int64)
     decoder.plan(samples, np.zeros(2, bool), 0.0, layouts)
     assert (layouts[:, 0] > 0).tolist() == [True, False] and layouts[0, 3:5].tolist() == [30, 20]
     for row, error in ((1, ValueError), (2, IndexError), (-1, IndexError)):
         with pytest.raises(error):
-            decoder.decode(samples, np.array([row]), np.zeros(1, np.uint64), layouts, np.zeros(1, bool))
+            decoder.decode(
+                samples, np.array([row]), np.zeros(1, np.uint64), layouts, np.zeros(1, bool)
+            )
     with pytest.raises(ValueError, match="decoders must be in"):
         native.NvjpegDecoder(fake.path, fake.path, 0, 0)
     with pytest.raises(RuntimeError, match="no such GPU: CUDA says CUDA_ERROR_INVALID_DEVICE"):
@@ -296,7 +356,9 @@ def test_rows_that_were_not_planned_are_refused(machine):
 
 
 def test_which_backend_a_choice_means():
-    assert choose(ON_GPU, None, BACKENDS) == choose(ON_GPU, "nvjpeg", BACKENDS) == ("nvjpeg", ON_GPU)
+    assert (
+        choose(ON_GPU, None, BACKENDS) == choose(ON_GPU, "nvjpeg", BACKENDS) == ("nvjpeg", ON_GPU)
+    )
     assert choose("hybrid", "nvjpeg", BACKENDS) == ("nvjpeg", "hybrid")
     for decode, name in ((ON_GPU, "dali"), (GpuDecode(), "nvjpeg"), ("pillow", "nvjpeg")):
         with pytest.raises(ConfigError, match=r"engine=|the cpu backend's"):

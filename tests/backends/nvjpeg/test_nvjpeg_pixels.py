@@ -1,4 +1,6 @@
-"""The nvjpeg backend's pixels are the cpu backend's: its CUDA kernel compiled for the processor, nvJPEG by libjpeg."""
+"""The nvjpeg backend's pixels are the cpu backend's: its CUDA kernel compiled for the processor,
+nvJPEG by libjpeg.
+"""
 
 import io
 
@@ -43,24 +45,43 @@ FILES = {
     "four columns": encoded(picture(40, 4, 4), "JPEG", quality=95, subsampling=2),
     "one row": encoded(picture(1, 60, 5), "JPEG", quality=95, subsampling=2),
     "one pixel": encoded(picture(1, 1, 6), "JPEG", quality=95, subsampling=2),
-    "stored as RGB": encoded(picture(60, 70, 9), "JPEG", quality=90, keep_rgb=True),  # left to the CPU
+    "stored as RGB": encoded(
+        picture(60, 70, 9), "JPEG", quality=90, keep_rgb=True
+    ),  # left to the CPU
     "restarts": encoded(picture(80, 120, 8), "JPEG", quality=90, restart_marker_rows=1),
 }
 OPS = {
     "enlarged": [ff.Resize((150, 160))],
-    **{f"shrunk, {how}": [ff.Resize((50, 61), filter=how)] for how in ("bilinear", "bicubic", "lanczos", "box")},
+    **{
+        f"shrunk, {how}": [ff.Resize((50, 61), filter=how)]
+        for how in ("bilinear", "bicubic", "lanczos", "box")
+    },
     "squeezed": [ff.Resize((20, 200), filter="lanczos")],
     "cropped": [ff.RandomResizedCrop(64, scale=(0.3, 1)), ff.RandomFlip()],
     "both flips": [ff.Resize((64, 48)), ff.RandomFlip(p=1.0, direction="both")],
     "numbers": [ff.Resize((64, 64)), ff.Normalize.imagenet(), ff.ToLayout("CHW")],
     "halves": [ff.Resize((64, 64)), ff.ToFloat("float16")],
     "channels first": [ff.Resize((64, 64)), ff.ToLayout("CHW")],
-    "letterbox": [ff.Resize((66, 50), fit="pad", fill=(10, 200, 30)), ff.RandomFlip(direction="both")],
+    "letterbox": [
+        ff.Resize((66, 50), fit="pad", fill=(10, 200, 30)),
+        ff.RandomFlip(direction="both"),
+    ],
     "padded crop": [ff.RandomCrop((64, 80), padding=20, fill=(255, 0, 9)), ff.RandomFlip()],
-    "padded, scaled": [ff.Pad((9, 30), "reflect"), ff.Resize((64, 48)), ff.RandomFlip(direction="both")],
+    "padded, scaled": [
+        ff.Pad((9, 30), "reflect"),
+        ff.Resize((64, 48)),
+        ff.RandomFlip(direction="both"),
+    ],
     "all but beyond": [ff.Resize((40, 56)), ff.Pad(90, "edge"), ff.CenterCrop((60, 70))],
-    "mirrored from beyond": [ff.RandomCrop((20, 20), padding=(30, 30, 40, 40), mode="reflect"), ff.RandomFlip()],
-    "nothing of it": [ff.Resize((20, 20)), ff.Pad((30, 0, 0, 0), fill=(1, 2, 3)), ff.Crop(0, 0, 10)],
+    "mirrored from beyond": [
+        ff.RandomCrop((20, 20), padding=(30, 30, 40, 40), mode="reflect"),
+        ff.RandomFlip(),
+    ],
+    "nothing of it": [
+        ff.Resize((20, 20)),
+        ff.Pad((30, 0, 0, 0), fill=(1, 2, 3)),
+        ff.Crop(0, 0, 10),
+    ],
 }
 
 
@@ -76,7 +97,9 @@ def folder(tmp_path_factory):
 def batches(folder, ops, **options):
     """All samples in the order of FILES, as numbers."""
     source = ff.ImageFolder(folder, progress=False)
-    with ff.Feed(source, ops, batch=len(FILES), shuffle=False, threads=2, seed=5, **options) as feed:
+    with ff.Feed(
+        source, ops, batch=len(FILES), shuffle=False, threads=2, seed=5, **options
+    ) as feed:
         images = next(iter(feed)).images
         return images.get() if hasattr(images, "get") else images.copy()
 
@@ -89,11 +112,15 @@ def test_pixels_are_those_of_the_cpu(folder, monkeypatch, name):
     want = batches(folder, OPS[name])
     assert got.dtype == want.dtype and got.shape == want.shape
     level = {"numbers": 1 / 255 / 0.224, "halves": 1.2 / 255}.get(name, 1)
-    apart = np.abs(got.astype(np.float64) - want.astype(np.float64)).reshape(len(FILES), -1).max(axis=1)
+    apart = (
+        np.abs(got.astype(np.float64) - want.astype(np.float64)).reshape(len(FILES), -1).max(axis=1)
+    )
     assert dict(zip(FILES, apart <= level * 1.001, strict=True)) == dict.fromkeys(FILES, True)
 
 
-@pytest.mark.parametrize("how", [GpuDecode("nvjpeg", cpu_share=0.5), GpuDecode("nvjpeg", cpu_share=1.0), "hybrid"])
+@pytest.mark.parametrize(
+    "how", [GpuDecode("nvjpeg", cpu_share=0.5), GpuDecode("nvjpeg", cpu_share=1.0), "hybrid"]
+)
 def test_the_cpu_takes_a_share(folder, monkeypatch, tmp_path, how):
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path))
     fake, _ = install(monkeypatch)
@@ -114,7 +141,9 @@ CHAINS = {
 @needs("nvidia")
 @pytest.mark.parametrize("name", CHAINS)
 def test_ops_of_dali_follow(folder, monkeypatch, name):
-    """On its CPU operators here: after a level of difference, one pixel in a hundred may be on the other side."""
+    """On its CPU operators here: after a level of difference, one pixel in a hundred may be on the
+    other side.
+    """
     fake, _ = install(monkeypatch)
     ops = [ff.Resize((72, 64)), *CHAINS[name]]
     got, want = batches(folder, ops, decode=ON_GPU), batches(folder, ops)
@@ -130,7 +159,9 @@ def test_mixing(folder, monkeypatch, op):
     assert np.abs(batches(folder, ops, decode=ON_GPU) - batches(folder, ops)).max() <= 1.5 / 255
 
 
-@pytest.mark.parametrize("view", [ff.FiveCrop(24), ff.MultiCrop([ff.View(60, 2), ff.View(48, 3, ops=[ff.Invert()])])])
+@pytest.mark.parametrize(
+    "view", [ff.FiveCrop(24), ff.MultiCrop([ff.View(60, 2), ff.View(48, 3, ops=[ff.Invert()])])]
+)
 def test_several_views(folder, monkeypatch, view):
     fake, _ = install(monkeypatch)
     source, ops = ff.ImageFolder(folder, progress=False), [ff.Resize((60, 70)), view]
@@ -138,7 +169,9 @@ def test_several_views(folder, monkeypatch, view):
         ops = ops[1:]
     found = []
     for how in ({"decode": ON_GPU}, {}):
-        with ff.Feed(source, ops, batch=len(FILES), shuffle=False, threads=2, seed=5, **how) as feed:
+        with ff.Feed(
+            source, ops, batch=len(FILES), shuffle=False, threads=2, seed=5, **how
+        ) as feed:
             images = next(iter(feed)).views
             found.append([one.get() if hasattr(one, "get") else one.copy() for one in images])
     assert fake["decoded"] and [one.shape for one in found[0]] == [one.shape for one in found[1]]

@@ -1,6 +1,8 @@
-"""`horovodrun -np 2` on a Horovod without a framework: it could start ranks, but asks first whether Gloo was built.
+"""`horovodrun -np 2` on a Horovod without a framework: it could start ranks, but asks first whether
+Gloo was built.
 
-Gloo is part of Horovod's framework extensions, and needed by the ranks' collectives only, not to start them.
+Gloo is part of Horovod's framework extensions, and needed by the ranks' collectives only, not to
+start them.
 """
 
 from __future__ import annotations

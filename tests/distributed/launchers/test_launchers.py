@@ -1,9 +1,10 @@
 """Two ranks, started as each launcher starts them, get the global batches of one rank between them.
 
-Run for real: mpirun, torchrun (with gloo), horovodrun where it is installed. Only their environment, in two real
-processes: srun, which needs a cluster; TF_CONFIG and JAX, which people and clouds set; and Horovod's, since pip
-builds it from source. Without MPI's headers `pip install horovod` fails; with HOROVOD_WITHOUT_MPI=1 version 0.28.1
-builds, and its horovodrun sets what is written here.
+Run for real: mpirun, torchrun (with gloo), horovodrun where it is installed. Only their
+environment, in two real
+processes: srun, which needs a cluster; TF_CONFIG and JAX, which people and clouds set; and
+Horovod's, since pip builds it from source. Without MPI's headers `pip install horovod` fails; with
+HOROVOD_WITHOUT_MPI=1 version 0.28.1 builds, and its horovodrun sets what is written here.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ LIMIT_S = 120  # ends a hang
 HERE = Path(__file__).parent
 RANK = str(HERE / "walk_rank.py")
 
-Commands = list[tuple[list[str], dict[str, str]]]  # (arguments, more environment) of each process to start
+Commands = list[
+    tuple[list[str], dict[str, str]]
+]  # (arguments, more environment) of each process to start
 
 
 def mpirun(folder: Path) -> Commands:
     if shutil.which("mpirun") is None:
-        pytest.skip("no mpirun; `make test` installs it where it may, else: apt-get install openmpi-bin")
+        pytest.skip(
+            "no mpirun; `make test` installs it where it may, else: apt-get install openmpi-bin"
+        )
     # tests run as root in containers, and on machines of one core
     options = ["-np", "2", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     return [(["mpirun", *options, sys.executable, RANK, str(folder)], {})]
@@ -41,7 +46,14 @@ def mpirun(folder: Path) -> Commands:
 
 def torchrun(folder: Path) -> Commands:
     require("torch")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+    ]
     return [([*launcher, RANK, str(folder), "--gloo"], {"OMP_NUM_THREADS": "1"})]
 
 
@@ -49,7 +61,8 @@ def horovodrun(folder: Path) -> Commands:
     found = shutil.which("horovodrun")
     if found is None:
         pytest.skip(
-            "no horovodrun: Horovod has no wheels and builds with MPI headers alone; its variables are run by hand"
+            "no horovodrun: Horovod has no wheels and builds with MPI headers alone; its variables"
+            " are run by hand"
         )
     launcher = [str(Path(found).with_name("python")), str(HERE / "horovod_launch.py")]
     return [([*launcher, sys.executable, RANK, str(folder)], {})]
@@ -57,7 +70,9 @@ def horovodrun(folder: Path) -> Commands:
 
 def by_hand(environ: Callable[[int], dict[str, str]]) -> Callable[[Path], Commands]:
     """Two processes with the variables that a launcher would have set."""
-    return lambda folder: [([sys.executable, RANK, str(folder)], environ(rank)) for rank in range(2)]
+    return lambda folder: [
+        ([sys.executable, RANK, str(folder)], environ(rank)) for rank in range(2)
+    ]
 
 
 def env(text: str) -> dict[str, str]:
@@ -66,22 +81,25 @@ def env(text: str) -> dict[str, str]:
 
 def horovod_environ(rank: int) -> dict[str, str]:
     return env(
-        f"HOROVOD_RANK={rank} HOROVOD_SIZE=2 HOROVOD_LOCAL_RANK={rank} HOROVOD_LOCAL_SIZE=2 HOROVOD_CROSS_RANK=0 "
-        "HOROVOD_CROSS_SIZE=1 HOROVOD_CONTROLLER=gloo HOROVOD_CPU_OPERATIONS=gloo HOROVOD_HOSTNAME=localhost"
+        f"HOROVOD_RANK={rank} HOROVOD_SIZE=2 HOROVOD_LOCAL_RANK={rank} HOROVOD_LOCAL_SIZE=2"
+        " HOROVOD_CROSS_RANK=0 HOROVOD_CROSS_SIZE=1 HOROVOD_CONTROLLER=gloo"
+        " HOROVOD_CPU_OPERATIONS=gloo HOROVOD_HOSTNAME=localhost"
     )
 
 
 def srun_environ(rank: int) -> dict[str, str]:
     return env(
-        "SLURM_JOB_ID=1 SLURM_JOB_NAME=train SLURM_NTASKS=2 SLURM_NPROCS=2 SLURM_TASKS_PER_NODE=2 SLURM_STEP_ID=0 "
-        "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_STEP_TASKS_PER_NODE=2 SLURM_NODEID=0 "
-        f"SLURM_PROCID={rank} SLURM_LOCALID={rank}"
+        "SLURM_JOB_ID=1 SLURM_JOB_NAME=train SLURM_NTASKS=2 SLURM_NPROCS=2 SLURM_TASKS_PER_NODE=2"
+        " SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1"
+        f" SLURM_STEP_TASKS_PER_NODE=2 SLURM_NODEID=0 SLURM_PROCID={rank} SLURM_LOCALID={rank}"
     )
 
 
 def tf_config(rank: int) -> dict[str, str]:
     cluster = {"worker": ["localhost:12345", "localhost:23456"]}
-    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})}
+    return {
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+    }
 
 
 def jax(rank: int) -> dict[str, str]:
@@ -116,7 +134,9 @@ def run(commands: Commands) -> None:
     try:
         for process in started:
             said, _ = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, f"{process.args} ended with {process.returncode}:\n{said}"
+            assert process.returncode == 0, (
+                f"{process.args} ended with {process.returncode}:\n{said}"
+            )
     finally:
         for process in started:
             if process.poll() is None:
@@ -125,26 +145,38 @@ def run(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
-def test_two_ranks_get_the_batches_of_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_ranks_get_the_batches_of_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launcher, found_by = LAUNCHERS[name]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")  # of a machine where others have the rest
     run(launcher(tmp_path))
-    ranks = sorted((json.loads(file.read_text()) for file in tmp_path.iterdir()), key=lambda rank: rank["world"])
+    ranks = sorted(
+        (json.loads(file.read_text()) for file in tmp_path.iterdir()),
+        key=lambda rank: rank["world"],
+    )
 
-    local = [[0, 1], [0, 1]] if found_by == "JAX" else [[0, 2], [1, 2]]  # JAX's variables say nothing about the machine
+    local = (
+        [[0, 1], [0, 1]] if found_by == "JAX" else [[0, 2], [1, 2]]
+    )  # JAX's variables say nothing about the machine
     assert [rank["world"] for rank in ranks] == [[0, 2, *local[0]], [1, 2, *local[1]]]
     assert all(rank["found_by"].startswith(f"{found_by}: ") for rank in ranks), ranks[0]["found_by"]
 
-    # one GPU per rank; JAX's variables do not tell the ranks of one machine apart: docs/launching.md
+    # one GPU per rank; JAX's variables do not tell the ranks of one machine apart:
+    # docs/launching.md
     pinned = ["4", "4"] if found_by == "JAX" else ["4", "6"]
     assert [(rank["gpu"], rank["visible"]) for rank in ranks] == [(gpu, gpu) for gpu in pinned]
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setattr(walk_rank.ff, "pin_gpu", lambda: None)  # this process has other tests to run
+    monkeypatch.setattr(
+        walk_rank.ff, "pin_gpu", lambda: None
+    )  # this process has other tests to run
     alone = walk_rank.walk()
     assert alone["world"] == [0, 1, 0, 1]
     for epoch in range(walk_rank.EPOCHS):
         first, second = (rank["ids"][epoch] for rank in ranks)
         assert len(first) == len(second) == walk_rank.SAMPLES // walk_rank.GLOBAL_BATCH
         assert [[*a, *b] for a, b in zip(first, second, strict=True)] == alone["ids"][epoch]
-        assert sorted(id for step in first + second for id in step) == list(range(walk_rank.SAMPLES))
+        assert sorted(id for step in first + second for id in step) == list(
+            range(walk_rank.SAMPLES)
+        )

@@ -1,4 +1,6 @@
-"""One rank of a launched run: pins a GPU, walks two epochs and writes down what it got, in a file of its own."""
+"""One rank of a launched run: pins a GPU, walks two epochs and writes down what it got, in a file
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def walk() -> dict:
     """Which rank this is, which GPU it pinned, and the ids of each step: epochs, steps, samples."""
     gpu = ff.pin_gpu()  # the list that it takes one of is made up
     source = ff.Arrays(np.zeros((SAMPLES, 4, 4, 3), np.uint8))
-    with ff.Feed(source, [], global_batch=GLOBAL_BATCH, seed=3, threads=1) as feed:  # no world: found, not told
+    with ff.Feed(
+        source, [], global_batch=GLOBAL_BATCH, seed=3, threads=1
+    ) as feed:  # no world: found, not told
         ids = [[batch.ids.tolist() for batch in feed] for _ in range(EPOCHS)]
         world = feed.plan.world
     place = [world.rank, world.size, world.local_rank, world.local_size]
@@ -38,7 +42,8 @@ if __name__ == "__main__":
         dist.init_process_group("gloo")
         told = [dist.get_rank(), dist.get_world_size()]
         found = ff.World.detect()
-        dist.destroy_process_group()  # by gloo: PyTorch has not looked for GPUs, so one can still be pinned
+        # by gloo: PyTorch has not looked for GPUs, so one can still be pinned
+        dist.destroy_process_group()
         if [found.rank, found.size] != told:
             sys.exit(f"torch.distributed says {told}, the feed finds {found}")
     Path(sys.argv[1], f"{os.getpid()}.json").write_text(json.dumps(walk()))

@@ -1,4 +1,7 @@
-"""How a feed with a helper process ends: closed, dropped, interrupted, killed, forked. No process may be left."""
+"""How a feed with a helper process ends: closed, dropped, interrupted, killed, forked.
+
+No process may be left.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,12 @@ def test_a_closed_feed_says_so():
     next(other)
     data.close()
     data.close()
-    for use in (lambda: next(walk), lambda: next(other), lambda: next(iter(data)), lambda: next(data.batches())):
+    for use in (
+        lambda: next(walk),
+        lambda: next(other),
+        lambda: next(iter(data)),
+        lambda: next(data.batches()),
+    ):
         with pytest.raises(FeedClosed):
             use()
 
@@ -160,7 +168,8 @@ print(feed._producer._client.process.pid, flush=True)
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [("", 0), ("sys.exit(3)", 3), ("raise KeyError('user')", 1), ("del feed; del walk", 0)]
+    ("how", "code"),
+    [("", 0), ("sys.exit(3)", 3), ("raise KeyError('user')", 1), ("del feed; del walk", 0)],
 )
 def test_the_interpreter_may_end_in_the_middle(python, how, code):
     done = python(PARENT + how)
@@ -191,7 +200,10 @@ def test_a_helper_ends_when_its_parent_is_killed():
 
 
 def test_a_helper_ends_even_if_a_forked_process_holds_its_socket():
-    child, pid = start(PARENT + "import warnings, time; warnings.simplefilter('ignore'); os.fork(); time.sleep(600)")
+    child, pid = start(
+        PARENT
+        + "import warnings, time; warnings.simplefilter('ignore'); os.fork(); time.sleep(600)"
+    )
     child.kill()
     child.wait()
     assert ended(pid)
@@ -241,7 +253,8 @@ def test_a_forked_child_is_told_instead_of_hanging(python):
     done = python("import warnings; warnings.simplefilter('ignore')\n" + PARENT + FORK)
     assert done.returncode == 0, done.stderr
     told = (
-        "this feed was started before fork(), its helper process belongs to the parent; create the feed in the child\n"
+        "this feed was started before fork(), its helper process belongs to the parent; create the"
+        " feed in the child\n"
     )
     assert done.stdout.split("\n", 1)[1] == told * 2
     assert done.stderr == ""

@@ -1,4 +1,6 @@
-"""What cannot be passed to a helper process, what goes wrong in it, and what happens when it dies."""
+"""What cannot be passed to a helper process, what goes wrong in it, and what happens when it
+dies.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,13 @@ def test_what_does_not_pickle_is_named(value, named):
         side(marked(own={"deep": [value]}))
     text = str(error.value)
     assert text.startswith(
-        "side_process=True hands the source Arrays: 50 images, HWC uint8[8, 8, 3] to another process"
+        "side_process=True hands the source Arrays: 50 images, HWC uint8[8, 8, 3] to another"
+        " process"
     )
     assert named in text
-    assert text.endswith("use functions and classes from the top level of a module, or leave side_process out")
+    assert text.endswith(
+        "use functions and classes from the top level of a module, or leave side_process out"
+    )
 
 
 def test_a_class_inside_a_function_is_named():
@@ -50,7 +55,9 @@ def test_a_class_inside_a_function_is_named():
 def test_a_function_that_does_not_pickle_is_named():
     with pytest.raises(ConfigError) as error:
         side(Arrays(NUMBERS), [Resize((4, 4)), lambda image, numbers: image])
-    assert str(error.value).startswith("side_process=True hands the op Function(test_a_function_that")
+    assert str(error.value).startswith(
+        "side_process=True hands the op Function(test_a_function_that"
+    )
 
 
 def test_side_process_is_true_or_false():
@@ -72,26 +79,34 @@ except ValueError as error:
 
 def test_classes_of_main_are_refused_with_the_remedy(python):
     done = python(MAIN)
-    assert done.stdout == (
-        "side_process=True: Mine is defined in __main__, which the helper process does not run; move it into a module "
-        "that can be imported (a .py file of its own, then `from that_file import Mine`), or leave side_process out\n"
+    assert (
+        done.stdout
+        == "side_process=True: Mine is defined in __main__, which the helper process does not run;"
+        " move it into a module that can be imported (a .py file of its own, then `from"
+        " that_file import Mine`), or leave side_process out\n"
     ), done.stderr
 
 
 def test_what_a_fresh_interpreter_cannot_load(tmp_path, monkeypatch):
-    (tmp_path / "only_here_once.py").write_text("from fastfeed.sources import Arrays\nclass Mine(Arrays): pass\n")
+    (tmp_path / "only_here_once.py").write_text(
+        "from fastfeed.sources import Arrays\nclass Mine(Arrays): pass\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     import only_here_once  # type: ignore[import-not-found]
 
     with side(only_here_once.Mine(NUMBERS)) as data:
         (tmp_path / "only_here_once.py").write_text("import nowhere_at_all\n")
         for _ in range(2):
-            with pytest.raises(ConfigError, match="ModuleNotFoundError: No module named 'nowhere_at_all'"):
+            with pytest.raises(
+                ConfigError, match="ModuleNotFoundError: No module named 'nowhere_at_all'"
+            ):
                 next(iter(data))
 
 
 def test_sys_path_is_passed_on(tmp_path, monkeypatch):
-    (tmp_path / "found_by_path.py").write_text("from fastfeed.sources import Arrays\nclass Mine(Arrays): pass\n")
+    (tmp_path / "found_by_path.py").write_text(
+        "from fastfeed.sources import Arrays\nclass Mine(Arrays): pass\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     import found_by_path  # type: ignore[import-not-found]
 
@@ -146,9 +161,11 @@ def test_a_killed_helper_is_an_error_and_the_next_iteration_continues():
         assert ended(pid)
         with pytest.raises(FastfeedError) as error:
             next(walk)
-        assert str(error.value) == (
-            f"the helper process {pid} of this feed died, killed by SIGKILL, which the system also sends where memory "
-            "runs out; a new iteration continues from feed.state() with a new helper process"
+        assert (
+            str(error.value)
+            == f"the helper process {pid} of this feed died, killed by SIGKILL, which the system"
+            " also sends where memory runs out; a new iteration continues from feed.state()"
+            " with a new helper process"
         )
         assert data.error is error.value
         assert gone(pid)

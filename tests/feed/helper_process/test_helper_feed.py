@@ -1,4 +1,6 @@
-"""With a helper process: the same batches, wherever they are asked for, and the same said of them."""
+"""With a helper process: the same batches, wherever they are asked for, and the same said of
+them.
+"""
 
 from __future__ import annotations
 
@@ -155,12 +157,16 @@ def test_statistics_are_those_of_both_processes(damaged, tmp_path):
         assert stats.stage_ms["decode"] > 0
         assert 0 < stats.wait_share <= 1
         assert stats.threads == 2
-        assert {line["id"] for line in map(json.loads, listed.read_text().splitlines())} == bad.keys()
+        assert {
+            line["id"] for line in map(json.loads, listed.read_text().splitlines())
+        } == bad.keys()
         assert {"read", "decode", "wait"} <= {span.stage for span in data.timeline.spans()}
 
 
 @pytest.mark.parametrize(
-    ("policy", "kind"), [("raise", SampleError), (FaultPolicy(max_run=1), TooManyFailures)], ids=["raise", "max_run"]
+    ("policy", "kind"),
+    [("raise", SampleError), (FaultPolicy(max_run=1), TooManyFailures)],
+    ids=["raise", "max_run"],
 )
 def test_limits_end_the_run_as_without(damaged_source, policy, kind):
     texts = []
@@ -189,7 +195,9 @@ def test_the_timeline_file_has_each_span_once(tmp_path, monkeypatch):
     assert len(heads) == 2
     spans = [tuple(line[2:]) for line in lines if isinstance(line, list) and line[1] == "span"]
     assert len(spans) == len(set(spans))
-    counts = {stage: len({span[1] for span in spans if span[0] == stage}) for stage in ("wait", "decode")}
+    counts = {
+        stage: len({span[1] for span in spans if span[0] == stage}) for stage in ("wait", "decode")
+    }
     assert counts == {"wait": 5, "decode": 5}
     assert sum(span[0] == "wait" for span in spans) == 5
 

@@ -1,4 +1,6 @@
-"""Shared memory: nothing that is held is overwritten, what is not held is used again, and nothing has a name."""
+"""Shared memory: nothing that is held is overwritten, what is not held is used again, and nothing
+has a name.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +116,12 @@ def test_two_walks_at_once():
 
 
 def _named() -> set[str]:
-    """Shared memory that has a name; a profiler that another test runs at the same time has some, too."""
-    return {name for name in os.listdir("/dev/shm") if not re.search("nsys|quadd", name, re.IGNORECASE)}
+    """Shared memory that has a name; a profiler that another test runs at the same time has some,
+    too.
+    """
+    return {
+        name for name in os.listdir("/dev/shm") if not re.search("nsys|quadd", name, re.IGNORECASE)
+    }
 
 
 def test_memory_has_no_name():
@@ -123,7 +129,11 @@ def test_memory_has_no_name():
     with side(LARGE) as data:
         next(iter(data))
         assert _named() <= before
-        links = [os.readlink(f"/proc/self/fd/{fd.name}") for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+        links = [
+            os.readlink(f"/proc/self/fd/{fd.name}")
+            for fd in Path("/proc/self/fd").iterdir()
+            if fd.is_symlink()
+        ]
         assert sum("memfd:fastfeed" in link for link in links) <= 1 + len(links)
 
 
@@ -141,7 +151,11 @@ def test_large_arrays_travel_next_to_the_pickle():
 
 def test_mapped_memory_is_shared_and_private_memory_is_not():
     fd = anonymous(5000)
-    one, other, own = mapped(fd, 5000), mapped(fd, 5000, populate=True), mapped(fd, 5000, private=True)
+    one, other, own = (
+        mapped(fd, 5000),
+        mapped(fd, 5000, populate=True),
+        mapped(fd, 5000, private=True),
+    )
     os.close(fd)
     one[4999] = 7
     assert other[4999] == 7

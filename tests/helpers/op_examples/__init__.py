@@ -2,7 +2,8 @@
 
 EXAMPLES  two ops or more of the type
 MEANING   of a simple op that changes pixels: the reference for what it does
-ON_DALI   of any op that changes pixels: how far the dali backend may be from the cpu backend; None: it cannot run it
+ON_DALI   of any op that changes pixels: how far the dali backend may be from the cpu backend; None:
+it cannot run it
 """
 
 from __future__ import annotations

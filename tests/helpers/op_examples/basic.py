@@ -37,6 +37,10 @@ EXAMPLES = {
     ],
 }
 MEANING = {
-    Function: Meaning(lambda op, values, row, image: op.function(image.copy(), values["u"][row]), 0, source="itself"),
+    Function: Meaning(
+        lambda op, values, row, image: op.function(image.copy(), values["u"][row]),
+        0,
+        source="itself",
+    ),
 }
 ON_DALI = {Function: None}  # it cannot call Python

@@ -30,7 +30,9 @@ Oracle = Callable[[Any, dict[str, Any], int, np.ndarray], np.ndarray]
 
 def enhanced(kind: Any) -> Oracle:
     """One of Pillow's ImageEnhance."""
-    return lambda op, values, row, image: np.asarray(kind(Image.fromarray(image)).enhance(float(values["factor"][row])))
+    return lambda op, values, row, image: np.asarray(
+        kind(Image.fromarray(image)).enhance(float(values["factor"][row]))
+    )
 
 
 def operated(change: Callable[..., Image.Image], value: str = "") -> Oracle:
@@ -50,7 +52,9 @@ def gray(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray) -> 
 def gamma(op: Gamma, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """torchvision's adjust_gamma of a PIL image."""
     power = values["gamma"][row]
-    return np.array([int(255.999 * pow(level / 255.0, power)) for level in range(256)], np.uint8)[image]
+    return np.array([int(255.999 * pow(level / 255.0, power)) for level in range(256)], np.uint8)[
+        image
+    ]
 
 
 def turned(op: Hue, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -88,7 +92,11 @@ EXAMPLES = {
     AutoContrast: [AutoContrast(), AutoContrast()],
     Invert: [Invert(), Invert()],
     LUT: [LUT([level // 2 for level in range(256)]), LUT(np.arange(768).reshape(3, 256) % 251)],
-    ColorJitter: [ColorJitter(0.4, 0.4, 0.4, 0.1), ColorJitter(contrast=(0.5, 0.9), hue=[-0.1, 0.3]), ColorJitter()],
+    ColorJitter: [
+        ColorJitter(0.4, 0.4, 0.4, 0.1),
+        ColorJitter(contrast=(0.5, 0.9), hue=[-0.1, 0.3]),
+        ColorJitter(),
+    ],
 }
 MEANING = {
     Brightness: Meaning(enhanced(ImageEnhance.Brightness), source="Pillow ImageEnhance.Brightness"),
@@ -96,7 +104,9 @@ MEANING = {
     Saturation: Meaning(enhanced(ImageEnhance.Color), source="Pillow ImageEnhance.Color"),
     Hue: Meaning(turned, source="torchvision adjust_hue"),
     Gamma: Meaning(gamma, 0, source="torchvision adjust_gamma"),
-    Solarize: Meaning(operated(ImageOps.solarize, "threshold"), 0, source="Pillow ImageOps.solarize"),
+    Solarize: Meaning(
+        operated(ImageOps.solarize, "threshold"), 0, source="Pillow ImageOps.solarize"
+    ),
     Posterize: Meaning(operated(ImageOps.posterize, "bits"), 0, source="Pillow ImageOps.posterize"),
     Grayscale: Meaning(gray, source="Pillow convert('L')"),
     Equalize: Meaning(operated(ImageOps.equalize), 0, source="Pillow ImageOps.equalize"),

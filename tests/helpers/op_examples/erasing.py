@@ -16,7 +16,12 @@ EXAMPLES = {
         RandomErasing(0.8, [0.1, 0.9], [0.2, 5.0], "noise"),
     ],
     CutOut: [CutOut(8), CutOut(13, fill=[10, 200, 30])],
-    GridMask: [GridMask((10, 20)), GridMask([2, 7], 0.3, (255, 1, 2)), GridMask(), GridMask((5, 5), 0.95)],
+    GridMask: [
+        GridMask((10, 20)),
+        GridMask([2, 7], 0.3, (255, 1, 2)),
+        GridMask(),
+        GridMask((5, 5), 0.95),
+    ],
 }
 
 
@@ -36,7 +41,9 @@ def grid(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.nda
     unit, share, top, left = (values[name][row] for name in ("unit", "share", "top", "left"))
     y, x = np.indices(image.shape[:2])
     hidden = ((y - top) % unit < share * unit - 0.5) & ((x - left) % unit < share * unit - 0.5)
-    return np.where(hidden[:, :, None], np.array(shade(op.fill, image.shape[2])), image).astype(np.uint8)
+    return np.where(hidden[:, :, None], np.array(shade(op.fill, image.shape[2])), image).astype(
+        np.uint8
+    )
 
 
 MEANING = {

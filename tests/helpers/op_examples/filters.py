@@ -12,7 +12,12 @@ from helpers.meaning import ROUNDED, Meaning, Within
 
 EXAMPLES = {
     Sharpness: [Sharpness(0.9), Sharpness([0.0, 1.0]), Sharpness((2.5, 4.0))],
-    GaussianBlur: [GaussianBlur(), GaussianBlur(23, (0.1, 2.0)), GaussianBlur(5, [1.5, 3.0]), GaussianBlur(61, (8, 9))],
+    GaussianBlur: [
+        GaussianBlur(),
+        GaussianBlur(23, (0.1, 2.0)),
+        GaussianBlur(5, [1.5, 3.0]),
+        GaussianBlur(61, (8, 9)),
+    ],
     GaussianNoise: [GaussianNoise(), GaussianNoise([40, 80])],
     JPEGCompression: [JPEGCompression(), JPEGCompression([1, 10])],
 }
@@ -35,13 +40,19 @@ def blur(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.nda
     blurred = image.astype(np.float64)
     for axis, length in enumerate(image.shape[:2]):
         there = np.arange(-half, length + half) % max(2 * length - 2, 1)
-        padded = blurred.take(np.minimum(there, 2 * length - 2 - there) if length > 1 else 0 * there, axis)
+        padded = blurred.take(
+            np.minimum(there, 2 * length - 2 - there) if length > 1 else 0 * there, axis
+        )
         blurred = sum(w * padded.take(np.arange(length) + i, axis) for i, w in enumerate(weights))
     return np.rint(blurred).astype(np.uint8)
 
 
 def noise(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    found = normal()[(values["offset"][row] + np.arange(image.size)) % LENGTH].astype(np.float64).reshape(image.shape)
+    found = (
+        normal()[(values["offset"][row] + np.arange(image.size)) % LENGTH]
+        .astype(np.float64)
+        .reshape(image.shape)
+    )
     return np.clip(np.rint(image + values["sigma"][row] * found), 0, 255).astype(np.uint8)
 
 

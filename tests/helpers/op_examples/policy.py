@@ -20,21 +20,33 @@ from helpers.meaning import AFTER_EACH_OTHER, Meaning
 EXAMPLES = {
     RandAugment: [RandAugment(), RandAugment(3, 14, 20, "bilinear", (120, 110, 100))],
     TrivialAugmentWide: [TrivialAugmentWide(), TrivialAugmentWide(11, "bilinear", (9, 8, 7))],
-    AutoAugment: [AutoAugment(), AutoAugment("cifar10", "bilinear"), AutoAugment("svhn", fill=(128, 128, 128))],
-    AugMix: [AugMix(), AugMix(9, 2, 2, 0.4, all_ops=False, filter="nearest", fill=(5, 6, 7)), AugMix(mixture_width=1)],
+    AutoAugment: [
+        AutoAugment(),
+        AutoAugment("cifar10", "bilinear"),
+        AutoAugment("svhn", fill=(128, 128, 128)),
+    ],
+    AugMix: [
+        AugMix(),
+        AugMix(9, 2, 2, 0.4, all_ops=False, filter="nearest", fill=(5, 6, 7)),
+        AugMix(mixture_width=1),
+    ],
 }
 
 RESAMPLING = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.BILINEAR}
 
 
 def moved(op: Affine, image: Image.Image, matrix: np.ndarray) -> Image.Image:
-    """Laid on a larger sheet of the fill, as Pillow's bilinear filter ends half a pixel beyond the edge of an image."""
+    """Laid on a larger sheet of the fill, as Pillow's bilinear filter ends half a pixel beyond the
+    edge of an image.
+    """
     fill: Any = op.fill if image.mode == "RGB" else shade(op.fill, 1)[0]
     sheet = ImageOps.expand(image, 2, fill)
     data = matrix[:2].copy()
     data[:, 2] += 2
     how = Image.Transform.AFFINE
-    return sheet.transform(image.size, how, data.ravel().tolist(), RESAMPLING[op.filter], fillcolor=fill)
+    return sheet.transform(
+        image.size, how, data.ravel().tolist(), RESAMPLING[op.filter], fillcolor=fill
+    )
 
 
 PILLOW: dict[type, Callable[[Any, Image.Image, dict[str, Any]], Image.Image]] = {
@@ -66,11 +78,15 @@ def mixed(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray) -> np
     plain = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
     versions = [by_pillow(op.chain, choices, row, plain) for choices in values["chains"]]
     found = [np.asarray(one, np.float64).reshape(image.shape) for one in (plain, *versions)]
-    return np.rint(np.einsum("k,khwc->hwc", values["shares"][row], np.stack(found))).astype(np.uint8)
+    return np.rint(np.einsum("k,khwc->hwc", values["shares"][row], np.stack(found))).astype(
+        np.uint8
+    )
 
 
 MEANING = {
     # an op may follow another that rounded a pixel, or a corner, to the other side
-    AugMix: Meaning(mixed, 2, 0.97, "Pillow's ops in turn, then a weighted sum: torchvision AugMix.forward"),
+    AugMix: Meaning(
+        mixed, 2, 0.97, "Pillow's ops in turn, then a weighted sum: torchvision AugMix.forward"
+    ),
 }
 ON_DALI = dict.fromkeys((AutoAugment, RandAugment, TrivialAugmentWide, AugMix), AFTER_EACH_OTHER)

@@ -22,14 +22,19 @@ EXAMPLES = {
         Affine(translate=[0.3, 0.0], scale=[0.5, 0.5], shear=[-5, 5, -20, 20], fill=[9, 8, 7]),
         Affine((10, 20), filter="nearest"),
     ],
-    Perspective: [Perspective(), Perspective(0.3, 1.0, fill=(1, 2, 3)), Perspective(0.8, 0.7, "nearest")],
+    Perspective: [
+        Perspective(),
+        Perspective(0.3, 1.0, fill=(1, 2, 3)),
+        Perspective(0.8, 0.7, "nearest"),
+    ],
 }
 
 
 def pillow(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """Image.transform, as torchvision calls it, of the image with two pixels of fill around it.
 
-    Without these Pillow stops at once where the image ends; with them it fades into the fill over a pixel.
+    Without these Pillow stops at once where the image ends; with them it fades into the fill over a
+    pixel.
     """
     channels = image.shape[2]
     fill = shade(op.fill, channels)
@@ -39,12 +44,21 @@ def pillow(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
     matrix = np.array([[1, 0, 2], [0, 1, 2], [0, 0, 1]]) @ values["matrix"][row]
     flat = Image.fromarray(framed[:, :, 0] if channels == 1 else framed)
     how = {"bilinear": Image.Resampling.BILINEAR, "nearest": Image.Resampling.NEAREST}[op.filter]
-    kind = Image.Transform.AFFINE if np.array_equal(matrix[2], [0, 0, 1]) else Image.Transform.PERSPECTIVE
+    kind = (
+        Image.Transform.AFFINE
+        if np.array_equal(matrix[2], [0, 0, 1])
+        else Image.Transform.PERSPECTIVE
+    )
     data = tuple((matrix / matrix[2, 2]).ravel()[: 6 if kind == Image.Transform.AFFINE else 8])
-    seen = flat.transform(image.shape[1::-1], kind, data, how, fillcolor=fill if channels == 3 else fill[0])
+    seen = flat.transform(
+        image.shape[1::-1], kind, data, how, fillcolor=fill if channels == 3 else fill[0]
+    )
     return np.asarray(seen).reshape(image.shape)
 
 
 # nearest: where a pixel's center falls on the line between two others, rounding decides
-MEANING = {kind: Meaning(pillow, 1, 0.995, "Pillow Image.transform") for kind in (Rotate, Affine, Perspective)}
+MEANING = {
+    kind: Meaning(pillow, 1, 0.995, "Pillow Image.transform")
+    for kind in (Rotate, Affine, Perspective)
+}
 ON_DALI = {Rotate: BILINEAR, Affine: BILINEAR, Perspective: BILINEAR}

@@ -1,4 +1,7 @@
-"""A task whose samples do to their process what hostile files do. Imported by worker processes, too."""
+"""A task whose samples do to their process what hostile files do.
+
+Imported by worker processes, too.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 
 @dataclass(frozen=True)
 class HostileTask:
-    """Pieces of ten samples. `fates` says what happens at a sample; all others are written down as good."""
+    """Pieces of ten samples.
+
+    `fates` says what happens at a sample; all others are written down as good.
+    """
 
     folder: str
     fates: dict[int, str] = field(default_factory=dict)

@@ -8,7 +8,9 @@ import numpy as np
 
 D50 = np.array([0.9642, 1.0, 0.8249])  # of the profile connection space
 D65 = np.array([0.3127 / 0.3290, 1.0, (1 - 0.3127 - 0.3290) / 0.3290])
-_BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
+_BRADFORD = np.array(
+    [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
+)
 PRIMARIES = {  # x, y of red, green, blue; all with white at D65
     "sRGB": ((0.64, 0.33), (0.30, 0.60), (0.15, 0.06)),
     "Display P3": ((0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
@@ -67,10 +69,17 @@ def _curve(name: str) -> bytes:
     return b"curv\0\0\0\0" + struct.pack(">I", len(table)) + table.tobytes()
 
 
-def _profile(space: bytes, kind: bytes, connection: bytes, description: str, tags: dict[bytes, bytes]) -> bytes:
+def _profile(
+    space: bytes, kind: bytes, connection: bytes, description: str, tags: dict[bytes, bytes]
+) -> bytes:
     text = description.encode() + b"\0"
     desc = b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + bytes(78)
-    tags = {b"desc": desc, b"cprt": b"text\0\0\0\0none\0", b"wtpt": b"XYZ \0\0\0\0" + _fixed(*D50), **tags}
+    tags = {
+        b"desc": desc,
+        b"cprt": b"text\0\0\0\0none\0",
+        b"wtpt": b"XYZ \0\0\0\0" + _fixed(*D50),
+        **tags,
+    }
     at, index, body = 132 + 12 * len(tags), b"", b""
     for name, content in tags.items():
         index += name + struct.pack(">II", at + len(body), len(content))
@@ -83,7 +92,10 @@ def _profile(space: bytes, kind: bytes, connection: bytes, description: str, tag
 def rgb_profile(name: str, description: str | None = None, padding: int = 0) -> bytes:
     """Of PRIMARIES; `padding` bytes that mean nothing make it long."""
     columns = to_xyz(name).T
-    tags = {key: b"XYZ \0\0\0\0" + _fixed(*c) for key, c in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)}
+    tags = {
+        key: b"XYZ \0\0\0\0" + _fixed(*c)
+        for key, c in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)
+    }
     tags |= {key: _curve(name) for key in (b"rTRC", b"gTRC", b"bTRC")}
     if padding:
         tags[b"zzzz"] = b"data\0\0\0\0" + bytes(range(256)) * (padding // 256)
@@ -95,7 +107,9 @@ def gray_profile(name: str = "gray 1.8") -> bytes:
 
 
 def cmyk_colors() -> np.ndarray:
-    """The Lab of each combination of full inks, (2, 2, 2, 2, 3): whole numbers in sRGB's gamut; black is black."""
+    """The Lab of each combination of full inks, (2, 2, 2, 2, 3): whole numbers in sRGB's gamut;
+    black is black.
+    """
     lab = np.zeros((2, 2, 2, 2, 3))
     for c, m, y in np.ndindex(2, 2, 2):
         if c + m + y < 3:

@@ -1,5 +1,6 @@
-"""Runs a job again and again, each time in a process of its own that has imported all it needs: python job_driver.py
-SRC DST. Each line of input starts one; it prints that process's number, and how it ended.
+"""Runs a job again and again, each time in a process of its own that has imported all it needs:
+python job_driver.py SRC DST. Each line of input starts one; it prints that process's number, and
+how it ended.
 """
 
 from __future__ import annotations

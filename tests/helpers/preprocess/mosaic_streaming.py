@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-MISSING = "no mosaicml-streaming, or no torch; pip install --no-deps mosaicml-streaming catalogue; pip install torch"
+MISSING = (
+    "no mosaicml-streaming, or no torch; pip install --no-deps mosaicml-streaming catalogue; pip"
+    " install torch"
+)
 
-# streaming imports tokenizers, vision models and compressors whatever it is to do; none of them has a part in reading
-# a plain shard, so that empty ones stand in for those that are not here
+# streaming imports tokenizers, vision models and compressors whatever it is to do; none of them has
+# a part in reading a plain shard, so that empty ones stand in for those that are not here
 STREAMING = """
 import importlib.machinery, importlib.util, json, sys, types
 
@@ -43,6 +46,8 @@ def streaming(program: str, *words: str, folder: Path) -> str:
         pytest.skip(MISSING)
     environ = os.environ | {"TMPDIR": str(folder), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", STREAMING + program, *words]
-    run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=200)
+    run = subprocess.run(
+        command, env=environ, capture_output=True, text=True, check=False, timeout=200
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     return run.stdout

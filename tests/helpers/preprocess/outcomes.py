@@ -11,7 +11,9 @@ from helpers.photos import jpeg
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """sha256 of all files that are the result: of `__job` the records, manifest and list of bad ones; no indexes."""
+    """sha256 of all files that are the result: of `__job` the records, manifest and list of bad
+    ones; no indexes.
+    """
     assert not list(folder.glob("__tmp/**/*")), "temporary files are left"
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -21,10 +23,15 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def _is_result(path: str) -> bool:
-    return path.startswith((RECORDS, MANIFEST, BAD)) or path.partition("/")[0] not in (JOB, ".fastfeed")
+    return path.startswith((RECORDS, MANIFEST, BAD)) or path.partition("/")[0] not in (
+        JOB,
+        ".fastfeed",
+    )
 
 
-def photographs(folder: Path, count: int, *, bad: int = 0, size: tuple[int, int] = (90, 120)) -> Path:
+def photographs(
+    folder: Path, count: int, *, bad: int = 0, size: tuple[int, int] = (90, 120)
+) -> Path:
     """A folder of JPEGs in two class folders; the last `bad` of them are cut off."""
     for i in range(count):
         content = jpeg(i, size)

@@ -16,7 +16,14 @@ from fastfeed.preprocess.recipe import Packing
 from fastfeed.preprocess.writers import writer_for
 
 HEIGHT, WIDTH = 8, 10
-NAMES = ["a.b.jpg", "with space.jpg", "new\nline.jpg", "latin\udce9.jpg", "n" * 300 + ".jpg", "日本 é.jpg"]
+NAMES = [
+    "a.b.jpg",
+    "with space.jpg",
+    "new\nline.jpg",
+    "latin\udce9.jpg",
+    "n" * 300 + ".jpg",
+    "日本 é.jpg",
+]
 
 
 def pixels(i: int) -> np.ndarray:
@@ -34,18 +41,26 @@ def encoded(i: int, extension: str) -> bytes:
 
 def entry(i: int, extension: str = "jpg") -> Entry:
     """Every third has no label, and no class; every second a caption."""
-    meta: dict[str, Any] = {"uri": f"photos/{i}/{NAMES[i % len(NAMES)]}", "orientation": 6, "box": [0, 0, 8, 10]}
+    meta: dict[str, Any] = {
+        "uri": f"photos/{i}/{NAMES[i % len(NAMES)]}",
+        "orientation": 6,
+        "box": [0, 0, 8, 10],
+    }
     if i % 3:
         meta |= {"class": f"classé {i % 3}", "label": i % 3}
     text = None if i % 2 else f"caption \udcff {i}\nof two lines"
-    return Entry(f"{i:09d}", encoded(i, extension), extension, HEIGHT, WIDTH, i % 3 or None, text, meta)
+    return Entry(
+        f"{i:09d}", encoded(i, extension), extension, HEIGHT, WIDTH, i % 3 or None, text, meta
+    )
 
 
 def entries(count: int, packing: str = "webdataset") -> list[Entry]:
     return [entry(i, "npy" if packing == "raw" else "jpg") for i in range(count)]
 
 
-def write(folder: Path, packing: Packing, samples: Iterable[Entry], stem: str = "shard-000000") -> list[int]:
+def write(
+    folder: Path, packing: Packing, samples: Iterable[Entry], stem: str = "shard-000000"
+) -> list[int]:
     """A shard, with files as the operating system has them."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as opened:  # a writer that fails leaves its files to who made them

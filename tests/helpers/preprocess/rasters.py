@@ -26,7 +26,9 @@ TURNED = {  # stored pixels -> as displayed, by EXIF orientation (CIPA DC-008, 4
 }
 
 
-def saved(image: Image.Image | np.ndarray, format: str, orientation: int = 1, **options: Any) -> bytes:
+def saved(
+    image: Image.Image | np.ndarray, format: str, orientation: int = 1, **options: Any
+) -> bytes:
     """As exact as the format can be."""
     image = image if isinstance(image, Image.Image) else Image.fromarray(image)
     if orientation != 1:

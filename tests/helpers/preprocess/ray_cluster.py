@@ -1,6 +1,7 @@
-"""Ray's nodes on this machine, for tests: python ray_cluster.py FOLDER. It prints the address and a node's number per
-line: its raylet's process. "kill N" ends that node as a power cut does, "add" starts one and prints its number. They
-all end when the input does.
+"""Ray's nodes on this machine, for tests: python ray_cluster.py FOLDER.
+
+It prints the address and a node's number per line: its raylet's process. "kill N" ends that node as
+a power cut does, "add" starts one and prints its number. They all end when the input does.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ |= {"RAY_TMPDIR": sys.argv[1], "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+os.environ |= {
+    "RAY_TMPDIR": sys.argv[1],
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[n]) for n in (2, 3)])
 
 from ray.cluster_utils import Cluster
@@ -24,7 +29,9 @@ def main() -> None:
     nodes = {}
 
     def add() -> int:
-        node = cluster.add_node(**{name: NODE[name] for name in ("num_cpus", "object_store_memory")})
+        node = cluster.add_node(
+            **{name: NODE[name] for name in ("num_cpus", "object_store_memory")}
+        )
         nodes[raylet(node)] = node
         return raylet(node)
 

@@ -1,4 +1,6 @@
-"""What tests of the survey share: a target in memory, a watch that keeps a diary, surveys and files made by hand."""
+"""What tests of the survey share: a target in memory, a watch that keeps a diary, surveys and files
+made by hand.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ class BytesSource:
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         self.asked += ids
-        return [Failure(i, self.uri(i), "read", "io_error") if self.blobs[i] is None else self.blobs[i] for i in ids]
+        return [
+            Failure(i, self.uri(i), "read", "io_error") if self.blobs[i] is None else self.blobs[i]
+            for i in ids
+        ]
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         return np.full(len(ids), -1, np.int64)
@@ -77,7 +82,11 @@ class BytesSource:
 def scene(seed: int, height: int = 150, width: int = 200) -> Image.Image:
     """Soft blobs of light, as different from another seed's as photographs are."""
     noise = np.random.default_rng(seed).integers(0, 256, (12, 14, 3), dtype=np.uint8)
-    return Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC).filter(ImageFilter.GaussianBlur(2))
+    return (
+        Image.fromarray(noise)
+        .resize((width, height), Image.Resampling.BICUBIC)
+        .filter(ImageFilter.GaussianBlur(2))
+    )
 
 
 def saved(image: Image.Image, format: str = "JPEG", **options: Any) -> bytes:
@@ -97,7 +106,9 @@ def surveyed(
     return load_survey(shelf, range(len(bounds) - 1))  # type: ignore[arg-type]
 
 
-def make_survey(contents: Sequence[int], hashes: Sequence[int], states: Sequence[int] | None = None) -> Survey:
+def make_survey(
+    contents: Sequence[int], hashes: Sequence[int], states: Sequence[int] | None = None
+) -> Survey:
     """A survey in which equal `contents` are equal bytes."""
     rows = np.zeros(len(contents), ROW)
     rows["id"] = np.arange(len(contents))

@@ -41,7 +41,9 @@ class CountingContext:
             self.inside -= 1
 
 
-def recipe(scaling: Scaling | None = None, encoding: Encoding | None = None, limits: Limits | None = None) -> Recipe:
+def recipe(
+    scaling: Scaling | None = None, encoding: Encoding | None = None, limits: Limits | None = None
+) -> Recipe:
     return Recipe(scaling or Scaling(32), encoding or Encoding(), limits or Limits())
 
 

@@ -1,5 +1,5 @@
-"""A task that says where it is done and waits there until it may go on, a source that takes its time. Imported by
-worker processes, too.
+"""A task that says where it is done and waits there until it may go on, a source that takes its
+time. Imported by worker processes, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class StartedPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class WaitingTask:
-    """Pieces from `free` on are done at once, others when there is a file "go"; `fatal` kills who started it."""
+    """Pieces from `free` on are done at once, others when there is a file "go"; `fatal` kills who
+    started it.
+    """
 
     folder: str
     free: int
@@ -37,7 +39,9 @@ class WaitingTask:
 
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
         context.begin(-1)
-        name = StartedPiece(piece, int(os.environ.get("RAY_RAYLET_PID", -1)), os.getpid(), uuid.uuid4().hex)
+        name = StartedPiece(
+            piece, int(os.environ.get("RAY_RAYLET_PID", -1)), os.getpid(), uuid.uuid4().hex
+        )
         Path(self.folder, "begun-" + "-".join(map(str, name))).touch()
         if piece == self.fatal:
             os.kill(os.getppid(), signal.SIGKILL)

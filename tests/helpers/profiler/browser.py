@@ -1,4 +1,6 @@
-"""Chromium without a screen, spoken to over a pipe: DevTools messages are JSON, each ended by a NUL."""
+"""Chromium without a screen, spoken to over a pipe: DevTools messages are JSON, each ended by a
+NUL.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 def found() -> str | None:
     """The browser's program, None where there is none."""
-    return next(filter(None, map(shutil.which, (os.environ.get("FASTFEED_CHROMIUM", ""), *NAMES))), None)
+    return next(
+        filter(None, map(shutil.which, (os.environ.get("FASTFEED_CHROMIUM", ""), *NAMES))), None
+    )
 
 
 @contextmanager
@@ -43,15 +47,25 @@ def browser() -> Iterator[Browser]:
     to_read, to_write = os.pipe(), os.pipe()  # it reads on descriptor 3, writes on 4
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [
-            program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            "--disable-extensions", "--disable-background-networking", "--hide-scrollbars", "--remote-debugging-pipe",
+            program,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-extensions",
+            "--disable-background-networking",
+            "--hide-scrollbars",
+            "--remote-debugging-pipe",
             f"--user-data-dir={profile}",
-        ]  # fmt: skip
+        ]
         process = subprocess.Popen(
             [sys.executable, "-S", "-c", _START, str(to_read[0]), str(to_write[1]), *command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             pass_fds=(to_read[0], to_write[1]),
-        )  # fmt: skip
+        )
         os.close(to_read[0])
         os.close(to_write[1])
         try:
@@ -78,7 +92,9 @@ class Browser:
     def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
         """Ask, and wait for the answer. AssertionError with what the browser says is wrong."""
         self._last += 1
-        asked = {"id": self._last, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        asked = {"id": self._last, "method": method, "params": params} | (
+            {"sessionId": session} if session else {}
+        )
         data = json.dumps(asked).encode() + b"\0"
         while data:
             data = data[os.write(self._write, data) :]
@@ -102,7 +118,13 @@ class Browser:
 
     @contextmanager
     def tab(
-        self, file: Path | str, width: int, height: int = 800, *, dark: bool = False, touch: bool = False
+        self,
+        file: Path | str,
+        width: int,
+        height: int = 800,
+        *,
+        dark: bool = False,
+        touch: bool = False,
     ) -> Iterator[Tab]:
         """A page of this size, loaded and drawn. `file` may be an address."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -110,14 +132,22 @@ class Browser:
         tab = Tab(self, session, width, height)
         for domain in ("Page", "Runtime", "Network", "Log"):
             tab.call(f"{domain}.enable")
-        tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if touch else 1,
-                 mobile=touch)  # fmt: skip
+        tab.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if touch else 1,
+            mobile=touch,
+        )
         tab.call("Emulation.setTouchEmulationEnabled", enabled=touch)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         tab.call("Emulation.setEmulatedMedia", features=[scheme])
         tab.call("Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri())
         tab.wait("document.readyState === 'complete'")
-        tab.wait("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        tab.wait(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>"
+            " done(true))))"
+        )
         try:
             yield tab
         finally:
@@ -136,7 +166,9 @@ class Tab:
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression gives; a promise is waited for."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -150,10 +182,22 @@ class Tab:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def drag(self, x: float, y: float, to: float) -> None:
-        self.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", buttons=1, clickCount=1)
+        self.call(
+            "Input.dispatchMouseEvent",
+            type="mousePressed",
+            x=x,
+            y=y,
+            button="left",
+            buttons=1,
+            clickCount=1,
+        )
         for at in (x + (to - x) / 2, to):
-            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=at, y=y, button="left", buttons=1)
-        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=to, y=y, button="left", clickCount=1)
+            self.call(
+                "Input.dispatchMouseEvent", type="mouseMoved", x=at, y=y, button="left", buttons=1
+            )
+        self.call(
+            "Input.dispatchMouseEvent", type="mouseReleased", x=to, y=y, button="left", clickCount=1
+        )
 
     def tap(self, x: float, y: float) -> None:
         self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
@@ -167,7 +211,9 @@ class Tab:
     def picture(self, *, whole: bool = True) -> bytes:
         """PNG, of the whole page or of what is in view."""
         shot = self.call(
-            "Page.captureScreenshot", captureBeyondViewport=whole, **({"clip": self._all()} if whole else {})
+            "Page.captureScreenshot",
+            captureBeyondViewport=whole,
+            **({"clip": self._all()} if whole else {}),
         )
         return base64.b64decode(shot["data"])
 
@@ -182,13 +228,19 @@ class Tab:
             params = event["params"]
             if event["method"] == "Runtime.exceptionThrown":
                 texts.append(json.dumps(params["exceptionDetails"]))
-            elif event["method"] == "Runtime.consoleAPICalled" or event["method"] == "Log.entryAdded":
+            elif (
+                event["method"] == "Runtime.consoleAPICalled" or event["method"] == "Log.entryAdded"
+            ):
                 texts.append(json.dumps(params))
         return texts
 
     def requests(self) -> list[str]:
         """Addresses that the page asked for, itself left out."""
-        asked = [e["params"]["request"]["url"] for e in self._mine() if e["method"] == "Network.requestWillBeSent"]
+        asked = [
+            e["params"]["request"]["url"]
+            for e in self._mine()
+            if e["method"] == "Network.requestWillBeSent"
+        ]
         return [url for url in asked[1:] if not url.startswith("data:")]
 
     def _mine(self) -> list[dict[str, Any]]:

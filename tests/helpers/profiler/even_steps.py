@@ -26,9 +26,9 @@ def even_steps(
 ) -> Trace:
     """A trace of `steps` steps of 100 ms that spend `share` of their time waiting for input.
 
-    `lacks`: the device was not recorded for this fraction of the first step. `mark`, `waits` and `optimizer` name the
-    ranges of each step, "" for none; `around` names one range around all of them. `tail`: the fraction of a step, from
-    its end, that lies outside of its mark.
+    `lacks`: the device was not recorded for this fraction of the first step. `mark`, `waits` and
+    `optimizer` name the ranges of each step, "" for none; `around` names one range around all of
+    them. `tail`: the fraction of a step, from its end, that lies outside of its mark.
     """
     builder = TraceBuilder()
     if around:
@@ -53,5 +53,7 @@ def even_steps(
                 builder.op(first + 1, last, call, kind=Kind.H2D, name="Memcpy HtoD", bytes=1 << 20)
             else:
                 builder.op(first, last, call, name=f"kernel_{kernel}")
-    builder.call(steps * PERIOD_NS - _LAUNCH_NS, steps * PERIOD_NS + _LAUNCH_NS, "cudaDeviceSynchronize")
+    builder.call(
+        steps * PERIOD_NS - _LAUNCH_NS, steps * PERIOD_NS + _LAUNCH_NS, "cudaDeviceSynchronize"
+    )
     return builder.trace()

@@ -1,7 +1,9 @@
-"""A stand-in for nsys that does what nsys 2022.4 and 2023.4 were seen to do; `install(folder)` puts it there.
+"""A stand-in for nsys that does what nsys 2022.4 and 2023.4 were seen to do; `install(folder)` puts
+it there.
 
-The command runs in a session of its own. SIGINT and SIGTERM go to it once, and nsys ends without waiting for it. After
---duration it kills the command, unless --kill=none. Its importer is not found, so the raw recording is what it leaves.
+The command runs in a session of its own. SIGINT and SIGTERM go to it once, and nsys ends without
+waiting for it. After --duration it kills the command, unless --kill=none. Its importer is not
+found, so the raw recording is what it leaves.
 """
 
 from __future__ import annotations
@@ -20,11 +22,17 @@ OPTIONS = "trace sample cpuctxsw force-overwrite wait kill stats delay duration 
 
 
 def install(folder: Path, **settings: object) -> Path:
-    """Make the program, and its importer where the real one has it. Settings are those of `main`."""
+    """Make the program, and its importer where the real one has it.
+
+    Settings are those of `main`.
+    """
     bin = folder / "bin"
     (folder / "host-linux-x64").mkdir(parents=True)
     bin.mkdir()
-    for path, what in ((bin / "nsys", "nsys"), (folder / "host-linux-x64" / "QdstrmImporter", "importer")):
+    for path, what in (
+        (bin / "nsys", "nsys"),
+        (folder / "host-linux-x64" / "QdstrmImporter", "importer"),
+    ):
         code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})"
         code += "; from helpers.profiler import fake_nsys"
         path.write_text(f"#!{sys.executable} -S\n{code}\nfake_nsys.{what}(**{settings!r})\n")
@@ -40,7 +48,8 @@ def nsys(
     stays: bool = False,  # after the command has ended
     full: bool = False,  # its scratch disk
     records: bool = True,
-    lingers: float = 0,  # seconds that a process of it lives on after its end, with all it has inherited
+    # seconds that a process of it lives on after its end, with all it has inherited
+    lingers: float = 0,
     torn: bool = False,  # what it records
     export: str = "",  # an SQLite file, of any report
 ) -> None:
@@ -51,7 +60,9 @@ def nsys(
         print("\n".join(f"\t--{name}=\n\t   Says what." for name in options or OPTIONS))
     elif words[0] == "export":
         if "--help" not in words:
-            shutil.copyfile(export, next(w.partition("=")[2] for w in words if w.startswith("--output=")))
+            shutil.copyfile(
+                export, next(w.partition("=")[2] for w in words if w.startswith("--output="))
+            )
     elif words[0] == "profile":
         if hangs:
             time.sleep(60)
@@ -78,12 +89,16 @@ def importer(**_: object) -> None:
     Path(given.o).write_bytes(REPORT)
 
 
-def _profile(words: list[str], options: list[str], streams: bool, starts: bool, full: bool, made: bytes) -> int:
+def _profile(
+    words: list[str], options: list[str], streams: bool, starts: bool, full: bool, made: bytes
+) -> int:
     given: dict[str, str] = {}
     while words and words[0].startswith("--"):
         name, _, value = words.pop(0)[2:].partition("=")
         if name not in options:
-            print(f"unrecognised option '--{name}'\n\nusage: nsys profile [<args>]", file=sys.stderr)
+            print(
+                f"unrecognised option '--{name}'\n\nusage: nsys profile [<args>]", file=sys.stderr
+            )
             return 1
         given[name] = value
     if not starts:
@@ -116,7 +131,10 @@ def _profile(words: list[str], options: list[str], streams: bool, starts: bool, 
                 os.killpg(pid, signal.SIGTERM)
         else:
             time.sleep(0.01)
-    print("Importer error status: The importer binary and its dependencies were not found.", file=sys.stderr)
+    print(
+        "Importer error status: The importer binary and its dependencies were not found.",
+        file=sys.stderr,
+    )
     if made and time.monotonic() - begun >= float(given.get("delay", 0)):
         Path(given["output"].replace("%%", "%") + ".qdstrm").write_bytes(made)
     return code if code >= 0 else 128 - code

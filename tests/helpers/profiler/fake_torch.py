@@ -1,4 +1,5 @@
-"""A stand-in for PyTorch as far as the injected recorder knows it, which is imported in no time; `install(folder)`.
+"""A stand-in for PyTorch as far as the injected recorder knows it, which is imported in no time;
+`install(folder)`.
 
 Its profiler writes the names of marks, so a test can see which steps were recorded.
 """
@@ -15,7 +16,8 @@ _MODULES = {
     "compiler": "def is_compiling(): return False",
     "cuda": "def is_initialized(): return False",
     "optim/__init__": "from torch.optim.optimizer import Optimizer",
-    "optim/optimizer": """
+    "optim/optimizer": (
+        """
         hooks = []
 
         def register_optimizer_step_post_hook(hook):
@@ -25,10 +27,12 @@ _MODULES = {
             def step(self):
                 for hook in hooks:
                     hook(self, (), {})
-    """,
+    """
+    ),
     "utils/__init__": "",
     "utils/data/__init__": "from torch.utils.data.dataloader import DataLoader",
-    "utils/data/dataloader": """
+    "utils/data/dataloader": (
+        """
         class _BaseDataLoaderIter:
             def __init__(self, data):
                 self.data = iter(data)
@@ -42,8 +46,10 @@ _MODULES = {
 
             def __iter__(self):
                 return _BaseDataLoaderIter(self.data)
-    """,
-    "autograd/__init__": """
+    """
+    ),
+    "autograd/__init__": (
+        """
         from torch.autograd import profiler
 
         def _profiler_enabled():
@@ -51,8 +57,10 @@ _MODULES = {
 
         def _enable_record_function(enable):
             pass
-    """,
-    "autograd/profiler": """
+    """
+    ),
+    "autograd/profiler": (
+        """
         active = None  # marks of the profiler at work
 
         def _prepare_profiler():
@@ -78,8 +86,10 @@ _MODULES = {
 
             def __exit__(self, *error):
                 pass
-    """,
-    "profiler": """
+    """
+    ),
+    "profiler": (
+        """
         import enum, json, os
         from torch.autograd import profiler
 
@@ -108,7 +118,8 @@ _MODULES = {
 
             def __exit__(self, *error):
                 self.stop()
-    """,
+    """
+    ),
 }
 
 

@@ -23,12 +23,15 @@ from fastfeed.profiler.model.trace import (
     Trace,
     Waits,
     table,
-)  # fmt: skip
+)
 
 
 @dataclass
 class TraceBuilder:
-    """`op`, `call`, `range` and so on add a row each; `trace()` has them all. Correlation ids count from 1."""
+    """`op`, `call`, `range` and so on add a row each; `trace()` has them all.
+
+    Correlation ids count from 1.
+    """
 
     rows: dict[type, list[dict[str, Any]]] = field(default_factory=dict)
     names: Strings = field(default_factory=Strings)
@@ -40,9 +43,17 @@ class TraceBuilder:
         self.rows.setdefault(kind, []).append(row)
 
     def op(
-        self, start: int, end: int, call: tuple[int, int] | None = None, *, api: str = "cudaLaunchKernel",
-        thread: int = 0, kind: Kind = Kind.COMPUTE, name: str = "kernel", **more: Any,
-    ) -> int:  # fmt: skip
+        self,
+        start: int,
+        end: int,
+        call: tuple[int, int] | None = None,
+        *,
+        api: str = "cudaLaunchKernel",
+        thread: int = 0,
+        kind: Kind = Kind.COMPUTE,
+        name: str = "kernel",
+        **more: Any,
+    ) -> int:
         """A device operation, and the call (start, end) that launched it; its correlation id."""
         self.corr += 1
         columns = {"device": 0, "process": 0, "stream": 7, **more}
@@ -57,15 +68,27 @@ class TraceBuilder:
         self.add(Calls, start=start, end=end, name=api, thread=thread, corr=corr)
         return corr
 
-    def range(self, start: int, end: int, name: str, kind: RangeKind = RangeKind.PYTHON, thread: int = 0) -> None:
+    def range(
+        self, start: int, end: int, name: str, kind: RangeKind = RangeKind.PYTHON, thread: int = 0
+    ) -> None:
         self.add(Ranges, start=start, end=end, name=name, kind=kind, thread=thread)
 
     def trace(self, threads: int = 2, devices: int = 1, **about: Any) -> Trace:
         columns: dict[type, dict[str, Any]] = {
-            kind: {key: np.array([row.get(key, -1) for row in rows]) for key in {key for row in rows for key in row}}
+            kind: {
+                key: np.array([row.get(key, -1) for row in rows])
+                for key in {key for row in rows for key in row}
+            }
             for kind, rows in self.rows.items()
         }
-        kinds = {Ops: "ops", Calls: "calls", Ranges: "ranges", Waits: "waits", Overheads: "overheads", Sched: "sched"}
+        kinds = {
+            Ops: "ops",
+            Calls: "calls",
+            Ranges: "ranges",
+            Waits: "waits",
+            Overheads: "overheads",
+            Sched: "sched",
+        }
         return Trace(
             Origin("made by hand", "nsys"),
             tuple(self.names.all),

@@ -1,4 +1,6 @@
-"""Chrome traces for tests: small ones of chosen events, and large ones in the layout that Kineto writes."""
+"""Chrome traces for tests: small ones of chosen events, and large ones in the layout that Kineto
+writes.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,23 @@ HTOD = "Memcpy HtoD (Pageable -> Device)"
 BASE = 1_751_410_836_000_000_000  # nanoseconds since 1970
 KERNELS = (
     "ampere_sgemm_128x64_nn",
-    "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::launch_clamp_scalar(at::"
-    "TensorIteratorBase&, c10::Scalar, c10::Scalar, at::native::detail::ClampLimits)::{lambda()#1}::operator()() const"
-    "::{lambda()#7}::operator()() const::{lambda(float)#1}, at::detail::Array<char*, 2> >(int, float)",
-    "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(cudnnTensorStruct, float const*)",
+    (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous"
+        " namespace)::launch_clamp_scalar(at::TensorIteratorBase&, c10::Scalar, c10::Scalar,"
+        " at::native::detail::ClampLimits)::{lambda()#1}::operator()()"
+        " const::{lambda()#7}::operator()() const::{lambda(float)#1}, at::detail::Array<char*, 2>"
+        " >(int, float)"
+    ),
+    (
+        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1,"
+        " true>(cudnnTensorStruct, float const*)"
+    ),
 )
 
 
-def event(cat: str, name: str, ts: Any, dur: Any, *, pid: Any = PID, tid: Any = PID, **args: Any) -> dict[str, Any]:
+def event(
+    cat: str, name: str, ts: Any, dur: Any, *, pid: Any = PID, tid: Any = PID, **args: Any
+) -> dict[str, Any]:
     """A complete event in the usual order of keys."""
     record = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
     return record | ({"args": args} if args else {})
@@ -29,17 +40,41 @@ def event(cat: str, name: str, ts: Any, dur: Any, *, pid: Any = PID, tid: Any = 
 
 def launch(corr: int, ts: Any, dur: Any = 5, **more: Any) -> dict[str, Any]:
     return event(
-        "cuda_runtime", "cudaLaunchKernel", ts, dur, **more, **{"External id": corr}, cbid=211, correlation=corr
+        "cuda_runtime",
+        "cudaLaunchKernel",
+        ts,
+        dur,
+        **more,
+        **{"External id": corr},
+        cbid=211,
+        correlation=corr,
     )
 
 
 def kernel(
-    corr: int, ts: Any, dur: Any, name: str = KERNELS[0], *, stream: int = 7, device: int = 0, **more: Any
+    corr: int,
+    ts: Any,
+    dur: Any,
+    name: str = KERNELS[0],
+    *,
+    stream: int = 7,
+    device: int = 0,
+    **more: Any,
 ) -> Any:
     return event(
-        "kernel", name, ts, dur, pid=device, tid=stream, **{"External id": corr, "queued": 0, "device": device},
-        context=1, stream=stream, correlation=corr, grid=[1, 1, 1], **more,
-    )  # fmt: skip
+        "kernel",
+        name,
+        ts,
+        dur,
+        pid=device,
+        tid=stream,
+        **{"External id": corr, "queued": 0, "device": device},
+        context=1,
+        stream=stream,
+        correlation=corr,
+        grid=[1, 1, 1],
+        **more,
+    )
 
 
 def meta(kind: str, pid: Any, value: str, tid: Any = 0) -> dict[str, Any]:
@@ -60,14 +95,23 @@ def write(path: Path, events: list[Any], indent: int | None = None, **top: Any) 
 
 
 def device_rows(ops: Ops) -> list[tuple[int, ...]]:
-    return list(zip(ops.start.tolist(), ops.end.tolist(), ops.stream.tolist(), ops.corr.tolist(), strict=True))
+    return list(
+        zip(
+            ops.start.tolist(),
+            ops.end.tolist(),
+            ops.stream.tolist(),
+            ops.corr.tolist(),
+            strict=True,
+        )
+    )
 
 
 def host_rows(trace: Trace) -> list[tuple[str, RangeKind, int]]:
     ranges = trace.ranges
     tids = [trace.threads[thread].tid if thread >= 0 else -1 for thread in ranges.thread]
     return [
-        (trace.name(name), RangeKind(kind), tid) for name, kind, tid in zip(ranges.name, ranges.kind, tids, strict=True)
+        (trace.name(name), RangeKind(kind), tid)
+        for name, kind, tid in zip(ranges.name, ranges.kind, tids, strict=True)
     ]
 
 
@@ -75,26 +119,62 @@ def training() -> list[dict[str, Any]]:
     """One step: input, a copy, a kernel."""
     copy = {"device": 0, "context": 1, "stream": 7, "correlation": 1, "bytes": 4096}
     return [
-        meta("process_name", PID, "python"), meta("process_labels", PID, "CPU"), meta("process_labels", 0, "GPU 0"),
+        meta("process_name", PID, "python"),
+        meta("process_labels", PID, "CPU"),
+        meta("process_labels", 0, "GPU 0"),
         meta("thread_name", PID, f"thread {PID} (python)", PID),
         event("user_annotation", "ProfilerStep#5", 100, 900, **{"External id": 1}),
-        event("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 101, 300),
-        event("cpu_op", "aten::to", 410, 50, **{"Input Dims": [[8, 3], []], "Concrete Inputs": ["", "[1, {}]"]}),
+        event(
+            "user_annotation",
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+            101,
+            300,
+        ),
+        event(
+            "cpu_op",
+            "aten::to",
+            410,
+            50,
+            **{"Input Dims": [[8, 3], []], "Concrete Inputs": ["", "[1, {}]"]},
+        ),
         event("cuda_runtime", "cudaMemcpyAsync_v3020", 420, 20, cbid=41, correlation=1),
         event("gpu_memcpy", HTOD, 425, 11, pid=0, tid=7, **copy),
-        launch(2, 470), kernel(2, 480, 400), *flows(2, 470),
-        event("gpu_user_annotation", "ProfilerStep#5", 425, 455, pid=0, tid=7, **{"External id": 1}),
-        {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": PID, "tid": PID, "ts": 1,
-         "args": {"Bytes": 8}},
-        event("Trace", "PyTorch Profiler (0)", 0, 1200, pid="Spans", tid="PyTorch Profiler", **{"Op count": 0}),
-    ]  # fmt: skip
+        launch(2, 470),
+        kernel(2, 480, 400),
+        *flows(2, 470),
+        event(
+            "gpu_user_annotation", "ProfilerStep#5", 425, 455, pid=0, tid=7, **{"External id": 1}
+        ),
+        {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "s": "t",
+            "name": "[memory]",
+            "pid": PID,
+            "tid": PID,
+            "ts": 1,
+            "args": {"Bytes": 8},
+        },
+        event(
+            "Trace",
+            "PyTorch Profiler (0)",
+            0,
+            1200,
+            pid="Spans",
+            tid="PyTorch Profiler",
+            **{"Op count": 0},
+        ),
+    ]
 
 
 def starved_steps(steps: int = 8) -> list[dict[str, Any]]:
     """Steps of 100 ms that wait 30 ms for their batch."""
     events = []
     for step in range(steps):
-        start, waits = step * 100_000, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        start, waits = (
+            step * 100_000,
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+        )
         events.append(event("user_annotation", f"ProfilerStep#{step}", start, 100_000))
         events.append(event("user_annotation", waits, start, 30_000))
         for k in range(7):
@@ -165,8 +245,11 @@ _LAST = """  {
 """
 
 
-def large(path: Path, launches: int, ops: bool = False, begin_ns: int = 4_203_669_604_595_407) -> Path:
-    """`launches` kernels of 9 us every 10 us, each with its call and both ends of the arrow, as Kineto writes them.
+def large(
+    path: Path, launches: int, ops: bool = False, begin_ns: int = 4_203_669_604_595_407
+) -> Path:
+    """`launches` kernels of 9 us every 10 us, each with its call and both ends of the arrow, as
+    Kineto writes them.
 
     A gap of 1000 ns follows each kernel. About 0.9 kB a launch, 1.1 kB with an operator for each.
     """
@@ -174,7 +257,12 @@ def large(path: Path, launches: int, ops: bool = False, begin_ns: int = 4_203_66
     with path.open("w") as file:
         file.write(_FIRST % BASE)
         for begin in range(0, launches, 10_000):
-            file.write("".join(_launch(template, n, begin_ns) for n in range(begin, min(launches, begin + 10_000))))
+            file.write(
+                "".join(
+                    _launch(template, n, begin_ns)
+                    for n in range(begin, min(launches, begin + 10_000))
+                )
+            )
         file.write(_LAST)
     return path
 

@@ -46,12 +46,17 @@ def members(
     world_size: int | None = None,
     seed: int = 0,
 ) -> list[RankDevice]:
-    """One trace per rank. `skew` is added to a rank's clock; `recorded` selects the talks in a rank's trace;
-    `hidden` computes on another stream all the time, `computing` is how long a rank does so from the talk's start;
-    ends of one collective differ by up to 4 us."""
+    """One trace per rank.
+
+    `skew` is added to a rank's clock; `recorded` selects the talks in a rank's trace; `hidden`
+    computes on another stream all the time, `computing` is how long a rank does so from the talk's
+    start; ends of one collective differ by up to 4 us.
+    """
     draws = np.random.default_rng(seed)
     now = [TRANSFER] * ranks  # all start with some work together
-    rows: list[list[tuple[int, int, Kind, int]]] = [[(0, TRANSFER, Kind.COMPUTE, -1)] for _ in range(ranks)]
+    rows: list[list[tuple[int, int, Kind, int]]] = [
+        [(0, TRANSFER, Kind.COMPUTE, -1)] for _ in range(ranks)
+    ]
     idle: list[list[tuple[int, int, Cause]]] = [[] for _ in range(ranks)]
     for number, talk in enumerate(talks):  # rows: start, end, kind, number of the talk
         arrive = {}
@@ -74,8 +79,12 @@ def members(
         clock = skew[rank] if skew else 0
         if hidden:
             rows[rank].append((0, now[rank], Kind.COMPUTE, -1))
-        recorded_rows = [row for row in rows[rank] if row[2] is not Kind.COMM or recorded(rank, row[3])]
-        devices.append(_member(rank, recorded_rows, idle[rank], talks, clock, wall, world_size, numbered))
+        recorded_rows = [
+            row for row in rows[rank] if row[2] is not Kind.COMM or recorded(rank, row[3])
+        ]
+        devices.append(
+            _member(rank, recorded_rows, idle[rank], talks, clock, wall, world_size, numbered)
+        )
     return devices
 
 
@@ -106,7 +115,11 @@ def _member(
         seq=np.array([row[3] if numbered else -1 for row in rows]),
     )
     trace = Trace(
-        Origin(f"rank{rank}.json", "chrome", wall_ns=1_700_000_000_000_000_000 - clock if wall else None),
+        Origin(
+            f"rank{rank}.json",
+            "chrome",
+            wall_ns=1_700_000_000_000_000_000 - clock if wall else None,
+        ),
         tuple(texts.all),
         processes=(Process(100 + rank, rank=rank),),
         devices=(Device(0, process=0),),
@@ -124,4 +137,6 @@ def _member(
         unknown,
     )
     first, last = int(start.min()), int(end.max())
-    return RankDevice(f"rank {rank}", trace, 0, slices, np.array([[first, last]]), first, last, rank)
+    return RankDevice(
+        f"rank {rank}", trace, 0, slices, np.array([[first, last]]), first, last, rank
+    )

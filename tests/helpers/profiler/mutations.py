@@ -1,6 +1,8 @@
-"""Files bent at random: bytes of any file, values in JSON and text, cells of databases, fields of protobuf.
+"""Files bent at random: bytes of any file, values in JSON and text, cells of databases, fields of
+protobuf.
 
-What is changed inside of its format gets past the checks of the format, where most readers' mistakes are.
+What is changed inside of its format gets past the checks of the format, where most readers'
+mistakes are.
 """
 
 from __future__ import annotations
@@ -20,17 +22,64 @@ __all__ = ["mutate"]
 
 _MAX_BYTES = 1 << 22  # of a file that grows with each change
 _NUMBERS = (
-    0, 1, -1, 2, 7, 127, 255, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1,
-    -(2**31), -(2**62), -(2**63),
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    2,
+    7,
+    127,
+    255,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**53,
+    2**53 + 1,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    -(2**31),
+    -(2**62),
+    -(2**63),
+)
 _TEXT_NUMBERS = (
-    *map(str, _NUMBERS), "1e5", "-1e308", "1e999", "NaN", "-Infinity", "0.0000001", "1.5.5", "--1", "9" * 30,
-    "9" * 5_000, "0x10", "null", "true", '"12"', "[]", "{}",
-)  # fmt: skip
+    *map(str, _NUMBERS),
+    "1e5",
+    "-1e308",
+    "1e999",
+    "NaN",
+    "-Infinity",
+    "0.0000001",
+    "1.5.5",
+    "--1",
+    "9" * 30,
+    "9" * 5_000,
+    "0x10",
+    "null",
+    "true",
+    '"12"',
+    "[]",
+    "{}",
+)
 _VALUES = (
-    "null", "true", "[]", "{}", '""', '"\\ud800"', '"\\u0000"', '"a\\\\"', '"\\"}, {"', "[[[[]]]]", '{"a": {"b": [1]}}',
-    "-", "", '"\\u001b[31m"', '"' + "x" * 300 + '"', "NaN",
-)  # fmt: skip
+    "null",
+    "true",
+    "[]",
+    "{}",
+    '""',
+    '"\\ud800"',
+    '"\\u0000"',
+    '"a\\\\"',
+    '"\\"}, {"',
+    "[[[[]]]]",
+    '{"a": {"b": [1]}}',
+    "-",
+    "",
+    '"\\u001b[31m"',
+    '"' + "x" * 300 + '"',
+    "NaN",
+)
 _CELLS = (
     *(n for n in _NUMBERS if -(2**63) <= n < 2**63),
     None,
@@ -50,10 +99,17 @@ _TOKEN = re.compile(rb'"[^"]*"|[{}\[\],:]|-?[\d.]+')
 
 
 def mutate(data: bytes, kind: str, dice: random.Random, folder: Path) -> bytes:
-    """`data` with one to five changes; `kind` is its format: json, text, sqlite, protobuf. `folder` is for its use."""
+    """`data` with one to five changes; `kind` is its format: json, text, sqlite, protobuf.
+
+    `folder` is for its use.
+    """
     for _ in range(dice.choice((1, 1, 1, 2, 5))):
         change = dice.choice((_bytes, *_OF_KIND.get(kind, ()), *_OF_KIND.get(kind, ())))
-        data = change(data, dice) if kind != "sqlite" or change is _bytes else _database(data, dice, folder)
+        data = (
+            change(data, dice)
+            if kind != "sqlite" or change is _bytes
+            else _database(data, dice, folder)
+        )
         if not data or len(data) > _MAX_BYTES:
             break
     return gzip.compress(data[:_MAX_BYTES], 1) if dice.random() < 0.02 else data[:_MAX_BYTES]
@@ -82,12 +138,17 @@ def _numbers(data: bytes, dice: random.Random) -> bytes:
 
 
 def _values(data: bytes, dice: random.Random) -> bytes:
-    return _replaced(data, _VALUE, dice, lambda _: b": " + dice.choice((*_VALUES, *_TEXT_NUMBERS)).encode())
+    return _replaced(
+        data, _VALUE, dice, lambda _: b": " + dice.choice((*_VALUES, *_TEXT_NUMBERS)).encode()
+    )
 
 
 def _tokens(data: bytes, dice: random.Random) -> bytes:
     return _replaced(
-        data, _TOKEN, dice, lambda token: dice.choice((b"", token + token, token[:-1], b" " + token + b"\n"))
+        data,
+        _TOKEN,
+        dice,
+        lambda token: dice.choice((b"", token + token, token[:-1], b" " + token + b"\n")),
     )
 
 
@@ -100,8 +161,12 @@ def _lines(data: bytes, dice: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-def _replaced(data: bytes, pattern: re.Pattern[bytes], dice: random.Random, new: Callable[[bytes], bytes]) -> bytes:
-    """One match at random, of those behind a place at random: searching all of a file takes too long."""
+def _replaced(
+    data: bytes, pattern: re.Pattern[bytes], dice: random.Random, new: Callable[[bytes], bytes]
+) -> bytes:
+    """One match at random, of those behind a place at random: searching all of a file takes too
+    long.
+    """
     places = list(pattern.finditer(data, dice.randrange(max(1, len(data) - 200))))[:50]
     if not places:
         return _bytes(data, dice)
@@ -113,16 +178,28 @@ def _database(data: bytes, dice: random.Random, folder: Path) -> bytes:
     """Cells, columns, rows or tables of an SQLite database."""
     path = folder / "bent.sqlite"
     path.write_bytes(data)
-    bent_before = (sqlite3.Error, UnicodeError, MemoryError)  # the last is what SQLite says of some damaged sizes
+    bent_before = (
+        sqlite3.Error,
+        UnicodeError,
+        MemoryError,
+    )  # the last is what SQLite says of some damaged sizes
     with contextlib.suppress(*bent_before), closing(sqlite3.connect(path)) as database:
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         if not tables:  # all were dropped
             return data
         table = dice.choice(tables)
         columns = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
         column, other = dice.choice(columns), dice.choice(columns)
         where = dice.choice(
-            ("", "", f'WHERE rowid = (SELECT rowid FROM "{table}" ORDER BY random() LIMIT 1)', "WHERE rowid % 3")
+            (
+                "",
+                "",
+                f'WHERE rowid = (SELECT rowid FROM "{table}" ORDER BY random() LIMIT 1)',
+                "WHERE rowid % 3",
+            )
         )
         cell = dice.choice(_CELLS)
         statement, *values = dice.choice(
@@ -138,7 +215,7 @@ def _database(data: bytes, dice: random.Random, folder: Path) -> bytes:
                 (f'DROP TABLE "{table}"',),
                 (f'ALTER TABLE "{table}" RENAME TO "{dice.choice((*tables, "x"))}"',),
             )
-        )  # fmt: skip
+        )
         database.execute(statement, values)
         database.commit()
     data = path.read_bytes()
@@ -158,9 +235,17 @@ def _fields(data: bytes, dice: random.Random) -> bytes:
         fields[at] = tag, _fields(value, dice)
     else:
         number = varint(dice.choice(_NUMBERS) & (2**64 - 1))
-        as_number, as_bytes = (tag & ~7, number), (tag & ~7 | 2, dice.randbytes(dice.choice((0, 9))))
-        fields[at : at + 1] = dice.choice(([], [fields[at]] * 2, [as_number], [as_number], [as_bytes]))
-    return b"".join(varint(tag) + (varint(len(value)) + value if tag & 7 == 2 else value) for tag, value in fields)
+        as_number, as_bytes = (
+            (tag & ~7, number),
+            (tag & ~7 | 2, dice.randbytes(dice.choice((0, 9)))),
+        )
+        fields[at : at + 1] = dice.choice(
+            ([], [fields[at]] * 2, [as_number], [as_number], [as_bytes])
+        )
+    return b"".join(
+        varint(tag) + (varint(len(value)) + value if tag & 7 == 2 else value)
+        for tag, value in fields
+    )
 
 
 def _parsed(data: bytes) -> list[tuple[int, bytes]]:

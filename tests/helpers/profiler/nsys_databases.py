@@ -15,20 +15,37 @@ ORDER = {age: at for at, age in enumerate(AGES)}
 _OP = "start end deviceId contextId greenContextId>2024 streamId correlationId globalPid>2020"
 _TABLES = {
     "StringIds": "id value",
-    "CUPTI_ACTIVITY_KIND_KERNEL": f"{_OP} demangledName shortName mangledName>2022 gridX graphNodeId graphId>2026",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": f"{_OP} bytes copyKind deprecatedSrcId srcKind dstKind srcDeviceId dstDeviceId"
-    " copyCount>2026",
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        f"{_OP} demangledName shortName mangledName>2022 gridX graphNodeId graphId>2026"
+    ),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (
+        f"{_OP} bytes copyKind deprecatedSrcId srcKind dstKind srcDeviceId dstDeviceId"
+        " copyCount>2026"
+    ),
     "CUPTI_ACTIVITY_KIND_MEMSET": f"{_OP} value bytes memKind",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": f"{_OP} graphId graphExecId",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end eventClass globalTid correlationId nameId returnValue callchainId",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": f"{_OP} deprecatedSyncType>2026 syncType eventId eventSyncId>2026",
-    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "timestamp>2026 deviceId contextId streamId correlationId globalPid>2020 eventId"
-    " eventSyncId>2026",
-    "CUPTI_ACTIVITY_KIND_OVERHEAD": "start end eventClass globalTid correlationId nameId overheadType",
-    "NVTX_EVENTS": "start end eventType rangeId category color text globalTid endGlobalTid textId domainId jsonText"
-    " binaryData>2026",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": (
+        "start end eventClass globalTid correlationId nameId returnValue callchainId"
+    ),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (
+        f"{_OP} deprecatedSyncType>2026 syncType eventId eventSyncId>2026"
+    ),
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": (
+        "timestamp>2026 deviceId contextId streamId correlationId globalPid>2020 eventId"
+        " eventSyncId>2026"
+    ),
+    "CUPTI_ACTIVITY_KIND_OVERHEAD": (
+        "start end eventClass globalTid correlationId nameId overheadType"
+    ),
+    "NVTX_EVENTS": (
+        "start end eventType rangeId category color text globalTid endGlobalTid textId domainId"
+        " jsonText binaryData>2026"
+    ),
     "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId schemaId idx flags type name offset",
-    "OSRT_API": "start end eventClass globalTid correlationId<2020 nameId returnValue nestingLevel callchainId",
+    "OSRT_API": (
+        "start end eventClass globalTid correlationId<2020 nameId returnValue nestingLevel"
+        " callchainId"
+    ),
     "SCHED_EVENTS": "start cpu isSchedIn globalTid threadState>2024 threadBlock>2024",
     "ENUM_SAMPLING_THREAD_STATE": "id name label",
     "PROFILER_OVERHEAD": "start end globalTid nameId returnValue<2024 overheadType>2026",
@@ -43,7 +60,18 @@ _TABLES = {
     "PROCESSES": "globalPid pid name",
     "ThreadNames": "nameId priority globalTid",
 }
-_TEXTS = {"value", "text", "jsonText", "name", "uuid", "utcTime", "localTime", "binaryData", "label", "devStateName"}
+_TEXTS = {
+    "value",
+    "text",
+    "jsonText",
+    "name",
+    "uuid",
+    "utcTime",
+    "localTime",
+    "binaryData",
+    "label",
+    "devStateName",
+}
 
 
 def gid(pid: int, tid: int = 0) -> int:
@@ -65,7 +93,10 @@ def columns(table: str, age: str) -> list[str]:
 
 
 class Export:
-    """A database to fill. A table is made with its first row, as nsys does; columns its age lacks are left out."""
+    """A database to fill.
+
+    A table is made with its first row, as nsys does; columns its age lacks are left out.
+    """
 
     def __init__(self, path: Path, age: str = "2026") -> None:
         self.path, self.age = path, age
@@ -92,18 +123,45 @@ class Export:
         names, marks = ", ".join(f'"{name}"' for name in known), ", ".join("?" * len(known))
         self.db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(known.values()))
 
-    def kernel(self, start: object, end: object, name: str = "gemm", corr: int = 1, **more: object) -> None:
+    def kernel(
+        self, start: object, end: object, name: str = "gemm", corr: int = 1, **more: object
+    ) -> None:
         text = self.string(name)
-        row = {"deviceId": 0, "streamId": 7, "globalPid": gid(100), "demangledName": text, "shortName": text} | more
+        row = {
+            "deviceId": 0,
+            "streamId": 7,
+            "globalPid": gid(100),
+            "demangledName": text,
+            "shortName": text,
+        } | more
         self.row("CUPTI_ACTIVITY_KIND_KERNEL", start=start, end=end, correlationId=corr, **row)
 
     def memcpy(self, start: int, end: int, kind: int, src: int, dst: int, **more: object) -> None:
-        row = {"deviceId": 0, "streamId": 7, "globalPid": gid(100), "bytes": 4096, "correlationId": 2} | more
+        row = {
+            "deviceId": 0,
+            "streamId": 7,
+            "globalPid": gid(100),
+            "bytes": 4096,
+            "correlationId": 2,
+        } | more
         table = "CUPTI_ACTIVITY_KIND_MEMCPY"
         self.row(table, start=start, end=end, copyKind=kind, srcKind=src, dstKind=dst, **row)
 
-    def call(self, start: object, end: object, name: str, corr: int, tid: int = gid(100, 100), **more: object) -> None:
-        row = {"eventClass": 0, "returnValue": 0, "globalTid": tid, "nameId": self.string(name)} | more
+    def call(
+        self,
+        start: object,
+        end: object,
+        name: str,
+        corr: int,
+        tid: int = gid(100, 100),
+        **more: object,
+    ) -> None:
+        row = {
+            "eventClass": 0,
+            "returnValue": 0,
+            "globalTid": tid,
+            "nameId": self.string(name),
+        } | more
         self.row("CUPTI_ACTIVITY_KIND_RUNTIME", start=start, end=end, correlationId=corr, **row)
 
     def nvtx(self, start: int, end: object, text: object, **more: object) -> None:
@@ -122,11 +180,15 @@ def payload(domain: int, schema: int, fields: bytes) -> bytes:
 
 
 def million(path: Path, rows: int = 1_000_000, kernels: int = 200) -> Path:
-    """So many kernels, each with its launch, of so many names: some 100 bytes a kernel, 3 seconds a million."""
+    """So many kernels, each with its launch, of so many names: some 100 bytes a kernel, 3 seconds a
+    million.
+    """
     export = Export(path, "2024")
     export.db.execute("PRAGMA journal_mode = OFF")
     export.db.execute("PRAGMA synchronous = OFF")
-    names = [export.string(f"void kernel_{number}<float>(float*, int)") for number in range(kernels)]
+    names = [
+        export.string(f"void kernel_{number}<float>(float*, int)") for number in range(kernels)
+    ]
     launch = export.string("cudaLaunchKernel_v7000")
     random = np.random.default_rng(0)
     start = 1_000_000_000 + np.arange(rows) * 10_000 + random.integers(0, 3000, rows)
@@ -135,13 +197,14 @@ def million(path: Path, rows: int = 1_000_000, kernels: int = 200) -> Path:
     export.table("CUPTI_ACTIVITY_KIND_KERNEL")
     export.table("CUPTI_ACTIVITY_KIND_RUNTIME")
     export.db.executemany(
-        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId, correlationId, globalPid,"
-        f" demangledName, shortName, gridX) VALUES (?, ?, 0, 1, 7, ?, {gid(100)}, ?, ?, 128)",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, contextId, streamId,"
+        " correlationId, globalPid, demangledName, shortName, gridX) VALUES (?, ?, 0, 1, 7, ?,"
+        f" {gid(100)}, ?, ?, 128)",
         zip(start.tolist(), end.tolist(), range(1, rows + 1), name, name, strict=True),
     )
     export.db.executemany(
-        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end, eventClass, globalTid, correlationId, nameId,"
-        f" returnValue) VALUES (?, ?, 0, {gid(100, 100)}, ?, {launch}, 0)",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, end, eventClass, globalTid,"
+        f" correlationId, nameId, returnValue) VALUES (?, ?, 0, {gid(100, 100)}, ?, {launch}, 0)",
         zip((start - 20_000).tolist(), (start - 15_000).tolist(), range(1, rows + 1), strict=True),
     )
     return export.done()

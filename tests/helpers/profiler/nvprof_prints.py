@@ -18,13 +18,13 @@ TEXT_ROWS = """\
 
 Regs: Number of registers used per CUDA thread.
 SSMem: Static shared memory allocated per CUDA block.
-"""  # noqa: E501  as it is printed
+"""
 CSV_ROWS = """\
 "Start","Duration","Grid X","Size","Throughput","SrcMemType","DstMemType","Device","Context","Stream","Name","Correlation_ID"
 s,us,,KB,GB/s,,,,,,,
 0.326630123,1678.200000,32768,,,,,"Tesla V100-SXM2-16GB (0)","1","7","void init<double>(double*, ""x"") [128]",128
 0.335790000,1.760000,,2.000000,1.083700,"Pinned","Device","Tesla V100-SXM2-16GB (0)","1","7","[CUDA memcpy HtoD]",135
-"""  # noqa: E501  as it is printed
+"""
 CALLS_ROWS = """\
 "Start","Duration","Name","Correlation_ID"
 ms,us,,

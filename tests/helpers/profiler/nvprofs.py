@@ -1,4 +1,6 @@
-"""Writes small files as nvprof does: its SQLite tables, cut to the columns that are of use, and its printed traces."""
+"""Writes small files as nvprof does: its SQLite tables, cut to the columns that are of use, and its
+printed traces.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,27 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-# column names and order as in PatWie/nvprof2json data/database.sql, without those that say nothing of time
+# column names and order as in PatWie/nvprof2json data/database.sql, without those that say nothing
+# of time
 TABLES = {
-    "CONCURRENT_KERNEL": "start end completed deviceId contextId streamId correlationId gridId name queued submitted",
-    "KERNEL": "start end completed deviceId contextId streamId correlationId gridId name queued submitted",
-    "MEMCPY": "copyKind srcKind dstKind flags bytes start end deviceId contextId streamId correlationId "
-    "runtimeCorrelationId",
-    "MEMCPY2": "copyKind srcKind dstKind flags bytes start end deviceId contextId streamId srcDeviceId srcContextId "
-    "dstDeviceId dstContextId correlationId",
+    "CONCURRENT_KERNEL": (
+        "start end completed deviceId contextId streamId correlationId gridId name queued submitted"
+    ),
+    "KERNEL": (
+        "start end completed deviceId contextId streamId correlationId gridId name queued submitted"
+    ),
+    "MEMCPY": (
+        "copyKind srcKind dstKind flags bytes start end deviceId contextId streamId correlationId "
+        "runtimeCorrelationId"
+    ),
+    "MEMCPY2": (
+        "copyKind srcKind dstKind flags bytes start end deviceId contextId streamId srcDeviceId"
+        " srcContextId dstDeviceId dstContextId correlationId"
+    ),
     "MEMSET": "value bytes start end deviceId contextId streamId correlationId flags memoryKind",
-    "UNIFIED_MEMORY_COUNTER": "counterKind value start end address srcId dstId streamId processId flags",
+    "UNIFIED_MEMORY_COUNTER": (
+        "counterKind value start end address srcId dstId streamId processId flags"
+    ),
     "RUNTIME": "cbid start end processId threadId correlationId returnValue",
     "DRIVER": "cbid start end processId threadId correlationId returnValue",
     "MARKER": "flags timestamp id objectKind objectId name domain",
@@ -52,17 +65,25 @@ class Sheet:
             database.execute("CREATE TABLE Version (version INTEGER)")
             database.execute("INSERT INTO Version VALUES (11)")
             database.execute(
-                "CREATE TABLE StringTable (_id_ INTEGER PRIMARY KEY AUTOINCREMENT, value TEXT NOT NULL UNIQUE)"
+                "CREATE TABLE StringTable (_id_ INTEGER PRIMARY KEY AUTOINCREMENT, value TEXT NOT"
+                " NULL UNIQUE)"
             )
-            database.executemany("INSERT INTO StringTable (value) VALUES (?)", [(text,) for text in self.texts])
+            database.executemany(
+                "INSERT INTO StringTable (value) VALUES (?)", [(text,) for text in self.texts]
+            )
             for name in tables:
                 columns = TABLES[name].split()
                 listed = ", ".join(f'"{column}" INT' for column in columns)
-                database.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_{name} (_id_ INTEGER PRIMARY KEY, {listed})")
+                database.execute(
+                    f"CREATE TABLE CUPTI_ACTIVITY_KIND_{name} (_id_ INTEGER PRIMARY KEY, {listed})"
+                )
                 marks = ", ".join("?" * (len(columns) + 1))
                 database.executemany(
                     f"INSERT INTO CUPTI_ACTIVITY_KIND_{name} VALUES ({marks})",
-                    [(None, *(row.get(column, 0) for column in columns)) for row in self.rows[name]],
+                    [
+                        (None, *(row.get(column, 0) for column in columns))
+                        for row in self.rows[name]
+                    ],
                 )
             database.commit()
         return path
@@ -74,7 +95,9 @@ def owner(pid: int = PID, tid: int = TID) -> bytes:
 
 
 def training(launches: int = 3) -> Sheet:
-    """Per step of 1 ms: an NVTX range, a pageable copy to the device, a kernel, a synchronization."""
+    """Per step of 1 ms: an NVTX range, a pageable copy to the device, a kernel, a
+    synchronization.
+    """
     sheet = Sheet()
     at, corr = EPOCH, 0
     for step in range(launches):
@@ -86,17 +109,33 @@ def training(launches: int = 3) -> Sheet:
         calls = [(41, 300_000, 350_000), (211, 360_000, 365_000), (131, 370_000, 900_000)]
         for number, (cbid, start, end) in enumerate(calls, 1):
             sheet.add(
-                "RUNTIME", cbid=cbid, start=at + start, end=at + end, processId=PID, threadId=TID,
+                "RUNTIME",
+                cbid=cbid,
+                start=at + start,
+                end=at + end,
+                processId=PID,
+                threadId=TID,
                 correlationId=corr + number,
-            )  # fmt: skip
+            )
         sheet.add(
-            "MEMCPY", copyKind=1, srcKind=1, dstKind=3, bytes=4096, start=at + 310_000, end=at + 345_000, streamId=7,
+            "MEMCPY",
+            copyKind=1,
+            srcKind=1,
+            dstKind=3,
+            bytes=4096,
+            start=at + 310_000,
+            end=at + 345_000,
+            streamId=7,
             correlationId=corr + 1,
-        )  # fmt: skip
+        )
         sheet.add(
-            "CONCURRENT_KERNEL", start=at + 370_000, end=at + 880_000, streamId=7, correlationId=corr + 2,
+            "CONCURRENT_KERNEL",
+            start=at + 370_000,
+            end=at + 880_000,
+            streamId=7,
+            correlationId=corr + 2,
             name=sheet.text("volta_sgemm_128x64"),
-        )  # fmt: skip
+        )
         at, corr = at + 1_000_000, corr + 3
     sheet.add("DEVICE", id=0, uuid=UUID, name=sheet.text("Tesla V100-SXM2-16GB"))
     return sheet

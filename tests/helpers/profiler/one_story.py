@@ -11,7 +11,9 @@ __all__ = ["assert_one_story"]
 
 
 def assert_one_story(result: Result) -> None:
-    """Causes add up; what functions are said to be in agrees with the verdict and with the advice."""
+    """Causes add up; what functions are said to be in agrees with the verdict and with the
+    advice.
+    """
     for device in result.devices:
         judged = device.judged
         assert sum(judged.causes.values()) == judged.budget.idle
@@ -22,8 +24,14 @@ def assert_one_story(result: Result) -> None:
     verdict = result.verdict
     device = focus(result.devices)
     threshold = STARVED * device.judged.budget.window
-    if sum(time.ns for time in device.functions if CAUSES[time.cause].family == "input") >= threshold:
+    if (
+        sum(time.ns for time in device.functions if CAUSES[time.cause].family == "input")
+        >= threshold
+    ):
         assert verdict.word != "not_starved"
         assert "workers will not help" not in verdict.change
-    if sum(time.ns for time in device.functions if time.cause in (Cause.HOST_CODE, Cause.IO)) >= threshold:
+    if (
+        sum(time.ns for time in device.functions if time.cause in (Cause.HOST_CODE, Cause.IO))
+        >= threshold
+    ):
         assert verdict.word != "not_starved"

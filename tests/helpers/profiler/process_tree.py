@@ -12,7 +12,9 @@ __all__ = ["process_tree"]
 
 
 def process_tree(pid: int = 0, depth: int = 0) -> str:
-    """State, where it waits in the system, processor time in ticks, and command of each, children indented."""
+    """State, where it waits in the system, processor time in ticks, and command of each, children
+    indented.
+    """
     pid = pid or os.getpid()
     lines = ["  " * depth + _line(pid)]
     return "\n".join(lines + [process_tree(child, depth + 1) for child in sorted(children(pid))])
@@ -25,4 +27,7 @@ def _line(pid: int) -> str:
             text[name] = (folder / name).read_text(errors="replace")
     fields = text.get("stat", "").rpartition(")")[2].split() or ["ended", *"-" * 12]
     command = text.get("cmdline", "").replace("\0", " ")[:300]
-    return f"{pid} {fields[0]} in {text.get('wchan') or '?'}, {fields[11]}+{fields[12]} ticks: {command}"
+    return (
+        f"{pid} {fields[0]} in {text.get('wchan') or '?'}, {fields[11]}+{fields[12]} ticks:"
+        f" {command}"
+    )

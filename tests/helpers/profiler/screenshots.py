@@ -1,7 +1,7 @@
 """Pictures of report pages: `python tests/helpers/profiler/screenshots.py PAGE.html... --out DIR`.
 
-Each page is taken at the width of a phone and of a desk, in light and in dark: NAME-360-light.png and so on. Without a
-page, those of tests/helpers/profiler/results_made.py are taken.
+Each page is taken at the width of a phone and of a desk, in light and in dark: NAME-360-light.png
+and so on. Without a page, those of tests/helpers/profiler/results_made.py are taken.
 """
 
 from __future__ import annotations
@@ -32,13 +32,23 @@ def take(chrome: Browser, page: Path, out: Path, widths: tuple[int, ...] = WIDTH
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", type=Path, help="HTML files of `fastfeed analyze --html`")
-    parser.add_argument("--out", type=Path, default=Path("screenshots"), help="folder for the pictures")
-    parser.add_argument("--width", type=int, action="append", help="pixels; 360 and 1280 if not said")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "pages", nargs="*", type=Path, help="HTML files of `fastfeed analyze --html`"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("screenshots"), help="folder for the pictures"
+    )
+    parser.add_argument(
+        "--width", type=int, action="append", help="pixels; 360 and 1280 if not said"
+    )
     arguments = parser.parse_args()
     if found() is None:
-        print("No Chromium was found; install it (Debian: apt-get install chromium).", file=sys.stderr)
+        print(
+            "No Chromium was found; install it (Debian: apt-get install chromium).", file=sys.stderr
+        )
         return 1
     arguments.out.mkdir(parents=True, exist_ok=True)
     pages = arguments.pages or _examples(arguments.out)

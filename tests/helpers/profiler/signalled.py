@@ -1,4 +1,6 @@
-"""The runner in a process of its own, and something that happens to it once its command has said that it is ready."""
+"""The runner in a process of its own, and something that happens to it once its command has said
+that it is ready.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,13 @@ print(json.dumps(dataclasses.asdict(done), default=str), file=sys.stderr)
 
 
 def when_ready(
-    settings: Settings, act: Callable[[subprocess.Popen[str]], None], environ: Mapping[str, str] | None = None
+    settings: Settings,
+    act: Callable[[subprocess.Popen[str]], None],
+    environ: Mapping[str, str] | None = None,
 ) -> tuple[str, str]:
-    """What it and its command write, of which "ready" is the first line; the recording, as JSON, ends stderr."""
+    """What it and its command write, of which "ready" is the first line; the recording, as JSON,
+    ends stderr.
+    """
     with subprocess.Popen(
         [sys.executable, "-c", RUN, settings.as_json()],
         env=environ or environment(),

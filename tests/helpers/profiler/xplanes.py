@@ -1,4 +1,6 @@
-"""Writes XSpace files (.xplane.pb) for tests: planes of lines of events, as JAX and TensorFlow save them."""
+"""Writes XSpace files (.xplane.pb) for tests: planes of lines of events, as JAX and TensorFlow save
+them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def event(name: str, start_ns: int, end_ns: int, stats: Mapping[str, Stat] | Non
 
 def gpu(ordinal: int, lines: Sequence[Line], vendor: str = "Nvidia") -> Plane:
     """A device's plane."""
-    return Plane(f"/device:GPU:{ordinal}", lines, {"device_vendor": vendor, "core_count": 132}, ordinal + 1)
+    return Plane(
+        f"/device:GPU:{ordinal}", lines, {"device_vendor": vendor, "core_count": 132}, ordinal + 1
+    )
 
 
 def space(
@@ -84,7 +88,13 @@ def field_of(number: int, value: Stat) -> bytes:
         return varint(number << 3) + varint(value)
     if isinstance(value, float):
         return varint(number << 3 | 1) + struct.pack("<d", value)
-    raw = value.encode() if isinstance(value, str) else value.text.encode() if isinstance(value, Ref) else value
+    raw = (
+        value.encode()
+        if isinstance(value, str)
+        else value.text.encode()
+        if isinstance(value, Ref)
+        else value
+    )
     return varint(number << 3 | 2) + varint(len(raw)) + raw
 
 
@@ -99,7 +109,10 @@ def _plane(plane: Plane) -> bytes:
 
 def _metadata(number: int, ids: Mapping[str, int]) -> bytes:
     """A map from id to {id, name}."""
-    entries = (field_of(1, at) + field_of(2, field_of(1, at) + field_of(2, name)) for name, at in ids.items())
+    entries = (
+        field_of(1, at) + field_of(2, field_of(1, at) + field_of(2, name))
+        for name, at in ids.items()
+    )
     return b"".join(field_of(number, entry) for entry in entries)
 
 
@@ -108,8 +121,14 @@ def _line(line: Line, names: dict[str, int], stats: dict[str, int]) -> bytes:
     base = line.timestamp_ns * 1000
     for one in line.events:
         at = names.setdefault(one.name, len(names) + 1)
-        body = field_of(1, at) + field_of(2, one.start_ps - base) + field_of(3, one.end_ps - one.start_ps)
-        body += b"".join(field_of(4, _stat(name, value, stats)) for name, value in one.stats.items())
+        body = (
+            field_of(1, at)
+            + field_of(2, one.start_ps - base)
+            + field_of(3, one.end_ps - one.start_ps)
+        )
+        body += b"".join(
+            field_of(4, _stat(name, value, stats)) for name, value in one.stats.items()
+        )
         parts.append(field_of(4, body))
     if line.display_name:
         parts.append(field_of(11, line.display_name))
@@ -120,5 +139,7 @@ def _stat(name: str, value: Stat, stats: dict[str, int]) -> bytes:
     head = field_of(1, stats.setdefault(name, len(stats) + 1))
     if isinstance(value, Ref):
         return head + field_of(7, stats.setdefault(value.text, len(stats) + 1))
-    number = {float: 2, str: 5, bytes: 6}.get(type(value), 4 if isinstance(value, int) and value < 0 else 3)
+    number = {float: 2, str: 5, bytes: 6}.get(
+        type(value), 4 if isinstance(value, int) and value < 0 else 3
+    )
     return head + field_of(number, value)

@@ -41,7 +41,9 @@ train()
 def test_a_trainer_without_a_feed(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTFEED_LIVE", str(tmp_path))
     (tmp_path / "train.py").write_text(TRAINER)
-    with subprocess.Popen([sys.executable, tmp_path / "train.py"], stdout=subprocess.PIPE) as trainer:
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "train.py"], stdout=subprocess.PIPE
+    ) as trainer:
         try:
             assert trainer.stdout is not None
             trainer.stdout.readline()
@@ -53,7 +55,11 @@ def test_a_trainer_without_a_feed(tmp_path, monkeypatch):
     assert code == 0, output
     data = json.loads(output)
     first = data["functions"][0]
-    assert (first["kind"], first["function"]["name"], first["below"]["name"]) == ("input", "Queue.get", "train")
+    assert (first["kind"], first["function"]["name"], first["below"]["name"]) == (
+        "input",
+        "Queue.get",
+        "train",
+    )
     assert first["below"]["text"] == "for batch in batches():"
     assert data["fastfeed_watch_sampled"] == 1
     assert data["samples"] >= first["samples"] > 0
@@ -88,7 +94,10 @@ def stand_in(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.name == "nt", reason="a script is no program there")
 def test_the_report(stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTFEED_LIVE", str(tmp_path))
-    stand_in("thread ({pid}): MainThread;train (/code/train.py:3);save (/code/\x1b.py:2) 9\n", "Samples: 9 Errors: 2\n")
+    stand_in(
+        "thread ({pid}): MainThread;train (/code/train.py:3);save (/code/\x1b.py:2) 9\n",
+        "Samples: 9 Errors: 2\n",
+    )
     code, output = fastfeed("watch", str(os.getpid()))
     assert code == 0, output
     assert "9 samples of the main thread in 5 s" in output
@@ -103,7 +112,8 @@ def test_the_report(stand_in, tmp_path, monkeypatch):
 def test_no_sample(stand_in):
     program = stand_in("", "Error: Unsupported version of Python: 3.99\n\nStack backtrace:\n")
     with pytest.raises(
-        ConfigError, match=r"py-spy took no sample of process \d+: Error: Unsupported version of Python"
+        ConfigError,
+        match=r"py-spy took no sample of process \d+: Error: Unsupported version of Python",
     ):
         record(os.getpid(), 1, 100, lambda: None, program)
 
@@ -112,17 +122,24 @@ def test_no_sample(stand_in):
 def test_a_program_that_is_no_py_spy(stand_in, tmp_path):
     program = stand_in("train (/code/train.py:3) 9\n", "")
     with pytest.raises(
-        ConfigError, match=r"py-spy wrote no stacks of threads but 'train \(/code/train.py:3\) 9'; install"
+        ConfigError,
+        match=r"py-spy wrote no stacks of threads but 'train \(/code/train.py:3\) 9'; install",
     ):
         record(os.getpid(), 1, 100, lambda: None, program)
     (tmp_path / "py-spy").write_text("#!/no/python\n")
-    with pytest.raises(ConfigError, match="py-spy cannot be run: No such file or directory; install py-spy again"):
+    with pytest.raises(
+        ConfigError, match="py-spy cannot be run: No such file or directory; install py-spy again"
+    ):
         record(os.getpid(), 1, 100, lambda: None, program)
 
 
 def test_an_older_py_spy_that_lacks_an_option():
-    message = "error: unexpected argument '--nonblocking' found\n\nFor more information, try '--help'.\n"
-    assert explain(message, os.getpid()).endswith("error: unexpected argument '--nonblocking' found")
+    message = (
+        "error: unexpected argument '--nonblocking' found\n\nFor more information, try '--help'.\n"
+    )
+    assert explain(message, os.getpid()).endswith(
+        "error: unexpected argument '--nonblocking' found"
+    )
 
 
 def test_without_py_spy(monkeypatch):
@@ -134,8 +151,12 @@ def test_without_py_spy(monkeypatch):
 def test_a_process_that_is_gone():
     with pytest.raises(ConfigError, match=f"there is no process {GONE}"):
         watch_stacks(GONE, 1, Gpus(nvml="no_such_module"))
-    assert explain("Error: No such process (os error 3)", os.getpid()).endswith("ended before it could be sampled")
-    assert explain(DENIED.replace("Permission denied (os error 13)", "?"), GONE).endswith("could be sampled")
+    assert explain("Error: No such process (os error 3)", os.getpid()).endswith(
+        "ended before it could be sampled"
+    )
+    assert explain(DENIED.replace("Permission denied (os error 13)", "?"), GONE).endswith(
+        "could be sampled"
+    )
 
 
 def test_a_process_that_is_not_python():
@@ -155,4 +176,6 @@ def test_a_process_that_may_not_be_sampled(tmp_path, monkeypatch):
     (tmp_path / "proc/7").rmdir()
     assert "kernel.yama.ptrace_scope = 1" in explain(DENIED, 7, tmp_path)
     (tmp_path / ".dockerenv").touch()
-    assert "--cap-add=SYS_PTRACE" in explain("Error: Operation not permitted (os error 1)", 7, tmp_path)
+    assert "--cap-add=SYS_PTRACE" in explain(
+        "Error: Operation not permitted (os error 1)", 7, tmp_path
+    )

@@ -40,7 +40,8 @@ MIRROR, UPSIDE_DOWN = RandomFlip(1.0), RandomFlip(1.0, "vertical")
 def windows(program, sizes, seed=0):
     ids = np.arange(len(sizes))
     return program.windows(
-        program.draw(lambda slot, n: uniform(seed, 0, ids, slot, n)), np.array(sizes, np.int64).reshape(-1, 2)
+        program.draw(lambda slot, n: uniform(seed, 0, ids, slot, n)),
+        np.array(sizes, np.int64).reshape(-1, 2),
     )
 
 
@@ -58,13 +59,19 @@ def stepwise(program, image, seed=0):
     planes = [Image.fromarray(image[:, :, c].astype(np.float32)) for c in range(3)]
     for step in program.window:
         size = np.array([planes[0].size[::-1]], np.int64)
-        u = uniform(seed, 0, np.arange(1), step.slot, step.op.draws) if step.op.draws else np.empty((1, 0))
+        u = (
+            uniform(seed, 0, np.arange(1), step.slot, step.op.draws)
+            if step.op.draws
+            else np.empty((1, 0))
+        )
         move = {name: value[0].tolist() for name, value in step.op.params(u, size).items()}
         top, left, height, width = move["box"]
         box, to = (left, top, left + width, top + height), tuple(move["size"][::-1])
         planes = [plane.resize(to, Image.Resampling.BILINEAR, box=box) for plane in planes]
         for flip, method in zip(
-            move["flip"], (Image.Transpose.FLIP_TOP_BOTTOM, Image.Transpose.FLIP_LEFT_RIGHT), strict=True
+            move["flip"],
+            (Image.Transpose.FLIP_TOP_BOTTOM, Image.Transpose.FLIP_LEFT_RIGHT),
+            strict=True,
         ):
             planes = [plane.transpose(method) for plane in planes] if flip else planes
     return np.stack([np.asarray(plane) for plane in planes], axis=2)
@@ -110,8 +117,18 @@ def test_wrong_windows_would_be_noticed():
         ([Resize(200), CenterCrop(100)], (100, 160, 200, 200), (0, 0), (100, 100)),
         ([MIRROR, MIRROR], (0, 0, 400, 520), (0, 0), (400, 520)),
         ([MIRROR, UPSIDE_DOWN], (0, 0, 400, 520), (1, 1), (400, 520)),
-        ([CenterCrop(201), MIRROR], (100, 160, 201, 201), (0, 1), (201, 201)),  # 99.5 and 159.5 go to the even number
-        ([MIRROR, CenterCrop(201)], (100, 159, 201, 201), (0, 1), (201, 201)),  # 160 from the other side
+        (
+            [CenterCrop(201), MIRROR],
+            (100, 160, 201, 201),
+            (0, 1),
+            (201, 201),
+        ),  # 99.5 and 159.5 go to the even number
+        (
+            [MIRROR, CenterCrop(201)],
+            (100, 159, 201, 201),
+            (0, 1),
+            (201, 201),
+        ),  # 160 from the other side
         ([], (0, 0, 400, 520), (0, 0), (400, 520)),
     ],
     ids=str,
@@ -132,7 +149,11 @@ GEOMETRY = st.one_of(
 )
 
 
-@given(st.lists(GEOMETRY, max_size=5), st.tuples(st.integers(1, 3000), st.integers(1, 3000)), st.integers(0, 99))
+@given(
+    st.lists(GEOMETRY, max_size=5),
+    st.tuples(st.integers(1, 3000), st.integers(1, 3000)),
+    st.integers(0, 99),
+)
 def test_any_list_stays_inside_the_image(ops, image, seed):
     """Of a size that only the file says: crops that do not fit are the largest of their shape."""
     try:
@@ -167,7 +188,15 @@ def slots(ops):
 
 def test_ops_that_draw_nothing_leave_all_numbers_as_they_were():
     plain = [RandomResizedCrop(64), RandomFlip()]
-    more = [Decode(), Resize(300), RandomResizedCrop(64), CenterCrop(60), RandomFlip(), ToFloat(), ToLayout("CHW")]
+    more = [
+        Decode(),
+        Resize(300),
+        RandomResizedCrop(64),
+        CenterCrop(60),
+        RandomFlip(),
+        ToFloat(),
+        ToLayout("CHW"),
+    ]
     assert slots(plain) == slots(more) == {"RandomResizedCrop": 0, "RandomFlip": 1}
 
 
@@ -177,7 +206,12 @@ def test_each_draw_has_its_own_slot():
 
 
 def test_program_of_the_usual_list():
-    ops = [RandomResizedCrop(224, filter="bicubic"), RandomFlip(), Normalize.imagenet(), ToLayout("CHW")]
+    ops = [
+        RandomResizedCrop(224, filter="bicubic"),
+        RandomFlip(),
+        Normalize.imagenet(),
+        ToLayout("CHW"),
+    ]
     program = fuse(ops, ENCODED)
     assert [step.op for step in program.steps] == [Decode(), *ops]
     assert [step.implied for step in program.steps] == [True, False, False, False, False]
@@ -198,13 +232,18 @@ def test_program_of_the_usual_list():
 
 def test_decode_is_put_in_for_files_only():
     assert fuse([], IMAGE).decode is None
-    assert fuse([Decode(matte=(0, 0, 0)), Resize((8, 8))], ENCODED).decode == Decode(matte=(0, 0, 0))
+    assert fuse([Decode(matte=(0, 0, 0)), Resize((8, 8))], ENCODED).decode == Decode(
+        matte=(0, 0, 0)
+    )
     assert not any(step.implied for step in fuse([Decode(), Resize((8, 8))], ENCODED).steps)
 
 
 def test_conversion_may_come_before_geometry():
     program = fuse([ToFloat(), RandomResizedCrop(8), RandomFlip()], ENCODED)
-    assert (str(program.pixels), str(program.spec)) == ("HWC uint8[8, 8, 3]", "HWC float32[8, 8, 3]")
+    assert (str(program.pixels), str(program.spec)) == (
+        "HWC uint8[8, 8, 3]",
+        "HWC float32[8, 8, 3]",
+    )
 
 
 FIXED = "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size)"
@@ -221,33 +260,55 @@ FIXED = "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size
         (
             [Decode(), Decode()],
             ENCODED,
-            "Decode needs encoded bytes, got HWC uint8[?, ?, 3]; put it first, once, and leave it out for arrays",
+            (
+                "Decode needs encoded bytes, got HWC uint8[?, ?, 3]; put it first, once, and leave"
+                " it out for arrays"
+            ),
         ),
         (
             [Decode()],
             IMAGE,
-            "Decode needs encoded bytes, got HWC uint8[400, 520, 3]; put it first, once, and leave it out for arrays",
+            (
+                "Decode needs encoded bytes, got HWC uint8[400, 520, 3]; put it first, once, and"
+                " leave it out for arrays"
+            ),
         ),
         (
             [CenterCrop((401, 8))],
             IMAGE,
-            "CenterCrop of 401x8 does not fit into HWC uint8[400, 520, 3]; put Resize before it, or Pad for a border",
+            (
+                "CenterCrop of 401x8 does not fit into HWC uint8[400, 520, 3]; put Resize before"
+                " it, or Pad for a border"
+            ),
         ),
         (
             [ToLayout("CHW"), Resize((8, 8))],
             IMAGE,
             "Resize needs HWC pixels, got CHW uint8[3, 400, 520]; put ToLayout after it",
         ),
-        ([], ENCODED, f"a batch needs samples of one size, got HWC uint8[?, ?, 3] at the end of the list; {FIXED}"),
+        (
+            [],
+            ENCODED,
+            (
+                "a batch needs samples of one size, got HWC uint8[?, ?, 3] at the end of the list;"
+                f" {FIXED}"
+            ),
+        ),
         (
             [Resize(256), RandomFlip(), ToFloat()],
             ENCODED,
-            f"a batch needs samples of one size, got HWC float32[?, ?, 3] at the end of the list; {FIXED}",
+            (
+                "a batch needs samples of one size, got HWC float32[?, ?, 3] at the end of the"
+                f" list; {FIXED}"
+            ),
         ),
         (
             [Normalize((0.5,), (0.5,)), Resize((8, 8))],
             ENCODED,
-            "Normalize has 1 channels, got HWC uint8[?, ?, 3]; give one mean and one std per channel",
+            (
+                "Normalize has 1 channels, got HWC uint8[?, ?, 3]; give one mean and one std per"
+                " channel"
+            ),
         ),
     ],
     ids=str,
@@ -261,10 +322,19 @@ def test_refuses_what_cannot_follow(ops, given, text):
 @pytest.mark.parametrize(
     ("ops", "text"),
     [
-        ([Resize], "ops[0] must be an op such as Resize(224), got the class Resize; write Resize(...)"),
+        (
+            [Resize],
+            "ops[0] must be an op such as Resize(224), got the class Resize; write Resize(...)",
+        ),
         ([Resize((8, 8)), "flip"], "ops[1] must be an op such as Resize(224), got 'flip'"),
         ([Resize((8, 8)), 7], "ops[1] must be an op such as Resize(224), got 7"),
-        (Resize((8, 8)), "ops must be a list of ops such as [Resize(224)], got Resize(size=(8, 8), filter='bilinear')"),
+        (
+            Resize((8, 8)),
+            (
+                "ops must be a list of ops such as [Resize(224)], got Resize(size=(8, 8),"
+                " filter='bilinear')"
+            ),
+        ),
         (None, "ops must be a list of ops such as [Resize(224)], got None"),
     ],
     ids=str,
@@ -276,7 +346,9 @@ def test_refuses_what_is_no_op(ops, text):
 
 
 @pytest.mark.parametrize("resize", [Resize(30), Resize(30, fit="long")], ids=["short", "long"])
-@pytest.mark.parametrize("cut", [CenterCrop(32), RandomCrop((31, 40)), Crop(0, 0, 31), FiveCrop(40)], ids=repr)
+@pytest.mark.parametrize(
+    "cut", [CenterCrop(32), RandomCrop((31, 40)), Crop(0, 0, 31), FiveCrop(40)], ids=repr
+)
 def test_no_image_is_large_enough(resize, cut):
     side = resize.fit or "short"
     for between in ([], [RandomFlip()]):
@@ -287,12 +359,16 @@ def test_no_image_is_large_enough(resize, cut):
         assert "write a larger Resize or a smaller size" in str(error.value)
 
 
-@pytest.mark.parametrize("ops", [
-    [Resize(30), CenterCrop((30, 60))],
-    [Resize(30), RandomCrop(32, padding=1)],
-    [Resize(30), Pad(1), CenterCrop(32)],
-    [Resize(30, fit="long"), CenterCrop(30)],
-    [CenterCrop(32)],
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [Resize(30), CenterCrop((30, 60))],
+        [Resize(30), RandomCrop(32, padding=1)],
+        [Resize(30), Pad(1), CenterCrop(32)],
+        [Resize(30, fit="long"), CenterCrop(30)],
+        [CenterCrop(32)],
+    ],
+    ids=repr,
+)
 def test_some_images_may_be_large_enough(ops):
     assert fuse(ops, ENCODED).spec.fixed

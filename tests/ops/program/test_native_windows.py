@@ -34,7 +34,9 @@ def test_random_resized_crop(op, n):
     boxes = op.params(u, sizes)["box"]
     assert boxes.dtype == np.float64 and boxes.shape == (n, 4)
     assert np.array_equal(boxes, op._boxes(u, ratios, sizes))
-    assert n < 4000 or len(np.unique((boxes[:, 2:] == sizes).all(axis=1))) == 2, "some trials fit, and some do not"
+    assert n < 4000 or len(np.unique((boxes[:, 2:] == sizes).all(axis=1))) == 2, (
+        "some trials fit, and some do not"
+    )
 
 
 def test_fold(monkeypatch):

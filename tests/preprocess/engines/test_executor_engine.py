@@ -1,4 +1,6 @@
-"""Shards done by executors: the same files as from processes here, whichever process dies; none is left behind."""
+"""Shards done by executors: the same files as from processes here, whichever process dies; none is
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def gone(pids: set[int]) -> bool:
 def test_samples_that_kill_are_the_only_ones_lost(tmp_path: Path, kind: str, workers: int) -> None:
     rules = WorkerLimits(memory=1 << 28)
     with executor(kind, workers) as pool:
-        outcomes = list(ExecutorEngine(pool, rules=rules).run(HostileTask(str(tmp_path), FATES), range(4)))
+        outcomes = list(
+            ExecutorEngine(pool, rules=rules).run(HostileTask(str(tmp_path), FATES), range(4))
+        )
         assert pool.submit(len, "abc").result() == 3, "the executor is none the worse for it"
     assert [outcome.error for outcome in outcomes] == [None] * 4
     assert sorted(outcome.piece for outcome in outcomes) == list(range(4))
@@ -96,7 +100,9 @@ def test_few_pieces_are_with_the_executor_and_the_task_is_sent_once(tmp_path: Pa
 
 
 class Inline(Executor):
-    """Runs at once, so that all that was submitted is done together; keeps the pieces in the order of submission."""
+    """Runs at once, so that all that was submitted is done together; keeps the pieces in the order
+    of submission.
+    """
 
     def __init__(self) -> None:
         self.pieces: list[int] = []
@@ -131,7 +137,9 @@ def test_worker_processes_of_an_executor_that_lives_on_end_when_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosted, "IDLE_S", 0.2)
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:  # which takes the time with it
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("fork")
+    ) as pool:  # which takes the time with it
         (outcome,) = ExecutorEngine(pool).run(HostileTask(str(tmp_path)), [0])
         assert gone({outcome.summary["pid"]})
         (again,) = ExecutorEngine(pool).run(HostileTask(str(tmp_path)), [1])
@@ -148,7 +156,9 @@ def test_a_broken_executor_is_said_for_each_piece_that_is_left(tmp_path: Path) -
         rest = list(outcomes)
     assert sorted(outcome.piece for outcome in (first, *rest)) == [0, 1, 2, 3]
     assert all(isinstance(outcome.error, WorkerDied) for outcome in rest)
-    assert "BrokenProcessPool" in str(rest[0].error) and "run again with a new executor" in str(rest[0].error)
+    assert "BrokenProcessPool" in str(rest[0].error) and "run again with a new executor" in str(
+        rest[0].error
+    )
     assert gone({first.summary["pid"]})
 
 
@@ -166,5 +176,8 @@ def test_errors_of_a_piece_come_back(tmp_path: Path) -> None:
 
 
 def test_a_window_of_nothing_is_refused() -> None:
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match="window must be >= 1 pieces, got 0"):
+    with (
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(ConfigError, match="window must be >= 1 pieces, got 0"),
+    ):
         ExecutorEngine(pool, 0)

@@ -26,7 +26,9 @@ def test_parts_are_disjoint_complete_and_even(shards: int, n: int) -> None:
 def test_what_is_done_already_moves_no_shard_to_another_part(done: set[int], n: int) -> None:
     todo = [piece for piece in range(101) if piece not in done]
     for i in range(n):
-        assert select_part(todo, (i, n)) == [piece for piece in select_part(range(101), (i, n)) if piece not in done]
+        assert select_part(todo, (i, n)) == [
+            piece for piece in select_part(range(101), (i, n)) if piece not in done
+        ]
 
 
 def test_a_part_is_written_as_ranks_are() -> None:
@@ -36,7 +38,10 @@ def test_a_part_is_written_as_ranks_are() -> None:
 
 @pytest.mark.parametrize("numbers", [range(8), range(1, 9), range(10, 90, 10)])
 def test_slurm_arrays_count_from_anywhere(numbers: range) -> None:
-    found = [parse_part("auto", array(id, numbers[0], numbers[-1], numbers.step, len(numbers))) for id in numbers]
+    found = [
+        parse_part("auto", array(id, numbers[0], numbers[-1], numbers.step, len(numbers)))
+        for id in numbers
+    ]
     assert found == [(i, 8) for i in range(8)]
 
 
@@ -47,12 +52,17 @@ def test_what_is_no_part_is_refused(text: str) -> None:
 
 
 def test_the_last_of_those_who_count_from_one_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"part must be in \[0, 8\), got 8: parts count from 0, to 7"):
+    with pytest.raises(
+        ConfigError, match=r"part must be in \[0, 8\), got 8: parts count from 0, to 7"
+    ):
         parse_part("8/8", {})
 
 
 def test_arrays_with_gaps_would_leave_shards_undone() -> None:
-    with pytest.raises(ConfigError, match="needs an array without gaps, such as --array=0-7, got 3 tasks from 1 to 7"):
+    with pytest.raises(
+        ConfigError,
+        match="needs an array without gaps, such as --array=0-7, got 3 tasks from 1 to 7",
+    ):
         parse_part("auto", array(3, 1, 7, 1, 3))
 
 

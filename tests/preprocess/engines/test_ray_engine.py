@@ -1,4 +1,6 @@
-"""Shards done by a cluster of three nodes: the same files as here, whichever node or driver dies on the way."""
+"""Shards done by a cluster of three nodes: the same files as here, whichever node or driver dies on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def cluster() -> Iterator[Nodes]:
     with (
         pytest.MonkeyPatch.context() as patch,
         tempfile.TemporaryFile() as log,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
     ):
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_AUTH_MODE", "disabled")
@@ -86,7 +90,9 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
 
 def test_samples_that_kill_are_the_only_ones_lost(nodes: Nodes, tmp_path: Path) -> None:
     fates = {4: "segfault", 13: "exit", 25: "hang", 31: "memory", 44: "kill once"}
-    outcomes = list(RayEngine(nodes.address, rules=RULES).run(HostileTask(str(tmp_path), fates), range(6)))
+    outcomes = list(
+        RayEngine(nodes.address, rules=RULES).run(HostileTask(str(tmp_path), fates), range(6))
+    )
     assert sorted(outcome.piece for outcome in outcomes) == list(range(6))
     assert [outcome.error for outcome in outcomes] == [None] * 6
     bad = {4: "worker_crash", 13: "worker_crash", 25: "timeout", 31: "oom"}
@@ -106,13 +112,17 @@ def test_pieces_of_a_node_that_dies_are_done_elsewhere(nodes: Nodes, tmp_path: P
     killer = threading.Thread(target=power_cut)
     killer.start()
     try:
-        outcomes = list(RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 3), range(9)))
+        outcomes = list(
+            RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 3), range(9))
+        )
     finally:
         killer.join()
     assert [outcome.error for outcome in outcomes] == [None] * 9
     assert len(list(tmp_path.glob("done-*"))) == 9
     tries = Counter(one.piece for one in started_pieces(tmp_path))
-    assert tries == dict.fromkeys(range(9), 1) | {lost[0].piece: 2}, "what was not lost was done once"
+    assert tries == dict.fromkeys(range(9), 1) | {lost[0].piece: 2}, (
+        "what was not lost was done once"
+    )
 
 
 def test_closing_ends_what_is_under_way(nodes: Nodes, tmp_path: Path) -> None:
@@ -126,7 +136,10 @@ def test_closing_ends_what_is_under_way(nodes: Nodes, tmp_path: Path) -> None:
 
 def test_a_piece_that_takes_its_ray_process_along_is_given_up(nodes: Nodes, tmp_path: Path) -> None:
     outcomes = {
-        o.piece: o for o in RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 0, 1), range(3))
+        o.piece: o
+        for o in RayEngine(nodes.address, rules=RULES).run(
+            WaitingTask(str(tmp_path), 0, 1), range(3)
+        )
     }
     assert outcomes[0].error is None and outcomes[2].error is None
     assert isinstance(outcomes[1].error, WorkerDied)
@@ -136,9 +149,14 @@ def test_a_piece_that_takes_its_ray_process_along_is_given_up(nodes: Nodes, tmp_
 
 def test_no_node_has_room(nodes: Nodes, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"needs a node with 1 CPU and \d+\.\d GB of memory, and .* 1 CPU and .*; add"
+        ConfigError,
+        match=r"needs a node with 1 CPU and \d+\.\d GB of memory, and .* 1 CPU and .*; add",
     ):
-        list(RayEngine(nodes.address, rules=WorkerLimits(1 << 45), patience_s=0.5).run(HostileTask(str(tmp_path)), [0]))
+        list(
+            RayEngine(nodes.address, rules=WorkerLimits(1 << 45), patience_s=0.5).run(
+                HostileTask(str(tmp_path)), [0]
+            )
+        )
 
 
 def test_the_ray_of_this_process_is_used_and_left_running(nodes: Nodes, tmp_path: Path) -> None:
@@ -155,13 +173,16 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
     run(source, tmp_path / "local", RECIPE, workers=2)
     target = tmp_path / "ray"
     code = (
-        "import sys; from helpers.preprocess.job_driver import RECIPE\n"
-        "from helpers.preprocess.waiting import SlowSource\n"
-        "from fastfeed.preprocess.inputs.inputs import open_input; from fastfeed.preprocess.job import run\n"
-        "run(SlowSource(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE, engine='ray:' + sys.argv[3])\n"
+        "import sys; from helpers.preprocess.job_driver import RECIPE\nfrom"
+        " helpers.preprocess.waiting import SlowSource\nfrom fastfeed.preprocess.inputs.inputs"
+        " import open_input; from fastfeed.preprocess.job import"
+        " run\nrun(SlowSource(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE,"
+        " engine='ray:' + sys.argv[3])\n"
     )
     command = [sys.executable, "-c", code, source, str(target), nodes.address]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}) as driver:
+    with subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+    ) as driver:
         until(lambda: len(list(target.glob("__job/records/shard-*.json"))) >= 2)
         nodes.kill(nodes.workers[0])
         until(lambda: len(list(target.glob("__job/records/shard-*.json"))) >= 4)
@@ -173,13 +194,20 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "nowhere.invalid:6379"])
 def test_no_cluster_at_the_address(address: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no Ray cluster answers at .*; start one with `ray start --head`, or use"):
+    with pytest.raises(
+        ConfigError,
+        match=r"no Ray cluster answers at .*; start one with `ray start --head`, or use",
+    ):
         list(RayEngine(address).run(HostileTask(str(tmp_path)), [0]))
 
 
-def test_no_cluster_at_the_address_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_at_the_address_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
-    with pytest.raises(ConfigError, match=r"no Ray cluster answers at 127.0.0.1:9: .*Connection refused"):
+    with pytest.raises(
+        ConfigError, match=r"no Ray cluster answers at 127.0.0.1:9: .*Connection refused"
+    ):
         list(RayEngine().run(HostileTask(str(tmp_path)), [0]))
 
 

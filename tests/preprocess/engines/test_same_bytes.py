@@ -1,4 +1,6 @@
-"""What a job writes depends on its plan: not on hash seeds, locales, time zones, folders or the number of workers."""
+"""What a job writes depends on its plan: not on hash seeds, locales, time zones, folders or the
+number of workers.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,18 @@ from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, open_input, 
 
 pytestmark = pytest.mark.slow
 
-SHAPES = {"jpeg": Scaling(48), "webp": Scaling(48, "long"), "png": Scaling((40, 56), "cover", enlarge=True)}
-JOBS = [("webdataset", "webp"), ("tfrecord", "jpeg"), ("parquet", "png"), ("mds", "webp"), ("raw", "raw")]
+SHAPES = {
+    "jpeg": Scaling(48),
+    "webp": Scaling(48, "long"),
+    "png": Scaling((40, 56), "cover", enlarge=True),
+}
+JOBS = [
+    ("webdataset", "webp"),
+    ("tfrecord", "jpeg"),
+    ("parquet", "png"),
+    ("mds", "webp"),
+    ("raw", "raw"),
+]
 
 
 @pytest.mark.parametrize(("format", "image"), JOBS)
@@ -25,17 +37,30 @@ def test_the_same_bytes_wherever_it_runs(
     source = photographs(tmp_path / "photos", 14, bad=1)
     names = [f"class{i % 2}/photo{i:03d}.jpg" for i in range(14)]
     rows = [f"{name},{'ab'[i % 2]},a caption é {i},{i / 3}" for i, name in enumerate(names)]
-    (tmp_path / "table.csv").write_text("\n".join(["path,label,caption,score", *rows]) + "\n", "utf-8")
-    recipe = Recipe(SHAPES.get(image, Scaling(40, "contain")), Encoding(image), packing=Packing(format, samples=4))
+    (tmp_path / "table.csv").write_text(
+        "\n".join(["path,label,caption,score", *rows]) + "\n", "utf-8"
+    )
+    recipe = Recipe(
+        SHAPES.get(image, Scaling(40, "contain")),
+        Encoding(image),
+        packing=Packing(format, samples=4),
+    )
     made = []
     for workers, seed, locale, zone in ((1, "1", "C", "UTC"), (2, "2", "C.UTF-8", "Asia/Tokyo")):
-        for name, value in (("PYTHONHASHSEED", seed), ("LC_ALL", locale), ("TZ", zone), ("VIPS_CONCURRENCY", seed)):
+        for name, value in (
+            ("PYTHONHASHSEED", seed),
+            ("LC_ALL", locale),
+            ("TZ", zone),
+            ("VIPS_CONCURRENCY", seed),
+        ):
             monkeypatch.setenv(name, value)  # of the processes that do the work
         (tmp_path / seed).mkdir()
         monkeypatch.chdir(tmp_path / seed)
 
         def opened(_: object):
-            return open_input(str(source), labels_file=str(tmp_path / "table.csv"), columns=["score"])
+            return open_input(
+                str(source), labels_file=str(tmp_path / "table.csv"), columns=["score"]
+            )
 
         report = run(opened, tmp_path / seed / "shards", recipe, workers=workers, memory="1GB")
         assert report.complete and report.tally.samples == 13

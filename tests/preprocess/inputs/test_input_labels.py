@@ -19,7 +19,12 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import open_input
 
 PATHS = ["b/0001.jpg", "a/0000.jpg", "./b/0000.jpg", "a/0001.jpg"]
-COLUMNS = {"path": PATHS, "label": ["x", "y", "x", "z"], "caption": ["one", "two", None, "four"], "n": [1.5, 2, 3, 4]}
+COLUMNS = {
+    "path": PATHS,
+    "label": ["x", "y", "x", "z"],
+    "caption": ["one", "two", None, "four"],
+    "n": [1.5, 2, 3, 4],
+}
 
 
 @pytest.fixture
@@ -33,8 +38,11 @@ def test_rows_find_their_photographs(root: Path, tmp_path: Path, format: str) ->
     given = pickle.loads(pickle.dumps(open_input(str(root), labels_file=str(table), columns=["n"])))
     source = given.source
     assert [os.path.relpath(source.uri(i), root) for i in range(4)] == [
-        "a/0000.jpg", "a/0001.jpg", "b/0000.jpg", "b/0001.jpg",
-    ]  # fmt: skip
+        "a/0000.jpg",
+        "a/0001.jpg",
+        "b/0000.jpg",
+        "b/0001.jpg",
+    ]
     assert [source.classes[label] for label in source.label(np.arange(4))] == ["y", "z", "x", "x"]
     assert [note.get("text") for note in given.notes(range(4))] == ["two", "four", None, "one"]
     assert [float(note["columns"]["n"]) for note in given.notes([3, 0])] == [1.5, 2]
@@ -50,7 +58,9 @@ def test_remote_folders_and_tables(root: Path, tmp_path: Path) -> None:
 
 def test_the_fingerprint_knows_labels_and_captions(root: Path, tmp_path: Path) -> None:
     def fingerprint(**changed: list) -> str:
-        return open_input(str(root), labels_file=str(write(tmp_path / "l.csv", COLUMNS | changed))).fingerprint
+        return open_input(
+            str(root), labels_file=str(write(tmp_path / "l.csv", COLUMNS | changed))
+        ).fingerprint
 
     before = fingerprint()
     assert fingerprint() == before
@@ -66,10 +76,12 @@ def test_what_does_not_match_is_said(root: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "l.csv", {"path": [*PATHS, "a/gone.jpg"], "label": [1, 2, 3, 4, 5]})
     with pytest.raises(SourceError) as caught:
         open_input(str(root), labels_file=str(table))
-    assert str(caught.value) == (
-        f"labels file {table} does not match {root}: 7 of 11 photographs have no row: 'a/more0.jpg', 'a/more1.jpg', "
-        "'a/more2.jpg', 'a/more3.jpg', 'a/more4.jpg' and 2 more; 1 rows have no photograph: 'a/gone.jpg'. Its paths "
-        'must be relative to that folder; or pass missing="drop" to leave such photographs out'
+    assert (
+        str(caught.value)
+        == f"labels file {table} does not match {root}: 7 of 11 photographs have no row:"
+        " 'a/more0.jpg', 'a/more1.jpg', 'a/more2.jpg', 'a/more3.jpg', 'a/more4.jpg' and 2 more;"
+        " 1 rows have no photograph: 'a/gone.jpg'. Its paths must be relative to that folder;"
+        ' or pass missing="drop" to leave such photographs out'
     )
     source = open_input(str(root), labels_file=str(table), missing="drop").source
     found = source.read(range(11))
@@ -104,11 +116,15 @@ def test_a_path_twice(root: Path, tmp_path: Path) -> None:
 
 def test_bad_tables(root: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "l.csv", {"place": PATHS, "label": range(4)})
-    with pytest.raises(ConfigError, match=r"cannot tell which column of .*l.csv holds the images, got place, label"):
+    with pytest.raises(
+        ConfigError, match=r"cannot tell which column of .*l.csv holds the images, got place, label"
+    ):
         open_input(str(root), labels_file=str(table))
     assert len(open_input(str(root), labels_file=str(table), image="place").source) == 4
     table = write(tmp_path / "l.csv", {"path": PATHS, "kind": range(4)})
-    with pytest.raises(ConfigError, match=r"has no column 'label', nor 'caption'; pass label='its name'"):
+    with pytest.raises(
+        ConfigError, match=r"has no column 'label', nor 'caption'; pass label='its name'"
+    ):
         open_input(str(root), labels_file=str(table))
     with pytest.raises(SourceError, match=r"none.csv"):
         open_input(str(root), labels_file=str(tmp_path / "none.csv"))
@@ -117,14 +133,24 @@ def test_bad_tables(root: Path, tmp_path: Path) -> None:
 
 
 def test_odd_names(tmp_path: Path) -> None:
-    odd = ["new\nline.jpg", 'quo"te,.jpg', "日本 é.jpg", os.path.join("d" * 200, "e" * 200, "x.y.jpg"), "b/same.jpg"]
+    odd = [
+        "new\nline.jpg",
+        'quo"te,.jpg',
+        "日本 é.jpg",
+        os.path.join("d" * 200, "e" * 200, "x.y.jpg"),
+        "b/same.jpg",
+    ]
     raw = [*odd, "latin\udce9.jpg"]
     for k, name in enumerate(raw):
         (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "p" / name).write_bytes(jpeg(k))
     with (tmp_path / "l.jsonl").open("w") as file:
-        file.writelines(json.dumps({"path": name, "label": f"k{k}"}) + "\n" for k, name in enumerate(raw))
-    source = open_input(str(tmp_path / "p"), labels_file=str(tmp_path / "l.jsonl"), keep=f"{tmp_path}/k").source
+        file.writelines(
+            json.dumps({"path": name, "label": f"k{k}"}) + "\n" for k, name in enumerate(raw)
+        )
+    source = open_input(
+        str(tmp_path / "p"), labels_file=str(tmp_path / "l.jsonl"), keep=f"{tmp_path}/k"
+    ).source
     for i in range(len(raw)):
         number = raw.index(os.path.relpath(source.uri(i), tmp_path / "p"))
         assert source.classes[source.label(np.array([i]))[0]] == f"k{number}"
@@ -132,4 +158,6 @@ def test_odd_names(tmp_path: Path) -> None:
     (tmp_path / "p" / raw[-1]).unlink()
     with (tmp_path / "l.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("path", "label"), *((name, k) for k, name in enumerate(odd))])
-    assert len(open_input(str(tmp_path / "p"), labels_file=str(tmp_path / "l.csv")).source) == len(odd)
+    assert len(open_input(str(tmp_path / "p"), labels_file=str(tmp_path / "l.csv")).source) == len(
+        odd
+    )

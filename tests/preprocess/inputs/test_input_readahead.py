@@ -1,4 +1,6 @@
-"""What is read ahead of the work: in order, little of it at once, and errors where the bytes are wanted."""
+"""What is read ahead of the work: in order, little of it at once, and errors where the bytes are
+wanted.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ def test_large_remote_photographs_wait_for_their_turn() -> None:
     assert source.begun == [0, 2, 5]
 
 
-def test_a_remote_read_that_takes_long_is_said_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_read_that_takes_long_is_said_to_be_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(readahead, "_SLOW_S", 0.01)
     source, said = Distant([5, 5], answered=False), []
 
@@ -133,7 +137,9 @@ def test_what_no_one_wants_any_more_is_canceled() -> None:
     with read_ahead(source, range(9), answer) as photographs:  # type: ignore[arg-type]
         assert next(photographs)[:2] == (0, b"12345")
     assert len(source.begun) > 1
-    assert [future.cancelled() for future in source.under_way.values()] == [False] + [True] * (len(source.begun) - 1)
+    assert [future.cancelled() for future in source.under_way.values()] == [False] + [True] * (
+        len(source.begun) - 1
+    )
 
 
 @pytest.mark.parametrize("where", ["uri", "read"])
@@ -142,10 +148,15 @@ def test_an_error_of_the_source_is_the_failure_of_its_sample(where: str) -> None
         found = [blob for _, blob, _ in photographs]
     failure = found.pop(2)
     assert found == [b"x"] * 3
-    assert (failure.id, failure.reason) == (2, "internal") and "RuntimeError: mistake" in failure.detail
+    assert (failure.id, failure.reason) == (
+        2,
+        "internal",
+    ) and "RuntimeError: mistake" in failure.detail
 
 
-@pytest.mark.parametrize("error", [SourceError("the bucket is gone"), OSError(errno.EMFILE, "too many open files")])
+@pytest.mark.parametrize(
+    "error", [SourceError("the bucket is gone"), OSError(errno.EMFILE, "too many open files")]
+)
 def test_what_no_sample_can_change_is_raised_where_its_bytes_are_wanted(error: Exception) -> None:
     found = []
     with read_ahead(Near(error, "read"), range(4), lambda: None) as photographs:  # type: ignore[arg-type]

@@ -82,7 +82,9 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
 
 def test_parts_of_a_data_set_are_no_classes(tmp_path: Path) -> None:
     root = folder(tmp_path / "p", {"train": 2, "val": 2})
-    with pytest.raises(ConfigError, match=r"holds train, val: these are parts .*preprocess each, .*/train"):
+    with pytest.raises(
+        ConfigError, match=r"holds train, val: these are parts .*preprocess each, .*/train"
+    ):
         open_input(str(root))
     assert len(open_input(str(root), label="").source) == 4
 
@@ -105,7 +107,10 @@ def test_odd_names(tmp_path: Path, keep: bool) -> None:
 def test_odd_class_names(tmp_path: Path) -> None:
     for name in ("caf\udce9", "a b\nc", "x" * 255):
         folder(tmp_path / "p", {name: 1})
-    direct, kept = open_input(str(tmp_path / "p")), open_input(str(tmp_path / "p"), keep=f"{tmp_path}/k")
+    direct, kept = (
+        open_input(str(tmp_path / "p")),
+        open_input(str(tmp_path / "p"), keep=f"{tmp_path}/k"),
+    )
     assert direct.source.classes == kept.source.classes == ("a b\nc", "caf\udce9", "x" * 255)
     assert direct.fingerprint == kept.fingerprint
 
@@ -139,7 +144,9 @@ def test_a_damaged_list_says_so(tmp_path: Path) -> None:
     root = folder(tmp_path / "p", {"a": 2})
     open_input(str(root), keep=f"{tmp_path}/k-")
     (tmp_path / "k-listing.ffarrays").write_bytes(b"x")
-    with pytest.raises(SourceError, match=r"k-listing.ffarrays is not a listing, it is missing or damaged"):
+    with pytest.raises(
+        SourceError, match=r"k-listing.ffarrays is not a listing, it is missing or damaged"
+    ):
         open_input(str(root), keep=f"{tmp_path}/k-", fresh=False)
 
 
@@ -164,7 +171,9 @@ def test_parts_of_a_job_list_one_after_another(tmp_path: Path) -> None:
 
 def test_a_place_where_no_list_can_be_kept(tmp_path: Path) -> None:
     (tmp_path / "job").write_text("a file")
-    with pytest.raises(SourceError, match=r"cannot keep the listing of .*/p at .*/job/listing.ffarrays"):
+    with pytest.raises(
+        SourceError, match=r"cannot keep the listing of .*/p at .*/job/listing.ffarrays"
+    ):
         open_input(str(folder(tmp_path / "p", {"a": 2})), keep=str(tmp_path / "job") + "/")
 
 
@@ -173,7 +182,11 @@ def test_remote_folders(tmp_path: Path) -> None:
     given = open_input(remote, keep=f"{tmp_path}/k-")
     assert given.source.classes == ("a", "b")
     blobs = given.source.read(range(3))
-    assert blobs == open_input(str(tmp_path / "p")).source.read(range(3)) == open_input(remote).source.read(range(3))
+    assert (
+        blobs
+        == open_input(str(tmp_path / "p")).source.read(range(3))
+        == open_input(remote).source.read(range(3))
+    )
     assert open_input(remote, keep=f"{tmp_path}/k-", fresh=False).fingerprint == given.fingerprint
 
 
@@ -194,7 +207,10 @@ def test_sources_from_python(tmp_path: Path) -> None:
 
 def test_bad_arguments(tmp_path: Path) -> None:
     root = str(folder(tmp_path / "p", {"a": 2}))
-    with pytest.raises(ConfigError, match=r"caption='txt' is for shards and tables, .* is a folder; pass labels_file"):
+    with pytest.raises(
+        ConfigError,
+        match=r"caption='txt' is for shards and tables, .* is a folder; pass labels_file",
+    ):
         open_input(root, caption="txt")
     with pytest.raises(ConfigError, match="labels of a folder are its subfolders, got label='x'"):
         open_input(root, label="x")

@@ -31,23 +31,42 @@ from fastfeed.storage.storage import Storage
 CLASSES = ("a", "b", "c")
 
 
-def written(root: Path, format: str, groups: dict[str, int], labeled: bool = True, less: int = 0) -> JobPlan:
-    """The folder of a job: two samples to a shard; `less` shards are not there yet. The second sample is bad."""
+def written(
+    root: Path, format: str, groups: dict[str, int], labeled: bool = True, less: int = 0
+) -> JobPlan:
+    """The folder of a job: two samples to a shard; `less` shards are not there yet.
+
+    The second sample is bad.
+    """
     image = "raw" if format == "raw" else "jpeg"
     recipe = Recipe(Scaling(8, "contain"), Encoding(image), packing=Packing(format, samples=2))
     ends = np.cumsum([0, *groups.values()])
-    ids = [(name, np.arange(start, stop)) for name, start, stop in zip(groups, ends, ends[1:], strict=False)]
+    ids = [
+        (name, np.arange(start, stop))
+        for name, start, stop in zip(groups, ends, ends[1:], strict=False)
+    ]
     plan = make_plan(
-        recipe, source="x", fingerprint="f", length=int(ends[-1]), classes=CLASSES if labeled else (), groups=ids,
-        left_out={}, made_with={},
-    )  # fmt: skip
+        recipe,
+        source="x",
+        fingerprint="f",
+        length=int(ends[-1]),
+        classes=CLASSES if labeled else (),
+        groups=ids,
+        left_out={},
+        made_with={},
+    )
     for name, content in plan.files().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
     for shard in plan.shards[: len(plan.shards) - less]:
         there = [i for i in plan.order[shard.first : shard.last].tolist() if i != 1]
         place = root / shard.name
-        write(place.parent, recipe.packing, [sample(i, recipe.encoding.extension, labeled) for i in there], place.name)
+        write(
+            place.parent,
+            recipe.packing,
+            [sample(i, recipe.encoding.extension, labeled) for i in there],
+            place.name,
+        )
         record = Record(shard.name, shard.index, plan.hash, (), tuple(there), (), ())
         (root / record.name).parent.mkdir(parents=True, exist_ok=True)
         (root / record.name).write_text(json.dumps(asdict(record)))
@@ -56,13 +75,24 @@ def written(root: Path, format: str, groups: dict[str, int], labeled: bool = Tru
 
 def sample(i: int, extension: str, labeled: bool) -> Entry:
     label = i % 3 if labeled else None
-    return Entry(f"{i:09d}", encoded(i, extension), extension, 8, 10, label, f"caption {i}", {"uri": f"{i}.jpg"})
+    return Entry(
+        f"{i:09d}",
+        encoded(i, extension),
+        extension,
+        8,
+        10,
+        label,
+        f"caption {i}",
+        {"uri": f"{i}.jpg"},
+    )
 
 
 def check(source: Any, ids: list[int], extension: str, labeled: bool = True) -> None:
     assert len(source) == len(ids)
     for got, i in zip(source.read(range(len(ids))), ids, strict=True):
-        assert np.array_equal(got, pixels(i)) if extension == "npy" else got == encoded(i, extension)
+        assert (
+            np.array_equal(got, pixels(i)) if extension == "npy" else got == encoded(i, extension)
+        )
     expected = [i % 3 if labeled else -1 for i in ids]
     assert source.label(np.arange(len(ids))).tolist() == expected
     assert source.classes == (CLASSES if labeled else ())
@@ -94,7 +124,12 @@ def test_every_format_is_opened_again(format: str, remote: bool, tmp_path: Path)
 
 def test_jobs_without_labels(format: str, tmp_path: Path) -> None:
     written(tmp_path / "out", format, {"": 3}, labeled=False)
-    check(open_source(str(tmp_path / "out"), None, []), [0, 2], "npy" if format == "raw" else "jpg", labeled=False)
+    check(
+        open_source(str(tmp_path / "out"), None, []),
+        [0, 2],
+        "npy" if format == "raw" else "jpg",
+        labeled=False,
+    )
 
 
 @pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
@@ -104,13 +139,17 @@ def test_parts_are_opened_one_by_one(remote: bool, tmp_path: Path) -> None:
     check(open_source(f"{place}/train", None, []), [0, 2, 3, 4, 5, 6], "jpg")
     check(open_source(f"{place}/val/", None, []), [7, 8], "jpg")
     check(open_source(f"{place}/train/8x32", None, []), [4, 5, 6], "jpg")
-    with pytest.raises(ConfigError, match=r"out holds train and val: name one of them, .*/out/train"):
+    with pytest.raises(
+        ConfigError, match=r"out holds train and val: name one of them, .*/out/train"
+    ):
         open_source(place, None, [])
 
 
 def test_a_job_that_is_not_complete(tmp_path: Path) -> None:
     written(tmp_path / "out", "webdataset", {"": 7}, less=1)
-    with pytest.warns(UserWarning, match="1 of 4 shards are not there yet: the job is not complete"):
+    with pytest.warns(
+        UserWarning, match="1 of 4 shards are not there yet: the job is not complete"
+    ):
         source = open_source(str(tmp_path / "out"), None, [])
     check(source, [0, 2, 3, 4, 5], "jpg")
     written(tmp_path / "none", "webdataset", {"": 7}, less=4)
@@ -131,14 +170,20 @@ def test_damaged_plans(tmp_path: Path) -> None:
         open_source(str(tmp_path / "out"), None, [])
 
 
-@pytest.mark.parametrize(("detail", "ours"), [("permission denied: x", True), ("503: slow down", False)])
-def test_places_that_say_nothing_of_a_plan(monkeypatch: pytest.MonkeyPatch, detail: str, ours: bool) -> None:
+@pytest.mark.parametrize(
+    ("detail", "ours"), [("permission denied: x", True), ("503: slow down", False)]
+)
+def test_places_that_say_nothing_of_a_plan(
+    monkeypatch: pytest.MonkeyPatch, detail: str, ours: bool
+) -> None:
     storage = Storage()
     monkeypatch.setattr(storage, "read", lambda spans: [Unread("io_error", detail) for _ in spans])
     if ours:
         assert open_previous_job("s3://bucket/photos", storage) is None
     else:
-        with pytest.raises(SourceError, match=r"cannot read s3://bucket/photos/__job/plan.json: 503: slow down"):
+        with pytest.raises(
+            SourceError, match=r"cannot read s3://bucket/photos/__job/plan.json: 503: slow down"
+        ):
             open_previous_job("s3://bucket/photos", storage)
 
 
@@ -172,7 +217,8 @@ def test_kinds_of_local_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("s3://b/train/index.json", "mds"), ("s-{0..3}.mds", "mds"), ("s3://b/*.npy", "raw")]
+    ("name", "kind"),
+    [("s3://b/train/index.json", "mds"), ("s-{0..3}.mds", "mds"), ("s3://b/*.npy", "raw")],
 )
 def test_kinds_by_name(name: str, kind: str) -> None:
     assert kind_of(name) == kind

@@ -41,9 +41,15 @@ def pixels(blob: bytes, matte=(255, 255, 255), icc: str | None = None) -> np.nda
     found = image_info(blob)
     assert isinstance(found, ImageInfo), found
     assert icc is None or found.icc == icc
-    made = Rasterizer(matte).pixels(blob, found, (0, 0, found.height, found.width), (found.height, found.width))
+    made = Rasterizer(matte).pixels(
+        blob, found, (0, 0, found.height, found.width), (found.height, found.width)
+    )
     assert isinstance(made, np.ndarray), made
-    assert made.shape == (found.height, found.width, 3) and made.dtype == np.uint8 and made.flags.c_contiguous
+    assert (
+        made.shape == (found.height, found.width, 3)
+        and made.dtype == np.uint8
+        and made.flags.c_contiguous
+    )
     return made
 
 
@@ -77,13 +83,24 @@ def test_the_conversion_follows_the_resize():
     assert isinstance(found, ImageInfo)
     small = Rasterizer().pixels(blob, found, (0, 0, 90, 120), (30, 40))
     assert isinstance(small, np.ndarray)
-    off = np.abs(small - icc.srgb_of("Display P3", np.rint(jpegs.resized(given, (0, 0, 90, 120), (30, 40), "lanczos"))))
-    assert off.mean() < 0.5 and np.percentile(off, 99) <= 2, "near black one level more in P3 is many in sRGB"
+    off = np.abs(
+        small
+        - icc.srgb_of(
+            "Display P3", np.rint(jpegs.resized(given, (0, 0, 90, 120), (30, 40), "lanczos"))
+        )
+    )
+    assert off.mean() < 0.5 and np.percentile(off, 99) <= 2, (
+        "near black one level more in P3 is many in sRGB"
+    )
 
 
-@pytest.mark.parametrize(("format", "mode"), [("PNG", "RGB"), ("TIFF", "RGB"), ("JPEG", "RGB"), ("JPEG", "L")])
+@pytest.mark.parametrize(
+    ("format", "mode"), [("PNG", "RGB"), ("TIFF", "RGB"), ("JPEG", "RGB"), ("JPEG", "L")]
+)
 def test_linear_colors_are_converted_before_the_resize(format, mode, kernel):
-    """Scaled in linear light, edges would come out brighter than those of the same photograph in sRGB."""
+    """Scaled in linear light, edges would come out brighter than those of the same photograph in
+    sRGB.
+    """
     profile = icc.rgb_profile("linear") if mode == "RGB" else icc.gray_profile("linear")
     image = Image.fromarray(jpegs.textured(90, 120)).convert(mode)
     blob = saved(image, format, icc_profile=profile)
@@ -91,7 +108,9 @@ def test_linear_colors_are_converted_before_the_resize(format, mode, kernel):
     assert isinstance(found, ImageInfo) and found.icc == "linear"
     small = Rasterizer().pixels(blob, found, (0, 0, 90, 120), (12, 16))
     whole = np.asarray(Image.open(io.BytesIO(blob)).convert("RGB"))
-    want = jpegs.resized(np.rint(icc.srgb_of("linear", whole)).astype(np.uint8), (0, 0, 90, 120), (12, 16), "lanczos")
+    want = jpegs.resized(
+        np.rint(icc.srgb_of("linear", whole)).astype(np.uint8), (0, 0, 90, 120), (12, 16), "lanczos"
+    )
     off = np.abs(small - want)
     assert off.mean() < 0.6 and off.max() <= 4
 
@@ -101,7 +120,11 @@ def test_what_is_half_transparent_is_blended_in_srgb(name):
     """As browsers, Pillow and libvips do, whatever the image's own colors are."""
     given, matte = patches(), (255, 240, 20)
     share = np.array([0, 64, 128, 255])[None, :].repeat(16, axis=1).repeat(32, axis=0)
-    blob = saved(Image.fromarray(np.dstack([given, share]).astype(np.uint8)), "PNG", icc_profile=icc.rgb_profile(name))
+    blob = saved(
+        Image.fromarray(np.dstack([given, share]).astype(np.uint8)),
+        "PNG",
+        icc_profile=icc.rgb_profile(name),
+    )
     part = middles(share[:, :, None]) / 255
     want = icc.srgb_of(name, middles(given)) * part + np.array(matte) * (1 - part)
     assert np.abs(middles(pixels(blob, matte)) - want).max() <= 2
@@ -116,7 +139,9 @@ def test_gray_with_a_curve_of_its_own(format, kernel):
     assert np.abs(got - want[..., None]).max() <= 2 and np.abs(want - middles(given)).max() > 8
 
 
-@pytest.mark.parametrize("profile", [SRGB, icc.rgb_profile("sRGB", "my screen")], ids=["LittleCMS's", "by its content"])
+@pytest.mark.parametrize(
+    "profile", [SRGB, icc.rgb_profile("sRGB", "my screen")], ids=["LittleCMS's", "by its content"]
+)
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_srgb_is_left_exactly_as_it_is(format, profile, kernel):
     image = Image.fromarray(jpegs.textured(40, 60))
@@ -126,7 +151,9 @@ def test_srgb_is_left_exactly_as_it_is(format, profile, kernel):
 
 def test_a_name_does_not_make_it_srgb():
     given = patches()
-    blob = saved(Image.fromarray(given), "PNG", icc_profile=icc.rgb_profile("Adobe RGB", "sRGB IEC61966-2.1"))
+    blob = saved(
+        Image.fromarray(given), "PNG", icc_profile=icc.rgb_profile("Adobe RGB", "sRGB IEC61966-2.1")
+    )
     got = pixels(blob, icc="not sRGB IEC61966-2.1")
     assert np.abs(middles(got) - icc.srgb_of("Adobe RGB", middles(given))).max() <= 2
 
@@ -174,7 +201,9 @@ def test_a_long_profile_in_segments_in_any_order(kernel):
     parts = [blob[first:last] for first, last in segments]
     head, tail = blob[: segments[0][0]], blob[segments[-1][1] :]
     want = pixels(blob, icc="Display P3")
-    assert np.array_equal(pixels(head + parts[2] + parts[0] + parts[1] + tail, icc="Display P3"), want)
+    assert np.array_equal(
+        pixels(head + parts[2] + parts[0] + parts[1] + tail, icc="Display P3"), want
+    )
     plain = pixels(head + tail, icc="none")
     assert np.abs(want.astype(int) - plain).max() > 20
     if decode.is_built():
@@ -196,11 +225,16 @@ def test_inks_with_a_profile(format):
 
 
 def test_black_becomes_black():
-    """Black point compensation: the darkest the inks can do, a dark gray, is 0 in sRGB; white stays white."""
+    """Black point compensation: the darkest the inks can do, a dark gray, is 0 in sRGB; white stays
+    white.
+    """
     given = np.zeros((8, 16, 4), np.uint8)
     given[:, 8:] = 255
     profile = icc.cmyk_profile(black=20, kind=b"scnr")
-    got = pixels(saved(Image.fromarray(given, "CMYK"), "TIFF", icc_profile=profile), icc="Two inks and two more")
+    got = pixels(
+        saved(Image.fromarray(given, "CMYK"), "TIFF", icc_profile=profile),
+        icc="Two inks and two more",
+    )
     assert icc.srgb_of_lab(np.array([20.0, 0, 0])).min() > 40
     assert got[:, :8].min() >= 254 and got[:, 8:].max() <= 1
 
@@ -210,22 +244,36 @@ def test_inks_without_a_profile(format):
     given = patches(4)
     got = middles(pixels(saved(Image.fromarray(given, "CMYK"), format), icc="none"))
     c, m, y, k = np.moveaxis(255 - middles(given), 2, 0)
-    assert np.abs(got - np.stack([c, m, y], axis=2) * k[..., None] / 255).max() <= (4 if format == "JPEG" else 1)
+    assert np.abs(got - np.stack([c, m, y], axis=2) * k[..., None] / 255).max() <= (
+        4 if format == "JPEG" else 1
+    )
 
 
 def test_lab():
     lab = np.array([[(50, 0, 0), (60, 20, -20), (80, -20, 40), (30, 10, 10)]], float)
-    stored = (lab * [2.55, 1, 1] + [0, 128, 128]).round().astype(np.uint8).repeat(8, axis=0).repeat(8, axis=1)
-    blob = saved(Image.merge("LAB", [Image.fromarray(stored[:, :, k].copy()) for k in range(3)]), "TIFF")
+    stored = (
+        (lab * [2.55, 1, 1] + [0, 128, 128])
+        .round()
+        .astype(np.uint8)
+        .repeat(8, axis=0)
+        .repeat(8, axis=1)
+    )
+    blob = saved(
+        Image.merge("LAB", [Image.fromarray(stored[:, :, k].copy()) for k in range(3)]), "TIFF"
+    )
     got = pixels(blob, icc="none")[4, 4::8].astype(float)
     assert image_info(blob).mode == "LAB" and np.abs(got - icc.srgb_of_lab(lab[0])).max() <= 3
 
 
 @pytest.mark.parametrize("matte", [(255, 255, 255), (200, 90, 40)])
 def test_the_matte_is_srgb_whatever_the_image_is(matte):
-    """What is wholly transparent shows the color that was asked for, not that color taken for one of the profile's."""
+    """What is wholly transparent shows the color that was asked for, not that color taken for one
+    of the profile's.
+    """
     given = patches()
-    clear = np.dstack([given, np.where(np.arange(64) < 32, 0, 255)[None].repeat(32, axis=0)]).astype(np.uint8)
+    clear = np.dstack(
+        [given, np.where(np.arange(64) < 32, 0, 255)[None].repeat(32, axis=0)]
+    ).astype(np.uint8)
     got = middles(pixels(saved(Image.fromarray(clear), "PNG", icc_profile=P3), matte))
     assert np.abs(got[:, :2] - matte).max() <= 2
     assert np.abs(got[:, 2:] - icc.srgb_of("Display P3", middles(given))[:, 2:]).max() <= 2
@@ -237,12 +285,17 @@ def test_the_matte_is_srgb_whatever_the_image_is(matte):
 
 def test_profiles_are_read_once_and_by_several_threads():
     found = []
-    threads = [threading.Thread(target=lambda: found.append(profile_of(P3, "RGB"))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(profile_of(P3, "RGB"))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert [profile.name for profile in found] == ["Display P3"] * 4
-    assert profile_of(bytes(P3), "RGB") is profile_of(P3, "RGB") and profile_of(P3, "L").name == "damaged"
+    assert (
+        profile_of(bytes(P3), "RGB") is profile_of(P3, "RGB")
+        and profile_of(P3, "L").name == "damaged"
+    )
     many = [profile_of(icc.rgb_profile("Adobe RGB", f"screen {k}"), "RGB") for k in range(70)]
     assert many[-1].name == "screen 69" and profile_of(P3, "RGB").name == "Display P3"

@@ -1,4 +1,6 @@
-"""What decoding is said to need against what fresh processes take, and hundreds of hostile files in little memory."""
+"""What decoding is said to need against what fresh processes take, and hundreds of hostile files in
+little memory.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +56,18 @@ def interlaced() -> bytes:
 
 def animated() -> bytes:
     frames = [picture(2_400), picture(2_400).transpose(Image.Transpose.ROTATE_90)]
-    return rasters.saved(frames[0], "WEBP", lossless=False, method=0, save_all=True, append_images=frames[1:])
+    return rasters.saved(
+        frames[0], "WEBP", lossless=False, method=0, save_all=True, append_images=frames[1:]
+    )
 
 
 WEBP = "kernel" if jpegs.native and jpegs.native.LIBWEBP else "vips"
 FILES = {  # path, and the file
     "baseline": ("kernel", lambda: rasters.saved(picture(), "JPEG", quality=85, subsampling=2)),
-    "progressive": ("kernel", lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=2, progressive=True)),
+    "progressive": (
+        "kernel",
+        lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=2, progressive=True),
+    ),
     "progressive, shrunk by 8": (
         "kernel",
         lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=2, progressive=True),
@@ -83,8 +90,14 @@ FILES = {  # path, and the file
     "TIFF of a palette": ("pillow", lambda: rasters.saved(picture(2_400).quantize(), "TIFF")),
     "interlaced PNG": ("pillow", interlaced),
     "WebP": (WEBP, lambda: rasters.saved(picture(), "WEBP", lossless=False, method=0)),
-    "WebP, not shrunk": (WEBP, lambda: rasters.saved(picture(960), "WEBP", lossless=False, method=0)),
-    "lossless WebP": (WEBP, lambda: rasters.saved(picture(), "WEBP", lossless=True, method=0, quality=0)),
+    "WebP, not shrunk": (
+        WEBP,
+        lambda: rasters.saved(picture(960), "WEBP", lossless=False, method=0),
+    ),
+    "lossless WebP": (
+        WEBP,
+        lambda: rasters.saved(picture(), "WEBP", lossless=True, method=0, quality=0),
+    ),
     "animated WebP": ("pillow", animated),
 }
 
@@ -96,7 +109,9 @@ def needs(path: str) -> None:
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc: peaks of memory are read on Linux")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="no /proc: peaks of memory are read on Linux"
+)
 @pytest.mark.parametrize("name", FILES)
 def test_the_cost_is_what_it_takes(name, tmp_path):
     path, make = FILES[name]
@@ -104,7 +119,10 @@ def test_the_cost_is_what_it_takes(name, tmp_path):
     side = 256 if "shrunk by 8" in name else 512
     (tmp_path / "file").write_bytes(make())
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(tmp_path / "file"), str(side)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", MEASURE, str(tmp_path / "file"), str(side)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     taken, shape, measured, said, peak = json.loads(done.stdout)
@@ -121,7 +139,10 @@ def said(blob: bytes, size: tuple[int, int] = (512, 512)) -> int:
 
 def test_costs_follow_what_is_in_the_file():
     small = Image.fromarray(jpegs.textured(600, 800))
-    progressive = {s: said(rasters.saved(small, "JPEG", quality=90, progressive=True, subsampling=s)) for s in (0, 2)}
+    progressive = {
+        s: said(rasters.saved(small, "JPEG", quality=90, progressive=True, subsampling=s))
+        for s in (0, 2)
+    }
     if decode.is_built():
         plain = said(rasters.saved(small, "JPEG", quality=90))
         assert progressive[0] - plain > 1.9 * (progressive[2] - plain) > 2 * 600 * 800, (

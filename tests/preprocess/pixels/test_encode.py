@@ -43,7 +43,9 @@ def test_files_hold_the_pixels_and_nothing_else(encoding: Encoding) -> None:
     if encoding.image != "raw":
         opened = Image.open(io.BytesIO(file))
         assert opened.mode == "RGB" and opened.format == encoding.image.upper()
-        assert not opened.getexif() and "icc_profile" not in opened.info and "xmp" not in opened.info
+        assert (
+            not opened.getexif() and "icc_profile" not in opened.info and "xmp" not in opened.info
+        )
 
 
 def test_jpegs_are_baseline_with_the_tables_of_their_quality() -> None:
@@ -51,7 +53,9 @@ def test_jpegs_are_baseline_with_the_tables_of_their_quality() -> None:
         found = Image.open(io.BytesIO(encode(PIXELS, Encoding("jpeg", quality, subsampling))))
         assert "progressive" not in found.info and found.layer[0][1:3] == sampling  # type: ignore[attr-defined]
         assert [part[1:3] for part in found.layer[1:]] == [(1, 1), (1, 1)]  # type: ignore[attr-defined]
-        scale = 200 - 2 * quality if quality >= 50 else 5000 // quality  # libjpeg, jpeg_quality_scaling
+        scale = (
+            200 - 2 * quality if quality >= 50 else 5000 // quality
+        )  # libjpeg, jpeg_quality_scaling
         assert found.quantization[0][0] == (16 * scale + 50) // 100  # type: ignore[attr-defined]
 
 

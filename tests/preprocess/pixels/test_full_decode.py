@@ -1,4 +1,6 @@
-"""JPEGs decoded at full size before they are scaled: in saturated colors, the mean is that of the photograph."""
+"""JPEGs decoded at full size before they are scaled: in saturated colors, the mean is that of the
+photograph.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,20 @@ from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.recipe import Encoding, Recipe, Scaling
 
 RAW = Encoding("raw")
-COLORS = {"blue": (0, 0, 255), "red": (255, 0, 0), "yellow": (255, 255, 0), "black": (0, 0, 0), "gray": (128, 128, 128)}
+COLORS = {
+    "blue": (0, 0, 255),
+    "red": (255, 0, 0),
+    "yellow": (255, 255, 0),
+    "black": (0, 0, 0),
+    "gray": (128, 128, 128),
+}
 BOUND = 0.1  # of a level, the mean of a channel
 
 
 def photograph(color: tuple[int, int, int]) -> bytes:
-    """A lightly shaded surface of this color, with the noise of a camera: its levels are clipped one by one."""
+    """A lightly shaded surface of this color, with the noise of a camera: its levels are clipped
+    one by one.
+    """
     rng, (height, width) = np.random.default_rng(3), (600, 800)
     shade = 0.85 + 0.15 * np.sin(np.arange(width) / 90)[None, :, None]
     pixels = np.array(color) * shade + rng.normal(0, 12, (height, width, 3))
@@ -33,17 +43,26 @@ def photograph(color: tuple[int, int, int]) -> bytes:
 
 
 def shift(blob: bytes, scaling: Scaling) -> float:
-    """The largest difference of a channel's mean from decoding in full with Pillow, then scaling."""
+    """The largest difference of a channel's mean from decoding in full with Pillow, then
+    scaling.
+    """
     image = Image.open(io.BytesIO(blob))
     want = np.asarray(image.resize((128, 96), Image.Resampling.LANCZOS), float)
-    return float(np.abs(pixels_of(processed(blob, scaling, RAW)).astype(float).mean((0, 1)) - want.mean((0, 1))).max())
+    return float(
+        np.abs(
+            pixels_of(processed(blob, scaling, RAW)).astype(float).mean((0, 1)) - want.mean((0, 1))
+        ).max()
+    )
 
 
 @pytest.mark.parametrize(
-    "kernel", [pytest.param(True, marks=pytest.mark.skipif(native is None, reason=NO_KERNEL)), False]
+    "kernel",
+    [pytest.param(True, marks=pytest.mark.skipif(native is None, reason=NO_KERNEL)), False],
 )
 @pytest.mark.parametrize("color", COLORS)
-def test_the_mean_is_that_of_the_photograph(color: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mean_is_that_of_the_photograph(
+    color: str, kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not kernel:
         without_kernel(monkeypatch)
     blob = photograph(COLORS[color])
@@ -79,5 +98,8 @@ def test_recipes_of_earlier_versions_keep_their_hashes() -> None:
     assert "full_decode" not in document["scaling"]
     assert Recipe.of(document) == Recipe(Scaling(24)) and Recipe().hash == "7bb6566759187ede"
     full = Recipe(Scaling(24, full_decode=True))
-    assert Recipe.of(json.loads(json.dumps(full.document()))) == full and full.hash != Recipe(Scaling(24)).hash
+    assert (
+        Recipe.of(json.loads(json.dumps(full.document()))) == full
+        and full.hash != Recipe(Scaling(24)).hash
+    )
     assert Recipe(Scaling(24)).difference(full) == ["scaling.full_decode: False -> True"]

@@ -11,7 +11,9 @@ from fastfeed.preprocess.record import REASONS
 LIMITS = Limits(min_side=100, max_aspect=2.5, formats=("jpeg", "PNG"), max_pixels=1_000_000)
 
 
-@pytest.mark.parametrize("format,height,width", [("JPEG", 100, 250), ("PNG", 250, 100), ("JPEG", 1000, 1000)])
+@pytest.mark.parametrize(
+    "format,height,width", [("JPEG", 100, 250), ("PNG", 250, 100), ("JPEG", 1000, 1000)]
+)
 def test_wanted(format: str, height: int, width: int) -> None:
     assert limit_error(LIMITS, format, height, width) is None
 

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess.pixels.geometry import OutputGeometry, nearest_bucket, output_error, output_geometry
+from fastfeed.preprocess.pixels.geometry import (
+    OutputGeometry,
+    nearest_bucket,
+    output_error,
+    output_geometry,
+)
 from fastfeed.preprocess.recipe import MODES, Scaling
 from fastfeed.preprocess.record import REASONS
 
@@ -21,10 +26,17 @@ ENLARGE = st.booleans()
 def scalings(draw: st.DrawFn) -> Scaling:
     mode, enlarge = draw(st.sampled_from(sorted(MODES))), draw(ENLARGE)
     if mode == "buckets":
-        return Scaling(None, mode, enlarge=enlarge, buckets=tuple(draw(st.lists(SHAPES, min_size=1, max_size=5))))
+        return Scaling(
+            None,
+            mode,
+            enlarge=enlarge,
+            buckets=tuple(draw(st.lists(SHAPES, min_size=1, max_size=5))),
+        )
     if mode == "none":
         return Scaling(None, mode, enlarge=enlarge)
-    return Scaling(draw(SIDES) if mode in ("short", "long") else draw(SIDES | SHAPES), mode, enlarge=enlarge)
+    return Scaling(
+        draw(SIDES) if mode in ("short", "long") else draw(SIDES | SHAPES), mode, enlarge=enlarge
+    )
 
 
 def wanted(scaling: Scaling, shape: tuple[int, int]) -> tuple[int, int]:
@@ -47,7 +59,9 @@ def test_what_holds_for_every_mode(scaling: Scaling, shape: tuple[int, int]) -> 
         assert 0 <= found.at[axis] <= found.canvas[axis] - found.size[axis]
         if not scaling.enlarge:
             assert found.size[axis] <= found.box[2 + axis] + 1e-9
-    assert found.enlarged == any(n > length + 1e-9 for n, length in zip(found.size, (height, width), strict=True))
+    assert found.enlarged == any(
+        n > length + 1e-9 for n, length in zip(found.size, (height, width), strict=True)
+    )
     if scaling.fixed is not None:
         assert found.canvas == scaling.fixed
     assert found.padded == (found.canvas != found.size)
@@ -67,7 +81,8 @@ def test_the_middle_is_kept(scaling: Scaling, shape: tuple[int, int]) -> None:
 def test_shapes_are_kept_to_within_a_pixel(scaling: Scaling, shape: tuple[int, int]) -> None:
     assume(scaling.mode != "exact")
     found = output_geometry(scaling, *shape)
-    # by what each axis may have been scaled, had it been rounded by a pixel; a side that would vanish has one
+    # by what each axis may have been scaled, had it been rounded by a pixel; a side that would
+    # vanish has one
     least = [(n - 1) / found.box[2 + axis] for axis, n in enumerate(found.size)]
     most = [(n + 1) / found.box[2 + axis] for axis, n in enumerate(found.size)]
     assert max(least) <= min(most)
@@ -84,19 +99,27 @@ def test_short_and_long(size: int, shape: tuple[int, int], enlarge: bool) -> Non
             assert size in found.size
             axis = shape.index(side(shape))
             assert found.size[axis] == size
-            assert found.size[1 - axis] == max(1, math.floor(shape[1 - axis] * size / shape[axis] + 0.5 + 1e-12))
+            assert found.size[1 - axis] == max(
+                1, math.floor(shape[1 - axis] * size / shape[axis] + 0.5 + 1e-12)
+            )
 
 
 @given(SHAPES, SHAPES)
-def test_cover_is_cut_to_the_shape_and_never_enlarged_unasked(size: tuple[int, int], shape: tuple[int, int]) -> None:
+def test_cover_is_cut_to_the_shape_and_never_enlarged_unasked(
+    size: tuple[int, int], shape: tuple[int, int]
+) -> None:
     found = output_geometry(Scaling(size, "cover"), *shape)
     assert found.size == found.canvas
     if size[0] <= shape[0] and size[1] <= shape[1]:
         assert found == output_geometry(Scaling(size, "cover", enlarge=True), *shape)
         assert found.size == size
     else:
-        assert found.box[2:] == found.size and found.box == tuple(map(int, found.box)), "pixels are copied"
-        assert found.size[0] == shape[0] or found.size[1] == shape[1], "the largest part of that shape"
+        assert found.box[2:] == found.size and found.box == tuple(map(int, found.box)), (
+            "pixels are copied"
+        )
+        assert found.size[0] == shape[0] or found.size[1] == shape[1], (
+            "the largest part of that shape"
+        )
         off = min(
             abs(found.size[0] * size[1] / size[0] - found.size[1]),
             abs(found.size[1] * size[0] / size[1] - found.size[0]),
@@ -137,7 +160,9 @@ KNOWN = [  # mode, size, enlarge, photograph -> box, size, canvas, at
 ]
 
 
-@pytest.mark.parametrize(("mode", "size", "enlarge", "shape", "box", "scaled", "canvas", "at"), KNOWN)
+@pytest.mark.parametrize(
+    ("mode", "size", "enlarge", "shape", "box", "scaled", "canvas", "at"), KNOWN
+)
 def test_known(mode, size, enlarge, shape, box, scaled, canvas, at) -> None:  # type: ignore[no-untyped-def]
     found = output_geometry(Scaling(size, mode, enlarge=enlarge), *shape)
     assert found == OutputGeometry(box, scaled, canvas, at, found.enlarged)
@@ -174,10 +199,13 @@ def test_what_no_file_can_hold() -> None:
     for image, most in (("jpeg", 65_500), ("webp", 16_383)):
         why = output_error(wide, image, 10**9)
         assert why is not None and why.reason in REASONS
-        assert why.detail == f"would become 65707x512 pixels; {image} allows at most {most} per side"
+        assert (
+            why.detail == f"would become 65707x512 pixels; {image} allows at most {most} per side"
+        )
         assert output_error(wide._replace(canvas=(most, most)), image, 10**10) is None
     assert output_error(wide, "png", 10**9) is None and output_error(wide, "raw", 10**9) is None
     assert output_error(wide, "png", 512 * 65_707) is None
     assert output_error(wide, "png", 512 * 65_707 - 1) == (
-        "bomb", "would become 65707x512 pixels, the limit is 33641983"
-    )  # fmt: skip
+        "bomb",
+        "would become 65707x512 pixels, the limit is 33641983",
+    )

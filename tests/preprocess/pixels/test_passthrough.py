@@ -1,4 +1,6 @@
-"""Files that are passed on as they are: only those in which every reader sees what it would see in a new one."""
+"""Files that are passed on as they are: only those in which every reader sees what it would see in
+a new one.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ KEPT: list[tuple[str, bytes]] = [
 
 @needs_kernel
 @pytest.mark.parametrize("image,blob", KEPT)
-@pytest.mark.parametrize("scaling", [LARGE, Scaling(None, "none"), Scaling(48), Scaling((48, 64), "cover")], ids=str)
+@pytest.mark.parametrize(
+    "scaling", [LARGE, Scaling(None, "none"), Scaling(48), Scaling((48, 64), "cover")], ids=str
+)
 def test_kept(image: str, blob: bytes, scaling: Scaling) -> None:
     found = processed(blob, scaling, keeping(image))
     assert found.image == blob and found.facts["kept"] is True
@@ -89,11 +93,26 @@ CHANGED: list[tuple[str, bytes]] = [
     ("png", saved_as(RGB.convert("L"), "PNG")),
     ("png", saved_as(Image.fromarray(PIXELS[:, :, 0].astype(np.uint16) * 257), "PNG")),
     ("png", saved_as(RGB, "PNG", transparency=(1, 2, 3))),
-    ("png", saved_as(RGB, "PNG", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)])),
+    (
+        "png",
+        saved_as(
+            RGB, "PNG", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)]
+        ),
+    ),
     ("png", saved_as(RGB, "PNG") + b"more"),
-    ("png", saved_as(RGB, "PNG", exif=b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0")),
+    (
+        "png",
+        saved_as(
+            RGB, "PNG", exif=b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
+        ),
+    ),
     ("webp", saved_as(CLEAR, "WEBP")),
-    ("webp", saved_as(RGB, "WEBP", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)])),
+    (
+        "webp",
+        saved_as(
+            RGB, "WEBP", save_all=True, append_images=[RGB.transpose(Image.Transpose.ROTATE_180)]
+        ),
+    ),
     ("webp", saved_as(RGB, "WEBP") + b"more"),
     ("raw", saved_as(RGB, "PNG")),
 ]
@@ -104,7 +123,11 @@ def test_written_again(image: str, blob: bytes) -> None:
     found = processed(blob, LARGE, keeping(image))
     assert found.facts["kept"] is False and found.image != blob
     assert found.image == processed(blob, LARGE, Encoding(image)).image
-    assert pixels_of(found).shape == (found.height, found.width, 3), "all readers see three channels"
+    assert pixels_of(found).shape == (
+        found.height,
+        found.width,
+        3,
+    ), "all readers see three channels"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +160,11 @@ def damaged() -> list[tuple[str, bytes, str]]:
         ("png", png[: len(png) // 2] + png[-12:], ""),
         ("png", png[:-30] + bytes([png[-30] ^ 64]) + png[-29:], "corrupt"),
         ("webp", webp[: len(webp) // 2], "truncated"),
-        ("webp", webp[:4] + (len(webp) // 2 - 8).to_bytes(4, "little") + webp[8 : len(webp) // 2], ""),
+        (
+            "webp",
+            webp[:4] + (len(webp) // 2 - 8).to_bytes(4, "little") + webp[8 : len(webp) // 2],
+            "",
+        ),
     ]
 
 

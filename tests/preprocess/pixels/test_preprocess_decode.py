@@ -48,7 +48,12 @@ def test_orientation(format, orientation, path):
     blob = saved(stored, format, orientation)
     shown = TURNED[orientation](stored)
     found = info_of(
-        blob, format=format, orientation=orientation, height=shown.shape[0], width=shown.shape[1], icc="none"
+        blob,
+        format=format,
+        orientation=orientation,
+        height=shown.shape[0],
+        width=shown.shape[1],
+        icc="none",
     )
     ways = {
         "native": dict.fromkeys(("JPEG", "PNG", "TIFF", *WEBP), "kernel"),
@@ -77,8 +82,15 @@ def test_orientation_that_follows_the_pixels_of_a_png():
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 def test_filters_are_antialiased(format, filter, path):
     pixels = textured(90, 120)
-    for box, size in (((0, 0, 90, 120), (20, 30)), ((10.5, 20, 60, 80.5), (48, 44)), ((0, 0, 90, 120), (180, 200))):
-        off = np.abs(decoded(saved(pixels, format), box, size, filter) - resized(pixels, box, size, FILTERS[filter]))
+    for box, size in (
+        ((0, 0, 90, 120), (20, 30)),
+        ((10.5, 20, 60, 80.5), (48, 44)),
+        ((0, 0, 90, 120), (180, 200)),
+    ):
+        off = np.abs(
+            decoded(saved(pixels, format), box, size, filter)
+            - resized(pixels, box, size, FILTERS[filter])
+        )
         assert np.percentile(off, 99) <= (5 if format == "JPEG" else 1.6), (box, size)
 
 
@@ -86,8 +98,17 @@ def test_filters_are_antialiased(format, filter, path):
 @pytest.mark.parametrize("layout", jpegs.LAYOUTS)
 def test_kernel_and_pillow_agree(layout, monkeypatch):
     blob = jpegs.LAYOUTS[layout](160, 256, 3)
-    cases = [((0, 0, 160, 256), (40, 60)), ((11, 7, 99.5, 140.25), (70, 90)), ((0, 0, 160, 256), (160, 256))]
-    found = info_of(blob, path="kernel", mode="L" if layout == "gray" else "RGB", progressive=layout == "progressive")
+    cases = [
+        ((0, 0, 160, 256), (40, 60)),
+        ((11, 7, 99.5, 140.25), (70, 90)),
+        ((0, 0, 160, 256), (160, 256)),
+    ]
+    found = info_of(
+        blob,
+        path="kernel",
+        mode="L" if layout == "gray" else "RGB",
+        progressive=layout == "progressive",
+    )
     one = [decoded(blob, *case).astype(int) for case in cases]
     without_kernel(monkeypatch)
     assert info_of(blob, path="pillow").mode == found.mode
@@ -103,7 +124,9 @@ def test_sixteen_bits_keep_the_high_byte(format, channels, mode, path):
     if channels == 4:
         wide[:, :, 3] = 65_535
         wide[:25, :, 3] = 0
-    blob = cv2.imencode(f".{format}", wide[:, :, [2, 1, 0, 3][:channels]] if channels > 1 else wide)[1].tobytes()
+    blob = cv2.imencode(
+        f".{format}", wide[:, :, [2, 1, 0, 3][:channels]] if channels > 1 else wide
+    )[1].tobytes()
     high = (wide >> 8).astype(np.uint8)
     want = np.broadcast_to(high[:, :, : min(channels, 3)], (50, 60, 3)).copy()
     if channels == 4:
@@ -115,9 +138,20 @@ def test_sixteen_bits_keep_the_high_byte(format, channels, mode, path):
 def test_twelve_bits_are_not_taken_for_dark_sixteen():
     samples = np.random.default_rng(12).integers(0, 4096, (6, 8))
     pairs = samples.reshape(-1, 2)  # two samples in three bytes
-    packed = np.stack([pairs[:, 0] >> 4, (pairs[:, 0] & 15) << 4 | pairs[:, 1] >> 8, pairs[:, 1] & 255], axis=1)
+    packed = np.stack(
+        [pairs[:, 0] >> 4, (pairs[:, 0] & 15) << 4 | pairs[:, 1] >> 8, pairs[:, 1] & 255], axis=1
+    )
     strip = packed.astype(np.uint8).tobytes()
-    tags = [(256, 8), (257, 6), (258, 12), (259, 1), (262, 1), (273, 8 + 2 + 9 * 12 + 4), (277, 1), (278, 6)]
+    tags = [
+        (256, 8),
+        (257, 6),
+        (258, 12),
+        (259, 1),
+        (262, 1),
+        (273, 8 + 2 + 9 * 12 + 4),
+        (277, 1),
+        (278, 6),
+    ]
     tags.append((279, len(strip)))
     entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
     blob = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + strip
@@ -133,7 +167,9 @@ def test_a_transparent_color_at_every_depth(depth, channels, path):
     samples = np.random.default_rng(depth).integers(0, 1 << depth, (12, 40, channels))
     key = tuple(int(v) for v in samples[3, 4])
     clear = (samples == key).all(axis=2)
-    want = np.broadcast_to(samples * 255 // ((1 << depth) - 1) if depth < 16 else samples >> 8, (12, 40, 3)).copy()
+    want = np.broadcast_to(
+        samples * 255 // ((1 << depth) - 1) if depth < 16 else samples >> 8, (12, 40, 3)
+    ).copy()
     want[clear] = (1, 2, 250)
     blob = png(samples, depth, key)
     assert info_of(blob).alpha and np.array_equal(decoded(blob, matte=(1, 2, 250)), want)
@@ -144,7 +180,10 @@ def test_a_transparent_color_at_every_depth(depth, channels, path):
 def test_hidden_colors_do_not_bleed(channels, format, path):
     """Pure green under transparent pixels: none of it may be seen, at the edges least of all."""
     rng, matte = np.random.default_rng(5), (200, 30, 60)
-    pixels = np.dstack([textured(48, 64)[:, :, : channels - 1] if channels == 4 else textured(48, 64)[:, :, :1]] * 1)
+    pixels = np.dstack(
+        [textured(48, 64)[:, :, : channels - 1] if channels == 4 else textured(48, 64)[:, :, :1]]
+        * 1
+    )
     alpha = (rng.random((48, 64)) * 255).astype(np.uint8)
     alpha[(rng.random((48, 64)) < 0.5)] = 0
     alpha[10:20] = 255
@@ -156,7 +195,10 @@ def test_hidden_colors_do_not_bleed(channels, format, path):
     blob = saved(image, format)
     assert info_of(blob).alpha
     assert np.abs(decoded(blob, matte=matte) - whole).max() <= 1
-    off = np.abs(decoded(blob, size=(12, 16), matte=matte) - resized(whole, (0, 0, 48, 64), (12, 16), "lanczos"))
+    off = np.abs(
+        decoded(blob, size=(12, 16), matte=matte)
+        - resized(whole, (0, 0, 48, 64), (12, 16), "lanczos")
+    )
     assert off.max() <= 2
 
 
@@ -198,7 +240,9 @@ def test_interlaced(path):
 @pytest.mark.parametrize("format", ["BMP", "PPM", "JPEG2000", "AVIF"])
 def test_other_formats(format):
     pixels = textured(48, 64)
-    blob = saved(pixels, format, **({"quality": 100, "subsampling": "4:4:4"} if format == "AVIF" else {}))
+    blob = saved(
+        pixels, format, **({"quality": 100, "subsampling": "4:4:4"} if format == "AVIF" else {})
+    )
     assert np.abs(decoded(blob).astype(int) - pixels).max() <= (12 if format == "AVIF" else 0)
     info_of(blob, format=format, mode="RGB", path="pillow")
 
@@ -220,7 +264,11 @@ def test_what_is_refused():
     damaged = bytearray(saved(pixels, "PNG"))
     damaged[damaged.index(b"IDAT") + 60] ^= 1
     assert reason(bytes(damaged)) == "corrupt"
-    assert [reason(b""), reason(b"<html>"), reason(b"8BPS" + bytes(40))] == ["empty", "not_image", "unsupported_format"]
+    assert [reason(b""), reason(b"<html>"), reason(b"8BPS" + bytes(40))] == [
+        "empty",
+        "not_image",
+        "unsupported_format",
+    ]
     floats = io.BytesIO()
     Image.fromarray(np.ones((9, 9), np.float32)).save(floats, "TIFF")
     assert reason(floats.getvalue()) == "unsupported_format"
@@ -250,7 +298,10 @@ def test_a_large_damaged_png_is_not_given_to_pillow(monkeypatch):
 
 
 def test_one_rasterizer_for_several_threads():
-    blobs = [saved(textured(90, 120, k), format) for k, format in enumerate(("JPEG", "PNG", "TIFF", "WEBP") * 2)]
+    blobs = [
+        saved(textured(90, 120, k), format)
+        for k, format in enumerate(("JPEG", "PNG", "TIFF", "WEBP") * 2)
+    ]
     rasterizer, got = Rasterizer(), [None] * len(blobs)
 
     def work(k: int) -> None:
@@ -261,10 +312,15 @@ def test_one_rasterizer_for_several_threads():
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(np.array_equal(one, decoded(blob, size=(30, 40))) for one, blob in zip(got, blobs, strict=True))
+    assert all(
+        np.array_equal(one, decoded(blob, size=(30, 40)))
+        for one, blob in zip(got, blobs, strict=True)
+    )
 
 
 def test_arguments():
-    with pytest.raises(ConfigError, match="filter must be one of lanczos, bicubic, area, got 'nearest'"):
+    with pytest.raises(
+        ConfigError, match="filter must be one of lanczos, bicubic, area, got 'nearest'"
+    ):
         Rasterizer(filter="nearest")
     assert LARGE >= 4_000_000

@@ -23,7 +23,9 @@ from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.exif import exif_columns
 from fastfeed.preprocess.pixels.image_info import image_info
 
-pytestmark = pytest.mark.skipif(installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'")
+pytestmark = pytest.mark.skipif(
+    installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'"
+)
 PIXELS = textured(40, 64)
 
 
@@ -32,9 +34,15 @@ def test_upright_once(orientation):
     blob = heic([picture(PIXELS)], more=heics.turns(orientation), metadata=heics.exif(orientation))
     shown = TURNED[orientation](PIXELS)
     info_of(
-        blob, format="HEIC", orientation=1, height=shown.shape[0], width=shown.shape[1], mode="RGB", path="pillow",
+        blob,
+        format="HEIC",
+        orientation=1,
+        height=shown.shape[0],
+        width=shown.shape[1],
+        mode="RGB",
+        path="pillow",
         icc="sRGB",
-    )  # fmt: skip
+    )
     assert np.array_equal(decoded(blob), shown)
     box = (3.5, 2.25, 30.0, 33.5)
     off = np.abs(decoded(blob, box, (17, 23)) - resized(shown, box, (17, 23), "lanczos"))
@@ -67,7 +75,12 @@ def test_transparency_shows_the_matte():
 
 
 def test_wide_colors_become_srgb():
-    colors = np.random.default_rng(0).integers(20, 236, (2, 4, 3), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
+    colors = (
+        np.random.default_rng(0)
+        .integers(20, 236, (2, 4, 3), dtype=np.uint8)
+        .repeat(16, 0)
+        .repeat(16, 1)
+    )
     blob = heic([picture(colors)], more=[heics.icc(icc.rgb_profile("Display P3"))])
     info_of(blob, icc="Display P3")
     want = icc.srgb_of("Display P3", colors.astype(float))
@@ -95,7 +108,10 @@ def test_what_is_refused():
 def test_exif_columns():
     tags = b"MM\0*\0\0\0\x08\0\1" + b"\x01\x10\0\2\0\0\0\4Pi8\0" + bytes(4)  # the model
     blob = heic([picture(PIXELS)], metadata=b"\0\0\0\6Exif\0\0" + tags)
-    assert exif_columns(blob, "HEIC", ["camera", "time"]) == {"exif_camera": "Pi8", "exif_time": None}
+    assert exif_columns(blob, "HEIC", ["camera", "time"]) == {
+        "exif_camera": "Pi8",
+        "exif_time": None,
+    }
 
 
 def test_a_job(tmp_path: Path):
@@ -120,7 +136,9 @@ FILES = {
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc: peaks of memory are read on Linux")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="no /proc: peaks of memory are read on Linux"
+)
 @pytest.mark.parametrize("name", FILES)
 def test_the_cost_is_what_it_takes(name, tmp_path):
     """Of a grid of 100 tiles, as phones write them."""

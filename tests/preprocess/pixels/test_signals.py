@@ -1,4 +1,6 @@
-"""Colors named by numbers: against the formulas of ITU-R BT.2100, BT.709 and IEC 61966-2-1 in float64."""
+"""Colors named by numbers: against the formulas of ITU-R BT.2100, BT.709 and IEC 61966-2-1 in
+float64.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,21 @@ from PIL import Image
 
 from fastfeed.preprocess.pixels.signals import signaled
 
-LEVELS = np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3), axis=3).reshape(1, -1, 3).astype(np.uint8)
+LEVELS = (
+    np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3), axis=3).reshape(1, -1, 3).astype(np.uint8)
+)
 P3, BT2020 = icc.PRIMARIES["Display P3"], ((0.708, 0.292), (0.170, 0.797), (0.131, 0.046))
 
 
 def pq(v: np.ndarray) -> np.ndarray:
     """BT.2100, table 4: cd/m²."""
-    m1, m2, c1, c2, c3 = 2610 / 16384, 2523 / 4096 * 128, 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
+    m1, m2, c1, c2, c3 = (
+        2610 / 16384,
+        2523 / 4096 * 128,
+        3424 / 4096,
+        2413 / 4096 * 32,
+        2392 / 4096 * 32,
+    )
     root = v ** (1 / m2)
     return 10_000 * (np.maximum(root - c1, 0) / (c2 - c3 * root)) ** (1 / m1)
 
@@ -40,7 +50,11 @@ CASES = {
     "BT.2020 HLG": ((9, 18), BT2020, lambda v: hlg(v) ** 1.2 * 1000 / 203),
     "gamma 1.80": (((), 1.8), icc.PRIMARIES["sRGB"], lambda v: v**1.8),
     "BT.709 gamma 2.2": ((2, 4), icc.PRIMARIES["sRGB"], lambda v: v**2.2),
-    "Display P3 gamma 2.60": (((0.3127, 0.329, 0.68, 0.32, 0.265, 0.69, 0.15, 0.06), 2.6), P3, lambda v: v**2.6),
+    "Display P3 gamma 2.60": (
+        ((0.3127, 0.329, 0.68, 0.32, 0.265, 0.69, 0.15, 0.06), 2.6),
+        P3,
+        lambda v: v**2.6,
+    ),
 }
 
 
@@ -63,7 +77,9 @@ def test_colors_become_srgb(name):
 @pytest.mark.parametrize("name", ["BT.709", "BT.2020 PQ", "BT.2020 HLG", "gamma 1.80"])
 def test_gray_stays_gray(name):
     levels = np.arange(256, dtype=np.uint8)[None]
-    got = np.asarray(signaled(*CASES[name][0], mode="L").converted(Image.fromarray(levels))).astype(float)
+    got = np.asarray(signaled(*CASES[name][0], mode="L").converted(Image.fromarray(levels))).astype(
+        float
+    )
     want = 255 * icc.srgb_encoded(icc.CURVES[name](levels / 255))
     assert np.abs(got - want[..., None]).max() <= 1.5
 

@@ -61,7 +61,13 @@ def test_inks_are_scaled_before_they_are_converted(either):
     image = Image.fromarray(PIXELS).convert("CMYK")
     got = scaled(image, (0, 0, 211, 163), (40, 30), "lanczos")
     assert got.mode == "CMYK"
-    assert np.abs(np.asarray(got).astype(int) - np.asarray(image.resize((30, 40), Image.Resampling.LANCZOS))).max() <= 1
+    assert (
+        np.abs(
+            np.asarray(got).astype(int)
+            - np.asarray(image.resize((30, 40), Image.Resampling.LANCZOS))
+        ).max()
+        <= 1
+    )
 
 
 @needs_kernel
@@ -74,7 +80,9 @@ def test_each_row_that_is_needed_is_asked_for_once_from_top_to_bottom(monkeypatc
         return image.crop((0, top, 163, top + count))
 
     scale_strips(rows, (211, 163), (100, 0, 50, 163), (25, 80), "lanczos")
-    assert asked == list(range(asked[0], asked[-1] + 1)) and asked[0] <= 94 and 156 <= asked[-1] < 170
+    assert (
+        asked == list(range(asked[0], asked[-1] + 1)) and asked[0] <= 94 and 156 <= asked[-1] < 170
+    )
 
 
 def scaler(height=8, width=6, box=(0.0, 0.0, 8.0, 6.0), out=None, filter=LANCZOS):
@@ -110,7 +118,12 @@ def test_what_the_kernel_refuses(wrong, error):
 @needs_kernel
 def test_strips_that_do_not_fit_are_refused():
     one = scaler()
-    for strip in (np.zeros((9, 6, 3)), np.zeros((2, 5, 3)), np.zeros((2, 6, 4)), np.zeros((2, 6, 2))):
+    for strip in (
+        np.zeros((9, 6, 3)),
+        np.zeros((2, 5, 3)),
+        np.zeros((2, 6, 4)),
+        np.zeros((2, 6, 2)),
+    ):
         with pytest.raises(ValueError):
             one.push(strip.astype(np.uint8))
     one.push(np.zeros((8, 6, 1), np.uint8))

@@ -1,4 +1,6 @@
-"""One photograph from bytes to bytes: modes, facts, limits, memory; the short way gives what the long way gives."""
+"""One photograph from bytes to bytes: modes, facts, limits, memory; the short way gives what the
+long way gives.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import pytest
 from helpers.jpegs import LAYOUTS, NO_KERNEL, native, with_orientation
 from helpers.photos import BROKEN, broken, picture
 from helpers.preprocess.rasters import without_kernel
-from helpers.preprocess.transforming import CountingContext, pixels_of, processed, recipe, saved_as, transformed
+from helpers.preprocess.transforming import (
+    CountingContext,
+    pixels_of,
+    processed,
+    recipe,
+    saved_as,
+    transformed,
+)
 from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
@@ -47,19 +56,29 @@ BUCKETS = ((32, 32), (24, 48))
     ids=str,
 )
 def test_modes(scaling: Scaling, box: Any, size: tuple[int, int], format: str) -> None:
-    blob = saved_as(PIXELS, format, **({"quality": 95, "subsampling": 0} if format == "JPEG" else {}))
+    blob = saved_as(
+        PIXELS, format, **({"quality": 95, "subsampling": 0} if format == "JPEG" else {})
+    )
     found = processed(blob, scaling, RAW)
     assert (found.height, found.width) == size and found.facts["box"] == list(box)
     top, left, height, width = box
     source = Image.open(io.BytesIO(blob))
-    want = source.resize(size[::-1], Image.Resampling.LANCZOS, box=(left, top, left + width, top + height))
+    want = source.resize(
+        size[::-1], Image.Resampling.LANCZOS, box=(left, top, left + width, top + height)
+    )
     assert pixels_of(found).shape == (*size, 3)
-    assert np.abs(pixels_of(found).astype(int) - np.asarray(want)).max() <= 6, "the same part, the same way up"
+    assert np.abs(pixels_of(found).astype(int) - np.asarray(want)).max() <= 6, (
+        "the same part, the same way up"
+    )
 
 
 @pytest.mark.parametrize("enlarge", [False, True])
 def test_borders_are_filled(enlarge: bool) -> None:
-    found = processed(saved_as(PIXELS, "PNG"), Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)), RAW)
+    found = processed(
+        saved_as(PIXELS, "PNG"),
+        Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)),
+        RAW,
+    )
     height, width = (80, 120) if enlarge else (60, 90)
     top, left = (100 - height) // 2, (120 - width) // 2
     pixels = pixels_of(found)
@@ -71,7 +90,9 @@ def test_borders_are_filled(enlarge: bool) -> None:
         assert np.array_equal(pixels[inside].reshape(60, 90, 3), PIXELS), "pixels are copied"
     fine = Encoding("jpeg", 98, "4:4:4")
     jpeg = processed(
-        saved_as(PIXELS, "JPEG", quality=95), Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)), fine
+        saved_as(PIXELS, "JPEG", quality=95),
+        Scaling((100, 120), "contain", enlarge=enlarge, fill=(9, 8, 7)),
+        fine,
     )
     assert np.abs(pixels_of(jpeg)[0].astype(int) - (9, 8, 7)).max() <= 2
 
@@ -79,25 +100,39 @@ def test_borders_are_filled(enlarge: bool) -> None:
 DRAWN = {
     "PNG": lambda height, width: picture(3, (height, width)),
     "gray PNG": lambda height, width: picture(3, (height, width))[:, :, 0],
-    "PNG with a palette": lambda height, width: Image.fromarray(picture(3, (height, width))).quantize(50),
+    "PNG with a palette": (
+        lambda height, width: Image.fromarray(picture(3, (height, width))).quantize(50)
+    ),
 }
 
 
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
 @pytest.mark.parametrize("layout", [*LAYOUTS, *DRAWN])
-def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of JPEGs with `full_decode`; without, their planes are scaled one by one."""
     full = layout in LAYOUTS
     monkeypatch.setattr(transform, "encode", lambda *_: pytest.fail("the long way was gone"))
     for k, (height, width) in enumerate([(120, 161), (333, 97)]):
-        blob = saved_as(DRAWN[layout](height, width), "PNG") if layout in DRAWN else LAYOUTS[layout](height, width, k)
+        blob = (
+            saved_as(DRAWN[layout](height, width), "PNG")
+            if layout in DRAWN
+            else LAYOUTS[layout](height, width, k)
+        )
         seen = image_info(blob)
         assert isinstance(seen, ImageInfo) and seen.path == "kernel"
         for how in ((40,), ((31, 47), "cover", "bicubic"), (53, "long", "area")):
             scaling = Scaling(*how, full_decode=full)
-            for encoding in (Encoding(), Encoding("jpeg", 60, "4:4:4"), Encoding("jpeg", optimize=True)):
+            for encoding in (
+                Encoding(),
+                Encoding("jpeg", 60, "4:4:4"),
+                Encoding("jpeg", optimize=True),
+            ):
                 goal = output_geometry(scaling, height, width)
-                pixels = Rasterizer(filter=scaling.filter, full_decode=full).pixels(blob, seen, goal.box, goal.size)
+                pixels = Rasterizer(filter=scaling.filter, full_decode=full).pixels(
+                    blob, seen, goal.box, goal.size
+                )
                 assert isinstance(pixels, np.ndarray)
                 assert processed(blob, scaling, encoding).image == encode(pixels, encoding)
 
@@ -126,7 +161,9 @@ FACTS = {
 
 
 def p3() -> bytes:
-    """A profile with other primaries than sRGB's, made from LittleCMS's sRGB: red and green change places."""
+    """A profile with other primaries than sRGB's, made from LittleCMS's sRGB: red and green change
+    places.
+    """
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     red, green = profile.index(b"rXYZ"), profile.index(b"gXYZ")
     profile[red], profile[green] = b"gr"
@@ -139,17 +176,29 @@ def test_facts_of_turned_photographs(orientation: int) -> None:
     found = processed(blob, Scaling((20, 20), "cover"), RAW)
     height, width = (60, 90) if orientation < 5 else (90, 60)
     assert found.facts == {
-        "format": "JPEG", "source_height": height, "source_width": width, "source_bytes": len(blob),
-        "sha256": hashlib.sha256(blob).hexdigest(), "orientation": orientation, "icc": "none", "mode": "RGB",
-        "box": [0, 15, 60, 60] if orientation < 5 else [15, 0, 60, 60], "kept": False,
-    }  # fmt: skip
+        "format": "JPEG",
+        "source_height": height,
+        "source_width": width,
+        "source_bytes": len(blob),
+        "sha256": hashlib.sha256(blob).hexdigest(),
+        "orientation": orientation,
+        "icc": "none",
+        "mode": "RGB",
+        "box": [0, 15, 60, 60] if orientation < 5 else [15, 0, 60, 60],
+        "kept": False,
+    }
     assert found.facts.keys() == FACTS
 
 
 @pytest.mark.parametrize(
     "image,format,options,facts",
     [
-        (Image.fromarray(PIXELS).convert("CMYK"), "JPEG", {}, {"format": "JPEG", "mode": "CMYK", "icc": "none"}),
+        (
+            Image.fromarray(PIXELS).convert("CMYK"),
+            "JPEG",
+            {},
+            {"format": "JPEG", "mode": "CMYK", "icc": "none"},
+        ),
         (Image.fromarray(PIXELS).convert("L"), "JPEG", {}, {"format": "JPEG", "mode": "L"}),
         (
             Image.fromarray(np.dstack([PIXELS, PIXELS[:, :, 0]])),
@@ -158,16 +207,26 @@ def test_facts_of_turned_photographs(orientation: int) -> None:
             {"format": "WEBP", "mode": "RGBA"},
         ),
         (Image.fromarray(PIXELS).convert("P"), "GIF", {}, {"format": "GIF", "mode": "P"}),
-        (Image.fromarray(PIXELS[:, :, 0].astype(np.uint16) * 257), "PNG", {}, {"format": "PNG", "mode": "I;16"}),
+        (
+            Image.fromarray(PIXELS[:, :, 0].astype(np.uint16) * 257),
+            "PNG",
+            {},
+            {"format": "PNG", "mode": "I;16"},
+        ),
         (Image.fromarray(PIXELS), "TIFF", {}, {"format": "TIFF", "mode": "RGB", "icc": "none"}),
     ],
 )
-def test_facts_of_other_kinds(image: Image.Image, format: str, options: Any, facts: dict[str, str]) -> None:
+def test_facts_of_other_kinds(
+    image: Image.Image, format: str, options: Any, facts: dict[str, str]
+) -> None:
     for encoding in (Encoding(), Encoding("webp", 80), PNG, RAW):
         found = processed(saved_as(image, format, **options), Scaling(30), encoding)
         assert found.facts.keys() == FACTS and found.facts == found.facts | facts
         assert pixels_of(found).shape == (30, 45, 3) and found.extension == encoding.extension
-        assert found.seconds.keys() == {"decode", "resize", "encode"} and min(found.seconds.values()) >= 0
+        assert (
+            found.seconds.keys() == {"decode", "resize", "encode"}
+            and min(found.seconds.values()) >= 0
+        )
 
 
 def test_profiles_are_converted_and_named() -> None:
@@ -245,7 +304,10 @@ def test_no_memory_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_same_bytes_from_every_transformer_and_thread() -> None:
     blobs = [saved_as(picture(k, (50 + k, 71)), "PNG" if k % 3 == 0 else "JPEG") for k in range(9)]
-    for scaling, encoding in ((Scaling(32), Encoding()), (Scaling(64, "contain"), Encoding("webp", 75))):
+    for scaling, encoding in (
+        (Scaling(32), Encoding()),
+        (Scaling(64, "contain"), Encoding("webp", 75)),
+    ):
         first = Transformer(recipe(scaling, encoding))
         second = Transformer(recipe(scaling, encoding))
         want = [processed(blob, scaling, encoding) for blob in blobs]

@@ -1,4 +1,6 @@
-"""Real photographs, scaled as if all of each had been decoded first; real bad files, with a result or a reason."""
+"""Real photographs, scaled as if all of each had been decoded first; real bad files, with a result
+or a reason.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,24 @@ def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
     values = []
     for blob in photos:
         found = processed(blob, Scaling(512), Encoding("raw"))
-        want = Image.fromarray(shown(blob)).resize((found.width, found.height), Image.Resampling.LANCZOS)
+        want = Image.fromarray(shown(blob)).resize(
+            (found.width, found.height), Image.Resampling.LANCZOS
+        )
         values.append(ssim(pixels_of(found), np.asarray(want)))
-    assert np.mean(values) >= 0.998 and min(values) >= 0.996, values  # the latter: little above 1.5 times the size
+    assert np.mean(values) >= 0.998 and min(values) >= 0.996, (
+        values
+    )  # the latter: little above 1.5 times the size
 
 
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
 def test_scaling_planes_is_as_good_as_scaling_pixels(photos: list[bytes]) -> None:
     for blob in photos:
         found = processed(blob, Scaling(512), Encoding("raw"))
-        want = np.asarray(Image.fromarray(shown(blob)).resize((found.width, found.height), Image.Resampling.LANCZOS))
+        want = np.asarray(
+            Image.fromarray(shown(blob)).resize(
+                (found.width, found.height), Image.Resampling.LANCZOS
+            )
+        )
         by_pixels = saved_as(pixels_of(found), "JPEG", quality=90, subsampling="4:2:0")
         by_planes = processed(blob, Scaling(512), Encoding("jpeg", 90)).image
         assert by_planes != by_pixels

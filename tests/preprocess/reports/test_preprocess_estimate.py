@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
 from fastfeed.preprocess.planning import check_free_space
-from fastfeed.preprocess.reports.estimate import Estimate, check_space, estimate, sample_positions, surely_fits
+from fastfeed.preprocess.reports.estimate import (
+    Estimate,
+    check_space,
+    estimate,
+    sample_positions,
+    surely_fits,
+)
 
 
 @given(st.integers(0, 10**9), st.integers(1, 300))
@@ -23,7 +29,9 @@ def test_a_sample_is_spread_over_all_of_it(count, wanted):
     assert len(found) == min(count, wanted) and len(set(found.tolist())) == len(found)
     if count > wanted:  # one of each stretch
         edges = np.arange(wanted + 1) * count // wanted
-        assert np.array_equal(np.searchsorted(edges, np.sort(found), "right") - 1, np.arange(wanted))
+        assert np.array_equal(
+            np.searchsorted(edges, np.sort(found), "right") - 1, np.arange(wanted)
+        )
     assert np.array_equal(found, sample_positions(count, wanted))
 
 
@@ -43,7 +51,11 @@ def test_a_sample_of_all_is_what_is_written(tmp_path, format):
     given = open_input(str(tmp_path / "source"))
     found = estimate(given, recipe(format), InlineEngine())
     assert (found.images, found.sampled, found.shards) == (21, 21, 4)
-    assert found.bad == {"empty": 1, "truncated": 1, "not_image": 1} and found.good == 18 and found.spread == 0
+    assert (
+        found.bad == {"empty": 1, "truncated": 1, "not_image": 1}
+        and found.good == 18
+        and found.spread == 0
+    )
     # what surrounds the samples of a file weighs much in files as small as these
     images = sum(record.tally.bytes_out for record in job.records.values())
     assert images < found.output <= 1.02 * sum(record.bytes for record in job.records.values())
@@ -76,7 +88,8 @@ def test_too_little_room():
     found = Estimate(1000, 100, Counter(corrupt=10), 1e6, 1e5, 1e4, shards=4, free=80_000_000)
     assert (found.output, found.low, found.high) == (90e6, 81e6, 99e6)
     with pytest.raises(
-        TargetError, match=r"out has 80\.0 MB free, the shards need 90\.0 MB \(estimated from 100 photo"
+        TargetError,
+        match=r"out has 80\.0 MB free, the shards need 90\.0 MB \(estimated from 100 photo",
     ):
         check_space(found, "out")
     check_space(replace(found, free=82_000_000), "out")  # it may be enough
@@ -97,14 +110,24 @@ def test_where_there_is_plenty_nothing_is_made(photographs):
 
     target, told = Target(), []
     with pytest.raises(TargetError, match="out has 0 bytes free"):
-        check_free_space(photographs, recipe(), InlineEngine(), target, lambda *now: told.append(now))  # type: ignore[arg-type]
-    assert told[0][0] == 0 and told[-1][0] == told[-1][1] == len(photographs.source) and told == sorted(told)
+        check_free_space(
+            photographs, recipe(), InlineEngine(), target, lambda *now: told.append(now)
+        )  # type: ignore[arg-type]
+    assert (
+        told[0][0] == 0
+        and told[-1][0] == told[-1][1] == len(photographs.source)
+        and told == sorted(told)
+    )
     target.free = 10**9
     check_free_space(photographs, recipe(), Never(), target)  # type: ignore[arg-type]
 
 
 def test_plenty_is_a_bound_of_what_the_recipe_can_make():
-    assert surely_fits(1000, Recipe(Scaling(512)), 2 * 10**9) and not surely_fits(1000, Recipe(Scaling(512)), 10**9)
+    assert surely_fits(1000, Recipe(Scaling(512)), 2 * 10**9) and not surely_fits(
+        1000, Recipe(Scaling(512)), 10**9
+    )
     assert not surely_fits(1000, Recipe(Scaling(512), Encoding("png")), 2 * 10**9)
     assert not surely_fits(1, Recipe(Scaling(None, "none")), 10**12)
-    assert surely_fits(1000, Recipe(Scaling(None, "buckets", buckets=((64, 64), (32, 128)))), 20_000_000)
+    assert surely_fits(
+        1000, Recipe(Scaling(None, "buckets", buckets=((64, 64), (32, 128)))), 20_000_000
+    )

@@ -30,7 +30,11 @@ class Links(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.loaded += [value for name, value in attrs if name in ("src", "href") and not value.startswith("data:")]
+        self.loaded += [
+            value
+            for name, value in attrs
+            if name in ("src", "href") and not value.startswith("data:")
+        ]
 
     def handle_data(self, data):
         self.text += data
@@ -47,7 +51,11 @@ def test_cells_are_the_samples_of_the_shard(tmp_path, format):
         seed = id - 3  # broken files come before the second picture
         whole = Image.fromarray(picture(seed)).resize(cell.image.size, Image.Resampling.BOX)
         assert np.abs(np.asarray(whole, float) - np.asarray(cell.image, float)).mean() < 16
-    mixed = {cell.title.split()[0] for record in job.records.values() for cell in draw_cells(job, record, 24, 64)}
+    mixed = {
+        cell.title.split()[0]
+        for record in job.records.values()
+        for cell in draw_cells(job, record, 24, 64)
+    }
     assert mixed == {"cats", "dogs"}
     assert not list(tmp_path.rglob("*.ffindex")), "looking leaves nothing behind"
 
@@ -58,7 +66,9 @@ def test_a_sheet_is_a_grid(tmp_path):
     drawn = draw_sheet(found, 50)
     assert drawn.size == (3 * 58 + 8, 2 * 76 + 8)
     pixels = np.asarray(drawn)
-    assert np.abs(pixels[8 + 13 : 8 + 37, 8 + 8 : 8 + 42].astype(int) - 240).mean() > 20, "a picture in the middle"
+    assert np.abs(pixels[8 + 13 : 8 + 37, 8 + 8 : 8 + 42].astype(int) - 240).mean() > 20, (
+        "a picture in the middle"
+    )
     assert (pixels[8:20, 8:58] == (238, 238, 234)).all(), "gray above it"
     assert draw_sheet([], 50).size == (66, 84)
 
@@ -66,8 +76,14 @@ def test_a_sheet_is_a_grid(tmp_path):
 def test_a_page_for_the_job(tmp_path):
     job = finished_job(tmp_path)
     told = []
-    names = preview(job, shards=2, count=3, side=40, on_shard=lambda done, of: told.append((done, of)))
-    assert names == ["__job/preview/shard-000000.jpg", "__job/preview/shard-000003.jpg", PAGE] and told == [
+    names = preview(
+        job, shards=2, count=3, side=40, on_shard=lambda done, of: told.append((done, of))
+    )
+    assert names == [
+        "__job/preview/shard-000000.jpg",
+        "__job/preview/shard-000003.jpg",
+        PAGE,
+    ] and told == [
         (1, 2),
         (2, 2),
     ]
@@ -76,14 +92,19 @@ def test_a_page_for_the_job(tmp_path):
     found = Links(text)
     assert found.loaded == [], "it needs no other file"
     assert text.count("data:image/jpeg;base64,") == 2
-    for words in ("18 of 21, 3 are bad (14.29%)", "3 bad photographs", "2 of 4 shards, spread over the job", "24x34"):
+    for words in (
+        "18 of 21, 3 are bad (14.29%)",
+        "3 bad photographs",
+        "2 of 4 shards, spread over the job",
+        "24x34",
+    ):
         assert words in found.text
     for bad in job.bad:
         assert bad.uri in found.text and bad.reason in found.text
     files = {name for name in job.target.files() if not name.startswith("__job/preview/")}
-    assert {name for name in files if name.startswith("__job") and not name.startswith("__job/records/")} <= {
-        f"__job/{x}" for x in FILES
-    }
+    assert {
+        name for name in files if name.startswith("__job") and not name.startswith("__job/records/")
+    } <= {f"__job/{x}" for x in FILES}
     again = preview(job, shards=2, count=3, side=40)
     assert again == names and (job.target.read(PAGE) or b"").decode() == text
 
@@ -104,7 +125,11 @@ def test_what_is_named_strangely_does_no_harm(tmp_path):
     job = finished_job(tmp_path)
     bad = [BadSample(k, f"<script>alert({k})</script>&.jpg", "corrupt", "<b>") for k in range(60)]
     text = page(statistics(job), [], bad, job.plan.recipe.document())
-    assert "<script" not in text and "<b>&" not in text and "&lt;script&gt;alert(0)&lt;/script&gt;&amp;.jpg" in text
+    assert (
+        "<script" not in text
+        and "<b>&" not in text
+        and "&lt;script&gt;alert(0)&lt;/script&gt;&amp;.jpg" in text
+    )
     assert "and 10 more, in bad.jsonl" in text and len(re.findall("<li>", text)) == 50
 
 

@@ -23,7 +23,9 @@ from fastfeed.preprocess.reports.progress import (
 )
 
 BEGUN = Progress("shards", 4, 10, 4, 400, 1000, 400, seconds=2.0)
-LATER = replace(BEGUN, shards_done=7, images_done=700, bytes_in=90_000_000, bytes_out=6_000_000, seconds=12.0)
+LATER = replace(
+    BEGUN, shards_done=7, images_done=700, bytes_in=90_000_000, bytes_out=6_000_000, seconds=12.0
+)
 
 
 def pace(*news: Progress):
@@ -68,8 +70,10 @@ def test_a_line_says_all_of_it():
     survey = Progress("survey", 1, 5, 0, 200, 1000, 0, seconds=1.0)
     assert format_line(survey, pace(survey)) == "survey: 200 of 1,000 images"
     bad = replace(LATER, bad=Counter(timeout=2))
-    assert format_line(bad, pace(BEGUN, bad)) == (
-        "7 of 10 shards, 700 of 1,000 images, 30.0 images/s, 9.0 MB/s in, 0.6 MB/s out, 10 s left, 2 bad (2 timeout)"
+    assert (
+        format_line(bad, pace(BEGUN, bad))
+        == "7 of 10 shards, 700 of 1,000 images, 30.0 images/s, 9.0 MB/s in, 0.6 MB/s out, 10 s"
+        " left, 2 bad (2 timeout)"
     )
 
 
@@ -78,7 +82,11 @@ def test_lines_now_and_then_where_there_is_no_terminal():
     with show_progress(Console(file=out, force_terminal=False, width=80)) as tell:
         for tenth in range(250):
             tell(replace(BEGUN, images_done=400 + tenth, seconds=tenth / 10))
-    assert [text.split(",")[1].split()[0] for text in out.getvalue().splitlines()] == ["400", "500", "600"]
+    assert [text.split(",")[1].split()[0] for text in out.getvalue().splitlines()] == [
+        "400",
+        "500",
+        "600",
+    ]
 
 
 def test_a_terminal_is_left_as_it_was():
@@ -88,7 +96,9 @@ def test_a_terminal_is_left_as_it_was():
         tell(LATER)
     written = out.getvalue()
     assert "7 of 10 shards" in written and "\x1b[?25l" in written
-    assert written.rstrip().endswith("\x1b[2K") and "\x1b[?25h" in written  # lines erased, the cursor back
+    assert (
+        written.rstrip().endswith("\x1b[2K") and "\x1b[?25h" in written
+    )  # lines erased, the cursor back
 
 
 def test_the_log_has_a_line_per_shard(tmp_path):
@@ -100,9 +110,15 @@ def test_the_log_has_a_line_per_shard(tmp_path):
             tell(LATER)
     lines = [json.loads(text) for text in log.read_text().splitlines()]
     assert [found["shards_done"] for found in lines] == [4, 7, 4, 7]
-    assert lines[1]["images_per_s"] == 30 and lines[1]["bytes_in_per_s"] == 9_000_000 and lines[1]["time"] == 1.5
+    assert (
+        lines[1]["images_per_s"] == 30
+        and lines[1]["bytes_in_per_s"] == 9_000_000
+        and lines[1]["time"] == 1.5
+    )
     assert lines[0]["seconds_left"] is None and lines[1]["shards_before"] == 4
-    with pytest.raises(ConfigError, match=r"cannot write the log .*: No such file or directory; name a file in"):
+    with pytest.raises(
+        ConfigError, match=r"cannot write the log .*: No such file or directory; name a file in"
+    ):
         show_progress(quiet, tmp_path / "none" / "log").__enter__()
 
 
@@ -115,6 +131,15 @@ def test_words():
         "2 d 7 h",
     ]
     assert [format_size(n) for n in (0, 999, 1000, 12_345, 999_960, 2.5e12, 9e17)] == [
-        "0 bytes", "999 bytes", "1.0 kB", "12.3 kB", "1.0 MB", "2.5 TB", "900 PB"
-    ]  # fmt: skip
-    assert format_reasons({"a": 1, "b": 1, "c": 5, "d": 2, "e": 3, "f": 1}) == "5 c, 3 e, 2 d, 1 a, 2 others"
+        "0 bytes",
+        "999 bytes",
+        "1.0 kB",
+        "12.3 kB",
+        "1.0 MB",
+        "2.5 TB",
+        "900 PB",
+    ]
+    assert (
+        format_reasons({"a": 1, "b": 1, "c": 5, "d": 2, "e": 3, "f": 1})
+        == "5 c, 3 e, 2 d, 1 a, 2 others"
+    )

@@ -30,7 +30,9 @@ def test_sums_over_all_shards(job):
     assert (found.shards, found.shards_done, found.planned, found.tally.samples) == (4, 4, 21, 18)
     assert found.bad == {"empty": 1, "truncated": 1, "not_image": 1}
     assert found.tally.formats == {"JPEG": 18} and found.tally.sizes == {"24x34": 18}
-    assert found.bytes == sum(part.bytes for record in job.records.values() for part in record.files)
+    assert found.bytes == sum(
+        part.bytes for record in job.records.values() for part in record.files
+    )
     document = json.loads(json.dumps(found.document()))
     assert document["tally"]["megapixels"] == {"0.00195312": 18} and document["bad"]["empty"] == 1
     said = dict(summary(found))
@@ -39,9 +41,17 @@ def test_sums_over_all_shards(job):
 
 
 def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
-    one = {"seconds": 10.0, "workers": 2, "stages": {"decode": 12.0, "read": 2.0}, "images": 100, "bytes_in": 5}
+    one = {
+        "seconds": 10.0,
+        "workers": 2,
+        "stages": {"decode": 12.0, "read": 2.0},
+        "images": 100,
+        "bytes_in": 5,
+    }
     before = job.target.read(TIMES)
-    job.target.write(TIMES, f'{json.dumps(one)}\n{json.dumps(one)}\n[1]\n{{"seconds": 3, "sta'.encode())
+    job.target.write(
+        TIMES, f'{json.dumps(one)}\n{json.dumps(one)}\n[1]\n{{"seconds": 3, "sta'.encode()
+    )
     took = statistics(job).took
     job.target.write(TIMES, before)
     assert took == Run(20.0, 40.0, {"read": 4.0, "decode": 24.0}, 200, 10, 0, 2)
@@ -67,8 +77,16 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
             2,
             "the limit is the writer: 75% of the workers' time, 30 MB/s",
         ),
-        ({"read": 8, "decode": 4, "encode": 3, "write": 5}, 2, "reading costs most: 40% of the workers' time"),
-        ({"read": 0, "decode": 4, "encode": 1, "write": 0}, 2, "workers were idle or starting 75% of the time"),
+        (
+            {"read": 8, "decode": 4, "encode": 3, "write": 5},
+            2,
+            "reading costs most: 40% of the workers' time",
+        ),
+        (
+            {"read": 0, "decode": 4, "encode": 1, "write": 0},
+            2,
+            "workers were idle or starting 75% of the time",
+        ),
         (
             {"read": 1, "decode": 9},
             0,
@@ -79,7 +97,15 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
 )
 def test_the_limit_is_one_sentence(stages, workers, words):
     said = bottleneck(
-        Run(10.0, 10.0 * workers, {k: float(v) for k, v in stages.items()}, 1000, 2 * 10**9, 3 * 10**8, 1)
+        Run(
+            10.0,
+            10.0 * workers,
+            {k: float(v) for k, v in stages.items()},
+            1000,
+            2 * 10**9,
+            3 * 10**8,
+            1,
+        )
     )
     assert words in said and bool(said) == bool(words) and ". " not in said
 
@@ -88,7 +114,11 @@ def test_histograms():
     assert [aspect(ratio) for ratio in (1.41, 1, 0.71)] == ["1.41:1", "1.00:1", "1:1.41"]
     assert megapixel(4) == "4 to 8 MP" and megapixel(0.125) == "0.12 to 0.25 MP"
     assert top_rows({"a": 1, "b": 9, "c": 2, "d": 1}, 2) == [("b", 9), ("c", 2), ("2 others", 2)]
-    assert top_rows({"a": 1, "b": 9, "c": 2}, 2) == [("b", 9), ("c", 2), ("a", 1)]  # one in place of "1 others"
+    assert top_rows({"a": 1, "b": 9, "c": 2}, 2) == [
+        ("b", 9),
+        ("c", 2),
+        ("a", 1),
+    ]  # one in place of "1 others"
     counts = {"8": 3, "0.5": 1, "16": 50, "1": 2, "32": 7}
     assert bins(counts, str, 12) == [("0.5", 1), ("1.0", 2), ("8.0", 3), ("16.0", 50), ("32.0", 7)]
     assert bins(counts, str, 2) == [("less", 6), ("16.0", 50), ("32.0", 7)]

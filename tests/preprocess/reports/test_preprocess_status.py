@@ -40,7 +40,9 @@ def job(tmp_path):
     job = finished_job(tmp_path)
     job.target.remove("__job/records/shard-000003.json")
     for k in range(3):
-        os.utime(tmp_path / "shards" / f"__job/records/shard-{k:06d}.json", (NOW, NOW - 20 + 10 * k))
+        os.utime(
+            tmp_path / "shards" / f"__job/records/shard-{k:06d}.json", (NOW, NOW - 20 + 10 * k)
+        )
     return open_job(job.target)
 
 
@@ -54,7 +56,10 @@ def test_a_job_of_other_machines(job):
     assert found.running and found.writers == 0 and found.seconds_left == 10 and found.last_s == 5
     said = rows(job, NOW + 5)
     assert said["state"] == "running on another machine, or just stopped, the last shard 5 s ago"
-    assert said["left"] == "about 10 s, at the speed of the last shards" and said["shards"] == "3 of 4 done, 75.0%"
+    assert (
+        said["left"] == "about 10 s, at the speed of the last shards"
+        and said["shards"] == "3 of 4 done, 75.0%"
+    )
 
 
 def test_a_job_that_has_stopped(job):
@@ -70,7 +75,9 @@ def test_a_job_that_writes_here(job, tmp_path):
     temporary.mkdir(parents=True)
     found = job_status(job, NOW + 3600)
     assert found.running and found.writers == 1
-    assert rows(job, NOW + 3600)["state"].startswith("running, 1 process writes on this machine, the last shard")
+    assert rows(job, NOW + 3600)["state"].startswith(
+        "running, 1 process writes on this machine, the last shard"
+    )
 
 
 def test_a_job_that_has_no_plan_yet(tmp_path):

@@ -27,7 +27,10 @@ from fastfeed.preprocess.writers import SUFFIXES
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A job of each format, to be copied."""
-    return {format: Path(finished_job(tmp_path_factory.mktemp(format), format).target.text) for format in FORMATS}
+    return {
+        format: Path(finished_job(tmp_path_factory.mktemp(format), format).target.text)
+        for format in FORMATS
+    }
 
 
 @pytest.fixture
@@ -48,7 +51,9 @@ def test_a_finished_job_is_whole(job):
     found = verify(job, lambda done, of: seen.append((done, of)))
     assert not found.problems and not found.broken
     assert (found.shards, found.done, found.whole, found.samples) == (4, 4, 4, 18)
-    assert found.bytes == sum(part.bytes for record in job.records.values() for part in record.files)
+    assert found.bytes == sum(
+        part.bytes for record in job.records.values() for part in record.files
+    )
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
@@ -89,7 +94,10 @@ def test_files_that_are_gone_cut_off_or_not_of_the_job(job, tmp_path):
     said = {problem.name: str(problem) for problem in found.problems}
     assert said["shard-000000.tar"] == "shard-000000.tar: is not there"
     assert "has 700 bytes, should have " in said["shard-000001.tar"]
-    assert said["shard-000002.tar"] == "shard-000002.tar: of a shard that is not complete; a run rebuilds it"
+    assert (
+        said["shard-000002.tar"]
+        == "shard-000002.tar: of a shard that is not complete; a run rebuilds it"
+    )
     assert said["notes.txt"] == "notes.txt: is not of this job"
 
 
@@ -98,15 +106,21 @@ def test_records_that_say_something_else_than_the_files(job, tmp_path):
     shards = tmp_path / "shards"
     path = shards / "__job/records/shard-000001.json"
     record = Record.load(path.read_bytes(), path.name)
-    path.write_bytes(replace(record, ids=record.ids[1:], bad=(*record.bad, *job.records[0].bad[:1])).dump())
+    path.write_bytes(
+        replace(record, ids=record.ids[1:], bad=(*record.bad, *job.records[0].bad[:1])).dump()
+    )
     other = shards / "__job/records/shard-000002.json"
     record = Record.load(other.read_bytes(), other.name)
     other.write_bytes(replace(record, ids=record.ids[1:]).dump())
     third = shards / "shard-000003.tar"
     third.write_bytes(b"no tar".ljust(1024))
     record = job.records[3]
-    part = replace(record.files[0], bytes=1024, sha256=hashlib.sha256(third.read_bytes()).hexdigest())
-    (shards / "__job/records/shard-000003.json").write_bytes(replace(record, files=(part, *record.files[1:])).dump())
+    part = replace(
+        record.files[0], bytes=1024, sha256=hashlib.sha256(third.read_bytes()).hexdigest()
+    )
+    (shards / "__job/records/shard-000003.json").write_bytes(
+        replace(record, files=(part, *record.files[1:])).dump()
+    )
     kinds, found = problems(job)
     assert kinds == {
         ("samples", "shard-000001.tar"),
@@ -153,7 +167,9 @@ def test_a_job_that_is_under_way(job, tmp_path):
 )
 def test_what_no_reader_takes(format, content, words):
     with pytest.raises(SourceError, match=f"x cannot be read: .*{words}"):
-        count_samples(format, "x", len(content), lambda start, count: content[start : start + count])
+        count_samples(
+            format, "x", len(content), lambda start, count: content[start : start + count]
+        )
 
 
 def test_the_problems_are_json(job, tmp_path):

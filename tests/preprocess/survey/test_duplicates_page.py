@@ -1,4 +1,6 @@
-"""The report of duplicates: every pair in the list, some as pictures on a page that needs nothing else."""
+"""The report of duplicates: every pair in the list, some as pictures on a page that needs nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,28 @@ def pictures(page: str) -> list[Image.Image]:
 
 def test_every_pair_is_listed_by_uri() -> None:
     lines, _ = written(
-        [DuplicatePair(0, 1, "duplicate_near", 3, conflict=True), DuplicatePair(0, 2, "duplicate_exact")], [None] * 3
+        [
+            DuplicatePair(0, 1, "duplicate_near", 3, conflict=True),
+            DuplicatePair(0, 2, "duplicate_exact"),
+        ],
+        [None] * 3,
     )
     uri = "/photos/{} <b>&\udcff.jpg".format
     assert lines == [
-        {"kept": uri(0), "dropped": uri(1), "reason": "duplicate_near", "bits": 3, "labels_differ": True},
-        {"kept": uri(0), "dropped": uri(2), "reason": "duplicate_exact", "bits": 0, "labels_differ": False},
+        {
+            "kept": uri(0),
+            "dropped": uri(1),
+            "reason": "duplicate_near",
+            "bits": 3,
+            "labels_differ": True,
+        },
+        {
+            "kept": uri(0),
+            "dropped": uri(2),
+            "reason": "duplicate_exact",
+            "bits": 0,
+            "labels_differ": False,
+        },
     ]
 
 
@@ -59,13 +77,21 @@ def test_both_photographs_of_a_pair_are_shown_upright_and_small() -> None:
     blobs: list[bytes | None] = [saved(scene(1, 600, 1200)), saved(scene(1, 90, 40), exif=exif)]
     _, page = written([DuplicatePair(0, 1, "duplicate_near", 2)], blobs)
     assert [image.size for image in pictures(page)] == [(300, 150), (90, 40)]
-    assert page.index("kept</em>") < page.index("1200 × 600") < page.index("left out</em>") < page.index("90 × 40")
+    assert (
+        page.index("kept</em>")
+        < page.index("1200 × 600")
+        < page.index("left out</em>")
+        < page.index("90 × 40")
+    )
     assert "1 photograph left out as a duplicate" in page
     assert "2 bits of 64 differ" in page
 
 
 def test_names_are_text_and_nothing_is_loaded() -> None:
-    _, page = written([DuplicatePair(0, 1, "duplicate_near", 1, conflict=True)], [saved(scene(0)), saved(scene(0))])
+    _, page = written(
+        [DuplicatePair(0, 1, "duplicate_near", 1, conflict=True)],
+        [saved(scene(0)), saved(scene(0))],
+    )
     assert "/photos/0 &lt;b&gt;&amp;?.jpg" in page
     assert "the labels differ: &lt;roses&gt;, tulips" in page
     assert "1 bit of 64 differs" in page
@@ -87,7 +113,8 @@ def test_what_cannot_be_shown_says_why() -> None:
 @pytest.mark.parametrize(("reason", "most"), [("duplicate_near", 100), ("duplicate_exact", 20)])
 def test_of_many_pairs_the_doubtful_ones_are_shown(reason: str, most: int) -> None:
     pairs = [
-        DuplicatePair(0, id, reason, id % 5 if reason == "duplicate_near" else 0, id == 1200) for id in range(1, 1235)
+        DuplicatePair(0, id, reason, id % 5 if reason == "duplicate_near" else 0, id == 1200)
+        for id in range(1, 1235)
     ]
     lines, page = written(pairs, [saved(scene(0, 8, 8))] * 1235)
     assert len(lines) == 1234

@@ -33,14 +33,18 @@ def apart(one: bytes, other: bytes) -> int:
 def oracle(image: Image.Image) -> int:
     """By Pillow: gray, 9x8 means, brighter than on the left."""
     cells = np.asarray(image.convert("F").resize((9, 8), Image.Resampling.BOX), np.float64)
-    return sum(1 << (63 - i) for i, bit in enumerate((np.diff(cells, axis=1) > 0).reshape(-1)) if bit)
+    return sum(
+        1 << (63 - i) for i, bit in enumerate((np.diff(cells, axis=1) > 0).reshape(-1)) if bit
+    )
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_bits_are_those_of_their_definition(format: str) -> None:
     image = scene(3, 320, 480)
     found, plain = seen(saved(image, format))
-    assert (found ^ oracle(image)).bit_count() <= 1  # a cell or two are nearly as bright as their neighbors
+    assert (
+        found ^ oracle(image)
+    ).bit_count() <= 1  # a cell or two are nearly as bright as their neighbors
     assert not plain
 
 
@@ -48,7 +52,9 @@ def test_orientation_is_applied() -> None:
     image = scene(4)
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = saved(image.transpose(Image.Transpose.ROTATE_90), exif=exif)  # stored lying, shown as `image`
+    turned = saved(
+        image.transpose(Image.Transpose.ROTATE_90), exif=exif
+    )  # stored lying, shown as `image`
     assert apart(turned, saved(image)) <= 1
     assert apart(saved(image.transpose(Image.Transpose.ROTATE_90)), saved(image)) > 10
 
@@ -76,7 +82,12 @@ def test_what_is_too_plain_is_told(kind: str) -> None:
 
 
 def real(data: Path, *folders: str) -> list[Path]:
-    found = [path for name in folders for path in sorted((data / name).rglob("*")) if path.suffix.lower() in KINDS]
+    found = [
+        path
+        for name in folders
+        for path in sorted((data / name).rglob("*"))
+        if path.suffix.lower() in KINDS
+    ]
     assert len(found) > 10
     return found
 
@@ -88,7 +99,9 @@ def test_copies_of_real_photographs_are_near(data: Path) -> None:
     near = []
     for path in real(data, "imagenet-sample")[::3] + real(data, "flowers5")[::5]:
         image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
-        smaller = image.resize((image.width * 4 // 5, image.height * 4 // 5), Image.Resampling.LANCZOS)
+        smaller = image.resize(
+            (image.width * 4 // 5, image.height * 4 // 5), Image.Resampling.LANCZOS
+        )
         first = path.read_bytes()
         copies = image, smaller, ImageEnhance.Brightness(smaller).enhance(0.92)
         near += [apart(first, saved(copy, quality=70)) <= 4 for copy in copies]
@@ -96,7 +109,10 @@ def test_copies_of_real_photographs_are_near(data: Path) -> None:
 
 
 def test_different_real_photographs_are_not(data: Path) -> None:
-    looks = [seen(path.read_bytes()) for path in real(data, "imagenet-sample", "flowers5", "photos-large")]
+    looks = [
+        seen(path.read_bytes())
+        for path in real(data, "imagenet-sample", "flowers5", "photos-large")
+    ]
     told = np.array([bits for bits, plain in looks if not plain], np.uint64)
     assert len(told) > 0.95 * len(looks)
     apart = np.bitwise_count(told[:, None] ^ told)[np.triu_indices(len(told), 1)]

@@ -70,7 +70,9 @@ def test_exactly_the_pairs_of_brute_force(
 
 
 @given(
-    values=st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 40) | st.integers(0, 40).map(lambda v: v << 58)),
+    values=st.lists(
+        st.integers(0, 2**64 - 1) | st.integers(0, 40) | st.integers(0, 40).map(lambda v: v << 58)
+    ),
     distance=st.integers(0, 16),
 )
 def test_any_hashes(values: list[int], distance: int) -> None:
@@ -104,7 +106,9 @@ def test_equal_hashes_are_one() -> None:
     assert bits[b == 123].tolist() == [1]
 
 
-def test_a_crowd_that_shares_most_bits_is_searched_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crowd_that_shares_most_bits_is_searched_by_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compared = 0
     count = np.bitwise_count
 
@@ -117,7 +121,9 @@ def test_a_crowd_that_shares_most_bits_is_searched_by_the_others(monkeypatch: py
     hashes = np.random.default_rng(0).integers(0, 2**64, 30_000, dtype=np.uint64)
     hashes[:15_000] &= np.uint64(0xFFFFFFFF)  # half of all have the same upper half
     near_pairs(hashes, 4)
-    assert 0 < compared < 15_000**2 / 2 / 4  # the crowd alone, all with all, would be four times as much
+    assert (
+        0 < compared < 15_000**2 / 2 / 4
+    )  # the crowd alone, all with all, would be four times as much
 
 
 def test_no_hashes_and_one() -> None:

@@ -1,4 +1,6 @@
-"""What is chosen: who stays of duplicates, who is on which side, in which bucket, in which order."""
+"""What is chosen: who stays of duplicates, who is on which side, in which bucket, in which
+order.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,15 @@ def test_of_the_same_bytes_the_first_stays() -> None:
 
 
 def test_chains_are_not_followed() -> None:
-    survey = make_survey(range(4), [0b0, 0b111, 0b111111, 0b111111111])  # 0 ~ 1 ~ 2 ~ 3, three bits each
+    survey = make_survey(
+        range(4), [0b0, 0b111, 0b111111, 0b111111111]
+    )  # 0 ~ 1 ~ 2 ~ 3, three bits each
     found = chosen(Choice(dedupe="near"), survey)
     assert ids(found) == {"": [0, 2]}
-    assert found.pairs == [DuplicatePair(0, 1, "duplicate_near", 3), DuplicatePair(2, 3, "duplicate_near", 3)]
+    assert found.pairs == [
+        DuplicatePair(0, 1, "duplicate_near", 3),
+        DuplicatePair(2, 3, "duplicate_near", 3),
+    ]
     assert ids(chosen(Choice(dedupe="near", distance=6), survey)) == {"": [0, 3]}
     assert ids(chosen(Choice(dedupe="near", distance=2), survey)) == {"": [0, 1, 2, 3]}
 
@@ -108,20 +115,29 @@ def test_laws_of_near_duplicates(contents: list[int], seed: int, distance: int, 
         assert pair.kept in stay
         assert pair.kept < pair.dropped
         assert (hashes[pair.kept] ^ hashes[pair.dropped]).bit_count() == pair.bits <= distance
-        assert pair.reason == ("duplicate_exact" if contents[pair.kept] == contents[pair.dropped] else "duplicate_near")
+        assert pair.reason == (
+            "duplicate_exact" if contents[pair.kept] == contents[pair.dropped] else "duplicate_near"
+        )
     for i in stay:
         assert all((hashes[i] ^ hashes[j]).bit_count() > distance for j in stay if i != j)
 
 
-@given(seed=st.integers(0, 99), dedupe=st.sampled_from(["none", "exact", "near"]), distance=st.integers(0, 5))
+@given(
+    seed=st.integers(0, 99),
+    dedupe=st.sampled_from(["none", "exact", "near"]),
+    distance=st.integers(0, 5),
+)
 def test_what_is_alike_is_on_one_side(seed: int, dedupe: str, distance: int) -> None:
     rng = np.random.default_rng(seed)
     contents = rng.integers(0, 60, 70)
-    of_content = rng.integers(0, 2**64, 8, dtype=np.uint64)[rng.integers(0, 8, 60)] ^ rng.integers(0, 2**10, 60).astype(
-        np.uint64
-    )
+    of_content = rng.integers(0, 2**64, 8, dtype=np.uint64)[rng.integers(0, 8, 60)] ^ rng.integers(
+        0, 2**10, 60
+    ).astype(np.uint64)
     hashes = of_content[contents]
-    found = chosen(Choice(dedupe=dedupe, distance=distance, val=0.5), make_survey(contents.tolist(), hashes.tolist()))
+    found = chosen(
+        Choice(dedupe=dedupe, distance=distance, val=0.5),
+        make_survey(contents.tolist(), hashes.tolist()),
+    )
     sides = {id: folder for folder, members in ids(found).items() for id in members}
     for i in sides:
         for j in sides:
@@ -149,7 +165,10 @@ def test_more_photographs_move_none_of_the_others(surveyed: bool) -> None:
         contents[new], bits[new] = old, bit
     was = np.argsort(place)
     after = chosen(
-        Choice(val=0.3), make_survey(contents, bits) if surveyed else None, 700, uris=lambda i: f"/photos/{was[i]}.jpg"
+        Choice(val=0.3),
+        make_survey(contents, bits) if surveyed else None,
+        700,
+        uris=lambda i: f"/photos/{was[i]}.jpg",
     )
     assert [side(before, id) for id in range(400)] == [side(after, place[id]) for id in range(400)]
     assert {"train", "val"} == set(ids(before))
@@ -171,8 +190,14 @@ def test_another_seed_is_another_split() -> None:
 
 def test_split_and_order_are_the_same_everywhere() -> None:
     survey = make_survey(range(12), [0] * 12, [PLAIN] * 12)
-    assert ids(chosen(Choice(val=0.4, shuffle=3), survey)) == {"train": [11, 4, 5, 2, 1, 8, 3], "val": [7, 9, 10, 0, 6]}
-    assert ids(chosen(Choice(val=0.4), None, 12)) == {"train": [0, 4, 5, 6, 7, 8, 9, 11], "val": [1, 2, 3, 10]}
+    assert ids(chosen(Choice(val=0.4, shuffle=3), survey)) == {
+        "train": [11, 4, 5, 2, 1, 8, 3],
+        "val": [7, 9, 10, 0, 6],
+    }
+    assert ids(chosen(Choice(val=0.4), None, 12)) == {
+        "train": [0, 4, 5, 6, 7, 8, 9, 11],
+        "val": [1, 2, 3, 10],
+    }
 
 
 def test_unreadable_ones_are_split_by_name() -> None:
@@ -184,7 +209,9 @@ def test_unreadable_ones_are_split_by_name() -> None:
 
 def test_the_order_is_a_permutation_of_each_group() -> None:
     survey = make_survey(range(500), random_hashes(500))
-    plain, shuffled, again = (ids(chosen(Choice(val=0.2, shuffle=seed), survey)) for seed in (None, 5, 6))
+    plain, shuffled, again = (
+        ids(chosen(Choice(val=0.2, shuffle=seed), survey)) for seed in (None, 5, 6)
+    )
     for folder, members in plain.items():
         assert sorted(shuffled[folder]) == members
         assert shuffled[folder] != members
@@ -204,7 +231,14 @@ def test_buckets_by_shape_and_bad_ones_in_the_first() -> None:
 
 @pytest.mark.parametrize(
     ("choice", "needed"),
-    [(Choice(), False), (Choice(dedupe="exact"), False), (Choice(dedupe="near"), True), (Choice(val=0.1), True)],
+    [
+        (Choice(), False),
+        (Choice(dedupe="exact"), False),
+        (Choice(dedupe="near"), True),
+        (Choice(val=0.1), True),
+    ],
 )
-def test_pixels_are_needed_for_near_duplicates_and_to_keep_them_on_one_side(choice: Choice, needed: bool) -> None:
+def test_pixels_are_needed_for_near_duplicates_and_to_keep_them_on_one_side(
+    choice: Choice, needed: bool
+) -> None:
     assert needs_pixels(Recipe(choice=choice)) is needed

@@ -1,4 +1,6 @@
-"""The survey: what it says of each photograph, whatever the pieces; what is bad; what of it is still good next time."""
+"""The survey: what it says of each photograph, whatever the pieces; what is bad; what of it is
+still good next time.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.preprocess.surveying import POISONED, BytesSource, MemoryTarget, RecordingContext, saved, scene, surveyed
+from helpers.preprocess.surveying import (
+    POISONED,
+    BytesSource,
+    MemoryTarget,
+    RecordingContext,
+    saved,
+    scene,
+    surveyed,
+)
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.survey import survey
-from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, SurveyTask, completed_pieces, load_survey, piece_name
+from fastfeed.preprocess.survey.survey import (
+    BAD,
+    GOOD,
+    PLAIN,
+    SurveyTask,
+    completed_pieces,
+    load_survey,
+    piece_name,
+)
 from fastfeed.sources import ImageFolder
 
 BLOBS: list[bytes | None] = [
@@ -28,12 +46,18 @@ BLOBS: list[bytes | None] = [
 STATES = [GOOD, GOOD, BAD, BAD, BAD, PLAIN, GOOD, BAD]
 
 
-def task(source: object, shelf: MemoryTarget, bounds: list[int], pixels: bool = True, **more: int) -> SurveyTask:
+def task(
+    source: object, shelf: MemoryTarget, bounds: list[int], pixels: bool = True, **more: int
+) -> SurveyTask:
     return SurveyTask(source, shelf, np.array(bounds), pixels, **more)  # type: ignore[arg-type]
 
 
 def done(
-    shelf: MemoryTarget, bounds: list[int], fingerprint: str = "files", pixels: bool = True, **more: int
+    shelf: MemoryTarget,
+    bounds: list[int],
+    fingerprint: str = "files",
+    pixels: bool = True,
+    **more: int,
 ) -> set[int]:
     return completed_pieces(shelf, np.array(bounds), fingerprint, pixels, **more)  # type: ignore[arg-type]
 
@@ -53,19 +77,34 @@ def test_each_photograph_is_described() -> None:
 
 @pytest.mark.parametrize("bounds", [[0, 3, 8], [0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 8, 8]])
 def test_pieces_do_not_matter(bounds: list[int]) -> None:
-    assert surveyed(BytesSource(BLOBS), bounds).rows.tobytes() == surveyed(BytesSource(BLOBS), [0, 8]).rows.tobytes()
+    assert (
+        surveyed(BytesSource(BLOBS), bounds).rows.tobytes()
+        == surveyed(BytesSource(BLOBS), [0, 8]).rows.tobytes()
+    )
 
 
 def test_without_pixels_headers_are_enough() -> None:
     rows = surveyed(BytesSource(BLOBS), [0, 8], pixels=False).rows
     assert not rows["dhash"].any()
-    assert rows["height"].tolist() == [150, 150, 150, 0, 0, 150, 99, 0]  # the one that ends early is not decoded
+    assert rows["height"].tolist() == [
+        150,
+        150,
+        150,
+        0,
+        0,
+        150,
+        99,
+        0,
+    ]  # the one that ends early is not decoded
     assert rows["state"].tolist() == [PLAIN, PLAIN, PLAIN, BAD, BAD, PLAIN, PLAIN, BAD]
 
 
 def test_a_piece_says_how_many_and_how_many_are_bad() -> None:
     shelf = MemoryTarget()
-    assert task(BytesSource(BLOBS), shelf, [0, 3, 8]).run(1, RecordingContext(), {}) == {"samples": 5, "bad": 3}
+    assert task(BytesSource(BLOBS), shelf, [0, 3, 8]).run(1, RecordingContext(), {}) == {
+        "samples": 5,
+        "bad": 3,
+    }
     assert list(shelf.held) == [piece_name(1)] == ["__job/survey/000001.npy"]
 
 
@@ -101,11 +140,15 @@ def test_what_needs_more_memory_than_there_is_is_bad() -> None:
     assert max(diary.needs) > 1000
 
 
-def test_large_files_are_read_when_there_is_room_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_read_when_there_is_room_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for i in (0, 1, 6):
         (tmp_path / f"{i}.jpg").write_bytes(BLOBS[i] or b"")
     expected = surveyed(source := ImageFolder(tmp_path, labeled=False), [0, 3]).rows
-    monkeypatch.setattr("fastfeed.preprocess.inputs.readahead.FREE_BYTES", 100)  # all of them are large
+    monkeypatch.setattr(
+        "fastfeed.preprocess.inputs.readahead.FREE_BYTES", 100
+    )  # all of them are large
     monkeypatch.setattr(survey, "FREE_BYTES", 1)  # and need more than usual
     diary, shelf = RecordingContext(), MemoryTarget()
     task(source, shelf, [0, 3]).run(0, diary, {})
@@ -137,7 +180,9 @@ def test_damaged_pieces_do_not_count(keep: int | None) -> None:
     whole[300] ^= 1 if keep is None else 0
     shelf.held[piece_name(0)] = bytes(whole[:keep])
     assert done(shelf, [0, 8]) == set()
-    with pytest.raises(SourceError, match=r"000000\.npy in shelf is missing or damaged; run the same command again"):
+    with pytest.raises(
+        SourceError, match=r"000000\.npy in shelf is missing or damaged; run the same command again"
+    ):
         load_survey(shelf, [0])  # type: ignore[arg-type]
 
 

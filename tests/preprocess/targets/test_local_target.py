@@ -17,7 +17,9 @@ from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import Target, open_target
 
 
-def commit(target: Target, stem: str, contents: dict[str, bytes], note: bytes = b"") -> list[ShardFile]:
+def commit(
+    target: Target, stem: str, contents: dict[str, bytes], note: bytes = b""
+) -> list[ShardFile]:
     """A shard of these files; the record holds their hashes."""
     parts: list[ShardFile] = []
 
@@ -44,17 +46,29 @@ def target(tmp_path: Path) -> Target:
 def test_what_the_parts_say_is_what_can_be_read(target, size):
     contents = {".tar": os.urandom(size), ".idx": b"index"}
     parts = commit(target, "train/512x768/shard-000000", contents)
-    assert [part.name for part in parts] == ["train/512x768/shard-000000.tar", "train/512x768/shard-000000.idx"]
+    assert [part.name for part in parts] == [
+        "train/512x768/shard-000000.tar",
+        "train/512x768/shard-000000.idx",
+    ]
     for part, content in zip(parts, contents.values(), strict=True):
         assert target.read(part.name) == content
         assert (part.bytes, part.sha256) == (len(content), hashlib.sha256(content).hexdigest())
     there = target.files()
     assert {part.name: part.bytes for part in parts}.items() <= there.items()
-    assert len(there) == 3 and target.read("train/512x768/shard-000000.json") == repr(parts).encode()
+    assert (
+        len(there) == 3 and target.read("train/512x768/shard-000000.json") == repr(parts).encode()
+    )
 
 
 def test_large_and_small_writes_of_any_buffer_keep_their_order(target):
-    pieces = [b"a" * 10, bytearray(b"b" * (3 << 20)), memoryview(b"c" * 999_999), b"", b"d" * (1 << 20), b"e"]
+    pieces = [
+        b"a" * 10,
+        bytearray(b"b" * (3 << 20)),
+        memoryview(b"c" * 999_999),
+        b"",
+        b"d" * (1 << 20),
+        b"e",
+    ]
     attempt = target.attempt()
     file = attempt.create("x.tar")
     assert [file.write(piece) for piece in pieces] == [len(piece) for piece in pieces]
@@ -83,7 +97,9 @@ def test_modes_follow_the_umask(target):
         target.write("plan.json", b"{}")
     finally:
         os.umask(old)
-    modes = {name: os.stat(os.path.join(target.folder, name)).st_mode & 0o777 for name in target.files()}
+    modes = {
+        name: os.stat(os.path.join(target.folder, name)).st_mode & 0o777 for name in target.files()
+    }
     assert set(modes.values()) == {0o640}
     assert os.stat(os.path.join(target.folder, "train")).st_mode & 0o777 == 0o750
 
@@ -113,7 +129,11 @@ def test_a_record_of_other_bytes_goes_before_they_change(target, monkeypatch):
     assert seen == [("s.tar", False), ("s.idx", False), ("s.json", False)]
     seen.clear()
     commit(target, "s", {".tar": b"new", ".idx": b"n"})
-    assert seen == [("s.tar", True), ("s.idx", True), ("s.json", True)]  # the same bytes: it stays true all the time
+    assert seen == [
+        ("s.tar", True),
+        ("s.idx", True),
+        ("s.json", True),
+    ]  # the same bytes: it stays true all the time
 
 
 def test_attempts_at_one_shard_at_the_same_time_leave_one_whole(target):
@@ -137,7 +157,9 @@ def test_attempts_at_one_shard_at_the_same_time_leave_one_whole(target):
     for k in range(5):
         for suffix, content in contents.items():
             assert target.read(f"train/shard-{k}{suffix}") == content
-        assert hashlib.sha256(contents[".tar"]).hexdigest().encode() in (target.read(f"train/shard-{k}.json") or b"")
+        assert hashlib.sha256(contents[".tar"]).hexdigest().encode() in (
+            target.read(f"train/shard-{k}.json") or b""
+        )
     assert len(target.files()) == 15
     target.sweep()
     assert os.listdir(target.folder) == ["train"]
@@ -161,9 +183,16 @@ def test_sweeping_while_others_begin_breaks_nothing(target):
     assert len(target.files()) == 200
 
 
-@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "a//b", "", ".", "__tmp/x", "_tmp/x", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["/etc/x", "../x", "a/../../x", "a//b", "", ".", "__tmp/x", "_tmp/x", "a\0b"]
+)
 def test_names_that_lie_elsewhere_are_refused(target, name):
-    for use in (target.read, target.remove, lambda name: target.write(name, b""), target.attempt().create):
+    for use in (
+        target.read,
+        target.remove,
+        lambda name: target.write(name, b""),
+        target.attempt().create,
+    ):
         with pytest.raises(ConfigError, match="below it"):
             use(name)
 
@@ -182,7 +211,9 @@ def test_opening_makes_folders_or_says_what_is_wrong(tmp_path):
     assert os.listdir(tmp_path / "a" / "b" / "c") == []  # trying it out left nothing
     (tmp_path / "file").write_bytes(b"")
     for place in (tmp_path / "file", tmp_path / "file" / "x" / "y"):
-        with pytest.raises(ConfigError, match=f"must be a folder, got {place}: {tmp_path}/file is not a folder"):
+        with pytest.raises(
+            ConfigError, match=f"must be a folder, got {place}: {tmp_path}/file is not a folder"
+        ):
             open_target(place)
     with pytest.raises(ConfigError, match="there is no folder"):
         open_target(tmp_path / "none", writes=False)

@@ -12,14 +12,20 @@ from fastfeed.preprocess.targets import lock
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.target import open_target
 
-NAME = "import sys; from fastfeed.preprocess.targets.lock import temporary_name; print(temporary_name(), flush=True);"
+NAME = (
+    "import sys; from fastfeed.preprocess.targets.lock import temporary_name;"
+    " print(temporary_name(), flush=True);"
+)
 
 
 @pytest.fixture
 def child():
     """A process that has said its name, and lives until its stdin is closed."""
     with subprocess.Popen(
-        [sys.executable, "-c", NAME + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", NAME + "sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         yield process
         process.kill()
@@ -34,7 +40,9 @@ def test_a_living_process_keeps_its_files_and_a_dead_one_does_not(child, tmp_pat
     target.attempt().create("mine").write(b"2")
     assert not has_ended(name) and target.sweep() == 0 and folder.exists()
     child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now: its parent has not asked yet
+    os.waitid(
+        os.P_PID, child.pid, os.WEXITED | os.WNOWAIT
+    )  # it is a zombie now: its parent has not asked yet
     assert has_ended(name)
     child.wait()
     assert has_ended(name)
@@ -63,12 +71,16 @@ def test_what_cannot_be_known_from_here_stays():
     gone = 2**22 + 7  # above the largest number that processes get
     assert has_ended(f"{host}-{gone}-{boot}.{space}.{start}-{random}")
     assert not has_ended(f"other{host}-{gone}-{boot}.{space}.{start}-{random}")  # another machine's
-    assert not has_ended(f"{host}-{gone}-{boot}.{int(space) + 1}.{start}-{random}")  # another container's
+    assert not has_ended(
+        f"{host}-{gone}-{boot}.{int(space) + 1}.{start}-{random}"
+    )  # another container's
     assert not has_ended("notes.txt")
 
 
 def test_without_proc_no_process_is_known_to_have_ended(monkeypatch):
-    """Two containers of one host name share a folder: a number that is free in one of them may live in the other."""
+    """Two containers of one host name share a folder: a number that is free in one of them may live
+    in the other.
+    """
     monkeypatch.setattr(lock, "process_state", lambda pid: ("?", ""))
     monkeypatch.setattr(lock, "machine", lambda: ("", ""))
     mine = temporary_name()
@@ -80,4 +92,8 @@ def test_without_proc_no_process_is_known_to_have_ended(monkeypatch):
 def test_names_are_new_each_time_whatever_the_host_is_called(monkeypatch):
     monkeypatch.setattr(lock, "_host", lambda: "rack-7-node-3.example")
     names = {temporary_name() for _ in range(50)}
-    assert len(names) == 50 and not any(map(has_ended, names)) and not any("/" in name for name in names)
+    assert (
+        len(names) == 50
+        and not any(map(has_ended, names))
+        and not any("/" in name for name in names)
+    )

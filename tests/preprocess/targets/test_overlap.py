@@ -19,7 +19,11 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-SAME, IN_TARGET, IN_SOURCE = "are the same", "the source is inside the target", "the target is inside the source"
+SAME, IN_TARGET, IN_SOURCE = (
+    "are the same",
+    "the source is inside the target",
+    "the target is inside the source",
+)
 
 
 @pytest.mark.parametrize(

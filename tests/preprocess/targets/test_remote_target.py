@@ -48,7 +48,9 @@ def memory(tmp_path: Path):
 def bucket(s3) -> Target:
     s3.put("shardbucket/other/x", b"not ours")
     s3.put("shardbucket/out2/x", b"not ours either")
-    for path in fsspec.filesystem("s3", **s3.options, skip_instance_cache=True).find("shardbucket/out"):
+    for path in fsspec.filesystem("s3", **s3.options, skip_instance_cache=True).find(
+        "shardbucket/out"
+    ):
         s3.delete(path)
     s3.clear_log()
     return RemoteTarget("s3://shardbucket/out/", s3.options, QUICK)
@@ -71,16 +73,29 @@ def test_put_list_read_remove(target, spool):
     commit(target, "train/s", b"abc")
     target.write("__job/plan.json", b"{}")
     target.write("__job/empty", b"")
-    sizes = {"train/s.tar": 3, "train/s.idx": 3, "train/s.json": 129, "__job/plan.json": 2, "__job/empty": 0}
+    sizes = {
+        "train/s.tar": 3,
+        "train/s.idx": 3,
+        "train/s.json": 129,
+        "__job/plan.json": 2,
+        "__job/empty": 0,
+    }
     assert target.files() == sizes and target.free_bytes() is None
     assert target.read("train/s.tar") == b"abc"
-    assert target.read("train/s.json") == " ".join([hashlib.sha256(b"abc").hexdigest()] * 2).encode()
+    assert (
+        target.read("train/s.json") == " ".join([hashlib.sha256(b"abc").hexdigest()] * 2).encode()
+    )
     commit(target, "train/s", b"other")
     assert target.read("train/s.idx") == b"other"
     for _ in range(2):
         target.remove("train/s.json")
         assert target.read("train/s.json") is None
-    assert sorted(target.files()) == ["__job/empty", "__job/plan.json", "train/s.idx", "train/s.tar"]
+    assert sorted(target.files()) == [
+        "__job/empty",
+        "__job/plan.json",
+        "train/s.idx",
+        "train/s.tar",
+    ]
     assert os.listdir(spool) == [] and target.sweep() == 0
 
 
@@ -127,7 +142,12 @@ def test_a_service_that_fails_for_good(s3, bucket, spool):
     text = str(caught.value)
     assert text.startswith("cannot write new.idx to s3://shardbucket/out: ") and "attempt" in text
     assert "reduce your request rate" in text and text.endswith("finished shards are kept")
-    assert sorted(bucket.files()) == ["done.idx", "done.json", "done.tar", "new.tar"]  # no record: not done
+    assert sorted(bucket.files()) == [
+        "done.idx",
+        "done.json",
+        "done.tar",
+        "new.tar",
+    ]  # no record: not done
     assert os.listdir(spool) == []
     s3.faults()
     commit(hasty, "new")
@@ -147,7 +167,9 @@ def test_large_files_go_in_parts(bucket, s3, monkeypatch):
 
 def test_what_cannot_be_opened(s3, bucket):
     for writes in (True, False):
-        with pytest.raises(TargetError, match="there is no bucket no-such-bucket; create it, or correct the name"):
+        with pytest.raises(
+            TargetError, match="there is no bucket no-such-bucket; create it, or correct the name"
+        ):
             open_target("s3://no-such-bucket/out", s3.options, writes=writes)
         with pytest.raises(ConfigError, match="cannot open foo://bar/out: Protocol not known: foo"):
             open_target("foo://bar/out", writes=writes)
@@ -159,7 +181,9 @@ def test_what_cannot_be_opened(s3, bucket):
             open_target("simplecache::s3://shardbucket/x", writes=writes)
     with pytest.raises(ConfigError, match="nothing at s3://shardbucket/nothing"):
         open_target("s3://shardbucket/nothing", s3.options, writes=False)
-    assert open_target("s3://shardbucket/out", s3.options).files() == {}  # trying it out left nothing
+    assert (
+        open_target("s3://shardbucket/out", s3.options).files() == {}
+    )  # trying it out left nothing
 
 
 def test_a_client_that_is_not_there(monkeypatch):
@@ -190,7 +214,10 @@ def test_a_refusal_is_said_at_once_and_without_secrets():
         open_target("denied://user:pass-word@bucket/out", options)
     text = str(caught.value)
     assert Denied.asked == 1 and caught.value.errno == 13
-    assert "denied://user:...@bucket/out: permission denied" in text and "check the permissions of the key" in text
+    assert (
+        "denied://user:...@bucket/out: permission denied" in text
+        and "check the permissions of the key" in text
+    )
     shown = text + repr(RemoteTarget("denied://user:pass-word@bucket/out", options))
     assert not any(secret in shown for secret in ("AKIAHUSH7", "s3cr3t", "pass-word"))
 
@@ -209,7 +236,9 @@ def test_what_arrives_short_is_sent_again(memory, monkeypatch):
 
 def test_no_room_for_files_on_their_way(memory, spool):
     spool.rmdir()
-    with pytest.raises(TargetError, match=r"cannot write s.tar to .*spool on its way to memory://.*TMPDIR"):
+    with pytest.raises(
+        TargetError, match=r"cannot write s.tar to .*spool on its way to memory://.*TMPDIR"
+    ):
         memory.attempt().create("s.tar")
 
 
@@ -231,7 +260,11 @@ def test_killed_before_the_record_the_shard_is_not_done(bucket, s3, spool):
     run = subprocess.run([sys.executable, "-c", KILLED, s3.url], env=env, timeout=60, check=False)
     assert run.returncode == -signal.SIGKILL
     assert bucket.files() == {"s.tar": 3}
-    assert len(glob.glob(f"{spool}/*")) == 2 and bucket.sweep() == 1 and len(glob.glob(f"{spool}/*")) == 1
+    assert (
+        len(glob.glob(f"{spool}/*")) == 2
+        and bucket.sweep() == 1
+        and len(glob.glob(f"{spool}/*")) == 1
+    )
     mine.commit(lambda parts: ("other.json", b"{}"))
     mine = bucket.attempt()
     mine.create("more.tar").write(b"1")

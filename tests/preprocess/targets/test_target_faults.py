@@ -1,4 +1,6 @@
-"""A disk that refuses: finished shards stay, nothing half is left, and the error says what, where, and the way on."""
+"""A disk that refuses: finished shards stay, nothing half is left, and the error says what, where,
+and the way on.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ WATCHED = ("mkdir", "open", "write", "fsync", "replace", "rename")
 
 
 class Faulty:
-    """`os`, but that the n-th call of those that write fails: with an errno, or, for `short`, takes a part."""
+    """`os`, but that the n-th call of those that write fails: with an errno, or, for `short`, takes
+    a part.
+    """
 
     def __init__(self, fail_at: int = -1, code: int = 0) -> None:
         self.calls: list[str] = []
@@ -60,7 +64,9 @@ def commit(target: Target, stem: str, salt: bytes = b"") -> None:
             tar.write(salt + bytes([k]) * 100_000)
             idx.write(b"%d\n" % k)
         tar.close()
-        attempt.commit(lambda parts: (stem + ".json", json.dumps([asdict(part) for part in parts]).encode()))
+        attempt.commit(
+            lambda parts: (stem + ".json", json.dumps([asdict(part) for part in parts]).encode())
+        )
     finally:
         attempt.abandon()
 
@@ -102,7 +108,9 @@ def test_whatever_call_fails(target, monkeypatch, code, stem, salt):
         left = check(target)
         assert "train/new.json" not in left, faulty.calls[k]
         # made again: the old one is there until the first file changes, and never after that
-        assert target.read("train/done.json") == old or (stem == "train/done" and stem + ".json" not in left)
+        assert target.read("train/done.json") == old or (
+            stem == "train/done" and stem + ".json" not in left
+        )
         assert os.listdir(os.path.join(target.folder, "__tmp")) == [], faulty.calls[k]
         text = str(caught.value)
         assert caught.value.errno == code and os.strerror(code).lower() in text.lower()
@@ -118,9 +126,10 @@ def test_the_words(target, monkeypatch):
     inject(monkeypatch, Faulty(2, errno.ENOSPC))
     with pytest.raises(TargetError) as caught:
         target.write("__job/plan.json", b"{}")
-    assert str(caught.value) == (
-        f"cannot write __job/plan.json to {target.text}: no space left on device; free some space, then run the same "
-        "command again: finished shards are kept"
+    assert (
+        str(caught.value)
+        == f"cannot write __job/plan.json to {target.text}: no space left on device; free some"
+        " space, then run the same command again: finished shards are kept"
     )
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.errno) == (str(caught.value), errno.ENOSPC)
@@ -130,7 +139,10 @@ def test_the_words(target, monkeypatch):
     ("code", "advice"),
     [
         (errno.EDQUOT, "disk quota exceeded; free some space, or ask for more, then"),
-        (errno.EROFS, "read-only file system; mount it for writing, or choose another folder, then"),
+        (
+            errno.EROFS,
+            "read-only file system; mount it for writing, or choose another folder, then",
+        ),
         (errno.EACCES, "permission denied; change the folder's owner or mode, then"),
         (errno.ECANCELED, "operation canceled; then run the same command again"),
     ],
@@ -139,14 +151,19 @@ def test_the_way_on(target, monkeypatch, code, advice):
     inject(monkeypatch, Faulty(0, code))
     with pytest.raises(TargetError) as caught:
         target.attempt().create("s.tar")
-    assert f"cannot write s.tar to {target.text}: {advice}" in str(caught.value) and caught.value.errno == code
+    assert (
+        f"cannot write s.tar to {target.text}: {advice}" in str(caught.value)
+        and caught.value.errno == code
+    )
 
 
 @pytest.mark.parametrize("fail_at", range(5))
 def test_a_small_file_is_the_old_one_or_the_new_one(target, monkeypatch, fail_at):
     target.write("job.json", b"old")
     inject(monkeypatch, Faulty(fail_at, errno.EIO))
-    with pytest.raises(TargetError, match=r"cannot write job.json to .*: input/output error; check the disk"):
+    with pytest.raises(
+        TargetError, match=r"cannot write job.json to .*: input/output error; check the disk"
+    ):
         target.write("job.json", b"new")
     monkeypatch.undo()
     assert target.read("job.json") == b"old" and target.sweep() == 0
@@ -170,7 +187,10 @@ def test_short_writes_are_gone_on_with_and_none_at_all_is_an_error(target, monke
     inject(monkeypatch, Nothing())
     with pytest.raises(TargetError) as caught:
         commit(target, "train/nothing")
-    assert caught.value.errno == errno.EIO and check(target) == ["train/done.json", "train/short.json"]
+    assert caught.value.errno == errno.EIO and check(target) == [
+        "train/done.json",
+        "train/short.json",
+    ]
 
 
 def test_an_error_that_the_writer_swallows_is_not_lost(target, monkeypatch):
@@ -180,12 +200,20 @@ def test_an_error_that_the_writer_swallows_is_not_lost(target, monkeypatch):
     with pytest.raises(TargetError):
         file.write(b"1" * (2 << 20))
     monkeypatch.undo()
-    for use in (lambda: file.write(b"2"), file.close, lambda: other.write(b"3"), lambda: attempt.create("s.x")):
+    for use in (
+        lambda: file.write(b"2"),
+        file.close,
+        lambda: other.write(b"3"),
+        lambda: attempt.create("s.x"),
+    ):
         with pytest.raises(TargetError, match="no space left"):
             use()
     with pytest.raises(TargetError, match=r"cannot write s.tar to .*no space left"):
         attempt.commit(lambda parts: ("s.json", b"[]"))
-    assert check(target) == ["train/done.json"] and os.listdir(os.path.join(target.folder, "__tmp")) == []
+    assert (
+        check(target) == ["train/done.json"]
+        and os.listdir(os.path.join(target.folder, "__tmp")) == []
+    )
 
 
 def test_an_error_of_the_caller_leaves_nothing(target):
@@ -200,13 +228,24 @@ def test_a_target_that_vanishes_is_not_made_again(target):
     attempt = target.attempt()
     attempt.create("train/s.tar").write(b"1" * (2 << 20))
     shutil.rmtree(target.folder)
-    with pytest.raises(TargetError, match="check that the folder still exists and is mounted") as caught:
+    with pytest.raises(
+        TargetError, match="check that the folder still exists and is mounted"
+    ) as caught:
         attempt.commit(lambda parts: ("train/s.json", b"[]"))
     assert caught.value.errno == errno.ENOENT and not os.path.exists(target.folder)
-    for use in (target.files, lambda: commit(target, "train/x"), lambda: target.write("a", b""), target.free_bytes):
+    for use in (
+        target.files,
+        lambda: commit(target, "train/x"),
+        lambda: target.write("a", b""),
+        target.free_bytes,
+    ):
         with pytest.raises(TargetError, match="no such file or directory"):
             use()
-    assert target.sweep() == 0 and target.read("train/done.json") is None and not os.path.exists(target.folder)
+    assert (
+        target.sweep() == 0
+        and target.read("train/done.json") is None
+        and not os.path.exists(target.folder)
+    )
 
 
 FULL = """
@@ -240,20 +279,31 @@ print(len(open_target(sys.argv[1] + "/out", writes=False).files()))
 def test_a_disk_that_is_really_full_and_one_that_is_read_only(tmp_path, python):
     try:
         subprocess.run(
-            ["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(tmp_path)], check=True, capture_output=True
+            ["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(tmp_path)],
+            check=True,
+            capture_output=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no mount of a small file system of its own: run as root, or allow user namespaces: {error}")
+        pytest.skip(
+            "no mount of a small file system of its own: run as root, or allow user namespaces:"
+            f" {error}"
+        )
     done = subprocess.run(
-        ["unshare", "-rm", sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60
+        ["unshare", "-rm", sys.executable, "-c", FULL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     full, read_only, count = done.stdout.splitlines()
     text, code, shards, files, left = full.split("|")
     assert text.startswith(
-        f"cannot write shard-4.tar to {tmp_path}/out: no space left on device; free some space, then"
+        f"cannot write shard-4.tar to {tmp_path}/out: no space left on device; free some space,"
+        " then"
     )
     assert (int(code), int(shards), left) == (errno.ENOSPC, 4, "[]")
     assert files == str(sorted([f"shard-{k}.{end}" for k in range(4) for end in ("tar", "json")]))
-    assert read_only.startswith(f"cannot write shards to {tmp_path}/out: read-only file system; mount it for writing")
+    assert read_only.startswith(
+        f"cannot write shards to {tmp_path}/out: read-only file system; mount it for writing"
+    )
     assert count == "8"

@@ -16,8 +16,9 @@ from fastfeed.preprocess.targets.target import open_target
 
 pytestmark = pytest.mark.slow
 
-# Shards of two files, over and over under the same six names, each time with other bytes: every file begins with the
-# hash of the rest of it. One process makes another for each line that it is sent: starting again would take a second.
+# Shards of two files, over and over under the same six names, each time with other bytes: every
+# file begins with the hash of the rest of it. One process makes another for each line that it is
+# sent: starting again would take a second.
 LOOP = """
 import hashlib, itertools, json, os, sys
 from dataclasses import asdict
@@ -48,7 +49,9 @@ for _ in sys.stdin:
 @pytest.fixture
 def nursery(tmp_path):
     command = [sys.executable, "-c", LOOP, tmp_path / "out"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
         yield process
         assert process.stdin
         process.stdin.close()
@@ -72,7 +75,9 @@ def test_killed_over_and_over(tmp_path, nursery):
         for record in records:
             for part in json.loads(target.read(record) or b""):
                 assert there[part["name"]] == part["bytes"]
-                assert hashlib.sha256(target.read(part["name"]) or b"").hexdigest() == part["sha256"]
+                assert (
+                    hashlib.sha256(target.read(part["name"]) or b"").hexdigest() == part["sha256"]
+                )
         if "__job/state.json" in there:
             first, second = (target.read("__job/state.json") or b"").split()
             assert first == second
@@ -83,7 +88,8 @@ def test_killed_over_and_over(tmp_path, nursery):
 
 
 @pytest.mark.parametrize(
-    ("moment", "done"), [("before the first file", 0), ("after it", 1), ("before the record", 2), ("after it all", 3)]
+    ("moment", "done"),
+    [("before the first file", 0), ("after it", 1), ("before the record", 2), ("after it all", 3)],
 )
 def test_killed_between_the_names(tmp_path, moment, done):
     """The renames of one commit: two files, then the record."""
@@ -109,7 +115,9 @@ os.kill(os.getpid(), signal.SIGKILL)
     run = subprocess.run([sys.executable, "-c", code, tmp_path, str(done)], timeout=60, check=False)
     assert run.returncode == -signal.SIGKILL
     target = open_target(tmp_path, writes=False)
-    assert list(target.files()) == ["s.tar", "s.idx", "s.json"][:done] or len(target.files()) == done
+    assert (
+        list(target.files()) == ["s.tar", "s.idx", "s.json"][:done] or len(target.files()) == done
+    )
     assert ("s.json" in target.files()) == (done == 3), moment
     assert set(target.files().values()) <= {1000, 2}
     assert target.sweep() == (done < 3)

@@ -1,4 +1,6 @@
-"""Worker processes that die, hang and ask for the moon: what is lost is one photograph, and it is said why."""
+"""Worker processes that die, hang and ask for the moon: what is lost is one photograph, and it is
+said why.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ pytestmark = pytest.mark.slow
     ("fate", "reason"),
     [("segfault", "worker_crash"), ("kill", "oom"), ("exit", "worker_crash"), ("hang", "timeout")],
 )
-def test_a_sample_that_ends_its_process_is_the_only_one_lost(tmp_path: Path, fate: str, reason: str) -> None:
+def test_a_sample_that_ends_its_process_is_the_only_one_lost(
+    tmp_path: Path, fate: str, reason: str
+) -> None:
     supervisor = Supervisor(HostileTask(str(tmp_path), {4: fate}), WorkerLimits(timeout_s=1.0))
     try:
         outcome = supervisor.run_piece(0)
@@ -74,9 +78,9 @@ def test_an_error_of_the_piece_comes_back_and_the_process_lives_on(tmp_path: Pat
         first = supervisor.run_piece(0)
         assert isinstance(first.error, OSError) and first.error.errno == 28
         second = supervisor.run_piece(1)
-        assert isinstance(second.error, RuntimeError) and "_UnpicklableError" in str(second.error), (
-            "one that does not pickle"
-        )
+        assert isinstance(second.error, RuntimeError) and "_UnpicklableError" in str(
+            second.error
+        ), "one that does not pickle"
         again = [supervisor.run_piece(0), supervisor.run_piece(1)]
         assert [outcome.error for outcome in again] == [None, None]
         assert again[0].summary["pid"] == again[1].summary["pid"]
@@ -103,22 +107,35 @@ def test_a_decoder_that_asks_for_the_moon_gets_an_error(tmp_path: Path) -> None:
     assert written_results(tmp_path)[2] == "oom" and supervisor.deaths == 0
 
 
-def test_a_task_that_does_not_travel_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_does_not_travel_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Local(HostileTask): ...
 
-    with pytest.raises(ConfigError, match=r"does not pickle: .*Local.*; their classes must be defined in a module"):
+    with pytest.raises(
+        ConfigError, match=r"does not pickle: .*Local.*; their classes must be defined in a module"
+    ):
         next(LocalEngine(1).run(Local(str(tmp_path)), [0]))
     monkeypatch.setattr(sys.modules[__name__], "Local", Local, raising=False)
     Local.__qualname__ = "Local"  # of this module, but not when it is imported
     (outcome,) = LocalEngine(1).run(Local(str(tmp_path)), [0])
-    assert isinstance(outcome.error, ConfigError) and "cannot load the source or the target: " in str(outcome.error)
+    assert isinstance(
+        outcome.error, ConfigError
+    ) and "cannot load the source or the target: " in str(outcome.error)
 
 
 def test_room_is_shared_and_what_never_fits_is_told_so(tmp_path: Path) -> None:
     big, limit = 60_000_000, 100_000_000
-    fates = dict.fromkeys(range(0, 40, 3), f"need {big}") | {5: f"need {limit + 1}", 11: "kill once"}
+    fates = dict.fromkeys(range(0, 40, 3), f"need {big}") | {
+        5: f"need {limit + 1}",
+        11: "kill once",
+    }
     engine = LocalEngine(3, WorkerLimits(memory=limit))
-    outcomes = [outcome for outcome in engine.run(HostileTask(str(tmp_path), fates), range(4)) if outcome.summary]
+    outcomes = [
+        outcome
+        for outcome in engine.run(HostileTask(str(tmp_path), fates), range(4))
+        if outcome.summary
+    ]
     assert sorted(outcome.piece for outcome in outcomes) == [0, 1, 2, 3]
     assert written_results(tmp_path) == {i: "oom" if i == 5 else "good" for i in range(40)}
 
@@ -138,7 +155,9 @@ def test_stopping_in_the_middle_leaves_no_process(tmp_path: Path) -> None:
     pids = {next(done)["pid"] for _ in range(2)}
     outcomes.close()
     assert not any(alive(pid) for pid in pids)
-    waited = {25, 38} & written_results(tmp_path).keys()  # after 60 s they would be written as "timeout"
+    waited = {25, 38} & written_results(
+        tmp_path
+    ).keys()  # after 60 s they would be written as "timeout"
     assert not waited, "those that hang were not waited for"
 
 

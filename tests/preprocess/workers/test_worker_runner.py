@@ -20,7 +20,9 @@ RULES = WorkerLimits(memory=1 << 30)
 def start(request: pytest.FixtureRequest) -> Iterator[Callable[..., Runner]]:
     started: list[Runner] = []
 
-    def begin(task: LawTask | bytes, on_progress: Callable[[int, int], None] | None = None) -> Runner:
+    def begin(
+        task: LawTask | bytes, on_progress: Callable[[int, int], None] | None = None
+    ) -> Runner:
         started.append(request.param(task, RULES, on_progress=on_progress))
         return started[-1]
 
@@ -32,12 +34,16 @@ def start(request: pytest.FixtureRequest) -> Iterator[Callable[..., Runner]]:
 def test_an_error_of_a_piece_is_its_outcome_and_the_next_one_runs(start) -> None:
     runner = start(LawTask())
     error = runner.run_piece(FAILS).error
-    assert isinstance(error, FileNotFoundError) and error.errno == 2 and "no such target" in str(error)
+    assert (
+        isinstance(error, FileNotFoundError) and error.errno == 2 and "no such target" in str(error)
+    )
     assert runner.run_piece(PLAIN).summary == {"piece": PLAIN}
 
 
 def test_no_room_for_more_than_the_limit(start) -> None:
-    assert start(LawTask()).run_piece(GREEDY).summary == {"room": "needs 1125899907 MB, the limit is 1074 MB"}
+    assert start(LawTask()).run_piece(GREEDY).summary == {
+        "room": "needs 1125899907 MB, the limit is 1074 MB"
+    }
 
 
 def test_a_task_that_cannot_be_loaded(start) -> None:

@@ -1,4 +1,6 @@
-"""What holds for shards of every format: the same bytes, errors that come through, little memory, odd names."""
+"""What holds for shards of every format: the same bytes, errors that come through, little memory,
+odd names.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_offsets_are_where_samples_begin(packing: Packing, tmp_path: Path) -> No
         return
     ends = [*offsets[1:], len(content)]
     for one, start, end in zip(found, offsets, ends, strict=True):
-        image = one.image[-240:] if packing.format == "raw" else one.image  # there without its header
+        image = (
+            one.image[-240:] if packing.format == "raw" else one.image
+        )  # there without its header
         assert image in content[start:end]
 
 
@@ -150,7 +154,9 @@ def test_a_large_shard_needs_little_memory(packing: Packing) -> None:
     finally:
         tracemalloc.stop()
     assert sum(sink.bytes for sink in sinks) > 99 << 20
-    spool = 34 << 20 if packing.format in ("mds", "raw") else 0  # what these keep in memory before they use a file
+    spool = (
+        34 << 20 if packing.format in ("mds", "raw") else 0
+    )  # what these keep in memory before they use a file
     assert most < spool + 3 * SMALL, f"{most >> 20} MiB"
     assert max(sink.largest for sink in sinks) < SMALL
 
@@ -172,10 +178,14 @@ def test_a_shard_without_samples_is_a_file(packing: Packing, tmp_path: Path) -> 
     indirect=["packing"],
 )
 def test_bytes_stay_what_they_are(packing: Packing, golden: list[str], tmp_path: Path) -> None:
-    """A job that is resumed after an update mixes shards of both versions: a change here is one of the format."""
+    """A job that is resumed after an update mixes shards of both versions: a change here is one of
+    the format.
+    """
     found = [
         replace(one, text="caption é", meta=one.meta | {"class": "rosé"}) if i else one
-        for i, one in enumerate(large_entries(3, 300 * 4, "npy" if packing.format == "raw" else "jpg"))
+        for i, one in enumerate(
+            large_entries(3, 300 * 4, "npy" if packing.format == "raw" else "jpg")
+        )
     ]
     write(tmp_path, packing, found)
     digests = [hashlib.sha256(content).hexdigest()[:16] for content in files(tmp_path).values()]
@@ -194,14 +204,20 @@ def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.Monkey
     name = "fastfeed.preprocess.writers.parquet"
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"Parquet shards needs PyArrow: pip install 'fastfeed\[parquet\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"Parquet shards needs PyArrow: pip install 'fastfeed\[parquet\]'"
+    ):
         importlib.import_module(name)
 
 
 def test_images_of_one_array_have_one_shape() -> None:
     writer = writer_for(Packing("raw"))(lambda name: NullFile(), "s", Packing("raw"))
     writer.add(next(large_entries(1, 3000, "npy")))
-    with pytest.raises(ConfigError, match=r"images of one array must have one shape: \(10, 100, 3\) so far"):
+    with pytest.raises(
+        ConfigError, match=r"images of one array must have one shape: \(10, 100, 3\) so far"
+    ):
         writer.add(next(large_entries(1, 6000, "npy")))
-    with pytest.raises(ConfigError, match=r"000000000 is not a .npy file: .*; use Encoding\('raw'\)"):
+    with pytest.raises(
+        ConfigError, match=r"000000000 is not a .npy file: .*; use Encoding\('raw'\)"
+    ):
         writer.add(entries(1)[0])

@@ -28,9 +28,14 @@ def test_numpy_maps_it(tmp_path: Path) -> None:
     labels = np.load(tmp_path / "shard-000000.labels.npy")
     assert labels.dtype == np.int64
     assert labels.tolist() == [-1 if one.label is None else one.label for one in found]
-    lines = [json.loads(line) for line in (tmp_path / "shard-000000.meta.jsonl").read_bytes().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "shard-000000.meta.jsonl").read_bytes().splitlines()
+    ]
     assert [(line["key"], line["meta"]) for line in lines] == [(one.key, one.meta) for one in found]
-    assert [line["text"] for line in lines] == [one.text and one.text.replace("\udcff", "\ufffd") for one in found]
+    assert [line["text"] for line in lines] == [
+        one.text and one.text.replace("\udcff", "\ufffd") for one in found
+    ]
 
 
 def test_an_empty_shard_is_an_array(tmp_path: Path) -> None:
@@ -61,7 +66,9 @@ def test_other_arrays_are_refused(array: np.ndarray, got: str, tmp_path: Path) -
     file = io.BytesIO()
     np.save(file, array)
     one = replace(entries(1, "raw")[0], image=file.getvalue())
-    with pytest.raises(ConfigError, match=rf"000000000 must be complete uint8 \(height, width, 3\), got {got}"):
+    with pytest.raises(
+        ConfigError, match=rf"000000000 must be complete uint8 \(height, width, 3\), got {got}"
+    ):
         write(tmp_path, RAW, [one])
 
 

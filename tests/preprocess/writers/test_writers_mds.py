@@ -1,4 +1,6 @@
-"""MDS shards, read by MosaicML's streaming: its LocalDataset, its StreamingDataset, and its writer to compare with."""
+"""MDS shards, read by MosaicML's streaming: its LocalDataset, its StreamingDataset, and its writer
+to compare with.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,15 @@ def write_all(folder: Path, shards: Sequence[Sequence[Entry]], image: str = "jpe
     for k, found in enumerate(shards):
         write(folder, MDS, found, f"shard-{k:06d}")
         content = (folder / f"shard-{k:06d}.mds").read_bytes()
-        files.append((f"train/shard-{k:06d}.mds", len(content), hashlib.sha256(content).hexdigest(), len(found), {}))
+        files.append(
+            (
+                f"train/shard-{k:06d}.mds",
+                len(content),
+                hashlib.sha256(content).hexdigest(),
+                len(found),
+                {},
+            )
+        )
     (folder / "index.json").write_bytes(index_json(files, MDS, image))
     return folder
 
@@ -60,19 +70,27 @@ def write_all(folder: Path, shards: Sequence[Sequence[Entry]], image: str = "jpe
 def test_streaming_reads_it_and_writes_the_same(tmp_path: Path) -> None:
     found = entries(7)
     jpegs = write_all(tmp_path / "jpeg", [found[:4], [], found[4:]])
-    webps = [replace(one, image=encoded(i, "webp"), extension="webp") for i, one in enumerate(found)]
+    webps = [
+        replace(one, image=encoded(i, "webp"), extension="webp") for i, one in enumerate(found)
+    ]
     webp = write_all(tmp_path / "webp", [webps], "webp")
-    pngs = [replace(one, image=encoded(i, "png"), extension="png") for i, one in enumerate(found[:2])]
+    pngs = [
+        replace(one, image=encoded(i, "png"), extension="png") for i, one in enumerate(found[:2])
+    ]
     png = write_all(tmp_path / "png", [pngs], "png")
     index, theirs = json.loads((webp / "index.json").read_bytes()), tmp_path / "theirs"
     (shard,) = index["shards"]
     columns = dict(zip(shard["column_names"], shard["column_encodings"], strict=True))
     order = json.dumps([columns, [values(one) for one in webps], str(theirs)])
-    read: dict[str, Any] = json.loads(streaming(READ, order, *map(str, (jpegs, webp, png)), folder=tmp_path))
+    read: dict[str, Any] = json.loads(
+        streaming(READ, order, *map(str, (jpegs, webp, png)), folder=tmp_path)
+    )
 
     assert read[str(jpegs)]["samples"] == [described(one, ["JPEG", 10, 8]) for one in found]
     assert sorted(read[str(jpegs)]["streamed"]) == [one.key for one in found]
-    assert read[str(webp)]["samples"] == [described(one, ["bytes", one.image.hex()]) for one in webps]
+    assert read[str(webp)]["samples"] == [
+        described(one, ["bytes", one.image.hex()]) for one in webps
+    ]
     assert read[str(png)]["samples"] == [described(one, ["PNG", 10, 8]) for one in pngs]
 
     assert (webp / "shard-000000.mds").read_bytes() == (theirs / "shard.00000.mds").read_bytes()
@@ -85,7 +103,11 @@ def values(one: Entry) -> dict[str, Any]:
     """As columns have them; bytes as hexadecimal digits."""
     found = described(one, []) | {"image": one.image, "meta": as_json(one.meta)}
     return {
-        name: value if isinstance(value, int) else (value.encode() if isinstance(value, str) else value).hex()
+        name: (
+            value
+            if isinstance(value, int)
+            else (value.encode() if isinstance(value, str) else value).hex()
+        )
         for name, value in found.items()
     }
 
@@ -114,7 +136,11 @@ def test_an_empty_shard_says_so(tmp_path: Path) -> None:
     assert json.loads((folder / "index.json").read_bytes()) == {"shards": [], "version": 2}
 
 
-def test_more_than_four_gigabytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_four_gigabytes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mds, "_MAX_BYTES", 3000)
-    with pytest.raises(ConfigError, match="holds at most 4 GiB, sample 3 exceeds that; use fewer samples"):
+    with pytest.raises(
+        ConfigError, match="holds at most 4 GiB, sample 3 exceeds that; use fewer samples"
+    ):
         write(tmp_path, MDS, entries(5))

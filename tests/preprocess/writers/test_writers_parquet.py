@@ -70,9 +70,15 @@ def test_row_groups_are_counted_in_bytes(most: int, tmp_path: Path) -> None:
 def test_images_are_neither_packed_nor_compared(tmp_path: Path) -> None:
     write(tmp_path, PARQUET, entries(7))
     group = pq.ParquetFile(tmp_path / NAME).metadata.row_group(0)
-    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+    columns = {
+        column.path_in_schema: column for column in map(group.column, range(group.num_columns))
+    }
     image = columns["image"]
-    assert (image.compression, image.has_dictionary_page, image.statistics) == ("UNCOMPRESSED", False, None)
+    assert (image.compression, image.has_dictionary_page, image.statistics) == (
+        "UNCOMPRESSED",
+        False,
+        None,
+    )
     assert columns["meta"].compression == "ZSTD"
     assert columns["label"].statistics.null_count == 3
 
@@ -82,7 +88,9 @@ def test_fastfeed_reads_it(tmp_path: Path) -> None:
     write(tmp_path, Packing("parquet", group_bytes=3000), found[:4], "shard-000000")
     write(tmp_path, PARQUET, [], "shard-000001")
     write(tmp_path, PARQUET, found[4:], "shard-000002")
-    source = Table(tmp_path, image="image", label="label", label_kind="index", classes=["none", "a", "b"])
+    source = Table(
+        tmp_path, image="image", label="label", label_kind="index", classes=["none", "a", "b"]
+    )
     assert source.read(range(6)) == [one.image for one in found]
     assert source.label(np.arange(6)).tolist() == [one.label for one in found]
     named = Table(tmp_path, image="image", label="class", columns=["key", "text", "height"])

@@ -1,4 +1,6 @@
-"""WebDataset shards, read by Python's tarfile, by webdataset, and by TarShards with and without DALI's index."""
+"""WebDataset shards, read by Python's tarfile, by webdataset, and by TarShards with and without
+DALI's index.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,15 @@ def test_tarfile_reads_it(tmp_path: Path) -> None:
             expected[f"{one.key}.txt"] = one.text.replace("\udcff", "\ufffd").encode()
         expected[f"{one.key}.json"] = content[f"{one.key}.json"]
         assert json.loads(content[f"{one.key}.json"]) == one.meta
-        assert os.fsencode(json.loads(content[f"{one.key}.json"])["uri"]) == os.fsencode(one.meta["uri"])
+        assert os.fsencode(json.loads(content[f"{one.key}.json"])["uri"]) == os.fsencode(
+            one.meta["uri"]
+        )
     assert list(content.items()) == list(expected.items())
     assert [member.offset for member in members if member.name.endswith(".jpg")] == offsets
-    about = {(m.mode, m.uid, m.gid, m.uname, m.gname, m.mtime, m.type, len(m.pax_headers)) for m in members}
+    about = {
+        (m.mode, m.uid, m.gid, m.uname, m.gname, m.mtime, m.type, len(m.pax_headers))
+        for m in members
+    }
     assert about == {(0o644, 0, 0, "", "", 0, tarfile.REGTYPE, 0)}
     assert (tmp_path / "shard-000000.tar").stat().st_size % tarfile.RECORDSIZE == 0
 
@@ -51,14 +58,18 @@ def test_headers_are_those_of_tarfile(size: int) -> None:
     info = tarfile.TarInfo("000000012.jpg")
     info.size = size
     ours, theirs = (
-        dict(tarfile.TarInfo.frombuf(head, "ascii", "strict").get_info(), chksum=0)  # frombuf has checked it
+        dict(
+            tarfile.TarInfo.frombuf(head, "ascii", "strict").get_info(), chksum=0
+        )  # frombuf has checked it
         for head in (header(info.name, size), info.tobuf(tarfile.USTAR_FORMAT))
     )
     assert ours == theirs
 
 
 def test_a_member_too_large_for_a_header_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"100 bytes and 8589934591 bytes of data, got a.npy, 8589934592"):
+    with pytest.raises(
+        ConfigError, match=r"100 bytes and 8589934591 bytes of data, got a.npy, 8589934592"
+    ):
         header("a.npy", 8**11)
 
 
@@ -85,7 +96,9 @@ def by_webdataset(*shards: Path, images: str | None = None) -> list[dict[str, An
     return found
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 def test_webdataset_reads_it(tmp_path: Path) -> None:
     found = entries(7)
     shards = [tmp_path / f"shard-00000{k}.tar" for k in range(3)]
@@ -100,7 +113,9 @@ def test_webdataset_reads_it(tmp_path: Path) -> None:
         assert sample.get("txt") == (one.text and one.text.replace("\udcff", "\ufffd"))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 def test_webdataset_reads_arrays(tmp_path: Path) -> None:
     write(tmp_path, TAR, entries(2, "raw"))
     np.testing.assert_array_equal(by_webdataset(tmp_path / "shard-000000.tar")[1]["npy"], pixels(1))
@@ -113,7 +128,9 @@ def test_the_index_is_that_of_wds2idx(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "shard-000000.tar") as archive:
         for member in archive:
             base, _, extension = member.name.partition(".")
-            samples.setdefault(base, []).append(f"{extension} {member.offset_data} {member.size} {member.name}")
+            samples.setdefault(base, []).append(
+                f"{extension} {member.offset_data} {member.size} {member.name}"
+            )
     expected = "\n".join([f"v1.2 {len(samples)}", *map(" ".join, samples.values())]) + "\n"
     assert (tmp_path / "shard-000000.idx").read_text() == expected
 
@@ -136,16 +153,23 @@ def test_fastfeed_reads_it(index: bool, tmp_path: Path, monkeypatch: pytest.Monk
         for path in tmp_path.glob("*.idx"):
             path.unlink()
     source = TarShards(tmp_path, classes=["none", "a", "b"])
-    assert [data if one.label else data.reason for data, one in zip(source.read(range(7)), found, strict=True)] == [
-        one.image if one.label else "label_missing" for one in found
+    assert [
+        data if one.label else data.reason
+        for data, one in zip(source.read(range(7)), found, strict=True)
+    ] == [one.image if one.label else "label_missing" for one in found]
+    assert source.label(np.arange(7)).tolist() == [
+        -1 if one.label is None else one.label for one in found
     ]
-    assert source.label(np.arange(7)).tolist() == [-1 if one.label is None else one.label for one in found]
-    assert [source.uri(i).rpartition(":")[2] for i in range(7)] == [f"{one.key}.jpg" for one in found]
+    assert [source.uri(i).rpartition(":")[2] for i in range(7)] == [
+        f"{one.key}.jpg" for one in found
+    ]
     assert len(looked) == (1 if index else 3)  # the empty shard has no index
 
 
 def test_names_of_other_images(tmp_path: Path) -> None:
     one = replace(entries(1)[0], image=encoded(0, "webp"), extension="webp")
     write(tmp_path, TAR, [one])
-    assert files(tmp_path)["shard-000000.idx"].startswith(b"v1.2 1\nwebp 512 %d 000000000.webp txt " % len(one.image))
+    assert files(tmp_path)["shard-000000.idx"].startswith(
+        b"v1.2 1\nwebp 512 %d 000000000.webp txt " % len(one.image)
+    )
     assert TarShards(tmp_path, label=None).read([0]) == [one.image]

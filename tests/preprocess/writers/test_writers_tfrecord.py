@@ -71,9 +71,15 @@ def test_tensorflow_reads_it(tmp_path: Path) -> None:
     shards = [tmp_path / f"shard-00000{k}.tfrecord" for k in range(3)]
     for path, part in zip(shards, (found[:4], [], found[4:]), strict=True):
         write(tmp_path, RECORDS, part, path.stem)
-    environ = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "TF_NUM_INTRAOP_THREADS": "1"}
+    environ = os.environ | {
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "",
+        "TF_NUM_INTRAOP_THREADS": "1",
+    }
     command = [sys.executable, "-c", BY_TENSORFLOW, *map(str, shards)]
-    run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=200)
+    run = subprocess.run(
+        command, env=environ, capture_output=True, text=True, check=False, timeout=200
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     read = json.loads(run.stdout)
     assert read["same"] == [True] * 7  # as protobuf's deterministic serialization has them
@@ -81,12 +87,18 @@ def test_tensorflow_reads_it(tmp_path: Path) -> None:
     assert read["labels"] == [-1 if one.label is None else one.label for one in found]
     assert read["captions"] == [(one.text or "").replace("\udcff", "\ufffd") for one in found]
     for features, one in zip(read["found"], found, strict=True):
-        lacking = {"image/class/label": one.label, "image/class/text": one.meta.get("class"), "image/caption": one.text}
+        lacking = {
+            "image/class/label": one.label,
+            "image/class/text": one.meta.get("class"),
+            "image/caption": one.text,
+        }
         assert list(features) == [name for name in FEATURES if lacking.get(name, 0) is not None]
         assert bytes.fromhex(features["image/encoded"]) == one.image
         assert bytes.fromhex(features["image/format"]) == b"JPEG"
         assert bytes.fromhex(features["image/key"]).decode() == one.key
-        assert bytes.fromhex(features["image/source"]).decode() == one.meta["uri"].replace("\udce9", "\ufffd")
+        assert bytes.fromhex(features["image/source"]).decode() == one.meta["uri"].replace(
+            "\udce9", "\ufffd"
+        )
         assert json.loads(bytes.fromhex(features["image/meta"])) == one.meta
         assert (features["image/height"], features["image/width"]) == (8, 10)
         if "class" in one.meta:
@@ -102,7 +114,9 @@ def test_fastfeed_reads_it(tmp_path: Path) -> None:
     source = TFRecords(tmp_path, classes=["none", "a", "b"])
     assert source.read(range(6)) == [one.image for one in found]
     assert source.label(np.arange(6)).tolist() == [one.label for one in found]
-    assert [source.uri(i).rpartition(":")[2] for i in range(6)] == [f"{one.key}.jpg" for one in found]
+    assert [source.uri(i).rpartition(":")[2] for i in range(6)] == [
+        f"{one.key}.jpg" for one in found
+    ]
 
 
 def test_texts_of_classes_are_labels_too(tmp_path: Path) -> None:
@@ -136,7 +150,11 @@ def test_the_index_finds_records_behind_a_damaged_length(tmp_path: Path) -> None
     assert TFRecords(path).read([len(found) - 1]) == [found[-1].image]
 
 
-def test_an_example_beyond_two_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_example_beyond_two_gigabytes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(tfrecord, "_MAX_BYTES", 1000)
-    with pytest.raises(ConfigError, match=r"an Example may have 1000 bytes, got .*: use smaller images"):
+    with pytest.raises(
+        ConfigError, match=r"an Example may have 1000 bytes, got .*: use smaller images"
+    ):
         write(tmp_path, RECORDS, entries(1))

@@ -1,4 +1,6 @@
-"""What names of ranges and frames say of the host: the words of frameworks, and words that only look alike."""
+"""What names of ranges and frames say of the host: the words of frameworks, and words that only
+look alike.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,14 @@ INPUT = [
     "train.py(116): get_batch",
     "torch_xla/distributed/parallel_loader.py(42): next",
 ]
-CHECKPOINT = ["torch/serialization.py(850): save", "save_checkpoint", "evaluate", "eval #3", "checkpoint", "save_model"]
+CHECKPOINT = [
+    "torch/serialization.py(850): save",
+    "save_checkpoint",
+    "evaluate",
+    "eval #3",
+    "checkpoint",
+    "save_model",
+]
 COMPILE = [
     "torch/_dynamo/convert_frame.py(1064): __call__",
     "torch/_inductor/compile_fx.py(700): compile_fx_inner",
@@ -72,19 +81,30 @@ WAITS = ["jax/_src/api.py(3165): try_to_block", "PyArray.block_until_ready"]
 def activities(names: list[str], folder: Path) -> dict[str, Activity]:
     """What each range or Python frame of a trace says."""
     ranges = [
-        make.event("python_function" if ".py(" in name else "user_annotation", name, 100 + 10 * at, 5)
+        make.event(
+            "python_function" if ".py(" in name else "user_annotation", name, 100 + 10 * at, 5
+        )
         for at, name in enumerate(names)
     ]
-    trace = read(make.write(folder / "trace.json", [make.launch(1, 80), make.kernel(1, 90, 2), *ranges]))
+    trace = read(
+        make.write(folder / "trace.json", [make.launch(1, 80), make.kernel(1, 90, 2), *ranges])
+    )
     classified = [Activity(int(code)) for code in range_activities(trace)]
     return dict(zip(map(trace.name, trace.ranges.name.tolist()), classified, strict=True))
 
 
 @pytest.mark.parametrize(
     ("names", "activity"),
-    [(INPUT, Activity.INPUT), (CHECKPOINT, Activity.CHECKPOINT), (COMPILE, Activity.COMPILE), (WAITS, Activity.SYNC)],
+    [
+        (INPUT, Activity.INPUT),
+        (CHECKPOINT, Activity.CHECKPOINT),
+        (COMPILE, Activity.COMPILE),
+        (WAITS, Activity.SYNC),
+    ],
 )
-def test_words_of_frameworks_are_known(names: list[str], activity: Activity, tmp_path: Path) -> None:
+def test_words_of_frameworks_are_known(
+    names: list[str], activity: Activity, tmp_path: Path
+) -> None:
     assert activities(names, tmp_path) == dict.fromkeys(names, activity)
 
 
@@ -100,11 +120,16 @@ def assert_as_one_by_one(names: Iterable[str]) -> None:
     texts = tuple(dict.fromkeys(names))
     name, kind = np.divmod(np.arange(len(texts) * len(RangeKind)), len(RangeKind))
     trace = Trace(
-        Origin("made", "chrome"), texts,
+        Origin("made", "chrome"),
+        texts,
         ranges=table(Ranges, start=name, end=name, name=name, kind=kind),
         calls=table(Calls, start=np.arange(len(texts)), end=0, name=np.arange(len(texts))),
-    )  # fmt: skip
-    expected = [classify._classify_range(text, RangeKind(kind), None) for text in texts for kind in RangeKind]
+    )
+    expected = [
+        classify._classify_range(text, RangeKind(kind), None)
+        for text in texts
+        for kind in RangeKind
+    ]
     assert range_activities(trace).tolist() == expected
     assert call_activities(trace).tolist() == [classify._classify_call(text) for text in texts]
 
@@ -113,7 +138,11 @@ def assert_as_one_by_one(names: Iterable[str]) -> None:
 def test_names_of_real_traces_are_classified_as_one_by_one(data: Path):
     names: set[str] = set(INPUT + CHECKPOINT + COMPILE + RUNS + WAITS)
     for path in (data / "traces").rglob("*"):
-        if path.is_file() and path.parent != data / "traces" and path.suffix not in (".nsys-rep", ".qdrep"):
+        if (
+            path.is_file()
+            and path.parent != data / "traces"
+            and path.suffix not in (".nsys-rep", ".qdrep")
+        ):
             try:
                 names.update(read(path).names)
             except TraceError:
@@ -137,8 +166,15 @@ def test_whatever_matches_a_pattern_contains_a_word_of_it(pattern: re.Pattern[st
     each()
 
 
-@given(st.lists(st.text(st.sampled_from("aiskAISK\u0130\u0131\u017f\u212a\n\u00df\u03a3."), max_size=8), max_size=8))
+@given(
+    st.lists(
+        st.text(st.sampled_from("aiskAISK\u0130\u0131\u017f\u212a\n\u00df\u03a3."), max_size=8),
+        max_size=8,
+    )
+)
 def test_names_that_contain_a_part_whatever_their_case(names: list[str]):
     parts = ("is", "ask", "k.a")
-    expected = [any(re.search(re.escape(part), name, re.IGNORECASE) for part in parts) for name in names]
+    expected = [
+        any(re.search(re.escape(part), name, re.IGNORECASE) for part in parts) for name in names
+    ]
     assert with_any(names, parts).tolist() == expected

@@ -27,7 +27,11 @@ REFUSED = {
 
 
 def _files(data):
-    files = sorted(path for path in (data / "traces").rglob("*") if path.is_file() and path.parent.name != "traces")
+    files = sorted(
+        path
+        for path in (data / "traces").rglob("*")
+        if path.is_file() and path.parent.name != "traces"
+    )
     assert len(files) > 20
     return files
 
@@ -61,12 +65,16 @@ def test_every_idle_nanosecond_of_every_real_trace_has_one_cause(data):
             ops = trace.ops
             rows = ops.device == device.device
             # from the mark of a step on, and to its end
-            marked = int(ops.start[rows].min()) - device.first + device.last - int(ops.end[rows].max())
+            marked = (
+                int(ops.start[rows].min()) - device.first + device.last - int(ops.end[rows].max())
+            )
             whole = device.whole
             assert whole.budget.window == window + marked, path.name
             assert whole.budget.idle + whole.budget.overhead == idle + marked, path.name
             slices = device.slices
-            assert (slices.start[1:] >= slices.end[:-1]).all() and (slices.end > slices.start).all(), path.name
+            assert (slices.start[1:] >= slices.end[:-1]).all() and (
+                slices.end > slices.start
+            ).all(), path.name
             assert int((slices.end - slices.start).sum()) == whole.budget.idle, path.name
             for period in (whole, device.judged):
                 parts = period.budget

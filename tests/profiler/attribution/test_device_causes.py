@@ -44,13 +44,16 @@ def gap(builder: TraceBuilder, begin: int, length: int, **more: object) -> dict[
     [
         ({}, Cause.LAUNCH),
         ({"name": "never before"}, Cause.MODULE_LOAD),
-        ({"api": "cudaMemcpyAsync", "kind": Kind.H2D, "pageable": 1, "bytes": 9}, Cause.H2D_STAGING),
+        (
+            {"api": "cudaMemcpyAsync", "kind": Kind.H2D, "pageable": 1, "bytes": 9},
+            Cause.H2D_STAGING,
+        ),
         ({"api": "cudaMemcpy", "kind": Kind.H2D, "pageable": 1, "bytes": 9}, Cause.H2D_STAGING),
         ({"api": "cudaMemcpy", "kind": Kind.H2D, "pageable": 0, "bytes": 9}, Cause.COPY),
         ({"api": "cudaMemcpy", "kind": Kind.D2H, "pageable": 1, "bytes": 9}, Cause.COPY),
         ({"api": "cudaGraphLaunch", "kind": Kind.GRAPH}, Cause.LAUNCH),
     ],
-)  # fmt: skip
+)
 def test_what_the_call_did(more: dict[str, object], cause: Cause):
     assert gap(launched(), 20 * MS, 2 * MS, **more) == {cause: 2 * MS}
 
@@ -69,8 +72,12 @@ def test_a_call_that_allocates_within_allocates():
 
 def test_a_few_microseconds_are_latency_and_more_is_held():
     builder = launched()
-    builder.op(20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US))  # launched in time, 8 us late: nothing to see
-    builder.op(21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US))  # 60 us: held back, the reason is not recorded
+    builder.op(
+        20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US)
+    )  # launched in time, 8 us late: nothing to see
+    builder.op(
+        21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US)
+    )  # 60 us: held back, the reason is not recorded
     assert causes(builder) == {Cause.LATENCY: 8 * US, Cause.GPU_SHARED: 60 * US}
 
 
@@ -89,7 +96,9 @@ def test_the_first_of_its_kind_is_loaded():
     assert causes(_held(name="never before")) == {Cause.MODULE_LOAD: 2 * MS}
 
 
-@pytest.mark.parametrize("api", ["cudaLaunchHostFunc", "cudaStreamAddCallback", "cuStreamWaitValue32"])
+@pytest.mark.parametrize(
+    "api", ["cudaLaunchHostFunc", "cudaStreamAddCallback", "cuStreamWaitValue32"]
+)
 def test_one_stream_can_wait_for_the_host(api: str):
     builder = _held()
     builder.call(19 * MS, 19 * MS + 5 * US, api)
@@ -104,7 +113,9 @@ def test_of_several_streams_one_may_wait_without_a_record_of_it():
     assert causes(_held(stream=8)) == {Cause.DEPENDENCY: 2 * MS}
 
 
-@pytest.mark.parametrize(("stream", "cause"), [(7, Cause.GPU_SHARED), (8, Cause.DEPENDENCY), (-1, Cause.DEPENDENCY)])
+@pytest.mark.parametrize(
+    ("stream", "cause"), [(7, Cause.GPU_SHARED), (8, Cause.DEPENDENCY), (-1, Cause.DEPENDENCY)]
+)
 def test_the_stream_that_was_told_to_wait_waits(stream: int, cause: Cause):
     builder = _held(stream=8)
     wait = builder.call(19 * MS, 19 * MS + 5 * US, "cudaStreamWaitEvent")
@@ -119,7 +130,9 @@ def test_a_process_with_two_devices_may_wait_for_the_other():
 
 
 def _waits_for_device_1(delay: int) -> TraceBuilder:
-    """In each of 10 rounds device 0 has to wait for work of device 1, and is told so once it is idle."""
+    """In each of 10 rounds device 0 has to wait for work of device 1, and is told so once it is
+    idle.
+    """
     builder = TraceBuilder()
     for n in range(10):
         at = n * 10 * MS
@@ -128,7 +141,12 @@ def _waits_for_device_1(delay: int) -> TraceBuilder:
         recorded = builder.call(at + 1 * US, at + 2 * US, "cudaEventRecord")
         wait = builder.call(at + 5 * MS + US, at + 5 * MS + 2 * US, "cudaStreamWaitEvent")
         builder.add(Waits, corr=wait, process=0, stream=1, on_stream=2, on_corr=recorded)
-        builder.op(at + 5 * MS + delay, at + 10 * MS, (at + 5 * MS + 3 * US, at + 5 * MS + 6 * US), stream=1)
+        builder.op(
+            at + 5 * MS + delay,
+            at + 10 * MS,
+            (at + 5 * MS + 3 * US, at + 5 * MS + 6 * US),
+            stream=1,
+        )
     return builder
 
 
@@ -153,7 +171,9 @@ def test_the_producer_is_the_last_op_launched_on_that_stream_before_the_recordin
     builder.op(60, 90, (-65, -64), stream=1)  # 5: launched before it was told to wait
     builder.op(60, 90, (-50, -49), stream=4)  # 6: another stream
     builder.add(Waits, corr=wait, process=0, stream=1, on_stream=2, on_corr=recorded)
-    builder.add(Waits, corr=wait, process=0, stream=3, on_stream=-1, on_corr=-1)  # recorded on an unknown stream
+    builder.add(
+        Waits, corr=wait, process=0, stream=3, on_stream=-1, on_corr=-1
+    )  # recorded on an unknown stream
     host = Host(builder.trace())
     assert producers(host, np.array([4, 5, 6, 3])).tolist() == [1, -1, -1, -1]
 

@@ -1,4 +1,6 @@
-"""Idle time after a synchronizing call has returned: synchronization's as far as it would not be there without it."""
+"""Idle time after a synchronizing call has returned: synchronization's as far as it would not be
+there without it.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,17 @@ LAUNCH, RETURN = 5 * US, 3 * US
 
 
 def program(
-    rounds: int, python: int, kernels: Sequence[int], *, syncs: bool = True, steps: bool = False, site: str = ""
+    rounds: int,
+    python: int,
+    kernels: Sequence[int],
+    *,
+    syncs: bool = True,
+    steps: bool = False,
+    site: str = "",
 ) -> TraceBuilder:
-    """One thread runs Python, launches kernels of these lengths, and waits for the last of them, again and again."""
+    """One thread runs Python, launches kernels of these lengths, and waits for the last of them,
+    again and again.
+    """
     builder = TraceBuilder()
     host = device = 0
     for number in range(rounds):
@@ -90,7 +100,9 @@ def test_one_long_activity_is_a_cause_of_its_own():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_left_is_what_a_run_without_synchronizing_idles(seed: int):
-    """The same program without the calls, simulated: its idle time is what is not synchronization's."""
+    """The same program without the calls, simulated: its idle time is what is not
+    synchronization's.
+    """
     draws = np.random.default_rng(seed)
     python = int(draws.integers(20, 400)) * US
     kernels = draws.integers(10, 120, int(draws.integers(1, 6))) * US
@@ -108,20 +120,28 @@ def test_what_is_not_recorded_counts_only_where_waits_for_input_are():
         builder.rows[ranges] = [row for row in builder.rows[ranges] if row["name"] != train]
         trace = builder.trace()
         slices = attribute_device(trace, 0, Host(trace)).slices
-        return {cause: int((slices.end - slices.start)[slices.cause == cause].sum()) for cause in Cause}
+        return {
+            cause: int((slices.end - slices.start)[slices.cause == cause].sum()) for cause in Cause
+        }
 
     assert unknown(steps=True)[Cause.HOST_UNKNOWN] == 0
     assert unknown(steps=False)[Cause.HOST_UNKNOWN] == 39 * 100 * US
 
 
-@pytest.mark.parametrize(("site", "name"), [("", "aten::item"), ("loop.py(12): log", "loop.py(12): log")])
+@pytest.mark.parametrize(
+    ("site", "name"), [("", "aten::item"), ("loop.py(12): log", "loop.py(12): log")]
+)
 def test_the_call_site_is_named_and_counted_per_step(site: str, name: str):
     result = analyze([program(40, 100 * US, [80 * US] * 4, steps=True, site=site).trace()])
     remedy = next(remedy for remedy in result.verdict.remedies if remedy.family == "sync")
     assert f"The host synchronizes 1.0 times per step, most of it in {name}: " in remedy.evidence
     (judged,) = result.devices
     assert judged.steady is not None
-    step = (judged.steady.budget.window - judged.steady.causes[Cause.SYNC]) / judged.metrics["steps"] / US
+    step = (
+        (judged.steady.budget.window - judged.steady.causes[Cause.SYNC])
+        / judged.metrics["steps"]
+        / US
+    )
     assert f"; a step without them takes about {step:.0f} µs (estimate)." in remedy.evidence
 
 
@@ -130,4 +150,6 @@ def test_a_call_without_frames_and_operators_is_named_itself():
     builder.rows = {kind: rows for kind, rows in builder.rows.items() if kind.__name__ != "Ranges"}
     trace = builder.trace()
     slices = attribute_device(trace, 0, Host(trace)).slices
-    assert {trace.name(int(name)) for name in slices.name[slices.cause == Cause.SYNC]} == {"cudaStreamSynchronize"}
+    assert {trace.name(int(name)) for name in slices.name[slices.cause == Cause.SYNC]} == {
+        "cudaStreamSynchronize"
+    }

@@ -19,7 +19,12 @@ def gaps(builder: TraceBuilder) -> Gaps:
 
 
 def parts(result: Gaps, row: int = 0) -> tuple[int, int, int, int]:
-    return int(result.start[row]), int(result.late_end[row]), int(result.call_end[row]), int(result.end[row])
+    return (
+        int(result.start[row]),
+        int(result.late_end[row]),
+        int(result.call_end[row]),
+        int(result.end[row]),
+    )
 
 
 @pytest.mark.parametrize(

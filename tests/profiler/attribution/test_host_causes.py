@@ -21,7 +21,9 @@ def causes(
     """(cause, start, end, thread) of each piece of a gap of which LATE is the late part."""
     host = Host(builder.trace())
     profiling = np.array([overhead] if overhead else np.empty((0, 2)), np.int64)
-    pieces = in_time_order(host_causes(host, np.array([LATE]), np.array([thread]), np.array([0]), profiling))
+    pieces = in_time_order(
+        host_causes(host, np.array([LATE]), np.array([thread]), np.array([0]), profiling)
+    )
     result = [
         (Cause(int(cause)), int(start), int(end), int(of))
         for cause, (start, end), of in zip(pieces.cause, pieces.span, pieces.thread, strict=True)
@@ -46,7 +48,9 @@ def test_a_thread_that_is_unknown_is_asked_as_the_driver():
 )
 def test_a_query_sets_something_up_where_it_takes_long(lasts: int, cause: Cause):
     builder = TraceBuilder()
-    builder.call(LATE[0] - 200, LATE[0] - 200 + lasts, "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
+    builder.call(
+        LATE[0] - 200, LATE[0] - 200 + lasts, "cudaOccupancyMaxActiveBlocksPerMultiprocessor"
+    )
     inside = min(LATE[1], LATE[0] - 200 + lasts)
     assert causes(builder)[0] == (cause, LATE[0], inside, 0)
 
@@ -129,7 +133,13 @@ def test_many_gaps_of_many_threads_are_told_apart():
     for n in range(30):
         builder.call(n * 100, n * 100 + 50, apis[n % 3], thread=n % 3)
     pieces = in_time_order(
-        host_causes(Host(builder.trace(threads=3)), late, np.arange(30) % 3, np.zeros(30, int), np.empty((0, 2), int))
+        host_causes(
+            Host(builder.trace(threads=3)),
+            late,
+            np.arange(30) % 3,
+            np.zeros(30, int),
+            np.empty((0, 2), int),
+        )
     )
     nonempty = pieces.span[:, 1] > pieces.span[:, 0]
     assert pieces.span[nonempty].tolist() == late.tolist()

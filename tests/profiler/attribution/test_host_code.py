@@ -1,4 +1,6 @@
-"""What a thread does while it launches nothing: frames that nest, and the kind of each stretch of code."""
+"""What a thread does while it launches nothing: frames that nest, and the kind of each stretch of
+code.
+"""
 
 from __future__ import annotations
 
@@ -36,21 +38,34 @@ def run(
     tail: float = 0.0,
     threads: int = 2,
 ) -> Result:
-    """Steps of 20 ms that launch for 10 ms, from 10 ms on or around the frames; frames are `at` ms into the step.
+    """Steps of 20 ms that launch for 10 ms, from 10 ms on or around the frames; frames are `at` ms
+    into the step.
 
-    `copies`: a batch is copied before the first kernel. `tail` ms at the end of a step are outside of its mark.
+    `copies`: a batch is copied before the first kernel. `tail` ms at the end of a step are outside
+    of its mark.
     """
     builder = TraceBuilder()
     builder.range(0, STEPS * STEP, "zork.py(7): loop")
     for n in range(STEPS):
         begin = n * STEP
         if marked:
-            builder.range(begin, begin + STEP - round(tail * MS), f"ProfilerStep#{n}", RangeKind.STEP)
+            builder.range(
+                begin, begin + STEP - round(tail * MS), f"ProfilerStep#{n}", RangeKind.STEP
+            )
         for name, start, end in frames if n % every == 0 else []:
-            builder.range(begin + round((at + start) * MS), begin + round((at + end) * MS), name, kind)
+            builder.range(
+                begin + round((at + start) * MS), begin + round((at + end) * MS), name, kind
+            )
         ready = begin + 10 * MS
         if copies:
-            builder.op(ready - 5, ready, (ready - 10, ready - 5), kind=Kind.H2D, bytes=50 * MS, name="Memcpy HtoD")
+            builder.op(
+                ready - 5,
+                ready,
+                (ready - 10, ready - 5),
+                kind=Kind.H2D,
+                bytes=50 * MS,
+                name="Memcpy HtoD",
+            )
         for kernel in range(10):
             start = ready + kernel * MS
             if at and at - 1 <= start / MS % 20 < at + 9:  # the device has nothing to do meanwhile
@@ -76,7 +91,10 @@ def only(result: Result) -> DeviceResult:
     [
         ([("a.py(1): zork", 0, 9), ("queue.py(154): get", 0.1, 9), (LOCK, 0.2, 9)], Cause.INPUT),
         ([("queue.py(154): get", 0, 9), (LOCK, 0.2, 9)], Cause.INPUT),
-        ([("a.py(1): zork", 0, 9), ("multiprocessing/connection.py(379): _recv", 0.1, 9)], Cause.INPUT),
+        (
+            [("a.py(1): zork", 0, 9), ("multiprocessing/connection.py(379): _recv", 0.1, 9)],
+            Cause.INPUT,
+        ),
         ([("concurrent/futures/_base.py(428): result", 0, 9)], Cause.INPUT),
         ([("a.py(1): zork", 0, 9), ("<unknown> acquire", 0.1, 9)], Cause.INPUT),
         ([("a.py(1): zork", 0, 9), ("connection.py(379): _recv", 0.1, 9)], Cause.INPUT),
@@ -98,7 +116,9 @@ def only(result: Result) -> DeviceResult:
 def test_code_before_the_first_launch_of_each_step(frames: Frames, cause: Cause):
     result = run(frames)
     assert largest(result) is cause
-    assert only(result).judged.causes[cause] == pytest.approx(0.45 * only(result).judged.budget.window, rel=0.15)
+    assert only(result).judged.causes[cause] == pytest.approx(
+        0.45 * only(result).judged.budget.window, rel=0.15
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +127,10 @@ def test_code_before_the_first_launch_of_each_step(frames: Frames, cause: Cause)
         ([("a.py(1): zork", 0, 6)], Cause.HOST_CODE),
         ([("a.py(1): crop", 0, 6)], Cause.HOST_CODE),
         ([(LOCK, 0, 6)], Cause.HOST_CODE),
-        ([("a.py(1): zork", 0, 6), ("<built-in method write of _io.FileIO object>", 0, 6)], Cause.IO),
+        (
+            [("a.py(1): zork", 0, 6), ("<built-in method write of _io.FileIO object>", 0, 6)],
+            Cause.IO,
+        ),
         ([("a.py(1): __next__", 0, 6)], Cause.INPUT_WORK),
         ([("cv2/a.py(1): zork", 0, 6)], Cause.INPUT_WORK),
     ],
@@ -126,7 +149,9 @@ def test_a_copy_of_the_batch_right_afterwards_is_evidence(marked: bool):
     result = run([("a.py(1): zork", 0, 9.9)], marked=marked, copies=True)
     assert largest(result) is Cause.INPUT_WORK
     # where no mark says that it is of the same step, it may be the end of the step before
-    assert any("concluded from its place" in sentence for sentence in result.verdict.against) != marked
+    assert (
+        any("concluded from its place" in sentence for sentence in result.verdict.against) != marked
+    )
     assert result.verdict.confidence == ("likely" if marked else "weak")
 
 
@@ -135,7 +160,9 @@ def test_without_any_evidence_there_is_no_verdict_and_the_function_is_named():
     assert result.verdict.word == "abstained"
     assert "mostly in zork (a.py:17)" in result.verdict.reasons[0]
     assert "--input-range" in result.verdict.reasons[0]
-    assert result.verdict.record.startswith("Nothing is missing"), "another recording would say no more"
+    assert result.verdict.record.startswith("Nothing is missing"), (
+        "another recording would say no more"
+    )
 
 
 def test_what_is_done_in_a_few_steps_only_is_not_taken_for_the_batch():
@@ -169,7 +196,9 @@ def test_code_after_the_last_launch_of_a_marked_step(frames: list[str], cause: C
     assert largest(analyze([builder.trace()])) is cause
 
 
-@pytest.mark.parametrize(("inner", "confidence"), [("queue.py(154): get", "likely"), ("time sleep", "weak")])
+@pytest.mark.parametrize(
+    ("inner", "confidence"), [("queue.py(154): get", "likely"), ("time sleep", "weak")]
+)
 def test_without_marks_a_wait_may_be_for_something_else_than_a_batch(inner: str, confidence: str):
     result = run([("a.py(1): zork", 0, 9.9), (inner, 0.1, 9.8), (LOCK, 0.2, 9.7)], marked=False)
     assert result.verdict.word == "severe"
@@ -177,7 +206,10 @@ def test_without_marks_a_wait_may_be_for_something_else_than_a_batch(inner: str,
 
 
 def test_what_puts_into_a_full_queue_waits_for_no_batch():
-    assert largest(run([("a.py(1): zork", 0, 9.9), (PUT, 0.1, 9.8), (LOCK, 0.2, 9.7)])) is Cause.HOST_CODE
+    assert (
+        largest(run([("a.py(1): zork", 0, 9.9), (PUT, 0.1, 9.8), (LOCK, 0.2, 9.7)]))
+        is Cause.HOST_CODE
+    )
 
 
 def test_a_thread_that_copies_batches_waits_for_what_the_training_thread_waits_for():
@@ -188,7 +220,15 @@ def test_a_thread_that_copies_batches_waits_for_what_the_training_thread_waits_f
         builder.range(begin, begin + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         builder.range(begin, ready, "queue.py(154): get")
         builder.range(begin, ready - 20_000, "zork.py(3): quux", thread=1)
-        builder.op(ready, ready + 10, (ready - 10, ready - 5), thread=1, kind=Kind.H2D, bytes=50 * MS, stream=9)
+        builder.op(
+            ready,
+            ready + 10,
+            (ready - 10, ready - 5),
+            thread=1,
+            kind=Kind.H2D,
+            bytes=50 * MS,
+            stream=9,
+        )
         builder.op(ready + 10, begin + STEP, (ready, ready + 5))
     causes = only(analyze([builder.trace()])).judged.causes
     assert causes[Cause.INPUT] == pytest.approx(9 * MS * STEPS, rel=0.01)
@@ -200,9 +240,15 @@ def test_the_profilers_own_steps_are_not_the_programs():
 
 @pytest.mark.parametrize(
     ("inner", "cause"),
-    [([LOCK], Cause.INPUT), (["PIL/Image.py(2332): resize"], Cause.INPUT_WORK), ([], Cause.INPUT_WORK)],
+    [
+        ([LOCK], Cause.INPUT),
+        (["PIL/Image.py(2332): resize"], Cause.INPUT_WORK),
+        ([], Cause.INPUT_WORK),
+    ],
 )
-def test_a_function_that_delivers_batches_does_so_wherever_a_step_calls_it(inner: list[str], cause: Cause):
+def test_a_function_that_delivers_batches_does_so_wherever_a_step_calls_it(
+    inner: list[str], cause: Cause
+):
     builder = TraceBuilder()
     for at in range(0, STEPS * STEP, STEP // 2):  # two batches per step
         for name in ("a.py(1): zork", *inner):
@@ -225,7 +271,11 @@ def test_a_function_is_of_the_kind_that_most_of_its_time_is(other: str):
         builder.range(begin, begin + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         builder.op(begin, begin + 10 * MS, (begin, begin + 5))
         builder.range(begin + 10 * MS, begin + STEP - 100, "a.py(1): after")
-        builder.range(begin + 10 * MS, begin + STEP - 200, other if n % 3 == 0 else "json/encoder.py(183): encode")
+        builder.range(
+            begin + 10 * MS,
+            begin + STEP - 200,
+            other if n % 3 == 0 else "json/encoder.py(183): encode",
+        )
     causes = only(analyze([builder.trace()])).judged.causes
     assert Cause.HOST_CODE not in causes
     assert Cause.IO not in causes
@@ -237,7 +287,10 @@ def test_a_place_in_the_step_alone_makes_a_verdict_less_certain():
     by_name = run([("a.py(1): collate", 0, 9.9)]).verdict
     assert (by_place.word, by_place.confidence) == ("severe", "weak")
     assert (by_name.word, by_name.confidence) == ("severe", "likely")
-    assert any("zork (a.py:1) prepares batches is concluded from its place" in line for line in by_place.against)
+    assert any(
+        "zork (a.py:1) prepares batches is concluded from its place" in line
+        for line in by_place.against
+    )
 
 
 def test_what_blocks_inside_work_on_a_batch_is_a_wait():
@@ -285,12 +338,20 @@ def test_functions_are_the_outermost_of_the_users_and_the_innermost_of_all():
     assert time.inside == "ImagingCore.resize"
     assert time.cause is Cause.INPUT_WORK
     assert "mostly in preprocess (train.py:40), " in result.verdict.headline
-    assert result.verdict.change.startswith("Move preprocess (train.py:40) out of the training thread")
+    assert result.verdict.change.startswith(
+        "Move preprocess (train.py:40) out of the training thread"
+    )
     document = as_dict(result)["devices"][0]["functions"][0]
     assert document == {
-        "function": "preprocess", "file": "train.py", "line": 40, "inside": "ImagingCore.resize",
-        "cause": "input_in_thread", "ns": time.ns, "ns_per_step": time.ns // STEPS, "gaps": STEPS,
-    }  # fmt: skip
+        "function": "preprocess",
+        "file": "train.py",
+        "line": 40,
+        "inside": "ImagingCore.resize",
+        "cause": "input_in_thread",
+        "ns": time.ns,
+        "ns_per_step": time.ns // STEPS,
+        "gaps": STEPS,
+    }
 
 
 @pytest.mark.parametrize(
@@ -303,7 +364,11 @@ def test_functions_are_the_outermost_of_the_users_and_the_innermost_of_all():
     ],
 )
 def test_what_only_passes_batches_on_is_not_named(inner: str, named: str):
-    frames = [("tqdm/std.py(1187): __iter__", 0, 9.9), (inner, 0.1, 9.8), ("mine/model.py(3): forward", 9.95, 19)]
+    frames = [
+        ("tqdm/std.py(1187): __iter__", 0, 9.9),
+        (inner, 0.1, 9.8),
+        ("mine/model.py(3): forward", 9.95, 19),
+    ]
     assert str(only(run(frames)).functions[0]).startswith(named)
 
 
@@ -316,7 +381,11 @@ def test_what_only_passes_batches_on_is_not_named(inner: str, named: str):
         ("queue.py(154): get", "get (queue.py:154)", False),
         ("torch/nn/modules/module.py(1779): _call_impl", "_call_impl (module.py:1779)", False),
         ("/venv/lib/python3.12/site-packages/zork/a.py(2): f", "f (a.py:2)", False),
-        ("<frozen importlib._bootstrap>(1002): _find", "_find (<frozen importlib._bootstrap>:1002)", False),
+        (
+            "<frozen importlib._bootstrap>(1002): _find",
+            "_find (<frozen importlib._bootstrap>:1002)",
+            False,
+        ),
         (LOCK, "_thread.lock.acquire", False),
         ("<built-in function sleep>", "sleep", False),
         ("aten::pin_memory", "aten::pin_memory", False),
@@ -369,4 +438,6 @@ def test_frames_nest_as_they_were_called(seed: int):
     for first, last, around in rows:
         if around >= 0:
             children[around] += last - first
-    assert own.tolist() == [last - first - taken for (first, last, _), taken in zip(rows, children, strict=True)]
+    assert own.tolist() == [
+        last - first - taken for (first, last, _), taken in zip(rows, children, strict=True)
+    ]

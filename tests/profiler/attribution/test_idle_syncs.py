@@ -1,4 +1,6 @@
-"""A thread that waits for devices with nothing to do waits for the thread that feeds them: the others are asked."""
+"""A thread that waits for devices with nothing to do waits for the thread that feeds them: the
+others are asked.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,23 @@ GPUS = 8
 MAIN, LAUNCHER, RUNTIME = 0, 1, 2
 
 
-def jax(inside: str = "BufferSequencingEvent::Execute", other_end: int = 54 * MS, kind: RangeKind = RangeKind.OP):
-    """8 GPUs work for 10 ms, idle for 44 while the main thread is in block_until_ready, and work again."""
+def jax(
+    inside: str = "BufferSequencingEvent::Execute",
+    other_end: int = 54 * MS,
+    kind: RangeKind = RangeKind.OP,
+):
+    """8 GPUs work for 10 ms, idle for 44 while the main thread is in block_until_ready, and work
+    again.
+    """
     builder = TraceBuilder()
     for number in range(4):
         builder.range(number * 10, number * 10 + 5, "train.py:1 main", thread=MAIN)
     builder.range(100, 70 * MS, "block_until_ready", thread=MAIN)
     for gpu in range(GPUS):
         builder.op(0, 10 * MS, (-20, -10), device=gpu, thread=LAUNCHER, stream=gpu)
-        builder.op(54 * MS, 70 * MS, (54 * MS - 20, 54 * MS - 10), device=gpu, thread=LAUNCHER, stream=gpu)
+        builder.op(
+            54 * MS, 70 * MS, (54 * MS - 20, 54 * MS - 10), device=gpu, thread=LAUNCHER, stream=gpu
+        )
     builder.range(11 * MS, other_end, inside, kind, thread=RUNTIME)
     return builder
 
@@ -37,7 +47,9 @@ def causes(builder: TraceBuilder, devices: int = GPUS) -> list[dict[Cause, int]]
 
 def test_no_synchronization_while_all_devices_idle_and_another_thread_is_at_work():
     for device in causes(jax()):
-        assert device.get(Cause.SYNC, 0) == MS, "until the other thread began, nothing else is known"
+        assert device.get(Cause.SYNC, 0) == MS, (
+            "until the other thread began, nothing else is known"
+        )
         assert device[Cause.FRAMEWORK] == 43 * MS - 20
 
 
@@ -65,13 +77,15 @@ def test_the_return_from_a_synchronization_is_part_of_it():
         at = n * 10 * MS
         builder.op(at, at + 9 * MS, (at - 20, at - 10))
         builder.call(at, at + 9 * MS + 500_000, "cudaStreamSynchronize")
-        builder.range(at, at + 10 * MS, "BufferSequencingEvent::Execute", RangeKind.OP, thread=RUNTIME)
+        builder.range(
+            at, at + 10 * MS, "BufferSequencingEvent::Execute", RangeKind.OP, thread=RUNTIME
+        )
     assert causes(builder, 1)[0][Cause.SYNC] == 19 * 500_000
 
 
 def test_a_launching_thread_that_allocates_is_asked_first():
     builder = jax()
     builder.call(20 * MS, 40 * MS, "cuMemAlloc", thread=RUNTIME)
-    (first, *_) = causes(builder)
+    first, *_ = causes(builder)
     assert first[Cause.ALLOC] == 20 * MS
     assert first[Cause.FRAMEWORK] == 23 * MS - 20

@@ -1,4 +1,6 @@
-"""Which call launched an op: the first with its id in its process, whether ids count up or are far apart."""
+"""Which call launched an op: the first with its id in its process, whether ids count up or are far
+apart.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from fastfeed.profiler.attribution.launches import is_long_call, launch_calls
 from fastfeed.profiler.model.trace import Calls, Ops, Origin, Process, Thread, Trace, table
 
 ids = st.integers(-1, 6)
-calls = st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 2), ids), max_size=10)  # start, thread, id
+calls = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(-1, 2), ids), max_size=10
+)  # start, thread, id
 ops = st.lists(st.tuples(st.integers(0, 1), ids), max_size=10)  # process, id
 PROCESS_OF = (0, 0, 1)  # of threads
 
@@ -25,9 +29,21 @@ def traced(calls: list[tuple[int, int, int]], ops: list[tuple[int, int]], factor
         Origin("made up", "nsys"),
         processes=(Process(100), Process(200)),
         threads=tuple(Thread(process, 1) for process in PROCESS_OF),
-        calls=table(Calls, start=start, end=start, thread=thread, corr=list(map(apart, corr)), name=[-1] * len(calls)),
+        calls=table(
+            Calls,
+            start=start,
+            end=start,
+            thread=thread,
+            corr=list(map(apart, corr)),
+            name=[-1] * len(calls),
+        ),
         ops=table(
-            Ops, rows=len(ops), process=[row[0] for row in ops], corr=[apart(row[1]) for row in ops], start=0, end=1
+            Ops,
+            rows=len(ops),
+            process=[row[0] for row in ops],
+            corr=[apart(row[1]) for row in ops],
+            start=0,
+            end=1,
         ),
     )
 
@@ -46,11 +62,15 @@ def test_the_first_call_with_the_id_in_the_process(factor: int, calls: list, ops
 
 
 @given(st.lists(st.tuples(st.integers(-1, 2), st.integers(1, 50)), max_size=12))
-def test_a_long_call_takes_ten_times_the_upper_median_of_its_api(rows: list[tuple[int, int]]) -> None:
+def test_a_long_call_takes_ten_times_the_upper_median_of_its_api(
+    rows: list[tuple[int, int]],
+) -> None:
     lengths: dict[int, list[int]] = {}
     for name, length in sorted(rows):
         lengths.setdefault(name, []).append(length)
-    made = table(Calls, start=[0] * len(rows), end=[row[1] for row in rows], name=[row[0] for row in rows])
+    made = table(
+        Calls, start=[0] * len(rows), end=[row[1] for row in rows], name=[row[0] for row in rows]
+    )
     trace = Trace(Origin("made up", "nsys"), names=("a", "b", "c"), calls=made)
     expected = [length > 10 * lengths[name][len(lengths[name]) // 2] for name, length in rows]
     assert np.array_equal(is_long_call(trace), expected)

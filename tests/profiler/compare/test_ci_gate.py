@@ -38,10 +38,15 @@ def test_shares_of_causes_sum_to_idle():
     device = judged("slow_loader", "nsys").result.devices[0]
     idle = share(device, "idle")
     assert idle > 0.1
-    assert sum(share(device, about.key) for about in CAUSES.values() if about.key not in FAMILIES) < idle
+    assert (
+        sum(share(device, about.key) for about in CAUSES.values() if about.key not in FAMILIES)
+        < idle
+    )
     families = sum(share(device, key) for key in FAMILIES if key != "input")
     own = sum(ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == "input")
-    exposed = device.judged.budget.h2d + device.judged.budget.comm  # part of their families, and not idle
+    exposed = (
+        device.judged.budget.h2d + device.judged.budget.comm
+    )  # part of their families, and not idle
     assert families + (own - exposed) / device.judged.budget.window == pytest.approx(idle)
     assert share(device, "input") == device.share.value
 
@@ -57,7 +62,9 @@ def test_copies_from_pageable_memory_are_input_in_the_driver_and_on_the_device()
 def test_trips_on_the_worst_device():
     result = judged("slow_loader", "nsys").result
     value = result.devices[0].share.value
-    idler = replace(result.devices[0], label="other", share=replace(result.devices[0].share, value=value + 0.1))
+    idler = replace(
+        result.devices[0], label="other", share=replace(result.devices[0].share, value=value + 0.1)
+    )
     both = replace(result, devices=(*result.devices, idler))
     code, sentences = check([parse("input>5%"), parse("checkpoint>1%")], both)
     assert code == 3
@@ -69,7 +76,11 @@ def test_trips_on_the_worst_device():
 
 def test_without_a_verdict_nothing_is_judged():
     result = judged("slow_loader", "nsys").result
-    verdict = replace(result.verdict, word="abstained", reasons=("5 steps are too few", "records were dropped"))
+    verdict = replace(
+        result.verdict, word="abstained", reasons=("5 steps are too few", "records were dropped")
+    )
     code, sentences = check([parse("input>5%"), parse("idle>1%")], replace(result, verdict=verdict))
     assert code == 4
-    assert sentences == ["input>5%, idle>1% cannot be judged: 5 steps are too few; records were dropped"]
+    assert sentences == [
+        "input>5%, idle>1% cannot be judged: 5 steps are too few; records were dropped"
+    ]

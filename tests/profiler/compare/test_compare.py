@@ -1,4 +1,6 @@
-"""Before and after: what moved, what is noise, and what the sentence says; of made results, then of a real pair."""
+"""Before and after: what moved, what is noise, and what the sentence says; of made results, then of
+a real pair.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def screen(comparison: Comparison, width: int = 80) -> str:
 @pytest.fixture(scope="module")
 def better() -> Comparison:
     """A loader that cost 30 ms a step and costs 1 now."""
-    return compare(made.result(made.device(wait=30 * MS)), made.result(made.device(wait=MS, seed=1)))
+    return compare(
+        made.result(made.device(wait=30 * MS)), made.result(made.device(wait=MS, seed=1))
+    )
 
 
 def test_what_moved(better: Comparison) -> None:
@@ -51,7 +55,9 @@ def test_what_moved(better: Comparison) -> None:
     assert change.causes[0].key == "cause:input"
     causes, parts = by_key(change.causes), by_key(change.parts)
     assert parts["idle"].direction == "less"
-    assert {causes[f"cause:{key}"].direction for key in ("framework", "launch", "python")} == {"same"}
+    assert {causes[f"cause:{key}"].direction for key in ("framework", "launch", "python")} == {
+        "same"
+    }
     assert parts["compute"].direction == "same"
 
 
@@ -61,7 +67,9 @@ def test_steps_say_what_the_periods_hold(better: Comparison) -> None:
     for device, side in ((change.before, "before"), (change.after, "after")):
         steps = int(device.steps.steady.sum())
         for key, move in by_key(change.parts).items():
-            assert getattr(move, f"{side}_ns") * steps == pytest.approx(getattr(device.judged.budget, key))
+            assert getattr(move, f"{side}_ns") * steps == pytest.approx(
+                getattr(device.judged.budget, key)
+            )
         for move in change.causes:
             assert getattr(move, side) * device.judged.budget.window == pytest.approx(
                 getattr(move, f"{side}_ns") * steps
@@ -71,7 +79,10 @@ def test_steps_say_what_the_periods_hold(better: Comparison) -> None:
 def test_the_sentence(better: Comparison) -> None:
     assert better.sentence.startswith("step 1.")
     assert "x shorter, " in better.sentence
-    assert "% of the window, significant; framework overhead is now the largest cause" in better.sentence
+    assert (
+        "% of the window, significant; framework overhead is now the largest cause"
+        in better.sentence
+    )
 
 
 def test_the_other_way_is_worse(better: Comparison) -> None:
@@ -89,13 +100,17 @@ def test_the_same_again_is_the_same() -> None:
     assert comparison.outcome == "same"
     assert "step unchanged" in comparison.sentence
     assert "within noise" in comparison.sentence
-    assert {move.direction for move in (comparison.devices[0].step, comparison.devices[0].input)} == {"same"}
+    assert {
+        move.direction for move in (comparison.devices[0].step, comparison.devices[0].input)
+    } == {"same"}
     assert "is still the largest cause" in comparison.sentence
 
 
 def test_next_to_nothing_is_the_same_however_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel more in each of 200 steps: 5 us of latency in 30 ms."""
-    results = [made.result(made.device(wait=0, steps=200, kernels=kernels, seed=5)) for kernels in (20, 21)]
+    results = [
+        made.result(made.device(wait=0, steps=200, kernels=kernels, seed=5)) for kernels in (20, 21)
+    ]
 
     def latency() -> str:
         return by_key(compare(*results).devices[0].causes)["cause:launch_latency"].direction
@@ -109,18 +124,27 @@ def test_without_steps_shares_are_compared_and_nothing_is_significant() -> None:
     before, after = made.device(wait=30 * MS), made.device(wait=MS)
     comparison = compare(made.result(replace(before, steady=None)), made.result(after))
     assert comparison.outcome == "unknown"
-    assert comparison.sentence.startswith("no steady steps before, so shares of the recordings are compared")
+    assert comparison.sentence.startswith(
+        "no steady steps before, so shares of the recordings are compared"
+    )
     change = comparison.devices[0]
-    assert {move.direction for move in (*change.parts, *change.causes, change.step, change.input)} == {"unknown"}
+    assert {
+        move.direction for move in (*change.parts, *change.causes, change.step, change.input)
+    } == {"unknown"}
     assert change.speedup is None
     assert change.input.before > 0.2 > change.input.after
 
 
 def test_an_abstained_side_leaves_no_judgement() -> None:
-    for a, b, when in ((made.one(), made.abstained(), "after"), (made.abstained(), made.one(), "before")):
+    for a, b, when in (
+        (made.one(), made.abstained(), "after"),
+        (made.abstained(), made.one(), "before"),
+    ):
         comparison = compare(a, b)
         assert comparison.outcome == "unknown"
-        assert comparison.sentence.startswith(f"{when} has no verdict (Only 41 % of the kernels have a launch")
+        assert comparison.sentence.startswith(
+            f"{when} has no verdict (Only 41 % of the kernels have a launch"
+        )
         assert "from what was recorded: " in comparison.sentence
 
 
@@ -135,7 +159,10 @@ def test_an_abstained_side_leaves_no_judgement() -> None:
 def test_nothing_to_compare(a: Callable[[], Result], b: Callable[[], Result], when: str) -> None:
     comparison = compare(a(), b())
     assert comparison.outcome == "unknown"
-    assert comparison.sentence == f"nothing to compare: {when} has no device activity; record with CUDA activities on"
+    assert (
+        comparison.sentence
+        == f"nothing to compare: {when} has no device activity; record with CUDA activities on"
+    )
     assert screen(comparison)
 
 
@@ -143,7 +170,10 @@ def test_ranks_are_paired_by_number() -> None:
     two = [made.device(f"rank {rank}, GPU 0", rank=rank, seed=rank) for rank in (1, 0)]
     other = [made.device(f"GPU {rank}", rank=rank, seed=9) for rank in (0, 1, 2)]
     comparison = compare(made.result(*two), made.result(*other))
-    assert {(change.before.rank, change.after.rank) for change in comparison.devices} == {(0, 0), (1, 1)}
+    assert {(change.before.rank, change.after.rank) for change in comparison.devices} == {
+        (0, 0),
+        (1, 1),
+    }
     assert comparison.only_after == ("GPU 2",)
     assert "2 devices before and 3 after" in comparison.notes[0]
     assert "after only: GPU 2; not compared" in comparison.notes[-1]
@@ -154,19 +184,25 @@ def test_of_many_ranks_the_one_in_most_need_is_told() -> None:
     assert comparison.outcome == "same"
     assert comparison.sentence.startswith("rank 3, GPU 3 (NVIDIA H100 80GB HBM3): step unchanged, ")
     lines = screen(comparison).splitlines()
-    assert sum("input " in line and " -> " in line and line.startswith("rank") for line in lines) == 6
+    assert (
+        sum("input " in line and " -> " in line and line.startswith("rank") for line in lines) == 6
+    )
     assert any("1 more device" in line for line in lines)
 
 
 def test_one_device_is_compared_with_one_whatever_they_are_called() -> None:
-    comparison = compare(made.result(made.device("GPU 0 (V100)")), made.result(made.device("GPU 3 (H100)")))
+    comparison = compare(
+        made.result(made.device("GPU 0 (V100)")), made.result(made.device("GPU 3 (H100)"))
+    )
     assert len(comparison.devices) == 1
     assert "GPU 0 (V100) before, GPU 3 (H100) after" in comparison.notes
 
 
 def test_devices_without_partners_are_told() -> None:
     a = made.result(made.device("left", rank=0), made.device("right", rank=1))
-    b = made.result(made.device("up", rank=4), made.device("down", rank=5), made.device("in", rank=6))
+    b = made.result(
+        made.device("up", rank=4), made.device("down", rank=5), made.device("in", rank=6)
+    )
     comparison = compare(a, b)
     assert comparison.devices == ()
     assert comparison.sentence.startswith(
@@ -199,7 +235,9 @@ def test_other_work_and_other_profilers_are_told() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("name", sorted(made.EVERY))
 def test_the_screen(name: str, width: int) -> None:
-    """Every kind of result against a healthy one: one screen, no line too wide, no control characters."""
+    """Every kind of result against a healthy one: one screen, no line too wide, no control
+    characters.
+    """
     for pair in ((made.EVERY[name](), made.healthy()), (made.healthy(), made.EVERY[name]())):
         text = screen(compare(*pair), width)
         lines = text.splitlines()
@@ -223,11 +261,22 @@ def test_the_table(better: Comparison) -> None:
 
 @pytest.mark.parametrize("name", sorted(made.EVERY))
 def test_the_document(name: str) -> None:
-    parsed = json.loads(json.dumps(as_dict(compare(made.EVERY[name](), made.healthy())), allow_nan=False))
+    parsed = json.loads(
+        json.dumps(as_dict(compare(made.EVERY[name](), made.healthy())), allow_nan=False)
+    )
     assert parsed["schema"] == SCHEMA
     assert set(parsed) == {
-        "schema", "outcome", "sentence", "before", "after", "devices", "only_before", "only_after", "notes", "feeds"
-    }  # fmt: skip
+        "schema",
+        "outcome",
+        "sentence",
+        "before",
+        "after",
+        "devices",
+        "only_before",
+        "only_after",
+        "notes",
+        "feeds",
+    }
     for device in parsed["devices"]:
         assert device["input"]["moved"] in ("less", "more", "same", "unknown")
 
@@ -238,7 +287,8 @@ def test_a_real_pair(data: Path) -> None:
     paths = [traces / f"tb_resnet50_nw{workers}_span1.pt.trace.json.gz" for workers in (0, 4)]
     if not all(path.exists() for path in paths):
         pytest.skip(
-            f"no {paths[0].name} and its pair in {traces}; set FASTFEED_TEST_DATA to the folder that holds traces/"
+            f"no {paths[0].name} and its pair in {traces}; set FASTFEED_TEST_DATA to the folder"
+            " that holds traces/"
         )
     comparison = compare(*(analyze([read(path)]) for path in paths))
     (change,) = comparison.devices
@@ -248,5 +298,8 @@ def test_a_real_pair(data: Path) -> None:
     assert (change.input.direction, change.step.direction) == ("less", "less")
     assert by_key(change.causes)["cause:input"] is change.causes[0]
     assert by_key(change.parts)["compute"].direction == "same"  # the model is the same
-    assert "of the window, significant; framework overhead is now the largest cause" in comparison.sentence
+    assert (
+        "of the window, significant; framework overhead is now the largest cause"
+        in comparison.sentence
+    )
     assert compare(*(analyze([read(paths[1])]) for _ in range(2))).outcome == "same"

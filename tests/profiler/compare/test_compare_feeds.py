@@ -1,4 +1,6 @@
-"""Runs without a GPU in their recording: feeds are compared, and gated, by what the trainer waited for batches."""
+"""Runs without a GPU in their recording: feeds are compared, and gated, by what the trainer waited
+for batches.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MS = 1_000_000
 
 
 def run(wait: int, batches: int = 40, step: int = 50, first: int = 900, jitter: int = 2) -> Result:
-    """A trainer that waits `wait` of every `wait + step` milliseconds; the first batch takes long."""
+    """A trainer that waits `wait` of every `wait + step` milliseconds; the first batch takes
+    long.
+    """
     builder = TraceBuilder()
     at = 0
     for n in range(batches):
@@ -35,12 +39,22 @@ def test_less_waiting_is_better():
     comparison = compare(run(wait=30), run(wait=5))
     assert comparison.outcome == "better"
     (change,) = comparison.feeds
-    assert (change.label, change.wait.direction, change.batch.direction) == ("train", "less", "less")
-    assert change.wait.before == pytest.approx((900 + 31 * 39) / (900 + 31 * 39 + 50 * 40), abs=0.001)
-    assert change.wait.before_ns == pytest.approx(31 * MS, rel=0.01), "per batch, the first is no part of it"
+    assert (change.label, change.wait.direction, change.batch.direction) == (
+        "train",
+        "less",
+        "less",
+    )
+    assert change.wait.before == pytest.approx(
+        (900 + 31 * 39) / (900 + 31 * 39 + 50 * 40), abs=0.001
+    )
+    assert change.wait.before_ns == pytest.approx(31 * MS, rel=0.01), (
+        "per batch, the first is no part of it"
+    )
     assert change.batch.change_ns is not None
     assert change.batch.change_ns[0] == pytest.approx(-25 * MS, rel=0.01)
-    assert comparison.sentence.startswith("neither recording has GPU activity, so feeds are compared; a batch every 81")
+    assert comparison.sentence.startswith(
+        "neither recording has GPU activity, so feeds are compared; a batch every 81"
+    )
     assert "the trainer waits 51." in comparison.sentence and "significant" in comparison.sentence
 
 
@@ -58,7 +72,11 @@ def test_it_is_printed_and_written():
     comparison = compare(run(wait=30), run(wait=5))
     out = StringIO()
     render(comparison, Console(file=out, width=80, force_terminal=False))
-    assert "batch to batch" in out.getvalue() and "trainer waits" in out.getvalue() and "decode" in out.getvalue()
+    assert (
+        "batch to batch" in out.getvalue()
+        and "trainer waits" in out.getvalue()
+        and "decode" in out.getvalue()
+    )
     assert max(map(len, out.getvalue().splitlines())) <= 80
     document = json.loads(json.dumps(as_dict(comparison), allow_nan=False))
     (feed,) = document["feeds"]
@@ -85,6 +103,8 @@ def test_feeds_of_two_names_are_one_pair_where_there_is_one_each():
     builder = TraceBuilder()
     for n in range(5):
         builder.range(n * 10 * MS, n * 10 * MS + MS, "fastfeed:wait", RangeKind.FEED)
-    other = analyze([builder.trace(feeds=({"feed": "x", "name": "training", "pid": 1, "rank": 0},))])
+    other = analyze(
+        [builder.trace(feeds=({"feed": "x", "name": "training", "pid": 1, "rank": 0},))]
+    )
     (change,) = compare(run(30), other).feeds
     assert change.label == "train / training"

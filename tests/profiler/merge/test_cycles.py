@@ -29,8 +29,18 @@ def cycle(first: int, steps: int = 5, rank: int = 0, wall: int = 0, pid: int = 1
     for number in range(first, first + steps):
         at = number * STEP - wall
         builder.range(at, at + STEP, f"ProfilerStep#{number}", RangeKind.STEP)
-        builder.range(at, at + 20 * MS, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", RangeKind.OP)
-        builder.op(at + 20 * MS, at + STEP, (at + 20 * MS - 9, at + 20 * MS - 5), name=f"kernel {number % 2}")
+        builder.range(
+            at,
+            at + 20 * MS,
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+            RangeKind.OP,
+        )
+        builder.op(
+            at + 20 * MS,
+            at + STEP,
+            (at + 20 * MS - 9, at + 20 * MS - 5),
+            name=f"kernel {number % 2}",
+        )
     trace = builder.trace()
     path = f"/runs/rank{rank}.{1_700_000_000_000 + first}.pt.trace.json"
     origin = replace(trace.origin, path=path, dialect="chrome", wall_ns=wall)
@@ -74,13 +84,18 @@ def test_cycles_of_other_clocks_and_names_are_put_on_the_first():
 
 
 def test_each_rank_has_its_own_cycles():
-    result = analyzed(*(cycle(first, rank=rank, pid=rank + 1) for first in (0, 20) for rank in (0, 1)))
+    result = analyzed(
+        *(cycle(first, rank=rank, pid=rank + 1) for first in (0, 20) for rank in (0, 1))
+    )
     assert [device.rank for device in result.devices] == [0, 1]
     assert {len(device.steps.labels) for device in result.devices} == {10}
 
 
 def test_files_of_two_runs_are_refused():
-    with pytest.raises(TraceError, match=r"2 recordings of one worker are of different processes: rank0\.1700.*; pass"):
+    with pytest.raises(
+        TraceError,
+        match=r"2 recordings of one worker are of different processes: rank0\.1700.*; pass",
+    ):
         join_cycles([cycle(0), cycle(20, pid=2)])
 
 
@@ -101,5 +116,8 @@ def test_a_folder_of_cycles(tmp_path: Path):
 
 
 def test_other_files_stay_apart():
-    one, other = (replace(cycle(0), origin=replace(cycle(0).origin, path=f"/runs/rank{n}.json")) for n in range(2))
+    one, other = (
+        replace(cycle(0), origin=replace(cycle(0).origin, path=f"/runs/rank{n}.json"))
+        for n in range(2)
+    )
     assert join_cycles([one, other]) == [one, other]

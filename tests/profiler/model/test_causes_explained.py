@@ -17,7 +17,11 @@ SECTIONS = re.split(r"^### ", TEXT, flags=re.MULTILINE)[1:]
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.name)
 def test_is_explained(cause):
     about = CAUSES[cause]
-    heads = [section for section in SECTIONS if f"{about.title} (`{about.key}`)" in section.splitlines()[0]]
+    heads = [
+        section
+        for section in SECTIONS
+        if f"{about.title} (`{about.key}`)" in section.splitlines()[0]
+    ]
     assert len(heads) == 1, f"one heading with {about.title} (`{about.key}`)"
     assert "*Fix*" in heads[0]
     assert cause_of(about.key) is cause

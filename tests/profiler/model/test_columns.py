@@ -1,4 +1,6 @@
-"""Counting without sorting says what numpy.unique says, whatever the type and however far values are apart."""
+"""Counting without sorting says what numpy.unique says, whatever the type and however far values
+are apart.
+"""
 
 from __future__ import annotations
 

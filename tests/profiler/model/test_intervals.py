@@ -26,7 +26,9 @@ WORLD = 48  # ns; small, so that touching, nested and equal spans are the rule
 EPOCH = 1_687_000_000_123_456_789  # float64 would be wrong by 128 ns here
 
 ends = st.integers(-4, WORLD + 4)
-anything = st.lists(st.tuples(ends, ends), max_size=12).map(lambda rows: np.array(rows, np.int64).reshape(-1, 2))
+anything = st.lists(st.tuples(ends, ends), max_size=12).map(
+    lambda rows: np.array(rows, np.int64).reshape(-1, 2)
+)
 sets = anything.map(union)
 
 
@@ -44,9 +46,13 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 def is_set(a: np.ndarray) -> bool:
     """Sorted, disjoint, nothing empty."""
-    return a.dtype == np.int64 and a.ndim == 2 and a.shape[1] == 2 and bool((np.diff(a.ravel()) >= 0).all()) and bool(
-        (a[:, 0] < a[:, 1]).all()
-    )  # fmt: skip
+    return (
+        a.dtype == np.int64
+        and a.ndim == 2
+        and a.shape[1] == 2
+        and bool((np.diff(a.ravel()) >= 0).all())
+        and bool((a[:, 0] < a[:, 1]).all())
+    )
 
 
 @given(anything, anything)
@@ -107,7 +113,9 @@ def test_partition_sums(a: np.ndarray, b: np.ndarray) -> None:
 
 
 @given(sets, sets, sets, sets)
-def test_budget_sums_to_its_window(compute: np.ndarray, comm: np.ndarray, h2d: np.ndarray, other: np.ndarray) -> None:
+def test_budget_sums_to_its_window(
+    compute: np.ndarray, comm: np.ndarray, h2d: np.ndarray, other: np.ndarray
+) -> None:
     """The split of a window as the profiler makes it, in any order of priority."""
     parts, taken = [], empty()
     for one in (compute, comm, h2d, other):
@@ -137,7 +145,9 @@ def test_order_does_not_matter(a: np.ndarray, draw: Random) -> None:
 
 
 @given(sets, sets, anything, st.sampled_from([EPOCH, -EPOCH, 1]))
-def test_time_shift_does_not_matter(a: np.ndarray, b: np.ndarray, loose: np.ndarray, shift: int) -> None:
+def test_time_shift_does_not_matter(
+    a: np.ndarray, b: np.ndarray, loose: np.ndarray, shift: int
+) -> None:
     """Also to the time since 1970, in nanoseconds."""
     assert same(union(loose + shift), union(loose) + shift)
     assert same(intersect(a + shift, b + shift), intersect(a, b) + shift)
@@ -150,7 +160,9 @@ def test_time_shift_does_not_matter(a: np.ndarray, b: np.ndarray, loose: np.ndar
 
 @given(anything, anything)
 def test_more_work_never_leaves_more_idle(ops: np.ndarray, more: np.ndarray) -> None:
-    assert measure(complement(union(ops, more), 0, WORLD)) <= measure(complement(union(ops), 0, WORLD))
+    assert measure(complement(union(ops, more), 0, WORLD)) <= measure(
+        complement(union(ops), 0, WORLD)
+    )
 
 
 @given(sets, sets)
@@ -180,7 +192,13 @@ def test_no_span() -> None:
     none = empty()
     one = np.array([[1, 5]])
     assert none.shape == (0, 2)
-    for found in (union(), union(none), intersect(none, one), intersect(one, none), subtract(none, one)):
+    for found in (
+        union(),
+        union(none),
+        intersect(none, one),
+        intersect(one, none),
+        subtract(none, one),
+    ):
         assert same(found, none)
     assert same(complement(none, 2, 2), none)
     assert same(subtract(one, none), one)

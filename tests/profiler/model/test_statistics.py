@@ -20,14 +20,18 @@ def test_independent_steps_are_covered(count: int) -> None:
     runs = [statistics.share(*steps(0.3 + 0.05 * draws.normal(size=count))) for _ in range(300)]
     covered = np.mean([low <= 0.3 <= high for low, high in runs])
     assert covered >= 0.93, f"{covered:.0%} of the intervals hold the truth"
-    assert np.mean([high - low for low, high in runs]) < 0.6 / count**0.5  # and they are not simply everything
+    assert (
+        np.mean([high - low for low, high in runs]) < 0.6 / count**0.5
+    )  # and they are not simply everything
 
 
 def test_neighbors_that_are_alike_widen_the_interval() -> None:
     """The same values: in a slow drift, and shuffled."""
     drift = 0.3 + 0.2 * np.sin(np.linspace(0, 6 * np.pi, 300))
     low, high = statistics.share(*steps(drift))
-    shuffled_low, shuffled_high = statistics.share(*steps(np.random.default_rng(0).permutation(drift)))
+    shuffled_low, shuffled_high = statistics.share(
+        *steps(np.random.default_rng(0).permutation(drift))
+    )
     assert high - low > 1.7 * (shuffled_high - shuffled_low)
 
 
@@ -38,7 +42,11 @@ def test_long_steps_count_by_their_length() -> None:
 
 def test_equal_steps_leave_no_doubt() -> None:
     assert statistics.share(*steps(np.full(12, 0.25))) == (0.25, 0.25)
-    assert statistics.difference(*steps(np.full(5, 0.5)), *steps(np.full(9, 0.25))) == (-0.25, -0.25, -0.25)
+    assert statistics.difference(*steps(np.full(5, 0.5)), *steps(np.full(9, 0.25))) == (
+        -0.25,
+        -0.25,
+        -0.25,
+    )
 
 
 def test_the_same_every_time_and_within_bounds() -> None:
@@ -86,5 +94,7 @@ def test_per_step_numbers_are_ratios_to_ones() -> None:
 
 
 def test_uneven_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"one part and one whole per step, got shapes \(2,\) and \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"one part and one whole per step, got shapes \(2,\) and \(3,\)"
+    ):
         statistics.share(np.arange(2), np.arange(3))

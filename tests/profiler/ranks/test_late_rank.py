@@ -1,4 +1,6 @@
-"""The rank that the others wait for: by slower kernels, by a cause of its own, or a different one in every step."""
+"""The rank that the others wait for: by slower kernels, by a cause of its own, or a different one
+in every step.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ STEPS = 24
 
 
 def _rank(rank: int, computes: list[int], slowest: list[int], pieces: int = 4) -> Trace:
-    """Steps whose kernels take so long in all, and a collective that ends with the slowest rank's."""
+    """Steps whose kernels take so long in all, and a collective that ends with the slowest
+    rank's.
+    """
     builder = TraceBuilder()
     at = 0
     for number, (own, longest) in enumerate(zip(computes, slowest, strict=True)):
@@ -53,7 +57,11 @@ def test_a_slower_gpu_is_named_by_everything(ranks: int):
     result = _analyzed(computes)
     assert all(device.late_rank is not None for device in result.devices)
     late = result.devices[0].late_rank
-    assert late is not None and (late.label, late.cause, late.changes) == ("rank 1, GPU 1", None, False)
+    assert late is not None and (late.label, late.cause, late.changes) == (
+        "rank 1, GPU 1",
+        None,
+        False,
+    )
     assert result.ranks[1].kernels == late.kernels == pytest.approx(1.6 if ranks > 2 else 16 / 13)
     assert result.ranks[0].kernels == pytest.approx(1 if ranks > 2 else 10 / 13)
     assert "rank 1, GPU 1" in result.verdict.headline
@@ -63,7 +71,10 @@ def test_a_slower_gpu_is_named_by_everything(ranks: int):
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_uneven_batches_make_another_rank_late_in_every_step(ranks: int):
-    computes = [[(16 if step % ranks == rank else 10) * MS for step in range(STEPS)] for rank in range(ranks)]
+    computes = [
+        [(16 if step % ranks == rank else 10) * MS for step in range(STEPS)]
+        for rank in range(ranks)
+    ]
     result = _analyzed(computes)
     late = result.devices[0].late_rank
     assert late is not None and late.changes
@@ -74,9 +85,15 @@ def test_uneven_batches_make_another_rank_late_in_every_step(ranks: int):
 
 def test_a_rank_that_is_late_for_another_reason_is_not_a_slower_gpu():
     talks = [Talk((0, 1, 2))] * 12
-    run = members(talks, lambda rank, number: ({Cause.GC: 8 * MS} if rank == 2 else {}, 10 * MS), ranks=3)
+    run = members(
+        talks, lambda rank, number: ({Cause.GC: 8 * MS} if rank == 2 else {}, 10 * MS), ranks=3
+    )
     late = analyze_ranks(run).late[0]
-    assert late is not None and (late.label, late.cause, late.changes) == ("rank 2", Cause.GC, False)
+    assert late is not None and (late.label, late.cause, late.changes) == (
+        "rank 2",
+        Cause.GC,
+        False,
+    )
     assert late.kernels == pytest.approx(1)
 
 

@@ -1,4 +1,6 @@
-"""`fastfeed analyze` on files of several ranks that wait in NCCL's kernels for the slowest: who, and for what."""
+"""`fastfeed analyze` on files of several ranks that wait in NCCL's kernels for the slowest: who,
+and for what.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,17 @@ def analyzed(files: list[Path]) -> dict[str, Any]:
 
 def charged(device: dict[str, Any]) -> dict[tuple[str, str | None], float]:
     """Milliseconds per step by (rank that was waited for, what it was late for)."""
-    return {(one["culprit"].split(",")[0], one["cause"]): one["ns"] / 1e6 / STEPS for one in device["charges"]}
+    return {
+        (one["culprit"].split(",")[0], one["cause"]): one["ns"] / 1e6 / STEPS
+        for one in device["charges"]
+    }
 
 
 @pytest.mark.parametrize("ranks", [2 + 1, 4, 8])
 def test_all_ranks_wait_for_the_loader_of_one(tmp_path: Path, ranks: int) -> None:
-    """Their own loaders are quick: the time inside of NCCL is that rank's input, and the verdict is about input."""
+    """Their own loaders are quick: the time inside of NCCL is that rank's input, and the verdict is
+    about input.
+    """
     told = analyzed(nccl_run(tmp_path, ranks, late_loader))
     assert told["verdict"]["word"] in ("starved", "severe"), told["verdict"]["headline"]
     assert told["verdict"]["bound"] == "input"
@@ -84,12 +91,17 @@ def test_healthy_ranks_are_healthy(tmp_path: Path) -> None:
 
 
 def test_the_file_of_one_rank_alone_confirms_nothing(tmp_path: Path) -> None:
-    """The late one's file is missing: half of the time is in collectives, and what they wait for is not known."""
+    """The late one's file is missing: half of the time is in collectives, and what they wait for is
+    not known.
+    """
     files = nccl_run(tmp_path, 4, late_loader)
     alone = analyzed(files[:1])["verdict"]
     assert alone["word"] == "not_starved" and alone["bound"] == "comm"
     assert alone["confidence"] == "likely"
-    doubt = "of the window is in collectives, and the traces of 3 other ranks are missing: if one of them was late"
+    doubt = (
+        "of the window is in collectives, and the traces of 3 other ranks are missing: if one of"
+        " them was late"
+    )
     assert any(doubt in sentence for sentence in alone["against"])
     late = analyzed(files[LATE : LATE + 1])["verdict"]
     assert late["word"] == "severe", "its own loader is in its own file"

@@ -1,4 +1,6 @@
-"""Who waits for whom inside collectives, and what the late one is late for: made runs, where both are known."""
+"""Who waits for whom inside collectives, and what the late one is late for: made runs, where both
+are known.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import ABSENT_RANKS, Slices
 from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Trace, table
-from fastfeed.profiler.ranks.ranks import Blame, RankAnalysis, RankDevice, analyze_ranks, estimate_waits
+from fastfeed.profiler.ranks.ranks import (
+    Blame,
+    RankAnalysis,
+    RankDevice,
+    analyze_ranks,
+    estimate_waits,
+)
 
 JITTER = 5_000  # ns, of the made ends, per collective
 STEPS = 12
@@ -34,8 +42,12 @@ def late_loader(rank: int, number: int) -> tuple[dict[Cause, int], int]:
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("skewed", [0, 5 * MS, -3_600_000 * MS])
 def test_starvation_by_proxy(ranks: int, skewed: int) -> None:
-    """Every other rank's wait is charged to the late one and its loader, whatever the clocks show."""
-    run = members(talks(ranks), late_loader, ranks=ranks, skew=[rank * skewed for rank in range(ranks)])
+    """Every other rank's wait is charged to the late one and its loader, whatever the clocks
+    show.
+    """
+    run = members(
+        talks(ranks), late_loader, ranks=ranks, skew=[rank * skewed for rank in range(ranks)]
+    )
     analysis = analyze_ranks(run)
     expected = STEPS // 2 * 8 * MS
     for rank, blame in enumerate(analysis.blames):
@@ -45,9 +57,10 @@ def test_starvation_by_proxy(ranks: int, skewed: int) -> None:
             assert sum(charged.values()) == blame.comm_wait == intervals.measure(blame.spans)
             assert sum(charged.values()) - charged["rank 1", Cause.INPUT] < STEPS * JITTER
     assert analysis.blames[1].comm_wait < STEPS * JITTER
-    assert [abs(rank_result.offset_ns - rank * skewed) < JITTER for rank, rank_result in enumerate(analysis.ranks)] == [
-        True
-    ] * ranks
+    assert [
+        abs(rank_result.offset_ns - rank * skewed) < JITTER
+        for rank, rank_result in enumerate(analysis.ranks)
+    ] == [True] * ranks
     assert {rank_result.collectives for rank_result in analysis.ranks} == {STEPS}
     assert sum(rank_result.waited_ns for rank_result in analysis.ranks) == sum(
         rank_result.blamed_ns for rank_result in analysis.ranks
@@ -62,7 +75,9 @@ def test_spans_lie_where_the_victim_waits() -> None:
     blame = analyze_ranks(run).blames[0]
     ops = run[0].trace.ops
     kernels = intervals.union(intervals.spans(ops.start[ops.kind == 1], ops.end[ops.kind == 1]))
-    assert intervals.measure(intervals.intersect(blame.spans, kernels)) == intervals.measure(blame.spans)
+    assert intervals.measure(intervals.intersect(blame.spans, kernels)) == intervals.measure(
+        blame.spans
+    )
     hit = blame.cause == Cause.INPUT
     assert hit.sum() == STEPS // 2
     assert set(blame.culprit[hit]) == {1}
@@ -83,7 +98,9 @@ def test_the_excess_over_what_both_lose_is() -> None:
     """Both wait for input, rank 1 by 4 ms longer; and 1 ms more inside of cudaMalloc."""
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
-        return ({Cause.INPUT: 14 * MS, Cause.ALLOC: MS} if rank == 1 else {Cause.INPUT: 10 * MS}), 10 * MS
+        return (
+            {Cause.INPUT: 14 * MS, Cause.ALLOC: MS} if rank == 1 else {Cause.INPUT: 10 * MS}
+        ), 10 * MS
 
     charged = charges(analyze_ranks(members(talks(2), before)).blames[0])
     assert abs(charged["rank 1", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
@@ -98,14 +115,20 @@ def test_what_was_not_recorded_has_no_cause() -> None:
 
 
 def test_blame_is_passed_on() -> None:
-    """0 waits for 1's loader in one group, so 2 waits for 0 in another: it waits for 1's loader too."""
+    """0 waits for 1's loader in one group, so 2 waits for 0 in another: it waits for 1's loader
+    too.
+    """
     pair, other = Talk((0, 1), group="tensor"), Talk((0, 2), group="data")
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
-        return ({Cause.INPUT: 6 * MS} if rank == 1 else {}), (0 if rank == 0 and number % 2 else 5 * MS)
+        return ({Cause.INPUT: 6 * MS} if rank == 1 else {}), (
+            0 if rank == 0 and number % 2 else 5 * MS
+        )
 
     blames = analyze_ranks(members([pair, other] * STEPS, before, ranks=3)).blames
-    assert abs(charges(blames[0])["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000  # less the other one
+    assert (
+        abs(charges(blames[0])["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000
+    )  # less the other one
     charged = charges(blames[2])
     assert abs(charged["rank 1", Cause.INPUT] - STEPS * 6 * MS) < STEPS * 250_000
     assert charged["rank 0", None] < STEPS * 300_000  # the collective of 0 and 1 itself
@@ -129,7 +152,9 @@ def test_waits_behind_compute_cost_nothing() -> None:
 
 
 def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> None:
-    """Two buckets of gradients: while 0 waits in the first for 1's loader, it makes the second, which 1 does after."""
+    """Two buckets of gradients: while 0 waits in the first for 1's loader, it makes the second,
+    which 1 does after.
+    """
     buckets = [Talk((0, 1)), Talk((0, 1))] * STEPS
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
@@ -143,26 +168,34 @@ def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> Non
     blame = analyze_ranks(members(buckets, before, computing=meanwhile)).blames[0]
     charged = charges(blame)
     assert abs(blame.comm_wait - STEPS * 8 * MS) < 2 * STEPS * JITTER
-    assert abs(charged["rank 1", Cause.INPUT] - STEPS * 6 * MS) < 2 * STEPS * JITTER  # 4 in the first, 2 in the second
+    assert (
+        abs(charged["rank 1", Cause.INPUT] - STEPS * 6 * MS) < 2 * STEPS * JITTER
+    )  # 4 in the first, 2 in the second
     assert sum(charged.values()) - charged["rank 1", Cause.INPUT] < 2 * STEPS * JITTER
 
 
 def test_a_lead_ends_where_no_one_waits() -> None:
-    """The second of three buckets finds both even; what 1 computes longer before the third is its own lateness."""
+    """The second of three buckets finds both even; what 1 computes longer before the third is its
+    own lateness.
+    """
     buckets = [Talk((0, 1))] * 3 * STEPS
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         lost = {Cause.INPUT: 6 * MS} if rank and number % 3 == 0 else {}
         return lost, (13 if rank and number % 3 == 2 else 10) * MS
 
-    run = members(buckets, before, computing=lambda rank, number: 0 if rank or number % 3 else 6 * MS)
+    run = members(
+        buckets, before, computing=lambda rank, number: 0 if rank or number % 3 else 6 * MS
+    )
     charged = charges(analyze_ranks(run).blames[0])
     assert abs(charged["rank 1", None] - STEPS * 3 * MS) < 3 * STEPS * JITTER
     assert charged.get(("rank 1", Cause.INPUT), 0) < 3 * STEPS * JITTER
 
 
 def test_a_rank_alone_is_estimated() -> None:
-    """By how much longer its collectives took than the shortest; the note says that it is an estimate."""
+    """By how much longer its collectives took than the shortest; the note says that it is an
+    estimate.
+    """
     alone = members(talks(2), late_loader)[:1]
     analysis = analyze_ranks(alone)
     assert analysis.ranks == ()
@@ -180,10 +213,16 @@ def test_collectives_of_many_unknown_sizes_are_no_ground_for_an_estimate() -> No
         (Process(1),),
         devices=(Device(0),),
         ops=table(
-            Ops, start=np.arange(40) * 100 * MS, end=np.arange(40) * 100 * MS + np.arange(1, 41) * MS, device=0,
-            process=0, stream=7, kind=Kind.COMM, name=0,
+            Ops,
+            start=np.arange(40) * 100 * MS,
+            end=np.arange(40) * 100 * MS + np.arange(1, 41) * MS,
+            device=0,
+            process=0,
+            stream=7,
+            kind=Kind.COMM,
+            name=0,
         ),
-    )  # fmt: skip
+    )
     nothing = Slices(*(np.empty(0, np.int64) for _ in range(6)))
     member = RankDevice("GPU 0", trace, 0, nothing, np.array([[0, 4_000 * MS]]), 0, 4_000 * MS)
     assert estimate_waits(member).comm_wait == 0

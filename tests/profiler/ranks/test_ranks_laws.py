@@ -1,4 +1,6 @@
-"""What holds for any ranks: waits are time in kernels, each nanosecond is blamed once, order does not matter."""
+"""What holds for any ranks: waits are time in kernels, each nanosecond is blamed once, order does
+not matter.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,15 @@ groups = st.sampled_from([(0, 1, 2, 3), (0, 1), (2, 3), (0, 2), (1, 3), (1, 2, 3
 
 @st.composite
 def runs(draw: st.DrawFn, skewed: bool = True) -> list[RankDevice]:
-    """Up to 40 collectives of several groups, each rank with losses of its own; some begin to record later."""
+    """Up to 40 collectives of several groups, each rank with losses of its own; some begin to
+    record later.
+    """
     some = draw(st.lists(groups, min_size=1, max_size=40))
     talks = [Talk(ranks, group=f"group {ranks}", stream=20 + len(ranks)) for ranks in some]
-    seed, late = draw(st.integers(0, 99)), draw(st.lists(st.integers(0, 3), min_size=RANKS, max_size=RANKS))
+    seed, late = (
+        draw(st.integers(0, 99)),
+        draw(st.lists(st.integers(0, 3), min_size=RANKS, max_size=RANKS)),
+    )
     skew = [draw(st.integers(-(10**9), 10**9)) if skewed else 0 for _ in range(RANKS)]
     meanwhile = draw(st.integers(0, 3 * MS))
 
@@ -45,9 +52,13 @@ def runs(draw: st.DrawFn, skewed: bool = True) -> list[RankDevice]:
     )
 
 
-def blamed(run: list[RankDevice], analysis: RankAnalysis) -> dict[str, Counter[tuple[str, Cause | None]]]:
+def blamed(
+    run: list[RankDevice], analysis: RankAnalysis
+) -> dict[str, Counter[tuple[str, Cause | None]]]:
     return {
-        member.label: Counter({(charge.culprit, charge.cause): charge.ns for charge in blame.charges})
+        member.label: Counter(
+            {(charge.culprit, charge.cause): charge.ns for charge in blame.charges}
+        )
         for member, blame in zip(run, analysis.blames, strict=True)
     }
 

@@ -1,4 +1,6 @@
-"""Which collectives are the same one: extra ones, missing ones, unnamed groups, pairs, and runs that are not one."""
+"""Which collectives are the same one: extra ones, missing ones, unnamed groups, pairs, and runs
+that are not one.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,30 @@ def analyzed(before: Any = uneven, talk: Talk | None = None, **more: Any) -> Ran
 
 def charged(analysis: RankAnalysis, victim: int = 1) -> int:
     return sum(
-        item.ns for item in analysis.blames[victim].charges if (item.culprit, item.cause) == ("rank 0", Cause.INPUT)
+        item.ns
+        for item in analysis.blames[victim].charges
+        if (item.culprit, item.cause) == ("rank 0", Cause.INPUT)
     )
 
 
 @pytest.mark.parametrize("wall", [True, False])
 @pytest.mark.parametrize("group", ["default_pg", None])
 @pytest.mark.parametrize(("from_0", "from_1"), [(0, 3), (3, 0), (0, 9), (2, 5)])
-def test_one_rank_recorded_more_at_the_start(from_0: int, from_1: int, group: str | None, wall: bool) -> None:
+def test_one_rank_recorded_more_at_the_start(
+    from_0: int, from_1: int, group: str | None, wall: bool
+) -> None:
     firsts = (from_0, from_1)
-    analysis = analyzed(talk=Talk((0, 1), group=group), wall=wall, recorded=lambda rank, number: number >= firsts[rank])
+    analysis = analyzed(
+        talk=Talk((0, 1), group=group),
+        wall=wall,
+        recorded=lambda rank, number: number >= firsts[rank],
+    )
     common = STEPS - max(firsts)
     assert [item.collectives for item in analysis.ranks] == [common] * 2
     assert abs(analysis.ranks[1].offset_ns - 5 * MS) < JITTER
-    assert abs(charged(analysis) - common * 4 * MS) < 4 * MS + common * JITTER  # before the first, nothing is known
+    assert (
+        abs(charged(analysis) - common * 4 * MS) < 4 * MS + common * JITTER
+    )  # before the first, nothing is known
 
 
 def test_one_rank_recorded_more_at_the_end() -> None:
@@ -60,7 +72,10 @@ def test_one_rank_recorded_more_at_the_end() -> None:
 @pytest.mark.parametrize("numbered", [True, False])
 def test_equal_steps_are_told_apart_by_number_or_wall_clock(numbered: bool) -> None:
     analysis = analyzed(
-        even, numbered=numbered, wall=not numbered, recorded=lambda rank, number: rank == 0 or number >= 4
+        even,
+        numbered=numbered,
+        wall=not numbered,
+        recorded=lambda rank, number: rank == 0 or number >= 4,
     )
     assert analysis.ranks[1].collectives == STEPS - 4
     assert abs(analysis.ranks[1].offset_ns - 5 * MS) < JITTER
@@ -71,13 +86,15 @@ def test_missing_ones_inside_refuse_the_communicator() -> None:
     analysis = analyzed(recorded=lambda rank, number: rank == 0 or number != STEPS // 2)
     assert analysis.ranks == ()
     assert (
-        f"the collectives of group default_pg do not match between ranks ({STEPS}, {STEPS - 1} recorded)"
-        in " ".join(analysis.notes)
+        f"the collectives of group default_pg do not match between ranks ({STEPS}, {STEPS - 1}"
+        " recorded)" in " ".join(analysis.notes)
     )
 
 
 def test_missing_ones_inside_do_not_matter_where_each_has_its_number() -> None:
-    analysis = analyzed(numbered=True, recorded=lambda rank, number: rank == 0 or number != STEPS // 2)
+    analysis = analyzed(
+        numbered=True, recorded=lambda rank, number: rank == 0 or number != STEPS // 2
+    )
     assert analysis.ranks[0].collectives == STEPS - 1
     assert charged(analysis) > (STEPS - 2) * 4 * MS - STEPS * JITTER
 
@@ -94,7 +111,9 @@ def test_another_group_survives_a_refused_one() -> None:
 def test_other_sizes_are_other_collectives() -> None:
     """The shift is clear from the sizes alone, though the steps are alike."""
     talks = [Talk((0, 1), bytes=1 << (number % 7)) for number in range(STEPS)]
-    analysis = analyze_ranks(members(talks, even, wall=False, recorded=lambda rank, number: rank == 0 or number >= 3))
+    analysis = analyze_ranks(
+        members(talks, even, wall=False, recorded=lambda rank, number: rank == 0 or number >= 3)
+    )
     assert analysis.ranks[0].collectives == STEPS - 3
     assert abs(analysis.ranks[1].offset_ns) < JITTER
 
@@ -116,7 +135,9 @@ def test_groups_of_one_name_or_none_are_told_apart_by_their_ends(group: str | No
 
 def test_an_all_to_all_that_shows_as_pairs_is_matched_by_its_ends() -> None:
     analysis = analyzed(
-        talk=Talk((0, 1), kernel="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", group=None)
+        talk=Talk(
+            (0, 1), kernel="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", group=None
+        )
     )
     assert analysis.ranks[0].collectives == STEPS
     assert abs(charged(analysis) - STEPS * 4 * MS) < STEPS * JITTER
@@ -129,7 +150,9 @@ def test_sends_to_different_ranks_are_not_matched() -> None:
     analysis = analyze_ranks(members(talks, uneven, ranks=3))
     assert analysis.ranks == ()
     assert all(
-        item.culprit == "ranks that are not in this analysis" for blame in analysis.blames for item in blame.charges
+        item.culprit == "ranks that are not in this analysis"
+        for blame in analysis.blames
+        for item in blame.charges
     )
 
 
@@ -154,23 +177,30 @@ def pair(**changes: Any) -> list[RankDevice]:
 
 
 def on(member: RankDevice, **origin: Any) -> RankDevice:
-    return replace(member, trace=replace(member.trace, origin=replace(member.trace.origin, **origin)))
+    return replace(
+        member, trace=replace(member.trace, origin=replace(member.trace.origin, **origin))
+    )
 
 
 def test_another_world_size_is_another_run() -> None:
     a, b = pair(world_size=2)
     b = replace(b, trace=replace(b.trace, metadata={"world_size": 8}))
     with pytest.raises(
-        TraceError, match=r"one world size, got 2 in rank0\.json and 8 in rank1\.json; analyze each run"
+        TraceError,
+        match=r"one world size, got 2 in rank0\.json and 8 in rank1\.json; analyze each run",
     ):
         analyze_ranks([a, b])
 
 
 def test_a_rank_given_twice() -> None:
     a, b = pair()
-    with pytest.raises(TraceError, match=r"given once, got rank 0 in rank0\.json and in rank1\.json; analyze them"):
+    with pytest.raises(
+        TraceError, match=r"given once, got rank 0 in rank0\.json and in rank1\.json; analyze them"
+    ):
         analyze_ranks([a, replace(b, rank=0)])
-    assert analyze_ranks([a, replace(b, trace=a.trace, rank=0)]).ranks  # one process may drive several devices
+    assert analyze_ranks(
+        [a, replace(b, trace=a.trace, rank=0)]
+    ).ranks  # one process may drive several devices
 
 
 @pytest.mark.parametrize("hours", [3, -3])
@@ -178,7 +208,8 @@ def test_recorded_at_other_times(hours: int) -> None:
     a, b = pair()
     base = b.trace.origin.wall_ns or 0
     with pytest.raises(
-        TraceError, match=r"at the same time, got rank0\.json and rank1\.json 3 hours apart; record the"
+        TraceError,
+        match=r"at the same time, got rank0\.json and rank1\.json 3 hours apart; record the",
     ):
         analyze_ranks([a, on(b, wall_ns=base + hours * 3_600_000 * MS)])
 
@@ -193,12 +224,16 @@ def test_nothing_in_common_is_told() -> None:
 
 def test_absent_ranks_are_told() -> None:
     analysis = analyze_ranks(pair(world_size=8))
-    assert analysis.notes[0].startswith("2 of 8 ranks are here (0, 1): waits for the others are estimates")
+    assert analysis.notes[0].startswith(
+        "2 of 8 ranks are here (0, 1): waits for the others are estimates"
+    )
     assert analysis.ranks
 
 
 def test_waits_for_absent_ranks_are_estimated() -> None:
-    """Rank 2 loads for 9 ms before every second collective, and its trace is not given; of 0 and 1 it is 0, by 4."""
+    """Rank 2 loads for 9 ms before every second collective, and its trace is not given; of 0 and 1
+    it is 0, by 4.
+    """
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         late = {0: 4 * MS, 2: 9 * MS * (number % 2)}.get(rank, 0)
@@ -218,7 +253,9 @@ def test_a_loose_clock_is_told() -> None:
     a, b = pair()
     comm = b.trace.ops.kind == 1
     wobble = np.where(comm & (np.cumsum(comm) % 2 == 0), 360_000, 0)
-    loose = replace(b, trace=replace(b.trace, ops=replace(b.trace.ops, end=b.trace.ops.end + wobble)))
+    loose = replace(
+        b, trace=replace(b.trace, ops=replace(b.trace.ops, end=b.trace.ops.end + wobble))
+    )
     analysis = analyze_ranks([a, loose])
     assert any("its clock is known to within 0.2 ms" in note for note in analysis.notes)
 

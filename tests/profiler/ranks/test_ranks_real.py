@@ -1,4 +1,6 @@
-"""Real runs: two ranks in one recording of nsys, and four GPUs of one process; what they wait for inside NCCL."""
+"""Real runs: two ranks in one recording of nsys, and four GPUs of one process; what they wait for
+inside NCCL.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from fastfeed.profiler.model.trace import Kind
 from fastfeed.profiler.ranks.ranks import RankDevice, analyze_ranks
 from fastfeed.profiler.readers import read
 
-EMPTY = Slices(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32)))
+EMPTY = Slices(
+    *(np.empty(0, dtype) for dtype in (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32))
+)
 
 
 def read_members(path: Path) -> list[RankDevice]:
@@ -23,7 +27,11 @@ def read_members(path: Path) -> list[RankDevice]:
     for device in range(len(trace.devices)):
         here = trace.ops.device == device
         first, last = int(trace.ops.start[here].min()), int(trace.ops.end[here].max())
-        result.append(RankDevice(f"GPU {device}", trace, device, EMPTY, np.array([[first, last]]), first, last))
+        result.append(
+            RankDevice(
+                f"GPU {device}", trace, device, EMPTY, np.array([[first, last]]), first, last
+            )
+        )
     return result
 
 
@@ -40,12 +48,17 @@ def test_waits_inside_nccl(members: list[RankDevice]) -> None:
     assert [rank.blamed_ns for rank in result.ranks] == [2_477_480, 10_898_336]
     assert result.blames[0].charges[0].culprit == "GPU 1"
     ops = members[0].trace.ops
-    inside = [int((ops.end - ops.start)[(ops.kind == Kind.COMM) & (ops.device == gpu)].sum()) for gpu in (0, 1)]
+    inside = [
+        int((ops.end - ops.start)[(ops.kind == Kind.COMM) & (ops.device == gpu)].sum())
+        for gpu in (0, 1)
+    ]
     assert inside == [17_172_652, 8_229_100]
 
 
 def test_all_leave_together(members: list[RankDevice]) -> None:
-    """What the matching rests on: both ends of an exchange lie some 20 us apart, while starts lie up to 3 ms apart."""
+    """What the matching rests on: both ends of an exchange lie some 20 us apart, while starts lie
+    up to 3 ms apart.
+    """
     result = analyze_ranks(members)
     assert 9_000 < result.clocks[0].spread_ns < 25_000
     assert {clock.found_by for clock in result.clocks} == {"same file"}
@@ -59,8 +72,12 @@ def test_one_rank_alone_can_only_be_estimated(members: list[RankDevice]) -> None
 
 
 def test_replicas_of_one_process_wait_for_the_last(data: Path) -> None:
-    """DataParallel launches its four replicas one after the other: broadcasts and reductions wait for the fourth."""
-    result = analyze_ranks(read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz"))
+    """DataParallel launches its four replicas one after the other: broadcasts and reductions wait
+    for the fourth.
+    """
+    result = analyze_ranks(
+        read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz")
+    )
     assert [rank.collectives for rank in result.ranks] == [96] * 4
     blamed = [rank.blamed_ns for rank in result.ranks]
     assert blamed[3] > 0.7 * sum(blamed)

@@ -1,4 +1,6 @@
-"""The reader of Chrome traces: every dialect to one shape, exactly, whatever the layout of the file."""
+"""The reader of Chrome traces: every dialect to one shape, exactly, whatever the layout of the
+file.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ from fastfeed.profiler.readers.chrome import reader as chrome
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
-OLD = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "gpu_memset": "Memset", "cuda_runtime": "Runtime"}
+OLD = {
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+    "cuda_runtime": "Runtime",
+}
 OLD |= {"cpu_op": "Operator", "user_annotation": "Operator"}
 
 
@@ -53,7 +60,10 @@ def test_a_step_in_every_age(tmp_path: Path, dialect: str) -> None:
     assert device_rows(trace.ops) == [(425_000, 436_000, 7, 1), (480_000, 880_000, 7, 2)]
     assert trace.ops.kind.tolist() == [Kind.H2D, Kind.COMPUTE]
     assert (trace.ops.bytes.tolist(), trace.ops.pageable.tolist()) == ([4096, -1], [1, -1])
-    assert [trace.name(name) for name in trace.calls.name] == ["cudaMemcpyAsync", "cudaLaunchKernel"]
+    assert [trace.name(name) for name in trace.calls.name] == [
+        "cudaMemcpyAsync",
+        "cudaLaunchKernel",
+    ]
     assert trace.calls.corr.tolist() == [1, 2]
     assert host_rows(trace) == [
         ("ProfilerStep#5", RangeKind.STEP, PID),
@@ -63,13 +73,21 @@ def test_a_step_in_every_age(tmp_path: Path, dialect: str) -> None:
     assert [(device.ordinal, device.name) for device in trace.devices] == [(0, "NVIDIA H200")]
     assert [(process.pid, process.name) for process in trace.processes] == [(PID, "python")]
     assert [(thread.tid, thread.name) for thread in trace.threads] == [(PID, "python")]
-    assert (trace.origin.dialect, trace.origin.notes, trace.origin.host_calls) == ("chrome", (), True)
+    assert (trace.origin.dialect, trace.origin.notes, trace.origin.host_calls) == (
+        "chrome",
+        (),
+        True,
+    )
 
 
 def test_who_recorded_it_and_when(tmp_path: Path) -> None:
     distributed = {"backend": "nccl", "rank": 3, "world_size": 8}
     path = write(
-        tmp_path / "a.json", training(), distributedInfo=distributed, baseTimeNanoseconds=BASE, host_name="node7"
+        tmp_path / "a.json",
+        training(),
+        distributedInfo=distributed,
+        baseTimeNanoseconds=BASE,
+        host_name="node7",
     )
     trace = chrome.read(path)
     assert (trace.processes[0].rank, trace.processes[0].host) == (3, "node7")
@@ -87,25 +105,46 @@ def test_nanoseconds_survive(tmp_path: Path) -> None:
         ("1e3", "1.0004"),
     ]
     events = [kernel(at, ts, dur) for at, (ts, dur) in enumerate(times)]
-    text = json.dumps({"traceEvents": events}).replace('"1712195495505582.988"', "1712195495505582.988")
+    text = json.dumps({"traceEvents": events}).replace(
+        '"1712195495505582.988"', "1712195495505582.988"
+    )
     (tmp_path / "a.json").write_text(text)
     assert [row[:2] for row in device_rows(chrome.read(tmp_path / "a.json").ops)] == [
-        (1_712_195_495_505_582_988, 1_712_195_495_505_587_916), (1_712_195_495_505_590_000, 1_712_195_495_505_592_000),
-        (1_712_195_495_505_600_500, 1_712_195_495_505_600_750), (1_000_000, 1_001_000),
-    ]  # fmt: skip
+        (1_712_195_495_505_582_988, 1_712_195_495_505_587_916),
+        (1_712_195_495_505_590_000, 1_712_195_495_505_592_000),
+        (1_712_195_495_505_600_500, 1_712_195_495_505_600_750),
+        (1_000_000, 1_001_000),
+    ]
 
 
 def test_begin_and_end_pairs(tmp_path: Path) -> None:
     def half(phase: str, ts: Any, name: str, **more: Any) -> dict[str, Any]:
-        return {"ph": phase, "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": ts, **more}
+        return {
+            "ph": phase,
+            "cat": "cpu_op",
+            "name": name,
+            "pid": PID,
+            "tid": PID,
+            "ts": ts,
+            **more,
+        }
 
     rows = [
-        half("B", "1.001", "outer"), half("B", "2.5", "inner"), half("E", "3.25", "inner"), half("E", 9, ""),
-        half("E", 10, "never begun"), half("B", 11, "never ended"), kernel(1, 12, 8),
-    ]  # fmt: skip
+        half("B", "1.001", "outer"),
+        half("B", "2.5", "inner"),
+        half("E", "3.25", "inner"),
+        half("E", 9, ""),
+        half("E", 10, "never begun"),
+        half("B", 11, "never ended"),
+        kernel(1, 12, 8),
+    ]
     trace = chrome.read(write(tmp_path / "a.json", rows))
     spans = dict(
-        zip(map(trace.name, trace.ranges.name), zip(trace.ranges.start, trace.ranges.end, strict=True), strict=True)
+        zip(
+            map(trace.name, trace.ranges.name),
+            zip(trace.ranges.start, trace.ranges.end, strict=True),
+            strict=True,
+        )
     )
     assert spans == {"inner": (2500, 3250), "outer": (1001, 9000), "never ended": (11_000, 20_000)}
 
@@ -113,22 +152,25 @@ def test_begin_and_end_pairs(tmp_path: Path) -> None:
 def test_python_gc_overhead_and_unknown_threads(tmp_path: Path) -> None:
     rows = [
         *training(),
-        event("python_function", "train.py(3): step", 105, 50), event("python_function", "Python GC", 120, 9),
+        event("python_function", "train.py(3): step", 105, 50),
+        event("python_function", "Python GC", 120, 9),
         event("python_function", "threading.py(1): run", 125, 500, pid=0, tid=0),
         event("overhead", "Activity Buffer Request", 130, 3, pid=-1, tid=0),
         event("overhead", "Buffer Flush", 140, 3, pid=-1, tid=0),
         event("overhead", "Lazy Function Loading", 150, 3, pid=-1, tid=0),
         event("overhead", "Command Buffer Full", 160, 3, pid=-1, tid=0),
-    ]  # fmt: skip
+    ]
     trace = chrome.read(write(tmp_path / "a.json", rows))
     assert trace.overheads.start.tolist() == [130_000, 140_000]
     assert trace.overheads.process.tolist() == [0, 0]
     own = chrome.read(write(tmp_path / "b.json", training()))
     assert set(host_rows(trace)) - set(host_rows(own)) == {
-        ("train.py(3): step", RangeKind.PYTHON, PID), ("Python GC", RangeKind.GC, PID),
-        ("threading.py(1): run", RangeKind.PYTHON, 0), ("Lazy Function Loading", RangeKind.COMPILE, -1),
+        ("train.py(3): step", RangeKind.PYTHON, PID),
+        ("Python GC", RangeKind.GC, PID),
+        ("threading.py(1): run", RangeKind.PYTHON, 0),
+        ("Lazy Function Loading", RangeKind.COMPILE, -1),
         ("Command Buffer Full", RangeKind.OTHER, -1),
-    }  # fmt: skip
+    }
     assert len(trace.processes) == 1  # what has the number of a GPU, or -1, is no process
     assert len(trace.threads) == 2
 
@@ -147,12 +189,24 @@ def test_a_process_with_the_number_of_a_gpu(tmp_path: Path) -> None:
 
 
 def test_collectives_say_which(tmp_path: Path) -> None:
-    comm = {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 8}
+    comm = {
+        "Collective name": "allreduce",
+        "In msg nelems": 1000,
+        "Out msg nelems": 1000,
+        "Group size": 8,
+    }
     comm |= {"dtype": "BFloat16", "Process Group Name": "12", "Seq": 44, "In split size": "[]"}
     rows = [
-        kernel(1, 10, 5, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", **comm),
-        kernel(2, 20, 5, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"), kernel(3, 30, 5),
-    ]  # fmt: skip
+        kernel(
+            1,
+            10,
+            5,
+            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            **comm,
+        ),
+        kernel(2, 20, 5, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"),
+        kernel(3, 30, 5),
+    ]
     trace = chrome.read(write(tmp_path / "a.json", rows))
     ops = trace.ops
     assert ops.kind.tolist() == [Kind.COMM, Kind.COMM, Kind.COMPUTE]
@@ -161,13 +215,30 @@ def test_collectives_say_which(tmp_path: Path) -> None:
 
 
 def test_streams_that_wait(tmp_path: Path) -> None:
-    wait = {"cuda_sync_kind": "Stream Wait Event", "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 5169}
-    wait |= {"wait_on_cuda_event_id": 1, "stream": 20, "correlation": 5170, "device": 0, "context": 1}
-    sync = {"cuda_sync_kind": "Context Sync", "stream": 4294967295, "correlation": 9, "device": 0, "context": 1}
+    wait = {
+        "cuda_sync_kind": "Stream Wait Event",
+        "wait_on_stream": 7,
+        "wait_on_cuda_event_record_corr_id": 5169,
+    }
+    wait |= {
+        "wait_on_cuda_event_id": 1,
+        "stream": 20,
+        "correlation": 5170,
+        "device": 0,
+        "context": 1,
+    }
+    sync = {
+        "cuda_sync_kind": "Context Sync",
+        "stream": 4294967295,
+        "correlation": 9,
+        "device": 0,
+        "context": 1,
+    }
     rows = [
-        *training(), event("cuda_sync", "Stream Wait Event", 500, 0, pid=0, tid=20, **wait),
+        *training(),
+        event("cuda_sync", "Stream Wait Event", 500, 0, pid=0, tid=20, **wait),
         event("cuda_sync", "Context Sync", 500, 400, pid=0, tid=-1, **sync),
-    ]  # fmt: skip
+    ]
     waits = chrome.read(write(tmp_path / "a.json", rows)).waits
     columns = (waits.corr, waits.process, waits.stream, waits.on_stream, waits.on_corr)
     assert [column.tolist() for column in columns] == [[5170], [0], [20], [7], [5169]]
@@ -176,11 +247,20 @@ def test_streams_that_wait(tmp_path: Path) -> None:
 def test_amd_copies_that_are_kernels(tmp_path: Path) -> None:
     args = {"External id": 8, "device": 2, "stream": 0, "correlation": 117, "kind": "HtoD"}
     rows = [
-        event("cuda_runtime", "hipMemcpyWithStream", 1, 60, stream="0x0", cid=153, correlation=117, kind="1"),
+        event(
+            "cuda_runtime",
+            "hipMemcpyWithStream",
+            1,
+            60,
+            stream="0x0",
+            cid=153,
+            correlation=117,
+            kind="1",
+        ),
         event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 10, 22, pid=2, tid=0, **args),
         event("kernel", "__amd_rocclr_copyBuffer.kd", 40, 5, pid=2, tid=0, **args),
         event("kernel", "Cijk_Ailk_Bljk", 50, 5, pid=2, tid=0, **args),
-    ]  # fmt: skip
+    ]
     trace = chrome.read(write(tmp_path / "a.json", rows))
     assert trace.ops.kind.tolist() == [Kind.H2D, Kind.D2D, Kind.COMPUTE]
     assert trace.devices[0].ordinal == 2
@@ -189,9 +269,14 @@ def test_amd_copies_that_are_kernels(tmp_path: Path) -> None:
 
 def test_two_processes_use_the_same_numbers(tmp_path: Path) -> None:
     rows = [
-        launch(1, 5, pid=10, tid=10), kernel(1, 12, 5), launch(2, 20, pid=11, tid=11), kernel(2, 30, 5),
-        launch(1, 40, pid=11, tid=11), kernel(1, 50, 5), kernel(77, 60, 5),
-    ]  # fmt: skip
+        launch(1, 5, pid=10, tid=10),
+        kernel(1, 12, 5),
+        launch(2, 20, pid=11, tid=11),
+        kernel(2, 30, 5),
+        launch(1, 40, pid=11, tid=11),
+        kernel(1, 50, 5),
+        kernel(77, 60, 5),
+    ]
     trace = chrome.read(write(tmp_path / "a.json", rows))
     assert [trace.processes[process].pid for process in trace.ops.process[:3]] == [10, 11, 11]
     assert trace.devices[0].process == -1
@@ -210,8 +295,14 @@ def test_arguments_that_are_missing_are_in_the_place(tmp_path: Path) -> None:
 
 def test_unknown_categories(tmp_path: Path) -> None:
     """Count on threads that are known for something else; the rest are headlines."""
-    rows = [*training(), event("mine", "evaluate", 950, 40), event("mine", "line", 1, 2, pid="Spans", tid=7)]
-    assert host_rows(chrome.read(write(tmp_path / "a.json", rows)))[3:] == [("evaluate", RangeKind.OTHER, PID)]
+    rows = [
+        *training(),
+        event("mine", "evaluate", 950, 40),
+        event("mine", "line", 1, 2, pid="Spans", tid=7),
+    ]
+    assert host_rows(chrome.read(write(tmp_path / "a.json", rows)))[3:] == [
+        ("evaluate", RangeKind.OTHER, PID)
+    ]
 
 
 def test_a_program_without_a_gpu(tmp_path: Path) -> None:
@@ -221,7 +312,9 @@ def test_a_program_without_a_gpu(tmp_path: Path) -> None:
 
 
 def test_large_files_keep_every_launch(tmp_path: Path) -> None:
-    """More than one piece, in the layout of Kineto; memory does not grow with the file (see benchmarks)."""
+    """More than one piece, in the layout of Kineto; memory does not grow with the file (see
+    benchmarks).
+    """
     trace = chrome.read(large(tmp_path / "a.json", 12_000, ops=True))
     starts, ends = trace.ops.start, trace.ops.end
     assert len(starts) == len(trace.calls.start) == len(trace.ranges.start) == 12_000
@@ -235,8 +328,12 @@ def test_large_files_keep_every_launch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "told"), [(["MI300X"], "MI300X"), (["MI300X", "MI300X"], "MI300X"), (["A", "B"], "")]
 )
-def test_a_device_that_is_not_listed_is_like_those_that_are(tmp_path: Path, names: list[str], told: str) -> None:
+def test_a_device_that_is_not_listed_is_like_those_that_are(
+    tmp_path: Path, names: list[str], told: str
+) -> None:
     """ROCm lists devices from 0, and numbers those of operations after the CPUs of the machine."""
     listed = [{"id": number, "name": name} for number, name in enumerate(names)]
-    path = write(tmp_path / "a.json", [launch(1, 80), kernel(1, 90, 2, device=2)], deviceProperties=listed)
+    path = write(
+        tmp_path / "a.json", [launch(1, 80), kernel(1, 90, 2, device=2)], deviceProperties=listed
+    )
     assert [(device.ordinal, device.name) for device in chrome.read(path).devices] == [(2, told)]

@@ -1,4 +1,6 @@
-"""Real files of Kineto: idle time as HolisticTraceAnalysis finds it, under its rules of what counts and when."""
+"""Real files of Kineto: idle time as HolisticTraceAnalysis finds it, under its rules of what counts
+and when.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.slow
 
 # HTA keeps decimals of today's time in microseconds as float64, whose steps are 250 ns
 ROUGH = {"hta_ns_resolution_rank0.json.gz": 61}
-# by device: ops, idle from first op to last in nanoseconds, percent of the ops whose launch is in the file
+# by device: ops, idle from first op to last in nanoseconds, percent of the ops whose launch is in
+# the file
 PLAIN = {
     "hta_amd_mi250_minitoy.json.gz": [(16, 8_762_845, 100)],
     "hta_critical_path_alexnet.json.gz": [(98, 12_854_103_000, 100)],
@@ -29,13 +32,16 @@ PLAIN = {
     "hta_sampled_rank0.json.gz": [(1204, 675_191_000, 100)],
     "lotus_v100_imagenet_b128_gpu1.json.xz": [(2922, 9_152_385_000, 100)],
     "lotus_v100_imagenet_b128_gpu4.json.xz": [
-        (3214, 11_776_262_000, 100), (2805, 6_358_103_000, 100), (2805, 6_372_292_000, 100), (2813, 6_369_679_000, 100),
+        (3214, 11_776_262_000, 100),
+        (2805, 6_358_103_000, 100),
+        (2805, 6_372_292_000, 100),
+        (2813, 6_369_679_000, 100),
     ],
     "tb_resnet50_nw0_oldest.pt.trace.json.gz": [(10015, 274_446_000, 93)],
     "tb_resnet50_nw0_span1.pt.trace.json.gz": [(9096, 392_919_000, 100)],
     "tb_resnet50_nw4_span1.pt.trace.json.gz": [(9258, 187_137_000, 100)],
     "tracelens_mi300_owlv2.json.gz": [(4340, 576_521_813, 100)],
-}  # fmt: skip
+}
 WITH_GOLDEN = [name for name in PLAIN if "gpu4" not in name]
 
 
@@ -47,7 +53,9 @@ def the(data: Path, name: str) -> Path:
 
 
 def idle(start: np.ndarray, end: np.ndarray) -> int:
-    return int(end.max() - start.min()) - intervals.measure(intervals.union(intervals.spans(start, end)))
+    return int(end.max() - start.min()) - intervals.measure(
+        intervals.union(intervals.spans(start, end))
+    )
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -57,7 +65,9 @@ def events(path: Path) -> list[dict[str, Any]]:
 
 
 def hta_idle(trace: Trace, others: list[dict[str, Any]]) -> int:
-    """Every event on a stream counts; of more steps than one, what was launched before the last one began."""
+    """Every event on a stream counts; of more steps than one, what was launched before the last one
+    began.
+    """
     ops = trace.ops
     rows = [ops.start, ops.end, ops.corr]
     on_stream = [one for one in others if one.get("cat") in ("cuda_sync", "gpu_user_annotation")]
@@ -91,10 +101,20 @@ def test_device_work_of_real_files(data: Path, name: str) -> None:
     for device in range(len(trace.devices)):
         own = ops.device == device
         matched = np.isin(ops.corr[own], trace.calls.corr).mean()
-        found.append((int(own.sum()), idle(ops.start[own], ops.end[own]), round(float(matched) * 100)))
+        found.append(
+            (int(own.sum()), idle(ops.start[own], ops.end[own]), round(float(matched) * 100))
+        )
     assert found == PLAIN[name]
     assert trace.origin.notes == ()
-    assert not set(np.unique(ops.kind)) - {Kind.COMPUTE, Kind.COMM, Kind.H2D, Kind.D2H, Kind.D2D, Kind.P2P, Kind.MEMSET}
+    assert not set(np.unique(ops.kind)) - {
+        Kind.COMPUTE,
+        Kind.COMM,
+        Kind.H2D,
+        Kind.D2H,
+        Kind.D2D,
+        Kind.P2P,
+        Kind.MEMSET,
+    }
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -103,8 +123,12 @@ def test_no_event_is_lost(data: Path, name: str) -> None:
     path = the(data, name)
     trace = chrome.read(path)
     cats = [str(one.get("cat", "")).lower() for one in events(path) if one["ph"] == "X"]
-    assert len(trace.ops.start) == sum(cat.removeprefix("gpu_") in ("kernel", "memcpy", "memset") for cat in cats)
-    assert len(trace.calls.start) == sum(cat in ("runtime", "cuda_runtime", "cuda_driver") for cat in cats)
+    assert len(trace.ops.start) == sum(
+        cat.removeprefix("gpu_") in ("kernel", "memcpy", "memset") for cat in cats
+    )
+    assert len(trace.calls.start) == sum(
+        cat in ("runtime", "cuda_runtime", "cuda_driver") for cat in cats
+    )
     host = ("operator", "cpu_op", "python_function", "user_annotation")
     assert len(trace.ranges.start) == sum(cat in host for cat in cats)
 

@@ -41,20 +41,26 @@ LAYOUTS = {
     "one line": json.dumps,
     "no blanks": lambda doc: json.dumps(doc, separators=(",", ":")),
     "keys sorted": lambda doc: json.dumps(doc, sort_keys=True),
-    "keys reversed": lambda doc: json.dumps(doc | {"traceEvents": [backwards(one) for one in doc["traceEvents"]]}),
+    "keys reversed": lambda doc: json.dumps(
+        doc | {"traceEvents": [backwards(one) for one in doc["traceEvents"]]}
+    ),
     "bare list": lambda doc: json.dumps(doc["traceEvents"]),
     "events first": lambda doc: json.dumps({"traceEvents": doc["traceEvents"], **doc}),
     "byte order mark": lambda doc: "\ufeff" + json.dumps(doc),
     "garbage at the end": lambda doc: json.dumps(doc) + "\n}]garbage\x00",
     "comma too many": lambda doc: json.dumps(doc["traceEvents"])[:-1] + ",\n]",
     "list not closed": lambda doc: json.dumps(doc["traceEvents"])[:-1] + ",",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("piece", [64, 1000, 4 << 20])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_says_the_same(tmp_path: Path, layout: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    nested = event("cpu_op", "odd", 500, 1, deep=[{"name": "a", "b": {"c": 1}}, {"name": '}, {"ph": 1'}], x={})
+def test_every_layout_says_the_same(
+    tmp_path: Path, layout: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nested = event(
+        "cpu_op", "odd", 500, 1, deep=[{"name": "a", "b": {"c": 1}}, {"name": '}, {"ph": 1'}], x={}
+    )
     events = [
         *flows(9, 1),
         *training(),
@@ -63,9 +69,15 @@ def test_every_layout_says_the_same(tmp_path: Path, layout: str, piece: int, mon
         kernel(4, 910, 5),
         *flows(4, 1),
     ]
-    expected = chrome.read(write(tmp_path / "plain.json", events, deviceProperties=[{"id": 0, "name": "A"}]))
+    expected = chrome.read(
+        write(tmp_path / "plain.json", events, deviceProperties=[{"id": 0, "name": "A"}])
+    )
     assert len(expected.ops.start) == 4
-    document = {"deviceProperties": [{"id": 0, "name": "A"}], "traceEvents": events, "more": [{"a": 1}, {"b": "]}"}]}
+    document = {
+        "deviceProperties": [{"id": 0, "name": "A"}],
+        "traceEvents": events,
+        "more": [{"a": 1}, {"b": "]}"}],
+    }
     (tmp_path / "a.json").write_text(LAYOUTS[layout](document), encoding="utf-8")
     monkeypatch.setattr("fastfeed.profiler.readers.chrome.stream.PIECE", piece)
     trace = chrome.read(tmp_path / "a.json")
@@ -78,9 +90,13 @@ def test_every_layout_says_the_same(tmp_path: Path, layout: str, piece: int, mon
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_order_of_keys_is_learned(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_order_of_keys_is_learned(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = random.Random(seed)
-    events = json.loads(large(tmp_path / "a.json", 60, ops=True).read_bytes(), parse_float=str)["traceEvents"]
+    events = json.loads(large(tmp_path / "a.json", 60, ops=True).read_bytes(), parse_float=str)[
+        "traceEvents"
+    ]
     keys = sorted({key for one in events for key in one}, key=lambda _: chance.random())
     text = json.dumps([{key: one[key] for key in keys if key in one} for one in events])
     (tmp_path / "b.json").write_text(re.sub(r'("ts"|"dur"): "([\d.]+)"', r"\1: \2", text))
@@ -99,7 +115,9 @@ def test_a_file_that_ends_too_early_gives_what_it_has(tmp_path: Path) -> None:
         trace = chrome.read(tmp_path / "a.json")
         begun = whole[:length].count(b'"est. achieved')
         assert begun - 1 <= len(trace.ops.start) <= begun
-        assert trace.origin.notes == ("The file ends in the middle of its events: what came before was read.",)
+        assert trace.origin.notes == (
+            "The file ends in the middle of its events: what came before was read.",
+        )
         assert trace.devices[0].name == "NVIDIA H200"
     packed = lzma.compress(whole)
     (tmp_path / "a.json.xz").write_bytes(packed[: len(packed) * 2 // 3])
@@ -140,7 +158,11 @@ def test_repairs_are_told(tmp_path: Path) -> None:
         launch(1, 5),
     ]
     trace = chrome.read(write(tmp_path / "a.json", rows))
-    assert sorted(device_rows(trace.ops)) == [(10_000, 15_000, 7, 1), (10_000, 15_000, 8, 1), (20_000, 20_000, 7, 2)]
+    assert sorted(device_rows(trace.ops)) == [
+        (10_000, 15_000, 7, 1),
+        (10_000, 15_000, 8, 1),
+        (20_000, 20_000, 7, 2),
+    ]
     assert len(trace.calls.start) == 2
     assert trace.origin.notes == (
         "Events that end before they begin, taken as empty: 1.",
@@ -183,13 +205,31 @@ def test_knows_its_own(tmp_path: Path, data: Path) -> None:
 
 
 TOKENS = (
-    b"{", b"}", b"]", b'"', b",", b"\\", b"\\u", b"\xff", b"NaN", b'}, {"ph": "X"', b"9" * 30,
-    b'"args": 5', b'"pid": [1]',
-)  # fmt: skip
+    b"{",
+    b"}",
+    b"]",
+    b'"',
+    b",",
+    b"\\",
+    b"\\u",
+    b"\xff",
+    b"NaN",
+    b'}, {"ph": "X"',
+    b"9" * 30,
+    b'"args": 5',
+    b'"pid": [1]',
+)
 
 
-@given(st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 60), st.sampled_from((b"", *TOKENS))), max_size=4))
-def test_damage_is_no_crash(damaged_file: tuple[Path, bytes], damage: list[tuple[float, int, bytes]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 0.999), st.integers(0, 60), st.sampled_from((b"", *TOKENS))),
+        max_size=4,
+    )
+)
+def test_damage_is_no_crash(
+    damaged_file: tuple[Path, bytes], damage: list[tuple[float, int, bytes]]
+) -> None:
     path, content = damaged_file
     for at, length, instead in damage:
         begin = int(at * len(content))

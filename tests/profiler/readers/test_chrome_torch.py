@@ -20,8 +20,12 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     from torch.profiler import ProfilerActivity, profile, record_function
 
     model = torch.nn.Linear(8, 8)
-    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(40, 8)), batch_size=8)
-    settings = dict.fromkeys(("record_shapes", "with_stack", "with_flops", "profile_memory", "with_modules"), True)
+    data = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.randn(40, 8)), batch_size=8
+    )
+    settings = dict.fromkeys(
+        ("record_shapes", "with_stack", "with_flops", "profile_memory", "with_modules"), True
+    )
     with profile(activities=[ProfilerActivity.CPU], **settings) as profiler:
         for (batch,) in data:
             with record_function('load "x.jpg"'):

@@ -1,4 +1,6 @@
-"""Files whose end is missing, that are damaged, or whose profiler lost records: what the origin of the trace says."""
+"""Files whose end is missing, that are damaged, or whose profiler lost records: what the origin of
+the trace says.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ def _steps(count: int) -> list[dict[str, object]]:
     for n in range(count):
         at = n * 1000
         events.append(kineto_files.event("user_annotation", f"ProfilerStep#{n}", at, 1000))
-        events += [kineto_files.event("cpu_op", "aten::mm", at, 100), launch(n, at + 50), kernel(n, at + 100, 880)]
+        events += [
+            kineto_files.event("cpu_op", "aten::mm", at, 100),
+            launch(n, at + 50),
+            kernel(n, at + 100, 880),
+        ]
     return events
 
 
@@ -54,7 +60,10 @@ def test_a_file_with_a_hole(whole: Path, tmp_path: Path):
     """Zeros where a part of the file was never written, over 16 of 200 steps: no verdict."""
     text = whole.read_text("utf-8")
     for first, last in ((50, 57), (80, 89)):
-        start, stop = text.index(f"ProfilerStep#{first}") + 20, text.index(f"ProfilerStep#{last}") - 30
+        start, stop = (
+            text.index(f"ProfilerStep#{first}") + 20,
+            text.index(f"ProfilerStep#{last}") - 30,
+        )
         text = text[:start] + "\0" * (stop - start) + text[stop:]
     torn = tmp_path / "torn.json"
     torn.write_text(text, "utf-8")
@@ -67,9 +76,14 @@ def test_a_file_with_a_hole(whole: Path, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("text", "dropped"),
-    [("17 activities dropped", 17), ("[W] GPU buffers full: 3 records were dropped", 3), ("Dropped 12 events", 12),
-     ("records were dropped", 1), ("all went well", 0)],
-)  # fmt: skip
+    [
+        ("17 activities dropped", 17),
+        ("[W] GPU buffers full: 3 records were dropped", 3),
+        ("Dropped 12 events", 12),
+        ("records were dropped", 1),
+        ("all went well", 0),
+    ],
+)
 def test_records_that_kineto_dropped(tmp_path: Path, text: str, dropped: int):
     trace = read(kineto_files.write(tmp_path / "trace.json", _steps(30), WARNING=[text]))
     assert trace.origin.dropped == dropped
@@ -81,7 +95,11 @@ def test_records_that_kineto_dropped(tmp_path: Path, text: str, dropped: int):
 def test_correlation_ids_that_are_all_equal_in_a_file(tmp_path: Path):
     events = json.loads(json.dumps(_steps(30)))
     for n in range(30):
-        events.append(kineto_files.event("user_annotation", "enumerate(DataLoader)#_It.__next__", n * 1000 - 20, 60))
+        events.append(
+            kineto_files.event(
+                "user_annotation", "enumerate(DataLoader)#_It.__next__", n * 1000 - 20, 60
+            )
+        )
     for event in events:
         if "correlation" in event.get("args", {}):
             event["args"]["correlation"] = 1
@@ -92,7 +110,7 @@ def test_correlation_ids_that_are_all_equal_in_a_file(tmp_path: Path):
 
 @pytest.mark.parametrize("dialect", ["xplane", "timeline"])
 def test_other_files_that_are_cut_off(tmp_path: Path, dialect: str):
-    (path, *_) = write(ALL["healthy"].make(0), dialect, tmp_path)
+    path, *_ = write(ALL["healthy"].make(0), dialect, tmp_path)
     assert read(path).origin.incomplete == ""
     path.write_bytes(path.read_bytes()[:-100])
     assert read(path).origin.incomplete

@@ -1,4 +1,6 @@
-"""What the native kernel reads of a file is what Python reads of it: simulated runs, real traces, bent files."""
+"""What the native kernel reads of a file is what Python reads of it: simulated runs, real traces,
+bent files.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,20 @@ def assert_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("scenario", ["across_streams", "graphs", "pageable_copy", "no_core"])
 @pytest.mark.parametrize("dialect", ["nsys", "nsys_graph", "chrome"])
-def test_simulated_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, dialect: str) -> None:
+def test_simulated_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, dialect: str
+) -> None:
     for path in write_run(run_of(scenario), dialect, tmp_path):
         assert_same(path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_real_traces(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [path for folder in ("kineto", "nsys_sqlite") for path in (data / "traces").rglob(f"{folder}/**/*.*")]
+    paths = [
+        path
+        for folder in ("kineto", "nsys_sqlite")
+        for path in (data / "traces").rglob(f"{folder}/**/*.*")
+    ]
     assert len(paths) > 20
     for path in paths:
         assert_same(path, monkeypatch)
@@ -67,7 +75,9 @@ def test_real_traces(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("piece", [64, 300, 5_000])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_pieces_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, indent: int | None) -> None:
+def test_pieces_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, indent: int | None
+) -> None:
     path = write(tmp_path / "a.json", training(), indent=indent)
     expected = readers.read(path)
     monkeypatch.setattr(stream, "PIECE", piece)
@@ -105,7 +115,7 @@ ODD = {  # of one event, what makes a scanner stumble; all of it is JSON
     "another phase": ('"ph": "X"', '"ph": "i"'),
     "an event within": ('"ph": "X"', '"x": {"ph": "X", "ts": 1}, "ph": "X"'),
     "blanks": ('"ts": 80', '\t"ts" \n: \r 80 '),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ODD)
@@ -120,7 +130,9 @@ def test_odd_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) 
     assert_same(path, monkeypatch)
 
 
-def test_bent_chrome_traces_are_read_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bent_chrome_traces_are_read_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The two differ in how much of damaged JSON they can make sense of, and in no sound event."""
     whole, dice = write(tmp_path / "a.json", PAIRS).read_bytes(), random.Random(4)
     sound = set(rows_of(readers.read(tmp_path / "a.json"))["ops"])
@@ -152,7 +164,10 @@ def test_wide_rows_on_several_pages(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as made:
         made.execute("PRAGMA page_size = 512")
         made.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, a INT, text TEXT, b INT)")
-        made.executemany("INSERT INTO t (a, text, b) VALUES (?, ?, ?)", [(-n, "x" * n, n << 40) for n in range(900)])
+        made.executemany(
+            "INSERT INTO t (a, text, b) VALUES (?, ?, ?)",
+            [(-n, "x" * n, n << 40) for n in range(900)],
+        )
         made.commit()
         assert pages.integer_columns(path, made, "t", ["b"]) is None
         assert pages.integer_columns(path, made, "t", ["id"]) is None
@@ -160,19 +175,30 @@ def test_wide_rows_on_several_pages(tmp_path: Path) -> None:
         assert columns and columns["a"].tolist() == [-n for n in range(900)]
     with database.open_database(path) as db:
         rows = db.columns("t", ("id", "a", "b", "c"))
-        assert rows["b"].tolist() == [n << 40 for n in range(900)] and rows["id"][-1] == 900 and rows["c"][0] == -1
+        assert (
+            rows["b"].tolist() == [n << 40 for n in range(900)]
+            and rows["id"][-1] == 900
+            and rows["c"][0] == -1
+        )
 
 
 @pytest.mark.parametrize(
     "statement",
     [
         "ALTER TABLE t ADD COLUMN b INT DEFAULT 5",  # rows lack it
-        "UPDATE t SET b = 1.5 WHERE a = 3", "UPDATE t SET b = 'text' WHERE a = 3", "UPDATE t SET b = '12' WHERE a = 3",
-        "UPDATE t SET b = NULL WHERE a = 3", "UPDATE t SET b = 9223372036854775807", "UPDATE t SET b = -(1 << 47)",
-        "ALTER TABLE t ADD COLUMN c INT AS (a + 1)", "DELETE FROM t WHERE a % 2",
+        "UPDATE t SET b = 1.5 WHERE a = 3",
+        "UPDATE t SET b = 'text' WHERE a = 3",
+        "UPDATE t SET b = '12' WHERE a = 3",
+        "UPDATE t SET b = NULL WHERE a = 3",
+        "UPDATE t SET b = 9223372036854775807",
+        "UPDATE t SET b = -(1 << 47)",
+        "ALTER TABLE t ADD COLUMN c INT AS (a + 1)",
+        "DELETE FROM t WHERE a % 2",
     ],
-)  # fmt: skip
-def test_columns_as_sqlite_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+)
+def test_columns_as_sqlite_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
     path = tmp_path / "a.sqlite"
     with closing(sqlite3.connect(path)) as made:
         made.execute(f"CREATE TABLE t (a INT{', b' if 'COLUMN b' not in statement else ''})")
@@ -217,8 +243,12 @@ def test_pages_that_point_at_each_other(tmp_path: Path) -> None:
         assert pages.integer_columns(path, made, "t", ["a"]) is None
 
 
-def test_a_piece_of_unclosed_strings_takes_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each event opens a list that nothing closes: looking for its end in the rest of the piece would never be done."""
+def test_a_piece_of_unclosed_strings_takes_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each event opens a list that nothing closes: looking for its end in the rest of the piece
+    would never be done.
+    """
     kernel = native.kernel()
     event = b'"ph":"X","name":"k","args":{"a":[[[[},{'
     columns, others = kernel.EventScanner().scan(event * 100_000)

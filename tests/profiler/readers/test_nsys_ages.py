@@ -1,4 +1,6 @@
-"""One run, exported by Nsight Systems of every age: the same trace, but for what an age does not record."""
+"""One run, exported by Nsight Systems of every age: the same trace, but for what an age does not
+record.
+"""
 
 from __future__ import annotations
 
@@ -24,28 +26,64 @@ def story(path: Path, age: str) -> Path:
     export.call(2_400, 2_500, "cudaMemcpyAsync_v3020", 3)
     export.memcpy(2_600, 2_700, 2, 2, 1, correlationId=3)
     export.call(2_800, 2_900, "cudaMemsetAsync_v3020", 4)
-    export.row("CUPTI_ACTIVITY_KIND_MEMSET", start=3_000, end=3_100, deviceId=0, streamId=7, correlationId=4,
-               globalPid=gid(100), bytes=64)  # fmt: skip
+    export.row(
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        start=3_000,
+        end=3_100,
+        deviceId=0,
+        streamId=7,
+        correlationId=4,
+        globalPid=gid(100),
+        bytes=64,
+    )
     export.call(3_000, 3_050, "cudaGraphLaunch_v10000", 5)
-    export.row("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start=3_200, end=3_900, deviceId=0, streamId=9, correlationId=5,
-               globalPid=gid(100), graphId=3)  # fmt: skip
+    export.row(
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        start=3_200,
+        end=3_900,
+        deviceId=0,
+        streamId=9,
+        correlationId=5,
+        globalPid=gid(100),
+        graphId=3,
+    )
     export.call(4_000, 4_100, "cuLaunchKernelEx", 6, eventClass=1)
     export.kernel(4_200, 4_300, "ncclDevKernel_AllReduce_Sum_f32", 6, streamId=13)
-    export.call(4_000, 4_100, "cuLaunchKernelEx", 6, eventClass=67, callchainId=8)  # the same with its stack
+    export.call(
+        4_000, 4_100, "cuLaunchKernelEx", 6, eventClass=67, callchainId=8
+    )  # the same with its stack
     export.nvtx(900, 5_000, "step 1")
     export.nvtx(950, 990, None, textId=export.string("fastfeed:wait"))
-    export.row("OSRT_API", start=960, end=980, eventClass=27, globalTid=main, nameId=export.string("pthread_cond_wait"))
-    export.row("PROFILER_OVERHEAD", start=5_100, end=5_200, globalTid=main, overheadType=3,
-               nameId=export.string("CUDA profiling data flush overhead"))  # fmt: skip
+    export.row(
+        "OSRT_API",
+        start=960,
+        end=980,
+        eventClass=27,
+        globalTid=main,
+        nameId=export.string("pthread_cond_wait"),
+    )
+    export.row(
+        "PROFILER_OVERHEAD",
+        start=5_100,
+        end=5_200,
+        globalTid=main,
+        overheadType=3,
+        nameId=export.string("CUDA profiling data flush overhead"),
+    )
     state = {0: 1, 1: 0}
     for start, came in ((910, 0), (930, 1), (940, 0), (945, 1)):
         # the first time its core was taken away, the second time it slept
         run = state[came] if start < 935 else 2
-        export.row("SCHED_EVENTS", start=start, cpu=1, isSchedIn=came, globalTid=main, threadState=run)
+        export.row(
+            "SCHED_EVENTS", start=start, cpu=1, isSchedIn=came, globalTid=main, threadState=run
+        )
     export.row("TARGET_INFO_GPU", id=0, deviceId=0, name="NVIDIA H200", uuid="aa-bb", cuDevice=0)
     export.row("TARGET_INFO_SESSION_START_TIME", utcEpochNs=10**18, systemClockNs=77)
-    export.row("META_DATA_EXPORT" if ORDER[age] >= ORDER["2024"] else "EXPORT_META_DATA",
-               name="EXPORT_PRODUCT_VERSION", value=f"{age}.1")  # fmt: skip
+    export.row(
+        "META_DATA_EXPORT" if ORDER[age] >= ORDER["2024"] else "EXPORT_META_DATA",
+        name="EXPORT_PRODUCT_VERSION",
+        value=f"{age}.1",
+    )
     export.row("PROCESSES", globalPid=gid(100), pid=100, name="python")
     export.row("ThreadNames", nameId=export.string("before"), globalTid=main)
     export.row("ThreadNames", nameId=export.string("trainer"), globalTid=main)
@@ -56,11 +94,17 @@ def rows(trace: Trace) -> list[tuple[object, ...]]:
     ops = trace.ops
     return sorted(
         (
-            int(ops.start[at]), int(ops.end[at]), Kind(int(ops.kind[at])).name, trace.name(ops.name[at]),
-            int(ops.stream[at]), int(ops.corr[at]), int(ops.bytes[at]), int(ops.pageable[at]),
+            int(ops.start[at]),
+            int(ops.end[at]),
+            Kind(int(ops.kind[at])).name,
+            trace.name(ops.name[at]),
+            int(ops.stream[at]),
+            int(ops.corr[at]),
+            int(ops.bytes[at]),
+            int(ops.pageable[at]),
         )
         for at in range(len(ops.start))
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("age", AGES)
@@ -75,20 +119,41 @@ def test_every_age_tells_the_same_run(tmp_path, age):
         (4_200, 4_300, "COMM", "ncclDevKernel_AllReduce_Sum_f32", 13, 6, -1, -1),
     ]
     called = [trace.name(name) for name in trace.calls.name]
-    assert called == ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaGraphLaunch",
-                      "cuLaunchKernelEx"]  # fmt: skip
+    assert called == [
+        "cudaLaunchKernel",
+        "cudaMemcpyAsync",
+        "cudaMemcpyAsync",
+        "cudaMemsetAsync",
+        "cudaGraphLaunch",
+        "cuLaunchKernelEx",
+    ]
     assert set(trace.ops.process.tolist()) == {0} and set(trace.calls.thread.tolist()) == {0}
     assert [(one.pid, one.name) for one in trace.processes] == [(100, "python")]
     assert [(one.tid, one.name) for one in trace.threads] == [(100, "trainer")]
     assert [(one.ordinal, one.name, one.uuid) for one in trace.devices] == [
         (0, "NVIDIA H200", "" if ORDER[age] < ORDER["2022"] else "aa-bb")
     ]
-    spans = list(zip(trace.ranges.start.tolist(), trace.ranges.end.tolist(), trace.ranges.kind.tolist(), strict=True))
-    assert spans == [(900, 5_000, RangeKind.NVTX), (950, 990, RangeKind.FEED), (960, 980, RangeKind.SYSTEM)]
+    spans = list(
+        zip(
+            trace.ranges.start.tolist(),
+            trace.ranges.end.tolist(),
+            trace.ranges.kind.tolist(),
+            strict=True,
+        )
+    )
+    assert spans == [
+        (900, 5_000, RangeKind.NVTX),
+        (950, 990, RangeKind.FEED),
+        (960, 980, RangeKind.SYSTEM),
+    ]
     assert (trace.overheads.start.tolist(), trace.overheads.end.tolist()) == ([5_100], [5_200])
     taken = [(910, 930)] if ORDER[age] >= ORDER["2024"] else []
     assert list(zip(trace.sched.start.tolist(), trace.sched.end.tolist(), strict=True)) == taken
-    assert (trace.origin.wall_ns, trace.origin.version, trace.origin.host_calls) == (10**18, f"{age}.1", True)
+    assert (trace.origin.wall_ns, trace.origin.version, trace.origin.host_calls) == (
+        10**18,
+        f"{age}.1",
+        True,
+    )
     assert trace.metadata.get("monotonic_ns") == (77 if age == "2026" else None)
 
 
@@ -96,13 +161,24 @@ def test_every_age_tells_the_same_run(tmp_path, age):
 def test_tables_that_are_there_and_empty_say_nothing(tmp_path, age):
     export = Export(tmp_path / "run.sqlite", age)
     export.kernel(1_000, 2_000)
-    for table in ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API",
-                  "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "SCHED_EVENTS",
-                  "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD"):  # fmt: skip
+    for table in (
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "NVTX_EVENTS",
+        "OSRT_API",
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+        "SCHED_EVENTS",
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        "PROFILER_OVERHEAD",
+        "CUPTI_ACTIVITY_KIND_OVERHEAD",
+    ):
         export.table(table)
     trace = nsys.read(export.done())
     assert len(trace.ops.start) == 1 and not trace.origin.host_calls
-    assert not any(map(len, (trace.calls.start, trace.ranges.start, trace.waits.corr, trace.sched.start)))
+    assert not any(
+        map(len, (trace.calls.start, trace.ranges.start, trace.waits.corr, trace.sched.start))
+    )
 
 
 def test_a_kernel_table_of_two_columns_is_enough(tmp_path):
@@ -117,7 +193,9 @@ def test_a_kernel_table_of_two_columns_is_enough(tmp_path):
 def test_more_rows_than_one_query_takes(tmp_path):
     trace = nsys.read(million(tmp_path / "big.sqlite", 450_000, kernels=12_000))
     assert len(trace.ops.start) == len(trace.calls.start) == 450_000
-    assert np.array_equal(trace.ops.corr, trace.calls.corr) and np.array_equal(trace.ops.corr, np.arange(1, 450_001))
+    assert np.array_equal(trace.ops.corr, trace.calls.corr) and np.array_equal(
+        trace.ops.corr, np.arange(1, 450_001)
+    )
     assert (trace.ops.start - trace.calls.start == 20_000).all()
     assert len(set(trace.names)) == len(trace.names) == 12_001
 

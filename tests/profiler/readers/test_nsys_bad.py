@@ -64,7 +64,10 @@ def test_a_damaged_schema_of_several_lines_is_refused_in_one(tmp_path):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE odd (a TEXT NOT NULL\n  -- a comment\n)")
         database.execute("PRAGMA writable_schema = ON")
-        database.execute("UPDATE sqlite_master SET sql = replace(sql, 'TEXT NOT NULL', '\"TEXT') WHERE name = 'odd'")
+        database.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'TEXT NOT NULL', '\"TEXT') WHERE name ="
+            " 'odd'"
+        )
     assert "malformed" in (text := refused(path)) and "\n" not in text
 
 
@@ -73,15 +76,21 @@ def test_a_number_of_thousands_of_digits_is_none(tmp_path):
     export.kernel(1_200, 2_000)
     path = export.done()
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("CREATE TABLE IF NOT EXISTS TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
-        database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV (name, value) VALUES ('CpuCores', ?)", ["9" * 5000])
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)"
+        )
+        database.execute(
+            "INSERT INTO TARGET_INFO_SYSTEM_ENV (name, value) VALUES ('CpuCores', ?)", ["9" * 5000]
+        )
     assert len(nsys.read(path).ops.start) == 1
 
 
 def test_a_schema_that_is_no_text(tmp_path):
     path = good(tmp_path / "run.sqlite")
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE\xff\xc8\x80\x9f\xb2\xf0"))
-    assert nsys.knows(path, path.read_bytes()) and "damaged or unfinished SQLite database" in refused(path)
+    assert nsys.knows(
+        path, path.read_bytes()
+    ) and "damaged or unfinished SQLite database" in refused(path)
 
 
 def test_a_locked_file_is_read_as_it_lies(tmp_path):
@@ -152,7 +161,10 @@ def test_nothing_but_rows_that_cannot_be(tmp_path):
     export = Export(tmp_path / "run.sqlite")
     export.kernel(900, 800)
     text = refused(export.done())
-    assert "has no usable device work (1 device operation without a valid start and end is left out)" in text
+    assert (
+        "has no usable device work (1 device operation without a valid start and end is left out)"
+        in text
+    )
 
 
 def test_texts_that_are_no_utf8_or_missing(tmp_path):
@@ -179,12 +191,17 @@ def test_values_of_wrong_types(tmp_path):
 def test_knows_its_own(tmp_path):
     ours = good(tmp_path / "ours.sqlite")
     nvprof, other = tmp_path / "nvprof.db", tmp_path / "other.db"
-    for path, tables in ((nvprof, ("StringTable", "CUPTI_ACTIVITY_KIND_RUNTIME")), (other, ("users",))):
+    for path, tables in (
+        (nvprof, ("StringTable", "CUPTI_ACTIVITY_KIND_RUNTIME")),
+        (other, ("users",)),
+    ):
         with sqlite3.connect(path) as db:
             for table in tables:
                 db.execute(f"CREATE TABLE {table} (id INTEGER)")
         db.close()
-    known = {path.name: nsys.knows(path, path.read_bytes()[:65_536]) for path in (ours, nvprof, other)}
+    known = {
+        path.name: nsys.knows(path, path.read_bytes()[:65_536]) for path in (ours, nvprof, other)
+    }
     assert known == {"ours.sqlite": True, "nvprof.db": False, "other.db": False}
     ours.write_bytes(ours.read_bytes()[:9_000])  # cut off, and still to be told from its schema
     assert nsys.knows(ours, ours.read_bytes())

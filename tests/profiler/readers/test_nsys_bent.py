@@ -1,4 +1,6 @@
-"""Values that no export has, in its small tables and in its large ones: findings of `tests/fuzz/run.sh readers`."""
+"""Values that no export has, in its small tables and in its large ones: findings of
+`tests/fuzz/run.sh readers`.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,29 @@ def sound(path: Path) -> Trace:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "text", b"", b"\xff\xfe", "\x1e", float("inf"), 1.5, None, -1, 2**63 - 1, -(2**63)]
+    "value",
+    ["", "text", b"", b"\xff\xfe", "\x1e", float("inf"), 1.5, None, -1, 2**63 - 1, -(2**63)],
 )
 @pytest.mark.parametrize(
     "column",
     [
-        "PROCESSES.globalPid", "PROCESSES.name", "ThreadNames.globalTid", "ThreadNames.nameId", "TARGET_INFO_GPU.id",
-        "TARGET_INFO_GPU.uuid", "TARGET_INFO_CUDA_DEVICE.pid", "TARGET_INFO_CUDA_DEVICE.cudaId",
-        "TARGET_INFO_CUDA_DEVICE.gpuId", "TARGET_INFO_SESSION_START_TIME.utcEpochNs", "StringIds.id",
-        "StringIds.value", "CUPTI_ACTIVITY_KIND_KERNEL.deviceId", "META_DATA_EXPORT.value", "NVTX_EVENTS.domainId",
+        "PROCESSES.globalPid",
+        "PROCESSES.name",
+        "ThreadNames.globalTid",
+        "ThreadNames.nameId",
+        "TARGET_INFO_GPU.id",
+        "TARGET_INFO_GPU.uuid",
+        "TARGET_INFO_CUDA_DEVICE.pid",
+        "TARGET_INFO_CUDA_DEVICE.cudaId",
+        "TARGET_INFO_CUDA_DEVICE.gpuId",
+        "TARGET_INFO_SESSION_START_TIME.utcEpochNs",
+        "StringIds.id",
+        "StringIds.value",
+        "CUPTI_ACTIVITY_KIND_KERNEL.deviceId",
+        "META_DATA_EXPORT.value",
+        "NVTX_EVENTS.domainId",
     ],
-)  # fmt: skip
+)
 def test_any_value_in_any_column(export: bytes, tmp_path: Path, column: str, value: object) -> None:
     table, name = column.split(".")
     path = bent(export, tmp_path, f'UPDATE "{table}" SET "{name}" = ?', value)
@@ -62,7 +76,11 @@ def test_any_value_in_any_column(export: bytes, tmp_path: Path, column: str, val
 @pytest.mark.parametrize("device", [-2, 2**31, 2**32 - 1, 2**62])
 def test_a_device_that_no_machine_has(export: bytes, tmp_path: Path, device: int) -> None:
     where = "WHERE rowid = 3"
-    trace = sound(bent(export, tmp_path, f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = ? {where}", device))
+    trace = sound(
+        bent(
+            export, tmp_path, f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = ? {where}", device
+        )
+    )
     assert sorted(one.ordinal for one in trace.devices) == [-1, 0]
 
 
@@ -72,10 +90,12 @@ def test_overhead_that_ends_before_it_begins(export: bytes, tmp_path: Path) -> N
     with closing(sqlite3.connect(path)) as database:
         database.execute("DROP TABLE IF EXISTS PROFILER_OVERHEAD")
         database.execute(
-            "CREATE TABLE PROFILER_OVERHEAD (start INT, end INT, globalTid INT, nameId INT, overheadType INT)"
+            "CREATE TABLE PROFILER_OVERHEAD (start INT, end INT, globalTid INT, nameId INT,"
+            " overheadType INT)"
         )
         database.executemany(
-            "INSERT INTO PROFILER_OVERHEAD VALUES (?, ?, (SELECT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME), 1, 1)",
+            "INSERT INTO PROFILER_OVERHEAD VALUES (?, ?, (SELECT globalTid FROM"
+            " CUPTI_ACTIVITY_KIND_RUNTIME), 1, 1)",
             [(2_000, 1_000), (3_000, 4_000)],
         )
         database.commit()
@@ -98,7 +118,9 @@ def test_a_packed_export_is_called_by_its_own_name(export: bytes, tmp_path: Path
         ("TARGET_INFO_CUDA_DEVICE", "gpuId, cudaId INTEGER, pid, uuid"),
     ],
 )
-def test_nulls_where_the_table_promises_none(export: bytes, tmp_path: Path, table: str, columns: str):
+def test_nulls_where_the_table_promises_none(
+    export: bytes, tmp_path: Path, table: str, columns: str
+):
     """SQLite believes the promise: `IS NOT NULL` leaves nothing out."""
     path = tmp_path / "run.sqlite"
     path.write_bytes(export)
@@ -108,6 +130,9 @@ def test_nulls_where_the_table_promises_none(export: bytes, tmp_path: Path, tabl
         database.execute(f"INSERT INTO {table} DEFAULT VALUES")
         database.execute("PRAGMA writable_schema = ON")
         promised = ", ".join(f"{column} NOT NULL" for column in columns.split(", "))
-        database.execute("UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = ?", (columns, promised, table))
+        database.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = ?",
+            (columns, promised, table),
+        )
         database.commit()
     sound(path)

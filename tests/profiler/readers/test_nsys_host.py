@@ -1,4 +1,6 @@
-"""The host side of exports of Nsight Systems: NVTX, waits of streams, overheads, scheduling, module loading."""
+"""The host side of exports of Nsight Systems: NVTX, waits of streams, overheads, scheduling, module
+loading.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ def ranges(trace: Trace) -> list[tuple[str, int, int, str, str, int]]:
     rows = trace.ranges
     return [
         (
-            trace.name(rows.name[at]), int(rows.start[at]), int(rows.end[at]), RangeKind(int(rows.kind[at])).name,
+            trace.name(rows.name[at]),
+            int(rows.start[at]),
+            int(rows.end[at]),
+            RangeKind(int(rows.kind[at])).name,
             trace.name(rows.domain[at]),
             trace.threads[rows.thread[at]].tid if rows.thread[at] >= 0 else -1,
         )
         for at in range(len(rows.start))
-    ]  # fmt: skip
+    ]
 
 
 def test_nvtx_texts_domains_and_threads(export):
@@ -58,7 +63,16 @@ def test_nvtx_texts_domains_and_threads(export):
 
 
 def test_texts_with_control_characters_and_long_ones(export):
-    texts: list[str] = ["a\x1eb", "\x1d", "", "x" * 10_000, "\u00fc\u4e2d", "y, seq = ", "q = 1, seq = 2", "'\";--"]
+    texts: list[str] = [
+        "a\x1eb",
+        "\x1d",
+        "",
+        "x" * 10_000,
+        "\u00fc\u4e2d",
+        "y, seq = ",
+        "q = 1, seq = 2",
+        "'\";--",
+    ]
     for at, text in enumerate(texts):
         export.nvtx(10 + at, 100 - at, text)
     export.nvtx(30, 40, None, textId=4_040)  # a text that is not there
@@ -79,11 +93,22 @@ def test_the_same_domain_number_in_two_processes(export):
 
 def test_who_said_a_range(export):
     export.nvtx(5, None, "Python GIL", eventType=75, domainId=6)
-    for at, (text, domain) in enumerate([
-        ("fastfeed:decode", 0), ("aten::add, seq = 12, op_id = 345, sizes = [[2, 3]]", 0), ("aten::mm", 0),
-        ("AddBackward0, seq = 3, op_id = 4", 0), ("a = b", 0), ("Waiting for GIL", 0), ("Holding GIL", 0),
-        ("Waiting", 6), ("Holding", 6), ("garbage collection", 0), ("gc.py(3): run", 0), ("train_step 7", 0),
-    ]):  # fmt: skip
+    for at, (text, domain) in enumerate(
+        [
+            ("fastfeed:decode", 0),
+            ("aten::add, seq = 12, op_id = 345, sizes = [[2, 3]]", 0),
+            ("aten::mm", 0),
+            ("AddBackward0, seq = 3, op_id = 4", 0),
+            ("a = b", 0),
+            ("Waiting for GIL", 0),
+            ("Holding GIL", 0),
+            ("Waiting", 6),
+            ("Holding", 6),
+            ("garbage collection", 0),
+            ("gc.py(3): run", 0),
+            ("train_step 7", 0),
+        ]
+    ):
         export.nvtx(10 + at, 100 - at, text, domainId=domain)
     assert [(name, kind) for name, _, _, kind, *_ in ranges(nsys.read(export.done()))] == [
         ("fastfeed:decode", "FEED"),
@@ -108,7 +133,9 @@ def test_domains_without_ranges_name_the_package_at_fault(export, name):
 
 
 def test_domains_that_libraries_leave_empty_need_no_note(export):
-    for number, name in enumerate(("cuBLAS", "CUBLAS", "cuDNN", "NCCL", "TensorRT", "a library to come"), 1):
+    for number, name in enumerate(
+        ("cuBLAS", "CUBLAS", "cuDNN", "NCCL", "TensorRT", "a library to come"), 1
+    ):
         export.nvtx(10, None, name, eventType=75, domainId=number)
     assert nsys.read(export.done()).origin.notes == ()
 
@@ -119,15 +146,41 @@ def test_domains_with_ranges_need_no_note(export):
     assert nsys.read(export.done()).origin.notes == ()
 
 
-def sync(export: Export, corr: int, sync_type: int, event: int, sync_id: int = 0xFFFFFFFF, stream: int = 9) -> None:
+def sync(
+    export: Export,
+    corr: int,
+    sync_type: int,
+    event: int,
+    sync_id: int = 0xFFFFFFFF,
+    stream: int = 9,
+) -> None:
     handles = {"eventId": event, "eventSyncId": sync_id}
-    export.row("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", start=5_000, end=5_001, deviceId=0, streamId=stream,
-               correlationId=corr, globalPid=gid(100), syncType=sync_type, **handles)  # fmt: skip
+    export.row(
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        start=5_000,
+        end=5_001,
+        deviceId=0,
+        streamId=stream,
+        correlationId=corr,
+        globalPid=gid(100),
+        syncType=sync_type,
+        **handles,
+    )
 
 
-def record(export: Export, corr: int, event: int, stream: int, sync_id: int = 0, pid: int = 100) -> None:
-    export.row("CUPTI_ACTIVITY_KIND_CUDA_EVENT", timestamp=0, deviceId=0, streamId=stream, correlationId=corr,
-               globalPid=gid(pid), eventId=event, eventSyncId=sync_id)  # fmt: skip
+def record(
+    export: Export, corr: int, event: int, stream: int, sync_id: int = 0, pid: int = 100
+) -> None:
+    export.row(
+        "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+        timestamp=0,
+        deviceId=0,
+        streamId=stream,
+        correlationId=corr,
+        globalPid=gid(pid),
+        eventId=event,
+        eventSyncId=sync_id,
+    )
 
 
 def waits(trace: Trace) -> list[tuple[int, int, int, int]]:
@@ -141,7 +194,9 @@ def test_waits_by_the_id_of_the_recording(export):
     record(export, 10, event=5, stream=13, sync_id=71)
     record(export, 20, event=5, stream=14, sync_id=72)
     export.call(4_000, 4_001, "cudaStreamWaitEvent_v3020", 30)
-    sync(export, 30, 2, event=5, sync_id=71)  # the handle was recorded again, and this waits for the first time
+    sync(
+        export, 30, 2, event=5, sync_id=71
+    )  # the handle was recorded again, and this waits for the first time
     assert waits(nsys.read(export.done())) == [(30, 9, 13, 10)]
 
 
@@ -164,7 +219,9 @@ def test_what_a_row_waits_for_is_told_by_its_call(export):
     sync(export, 30, 2, event=5)
     export.call(4_002, 4_003, "cuStreamWaitEvent_ptsz", 31)
     sync(export, 31, 3, event=5)
-    export.call(4_002, 4_003, "cudaStreamWaitEvent_v3020", 30, tid=gid(200, 200))  # the same id, another process
+    export.call(
+        4_002, 4_003, "cudaStreamWaitEvent_v3020", 30, tid=gid(200, 200)
+    )  # the same id, another process
     assert [corr for corr, *_ in waits(nsys.read(export.done()))] == [31]
 
 
@@ -172,18 +229,37 @@ def test_what_a_row_waits_for_is_told_by_its_call(export):
 def test_overheads_by_name_until_they_have_a_type(tmp_path, age, kept):
     export = Export(tmp_path / "run.sqlite", age)
     export.kernel(1_200, 9_000)
-    names = ("CUDA profiling data flush overhead", "CUDA profiling stop overhead", "CUPTI: Instrumentation", "Unknown")
+    names = (
+        "CUDA profiling data flush overhead",
+        "CUDA profiling stop overhead",
+        "CUPTI: Instrumentation",
+        "Unknown",
+    )
     for at, name in enumerate(names):
-        export.row("PROFILER_OVERHEAD", start=100 * (at + 1), end=100 * (at + 1) + 50, globalTid=MAIN,
-                   nameId=export.string(name), overheadType=at)  # fmt: skip
+        export.row(
+            "PROFILER_OVERHEAD",
+            start=100 * (at + 1),
+            end=100 * (at + 1) + 50,
+            globalTid=MAIN,
+            nameId=export.string(name),
+            overheadType=at,
+        )
     trace = nsys.read(export.done())
     assert trace.overheads.start.tolist() == kept and set(trace.overheads.process.tolist()) == {0}
 
 
 def test_loading_of_modules_is_not_the_profilers_doing(export):
-    for at, name in enumerate(("Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full")):
-        export.row("CUPTI_ACTIVITY_KIND_OVERHEAD", start=10 + at, end=50 - at, globalTid=MAIN, overheadType=6 + at,
-                   nameId=export.string(name))  # fmt: skip
+    for at, name in enumerate(
+        ("Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full")
+    ):
+        export.row(
+            "CUPTI_ACTIVITY_KIND_OVERHEAD",
+            start=10 + at,
+            end=50 - at,
+            globalTid=MAIN,
+            overheadType=6 + at,
+            nameId=export.string(name),
+        )
     trace = nsys.read(export.done())
     assert [kind for _, _, _, kind, *_ in ranges(trace)] == ["COMPILE", "COMPILE", "OTHER"]
     assert not len(trace.overheads.start)
@@ -194,16 +270,29 @@ def test_ready_threads_without_a_core(export):
     events = ((10, 1, 0), (20, 0, 1), (30, 1, 0), (40, 0, 2), (50, 1, 0), (60, 0, 1))
     for thread in (MAIN, other):
         for start, came, state in events:  # the last has no end: the recording ended first
-            export.row("SCHED_EVENTS", start=start, cpu=0, isSchedIn=came, globalTid=thread, threadState=state)
+            export.row(
+                "SCHED_EVENTS",
+                start=start,
+                cpu=0,
+                isSchedIn=came,
+                globalTid=thread,
+                threadState=state,
+            )
     trace = nsys.read(export.done())
     # the other process has neither calls nor ranges, and does not count here
-    assert (trace.sched.start.tolist(), trace.sched.end.tolist(), trace.sched.thread.tolist()) == ([20], [30], [0])
+    assert (trace.sched.start.tolist(), trace.sched.end.tolist(), trace.sched.thread.tolist()) == (
+        [20],
+        [30],
+        [0],
+    )
 
 
 def test_states_are_named_by_the_file_where_it_does(export):
     for key, name in ((1, "Interruptible"), (7, "Running")):
         export.row("ENUM_SAMPLING_THREAD_STATE", id=key, name=name, label=name)
     for start, came, state in ((10, 0, 1), (20, 1, 0), (30, 0, 7), (45, 1, 0)):
-        export.row("SCHED_EVENTS", start=start, cpu=0, isSchedIn=came, globalTid=MAIN, threadState=state)
+        export.row(
+            "SCHED_EVENTS", start=start, cpu=0, isSchedIn=came, globalTid=MAIN, threadState=state
+        )
     trace = nsys.read(export.done())
     assert (trace.sched.start.tolist(), trace.sched.end.tolist()) == ([30], [45])

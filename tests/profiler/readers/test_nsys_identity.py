@@ -1,4 +1,6 @@
-"""Whose is what in exports of Nsight Systems: processes, GPUs behind numbers, ranks, clocks, losses."""
+"""Whose is what in exports of Nsight Systems: processes, GPUs behind numbers, ranks, clocks,
+losses.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_slices_of_one_gpu_are_two_devices(tmp_path):
     assert gpus(nsys.read(export.done())) == [(0, "MIG-100", 0), (0, "MIG-200", 1)]
 
 
-@pytest.mark.parametrize(("machine", "expected"), [(1, [(0, "u0", -1)]), (2, [(0, "", 0), (0, "", 1)])])
+@pytest.mark.parametrize(
+    ("machine", "expected"), [(1, [(0, "u0", -1)]), (2, [(0, "", 0), (0, "", 1)])]
+)
 def test_without_the_mapping_only_a_single_gpu_is_shared_for_sure(tmp_path, machine, expected):
     export = two(tmp_path, "2022")
     for number in range(machine):
@@ -78,12 +82,19 @@ def test_ops_of_no_named_process_go_to_the_caller(tmp_path):
     for corr in (2, 1, 3, 4):
         export.kernel(1_200, 2_000, corr=corr)
     trace = nsys.read(export.done())
-    assert [trace.processes[at].pid for at in trace.ops.process] == [200, 100, 0, 0]  # 3 is of two, 4 of none
+    assert [trace.processes[at].pid for at in trace.ops.process] == [
+        200,
+        100,
+        0,
+        0,
+    ]  # 3 is of two, 4 of none
 
 
 def env(export: Export, **variables: str) -> Export:
     for name, value in variables.items():
-        export.row("META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=f'{name}="{value}"')
+        export.row(
+            "META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=f'{name}="{value}"'
+        )
     return export
 
 
@@ -106,9 +117,15 @@ def test_rank_of_the_environment_before_that_of_the_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "rank"),
-    [("run_rank3.sqlite", 3), ("a.rank-12.of.sqlite", 12), ("rank1_rank2.sqlite", None), ("r3.sqlite", None),
-     ("run.3.sqlite", None), ("frank3.sqlite", None)],
-)  # fmt: skip
+    [
+        ("run_rank3.sqlite", 3),
+        ("a.rank-12.of.sqlite", 12),
+        ("rank1_rank2.sqlite", None),
+        ("r3.sqlite", None),
+        ("run.3.sqlite", None),
+        ("frank3.sqlite", None),
+    ],
+)
 def test_rank_of_the_name_where_it_says_rank(tmp_path, name, rank):
     assert ranks(nsys.read(single(tmp_path / name).done())) == [rank]
 
@@ -127,9 +144,27 @@ def test_a_launcher_of_ranks_has_none(tmp_path):
 def nccl(export: Export) -> None:
     fields = (("NCCL communicator ID", 18, None), ("No. of ranks", 5, 8), ("Rank", 5, 12))
     for at, (name, kind, offset) in enumerate(fields):
-        export.row("NVTX_PAYLOAD_SCHEMA_ENTRIES", domainId=1, schemaId=50, idx=at, type=kind, name=name, offset=offset)
-    for at, (name, kind, offset) in enumerate((("NCCL communicator ID", 18, None), ("Message size [bytes]", 22, 8))):
-        export.row("NVTX_PAYLOAD_SCHEMA_ENTRIES", domainId=1, schemaId=51, idx=at, type=kind, name=name, offset=offset)
+        export.row(
+            "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+            domainId=1,
+            schemaId=50,
+            idx=at,
+            type=kind,
+            name=name,
+            offset=offset,
+        )
+    for at, (name, kind, offset) in enumerate(
+        (("NCCL communicator ID", 18, None), ("Message size [bytes]", 22, 8))
+    ):
+        export.row(
+            "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+            domainId=1,
+            schemaId=51,
+            idx=at,
+            type=kind,
+            name=name,
+            offset=offset,
+        )
 
 
 def test_ranks_and_messages_as_nccl_tells_them(tmp_path):
@@ -137,27 +172,50 @@ def test_ranks_and_messages_as_nccl_tells_them(tmp_path):
     nccl(export)
     for pid, rank in ((100, 1), (200, 0)):
         tid = gid(pid, pid)
-        export.nvtx(10, 20, "ncclCommInitRank", globalTid=tid, domainId=1,
-                    binaryData=payload(1, 50, struct.pack("<Qii", 0xABC, 2, rank)))  # fmt: skip
-        export.nvtx(900, 1_200, "ncclAllReduce", globalTid=tid, domainId=1,
-                    binaryData=payload(1, 51, struct.pack("<QQ", 0xABC, 4096)))  # fmt: skip
+        export.nvtx(
+            10,
+            20,
+            "ncclCommInitRank",
+            globalTid=tid,
+            domainId=1,
+            binaryData=payload(1, 50, struct.pack("<Qii", 0xABC, 2, rank)),
+        )
+        export.nvtx(
+            900,
+            1_200,
+            "ncclAllReduce",
+            globalTid=tid,
+            domainId=1,
+            binaryData=payload(1, 51, struct.pack("<QQ", 0xABC, 4096)),
+        )
         export.call(1_000, 1_100, "cuLaunchKernelEx", 1, tid=tid)
         export.kernel(1_300, 2_000, "ncclDevKernel_AllReduce", 1, globalPid=gid(pid))
         export.kernel(2_100, 2_200, "gemm", 2, globalPid=gid(pid))
         # two sends in a group: what launches them is the end of the group
         for at in (3_000, 3_100):
-            export.nvtx(at, at + 50, "ncclSend", globalTid=tid, domainId=1,
-                        binaryData=payload(1, 51, struct.pack("<QQ", 0xABC, 100)).hex())  # fmt: skip
+            export.nvtx(
+                at,
+                at + 50,
+                "ncclSend",
+                globalTid=tid,
+                domainId=1,
+                binaryData=payload(1, 51, struct.pack("<QQ", 0xABC, 100)).hex(),
+            )
         export.call(3_300, 3_400, "cuLaunchKernelEx", 3, tid=tid)
         export.kernel(3_500, 3_600, "ncclDevKernel_SendRecv", 3, globalPid=gid(pid))
     trace = nsys.read(export.done())
     assert ranks(trace) == [1, 0]
-    told = [(trace.name(group), size) for group, size in zip(trace.ops.group, trace.ops.bytes.tolist(), strict=True)]
+    told = [
+        (trace.name(group), size)
+        for group, size in zip(trace.ops.group, trace.ops.bytes.tolist(), strict=True)
+    ]
     assert told == [("0xabc", 4096), ("", -1), ("0xabc", 200)] * 2
     assert (trace.ops.seq == -1).all()
 
 
-@pytest.mark.parametrize("blob", [b"", b"\1\2", payload(9, 9, b"x" * 8), payload(1, 51, b"\0" * 4), "zz", '{"a": ['])
+@pytest.mark.parametrize(
+    "blob", [b"", b"\1\2", payload(9, 9, b"x" * 8), payload(1, 51, b"\0" * 4), "zz", '{"a": [']
+)
 def test_payloads_that_cannot_be_read_say_nothing(tmp_path, blob):
     export = single(tmp_path / "run.sqlite")
     nccl(export)
@@ -169,9 +227,16 @@ def test_payloads_that_cannot_be_read_say_nothing(tmp_path, blob):
 
 def test_what_the_file_says_of_itself(tmp_path):
     export = env(single(tmp_path / "run.sqlite"), HOME="/root")
-    for name, value in (("EXPORT_PRODUCT_VERSION", "2026.1.1"), ("EXPORT_SCHEMA_VERSION", "3.24.14")):
+    for name, value in (
+        ("EXPORT_PRODUCT_VERSION", "2026.1.1"),
+        ("EXPORT_SCHEMA_VERSION", "3.24.14"),
+    ):
         export.row("META_DATA_EXPORT", name=name, value=value)
-    for name, value in (("PROCESS_0:COMMAND", "python"), ("PROCESS_0:ARGUMENT_1", "b"), ("PROCESS_0:ARGUMENT_0", "a")):
+    for name, value in (
+        ("PROCESS_0:COMMAND", "python"),
+        ("PROCESS_0:ARGUMENT_1", "b"),
+        ("PROCESS_0:ARGUMENT_0", "a"),
+    ):
         export.row("META_DATA_CAPTURE", name=name, value=value)
     for name, value in (("CpuCores", "18"), ("Hostname", "node7"), ("NvDriverVersion", "580.95")):
         export.row("TARGET_INFO_SYSTEM_ENV", name=name, value=value)
@@ -182,7 +247,8 @@ def test_what_the_file_says_of_itself(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shift", "normal", "wall"), [("0", "false", 10**18), ("25", "false", 10**18 - 25), ("0", "true", 0)]
+    ("shift", "normal", "wall"),
+    [("0", "false", 10**18), ("25", "false", 10**18 - 25), ("0", "true", 0)],
 )
 def test_an_export_can_shift_its_times(tmp_path, shift, normal, wall):
     export = single(tmp_path / "run.sqlite")
@@ -194,11 +260,17 @@ def test_an_export_can_shift_its_times(tmp_path, shift, normal, wall):
 
 @pytest.mark.parametrize(
     ("text", "dropped", "noted"),
-    [("1,234 CUDA events were dropped", 1_234, True), ("CUDA device 0: 17 events were lost", 17, True),
-     ("CUPTI buffer overflow", 1, True), ("Not all CUDA events might have been collected.", 1, True),
-     ("Not all NVTX events might have been collected.", 0, True), ("Dropped CUPTI records: 0", 0, False),
-     ("Number of CUDA events collected: \t12.", 0, False), ("Profiling has started.", 0, False)],
-)  # fmt: skip
+    [
+        ("1,234 CUDA events were dropped", 1_234, True),
+        ("CUDA device 0: 17 events were lost", 17, True),
+        ("CUPTI buffer overflow", 1, True),
+        ("Not all CUDA events might have been collected.", 1, True),
+        ("Not all NVTX events might have been collected.", 0, True),
+        ("Dropped CUPTI records: 0", 0, False),
+        ("Number of CUDA events collected: \t12.", 0, False),
+        ("Profiling has started.", 0, False),
+    ],
+)
 def test_lost_records(tmp_path, text, dropped, noted):
     export = single(tmp_path / "run.sqlite")
     export.row("DIAGNOSTIC_EVENT", timestamp=0, source=1, severity=1, text=text)

@@ -43,7 +43,8 @@ else:
 """
 DUMP = (  # nsys 2022.4 of a report of 2023.2, whose first line does not name its version
     "[libprotobuf ERROR src/google/protobuf/message_lite.cc:122] Can't parse message of type"
-    ' "QuadDAnalysis.Data.SessionState" because it is missing required fields: DeviceState.Props.Items[79].Type'
+    ' "QuadDAnalysis.Data.SessionState" because it is missing required fields:'
+    " DeviceState.Props.Items[79].Type"
 )
 IMPORTER = """#!{python}
 import sys
@@ -77,12 +78,17 @@ def place(tmp_path, export, monkeypatch) -> Path:
     install(folder / "target-linux-x64" / "nsys", tmp_path, export)
     (folder / "bin").mkdir()
     (folder / "bin" / "nsys").symlink_to(folder / "target-linux-x64" / "nsys")
-    program(folder / "host-linux-x64" / "QdstrmImporter", IMPORTER.format(python=sys.executable, report=OLDEST))
+    program(
+        folder / "host-linux-x64" / "QdstrmImporter",
+        IMPORTER.format(python=sys.executable, report=OLDEST),
+    )
     monkeypatch.setenv("NSYS", str(folder / "bin"))
     return folder
 
 
-def install(path: Path, tmp_path: Path, export: Path, version: str = "2023.4.4.54", more: str = "") -> Path:
+def install(
+    path: Path, tmp_path: Path, export: Path, version: str = "2023.4.4.54", more: str = ""
+) -> Path:
     values = {"python": sys.executable, "log": str(tmp_path / "log"), "export": str(export)}
     return program(path, NSYS.format(version=version, help=more, dump=DUMP, **values))
 
@@ -92,7 +98,9 @@ def test_found_by_the_environment(place, monkeypatch):
     monkeypatch.setenv("NSYS", str(place / "bin" / "nsys"))
     assert nsight.find() == place / "bin" / "nsys"
     monkeypatch.setenv("NSYS", str(place / "host-linux-x64"))
-    with pytest.raises(TraceError, match="NSYS must name the nsys program or the folder that holds it, got"):
+    with pytest.raises(
+        TraceError, match="NSYS must name the nsys program or the folder that holds it, got"
+    ):
         nsight.find()
 
 
@@ -168,15 +176,22 @@ def test_a_newer_report_has_the_sentence_of_nsys(place, tmp_path):
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(REPORT)
     text = refused(report)
-    assert "was written by Nsight Systems 2025.5.1, and" in text and "is the older 2023.4.4.54" in text
-    assert "Report was created in Nsight Systems version (2025.5.1.121), newer than your current version" in text
+    assert (
+        "was written by Nsight Systems 2025.5.1, and" in text and "is the older 2023.4.4.54" in text
+    )
+    assert (
+        "Report was created in Nsight Systems version (2025.5.1.121), newer than your current"
+        " version" in text
+    )
     assert "install Nsight Systems 2025.5.1 or later" in text and "50%" not in text
 
 
 def test_what_nsys_cannot_read(place, tmp_path):
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(OLDEST + b"mute")
-    assert "cannot read" in refused(report) and "it ended with code 3 and without a word" in refused(report)
+    assert "cannot read" in refused(
+        report
+    ) and "it ended with code 3 and without a word" in refused(report)
     stream = tmp_path / "run.qdstrm"
     stream.write_bytes(STREAM + b"broken")
     assert "Importer error status: failed to read the file" in refused(stream)
@@ -188,7 +203,10 @@ def test_a_newer_report_that_does_not_name_its_version(place, tmp_path):
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(OLDEST + b"unknown")
     text = refused(report)
-    assert "version 2023.4.4.54, as it does not know all that the report holds: a newer Nsight Systems wrote it" in text
+    assert (
+        "version 2023.4.4.54, as it does not know all that the report holds: a newer Nsight Systems"
+        " wrote it" in text
+    )
     assert "protobuf" not in text.lower() and "QuadD" not in text
     assert text.endswith("nsys export --type sqlite run.nsys-rep")
 
@@ -201,7 +219,10 @@ def test_without_nsys_it_says_what_to_install(tmp_path, monkeypatch):
     report.write_bytes(REPORT)
     text = refused(report)
     assert "is a report of Nsight Systems 2025.5.1, which only its own nsys can open" in text
-    assert "apt-get install nsight-systems" in text and "nsys export --type sqlite run.nsys-rep" in text
+    assert (
+        "apt-get install nsight-systems" in text
+        and "nsys export --type sqlite run.nsys-rep" in text
+    )
 
 
 def test_an_export_without_work_is_spoken_of_as_the_report(place, tmp_path, export):
@@ -216,5 +237,7 @@ def test_an_export_without_work_is_spoken_of_as_the_report(place, tmp_path, expo
 def test_told_by_content(tmp_path):
     path = tmp_path / "anything"
     assert all(nsys_report.knows(path, head) for head in (REPORT, OLDEST, STREAM))
-    assert not any(nsys_report.knows(path, head) for head in (b"", b"SQLite format 3\0", b"{}", b"U3w[END]"))
+    assert not any(
+        nsys_report.knows(path, head) for head in (b"", b"SQLite format 3\0", b"{}", b"U3w[END]")
+    )
     assert nsys_report.knows(tmp_path / "run.qdstrm", b"U3w[END]NVIDIA another name")

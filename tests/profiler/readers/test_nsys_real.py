@@ -18,18 +18,29 @@ from fastfeed.profiler.readers.nsys import reader as nsys
 def folder(data) -> Path:
     found = data / "traces"
     if not (found / "nsys_sqlite").is_dir():
-        pytest.skip(f"no traces at {found}; set FASTFEED_TEST_DATA to the folder that holds traces/nsys_sqlite")
+        pytest.skip(
+            f"no traces at {found}; set FASTFEED_TEST_DATA to the folder that holds"
+            " traces/nsys_sqlite"
+        )
     return found
 
 
 def gaps(trace: Trace, process: int, device: int) -> dict[str, int]:
-    """As the gpu_gaps rule of nsys has it: profiler overhead counts as busy where it is inside of first to last op."""
-    ours = (trace.ops.process == process) & (trace.ops.device == device) & (trace.ops.kind != Kind.GRAPH)
+    """As the gpu_gaps rule of nsys has it: profiler overhead counts as busy where it is inside of
+    first to last op.
+    """
+    ours = (
+        (trace.ops.process == process)
+        & (trace.ops.device == device)
+        & (trace.ops.kind != Kind.GRAPH)
+    )
     busy = union(spans(trace.ops.start[ours], trace.ops.end[ours]))
     first, last = int(busy[0, 0]), int(busy[-1, 1])
     own = trace.overheads.process == process
     inside = own & (trace.overheads.start > first) & (trace.overheads.end < last)
-    if "schema 3.2" not in trace.origin.version:  # rows told by their type count for us, and for nsys by name only
+    if (
+        "schema 3.2" not in trace.origin.version
+    ):  # rows told by their type count for us, and for nsys by name only
         busy = union(busy, spans(trace.overheads.start[inside], trace.overheads.end[inside]))
     idle = complement(busy, first, last)
     lengths = idle[:, 1] - idle[:, 0]
@@ -43,7 +54,9 @@ def test_gaps_equal_those_of_nsys_to_the_nanosecond(folder):
         trace = nsys.read(folder / "nsys_sqlite" / name)
         pairs = set(zip(trace.ops.process.tolist(), trace.ops.device.tolist(), strict=True))
         ours = {
-            f"{trace.processes[process].pid}/{trace.devices[device].ordinal}": gaps(trace, process, device)
+            f"{trace.processes[process].pid}/{trace.devices[device].ordinal}": gaps(
+                trace, process, device
+            )
             for process, device in pairs
         }
         assert ours == said["gpu_gaps_gap0"], name
@@ -64,7 +77,9 @@ def test_every_file_is_whole(folder):
             mine = np.array([thread.process == process for thread in trace.threads])
             calls = set(trace.calls.corr[mine[trace.calls.thread]].tolist())
             ids = set(ops.corr[ops.process == process].tolist())
-            assert len(ids & calls) > 0.8 * len(ids), path.name  # extrap_con_kernel lacks the calls of three copies
+            assert len(ids & calls) > 0.8 * len(ids), (
+                path.name
+            )  # extrap_con_kernel lacks the calls of three copies
 
 
 def test_two_gpus_trained_in_one_file(folder):

@@ -1,4 +1,6 @@
-"""What nvprof prints: columns by name, units per column or per value, lines of others in between."""
+"""What nvprof prints: columns by name, units per column or per value, lines of others in
+between.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def read(folder: Path, text: str) -> Trace:
 
 
 def ops(trace: Trace) -> list[tuple[int, int, str]]:
-    rows = zip(trace.ops.start.tolist(), trace.ops.end.tolist(), trace.ops.name.tolist(), strict=True)
+    rows = zip(
+        trace.ops.start.tolist(), trace.ops.end.tolist(), trace.ops.name.tolist(), strict=True
+    )
     return [(start, end, trace.name(name)) for start, end, name in rows]
 
 
@@ -34,9 +38,14 @@ def test_a_correlation_of_thousands_of_digits_is_none(tmp_path: Path) -> None:
     assert trace.ops.corr.tolist().count(-1) == whole.ops.corr.tolist().count(-1) + 1
 
 
-@pytest.mark.parametrize("line", ["=={}== Profiling result:", "==411== NVPROF is profiling process {}, command: a"])
+@pytest.mark.parametrize(
+    "line", ["=={}== Profiling result:", "==411== NVPROF is profiling process {}, command: a"]
+)
 def test_messages_with_thousands_of_digits_are_none(tmp_path: Path, line: str) -> None:
-    lost = "==411== Warning: {} records have invalid timestamps due to insufficient device buffer space."
+    lost = (
+        "==411== Warning: {} records have invalid timestamps due to insufficient device buffer"
+        " space."
+    )
     made = read(tmp_path, "".join(f"{one.format('9' * 5000)}\n" for one in (line, lost)) + TEXT)
     assert ops(made) == ops(read(tmp_path, TEXT)) and made.origin.dropped == 2
 
@@ -50,10 +59,25 @@ def test_text(tmp_path: Path) -> None:
         (1_200_000_000, 1_200_000_544, "[CUDA memset]"),
     ]
     assert trace.ops.kind.tolist() == [Kind.COMPUTE, Kind.D2H, Kind.OTHER, Kind.MEMSET]
-    assert trace.ops.corr.tolist() == [128, -1, -1, -1] and trace.ops.stream.tolist() == [7, 7, -1, 13]
-    assert trace.ops.bytes.tolist() == [-1, 2048, -1, 4] and trace.ops.pageable.tolist() == [-1, 1, -1, -1]
-    assert [(device.name, device.ordinal) for device in trace.devices] == [("TITAN Xp", 0), ("TITAN Xp", 1)]
-    assert [(process.pid, process.name) for process in trace.processes] == [(411, "python train.py")]
+    assert trace.ops.corr.tolist() == [128, -1, -1, -1] and trace.ops.stream.tolist() == [
+        7,
+        7,
+        -1,
+        13,
+    ]
+    assert trace.ops.bytes.tolist() == [-1, 2048, -1, 4] and trace.ops.pageable.tolist() == [
+        -1,
+        1,
+        -1,
+        -1,
+    ]
+    assert [(device.name, device.ordinal) for device in trace.devices] == [
+        ("TITAN Xp", 0),
+        ("TITAN Xp", 1),
+    ]
+    assert [(process.pid, process.name) for process in trace.processes] == [
+        (411, "python train.py")
+    ]
     assert not trace.origin.host_calls and trace.origin.dropped == 2
     assert "rounded to 10 us" in trace.origin.notes[1]
 
@@ -66,12 +90,17 @@ def test_csv(tmp_path: Path) -> None:
     ]
     assert trace.ops.corr.tolist() == [128, 135] and trace.ops.pageable.tolist() == [-1, 0]
     assert trace.devices[0].name == "Tesla V100-SXM2-16GB"
-    assert trace.origin.notes == ("2 records have no valid times; raise nvprof's --device-buffer-size",)
+    assert trace.origin.notes == (
+        "2 records have no valid times; raise nvprof's --device-buffer-size",
+    )
 
 
 def test_columns_by_name(tmp_path: Path) -> None:
     """In another order, without most, and in other units."""
-    rows = 'Duration,Name,Stream,Device,Start\nStart,Duration,Name,Stream,Device\nms,ns,,,\n5,10,"k",3,"G (2)"\n'
+    rows = (
+        'Duration,Name,Stream,Device,Start\nStart,Duration,Name,Stream,Device\nms,ns,,,\n5,10,"k",3,"G'
+        ' (2)"\n'
+    )
     trace = read(tmp_path, rows)
     assert ops(trace) == [(5_000_000, 5_000_010, "k")] and trace.devices[0].ordinal == 2
 
@@ -80,24 +109,36 @@ def test_calls(tmp_path: Path) -> None:
     trace = read(tmp_path, CALLS)
     calls = trace.calls
     assert [trace.name(name) for name in calls.name] == ["cudaLaunchKernel", "cudaMemcpyAsync"]
-    assert calls.start.tolist() == [326_620_001, 330_000_000] and calls.end.tolist() == [326_625_501, 330_001_000]
+    assert calls.start.tolist() == [326_620_001, 330_000_000] and calls.end.tolist() == [
+        326_625_501,
+        330_001_000,
+    ]
     assert calls.corr.tolist() == [128, 135] and trace.origin.host_calls
     ranges = trace.ranges
-    assert [(trace.name(int(ranges.name[0])), int(ranges.start[0]), int(ranges.end[0]), int(ranges.kind[0]))] == [
-        ("epoch 1", 327_000_000, 327_500_000, RangeKind.NVTX)
-    ]
+    assert [
+        (
+            trace.name(int(ranges.name[0])),
+            int(ranges.start[0]),
+            int(ranges.end[0]),
+            int(ranges.kind[0]),
+        )
+    ] == [("epoch 1", 327_000_000, 327_500_000, RangeKind.NVTX)]
     assert "no device activity" in trace.origin.notes[-1]
 
 
 def test_both_in_one(tmp_path: Path) -> None:
-    """--print-gpu-trace --print-api-trace: calls have no device; two processes follow each other."""
+    """--print-gpu-trace --print-api-trace: calls have no device; two processes follow each
+    other.
+    """
     call = "500.0us  1.0000us  " + "-  " * 12 + "cudaLaunch (k [7])\n"
     text = TEXT.replace("335.79ms", call + "335.79ms")
     again = TEXT.replace("411", "412")
     trace = read(tmp_path, text + again)
     assert [process.pid for process in trace.processes] == [411, 412]
     assert trace.ops.process.tolist() == [0] * 4 + [1] * 4
-    assert [trace.name(name) for name in trace.calls.name] == ["cudaLaunch"] and trace.calls.corr.tolist() == [7]
+    assert [trace.name(name) for name in trace.calls.name] == [
+        "cudaLaunch"
+    ] and trace.calls.corr.tolist() == [7]
 
 
 def test_lines_that_make_no_sense(tmp_path: Path) -> None:
@@ -114,14 +155,23 @@ ACTIVITIES += " GPU activities:  100.00%  1.2ms         1     1.2ms     1.2ms   
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("==4== NVPROF is profiling process 4, command: a\n==4== Profiling result:\n" + ACTIVITIES, "a summary"),
-        ('==4== Profiling result:\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n', "a summary"),
+        (
+            "==4== NVPROF is profiling process 4, command: a\n==4== Profiling result:\n"
+            + ACTIVITIES,
+            "a summary",
+        ),
+        (
+            '==4== Profiling result:\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n',
+            "a summary",
+        ),
         ("==4== NVPROF is profiling process 4, command: a\n", "no trace that nvprof printed"),
     ],
 )
 def test_refusals(tmp_path: Path, text: str, what: str) -> None:
     (tmp_path / "printed").write_text(text)
-    with pytest.raises(TraceError, match=f"printed is {what}.*record with nvprof --print-gpu-trace"):
+    with pytest.raises(
+        TraceError, match=f"printed is {what}.*record with nvprof --print-gpu-trace"
+    ):
         nvprof_text.read(tmp_path / "printed")
 
 
@@ -135,7 +185,9 @@ def test_real_files(data: Path) -> None:
         rows = [line.split() for line in path.read_text().splitlines() if line[:1].isdigit()]
         timed = [row for row in rows if row[1] != "-" and "faults]" not in row]
         assert len(timed) > 10 and len(trace.ops.start) == len(timed)
-        assert trace.ops.kind.tolist().count(Kind.D2H) == sum(row[-2:] == ["memcpy", "DtoH]"] for row in rows)
+        assert trace.ops.kind.tolist().count(Kind.D2H) == sum(
+            row[-2:] == ["memcpy", "DtoH]"] for row in rows
+        )
         scale = {"ns": 1, "us": 1e3, "ms": 1e6}
         spent = sum(float(row[1][:-2]) * scale[row[1][-2:]] for row in timed)
         assert int((trace.ops.end - trace.ops.start).sum()) == round(spent)

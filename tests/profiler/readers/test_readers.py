@@ -47,32 +47,62 @@ def packets(*fields: bytes) -> bytes:
 KERNELS = b'"Kind","Agent_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
 
 FOREIGN = {
-    "11_kernel_trace.csv": (KERNELS, "output of rocprofv3.*record the program with PyTorch's or JAX's own profiler"),
-    "11_hip_api_trace.csv": (KERNELS.replace(b"Kind", b"Domain").replace(b'"', b""), "output of rocprofv3"),
+    "11_kernel_trace.csv": (
+        KERNELS,
+        "output of rocprofv3.*record the program with PyTorch's or JAX's own profiler",
+    ),
+    "11_hip_api_trace.csv": (
+        KERNELS.replace(b"Kind", b"Domain").replace(b'"', b""),
+        "output of rocprofv3",
+    ),
     "11_results.json": (b'{\n "rocprofiler-sdk-tool": [{"metadata": {}}]}', "output of rocprofv3"),
-    "11_results.pftrace": (packets(b"\x12\x02\x0a\x00", b"\x50\x01"), "binary trace of Perfetto.*record with"),
+    "11_results.pftrace": (
+        packets(b"\x12\x02\x0a\x00", b"\x50\x01"),
+        "binary trace of Perfetto.*record with",
+    ),
     "chrome.perfetto-trace": (packets(b"\x40\x05", b"\xe2\x03\x00"), "binary trace of Perfetto"),
-    "picture.json": (b"\x89PNG\r\n\x1a\n" + bytes(99), "is a PNG picture, not a trace; pass the profiler's trace"),
+    "picture.json": (
+        b"\x89PNG\r\n\x1a\n" + bytes(99),
+        "is a PNG picture, not a trace; pass the profiler's trace",
+    ),
     "train": (b"\x7fELF\x02\x01\x01", "is a program or library"),
-    "kernels.ncu-rep": (b"NVR\x00" + bytes(80), "a report of Nsight Compute.*record the run with Nsight Systems"),
+    "kernels.ncu-rep": (
+        b"NVR\x00" + bytes(80),
+        "a report of Nsight Compute.*record the run with Nsight Systems",
+    ),
     "nsys.parquet": (b"PAR1" + bytes(80), "Parquet.*nsys export --type sqlite"),
     "trace.json": (b"<!DOCTYPE html><html><body>404", "an HTML or XML page, maybe the error page"),
-    "checkpoint.pt": (zipped(archive__data__pkl=b"x").replace(b"data/pkl", b"data.pkl"), "checkpoint saved by PyTorch"),
+    "checkpoint.pt": (
+        zipped(archive__data__pkl=b"x").replace(b"data/pkl", b"data.pkl"),
+        "checkpoint saved by PyTorch",
+    ),
     "old.pt": (pickle.dumps({"state": [1.5]}), "a Python pickle, maybe a checkpoint"),
-    "memory.pickle": (pickle.dumps({"segments": [], "device_traces": []}), "memory snapshot of PyTorch"),
+    "memory.pickle": (
+        pickle.dumps({"segments": [], "device_traces": []}),
+        "memory snapshot of PyTorch",
+    ),
     "run.tar": (tarred(), "is a tar archive"),
     "run.tar.gz": (gzip.compress(tarred()), "is a tar archive"),
     "two.zip": (zipped(a=b"{}", b=b"{}"), r"zip of 2 files \(a, b\), expected one"),
     "none.zip": (zipped(), "zip of no file"),
     "run.7z": (b"7z\xbc\xaf\x27\x1c" + bytes(20), "a 7-Zip archive; unpack it"),
-    "train.log": (b"epoch 1 loss 0.3\n" * 9, "is text that is not a trace, it begins with 'epoch 1 loss 0.3'"),
-    "config.json": (b'{"lr": 0.1, "batch": 3}', r'JSON without trace events \(it has "lr", "batch"\)'),
+    "train.log": (
+        b"epoch 1 loss 0.3\n" * 9,
+        "is text that is not a trace, it begins with 'epoch 1 loss 0.3'",
+    ),
+    "config.json": (
+        b'{"lr": 0.1, "batch": 3}',
+        r'JSON without trace events \(it has "lr", "batch"\)',
+    ),
     "list.json": (b"[1, 2, 3]", "JSON without trace events"),
     "events.out.tfevents.17.host": (
         b"\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7fK\x22\t\x00\x00\xc0\x8f\xb2\x9d\xd9A\x1a\rbrain.Event:2",
         "event file of TensorBoard.*plugins/profile",
     ),
-    "lfs.json.gz": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "run git lfs pull"),
+    "lfs.json.gz": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+        "run git lfs pull",
+    ),
     "zeros.sqlite": (bytes(300), "nothing but zeros"),
     "half.sqlite": (b"SQLite format 3\x00", "SQLite database that cannot be read|cut off"),
     "noise": (bytes(range(128, 256)) * 9, "not a recognized trace, it begins with 80 81"),
@@ -92,7 +122,9 @@ def test_other_databases(tmp_path: Path) -> None:
     path = tmp_path / "app.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE users (id INTEGER)")
-        with pytest.raises(TraceError, match=r"neither of Nsight Systems nor of nvprof \(tables users\)"):
+        with pytest.raises(
+            TraceError, match=r"neither of Nsight Systems nor of nvprof \(tables users\)"
+        ):
             readers.read(path)
     with closing(sqlite3.connect(tmp_path / "amd.db")) as database:
         database.execute("CREATE TABLE rocpd_kernel_dispatch_0 (id INTEGER)")
@@ -107,7 +139,9 @@ def test_other_databases(tmp_path: Path) -> None:
 def test_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = training().write(tmp_path / "run.nvprof")
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **{**more, "timeout": 0}))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *args, **more: connect(*args, **{**more, "timeout": 0})
+    )
     with closing(sqlite3.connect(path)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(TraceError, match="locked; wait"):
@@ -136,8 +170,12 @@ def test_special_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             readers.read(path)
     (tmp_path / "mine").write_bytes(b"{}")
     denied = PermissionError(13, "Permission denied")
-    monkeypatch.setattr(Path, "open", lambda *_: (_ for _ in ()).throw(denied))  # root may read everything
-    with pytest.raises(TraceError, match=r"cannot read .*mine: Permission denied; check its permissions"):
+    monkeypatch.setattr(
+        Path, "open", lambda *_: (_ for _ in ()).throw(denied)
+    )  # root may read everything
+    with pytest.raises(
+        TraceError, match=r"cannot read .*mine: Permission denied; check its permissions"
+    ):
         readers.read(tmp_path / "mine")
 
 
@@ -145,15 +183,21 @@ def test_zstd_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("zstandard", "compression.zstd"):
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "run.json.zst").write_bytes(b"\x28\xb5\x2f\xfd\x24")
-    with pytest.raises(TraceError, match=r"run.json.zst is packed with zstd.*pip install zstandard"):
+    with pytest.raises(
+        TraceError, match=r"run.json.zst is packed with zstd.*pip install zstandard"
+    ):
         readers.read(tmp_path / "run.json.zst")
 
 
 def test_zstd(tmp_path: Path) -> None:
     """Frames in a row, and one that is cut off."""
-    zstandard = pytest.importorskip("zstandard", reason="pip install zstandard to test what it unpacks")
+    zstandard = pytest.importorskip(
+        "zstandard", reason="pip install zstandard to test what it unpacks"
+    )
     whole, path = os.urandom(300_000), tmp_path / "run"
-    frames = [zstandard.ZstdCompressor().compress(part) for part in (whole[:200_000], whole[200_000:])]
+    frames = [
+        zstandard.ZstdCompressor().compress(part) for part in (whole[:200_000], whole[200_000:])
+    ]
     path.write_bytes(b"".join(frames))
     with decompress.open_stream(path) as stream:
         assert stream.readall() == whole and not stream.damage
@@ -180,10 +224,21 @@ def test_cut_streams(tmp_path: Path, pack: str) -> None:
 
 def test_lines() -> None:
     held = io.BytesIO(b"one\r\n" + b"x" * 50 + b"\n\nlast")
-    assert list(decompress.lines(held, 10)) == [b"one", b"x" * 10, b"", b"last"]  # pyright: ignore[reportArgumentType]
+    assert list(decompress.lines(held, 10)) == [
+        b"one",
+        b"x" * 10,
+        b"",
+        b"last",
+    ]  # pyright: ignore[reportArgumentType]
 
 
-CHROME = json.dumps({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}]})
+CHROME = json.dumps(
+    {
+        "traceEvents": [
+            {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}
+        ]
+    }
+)
 TIMELINE = '{"fastfeed_timeline": 1, "feed": "f0", "pid": 1, "rank": 0, "host": "", "name": ""}\n'
 
 
@@ -205,7 +260,11 @@ def test_folder_of_ranks(tmp_path: Path) -> None:
     fill(tmp_path, "train.log", ".hidden.json", text="hello")
     assert found(tmp_path) == ["rank0.pt.trace.json", "rank1.pt.trace.json", "feed.jsonl"]
     both = expand([tmp_path / "rank1.pt.trace.json", tmp_path])
-    assert [path.name for path in both] == ["rank1.pt.trace.json", "rank0.pt.trace.json", "feed.jsonl"]
+    assert [path.name for path in both] == [
+        "rank1.pt.trace.json",
+        "rank0.pt.trace.json",
+        "feed.jsonl",
+    ]
 
 
 def test_export_next_to_its_report(tmp_path: Path) -> None:
@@ -217,7 +276,9 @@ def test_export_next_to_its_report(tmp_path: Path) -> None:
 
 
 def test_tensorboard_folder(tmp_path: Path, data: Path) -> None:
-    """The XPlane holds all that its Chrome trace does; results of xprof next to it are no recordings."""
+    """The XPlane holds all that its Chrome trace does; results of xprof next to it are no
+    recordings.
+    """
     real = data / "traces" / "xplane" / "jax08_mi300_gemm.xplane.pb"
     if not real.is_file():
         pytest.skip(f"no {real}; set FASTFEED_TEST_DATA to the folder that holds traces/")
@@ -228,14 +289,18 @@ def test_tensorboard_folder(tmp_path: Path, data: Path) -> None:
     again = tmp_path / "plugins" / "profile" / "2024_02_02"
     fill(again, "x.json")
     (again / "host.xplane.pb").write_bytes(real.read_bytes())
-    with pytest.raises(TraceError, match=r"2 runs: 2024_01_01, 2024_02_02; pass one of them, such as .*2024_02_02"):
+    with pytest.raises(
+        TraceError, match=r"2 runs: 2024_01_01, 2024_02_02; pass one of them, such as .*2024_02_02"
+    ):
         expand([tmp_path])
 
 
 def test_folders_that_do_not_say_which(tmp_path: Path) -> None:
     fill(tmp_path / "mixed", "a.json")
     training().write(tmp_path / "mixed" / "b.nvprof")
-    with pytest.raises(TraceError, match=r"several profilers: a.json \(chrome\), b.nvprof \(nvprof\); pass"):
+    with pytest.raises(
+        TraceError, match=r"several profilers: a.json \(chrome\), b.nvprof \(nvprof\); pass"
+    ):
         expand([tmp_path / "mixed"])
 
 
@@ -244,7 +309,9 @@ def test_folders_without_a_trace(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="empty holds no trace, it has no file; pass"):
         expand([tmp_path / "empty"])
     fill(tmp_path / "logs", "a.log", text="hello")
-    with pytest.raises(TraceError, match=r"logs holds no trace: .*a.log is text that is not a trace"):
+    with pytest.raises(
+        TraceError, match=r"logs holds no trace: .*a.log is text that is not a trace"
+    ):
         expand([tmp_path / "logs"])
     fill(tmp_path / "logs", "b.log", text="hello")
     with pytest.raises(TraceError, match="logs holds no trace, none of its 2 files is one"):

@@ -1,4 +1,6 @@
-"""Small files that unpack to a lot: what is unpacked and held has a bound, and the sentence says which."""
+"""Small files that unpack to a lot: what is unpacked and held has a bound, and the sentence says
+which.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ pytestmark = pytest.mark.usefixtures("both_ways")
 EVENT = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,"args":{"device":0,"stream":7}}'
 BLANKS = {  # what is around them
     "before the object": (b"", b'{"traceEvents":[' + EVENT + b"]}"),
-    "before the list": (b'{"schemaVersion":1,"displayTimeUnit":"ms",', b'"traceEvents":[' + EVENT + b"]}"),
+    "before the list": (
+        b'{"schemaVersion":1,"displayTimeUnit":"ms",',
+        b'"traceEvents":[' + EVENT + b"]}",
+    ),
     "before an event": (b'{"schemaVersion":1,"traceEvents":[', EVENT + b"]}"),
     "between events": (b'{"schemaVersion":1,"traceEvents":[' + EVENT + b",", EVENT + b"]}"),
     "in a name": (b'{"schemaVersion":1,"traceEvents":[{"ph":"X","name":"', b'","ts":1,"dur":1}]}'),
@@ -55,8 +60,12 @@ def test_blanks_are_refused_or_passed_over(tmp_path: Path, where: str):
         assert len(chrome.read(short).ops.start) >= 1
 
 
-def test_blanks_before_the_first_event_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Searching all that was read so far again with each piece would take a time that grows with the square."""
+def test_blanks_before_the_first_event_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Searching all that was read so far again with each piece would take a time that grows with
+    the square.
+    """
     monkeypatch.setattr(stream, "PIECE", 1 << 20)
     monkeypatch.setattr(stream, "_MAX_BYTES", 1 << 40)
     path = tmp_path / "a.json.gz"
@@ -76,7 +85,10 @@ def test_more_events_than_allowed(tmp_path: Path, dialect: str):
     path = tmp_path / "trace"
     DIALECTS[dialect](path, steady(40))
     whole = read(path)
-    with limits.max_events(10), pytest.raises(TraceError, match=r"holds more than 10 events, .*--max-events"):
+    with (
+        limits.max_events(10),
+        pytest.raises(TraceError, match=r"holds more than 10 events, .*--max-events"),
+    ):
         read(path)
     with limits.max_events(1_000):
         again = read(path)
@@ -93,30 +105,49 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_events_that_are_no_json_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str):
+def test_events_that_are_no_json_have_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+):
     """Millions fit into a few kilobytes."""
     path = tmp_path / "a.json.gz"
     path.write_bytes(
-        gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (BROKEN[what] + b",") * 3_000 + EVENT + b"]}")
+        gzip.compress(
+            b'{"schemaVersion":1,"traceEvents":[' + (BROKEN[what] + b",") * 3_000 + EVENT + b"]}"
+        )
     )
     with limits.max_events(100), pytest.raises(TraceError, match=r"holds more than 100 events"):
         chrome.read(path)
     monkeypatch.setattr(stream, "_MAX_DROPPED", 500)
-    with pytest.raises(TraceError, match=r"a.json.gz: more than 500 of its events are not JSON; copy the file again"):
+    with pytest.raises(
+        TraceError,
+        match=r"a.json.gz: more than 500 of its events are not JSON; copy the file again",
+    ):
         chrome.read(path)
 
 
-@pytest.mark.parametrize("event", [b"{}", b'{"ts":1}', b'{"ph":"X"}', b'{"ph":"X","name":"a","pid":1,"tid":1,"ts":1}'])
-def test_events_that_say_nothing_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: bytes):
+@pytest.mark.parametrize(
+    "event", [b"{}", b'{"ts":1}', b'{"ph":"X"}', b'{"ph":"X","name":"a","pid":1,"tid":1,"ts":1}']
+)
+def test_events_that_say_nothing_have_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: bytes
+):
     monkeypatch.setattr(stream, "_MAX_DROPPED", 500)
     path = tmp_path / "a.json.gz"
-    path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 400 + EVENT + b"]}"))
+    path.write_bytes(
+        gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 400 + EVENT + b"]}")
+    )
     assert len(chrome.read(path).ops.start) == 1
-    path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 40_000 + EVENT + b"]}"))
+    path.write_bytes(
+        gzip.compress(
+            b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 40_000 + EVENT + b"]}"
+        )
+    )
     if event == b'{"ts":1}' and native.kernel():
         assert len(chrome.read(path).ops.start) == 1, "the kernel passes them over"
         return
-    with pytest.raises(TraceError, match=r"0 MiB of it have no event|more than 500 of its events have no phase"):
+    with pytest.raises(
+        TraceError, match=r"0 MiB of it have no event|more than 500 of its events have no phase"
+    ):
         chrome.read(path)
 
 
@@ -129,7 +160,9 @@ def test_categories_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(chrome.read(path).ops.start) == 1
     more = b",".join(EVENT.replace(b'"kernel"', b'"d%d"' % n) for n in range(9))
     path.write_bytes(b'{"schemaVersion":1,"traceEvents":[' + rows + b"," + more + b"]}")
-    with pytest.raises(TraceError, match=r"more than 100 categories of events, this is not a trace"):
+    with pytest.raises(
+        TraceError, match=r"more than 100 categories of events, this is not a trace"
+    ):
         chrome.read(path)
 
 
@@ -143,7 +176,9 @@ def test_categories_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_events_that_are_no_rows_are_counted(tmp_path: Path, event: bytes):
     path = tmp_path / "a.json.gz"
-    path.write_bytes(gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 500 + EVENT + b"]}"))
+    path.write_bytes(
+        gzip.compress(b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 500 + EVENT + b"]}")
+    )
     assert len(chrome.read(path).ops.start) == 1
     with limits.max_events(100), pytest.raises(TraceError, match=r"holds more than 100 events"):
         chrome.read(path)
@@ -151,7 +186,8 @@ def test_events_that_are_no_rows_are_counted(tmp_path: Path, event: bytes):
 
 def test_the_command_has_the_limit(tmp_path: Path):
     path = write(
-        tmp_path / "a.json", [row for n in range(1, 9) for row in (launch(n, 10 * n - 5), kernel(n, 10 * n, 5))]
+        tmp_path / "a.json",
+        [row for n in range(1, 9) for row in (launch(n, 10 * n - 5), kernel(n, 10 * n, 5))],
     )
     done = CliRunner().invoke(app, ["analyze", str(path), "--max-events", "10"])
     assert str(done.exception).startswith(f"{path} holds more than 10 events")
@@ -181,5 +217,7 @@ def test_a_packed_database_without_room(tmp_path: Path, database: bytes):
     huge[28:32] = (0xFFFFFF00).to_bytes(4, "big")  # pages
     path = tmp_path / "run.sqlite.gz"
     path.write_bytes(gzip.compress(bytes(huge) + bytes(1 << 20)))
-    with pytest.raises(TraceError, match=r"cannot unpack .*: its header claims [\d,]+ GB, and .* has"):
+    with pytest.raises(
+        TraceError, match=r"cannot unpack .*: its header claims [\d,]+ GB, and .* has"
+    ):
         read(path)

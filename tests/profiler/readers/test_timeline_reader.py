@@ -1,4 +1,6 @@
-"""The feed's own timeline: several feeds, processes and hosts in one file, lines that are torn or unknown."""
+"""The feed's own timeline: several feeds, processes and hosts in one file, lines that are torn or
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,22 @@ WALL = 1_700_000_000_000_000_000
 MONO = 5_000_000_000
 
 
-def header(feed: str = "f0", pid: int = 100, rank: int = 0, host: str = "node", name: str = "train") -> dict[str, Any]:
-    return {"fastfeed_timeline": 1, "feed": feed, "pid": pid, "rank": rank, "host": host, "name": name}
+def header(
+    feed: str = "f0", pid: int = 100, rank: int = 0, host: str = "node", name: str = "train"
+) -> dict[str, Any]:
+    return {
+        "fastfeed_timeline": 1,
+        "feed": feed,
+        "pid": pid,
+        "rank": rank,
+        "host": host,
+        "name": name,
+    }
 
 
-def span(stage: str, batch: int, start: int, end: int, tid: int = 100, feed: str = "f0") -> list[Any]:
+def span(
+    stage: str, batch: int, start: int, end: int, tid: int = 100, feed: str = "f0"
+) -> list[Any]:
     return [feed, "span", stage, batch, MONO + start, MONO + end, tid]
 
 
@@ -44,7 +57,9 @@ def rows(trace: Trace) -> list[tuple[str, int, int, int]]:
     wall = trace.origin.wall_ns or 0
     pids = [trace.processes[trace.threads[thread].process].pid for thread in found.thread.tolist()]
     named = [trace.name(name).removeprefix("fastfeed:") for name in found.name.tolist()]
-    return list(zip(named, (found.start + wall).tolist(), (found.end + wall).tolist(), pids, strict=True))
+    return list(
+        zip(named, (found.start + wall).tolist(), (found.end + wall).tolist(), pids, strict=True)
+    )
 
 
 def test_what_a_feed_writes(tmp_path: Path) -> None:
@@ -52,7 +67,11 @@ def test_what_a_feed_writes(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     clock = iter(range(1000, 10**6, 1000))
     made = Timeline(path, rank=3, name="train", clock=lambda: next(clock), wall=lambda: WALL)
-    spans = [Span("read", 0, 2000, 2500, 7), Span("decode", 0, 2500, 4000, 8), Span("wait", 0, 2000, 4100, 9)]
+    spans = [
+        Span("read", 0, 2000, 2500, 7),
+        Span("decode", 0, 2500, 4000, 8),
+        Span("wait", 0, 2000, 4100, 9),
+    ]
     for one in spans:
         made.record(one)
     made.close()
@@ -64,7 +83,12 @@ def test_what_a_feed_writes(tmp_path: Path) -> None:
     assert trace.processes[0].rank == 3 and trace.origin.notes == ()
     (feed,) = trace.metadata["feeds"]
     assert feed["stages"] == {"read": (1, 500), "decode": (1, 1500), "wait": (1, 2100)}
-    assert (feed["name"], feed["batches"], feed["waited_ns"], feed["threads"]) == ("train", 1, 2100, 1)
+    assert (feed["name"], feed["batches"], feed["waited_ns"], feed["threads"]) == (
+        "train",
+        1,
+        2100,
+        1,
+    )
     assert feed["busiest"] == "decode" and feed["waits"].tolist() == [[0, 0, 2100]]
 
 
@@ -72,14 +96,21 @@ def test_hosts_with_other_clocks(tmp_path: Path) -> None:
     """Each is put on the wall clock by its own anchors; batches keep their numbers."""
     trace = read(
         tmp_path,
-        header(), anchor(), header("f1", 100, 1, "other"), anchor("f1", 77, WALL + 10),
-        span("wait", 0, 0, 5), ["f1", "span", "wait", 4, 77, 99, 100],
-    )  # fmt: skip
+        header(),
+        anchor(),
+        header("f1", 100, 1, "other"),
+        anchor("f1", 77, WALL + 10),
+        span("wait", 0, 0, 5),
+        ["f1", "span", "wait", 4, 77, 99, 100],
+    )
     assert rows(trace) == [("wait", WALL, WALL + 5, 100), ("wait", WALL + 10, WALL + 32, 100)]
     assert trace.processes == (
-        Process(100, "node", "fastfeed feed train", 0), Process(100, "other", "fastfeed feed train", 1),
-    )  # fmt: skip
-    assert trace.threads == (Thread(0, 100), Thread(1, 100)) and trace.metadata["batches"].tolist() == [0, 4]
+        Process(100, "node", "fastfeed feed train", 0),
+        Process(100, "other", "fastfeed feed train", 1),
+    )
+    assert trace.threads == (Thread(0, 100), Thread(1, 100)) and trace.metadata[
+        "batches"
+    ].tolist() == [0, 4]
     assert [feed["start"] for feed in trace.metadata["feeds"]] == [0, 10]
 
 
@@ -87,21 +118,40 @@ def test_helper_process(tmp_path: Path) -> None:
     """Lines name no process; those between two anchors were written by one."""
     trace = read(
         tmp_path,
-        header(), anchor(), header(pid=500), anchor(),
-        span("wait", 0, 0, 5, 100), span("place", 0, 1, 2, 900), anchor(),  # 900 is the trainer's: it waited, too
-        span("decode", 0, 3, 4, 501), span("read", 0, 3, 4, 500), anchor(),
-        span("decode", 1, 6, 7, 501), anchor(), span("place", 1, 8, 9, 900), anchor(),
-    )  # fmt: skip
+        header(),
+        anchor(),
+        header(pid=500),
+        anchor(),
+        # 900 is the trainer's: it waited, too
+        span("wait", 0, 0, 5, 100),
+        span("place", 0, 1, 2, 900),
+        anchor(),
+        span("decode", 0, 3, 4, 501),
+        span("read", 0, 3, 4, 500),
+        anchor(),
+        span("decode", 1, 6, 7, 501),
+        anchor(),
+        span("place", 1, 8, 9, 900),
+        anchor(),
+    )
     assert sorted((stage, pid) for stage, _, _, pid in rows(trace)) == [
-        ("decode", 500), ("decode", 500), ("place", 100), ("place", 100), ("read", 500), ("wait", 100),
-    ]  # fmt: skip
+        ("decode", 500),
+        ("decode", 500),
+        ("place", 100),
+        ("place", 100),
+        ("read", 500),
+        ("wait", 100),
+    ]
     assert [feed["pid"] for feed in trace.metadata["feeds"]] == [100, 500]
     assert trace.metadata["feeds"][0]["stages"]["decode"] == (2, 2)
 
 
 def test_clock_moves(tmp_path: Path) -> None:
     """Lengths stay what they are, and a note says that the wall clock moved."""
-    anchors = [anchor(mono=MONO + k * 1000, wall=WALL + k * 1000 + (50_000_000 if k > 5 else 0)) for k in range(9)]
+    anchors = [
+        anchor(mono=MONO + k * 1000, wall=WALL + k * 1000 + (50_000_000 if k > 5 else 0))
+        for k in range(9)
+    ]
     trace = read(tmp_path, header(), *anchors, span("wait", 0, 0, 8000))
     assert (trace.ranges.end - trace.ranges.start).tolist() == [8000]
     assert any("moved by 50 ms" in note for note in trace.origin.notes)
@@ -112,7 +162,10 @@ def test_clock_moves(tmp_path: Path) -> None:
     [
         (b"{half a line", "damaged JSON: 1 line skipped"),
         (b"[" * 100_000, "damaged JSON: 1 line skipped"),
-        (json.dumps(["f0", "queue", 3]).encode(), "unknown kind, maybe of a newer fastfeed: 1 line skipped"),
+        (
+            json.dumps(["f0", "queue", 3]).encode(),
+            "unknown kind, maybe of a newer fastfeed: 1 line skipped",
+        ),
         (b"17", "unknown kind"),
         (json.dumps(span("wait", 0, 9, 3)).encode(), "end before they begin: 1 line"),
         (b'["f0", "span", "wait", 0, 1e9, 2e9, 100]', "impossible values"),
@@ -154,9 +207,15 @@ def test_no_header(tmp_path: Path) -> None:
 
 def test_a_header_that_comes_late(tmp_path: Path) -> None:
     """Spans and anchors before it are of its process, whose threads are there once."""
-    late = read(tmp_path, span("wait", 0, 0, 100), anchor(), header(pid=7), span("wait", 1, 200, 300))
-    assert late.processes == (Process(7, "node", "fastfeed feed train", 0),) and len(late.threads) == 1
-    first = read(tmp_path, header(pid=7), span("wait", 0, 0, 100), anchor(), span("wait", 1, 200, 300))
+    late = read(
+        tmp_path, span("wait", 0, 0, 100), anchor(), header(pid=7), span("wait", 1, 200, 300)
+    )
+    assert (
+        late.processes == (Process(7, "node", "fastfeed feed train", 0),) and len(late.threads) == 1
+    )
+    first = read(
+        tmp_path, header(pid=7), span("wait", 0, 0, 100), anchor(), span("wait", 1, 200, 300)
+    )
     assert rows(late) == rows(first)
 
 

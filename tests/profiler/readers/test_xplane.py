@@ -27,12 +27,17 @@ def host(*events: Event, id: int = 41, name: str = "python3") -> Plane:
     return Plane("/host:CPU", [Line(name, events, id)])
 
 
-def stream(*events: Event, number: int = 7, kinds: str = "(Compute)", timestamp_ns: int = 0) -> Line:
+def stream(
+    *events: Event, number: int = 7, kinds: str = "(Compute)", timestamp_ns: int = 0
+) -> Line:
     return Line(f"Stream #{number}{kinds}", events, number, timestamp_ns)
 
 
 def ranges(trace: Trace) -> list[tuple[str, RangeKind]]:
-    return [(trace.name(n), RangeKind(s)) for n, s in zip(trace.ranges.name, trace.ranges.kind, strict=True)]
+    return [
+        (trace.name(n), RangeKind(s))
+        for n, s in zip(trace.ranges.name, trace.ranges.kind, strict=True)
+    ]
 
 
 def test_every_line_has_its_own_clock(tmp_path: Path) -> None:
@@ -61,7 +66,14 @@ def test_derived_lines_count_nothing(tmp_path: Path) -> None:
     work = event("gemm", 0, 50, {"correlation_id": 3})
     derived = [
         Line(name, [event("derived", 0, 90)], -9)
-        for name in ("Steps", "TensorFlow Ops", "TensorFlow Name Scope", "XLA Ops", "XLA Modules", "Source code")
+        for name in (
+            "Steps",
+            "TensorFlow Ops",
+            "TensorFlow Name Scope",
+            "XLA Ops",
+            "XLA Modules",
+            "Source code",
+        )
     ]
     trace = read(tmp_path, [gpu(0, [stream(work), *derived])])
     assert trace.ops.end.tolist() == [50]
@@ -79,13 +91,25 @@ def test_devices_that_did_nothing_are_a_note(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "details", "expected"),
     [
-        ("MemcpyH2D", "kind_src:pageable kind_dst:device size:512 dest:0 async:1", (Kind.H2D, 512, 1)),
-        ("MemcpyH2D", "kind_src:pinned kind_dst:device size:4096 dest:0 async:1", (Kind.H2D, 4096, 0)),
+        (
+            "MemcpyH2D",
+            "kind_src:pageable kind_dst:device size:512 dest:0 async:1",
+            (Kind.H2D, 512, 1),
+        ),
+        (
+            "MemcpyH2D",
+            "kind_src:pinned kind_dst:device size:4096 dest:0 async:1",
+            (Kind.H2D, 4096, 0),
+        ),
         ("MemcpyD2H", "kind_src:device kind_dst:pageable size:8 dest:0 async:1", (Kind.D2H, 8, 1)),
         ("MemcpyD2H", "size:8 dest:4 async:1", (Kind.D2H, 8, -1)),
         ("MemcpyD2D", "kind_src:device kind_dst:device size:9 dest:0 async:1", (Kind.D2D, 9, -1)),
         ("MemcpyP2P", "kind_src:device kind_dst:device size:9 dest:1 async:1", (Kind.P2P, 9, -1)),
-        ("MemcpyOther", "kind_src:managed kind_dst:managed num_bytes:77 dest:1 async:1", (Kind.OTHER, 77, -1)),
+        (
+            "MemcpyOther",
+            "kind_src:managed kind_dst:managed num_bytes:77 dest:1 async:1",
+            (Kind.OTHER, 77, -1),
+        ),
         ("Memset", "kind:device num_bytes:64 async:1", (Kind.MEMSET, 64, -1)),
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "", (Kind.COMM, -1, -1)),
         ("CudaGraphExec:12", "", (Kind.GRAPH, -1, -1)),
@@ -94,7 +118,11 @@ def test_devices_that_did_nothing_are_a_note(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("kept", [str, Ref])
 def test_kinds_and_sizes(
-    tmp_path: Path, name: str, details: str, expected: tuple[Kind, int, int], kept: type[str] | type[Ref]
+    tmp_path: Path,
+    name: str,
+    details: str,
+    expected: tuple[Kind, int, int],
+    kept: type[str] | type[Ref],
 ) -> None:
     stat = "Memset_details" if name == "Memset" else "memcpy_details"
     stats = {"correlation_id": 5, stat: kept(details)} if details else {"correlation_id": 5}
@@ -104,7 +132,9 @@ def test_kinds_and_sizes(
 
 def test_memory_records_are_no_work(tmp_path: Path) -> None:
     said = {"memalloc_details": "kind:device num_bytes:64", "correlation_id": 2}
-    trace = read(tmp_path, [gpu(0, [stream(event("gemm", 0, 5), event("MemoryAlloc", 5, 900, said))])])
+    trace = read(
+        tmp_path, [gpu(0, [stream(event("gemm", 0, 5), event("MemoryAlloc", 5, 900, said))])]
+    )
     assert trace.ops.end.tolist() == [5]
 
 
@@ -115,10 +145,23 @@ def test_flushes_of_the_profiler(tmp_path: Path) -> None:
 
 
 def test_copies_that_rocm_makes_with_kernels(tmp_path: Path) -> None:
-    copies = [event("__amd_rocclr_copyBuffer.kd", 10 * k, 10 * k + 5, {"correlation_id": k}) for k in (1, 2, 3, 4)]
+    copies = [
+        event("__amd_rocclr_copyBuffer.kd", 10 * k, 10 * k + 5, {"correlation_id": k})
+        for k in (1, 2, 3, 4)
+    ]
     calls = [
-        event("hipMemcpyHtoDAsync", 1, 2, {"correlation_id": 1, "memcpy_details": Ref("kind:Unknown size:0 async:1")}),
-        event("hipMemcpyDtoHAsync", 3, 4, {"correlation_id": 2, "memcpy_details": "kind:Unknown size:96 async:1"}),
+        event(
+            "hipMemcpyHtoDAsync",
+            1,
+            2,
+            {"correlation_id": 1, "memcpy_details": Ref("kind:Unknown size:0 async:1")},
+        ),
+        event(
+            "hipMemcpyDtoHAsync",
+            3,
+            4,
+            {"correlation_id": 2, "memcpy_details": "kind:Unknown size:96 async:1"},
+        ),
         event("hipMemcpyDtoDAsync", 5, 6, {"correlation_id": 3}),
     ]
     threads = Plane("/host:CPU", [Line("Host Threads/1083", calls, 1083)])
@@ -151,8 +194,11 @@ def test_launches_as_jax_writes_them(tmp_path: Path) -> None:
     trace = read(tmp_path, planes)
     calls = trace.calls
     assert [trace.name(n) for n in calls.name] == [
-        "cuLaunchKernel", "cuGraphLaunch", "cuMemcpyHtoDAsync", "cuStreamSynchronize",
-    ]  # fmt: skip
+        "cuLaunchKernel",
+        "cuGraphLaunch",
+        "cuMemcpyHtoDAsync",
+        "cuStreamSynchronize",
+    ]
     assert calls.corr.tolist() == [9, 10, 11, -1]
     assert [(thread.tid, thread.name) for thread in trace.threads] == [(4111, "python3")]
     assert set(calls.thread) == set(trace.ranges.thread) == {0}
@@ -162,10 +208,17 @@ def test_launches_as_jax_writes_them(tmp_path: Path) -> None:
 
 def test_launches_as_tensorflow_writes_them(tmp_path: Path) -> None:
     def copy(way: str, at: int, waits: bool) -> Event:
-        return event(f"Memcpy{way}", at, at + 1, {"correlation_id": at, "memcpy_details": f"size:8 async:{1 - waits}"})
+        return event(
+            f"Memcpy{way}",
+            at,
+            at + 1,
+            {"correlation_id": at, "memcpy_details": f"size:8 async:{1 - waits}"},
+        )
 
     events = [
-        event("void Eigen::Kernel<float>", 10, 11, {"correlation_id": 10, "kernel_details": "regs:38"}),
+        event(
+            "void Eigen::Kernel<float>", 10, 11, {"correlation_id": 10, "kernel_details": "regs:38"}
+        ),
         copy("H2D", 20, False),
         copy("H2D", 30, True),
         copy("D2H", 40, False),
@@ -173,8 +226,12 @@ def test_launches_as_tensorflow_writes_them(tmp_path: Path) -> None:
     ]
     trace = read(tmp_path, [gpu(0, [stream(event("k", 60, 61))]), host(*events)])
     assert [trace.name(n) for n in trace.calls.name] == [
-        "cuLaunchKernel", "cuMemcpyHtoDAsync", "cuMemcpyHtoD", "cuMemcpyDtoHAsync", "cuMemsetAsync",
-    ]  # fmt: skip
+        "cuLaunchKernel",
+        "cuMemcpyHtoDAsync",
+        "cuMemcpyHtoD",
+        "cuMemcpyDtoHAsync",
+        "cuMemsetAsync",
+    ]
     assert trace.calls.corr.tolist() == [10, 20, 30, 40, 50]
 
 
@@ -206,12 +263,20 @@ def test_steps_of_the_host(tmp_path: Path) -> None:
     marked = [event("train", 100 * n, 100 * n + 90, {"step_num": n, "_r": 1}) for n in (0, 1, 2)]
     steps = Line("Steps", [event("0", 50, 99)], -1)
     trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6)), steps]), host(*marked)])
-    assert ranges(trace) == [("train 0", RangeKind.STEP), ("train 1", RangeKind.STEP), ("train 2", RangeKind.STEP)]
+    assert ranges(trace) == [
+        ("train 0", RangeKind.STEP),
+        ("train 1", RangeKind.STEP),
+        ("train 2", RangeKind.STEP),
+    ]
     assert trace.ranges.thread.tolist() == [0, 0, 0]
 
 
 def test_steps_of_the_device_line(tmp_path: Path) -> None:
-    steps = Line("Steps", [event(str(n), 100 * n, 100 * n + 90, {"step_name": f"{n + 7}"}) for n in (0, 1)], -1)
+    steps = Line(
+        "Steps",
+        [event(str(n), 100 * n, 100 * n + 90, {"step_name": f"{n + 7}"}) for n in (0, 1)],
+        -1,
+    )
     trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6)), steps]), gpu(1, [])])
     assert ranges(trace) == [("step 7", RangeKind.STEP), ("step 8", RangeKind.STEP)]
     assert trace.ranges.start.tolist() == [0, 100]
@@ -219,18 +284,27 @@ def test_steps_of_the_device_line(tmp_path: Path) -> None:
 
 
 def test_steps_of_groups(tmp_path: Path) -> None:
-    work = [event("k", 10 * n, 10 * n + 4, {"group_id": n // 3, "correlation_id": n + 1}) for n in range(6)]
+    work = [
+        event("k", 10 * n, 10 * n + 4, {"group_id": n // 3, "correlation_id": n + 1})
+        for n in range(6)
+    ]
     trace = read(tmp_path, [gpu(0, [stream(*work)])])
     assert ranges(trace) == [("step 0", RangeKind.STEP), ("step 1", RangeKind.STEP)]
-    assert list(zip(trace.ranges.start.tolist(), trace.ranges.end.tolist(), strict=True)) == [(0, 24), (30, 54)]
+    assert list(zip(trace.ranges.start.tolist(), trace.ranges.end.tolist(), strict=True)) == [
+        (0, 24),
+        (30, 54),
+    ]
 
 
 def test_what_the_profiler_lost(tmp_path: Path) -> None:
     warning = (
-        "Detected GPU events dropped on node7: Profiler has collected 2097152 driver events and 10 device events. "
-        "1234 events dropped because total driver(callback) events reaches max; 66 events dropped because of x."
+        "Detected GPU events dropped on node7: Profiler has collected 2097152 driver events and 10"
+        " device events. 1234 events dropped because total driver(callback) events reaches max; 66"
+        " events dropped because of x."
     )
-    trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6))])], errors=["CUPTI is busy"], warnings=[warning])
+    trace = read(
+        tmp_path, [gpu(0, [stream(event("k", 5, 6))])], errors=["CUPTI is busy"], warnings=[warning]
+    )
     assert trace.origin.dropped == 1300
     assert "the profiler said: CUPTI is busy" in trace.origin.notes
 
@@ -251,7 +325,10 @@ def test_where_and_when(tmp_path: Path) -> None:
 
 
 def test_without_launches(tmp_path: Path) -> None:
-    trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6, {"correlation_id": 4}))]), host(event("x", 0, 3))])
+    trace = read(
+        tmp_path,
+        [gpu(0, [stream(event("k", 5, 6, {"correlation_id": 4}))]), host(event("x", 0, 3))],
+    )
     assert not trace.origin.host_calls
     assert any("launches were not recorded" in note for note in trace.origin.notes)
 
@@ -269,7 +346,9 @@ def test_packed(tmp_path: Path) -> None:
     assert len(xplane.read(path).ops.start) == 1
 
 
-def test_more_events_than_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_events_than_are_decoded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fastfeed.profiler.readers.xplane.planes._CHUNK", 3)
     late = Event("late", 100_000, 90_000)  # ends before it begins
     events = [event("k", n, n + 1, {"correlation_id": n + 1, "group_id": 2}) for n in range(10)]

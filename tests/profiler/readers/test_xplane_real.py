@@ -29,12 +29,16 @@ def folder(data: Path) -> Path:
 @pytest.fixture
 def xplane_pb2() -> ModuleType:
     """The decoder that TensorFlow brings, without TensorFlow."""
-    pytest.importorskip("google.protobuf", reason="no protobuf to compare with; pip install protobuf")
+    pytest.importorskip(
+        "google.protobuf", reason="no protobuf to compare with; pip install protobuf"
+    )
     found = importlib.util.find_spec("tensorflow")
     folders = [Path(place) for place in (found.submodule_search_locations or ())] if found else []
     path = next((place / "tsl/profiler/protobuf/xplane_pb2.py" for place in folders), Path())
     if not path.is_file():
-        pytest.skip("no TensorFlow, whose xplane_pb2 this compares with; pip install tensorflow-cpu")
+        pytest.skip(
+            "no TensorFlow, whose xplane_pb2 this compares with; pip install tensorflow-cpu"
+        )
     spec = importlib.util.spec_from_file_location("xplane_pb2", path)
     assert spec is not None
     assert spec.loader is not None
@@ -52,10 +56,13 @@ def read(folder: Path, name: str) -> Trace:
 @pytest.mark.parametrize("name", GPU_FILES)
 def test_every_op_has_a_launch_before_it(folder: Path, name: str) -> None:
     trace = read(folder, name)
-    first = dict(zip(trace.calls.corr[::-1].tolist(), trace.calls.start[::-1].tolist(), strict=True))
+    first = dict(
+        zip(trace.calls.corr[::-1].tolist(), trace.calls.start[::-1].tolist(), strict=True)
+    )
     assert len(trace.ops.start)
     assert all(
-        first[corr] <= start for corr, start in zip(trace.ops.corr.tolist(), trace.ops.start.tolist(), strict=True)
+        first[corr] <= start
+        for corr, start in zip(trace.ops.corr.tolist(), trace.ops.start.tolist(), strict=True)
     )
 
 
@@ -75,7 +82,12 @@ def test_another_decoder_reads_the_same(folder: Path, name: str, xplane_pb2: Mod
                 corr = stats["correlation_id"].uint64_value if "correlation_id" in stats else -1
                 if plane.name.startswith("/device:GPU:") and line.name.startswith("Stream #"):
                     ops[
-                        plane.event_metadata[one.metadata_id].name, int(plane.name[12:]), line.id, start, end, corr
+                        plane.event_metadata[one.metadata_id].name,
+                        int(plane.name[12:]),
+                        line.id,
+                        start,
+                        end,
+                        corr,
                     ] += 1
                 elif plane.name == "/host:CPU" and corr < 0 and end > start:
                     ranges[start, end] += 1
@@ -87,7 +99,9 @@ def test_another_decoder_reads_the_same(folder: Path, name: str, xplane_pb2: Mod
     )
     assert ours == ops
     host = trace.ranges.thread >= 0
-    assert ranges == Counter(zip(trace.ranges.start[host].tolist(), trace.ranges.end[host].tolist(), strict=True))
+    assert ranges == Counter(
+        zip(trace.ranges.start[host].tolist(), trace.ranges.end[host].tolist(), strict=True)
+    )
 
 
 def test_rocm_names_the_way_of_a_copy_at_its_launch(folder: Path) -> None:
@@ -101,13 +115,19 @@ def test_tensorflow(folder: Path) -> None:
     assert Counter(trace.ops.kind.tolist()) == {Kind.COMPUTE: 1330, Kind.H2D: 202, Kind.D2H: 24}
     copies = np.isin(trace.ops.kind, (Kind.H2D, Kind.D2H))
     assert np.all(trace.ops.bytes[copies] > 0)
-    waits = [trace.name(n) for n in trace.ranges.name if trace.name(n).startswith("IteratorGetNext")]
+    waits = [
+        trace.name(n) for n in trace.ranges.name if trace.name(n).startswith("IteratorGetNext")
+    ]
     assert len(waits) >= 2
-    assert [trace.name(n) for n in trace.ranges.name[trace.ranges.kind == RangeKind.STEP]] == ["step 0"]
+    assert [trace.name(n) for n in trace.ranges.name[trace.ranges.kind == RangeKind.STEP]] == [
+        "step 0"
+    ]
 
 
 def test_a_tpu_is_refused(folder: Path) -> None:
-    with pytest.raises(TraceError, match="is a profile of a TPU; only profiles of GPUs can be analyzed"):
+    with pytest.raises(
+        TraceError, match="is a profile of a TPU; only profiles of GPUs can be analyzed"
+    ):
         read(folder, "tpu_inference_2")
 
 
@@ -119,5 +139,7 @@ def test_results_are_refused(folder: Path, name: str, renamed: bool, tmp_path: P
         path = tmp_path / "unnamed"
         path.write_bytes((folder / f"{name}.input_pipeline.pb").read_bytes())
     assert xplane.knows(path, head(path))
-    with pytest.raises(TraceError, match=r"is a result of xprof .*, not a recording; pass the \.xplane\.pb file"):
+    with pytest.raises(
+        TraceError, match=r"is a result of xprof .*, not a recording; pass the \.xplane\.pb file"
+    ):
         xplane.read(path)

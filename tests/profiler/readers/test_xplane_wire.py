@@ -1,4 +1,6 @@
-"""The wire decoder: one message and many at once say the same, and damage ends neither in a crash nor in a loop."""
+"""The wire decoder: one message and many at once say the same, and damage ends neither in a crash
+nor in a loop.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from fastfeed.profiler.readers.protobuf import (
     text,
     varints,
     words,
-)  # fmt: skip
+)
 
 numbers = st.integers(-(1 << 63), (1 << 64) - 1)
 values = st.one_of(numbers, st.floats(allow_nan=False), st.binary(max_size=40))
@@ -70,11 +72,16 @@ def test_many_at_once_say_what_one_says(many: list[list[tuple[int, int | float |
     walk = FieldIterator(words(data), edges[:-1], edges[1:])
     found: list[list[tuple[int, int, int, int]]] = [[] for _ in many]
     for columns in walk:
-        for row, number, wire, value, stop in zip(*(column.tolist() for column in columns), strict=True):
+        for row, number, wire, value, stop in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
             found[row].append((number, wire, value, stop))
     assert walk.damaged == 0
     for row, (begin, end) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
-        one = [(field.number, field.wire, signed(field.value), field.stop) for field in fields(data, begin, end)]
+        one = [
+            (field.number, field.wire, signed(field.value), field.stop)
+            for field in fields(data, begin, end)
+        ]
         assert found[row] == one
 
 
@@ -89,7 +96,8 @@ def test_garbage_ends_both_ways_alike(raw: bytes) -> None:
         damaged = 1
     walk = FieldIterator(words(data), np.array([0]), np.array([len(raw)]))
     rounds = sum(len(columns[0]) for columns in walk)
-    # a number of eleven bytes or more is damage to one and a small number to the other: never more than the end
+    # a number of eleven bytes or more is damage to one and a small number to the other: never more
+    # than the end
     assert rounds >= alone
     assert walk.damaged <= 1
     assert damaged or (rounds == alone and not walk.damaged)

@@ -11,7 +11,8 @@ import pytest
 from fastfeed.profiler.model.thresholds import SEVERE, STARVED, word
 from fastfeed.profiler.readers.protobuf import FIXED64, LEN, PAD, Field, double, fields, text
 
-# fields of InputPipelineAnalysisResult and of what is packed in it, as xprof's input_pipeline.proto has them
+# fields of InputPipelineAnalysisResult and of what is packed in it, as xprof's input_pipeline.proto
+# has them
 INPUT_PERCENT, STEPS, RECOMMENDATION = 3, 4, 7
 ANY_VALUE, BOTTLENECK, STATEMENT = 2, 2, 2
 STEP_MS, WAIT_MS, H2D_MS = 2, 11, 12
@@ -26,7 +27,9 @@ class Result:
         self._top = Field(0, LEN, 0, len(self._data) - PAD)
 
     def _inside(self, message: Field, number: int) -> Iterator[Field]:
-        return (one for one in fields(self._data, message.value, message.stop) if one.number == number)
+        return (
+            one for one in fields(self._data, message.value, message.stop) if one.number == number
+        )
 
     def _doubles(self, message: Field) -> dict[int, float]:
         inside = fields(self._data, message.value, message.stop)
@@ -34,7 +37,10 @@ class Result:
 
     def steps(self) -> list[dict[int, float]]:
         """Milliseconds by field number, one per step."""
-        return [self._doubles(next(self._inside(packed, ANY_VALUE))) for packed in self._inside(self._top, STEPS)]
+        return [
+            self._doubles(next(self._inside(packed, ANY_VALUE)))
+            for packed in self._inside(self._top, STEPS)
+        ]
 
     def average_percent(self) -> float:
         return self._doubles(next(self._inside(self._top, INPUT_PERCENT)))[1]
@@ -54,14 +60,18 @@ def result(request: pytest.FixtureRequest, data: Path) -> Result:
 
 
 def shares(result: Result) -> list[float]:
-    return [(step.get(WAIT_MS, 0.0) + step.get(H2D_MS, 0.0)) / step[STEP_MS] for step in result.steps()]
+    return [
+        (step.get(WAIT_MS, 0.0) + step.get(H2D_MS, 0.0)) / step[STEP_MS] for step in result.steps()
+    ]
 
 
 def test_the_word_is_xprofs(result: Result) -> None:
     steps = result.steps()
     total = sum(step[STEP_MS] for step in steps)
     waited = sum(step.get(WAIT_MS, 0.0) + step.get(H2D_MS, 0.0) for step in steps)
-    said = re.search(r"(NOT|MODERATELY|HIGHLY) input-bound because (?:only )?([\d.]+)%", result.statement())
+    said = re.search(
+        r"(NOT|MODERATELY|HIGHLY) input-bound because (?:only )?([\d.]+)%", result.statement()
+    )
     assert said is not None
     assert len(steps) == 11
     assert word(waited / total) == OURS[said[1]]
@@ -71,11 +81,18 @@ def test_the_word_is_xprofs(result: Result) -> None:
 
 def test_every_step_says_the_same(result: Result) -> None:
     assert len({word(share) for share in shares(result)}) == 1
-    assert 100 * sum(shares(result)) / len(shares(result)) == pytest.approx(result.average_percent(), abs=1e-9)
+    assert 100 * sum(shares(result)) / len(shares(result)) == pytest.approx(
+        result.average_percent(), abs=1e-9
+    )
 
 
 def test_the_marks_are_xprofs() -> None:
     assert (STARVED, SEVERE) == (0.05, 0.20)
     assert [word(share) for share in (0.0, 0.0499, 0.05, 0.1999, 0.2, 1.0)] == [
-        "not_starved", "not_starved", "starved", "starved", "severe", "severe",
-    ]  # fmt: skip
+        "not_starved",
+        "not_starved",
+        "starved",
+        "starved",
+        "severe",
+        "severe",
+    ]

@@ -1,4 +1,6 @@
-"""The page of a comparison: text, data, and in a browser both timelines, which begin in the same step."""
+"""The page of a comparison: text, data, and in a browser both timelines, which begin in the same
+step.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ NO_BROWSER = "no Chromium; install it (Debian: apt-get install chromium)"
 
 
 def better() -> str:
-    return page(compare(made.result(made.device(wait=30 * MS)), made.result(made.device(wait=MS, seed=1))))
+    return page(
+        compare(made.result(made.device(wait=30 * MS)), made.result(made.device(wait=MS, seed=1)))
+    )
 
 
 def data(html: str) -> dict:
@@ -66,7 +70,9 @@ def test_the_command_writes_it(tmp_path: Path):
     done = CliRunner().invoke(app, ["diff", *sides, "--html", str(html)])
     assert done.exit_code == 0, done.output
     assert html.read_text("utf-8").count('<canvas class="device"') == 2
-    assert CliRunner().invoke(app, ["diff", *sides, "--html", str(html)]).exit_code == 0, "its own page may be replaced"
+    assert CliRunner().invoke(app, ["diff", *sides, "--html", str(html)]).exit_code == 0, (
+        "its own page may be replaced"
+    )
     foreign = tmp_path / "notes.html"
     foreign.write_text("<title>Mine</title>")
     refused = CliRunner().invoke(app, ["diff", *sides, "--html", str(foreign)])
@@ -86,17 +92,24 @@ def chrome() -> Iterator[Browser]:
 def test_it_fits_and_both_begin_in_the_same_step(chrome: Browser, tmp_path: Path, width: int):
     path = tmp_path / "diff.html"
     path.write_text(better(), "utf-8")
-    views = "[...document.querySelectorAll('canvas.device')].map(c => [+c.dataset.start, +c.dataset.end])"
+    views = (
+        "[...document.querySelectorAll('canvas.device')].map(c => [+c.dataset.start,"
+        " +c.dataset.end])"
+    )
     before, after = data(better())["devices"]
     with chrome.tab(path, width, touch=width < 600) as tab:
-        shown, room = tab.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        shown, room = tab.value(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
         assert shown <= room == width
         tab.value("document.querySelector('[data-do=judged]').click()")
         tab.value("document.querySelector('[data-do=in]').click()")
         (a, b), (c, d) = tab.value(views)
         assert b - a == pytest.approx(d - c), "at one scale"
         step = max(number for number, start in enumerate(before["anchors"]) if start <= a)
-        part = (a - before["anchors"][step]) / (before["anchors"][step + 1] - before["anchors"][step])
+        part = (a - before["anchors"][step]) / (
+            before["anchors"][step + 1] - before["anchors"][step]
+        )
         length = after["anchors"][step + 1] - after["anchors"][step]
         assert c == pytest.approx(after["anchors"][step] + part * length, abs=1)
         assert step > 0

@@ -1,4 +1,6 @@
-"""The page in a browser: nothing overflows, nothing is asked for, and pointing at a gap names its cause."""
+"""The page in a browser: nothing overflows, nothing is asked for, and pointing at a gap names its
+cause.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from fastfeed.profiler.reports.page import page
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)"),
+    pytest.mark.skipif(
+        found() is None, reason="no Chromium; install it (Debian: apt-get install chromium)"
+    ),
 ]
 
 WIDTHS = (360, 1280)
@@ -43,12 +47,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def at(tab: Tab, time: int, device: DeviceResult, canvas: str = "canvas.device") -> tuple[float, float]:
+def at(
+    tab: Tab, time: int, device: DeviceResult, canvas: str = "canvas.device"
+) -> tuple[float, float]:
     """Where a time of the first device is on the screen, in the middle lane of its picture."""
     tab.value(f"document.querySelector('{canvas}').scrollIntoView({{block: 'center'}})")
     left, top, width, low, high = tab.value(
-        f"(c => {{ const r = c.getBoundingClientRect(); return [r.left, r.top, r.width, +c.dataset.start, "
-        f"+c.dataset.end]; }})(document.querySelector('{canvas}'))"
+        "(c => { const r = c.getBoundingClientRect(); return [r.left, r.top, r.width,"
+        f" +c.dataset.start, +c.dataset.end]; }})(document.querySelector('{canvas}'))"
     )
     return left + (time - device.first - low) / (high - low) * width, top + 40
 
@@ -69,7 +75,9 @@ def test_fits_its_width_without_a_complaint_or_a_request(
     chrome: Browser, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:
     with chrome.tab(pages[name], width, dark=dark, touch=width < 600) as tab:
-        shown, room = tab.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        shown, room = tab.value(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
         assert shown <= room == width
         over = f"e.getClientRects().length && e.getBoundingClientRect().right > {width} + 0.5"
         most = "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, svg'))"
@@ -83,7 +91,9 @@ def test_fits_its_width_without_a_complaint_or_a_request(
 
 
 @pytest.mark.parametrize("name", ["one", "crowded", "hostile", "many"])
-def test_pointing_at_a_gap_names_its_cause(chrome: Browser, pages: dict[str, Path], name: str) -> None:
+def test_pointing_at_a_gap_names_its_cause(
+    chrome: Browser, pages: dict[str, Path], name: str
+) -> None:
     make = {**EVERY, "crowded": lambda: results_made.crowded(50_000)}[name]
     device = max(make().devices, key=lambda one: one.share.value)
     with chrome.tab(pages[name], 1280) as tab:
@@ -96,7 +106,10 @@ def test_pointing_at_a_gap_names_its_cause(chrome: Browser, pages: dict[str, Pat
         assert CAUSES[Cause.INPUT].means in text
         assert device.worst[0].step.split()[0] in text or name == "hostile"
         if name == "one":
-            assert "MainThread (4011) in DataLoader.__next__" in text and "part of a gap of 45.3 ms" in text
+            assert (
+                "MainThread (4011) in DataLoader.__next__" in text
+                and "part of a gap of 45.3 ms" in text
+            )
         tab.hover(x, 2)
         assert tip(tab) == ""
 
@@ -152,7 +165,10 @@ def test_zoom_and_drag_move_what_is_seen(chrome: Browser, pages: dict[str, Path]
         assert moved[0] > low and moved[1] - moved[0] == pytest.approx(high - low)
         tab.value("document.querySelector('[data-do=judged]').click()")
         spans = device.judged.spans
-        assert tab.value(view) == [int(spans[0, 0]) - device.first, int(spans[-1, 1]) - device.first]
+        assert tab.value(view) == [
+            int(spans[0, 0]) - device.first,
+            int(spans[-1, 1]) - device.first,
+        ]
 
 
 def test_the_close_up_of_a_gap_can_be_pointed_at(chrome: Browser, pages: dict[str, Path]) -> None:
@@ -168,8 +184,9 @@ def test_pictures_are_drawn_in_their_colors(chrome: Browser, pages: dict[str, Pa
     with chrome.tab(pages["one"], 1280) as tab:
         x, y = at(tab, middle(device), device)
         drawn = tab.value(
-            f"(c => {{ const r = c.getBoundingClientRect(); return [...c.getContext('2d').getImageData("
-            f"{x} - r.left, {y} - r.top, 1, 1).data]; }})(document.querySelector('canvas.device'))"
+            "(c => { const r = c.getBoundingClientRect(); return"
+            f" [...c.getContext('2d').getImageData({x} - r.left, {y} - r.top, 1, 1).data];"
+            " })(document.querySelector('canvas.device'))"
         )
         assert drawn == [*color, 255]
 

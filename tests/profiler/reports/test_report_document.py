@@ -26,7 +26,9 @@ def keys(value: object) -> set[str]:
     if not isinstance(value, dict):
         return set()
     free = {"causes", "facts", "stages"}
-    return set(value) | set().union(*(keys(inner) for key, inner in value.items() if key not in free))
+    return set(value) | set().union(
+        *(keys(inner) for key, inner in value.items() if key not in free)
+    )
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -57,16 +59,23 @@ def test_causes_go_by_their_stable_keys() -> None:
 def test_times_are_integers_even_where_numpy_counted() -> None:
     result = results_made.one()
     device = result.devices[0]
-    gap = replace(device.worst[0], start=np.int64(5), end=np.int64(9), causes={Cause.INPUT: np.int64(4)})  # type: ignore
+    gap = replace(
+        device.worst[0], start=np.int64(5), end=np.int64(9), causes={Cause.INPUT: np.int64(4)}
+    )  # type: ignore
     parsed = document.as_dict(replace(result, devices=(replace(device, worst=(gap,)),)))
-    assert parsed["devices"][0]["worst"][0] == json.loads(json.dumps(parsed["devices"][0]["worst"][0]))
+    assert parsed["devices"][0]["worst"][0] == json.loads(
+        json.dumps(parsed["devices"][0]["worst"][0])
+    )
     assert parsed["devices"][0]["first_ns"] == results_made.START
 
 
 def test_a_number_that_json_lacks_is_null() -> None:
     result = results_made.one()
-    verdict = replace(result.verdict, share=Share(float("nan")),
-                      remedies=(replace(result.verdict.remedies[0], ceiling=float("inf")),))  # fmt: skip
+    verdict = replace(
+        result.verdict,
+        share=Share(float("nan")),
+        remedies=(replace(result.verdict.remedies[0], ceiling=float("inf")),),
+    )
     parsed = document.as_dict(replace(result, verdict=verdict))
     assert parsed["verdict"]["input"]["value"] is None
     assert parsed["verdict"]["remedies"][0]["ceiling"] is None

@@ -58,4 +58,6 @@ def test_the_command_prints_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     done = CliRunner().invoke(app, [str(path), "--markdown"])
     assert done.exit_code == 0 and done.stdout == as_markdown(results_made.one())
     refused = CliRunner().invoke(app, [str(path), "--markdown", "--json"])
-    assert isinstance(refused.exception, ConfigError) and "leave out --json" in str(refused.exception)
+    assert isinstance(refused.exception, ConfigError) and "leave out --json" in str(
+        refused.exception
+    )

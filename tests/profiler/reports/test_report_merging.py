@@ -24,18 +24,24 @@ def rows(flat: list[int]) -> list[tuple[int, dict[int, int], tuple[int, ...]]]:
             at += 3
             continue
         parts = flat[at + 6 : at + 6 - 2 * kind]
-        result.append((length, dict(zip(parts[::2], parts[1::2], strict=True)), tuple(flat[at + 2 : at + 6])))
+        result.append(
+            (length, dict(zip(parts[::2], parts[1::2], strict=True)), tuple(flat[at + 2 : at + 6]))
+        )
         at += 6 - 2 * kind
     return result
 
 
 def lane(lengths: list[int], kinds: list[int]) -> TimelineLane:
     end = np.cumsum(np.array(lengths, np.int64))
-    return TimelineLane(end - lengths, end, np.array(kinds, np.int64), np.zeros(len(lengths), np.int64))
+    return TimelineLane(
+        end - lengths, end, np.array(kinds, np.int64), np.zeros(len(lengths), np.int64)
+    )
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 10**12), st.integers(0, CLASSES - 1)), min_size=1, max_size=300),
+    st.lists(
+        st.tuples(st.integers(1, 10**12), st.integers(0, CLASSES - 1)), min_size=1, max_size=300
+    ),
     st.integers(30, 400),
 )
 def test_every_nanosecond_of_every_class_is_kept(spans: list[tuple[int, int]], limit: int) -> None:

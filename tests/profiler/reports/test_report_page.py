@@ -60,7 +60,12 @@ def test_is_well_formed_and_says_the_verdict(name: str) -> None:
     assert (outline.wrong, outline.open) == ([], [])
     assert ("html", {"lang": "en"}) in outline.tags
     assert "Why is this GPU idle" in "".join(outline.text)
-    for sentence in (result.verdict.change, result.verdict.falsify, *result.verdict.reasons, result.verdict.record):
+    for sentence in (
+        result.verdict.change,
+        result.verdict.falsify,
+        *result.verdict.reasons,
+        result.verdict.record,
+    ):
         assert len(sentence) > 1000 or sentence in "".join(outline.text)
 
 
@@ -93,11 +98,15 @@ def crowded_with_long_names() -> results_made.Result:
     count = len(device.slices.start)
     names = tuple(f"{index} <{'tmpl<float>, ' * 300}>" for index in range(1000))
     slices = replace(device.slices, name=(np.arange(count) % 1000).astype(np.int32))
-    steps = replace(device.steps, labels=tuple(name * 2 for name in names[: len(device.steps.labels)]))
+    steps = replace(
+        device.steps, labels=tuple(name * 2 for name in names[: len(device.steps.labels)])
+    )
     return replace(result, devices=(replace(device, slices=slices, names=names, steps=steps),))
 
 
-@pytest.mark.parametrize("make", [results_made.crowded, crowded_with_long_names, lambda: results_made.many(100)])
+@pytest.mark.parametrize(
+    "make", [results_made.crowded, crowded_with_long_names, lambda: results_made.many(100)]
+)
 def test_is_below_three_megabytes_whatever_the_trace(make: object) -> None:
     size = len(page(make()).encode())  # type: ignore
     assert 100_000 < size < MAX_BYTES == 3_000_000
@@ -116,7 +125,9 @@ def test_the_picture_has_every_idle_nanosecond_of_200000_slices_by_its_cause() -
         else:
             count = -flat[at + 1]
             for kind, ns in zip(
-                flat[at + 6 : at + 6 + 2 * count : 2], flat[at + 7 : at + 7 + 2 * count : 2], strict=True
+                flat[at + 6 : at + 6 + 2 * count : 2],
+                flat[at + 7 : at + 7 + 2 * count : 2],
+                strict=True,
             ):
                 total[kind] += ns
             at += 6 + 2 * count

@@ -36,14 +36,20 @@ def test_gap_causes_sum_to_the_idle_time_exactly(file: str, tmp_path: Path) -> N
         mine = [e for e in events if e["pid"] == index + 1 and e["tid"] == 2 and e["ph"] == "X"]
         total: dict[str, Decimal] = {}
         for event in mine:
-            total[event["args"]["cause"]] = total.get(event["args"]["cause"], Decimal(0)) + event["dur"] * 1000
+            total[event["args"]["cause"]] = (
+                total.get(event["args"]["cause"], Decimal(0)) + event["dur"] * 1000
+            )
         assert total == {CAUSES[cause].key: ns for cause, ns in device.whole.causes.items()}
 
 
 def test_every_device_has_its_tracks_by_name(tmp_path: Path) -> None:
     events = written(results_made.many(2 + 2), tmp_path / "trace.json")["traceEvents"]
     names = [(e["pid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"]
-    assert names == [(pid, track) for pid in (1, 2, 3, 4) for track in ("device", "gap cause", "steps", "input waits")]
+    assert names == [
+        (pid, track)
+        for pid in (1, 2, 3, 4)
+        for track in ("device", "gap cause", "steps", "input waits")
+    ]
     assert [e["args"]["name"] for e in events if e["name"] == "process_name"][
         3
     ] == "rank 3, GPU 3 (NVIDIA H100 80GB HBM3)"
@@ -62,4 +68,6 @@ def test_clocks_of_ranks_are_shifted_by_their_offsets(tmp_path: Path) -> None:
     for event in (e for e in events if e["ph"] == "X" and e["tid"] == 2):
         first[event["pid"]] = min(first.get(event["pid"], event["ts"]), event["ts"])
     # all begin at one time of their own clocks, and each clock is 1.7 us ahead of the one before
-    assert [first[pid] - first[4] for pid in (1, 2, 3, 4)] == [Decimal(n) for n in ("5.1", "3.4", "1.7", "0")]
+    assert [first[pid] - first[4] for pid in (1, 2, 3, 4)] == [
+        Decimal(n) for n in ("5.1", "3.4", "1.7", "0")
+    ]

@@ -24,7 +24,9 @@ from fastfeed.profiler.reports.text import DEFAULT_LINES, render
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "reading_a_report.md"
 
 
-def printed(result: Result, width: int = 100, height: int | None = None, encoding: str = "utf-8") -> str:
+def printed(
+    result: Result, width: int = 100, height: int | None = None, encoding: str = "utf-8"
+) -> str:
     """What a file gets, or with a height a terminal without color."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
@@ -43,7 +45,9 @@ def printed(result: Result, width: int = 100, height: int | None = None, encodin
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
-def test_no_line_is_wider_than_the_console_nor_the_report_longer_than_a_page(name: str, width: int) -> None:
+def test_no_line_is_wider_than_the_console_nor_the_report_longer_than_a_page(
+    name: str, width: int
+) -> None:
     lines = printed(EVERY[name](), width).splitlines()
     assert max(map(cell_len, lines)) <= width
     assert 1 <= len(lines) <= DEFAULT_LINES
@@ -59,9 +63,20 @@ def test_fits_the_screen_with_its_prompt(name: str, size: tuple[int, int]) -> No
 def test_a_small_screen_still_has_all_that_matters() -> None:
     text = printed(results_made.one(), 80, 24)
     for sentence in (
-        "SEVERELY STARVED", "34.0 %", "compute 57.9 %", "idle 38.2 %", "input wait", "29.45", "DataLoader.__next__",
-        "Raise num_workers from 4 to 6", "1.51x", "fastfeed profile --steps 50", "hidden", "But", "Test ",
-    ):  # fmt: skip
+        "SEVERELY STARVED",
+        "34.0 %",
+        "compute 57.9 %",
+        "idle 38.2 %",
+        "input wait",
+        "29.45",
+        "DataLoader.__next__",
+        "Raise num_workers from 4 to 6",
+        "1.51x",
+        "fastfeed profile --steps 50",
+        "hidden",
+        "But",
+        "Test ",
+    ):
         assert sentence in text, sentence
 
 
@@ -81,7 +96,10 @@ def test_causes_come_largest_first_and_the_rest_is_summed() -> None:
     result = results_made.one()
     lines = printed(result, 80, 22).splitlines()
     titles = [CAUSES[cause].title for cause in result.devices[0].judged.causes]
-    rows = [next((at for at, line in enumerate(lines) if line.strip().startswith(title)), None) for title in titles]
+    rows = [
+        next((at for at, line in enumerate(lines) if line.strip().startswith(title)), None)
+        for title in titles
+    ]
     present = [row for row in rows if row is not None]
     assert present == sorted(present) and len(present) >= 3
     if len(present) < len(titles):
@@ -97,7 +115,11 @@ def test_an_abstention_says_why_and_how_to_record_better() -> None:
 
 def test_without_a_device_the_feed_is_reported() -> None:
     text = " ".join(printed(results_made.feed_only(), 80, 24).split())
-    assert "train: 64 batches in 9.00 s" in text and "waited 70.0 %" in text and "most work: decode" in text
+    assert (
+        "train: 64 batches in 9.00 s" in text
+        and "waited 70.0 %" in text
+        and "most work: decode" in text
+    )
     assert "GPU time" not in text
 
 
@@ -105,7 +127,12 @@ def test_without_a_device_the_waits_of_the_host_are_reported() -> None:
     builder = TraceBuilder()
     for at in range(0, 10_000, 1_000):
         builder.range(at, at + 1_000, f"ProfilerStep#{at}", RangeKind.STEP)
-        builder.range(at, at + 300, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", RangeKind.NVTX)
+        builder.range(
+            at,
+            at + 300,
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+            RangeKind.NVTX,
+        )
     text = " ".join(printed(analysis.analyze([builder.trace()]), 80, 24).split())
     assert "Evidence The host waited for input 30.0 % of the time of 10 marked steps" in text
 
@@ -113,7 +140,9 @@ def test_without_a_device_the_waits_of_the_host_are_reported() -> None:
 def test_many_ranks_have_a_row_each_and_the_rest_a_summary() -> None:
     text = printed(results_made.many(64), 100)
     rows = [
-        line for line in text.splitlines() if "GPU" in line and "%" in line and "NVIDIA" in line and "·" not in line
+        line
+        for line in text.splitlines()
+        if "GPU" in line and "%" in line and "NVIDIA" in line and "·" not in line
     ]
     assert 1 < len(rows) <= 10 and "rank 3" in rows[0]
     assert f"{64 - len(rows)} more: input" in text
@@ -128,7 +157,10 @@ def test_names_are_no_markup_and_move_no_cursor() -> None:
 
 def test_a_terminal_gets_colors_and_a_file_none() -> None:
     file = io.StringIO()
-    render(results_made.one(), Console(file=file, width=100, height=40, force_terminal=True, color_system="truecolor"))
+    render(
+        results_made.one(),
+        Console(file=file, width=100, height=40, force_terminal=True, color_system="truecolor"),
+    )
     assert "\x1b[38;2;229;72;77m" in file.getvalue()  # of input wait
     assert "\x1b" not in printed(results_made.one())
 
@@ -154,7 +186,9 @@ def test_the_documentation_shows_this_very_report() -> None:
 def test_a_window_without_time_is_no_division_by_zero() -> None:
     result = results_made.one()
     device = result.devices[0]
-    budget = replace(device.whole.budget, window=0, compute=0, comm=0, h2d=0, other=0, overhead=0, idle=0)
+    budget = replace(
+        device.whole.budget, window=0, compute=0, comm=0, h2d=0, other=0, overhead=0, idle=0
+    )
     nothing = replace(device.whole, budget=budget, causes={})
     blank = replace(device, whole=nothing, steady=None, worst=())
     assert "SEVERELY STARVED" in printed(replace(result, devices=(blank,)), 80, 24)
@@ -170,7 +204,9 @@ def test_a_window_without_time_is_no_division_by_zero() -> None:
         (0.0, 0.0001, "0.0 % to < 0.1 %"),
     ],
 )
-def test_an_interval_whose_ends_read_alike_is_left_out(low: float | None, high: float, said: str) -> None:
+def test_an_interval_whose_ends_read_alike_is_left_out(
+    low: float | None, high: float, said: str
+) -> None:
     """Of a share that hardly varies: "0.1 % to 0.1 %" says nothing."""
     result = results_made.one()
     result = replace(result, verdict=replace(result.verdict, share=Share(0.0012, low, high)))

@@ -1,4 +1,6 @@
-"""Recording by the program's own framework: which steps, under which name, and how runs end that do not go to plan."""
+"""Recording by the program's own framework: which steps, under which name, and how runs end that do
+not go to plan.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ TRAIN = """
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NSYS", raising=False)
-    monkeypatch.setattr("fastfeed.profiler.runner.surroundings.has_gpu", lambda: False)  # else nsys, if installed
+    monkeypatch.setattr(
+        "fastfeed.profiler.runner.surroundings.has_gpu", lambda: False
+    )  # else nsys, if installed
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     fake_torch.install(tmp_path / "site")
@@ -46,7 +50,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(here: Path) -> Run:
     """Record Python code that has the stand-in for PyTorch."""
 
-    def run(code: str, tool: str = "auto", environ: dict[str, str] | None = None, **settings: Any) -> Recording:
+    def run(
+        code: str, tool: str = "auto", environ: dict[str, str] | None = None, **settings: Any
+    ) -> Recording:
         command = (sys.executable, "-c", textwrap.dedent(TRAIN) + textwrap.dedent(code))
         environ = environment(PYTHONPATH=str(here / "site"), **environ or {})
         recording = record(Settings(command, here / "out", tool, **settings), environ)
@@ -64,7 +70,9 @@ def steps(first: int, last: int) -> list[str]:
     return [f"ProfilerStep#{number}" for number in range(first, last)]
 
 
-def test_the_default_skips_ten_steps_and_records_thirty(run: Run, here: Path, capfd: pytest.CaptureFixture[str]):
+def test_the_default_skips_ten_steps_and_records_thirty(
+    run: Run, here: Path, capfd: pytest.CaptureFixture[str]
+):
     done = run("train(100); print('out'); print('err', file=sys.stderr); sys.exit(7)")
     trace = here / "out" / "trace.torch.json.gz"
     assert (done.code, done.traces, done.notes) == (7, (trace,), ())
@@ -79,16 +87,25 @@ def test_the_window_can_be_set(run: Run):
 
 @pytest.mark.parametrize(
     ("code", "ended"),
-    [("train(20)", 0), ("train(20); raise ValueError('of the program')", 1), ("train(20); sys.exit(5)", 5)],
+    [
+        ("train(20)", 0),
+        ("train(20); raise ValueError('of the program')", 1),
+        ("train(20); sys.exit(5)", 5),
+    ],
 )
-def test_a_program_that_ends_within_the_window_leaves_what_was_recorded(run: Run, code: str, ended: int):
+def test_a_program_that_ends_within_the_window_leaves_what_was_recorded(
+    run: Run, code: str, ended: int
+):
     done = run(code)
     assert (done.code, done.notes) == (ended, ())
     assert marks(done.traces[0]) == steps(10, 21)
 
 
 def test_ctrl_c_leaves_what_was_recorded(here: Path):
-    code = textwrap.dedent(TRAIN) + "train(20); print('ready', flush=True); import time; time.sleep(60)"
+    code = (
+        textwrap.dedent(TRAIN)
+        + "train(20); print('ready', flush=True); import time; time.sleep(60)"
+    )
     settings = Settings((sys.executable, "-c", code), here / "out", "torch")
     environ = environment(PYTHONPATH=str(here / "site"))
     out, err = when_ready(settings, lambda process: process.send_signal(signal.SIGINT), environ)
@@ -102,9 +119,12 @@ def test_a_long_recording_ends_after_five_steps(run: Run):
 
 
 @pytest.mark.parametrize(
-    ("calls", "notes"), [(1000, ()), (100, ("a step calls so many functions that they are not recorded",))]
+    ("calls", "notes"),
+    [(1000, ()), (100, ("a step calls so many functions that they are not recorded",))],
 )
-def test_functions_that_a_step_calls_bound_the_recording(run: Run, calls: int, notes: tuple[str, ...]):
+def test_functions_that_a_step_calls_bound_the_recording(
+    run: Run, calls: int, notes: tuple[str, ...]
+):
     code = f"""
         sys.modules['fastfeed_recorder.calls']._MAX_CALLS = {calls}
         for _ in range(100):
@@ -119,42 +139,81 @@ def test_functions_that_a_step_calls_bound_the_recording(run: Run, calls: int, n
 
 def test_says_that_the_command_ended_before_the_recording_began(run: Run):
     done = run("train(100)", delay=60)
-    assert done.notes == ("no training step was recorded: the command ended within --delay 60; lower it",)
+    assert done.notes == (
+        "no training step was recorded: the command ended within --delay 60; lower it",
+    )
 
 
 def test_stop_after_ends_the_program(run: Run):
-    done = run("train(100); print('not reached'); sys.exit(9)", skip_steps=1, record_steps=2, stop_after=True)
+    done = run(
+        "train(100); print('not reached'); sys.exit(9)",
+        skip_steps=1,
+        record_steps=2,
+        stop_after=True,
+    )
     assert (done.code, marks(done.traces[0])) == (0, steps(1, 3))
 
 
 @pytest.mark.parametrize(
     ("code", "ended", "why"),
     [
-        ("train(7)", 0, "the command took 7 training steps, and the first 10 are skipped; lower --skip-steps"),
+        (
+            "train(7)",
+            0,
+            "the command took 7 training steps, and the first 10 are skipped; lower --skip-steps",
+        ),
         ("pass", 0, "the command imports PyTorch and takes no training step"),
-        ("train(20); os._exit(3)", 3, "the command ended without its exit handlers while its steps were recorded"),
-        ("train(20); os.kill(os.getpid(), 9)", 137, "the command was ended by SIGKILL while its steps were recorded"),
-        ("train(2); os.kill(os.getpid(), 11)", 139, "the command was ended by SIGSEGV before its training steps"),
+        (
+            "train(20); os._exit(3)",
+            3,
+            "the command ended without its exit handlers while its steps were recorded",
+        ),
+        (
+            "train(20); os.kill(os.getpid(), 9)",
+            137,
+            "the command was ended by SIGKILL while its steps were recorded",
+        ),
+        (
+            "train(2); os.kill(os.getpid(), 11)",
+            139,
+            "the command was ended by SIGSEGV before its training steps",
+        ),
     ],
 )
 def test_says_why_there_is_no_recording(run: Run, code: str, ended: int, why: str):
     done = run(code)
     assert (done.code, done.traces) == (ended, ())
-    assert len(done.notes) == 1 and done.notes[0].startswith(f"no training step was recorded: {why}")
+    assert len(done.notes) == 1 and done.notes[0].startswith(
+        f"no training step was recorded: {why}"
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        (("true",), "the command runs no Python 3.9 or later that reads PYTHONPATH; to record programs of other"),
-        ((sys.executable, "-E", "-c", "pass"), "the command runs no Python 3.9 or later that reads PYTHONPATH"),
-        ((sys.executable, "-c", "pass"), "the command imports neither PyTorch, JAX, TensorFlow nor Keras"),
+        (
+            ("true",),
+            (
+                "the command runs no Python 3.9 or later that reads PYTHONPATH; to record programs"
+                " of other"
+            ),
+        ),
+        (
+            (sys.executable, "-E", "-c", "pass"),
+            "the command runs no Python 3.9 or later that reads PYTHONPATH",
+        ),
+        (
+            (sys.executable, "-c", "pass"),
+            "the command imports neither PyTorch, JAX, TensorFlow nor Keras",
+        ),
     ],
 )
 def test_says_that_the_command_does_not_train(here: Path, command: tuple[str, ...], why: str):
     done = record(Settings(command, here / "out"), environment())
     assert (done.code, done.traces) == (0, ())
-    assert len(done.notes) == 1 and done.notes[0].startswith(f"no training step was recorded: {why}")
+    assert len(done.notes) == 1 and done.notes[0].startswith(
+        f"no training step was recorded: {why}"
+    )
 
 
 def test_another_framework_than_the_one_wanted(run: Run):
@@ -162,7 +221,9 @@ def test_another_framework_than_the_one_wanted(run: Run):
     assert run("train(20)", tool="jax").notes == (f"no training step was recorded: {note}",)
 
 
-def test_a_recorder_that_fails_leaves_the_program_alone(run: Run, capfd: pytest.CaptureFixture[str]):
+def test_a_recorder_that_fails_leaves_the_program_alone(
+    run: Run, capfd: pytest.CaptureFixture[str]
+):
     done = run("train(20); print('trained')", environ={"FAILS": "1"})
     assert (done.code, done.traces) == (0, ())
     assert done.notes == ("the recording failed: no room for a buffer",)
@@ -182,14 +243,22 @@ def test_steps_back_when_the_program_profiles_itself(run: Run):
     done = run("train(20)\nwith torch.profiler.profile(): train(20)")
     assert done.code == 0 and marks(done.traces[0]) == steps(10, 21)
     assert done.notes == (
-        "the program profiles itself with torch.profiler, which ended the recording; fastfeed analyze reads its trace",
+        (
+            "the program profiles itself with torch.profiler, which ended the recording; fastfeed"
+            " analyze reads its trace"
+        ),
     )
     done = run("with torch.profiler.profile(): train(20)")
     assert (done.code, done.traces) == (0, ())
-    assert "the program profiles itself with torch.profiler; fastfeed analyze reads its trace" in done.notes[0]
+    assert (
+        "the program profiles itself with torch.profiler; fastfeed analyze reads its trace"
+        in done.notes[0]
+    )
 
 
-def test_the_environments_own_sitecustomize_is_imported(run: Run, here: Path, capfd: pytest.CaptureFixture[str]):
+def test_the_environments_own_sitecustomize_is_imported(
+    run: Run, here: Path, capfd: pytest.CaptureFixture[str]
+):
     (here / "site" / "sitecustomize.py").write_text("print('own')")
     code = """
         import sitecustomize
@@ -199,13 +268,17 @@ def test_the_environments_own_sitecustomize_is_imported(run: Run, here: Path, ca
     assert capfd.readouterr().out == f"own\n{here}/site/sitecustomize.py []\n"
 
 
-def test_recordings_do_not_take_the_recorder_for_a_function_of_the_program(run: Run, capfd: pytest.CaptureFixture[str]):
+def test_recordings_do_not_take_the_recorder_for_a_function_of_the_program(
+    run: Run, capfd: pytest.CaptureFixture[str]
+):
     run("print(sys.modules['fastfeed_recorder.window'].Window._advance.__code__.co_filename)")
     file = capfd.readouterr().out.strip()
     assert file == "<frozen-fastfeed>" and not parse(f"{file}(3): mark").is_users
 
 
-def test_processes_that_are_started_later_are_left_alone(run: Run, here: Path, capfd: pytest.CaptureFixture[str]):
+def test_processes_that_are_started_later_are_left_alone(
+    run: Run, here: Path, capfd: pytest.CaptureFixture[str]
+):
     code = """
         import subprocess
         train(20)
@@ -228,7 +301,9 @@ def test_a_program_that_starts_the_one_that_trains(run: Run):
 
 
 def test_forked_children(run: Run):
-    """Workers of the process that trains are left alone; a child of one that does not train is recorded."""
+    """Workers of the process that trains are left alone; a child of one that does not train is
+    recorded.
+    """
     worker = "if not os.fork(): train(5); sys.exit()\nos.wait()"
     assert marks(run(f"train(20)\n{worker}\ntrain(2)").traces[0]) == steps(10, 23)
     done = run("if not os.fork(): train(50); sys.exit()\nos.wait()")
@@ -271,18 +346,25 @@ def test_nsys_is_chosen_where_there_is_a_gpu(here: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("fastfeed.profiler.runner.surroundings.has_gpu", lambda: True)
     assert record(Settings(("true",), here / "out"), os.environ).tool == "nsys"
     assert record(Settings(("true",), here / "out", stop_after=True), os.environ).tool == "auto"
-    with pytest.raises(ConfigError, match="only a framework's profiler takes --skip-steps and --stop-after"):
+    with pytest.raises(
+        ConfigError, match="only a framework's profiler takes --skip-steps and --stop-after"
+    ):
         record(Settings(("true",), here / "out", "nsys", skip_steps=3, stop_after=True), os.environ)
 
 
 def test_ranks_of_a_launcher_have_a_recording_each(run: Run, here: Path):
     launcher = here / "mpirun"
-    launcher.write_text('#!/bin/sh\nfor OMPI_COMM_WORLD_RANK in 0 1; do export OMPI_COMM_WORLD_RANK; "$@"; done\n')
+    launcher.write_text(
+        '#!/bin/sh\nfor OMPI_COMM_WORLD_RANK in 0 1; do export OMPI_COMM_WORLD_RANK; "$@"; done\n'
+    )
     launcher.chmod(0o755)
     program = textwrap.dedent(TRAIN) + "train(int(os.environ['OMPI_COMM_WORLD_RANK']) * 50)"
     command = (str(launcher), sys.executable, "-c", program)
     done = record(Settings(command, here / "out"), environment(PYTHONPATH=str(here / "site")))
     assert done.traces == (here / "out" / "rank1.torch.json.gz",)
     assert done.notes == (
-        "rank0: no training step was recorded: the command imports PyTorch and takes no training step",
+        (
+            "rank0: no training step was recorded: the command imports PyTorch and takes no"
+            " training step"
+        ),
     )

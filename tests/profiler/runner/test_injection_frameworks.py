@@ -1,4 +1,6 @@
-"""Programs of every framework, each with loaders that no profiler knows, recorded as they are, on the CPU."""
+"""Programs of every framework, each with loaders that no profiler knows, recorded as they are, on
+the CPU.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,17 @@ COMMON = """
         return np.full((4, 8), number % 3, np.float32), np.ones((4, 1), np.float32)
 """
 LOADERS = {
-    "queue": """
+    "queue": (
+        """
         def batches(count):
             ready = queue.Queue(2)
             threading.Thread(target=lambda: [ready.put(batch(n)) for n in range(count)], daemon=True).start()
             for _ in range(count):
                 yield ready.get()
-    """,
-    "images": """
+    """
+    ),
+    "images": (
+        """
         from PIL import Image
 
         def batches(count):
@@ -44,8 +49,10 @@ LOADERS = {
             for n in range(count):
                 Image.open(io.BytesIO(file.getvalue())).resize((8, 8)).load()
                 yield batch(n)
-    """,
-    "nodes": """
+    """
+    ),
+    "nodes": (
+        """
         class batches:
             def __init__(self, count):
                 self.numbers = iter(range(count))
@@ -55,10 +62,12 @@ LOADERS = {
 
             def __next__(self):
                 return batch(next(self.numbers))
-    """,
+    """
+    ),
 }
 PROGRAMS = {
-    "torch": """
+    "torch": (
+        """
         import torch
         torch.manual_seed(0)
         model = torch.nn.Linear(8, 1)
@@ -69,8 +78,10 @@ PROGRAMS = {
             loss.backward()
             optimizer.step()
         print(loss.item())
-    """,
-    "jax": """
+    """
+    ),
+    "jax": (
+        """
         import jax
 
         @jax.jit
@@ -87,16 +98,20 @@ PROGRAMS = {
         for x, y in batches(12):
             weights, loss = step(weights, scale(x), y)
         print(float(loss))
-    """,
-    "keras": """
+    """
+    ),
+    "keras": (
+        """
         import keras
         keras.utils.set_random_seed(0)
         model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         history = model.fit((pair for pair in batches(12)), steps_per_epoch=12, verbose=0)
         print(history.history["loss"][0])
-    """,
-    "tensorflow": """
+    """
+    ),
+    "tensorflow": (
+        """
         import tensorflow as tf
         weights = tf.Variable(tf.ones((8, 1)))
         optimizer = tf.keras.optimizers.SGD(0.01)
@@ -111,7 +126,8 @@ PROGRAMS = {
         for x, y in batches(12):
             loss = step(x, y)
         print(float(loss))
-    """,
+    """
+    ),
 }
 KERAS = {"keras on torch": "torch", "keras on jax": "jax", "keras on tensorflow": "tensorflow"}
 IN_CI = {("torch", "queue"), ("jax", "images"), ("keras on torch", "nodes")}
@@ -130,33 +146,53 @@ def train(folder: Path, program: str, loader: str, recorded: bool = True) -> Rec
     environ = environment(KERAS_BACKEND=KERAS.get(program, "tensorflow"), TF_CPP_MIN_LOG_LEVEL="3")
     skipped = SKIPPED if recorded else 1000
     tool = KERAS.get(program, program)
-    settings = Settings((sys.executable, str(script)), folder / "out", tool, skip_steps=skipped, record_steps=RECORDED)
+    settings = Settings(
+        (sys.executable, str(script)),
+        folder / "out",
+        tool,
+        skip_steps=skipped,
+        record_steps=RECORDED,
+    )
     return record(settings, environ)
 
 
 @pytest.mark.parametrize(
-    ("program", "loader"), [*sorted(IN_CI), *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in NIGHTLY)]
+    ("program", "loader"),
+    [*sorted(IN_CI), *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in NIGHTLY)],
 )
-def test_records_the_steps_and_the_functions_of_the_program(tmp_path: Path, program: str, loader: str):
+def test_records_the_steps_and_the_functions_of_the_program(
+    tmp_path: Path, program: str, loader: str
+):
     done = train(tmp_path, program, loader)
     assert (done.code, done.notes, len(done.traces)) == (0, (), 1)
     trace = readers.read(done.traces[0])
     is_step = trace.ranges.kind == RangeKind.STEP
-    names = sorted(trace.name(name).replace("#", " ") for name in trace.ranges.name[is_step].tolist())
+    names = sorted(
+        trace.name(name).replace("#", " ") for name in trace.ranges.name[is_step].tolist()
+    )
     assert names == [f"ProfilerStep {number}" for number in range(SKIPPED, SKIPPED + RECORDED)]
-    assert analysis.analyze([trace]).verdict.headline.startswith("The recording has no device activity.")
+    assert analysis.analyze([trace]).verdict.headline.startswith(
+        "The recording has no device activity."
+    )
     if KERAS.get(program, program) == "tensorflow":
         return  # its profiler records no Python functions
     in_step = np.zeros(len(is_step), bool)
     for start, end in zip(trace.ranges.start[is_step], trace.ranges.end[is_step], strict=True):
         in_step |= (trace.ranges.start >= start) & (trace.ranges.end <= end)
-    functions = {trace.name(name) for name in trace.ranges.name[in_step & (trace.ranges.kind == RangeKind.PYTHON)]}
-    assert any(re.search(r"train\.py\(\d+\): (batches|__next__)$", function) for function in functions)
+    functions = {
+        trace.name(name)
+        for name in trace.ranges.name[in_step & (trace.ranges.kind == RangeKind.PYTHON)]
+    }
+    assert any(
+        re.search(r"train\.py\(\d+\): (batches|__next__)$", function) for function in functions
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("program", ["torch", "jax", "tensorflow", *KERAS])
-def test_the_result_is_as_without_a_recording(tmp_path: Path, program: str, capfd: pytest.CaptureFixture[str]):
+def test_the_result_is_as_without_a_recording(
+    tmp_path: Path, program: str, capfd: pytest.CaptureFixture[str]
+):
     losses = []
     for recorded in (True, False):
         done = train(tmp_path, program, "nodes", recorded)

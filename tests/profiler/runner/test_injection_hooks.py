@@ -1,4 +1,6 @@
-"""Hooks of the injected recorder in this process: searches, threads and faults that must not reach the program."""
+"""Hooks of the injected recorder in this process: searches, threads and faults that must not reach
+the program.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def imports(tmp_path: Path) -> list[Any]:
     from fastfeed_recorder import after_import  # type: ignore
 
     seen: list[Any] = []
-    (tmp_path / "a_framework.py").write_text("import os\nif os.environ.get('FAILS'): raise ImportError('no driver')\n")
+    (tmp_path / "a_framework.py").write_text(
+        "import os\nif os.environ.get('FAILS'): raise ImportError('no driver')\n"
+    )
     after_import.install({"a_framework": seen.append}, lambda function, *args: function(*args))
     return seen
 
@@ -46,7 +50,9 @@ def test_a_library_may_look_for_a_framework_before_the_program_imports_it(import
     assert imports == [module]
 
 
-def test_an_import_that_fails_may_succeed_later(imports: list[Any], monkeypatch: pytest.MonkeyPatch):
+def test_an_import_that_fails_may_succeed_later(
+    imports: list[Any], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("FAILS", "1")
     with pytest.raises(ImportError, match="no driver"):
         importlib.import_module("a_framework")
@@ -80,8 +86,17 @@ def window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         "name": "trace",
         "ranks": [],
     }
-    fields |= {"recorder": "auto", "skip": 1, "steps": 3, "start_s": 0.0, "duration_s": 0.0, "stop_after": False}
-    return window.Window(plan.Plan({**fields, "folder": str(FOLDER)}), plan.Log(str(tmp_path / "log")))
+    fields |= {
+        "recorder": "auto",
+        "skip": 1,
+        "steps": 3,
+        "start_s": 0.0,
+        "duration_s": 0.0,
+        "stop_after": False,
+    }
+    return window.Window(
+        plan.Plan({**fields, "folder": str(FOLDER)}), plan.Log(str(tmp_path / "log"))
+    )
 
 
 class Optimizer:
@@ -106,7 +121,9 @@ def choose(monkeypatch: pytest.MonkeyPatch, profiler: Profiler) -> None:
     monkeypatch.setattr(recorders, "choose", lambda *_: (profiler, None))
 
 
-def test_another_thread_that_trains_while_the_profiler_starts(window: Any, monkeypatch: pytest.MonkeyPatch):
+def test_another_thread_that_trains_while_the_profiler_starts(
+    window: Any, monkeypatch: pytest.MonkeyPatch
+):
     optimizer = Optimizer()
 
     def train_elsewhere() -> None:
@@ -154,7 +171,9 @@ def test_a_version_of_jax_that_the_recorder_does_not_know(window: Any, tmp_path:
     assert window.closed and "has no attribute 'tree_util'" in (tmp_path / "log").read_text()
 
 
-def test_functions_of_tensorflow_that_other_threads_run(window: Any, monkeypatch: pytest.MonkeyPatch):
+def test_functions_of_tensorflow_that_other_threads_run(
+    window: Any, monkeypatch: pytest.MonkeyPatch
+):
     from fastfeed_recorder import tensorflow_hooks  # type: ignore
 
     class Function:
@@ -171,7 +190,9 @@ def test_functions_of_tensorflow_that_other_threads_run(window: Any, monkeypatch
     steps: list[Any] = []
     monkeypatch.setattr(window, "step_ended", lambda source, framework: steps.append(source))
     callbacks = tensorflow_hooks.callbacks(window)
-    callbacks["tensorflow.python.eager.polymorphic_function.polymorphic_function"](SimpleNamespace(Function=Function))
+    callbacks["tensorflow.python.eager.polymorphic_function.polymorphic_function"](
+        SimpleNamespace(Function=Function)
+    )
     callbacks["keras.src.optimizers.base_optimizer"](SimpleNamespace(BaseOptimizer=Updates))
     train = Function(Updates().apply)
 

@@ -1,4 +1,6 @@
-"""Compiled functions of JAX whose calls are counted: which of them ends a step; they are otherwise themselves."""
+"""Compiled functions of JAX whose calls are counted: which of them ends a step; they are otherwise
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def square(x: Any) -> Any:
     return (x**2).sum()
 
 
-def test_the_function_that_takes_what_it_returned_ends_steps(jit: Callable[..., Any], window: Window):
+def test_the_function_that_takes_what_it_returned_ends_steps(
+    jit: Callable[..., Any], window: Window
+):
     @jit
     def update(state, x):
         return {"w": state["w"] - 0.1 * x}, (state["w"] * x).sum()
@@ -66,10 +70,14 @@ def test_the_function_that_takes_what_it_returned_ends_steps(jit: Callable[..., 
     state = {"w": np.ones(3, np.float32)}
     for _ in range(4):
         state, _ = update(state, augment(np.ones(3, np.float32)))
-    assert window.steps == [("update", 1)] * 3  # the first call was given nothing that it had returned
+    assert (
+        window.steps == [("update", 1)] * 3
+    )  # the first call was given nothing that it had returned
 
 
-def test_without_such_a_function_one_that_is_called_often_does(jit: Callable[..., Any], window: Window):
+def test_without_such_a_function_one_that_is_called_often_does(
+    jit: Callable[..., Any], window: Window
+):
     gradient = jit(square)
     for _ in range(52):
         gradient(np.ones(3, np.float32))
@@ -96,7 +104,9 @@ def test_functions_are_otherwise_themselves(jit: Callable[..., Any]):
     assert nested[0] == nested[1]
     assert str(jax.make_jaxpr(ours)(x)) == str(jax.make_jaxpr(plain)(x))
     assert ours.lower(x).as_text() == plain.lower(x).as_text()
-    assert (ours.__name__, ours.__wrapped__) == ("square", square) and isinstance(ours, jax.stages.Wrapped)
+    assert (ours.__name__, ours.__wrapped__) == ("square", square) and isinstance(
+        ours, jax.stages.Wrapped
+    )
     assert jax.grad(ours)(x).tolist() == [2, 2, 2] and jax.vmap(ours)(x[None]).tolist() == [3]
     assert copy.deepcopy(ours)(x) == 3
 

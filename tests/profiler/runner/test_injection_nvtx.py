@@ -1,4 +1,6 @@
-"""Under nsys the recorder marks steps and waits for the DataLoader, as a library of NVTX's protocol sees it."""
+"""Under nsys the recorder marks steps and waits for the DataLoader, as a library of NVTX's protocol
+sees it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from helpers.profiler import fake_nsys, fake_torch
 
 from fastfeed.profiler.runner import Settings, record
 
-# What a profiler's library does (nvtx3/nvtxDetail/nvtxInit.h): asks for the tables of functions, and writes its own.
+# What a profiler's library does (nvtx3/nvtxDetail/nvtxInit.h): asks for the tables of functions,
+# and writes its own.
 LIBRARY = r"""
 #include <stdint.h>
 #include <stdio.h>
@@ -76,16 +79,21 @@ def library(here: Path) -> str:
     if compiler is None:
         pytest.skip("no C compiler")
     (here / "nvtx.c").write_text(LIBRARY)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", here / "nvtx.so", here / "nvtx.c"], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", here / "nvtx.so", here / "nvtx.c"], check=True
+    )
     return str(here / "nvtx.so")
 
 
 def test_marks_steps_and_waits_for_the_loader(here: Path):
-    # nsys sets this variable in the process that it starts; outside of it, the run would count as profiled already
+    # nsys sets this variable in the process that it starts; outside of it, the run would count as
+    # profiled already
     (here / "site" / "sitecustomize.py").write_text("")
     path = library(here)
     starter = here / "site" / "torch" / "__init__.py"
-    starter.write_text(f"import os\nos.environ['NVTX_INJECTION64_PATH'] = {path!r}\n{starter.read_text()}")
+    starter.write_text(
+        f"import os\nos.environ['NVTX_INJECTION64_PATH'] = {path!r}\n{starter.read_text()}"
+    )
     assert train(here, NVTX_OUT=str(here / "ranges")) == ()
     wait = "push enumerate(DataLoader)#_BaseDataLoaderIter.__next__\npop\n"
     steps = "start ProfilerStep#1\n", "end 41\nstart ProfilerStep#2\n"
@@ -94,7 +102,9 @@ def test_marks_steps_and_waits_for_the_loader(here: Path):
 
 def test_a_program_runs_where_nothing_takes_ranges(here: Path, capfd: pytest.CaptureFixture[str]):
     (note,) = train(here)
-    assert note == (
-        "steps and loaders are not marked: NVTX_INJECTION64_PATH, which names the library of nsys, is not set"
+    assert (
+        note
+        == "steps and loaders are not marked: NVTX_INJECTION64_PATH, which names the library of"
+        " nsys, is not set"
     )
     assert capfd.readouterr().out == "trained\n"

@@ -29,13 +29,19 @@ sys.exit(int(sys.argv[3]) if rank == "1" else 0)
     [
         ("mpirun -np 4 python train.py -n 3", ["python"]),
         (
-            "mpirun --allow-run-as-root --oversubscribe -np 4 -x PATH --mca btl tcp --bind-to core python t.py",
+            (
+                "mpirun --allow-run-as-root --oversubscribe -np 4 -x PATH --mca btl tcp --bind-to"
+                " core python t.py"
+            ),
             ["python"],
         ),
         ("mpiexec -n 2 python a.py : -n 2 sh b.sh", ["python", "sh"]),
         ("mpiexec.hydra -genv A 1 -ppn 2 -n 4 python t.py", ["python"]),
         ("srun -n4 --gpus-per-task=1 --cpu-bind none -u -l --mpi=pmix python -m train", ["python"]),
-        ("srun --ntasks 4 --label --exclusive --kill-on-bad-exit=1 python t.py --time 3", ["python"]),
+        (
+            "srun --ntasks 4 --label --exclusive --kill-on-bad-exit=1 python t.py --time 3",
+            ["python"],
+        ),
         ("horovodrun -np 8 -H localhost:8 --verbose python t.py", ["python"]),
         ("mpirun -np 4 ./nothing/here", []),
         ("mpirun --unheard-of python t.py", []),
@@ -50,7 +56,9 @@ def test_knows_where_programs_begin(command: str, programs: list[str]):
     assert [words[index] for index in found.programs] == programs
     assert found.by == ("program" if programs else "whole")
     wrapped = found.wrapped(words, ["record", "this"])
-    assert [wrapped[at - 1] for at, word in enumerate(wrapped) if word in programs] == ["this"] * len(programs)
+    assert [wrapped[at - 1] for at, word in enumerate(wrapped) if word in programs] == [
+        "this"
+    ] * len(programs)
     assert [word for word in wrapped if word not in ("record", "this")] == words
 
 
@@ -95,7 +103,10 @@ def test_ranks_agree_on_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert free_folder({}) == tmp_path / "fastfeed-profile-2"
     for rank in "01":
         assert free_folder({"RANK": rank}) == tmp_path / "fastfeed-profile"
-        assert free_folder({"SLURM_PROCID": rank, "SLURM_JOB_ID": "812"}) == tmp_path / "fastfeed-profile-812"
+        assert (
+            free_folder({"SLURM_PROCID": rank, "SLURM_JOB_ID": "812"})
+            == tmp_path / "fastfeed-profile-812"
+        )
 
 
 @pytest.fixture
@@ -109,7 +120,9 @@ def test_mpirun_records_each_rank(train: Path, tmp_path: Path):
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun; install Open MPI (Debian, Ubuntu: apt-get install openmpi-bin)")
     launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np"]
-    done = _recorded([*launch, "3", sys.executable, str(train), str(tmp_path), "a b", "0"], tmp_path)
+    done = _recorded(
+        [*launch, "3", sys.executable, str(train), str(tmp_path), "a b", "0"], tmp_path
+    )
     assert done.code == 0
     assert [path.name for path in done.traces] == [f"rank{rank}.nsys-rep" for rank in range(3)]
     assert (tmp_path / "ran1").read_text() == "a b 0"
@@ -121,7 +134,16 @@ def test_torchrun_records_each_rank(train: Path, tmp_path: Path):
     torchrun = shutil.which("torchrun", path=str(Path(sys.executable).parent))
     if torchrun is None:
         pytest.skip("no torchrun; make test TORCH=torch==2.13.0")
-    command = [torchrun, "--standalone", "--nproc-per-node", "2", str(train), str(tmp_path), "x", "0"]
+    command = [
+        torchrun,
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(train),
+        str(tmp_path),
+        "x",
+        "0",
+    ]
     done = _recorded(command, tmp_path)
     assert done.code == 0
     assert [path.name for path in done.traces] == ["rank0.nsys-rep", "rank1.nsys-rep"]

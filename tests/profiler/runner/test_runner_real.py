@@ -1,4 +1,6 @@
-"""The runner with a real Nsight Systems, without a GPU: what the stand-in of the other tests claims."""
+"""The runner with a real Nsight Systems, without a GPU: what the stand-in of the other tests
+claims.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from fastfeed.profiler.runner.capture import options_of
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., Recording]
-TRIES = 3  # nsys 2022.4 itself leaves no recording once in some hundreds of runs; the command runs all the same
+# nsys 2022.4 itself leaves no recording once in some hundreds of runs; the command runs all the
+# same
+TRIES = 3
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,9 @@ def nsys() -> Path:
 
 
 @pytest.fixture
-def run(nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Run:
+def run(
+    nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Run:
     monkeypatch.chdir(tmp_path)
 
     def tell(text: str) -> None:
@@ -68,7 +74,9 @@ def test_knows_the_light_options(nsys: Path):
     assert {"trace", "sample", "cpuctxsw", "wait", "kill", "delay", "duration"} <= options_of(nsys)
 
 
-@pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)])
+@pytest.mark.parametrize(
+    ("command", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill $$", 143)]
+)
 def test_returns_the_code_of_the_command(run: Run, tmp_path: Path, command: str, code: int):
     done = run("sh", "-c", command)
     assert (done.code, done.notes) == (code, ())
@@ -81,10 +89,14 @@ def test_the_streams_are_the_terminals(run: Run, capfd: pytest.CaptureFixture[st
     assert capfd.readouterr() == ("out\n", "err\n")
 
 
-def test_the_recording_is_exported(run: Run, nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_recording_is_exported(
+    run: Run, nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     done = run(sys.executable, "-c", "pass")
     with closing(sqlite3.connect(nsight.export(done.traces[0], tmp_path, nsys))) as made:
-        tables = {name for (name,) in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            name for (name,) in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
     assert {"StringIds", "TARGET_INFO_SESSION_START_TIME"} <= tables
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in tables:
         monkeypatch.setenv("NSYS", str(nsys))
@@ -97,15 +109,22 @@ def test_steps_and_waits_for_the_loader_are_marked(
 ):
     monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path / "site")))
     code = (
-        "import torch; from torch.utils.data import DataLoader; optimizer = torch.optim.Optimizer()\n"
-        "for batch in DataLoader(range(5)): optimizer.step()"
+        "import torch; from torch.utils.data import DataLoader; optimizer ="
+        " torch.optim.Optimizer()\nfor batch in DataLoader(range(5)): optimizer.step()"
     )
     done = run(sys.executable, "-c", code)
     assert (done.code, done.notes) == (0, ())
     with closing(sqlite3.connect(nsight.export(done.traces[0], tmp_path, nsys))) as made:
-        names = [name for (name,) in made.execute("SELECT text FROM NVTX_EVENTS WHERE end > start ORDER BY start")]
+        names = [
+            name
+            for (name,) in made.execute(
+                "SELECT text FROM NVTX_EVENTS WHERE end > start ORDER BY start"
+            )
+        ]
     waits = ["enumerate(DataLoader)#_BaseDataLoaderIter.__next__"]
-    assert names == waits + [name for step in range(1, 6) for name in (f"ProfilerStep#{step}", *waits)]
+    assert names == waits + [
+        name for step in range(1, 6) for name in (f"ProfilerStep#{step}", *waits)
+    ]
 
 
 def test_the_command_outlives_the_recording(run: Run):
@@ -114,8 +133,15 @@ def test_the_command_outlives_the_recording(run: Run):
 
 
 def test_the_command_ends_before_the_recording_begins(nsys: Path, tmp_path: Path):
-    done = record(Settings(("sh", "-c", "exit 3"), tmp_path / "out", "nsys", delay=60, nsys=nsys), environment())
-    assert done.code == 3 and not done.traces and "did the command end within --delay 60?" in done.notes[0]
+    done = record(
+        Settings(("sh", "-c", "exit 3"), tmp_path / "out", "nsys", delay=60, nsys=nsys),
+        environment(),
+    )
+    assert (
+        done.code == 3
+        and not done.traces
+        and "did the command end within --delay 60?" in done.notes[0]
+    )
 
 
 def test_a_command_may_take_its_time_after_a_signal(nsys: Path, tmp_path: Path):
@@ -138,6 +164,8 @@ def test_a_command_may_take_its_time_after_a_signal(nsys: Path, tmp_path: Path):
 def test_ranks_side_by_side(run: Run):
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun; install Open MPI (Debian, Ubuntu: apt-get install openmpi-bin)")
-    done = run(*["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3", "sh", "-c"], "exit 0")
+    done = run(
+        *["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3", "sh", "-c"], "exit 0"
+    )
     assert (done.code, done.notes) == (0, ())
     assert [path.name for path in done.traces] == [f"rank{rank}.nsys-rep" for rank in range(3)]

@@ -19,8 +19,15 @@ from fastfeed.profiler.model.trace import Ranges, table
 
 PAIRS = [(name, dialect) for name in ALL for dialect in ALL[name].dialects]
 WHOLE = [(name, dialect) for name, dialect in PAIRS if name != "dropped"]  # with all launches
-TWO_CAUSES = ("checkpoint_and_loader", "late_checkpoint")  # the late rank's, and the usual ones of its peers
-ONE_CAUSE = [(name, dialect) for name, dialect in PAIRS if ALL[name].main is not None and name not in TWO_CAUSES]
+TWO_CAUSES = (
+    "checkpoint_and_loader",
+    "late_checkpoint",
+)  # the late rank's, and the usual ones of its peers
+ONE_CAUSE = [
+    (name, dialect)
+    for name, dialect in PAIRS
+    if ALL[name].main is not None and name not in TWO_CAUSES
+]
 HARDLY = 0.005  # of the window: idle time that is too short for its mixture to matter
 FULL = ("nsys", "chrome", "xplane", "nvprof")
 SEVERAL = sorted(name for name in ALL if len(ALL[name].dialects) > 1 and name != "dropped")
@@ -39,14 +46,18 @@ def test_idle_nanoseconds_have_their_true_cause(analyzed: tuple[str, str, Judged
     _, dialect, run = analyzed
     for gpu, device, truth in run.devices():
         matrix = run.confusion(gpu, device, truth)
-        wrong = {pair: ns for pair, ns in matrix.items() if pair[1] not in tellable(dialect, pair[0])}
+        wrong = {
+            pair: ns for pair, ns in matrix.items() if pair[1] not in tellable(dialect, pair[0])
+        }
         if sum(matrix.values()) < HARDLY * run.window(gpu):
             continue
         assert agreement(matrix, dialect) >= 0.95, wrong
 
 
 def test_no_cause_is_made_up(analyzed: tuple[str, str, Judged]) -> None:
-    """What is said of a cause is true of it, too: no column of the matrix is off by more than a point of the window."""
+    """What is said of a cause is true of it, too: no column of the matrix is off by more than a
+    point of the window.
+    """
     _, dialect, run = analyzed
     for gpu, device, truth in run.devices():
         wrong: Counter[Cause] = Counter()
@@ -62,7 +73,14 @@ def test_the_budget_is_the_window_and_idle_is_the_truth(analyzed: tuple[str, str
         budget = device.whole.budget
         assert budget.window == run.window(gpu)
         assert budget.idle == sum(item.end - item.start for item in truth)
-        parts = (budget.compute, budget.comm, budget.h2d, budget.other, budget.overhead, budget.idle)
+        parts = (
+            budget.compute,
+            budget.comm,
+            budget.h2d,
+            budget.other,
+            budget.overhead,
+            budget.idle,
+        )
         assert sum(parts) == budget.window
 
 
@@ -81,13 +99,18 @@ def test_the_verdict(name: str, dialect: str) -> None:
     verdict = judged(name, dialect).result.verdict
     words = ALL[name].words
     if ALL[name].main in (Cause.PEER, Cause.DEPENDENCY) and dialect == "xplane":
-        words |= {"abstained"}  # no waits of streams are recorded: what held the work back cannot be told from a loss
+        words |= {
+            "abstained"
+        }  # no waits of streams are recorded: what held the work back cannot be told from a loss
     assert verdict.word in words, (verdict.headline, verdict.reasons)
 
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_dialects_agree_on_the_share_of_input(name: str) -> None:
-    shares = [[device.share.value for device in judged(name, dialect).result.devices] for dialect in ALL[name].dialects]
+    shares = [
+        [device.share.value for device in judged(name, dialect).result.devices]
+        for dialect in ALL[name].dialects
+    ]
     for of_device in zip(*shares, strict=True):
         assert max(of_device) - min(of_device) < 0.01
 
@@ -106,10 +129,16 @@ def test_a_hidden_wait_is_told_from_an_exposed_one(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", ALL["item_harmless"].dialects)
 def test_synchronizing_while_the_device_works_costs_nothing(dialect: str) -> None:
     run = judged("item_harmless", dialect)
-    inside = sum(call.end - call.start for call in run.run.calls if call.name == "cudaStreamSynchronize")
+    inside = sum(
+        call.end - call.start for call in run.run.calls if call.name == "cudaStreamSynchronize"
+    )
     (device,) = run.result.devices
     assert inside > 0.5 * run.window(0)
-    assert device.whole.causes.get(Cause.SYNC, 0) == run.true_causes(0)[Cause.SYNC] < 0.005 * run.window(0)
+    assert (
+        device.whole.causes.get(Cause.SYNC, 0)
+        == run.true_causes(0)[Cause.SYNC]
+        < 0.005 * run.window(0)
+    )
 
 
 @pytest.mark.parametrize("granularity", ("nsys", "nsys_graph"))
@@ -117,18 +146,28 @@ def test_graphs_whole_or_by_node(granularity: str) -> None:
     run = judged("graphs", granularity)
     (device,) = run.result.devices
     assert run.result.verdict.word in ALL["graphs"].words
-    assert device.whole.causes[Cause.INPUT] == pytest.approx(run.true_causes(0)[Cause.INPUT], rel=0.02)
+    assert device.whole.causes[Cause.INPUT] == pytest.approx(
+        run.true_causes(0)[Cause.INPUT], rel=0.02
+    )
 
 
-@pytest.mark.parametrize(("name", "word"), (("slow_loader", "abstained"), ("healthy", "not_starved")))
-def test_a_table_without_the_host_carries_no_verdict_unless_the_device_is_busy(name: str, word: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "word"), (("slow_loader", "abstained"), ("healthy", "not_starved"))
+)
+def test_a_table_without_the_host_carries_no_verdict_unless_the_device_is_busy(
+    name: str, word: str
+) -> None:
     run = run_of(name)
     result = analyze(read_back(run, "nvprof_csv"))
     assert result.verdict.word == word
     assert bool(result.verdict.reasons) == bool(result.verdict.record) == (word == "abstained")
     (device,) = result.devices
-    between = [item for item in run.idle if run.ops[0].start < item.end <= max(op.end for op in run.ops)]
-    assert device.whole.budget.idle == sum(item.end - item.start for item in between), "no marks: from op to op"
+    between = [
+        item for item in run.idle if run.ops[0].start < item.end <= max(op.end for op in run.ops)
+    ]
+    assert device.whole.budget.idle == sum(item.end - item.start for item in between), (
+        "no marks: from op to op"
+    )
 
 
 def _alone(run_name: str, seed: int) -> tuple[DeviceResult, float]:
@@ -139,7 +178,9 @@ def _alone(run_name: str, seed: int) -> tuple[DeviceResult, float]:
 
 
 @pytest.mark.parametrize("seed", (1, 2))
-@pytest.mark.parametrize("name", ("every_fourth", "tiny_kernels", "cold_start", "replicas", "across_streams"))
+@pytest.mark.parametrize(
+    "name", ("every_fourth", "tiny_kernels", "cold_start", "replicas", "across_streams")
+)
 def test_other_seeds(name: str, seed: int) -> None:
     assert _alone(name, seed)[1] >= 0.95
 
@@ -149,7 +190,9 @@ def test_other_seeds(name: str, seed: int) -> None:
 def test_all_causes_together(dialect: str, seed: int) -> None:
     run = ALL["mixture"].make(seed)
     (device,) = analyze(read_back(run, dialect)).devices
-    matrix = confusion(run.idle, device.slices, device.first - known_time(0, run.ops, run.ranges)[0])
+    matrix = confusion(
+        run.idle, device.slices, device.first - known_time(0, run.ops, run.ranges)[0]
+    )
     assert len({true for true, _ in matrix}) >= 8
     for cause in {true for true, _ in matrix}:
         row = {pair: ns for pair, ns in matrix.items() if pair[0] is cause}

@@ -1,4 +1,6 @@
-"""Against the truth: who waited for whom, and why; clocks that differ; processes that share; timelines merged."""
+"""Against the truth: who waited for whom, and why; clocks that differ; processes that share;
+timelines merged.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ DIALECTS = ALL["late_peer"].dialects
 
 
 def _waited(run: Judged, victim: int, culprit: int) -> tuple[int, int]:
-    """Nanoseconds in which the victim did nothing but wait for that rank: before its first op, and since.
+    """Nanoseconds in which the victim did nothing but wait for that rank: before its first op, and
+    since.
 
     Of each rank its GPU has the same number.
     """
@@ -30,7 +33,9 @@ def _waited(run: Judged, victim: int, culprit: int) -> tuple[int, int]:
     mine = [item for item in run.run.proxies if (item.victim, item.culprit) == (victim, culprit)]
     others = [op for op in run.run.ops if op.gpu == victim and op.kind is not Kind.COMM]
     busy = union(spans(np.array([op.start for op in others]), np.array([op.end for op in others])))
-    waits = union(spans(np.array([item.start for item in mine]), np.array([item.end for item in mine])))
+    waits = union(
+        spans(np.array([item.start for item in mine]), np.array([item.end for item in mine]))
+    )
     early = waits[waits[:, 0] < first]
     return measure(subtract(early, busy)), measure(subtract(subtract(waits, early), busy))
 
@@ -43,7 +48,9 @@ def test_the_late_rank_and_its_cause_are_charged(name: str, dialect: str) -> Non
     for gpu, device, _ in run.devices():
         if gpu == LATE_RANK:
             continue
-        early, true = _waited(run, gpu, LATE_RANK)  # before its first op nothing of the late device is recorded
+        early, true = _waited(
+            run, gpu, LATE_RANK
+        )  # before its first op nothing of the late device is recorded
         charged: Counter[tuple[str, Cause | None]] = Counter()
         for item in device.charges:
             charged[item.culprit, item.cause] += item.ns
@@ -57,21 +64,33 @@ def test_the_late_rank_and_its_cause_are_charged(name: str, dialect: str) -> Non
 def test_a_rank_that_waits_for_a_starved_one_is_starved(dialect: str) -> None:
     run = judged("late_peer", dialect)
     for gpu, device, _ in run.devices():
-        early, true = (0, run.true_causes(gpu)[Cause.INPUT]) if gpu == LATE_RANK else _waited(run, gpu, LATE_RANK)
+        early, true = (
+            (0, run.true_causes(gpu)[Cause.INPUT])
+            if gpu == LATE_RANK
+            else _waited(run, gpu, LATE_RANK)
+        )
         assert device.share.value > (0.85 * true) / run.window(gpu)
         assert device.share.value < (true + early) / run.window(gpu) + 0.03
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(("name", "cause"), [("late_checkpoint", Cause.CHECKPOINT), ("slow_gpu", None)])
-def test_a_rank_that_is_late_for_another_reason_starves_no_other(name: str, cause: Cause | None, dialect: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "cause"), [("late_checkpoint", Cause.CHECKPOINT), ("slow_gpu", None)]
+)
+def test_a_rank_that_is_late_for_another_reason_starves_no_other(
+    name: str, cause: Cause | None, dialect: str
+) -> None:
     """A slow GPU is charged without a cause: it was busy."""
     run = judged(name, dialect)
     late = run.result.devices[LATE_RANK]
     for gpu, device, _ in run.devices():
         if gpu != LATE_RANK:
             _, true = _waited(run, gpu, LATE_RANK)
-            ns = sum(item.ns for item in device.charges if (item.culprit, item.cause) == (late.label, cause))
+            ns = sum(
+                item.ns
+                for item in device.charges
+                if (item.culprit, item.cause) == (late.label, cause)
+            )
             assert cause is not None or true > 0.1 * run.window(gpu)
             assert 0.85 * true < ns < 1.02 * true
         assert device.share.value < 0.02
@@ -161,9 +180,13 @@ def test_timelines_name_the_wait_of_a_late_rank() -> None:
     assert result.devices[0].charges[0].cause is Cause.INPUT
 
 
-@pytest.mark.parametrize("name", ("healthy", "deep_queue", "late_peer", "across_streams", "slow_loader"))
+@pytest.mark.parametrize(
+    "name", ("healthy", "deep_queue", "late_peer", "across_streams", "slow_loader")
+)
 def test_what_is_judged_is_most_of_what_the_devices_did(name: str) -> None:
-    """A host far ahead is done long before its device: a step is where its work ran, not where it was launched."""
+    """A host far ahead is done long before its device: a step is where its work ran, not where it
+    was launched.
+    """
     run = judged(name, "nsys")
     for gpu, device, _ in run.devices():
         assert device.judged.budget.window > 0.6 * run.window(gpu)

@@ -42,10 +42,25 @@ def test_ops(scenario: str, dialect: str) -> None:
         gpus = run.hosts[0].gpus
         ops = trace.ops
         ordinals = [trace.devices[device].ordinal for device in ops.device]
-        columns = (ops.start - shift, ops.end - shift, ops.stream, ops.kind, ops.corr, np.maximum(ops.pageable, 0))
+        columns = (
+            ops.start - shift,
+            ops.end - shift,
+            ops.stream,
+            ops.kind,
+            ops.corr,
+            np.maximum(ops.pageable, 0),
+        )
         actual = Counter(zip(ordinals, *(column.tolist() for column in columns), strict=True))
         true = Counter(
-            (gpus.index(op.gpu), op.start, op.end, op.stream, int(op.kind), op.corr, max(op.pageable, 0))
+            (
+                gpus.index(op.gpu),
+                op.start,
+                op.end,
+                op.stream,
+                int(op.kind),
+                op.corr,
+                max(op.pageable, 0),
+            )
             for op in run.ops
         )
         assert actual == true
@@ -68,10 +83,14 @@ def test_ranges(scenario: str, dialect: str) -> None:
     for at, trace in enumerate(traces_of(scenario, dialect)):
         run, ranges = run_of(scenario).of(at), trace.ranges
         shift = _shift(trace, run)
-        actual = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), strict=True))
+        actual = Counter(
+            zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), strict=True)
+        )
         carried = [item for item in run.ranges if item.kind in CARRIED[dialect]]
         assert actual == Counter((item.start, item.end) for item in carried)
-        steps = sum(trace.name(int(name)).startswith(("ProfilerStep#", "train")) for name in ranges.name)
+        steps = sum(
+            trace.name(int(name)).startswith(("ProfilerStep#", "train")) for name in ranges.name
+        )
         assert steps >= run.steps
         if dialect == "chrome":
             assert Counter(ranges.kind.tolist())[RangeKind.PYTHON] == sum(
@@ -86,7 +105,8 @@ def test_waits(scenario: str, dialect: str) -> None:
         columns = (waits.corr, waits.stream, waits.on_stream, waits.on_corr)
         actual = Counter(zip(*(column.tolist() for column in columns), strict=True))
         assert actual == Counter(
-            (item.corr, item.stream, item.on_stream, item.on_corr) for item in run_of(scenario).of(at).waits
+            (item.corr, item.stream, item.on_stream, item.on_corr)
+            for item in run_of(scenario).of(at).waits
         )
 
 
@@ -97,7 +117,9 @@ def test_scheduling() -> None:
     sched = trace.sched
     actual = Counter(zip((sched.start - shift).tolist(), (sched.end - shift).tolist(), strict=True))
     assert actual == Counter((item.start, item.end) for item in run.sched)
-    assert {trace.threads[thread].tid for thread in sched.thread} == {item.thread for item in run.sched}
+    assert {trace.threads[thread].tid for thread in sched.thread} == {
+        item.thread for item in run.sched
+    }
 
 
 def test_a_whole_graph_is_one_op() -> None:
@@ -115,7 +137,9 @@ def test_the_printed_table_has_the_device_alone(scenario: str) -> None:
     for at, trace in enumerate(traces_of(scenario, "nvprof_csv")):
         run = run_of(scenario).of(at)
         shift = _shift(trace, run)
-        actual = Counter(zip((trace.ops.start - shift).tolist(), (trace.ops.end - shift).tolist(), strict=True))
+        actual = Counter(
+            zip((trace.ops.start - shift).tolist(), (trace.ops.end - shift).tolist(), strict=True)
+        )
         assert actual == Counter((op.start, op.end) for op in run.ops)
         assert not len(trace.calls.start)
 
@@ -125,13 +149,19 @@ def test_the_feeds_timeline(scenario: str) -> None:
         run, ranges = run_of(scenario).of(at), trace.ranges
         shift = int(ranges.start.min()) - min(stage.start for stage in run.stages)
         names = [trace.name(int(name)) for name in ranges.name]
-        actual = Counter(zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), names, strict=True))
-        assert actual == Counter((item.start, item.end, f"fastfeed:{item.stage}") for item in run.stages)
+        actual = Counter(
+            zip((ranges.start - shift).tolist(), (ranges.end - shift).tolist(), names, strict=True)
+        )
+        assert actual == Counter(
+            (item.start, item.end, f"fastfeed:{item.stage}") for item in run.stages
+        )
 
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome", "timeline"))
 def test_clocks_of_ranks_differ_by_their_skew(dialect: str) -> None:
-    """Where the dialect tells the wall clock: time 0 of both is the same moment but for the skew."""
+    """Where the dialect tells the wall clock: time 0 of both is the same moment but for the
+    skew.
+    """
     run = run_of("clock_skew")
     wall = []
     for at, trace in enumerate(traces_of("clock_skew", dialect)):

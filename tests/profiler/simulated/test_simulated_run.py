@@ -29,7 +29,9 @@ def test_every_idle_nanosecond_has_exactly_one_cause(scenario: tuple[str, Run]) 
     _, run = scenario
     for gpu in {op.gpu for op in run.ops}:
         mine = [item for item in run.idle if item.gpu == gpu]
-        covered = spans(np.array([item.start for item in mine]), np.array([item.end for item in mine]))
+        covered = spans(
+            np.array([item.start for item in mine]), np.array([item.end for item in mine])
+        )
         assert (covered[1:, 0] >= covered[:-1, 1]).all()
         assert union(covered).tolist() == _idle(run, gpu).tolist()
 
@@ -40,7 +42,9 @@ def test_the_same_seed_is_the_same_run(scenario: tuple[str, Run]) -> None:
     assert ALL[name].make(1) != run
 
 
-def test_an_op_starts_after_its_call_and_one_stream_does_one_thing_at_a_time(scenario: tuple[str, Run]) -> None:
+def test_an_op_starts_after_its_call_and_one_stream_does_one_thing_at_a_time(
+    scenario: tuple[str, Run],
+) -> None:
     name, run = scenario
     calls = {(call.host, call.corr): call for call in run.calls}
     last: dict[tuple[int, int, int], int] = {}
@@ -58,7 +62,10 @@ def test_ranges_and_calls_of_a_thread_nest(scenario: tuple[str, Run]) -> None:
     _, run = scenario
     rows = [*run.ranges, *run.calls]
     for thread in {(row.host, row.thread) for row in rows}:
-        mine = sorted((row for row in rows if (row.host, row.thread) == thread), key=lambda row: (row.start, -row.end))
+        mine = sorted(
+            (row for row in rows if (row.host, row.thread) == thread),
+            key=lambda row: (row.start, -row.end),
+        )
         open_until: list[int] = []
         for row in mine:
             while open_until and open_until[-1] <= row.start:
@@ -82,11 +89,16 @@ def test_a_scenario_is_what_its_name_says(scenario: tuple[str, Run]) -> None:
     name, run = scenario
     main = ALL[name].main
     if main is None:
-        begin = max(min(op.start for op in run.ops if op.gpu == gpu) for gpu in {op.gpu for op in run.ops})
+        begin = max(
+            min(op.start for op in run.ops if op.gpu == gpu) for gpu in {op.gpu for op in run.ops}
+        )
         since = sum(item.end - item.start for item in run.idle if item.start > begin)
         assert since < 0.02 * run.ops[-1].end or name in ("dropped", "mixture")
         return
-    sums = {cause: sum(item.end - item.start for item in run.idle if item.cause is cause) for cause in Cause}
+    sums = {
+        cause: sum(item.end - item.start for item in run.idle if item.cause is cause)
+        for cause in Cause
+    }
     if name != "checkpoint_and_loader":  # which has two
         assert max(sums, key=lambda cause: sums[cause]) is main
     assert sums[main] > 0.04 * run.ops[-1].end

@@ -1,4 +1,6 @@
-"""Recordings of a few steps, of several epochs, and of runs that validate, against the truth of the simulated run."""
+"""Recordings of a few steps, of several epochs, and of runs that validate, against the truth of the
+simulated run.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def restarts(trainer: Trainer) -> None:
     def before(step: int) -> None:
         if step and step % 8 == 0:
             wait(trainer, 50 * US)
-            with host.inside("torch/utils/data/dataloader.py(433): _get_iterator", RangeKind.PYTHON, Cause.INPUT):
+            with host.inside(
+                "torch/utils/data/dataloader.py(433): _get_iterator", RangeKind.PYTHON, Cause.INPUT
+            ):
                 host.spend(5 * MS)
 
     trainer.before = before
@@ -78,7 +82,11 @@ def phases_of(result: Result) -> dict[str, Phase]:
 
 
 def true_share(run: Run, begin: int, end: int) -> float:
-    lost = sum(max(0, min(one.end, end) - max(one.start, begin)) for one in run.idle if one.cause is Cause.INPUT)
+    lost = sum(
+        max(0, min(one.end, end) - max(one.start, begin))
+        for one in run.idle
+        if one.cause is Cause.INPUT
+    )
     return lost / (end - begin)
 
 
@@ -89,7 +97,9 @@ def test_a_few_marked_steps_are_all_used(active: int, cost: int, seed: int):
     run = one_gpu(seed, lambda batch: cost, steps=8 + active, change=reads_loss, workers=1, depth=2)
     marks = [one for one in run.ranges if one.kind is RangeKind.STEP][-active:]
     begin, end = marks[0].start, marks[-1].end
-    run = replace(run, ranges=tuple(one for one in run.ranges if "train_step" not in one.name))  # ends with its mark
+    run = replace(
+        run, ranges=tuple(one for one in run.ranges if "train_step" not in one.name)
+    )  # ends with its mark
     result = result_of(recording(run, begin, end))
     (device,) = result.devices
     assert device.steps.steady.sum() == active
@@ -101,13 +111,17 @@ def test_a_few_marked_steps_are_all_used(active: int, cost: int, seed: int):
 @pytest.mark.parametrize("active", (1, 2, 3))
 @pytest.mark.parametrize("cost", (5 * MS, 14 * MS))
 def test_work_of_the_step_before_is_no_gap_in_the_recording(active: int, cost: int):
-    """Nothing synchronizes: the GPU still works when the first step begins, for launches before the recording."""
+    """Nothing synchronizes: the GPU still works when the first step begins, for launches before the
+    recording.
+    """
     run = one_gpu(0, lambda batch: cost, steps=10 + active, workers=1, depth=2)
     marks = [one for one in run.ranges if one.kind is RangeKind.STEP][8 : 8 + active]
     begin, end = marks[0].start, marks[-1].end
     known = recording(run, begin, end)
     launched = {call.corr for call in known.calls}
-    ops = tuple(op for op in run.ops if op.start >= begin and (op.corr in launched or op.submitted < begin))
+    ops = tuple(
+        op for op in run.ops if op.start >= begin and (op.corr in launched or op.submitted < begin)
+    )
     ranges = tuple(one for one in known.ranges if "train_step" not in one.name)
     result = result_of(replace(known, ops=ops, ranges=ranges))
     (device,) = result.devices
@@ -121,20 +135,32 @@ def test_waits_of_validation_are_not_charged_to_training(is_named: bool):
     run = one_gpu(0, steps=40, change=validates)
     if is_named:
         nexts = [one for one in run.ranges if one.name == NEXT]
-        marks = [one for one in run.ranges if one.kind is RangeKind.STEP and int(one.name.split("#")[1]) % 8 == 7]
+        marks = [
+            one
+            for one in run.ranges
+            if one.kind is RangeKind.STEP and int(one.name.split("#")[1]) % 8 == 7
+        ]
         evaluations = [
-            replace(mark, start=[one for one in nexts if one.start >= mark.start][1].start, name="evaluate",
-                    kind=RangeKind.NVTX)
+            replace(
+                mark,
+                start=[one for one in nexts if one.start >= mark.start][1].start,
+                name="evaluate",
+                kind=RangeKind.NVTX,
+            )
             for mark in marks
-        ]  # fmt: skip
+        ]
         run = replace(run, ranges=(*run.ranges, *evaluations))
     result = result_of(run)
     (device,) = result.devices
     validation = phases_of(result)["validation"]
     assert validation.count == 5
-    assert any("including its start and validation, input costs" in one for one in result.verdict.evidence)
+    assert any(
+        "including its start and validation, input costs" in one for one in result.verdict.evidence
+    )
     assert validation.period.causes[Cause.INPUT] > 0.95 * 5 * 4 * 0.85 * 9 * MS
-    assert device.steps.steady.sum() == 34, "without the first one, which waits for the loader to start"
+    assert device.steps.steady.sum() == 34, (
+        "without the first one, which waits for the loader to start"
+    )
     assert device.share.value < 0.02
     assert result.verdict.word == "not_starved"
 
@@ -152,7 +178,11 @@ def test_waits_at_the_starts_of_epochs_are_told():
     assert f"The run 5 × start of an epoch, {row} of the recording, idle" in screen(result)
     assert "<h2>The run</h2>" in page.page(result)
     assert f"| 5 × start of an epoch | {row} |" in markdown.as_markdown(result)
-    (phase,) = [one for one in document.as_dict(result)["devices"][0]["phases"] if one["kind"] == "epoch_start"]
+    (phase,) = [
+        one
+        for one in document.as_dict(result)["devices"][0]["phases"]
+        if one["kind"] == "epoch_start"
+    ]
     assert (phase["count"], phase["change"]) == (5, result.verdict.change)
     assert sum(phase["causes"].values()) == phase["budget"]["idle"]
     (device,) = result.devices
@@ -161,7 +191,9 @@ def test_waits_at_the_starts_of_epochs_are_told():
     assert starts.period.causes[Cause.INPUT] > 0.9 * measure(starts.period.spans)
     assert device.metrics["epoch_waits"] > 0.9
     assert result.verdict.change.startswith("persistent_workers=True")
-    assert any("of the waiting is at starts of epochs." in sentence for sentence in result.verdict.evidence)
+    assert any(
+        "of the waiting is at starts of epochs." in sentence for sentence in result.verdict.evidence
+    )
 
 
 def test_workers_that_stay_are_not_told_to():
@@ -169,7 +201,10 @@ def test_workers_that_stay_are_not_told_to():
     run = one_gpu(0, steps=48, change=restarts, epoch=8, startup=30 * MS)
     names = {one.name for one in run.ranges if "_get_iterator" in one.name}
     reset = "torch/utils/data/dataloader.py(1233): _reset"
-    run = replace(run, ranges=tuple(replace(one, name=reset) if one.name in names else one for one in run.ranges))
+    run = replace(
+        run,
+        ranges=tuple(replace(one, name=reset) if one.name in names else one for one in run.ranges),
+    )
     assert "start the next epoch's batches before this one ends" in result_of(run).verdict.change
 
 

@@ -1,4 +1,6 @@
-"""Random runs whose truth is known: the share, the word, the steps, and how sure the report is of them."""
+"""Random runs whose truth is known: the share, the word, the steps, and how sure the report is of
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ class Outcome:
     def __str__(self) -> str:
         verdict, steps = self.result.verdict, self.device.steps
         return (
-            f"{self.run.about}; said: {verdict.word}, {verdict.confidence}, {self.device.share.value:.1%}, "
-            f"{int(steps.steady.sum())} steps by {steps.found_by or 'nothing'}"
+            f"{self.run.about}; said: {verdict.word}, {verdict.confidence},"
+            f" {self.device.share.value:.1%}, {int(steps.steady.sum())} steps by"
+            f" {steps.found_by or 'nothing'}"
         )
 
     @property
@@ -37,21 +40,31 @@ class Outcome:
 
     @property
     def has_right_word(self) -> bool:
-        """The word of a true share within a point; `borderline` where the interval holds a threshold."""
+        """The word of a true share within a point; `borderline` where the interval holds a
+        threshold.
+        """
         true = {share + off for share in self.run.shares for off in (-POINT, 0.0, POINT)}
         share = self.device.share
-        return self.result.verdict.word in {starved_word(replace(share, value=max(one, 0.0))) for one in true}
+        return self.result.verdict.word in {
+            starved_word(replace(share, value=max(one, 0.0))) for one in true
+        }
 
     @property
     def is_confirmed_and_wrong(self) -> bool:
-        """Steps that are none or of another length, a wrong share, or a word that is not that of the truth."""
+        """Steps that are none or of another length, a wrong share, or a word that is not that of
+        the truth.
+        """
         device, run = self.device, self.run
         if self.result.verdict.confidence != "confirmed":
             return False
         steps = max(int(device.steps.steady.sum()), 1)
         period = device.judged.budget.window / steps
         has_wrong_period = abs(period / run.period_ns - 1) > 0.2
-        return device.steps.guessed or has_wrong_period or not (self.has_right_share and self.has_right_word)
+        return (
+            device.steps.guessed
+            or has_wrong_period
+            or not (self.has_right_share and self.has_right_word)
+        )
 
 
 def outcomes(seeds: range) -> Iterator[Outcome]:
@@ -67,8 +80,12 @@ def check(seeds: range) -> None:
     wrong = [str(one) for one in every if not one.has_right_word]
     assert len(wrong) <= len(every) // 100, wrong
     assert not [str(one) for one in every if one.is_confirmed_and_wrong]
-    assert not [str(one) for one in every if "were lost" in " ".join(one.result.verdict.against)], "nothing is lost"
-    assert len({one.device.steps.found_by.split(" (")[0] for one in every}) >= 5, "several kinds of marks were met"
+    assert not [str(one) for one in every if "were lost" in " ".join(one.result.verdict.against)], (
+        "nothing is lost"
+    )
+    assert len({one.device.steps.found_by.split(" (")[0] for one in every}) >= 5, (
+        "several kinds of marks were met"
+    )
     assert {"not_starved", "starved", "severe"} <= {one.result.verdict.word for one in every}
 
 
@@ -85,7 +102,9 @@ def check(seeds: range) -> None:
 )
 def test_runs_that_were_judged_wrongly(seed: int) -> None:
     (outcome,) = outcomes(range(seed, seed + 1))
-    assert outcome.has_right_share and outcome.has_right_word and not outcome.is_confirmed_and_wrong, str(outcome)
+    assert (
+        outcome.has_right_share and outcome.has_right_word and not outcome.is_confirmed_and_wrong
+    ), str(outcome)
 
 
 def test_a_hundred_random_runs() -> None:

@@ -22,7 +22,8 @@ STARVING = 0.06  # of the window: enough to call it starved whatever the interva
 
 
 def input_shares(run: Run, result: Result) -> tuple[float, float]:
-    """The share of the judged time that the device waited for input or its preparation: the true one, the reported one.
+    """The share of the judged time that the device waited for input or its preparation: the true
+    one, the reported one.
 
     From its first operation on: the truth does not tell of the time before.
     """

@@ -23,7 +23,9 @@ MS = 1_000_000
 
 def screen(result: Result) -> str:
     out = io.StringIO()
-    text.render(result, Console(file=out, width=80, height=24, force_terminal=True, color_system=None))
+    text.render(
+        result, Console(file=out, width=80, height=24, force_terminal=True, color_system=None)
+    )
     return " ".join(out.getvalue().split())
 
 
@@ -32,16 +34,23 @@ def screen(result: Result) -> str:
 def test_a_step_is_not_as_long_as_two(lost: tuple[int, ...], tail: float):
     """Whether its mark covers all of it or the computation alone."""
     mark = "train {}" if tail else "ProfilerStep#{}"  # the profiler's own leave nothing out
-    trace = without_ranges(even_steps(40, 0.3, tail=tail, mark=mark), *(mark.format(number) for number in lost))
+    trace = without_ranges(
+        even_steps(40, 0.3, tail=tail, mark=mark), *(mark.format(number) for number in lost)
+    )
     result = analyze([trace])
     (device,) = result.devices
     steady = device.steps.spans[device.steps.steady]
     assert (steady[:, 1] - steady[:, 0] == PERIOD_NS).all()
     assert device.share.value == pytest.approx(0.3, abs=0.001)
     assert device.steps.missing == len(lost)
-    excluded = ", 1 cut step excluded" if tail and 1 in lost else ""  # the first, as its end is not known
+    excluded = (
+        ", 1 cut step excluded" if tail and 1 in lost else ""
+    )  # the first, as its end is not known
     assert f"Only {len(device.steps.labels)} of" in " ".join(result.verdict.against)
-    assert f"{len(steady)} steps of 100 ms{excluded}, {len(lost)} missing by their numbers" in screen(result)
+    assert (
+        f"{len(steady)} steps of 100 ms{excluded}, {len(lost)} missing by their numbers"
+        in screen(result)
+    )
     assert f"{len(lost)} steps missing by their numbers" in page.page(result)
     assert document.as_dict(result)["devices"][0]["steps"]["missing"] == len(lost)
 
@@ -52,7 +61,9 @@ def test_a_lost_mark_in_a_real_recording(data: Path):
         pytest.skip("no such trace in the test data")
     result = analyze([without_ranges(readers.read(path), "ProfilerStep#8")])
     (device,) = result.devices
-    assert device.judged.budget.window / device.steps.steady.sum() == pytest.approx(175 * MS, rel=0.02)
+    assert device.judged.budget.window / device.steps.steady.sum() == pytest.approx(
+        175 * MS, rel=0.02
+    )
     assert "5 steps of 174 ms, 1 missing by their numbers" in screen(result)
 
 
@@ -70,7 +81,9 @@ def test_steps_measured_on_the_device_are_not_as_long_as_two_either():
     steady = device.steps.spans[device.steps.steady]
     assert (steady[:, 1] - steady[:, 0] == 10 * MS).all()
     assert not {"ProfilerStep#11", "ProfilerStep#19"} & {
-        label for label, is_steady in zip(device.steps.labels, device.steps.steady, strict=True) if is_steady
+        label
+        for label, is_steady in zip(device.steps.labels, device.steps.steady, strict=True)
+        if is_steady
     }
     assert device.steps.missing == 2
 

@@ -14,7 +14,9 @@ from fastfeed.profiler.model.trace import Kind, RangeKind
 MS = 1_000_000
 
 
-def metrics(waits: Sequence[int], builder: TraceBuilder | None = None, **about: Any) -> dict[str, float]:
+def metrics(
+    waits: Sequence[int], builder: TraceBuilder | None = None, **about: Any
+) -> dict[str, float]:
     """Of a run whose steps wait so many milliseconds for input and compute for 100."""
     builder = builder or TraceBuilder()
     at = 0
@@ -32,7 +34,11 @@ def metrics(waits: Sequence[int], builder: TraceBuilder | None = None, **about: 
 
 def test_every_step_the_same():
     values = metrics([10] * 20)
-    assert (values["wait_steps"], values["wait_ms_per_step"], values["wait_ms_worst"]) == (1, 10, 10)
+    assert (values["wait_steps"], values["wait_ms_per_step"], values["wait_ms_worst"]) == (
+        1,
+        10,
+        10,
+    )
     assert not {"wait_every", "wait_rare", "wait_grows"} & set(values)
 
 
@@ -59,13 +65,17 @@ def test_more_and_more():
     assert "wait_grows" not in metrics([5, 40, 10, 30] * 5)
 
 
-@pytest.mark.parametrize(("recorded", "cores"), [(8, 8.0), ("16", 16.0), (0, None), ("many", None), (None, None)])
+@pytest.mark.parametrize(
+    ("recorded", "cores"), [(8, 8.0), ("16", 16.0), (0, None), ("many", None), (None, None)]
+)
 def test_cores_of_the_machine(recorded: object, cores: float | None):
     assert metrics([0] * 5, cpu_count=recorded).get("cores") == cores
 
 
 def test_copies_by_their_bytes():
-    """2 MB from pageable and 6 MB from pinned memory in 1 ms each, half of the second overlapping a kernel."""
+    """2 MB from pageable and 6 MB from pinned memory in 1 ms each, half of the second overlapping a
+    kernel.
+    """
     builder = TraceBuilder()
     builder.op(0, MS, (-5, -4), kind=Kind.H2D, bytes=2_000_000, pageable=1, stream=9)
     builder.op(2 * MS, 3 * MS, (-3, -2), kind=Kind.H2D, bytes=6_000_000, pageable=0, stream=9)
@@ -80,7 +90,15 @@ def test_copies_by_their_bytes():
 def test_copies_that_claim_more_bytes_than_64_bits_hold():
     builder = TraceBuilder()
     for at, pageable in ((0, 1), (2, 0), (4, 0), (6, 0)):
-        builder.op(at * MS, (at + 1) * MS, (-5, -4), kind=Kind.H2D, bytes=1 << 62, pageable=pageable, stream=9)
+        builder.op(
+            at * MS,
+            (at + 1) * MS,
+            (-5, -4),
+            kind=Kind.H2D,
+            bytes=1 << 62,
+            pageable=pageable,
+            stream=9,
+        )
     builder.op(7 * MS, 10 * MS, (-1, 0))
     (device,) = analyze([builder.trace()]).devices
     assert device.metrics["h2d_pageable"] == 0.25

@@ -1,4 +1,6 @@
-"""Parts of a run: which names and which patterns tell validation and starts of epochs, and which do not."""
+"""Parts of a run: which names and which patterns tell validation and starts of epochs, and which do
+not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 class Program:
-    """Batches one after the other: 4 ms of waiting, 10 ms of work, and a backward pass where it trains."""
+    """Batches one after the other: 4 ms of waiting, 10 ms of work, and a backward pass where it
+    trains.
+    """
 
     def __init__(self) -> None:
         self.builder = TraceBuilder()
@@ -31,7 +35,9 @@ class Program:
         self.builder.op(self.now + 1, self.now + 5 * MS, (self.now, self.now + 1), name="gemm")
         if trains:
             at = self.now + 5 * MS
-            self.builder.range(at, at + 1000, "autograd::engine::evaluate_function: AddBackward0", RangeKind.OP)
+            self.builder.range(
+                at, at + 1000, "autograd::engine::evaluate_function: AddBackward0", RangeKind.OP
+            )
             self.builder.op(at + 1, at + 5 * MS, (at, at + 1), name="gemm")
         self.now += 10 * MS
         if trains:

@@ -1,4 +1,6 @@
-"""The time that a recording covers: from the mark of the first step on, if the device was recorded from there."""
+"""The time that a recording covers: from the mark of the first step on, if the device was recorded
+from there.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ def device_of(builder: TraceBuilder) -> DeviceResult:
     return device
 
 
-def marked_run(*steps: tuple[int, int], name: str = "ProfilerStep#{}", ops: int = 4) -> TraceBuilder:
-    """Steps (start, end) that wait in a loader for 10 ms and then run kernels back to back to their end."""
+def marked_run(
+    *steps: tuple[int, int], name: str = "ProfilerStep#{}", ops: int = 4
+) -> TraceBuilder:
+    """Steps (start, end) that wait in a loader for 10 ms and then run kernels back to back to their
+    end.
+    """
     builder = TraceBuilder()
     for number, (start, end) in enumerate(steps):
         builder.range(start, end, name.format(number), RangeKind.STEP)
@@ -46,11 +52,17 @@ def test_each_step_of_a_short_schedule_counts(count: int, pause: int, length: in
     window = count * length + (count - 1) * pause
     assert device.judged.budget.window == window
     assert device.share.value == pytest.approx(count * 10 * MS / window, abs=1e-4)
-    assert sum(device.judged.causes.values()) == device.judged.budget.idle == count * 10 * MS + (count - 1) * pause
+    assert (
+        sum(device.judged.causes.values())
+        == device.judged.budget.idle
+        == count * 10 * MS + (count - 1) * pause
+    )
 
 
 def test_the_host_may_wait_at_the_end_of_the_last_step():
-    """Programs that fetch the next batch at the end of a step: no operation follows the last wait."""
+    """Programs that fetch the next batch at the end of a step: no operation follows the last
+    wait.
+    """
     builder = TraceBuilder()
     for number in range(3):
         at = number * 40 * MS
@@ -103,7 +115,9 @@ def test_steps_before_the_one_that_works_first_are_not_known():
 
 
 def test_the_last_step_ends_where_marks_continue_without_operations():
-    """The device was recorded for less time than the host: where it stopped in the third step is not known."""
+    """The device was recorded for less time than the host: where it stopped in the third step is
+    not known.
+    """
     builder = marked_run((0, 30 * MS), (30 * MS, 60 * MS), (60 * MS, 80 * MS))
     builder.range(80 * MS, 120 * MS, "ProfilerStep#3", RangeKind.STEP)
     assert device_of(builder).last == 80 * MS

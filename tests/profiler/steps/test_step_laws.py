@@ -18,7 +18,9 @@ COUNTS = (3, 4, 5, 6, 7, 12, 30, 100)
 @pytest.mark.parametrize("lacks", (0.0, 0.02, 0.4, 0.9, 0.999))
 @pytest.mark.parametrize("steps", COUNTS)
 def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, share: float):
-    """The recording of a GPU begins with its first operation: the wait that opens the first step lies before it."""
+    """The recording of a GPU begins with its first operation: the wait that opens the first step
+    lies before it.
+    """
     result = analyze([even_steps(steps, share, lacks=lacks)])
     assert result.devices[0].share.value == pytest.approx(share, abs=0.001)
     if result.devices[0].steps.steady.sum() > 2:  # two whole steps say nothing about their spread
@@ -29,9 +31,11 @@ def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, shar
 @pytest.mark.parametrize("tail", (0.003, 0.04, 0.3))
 @pytest.mark.parametrize("lacks", (0.0, 0.02, 0.4, 0.9, 0.999, 0.9999))
 @pytest.mark.parametrize("steps", (2, *COUNTS))
-def test_the_last_step_counts_only_if_its_end_is_known(steps: int, lacks: float, tail: float, share: float):
-    """A mark around the computation alone leaves the end of the last step open; where no step is whole there is no
-    verdict.
+def test_the_last_step_counts_only_if_its_end_is_known(
+    steps: int, lacks: float, tail: float, share: float
+):
+    """A mark around the computation alone leaves the end of the last step open; where no step is
+    whole there is no verdict.
     """
     result = analyze([even_steps(steps, share, lacks=lacks, tail=tail, mark="train {}")])
     if result.verdict.word == "abstained":
@@ -51,17 +55,26 @@ def test_the_last_step_counts_only_if_its_end_is_known(steps: int, lacks: float,
     ),
 )
 @pytest.mark.parametrize("steps", COUNTS)
-def test_the_best_marks_are_taken_in_order(steps: int, mark: str, waits: bool, optimizer: bool, found_by: str):
+def test_the_best_marks_are_taken_in_order(
+    steps: int, mark: str, waits: bool, optimizer: bool, found_by: str
+):
     kind = RangeKind.STEP if mark.startswith("Profiler") else RangeKind.NVTX
-    optimizer_name, wait_name = "Optimizer.step#SGD.step" if optimizer else "", "DataLoader.__next__" if waits else ""
-    trace = even_steps(steps + 1, 0.3, mark=mark, kind=kind, optimizer=optimizer_name, waits=wait_name)
+    optimizer_name, wait_name = (
+        "Optimizer.step#SGD.step" if optimizer else "",
+        "DataLoader.__next__" if waits else "",
+    )
+    trace = even_steps(
+        steps + 1, 0.3, mark=mark, kind=kind, optimizer=optimizer_name, waits=wait_name
+    )
     device = analyze([trace]).devices[0]
     assert device.steps.found_by == found_by
     assert device.share.value == pytest.approx(0.3, abs=0.001)
 
 
 def test_one_mark_around_everything_gives_way_to_optimizer_steps():
-    trace = even_steps(12, 0.3, mark="", optimizer="Optimizer.step#Adam.step", around="ProfilerStep#0")
+    trace = even_steps(
+        12, 0.3, mark="", optimizer="Optimizer.step#Adam.step", around="ProfilerStep#0"
+    )
     assert analyze([trace]).devices[0].steps.found_by.startswith("optimizer steps")
 
 
@@ -83,4 +96,6 @@ def test_one_length_of_a_step_everywhere(steps: int, lacks: float):
 def test_a_first_step_that_was_cut_is_no_cold_start():
     verdict = analyze([even_steps(8, 0.3, lacks=0.5)]).verdict
     assert not any("cold start" in sentence for sentence in verdict.against)
-    assert any("The recording begins inside the first step" in sentence for sentence in verdict.against)
+    assert any(
+        "The recording begins inside the first step" in sentence for sentence in verdict.against
+    )

@@ -44,7 +44,10 @@ def test_intervals_hold_the_share_and_medians_lie_below_the_95th_percentile(resu
     for key, spread in device.per_step.items():
         assert spread.median <= spread.p95, key
         if key != "step":
-            assert spread.low <= spread.mean / device.per_step["step"].mean * 1.02 and spread.high >= spread.low, key
+            assert (
+                spread.low <= spread.mean / device.per_step["step"].mean * 1.02
+                and spread.high >= spread.low
+            ), key
     waits = device.per_step["input"]
     assert waits.low <= device.share.value + 0.01 and waits.high >= device.share.value - 0.01
 

@@ -18,7 +18,8 @@ DEPTH = {name: at for at, name in enumerate(PATH.split("::"))}
 
 
 def pipeline(steps: int = 24, **own: int) -> TraceBuilder:
-    """Steps of 100 ms that wait for a batch; every stage of the pipeline takes so many milliseconds for itself.
+    """Steps of 100 ms that wait for a batch; every stage of the pipeline takes so many milliseconds
+    for itself.
 
     The trainer calls Root and Prefetch, and another thread what comes before them.
     """
@@ -49,14 +50,18 @@ def pipeline(steps: int = 24, **own: int) -> TraceBuilder:
     ],
 )
 def test_the_stage_that_takes_longest_itself(stage: str, change: str):
-    result = analyze([pipeline(**{"BatchV2": 5, "ParallelMapV2": 5, "TFRecord": 5, stage: 30}).trace()])
+    result = analyze(
+        [pipeline(**{"BatchV2": 5, "ParallelMapV2": 5, "TFRecord": 5, stage: 30}).trace()]
+    )
     (device,) = result.devices
     assert device.stage is not None
     assert device.stage.name.split("[")[0] == stage
     assert device.stage.share == pytest.approx(
         30 / sum({"BatchV2": 5, "ParallelMapV2": 5, "TFRecord": 5, stage: 30}.values())
     )
-    assert result.verdict.change.startswith(f"The slowest stage of tf.data is {device.stage.name}: {change}")
+    assert result.verdict.change.startswith(
+        f"The slowest stage of tf.data is {device.stage.name}: {change}"
+    )
     assert document.as_dict(result)["devices"][0]["stage"]["path"] == device.stage.path
 
 
@@ -74,7 +79,9 @@ def test_a_stage_that_is_fast_is_no_bottleneck(per_wait: int, found: bool):
 
 def test_other_loaders_have_no_stages():
     builder = TraceBuilder()
-    builder.range(0, MS, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", RangeKind.OP)
+    builder.range(
+        0, MS, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", RangeKind.OP
+    )
     assert slowest_stage(builder.trace(), np.array([[0, MS]])) is None
 
 

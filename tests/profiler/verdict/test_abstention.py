@@ -37,7 +37,9 @@ def damaged(trace: Trace, reason: str = "the file ends early") -> Trace:
 
 
 def test_launches_that_are_missing_but_cannot_be_input_get_a_verdict():
-    """Most of what little the GPU is idle ends in operations without a launch: 3 % of the time cannot starve it."""
+    """Most of what little the GPU is idle ends in operations without a launch: 3 % of the time
+    cannot starve it.
+    """
     builder = TraceBuilder()
     for n in range(24):
         at = n * STEP
@@ -56,7 +58,10 @@ def test_one_long_healthy_kernel_is_no_damage():
         builder.op(60 * MS + n * 10 * MS, 70 * MS + n * 10 * MS, (0, 5))
     judged = verdict(builder.trace())
     assert (judged.word, judged.bound) == ("not_starved", "gpu")
-    assert any("One device operation covers 60 % of the recording" in sentence for sentence in judged.against)
+    assert any(
+        "One device operation covers 60 % of the recording" in sentence
+        for sentence in judged.against
+    )
 
 
 def test_an_operation_that_others_of_its_stream_run_inside_of_is_damaged():
@@ -97,11 +102,16 @@ def _starved(late: int = 30 * MS) -> Trace:
 
 
 def test_correlation_ids_that_are_all_equal_are_damage():
-    """Every operation is then launched by the first call, long before: no gap is late, and no wait costs anything."""
+    """Every operation is then launched by the first call, long before: no gap is late, and no wait
+    costs anything.
+    """
     trace = _starved()
     assert verdict(trace).word == "severe"
     ones = (np.ones_like(table.corr) for table in (trace.ops, trace.calls))
-    ops, calls = (replace(table, corr=corr) for table, corr in zip((trace.ops, trace.calls), ones, strict=True))
+    ops, calls = (
+        replace(table, corr=corr)
+        for table, corr in zip((trace.ops, trace.calls), ones, strict=True)
+    )
     judged = verdict(replace(trace, ops=ops, calls=calls))
     assert judged.word == "abstained"
     assert "share their launch" in judged.reasons[0]
@@ -119,7 +129,9 @@ def test_graphs_launch_many_operations_at_once():
 
 
 def test_idle_time_that_is_launched_and_waited_for_contradicts_itself():
-    """The ids of the calls are shifted: each operation seems to have been launched a step earlier."""
+    """The ids of the calls are shifted: each operation seems to have been launched a step
+    earlier.
+    """
     trace = _starved(275_000 * 40)
     calls = replace(trace.calls, corr=trace.calls.corr + 1)
     judged = verdict(replace(trace, calls=calls))
@@ -132,14 +144,18 @@ def test_a_file_that_is_not_whole_costs_a_level_of_confidence():
     assert verdict(trace).confidence == "confirmed"
     judged = verdict(damaged(trace))
     assert (judged.word, judged.confidence) == ("not_starved", "likely")
-    assert any("The file is incomplete (the file ends early)" in sentence for sentence in judged.against)
+    assert any(
+        "The file is incomplete (the file ends early)" in sentence for sentence in judged.against
+    )
 
 
 def test_steps_that_are_missing_by_their_numbers():
     trace = steps([number for number in range(200) if number % 2 or number > 186]).trace()
     judged = verdict(trace)
     assert judged.confidence == "likely"
-    assert any("Only 106 of 199 steps are in the recording" in sentence for sentence in judged.against)
+    assert any(
+        "Only 106 of 199 steps are in the recording" in sentence for sentence in judged.against
+    )
     judged = verdict(damaged(trace))
     assert judged.word == "abstained"
     assert judged.reasons[0] == "Only 106 of 199 steps are left in a damaged file."
@@ -149,7 +165,9 @@ def test_steps_that_count_by_fours_are_whole():
     assert verdict(steps(range(0, 96, 4)).trace()).confidence == "confirmed"
 
 
-@pytest.mark.parametrize(("waits", "word"), [((0, 10, 20, 29), "not_starved"), ((27, 28, 29), "abstained")])
+@pytest.mark.parametrize(
+    ("waits", "word"), [((0, 10, 20, 29), "not_starved"), ((27, 28, 29), "abstained")]
+)
 def test_waits_for_input_in_a_corner_say_nothing_about_the_rest(waits: tuple[int, ...], word: str):
     """The host was recorded near the end only: what it did before then is not known."""
     builder = TraceBuilder()
@@ -183,7 +201,9 @@ def test_without_host_calls_a_busy_device_is_not_starved(busy: int, word: str):
         assert judged.reasons[0].startswith("The host's API calls were not recorded")
     else:
         assert judged.confidence == "weak"
-        assert any("The host's API calls were not recorded: " in sentence for sentence in judged.against)
+        assert any(
+            "The host's API calls were not recorded: " in sentence for sentence in judged.against
+        )
 
 
 def test_a_copy_is_an_operation_too():
@@ -212,7 +232,9 @@ def test_a_single_marked_step_is_judged_with_its_wait(share: float, word: str):
 
 @pytest.mark.parametrize(("lacks", "word"), [(0.6, "abstained"), (0.3, "starved_of_copies")])
 def test_a_marked_step_of_which_the_gpu_lacks_most_has_no_verdict(lacks: float, word: str):
-    """The work before it was launched earlier, and the GPU looks busy in what is left of the step."""
+    """The work before it was launched earlier, and the GPU looks busy in what is left of the
+    step.
+    """
     builder = TraceBuilder()
     builder.range(0, 100 * MS, "ProfilerStep#6", RangeKind.STEP)
     builder.op(int(lacks * 100 * MS), 80 * MS, kind=Kind.H2D)
@@ -220,7 +242,9 @@ def test_a_marked_step_of_which_the_gpu_lacks_most_has_no_verdict(lacks: float, 
     judged = verdict(builder.trace())
     assert judged.word == word
     if word == "abstained":
-        assert judged.reasons[0].startswith("No whole step was recorded, and only 40 % of the time of the marked steps")
+        assert judged.reasons[0].startswith(
+            "No whole step was recorded, and only 40 % of the time of the marked steps"
+        )
         assert judged.record
 
 
@@ -229,7 +253,9 @@ def test_a_single_step_without_a_wait_is_judged():
 
 
 def test_three_unmarked_steps_of_which_the_first_lacks_its_wait():
-    """Two waits and three computations are left: 3.8 % of the time, and 5.6 % with the wait before them."""
+    """Two waits and three computations are left: 3.8 % of the time, and 5.6 % with the wait before
+    them.
+    """
     judged = verdict(even_steps(3, 0.056, mark="", waits="DataLoader.__next__"))
     assert judged.word in ("borderline", "starved") or "begins after 5.6" in judged.reasons[0]
 
@@ -237,11 +263,15 @@ def test_three_unmarked_steps_of_which_the_first_lacks_its_wait():
 def with_ops(trace: Trace, count: int) -> Trace:
     """Only the first so many operations."""
     names = (field.name for field in fields(trace.ops))
-    return replace(trace, ops=replace(trace.ops, **{name: getattr(trace.ops, name)[:count] for name in names}))
+    return replace(
+        trace, ops=replace(trace.ops, **{name: getattr(trace.ops, name)[:count] for name in names})
+    )
 
 
 def test_steps_whose_work_a_damaged_file_lacks():
-    """All 24 are marked, and the device is recorded in six: these may be those that found their batches ready."""
+    """All 24 are marked, and the device is recorded in six: these may be those that found their
+    batches ready.
+    """
     whole = _starved()
     few = with_ops(whole, 6)
     assert verdict(few).word != "abstained"
@@ -253,19 +283,25 @@ def test_no_device_in_a_damaged_file_is_no_matter_of_the_program():
     none = with_ops(whole, 0)
     assert verdict(none).reasons[0].startswith("Only the host's side was recorded: 24 launches")
     judged = verdict(damaged(none))
-    assert judged.reasons[0].endswith("in the part of the file that could be read (the file ends early).")
+    assert judged.reasons[0].endswith(
+        "in the part of the file that could be read (the file ends early)."
+    )
     assert judged.change.startswith("Copy the file again")
 
 
 def _shared_gpu() -> TraceBuilder:
-    """Steps of eight kernels that are launched at once; another process has the GPU for a third of the time."""
+    """Steps of eight kernels that are launched at once; another process has the GPU for a third of
+    the time.
+    """
     builder = TraceBuilder()
     for n in range(24):
         at = n * STEP
         builder.range(at, at + STEP, f"ProfilerStep#{n}", RangeKind.STEP)
         for kernel in range(10):
             begin = at + kernel * 10 * MS
-            builder.op(begin + 3 * MS, begin + 10 * MS, (at + kernel * 1_000, at + kernel * 1_000 + 500))
+            builder.op(
+                begin + 3 * MS, begin + 10 * MS, (at + kernel * 1_000, at + kernel * 1_000 + 500)
+            )
     return builder
 
 

@@ -1,4 +1,6 @@
-"""Figures and notes of a verdict: per step only where steps are judged, and of which file a note is."""
+"""Figures and notes of a verdict: per step only where steps are judged, and of which file a note
+is.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from fastfeed.profiler.readers import read
 
 def copy(corr: int, ts: int, dur: int, size: int) -> Any:
     return make.event(
-        "gpu_memcpy", make.HTOD, ts, dur, pid=0, tid=7, device=0, context=1, stream=7, correlation=corr, bytes=size
+        "gpu_memcpy",
+        make.HTOD,
+        ts,
+        dur,
+        pid=0,
+        tid=7,
+        device=0,
+        context=1,
+        stream=7,
+        correlation=corr,
+        bytes=size,
     )
 
 
@@ -45,6 +57,10 @@ def test_pageable_copies_are_to_be_pinned(tmp_path: Path) -> None:
 def test_a_note_on_one_file_of_several_names_it(tmp_path: Path) -> None:
     with_device = make.write(tmp_path / "busy.json", [make.launch(1, 80), make.kernel(1, 90, 2)])
     without = make.write(tmp_path / "idle.json", [make.event("cpu_op", "aten::add", 10, 5)])
-    assert [note for note in analyze([read(without)]).notes if note.startswith("The trace has no device work")]
+    assert [
+        note
+        for note in analyze([read(without)]).notes
+        if note.startswith("The trace has no device work")
+    ]
     notes = analyze([read(with_device), read(without)]).notes
     assert [note for note in notes if note.startswith("idle.json: The trace has no device work")]

@@ -42,8 +42,12 @@ class Slow(ff.Arrays):
         return super().read(ids)
 
 
-@pytest.mark.parametrize(("read_ms", "step_ms", "share"), [(10, 30, 0.25), (4, 31, 4 / 35), (30, 10, 0.75)])
-def test_stats_and_report_agree(tmp_path: Path, monkeypatch, read_ms: int, step_ms: int, share: float):
+@pytest.mark.parametrize(
+    ("read_ms", "step_ms", "share"), [(10, 30, 0.25), (4, 31, 4 / 35), (30, 10, 0.75)]
+)
+def test_stats_and_report_agree(
+    tmp_path: Path, monkeypatch, read_ms: int, step_ms: int, share: float
+):
     """Over three epochs with validation between them, which is not training."""
     path, clock = tmp_path / "feed.jsonl", Clock()
     monkeypatch.setenv("FASTFEED_TIMELINE", str(path))
@@ -62,9 +66,14 @@ def test_stats_and_report_agree(tmp_path: Path, monkeypatch, read_ms: int, step_
     assert f"waited for batches {100 * share:.1f} %" in result.verdict.headline
     (change,) = compare(result, result).feeds
     assert change.wait.before == change.wait.after == reported.wait_share
-    assert change.batch.before_ns == pytest.approx((read_ms + step_ms) * 1e6, rel=0.001), "without the pauses"
+    assert change.batch.before_ns == pytest.approx((read_ms + step_ms) * 1e6, rel=0.001), (
+        "without the pauses"
+    )
     code, (sentence,) = check([parse(f"input>{99 * share:.1f}%")], result)
-    assert code == TRIPPED and f"the trainer waited {percent(reported.wait_share)} of the time" in sentence
+    assert (
+        code == TRIPPED
+        and f"the trainer waited {percent(reported.wait_share)} of the time" in sentence
+    )
     assert check([parse(f"input>{101 * share:.1f}%")], result)[0] == 0
 
 
@@ -85,7 +94,9 @@ def test_feeds_of_one_process_are_told_apart(tmp_path: Path, monkeypatch):
         shares = {"train": train.stats().wait_share, "val": val.stats().wait_share}
     result = analyze([readers.read(path)])
     reported = {feed.name: feed for feed in result.feeds}
-    assert "feed train's timeline, the trainer waited for batches 75.0 % " in result.verdict.headline
+    assert (
+        "feed train's timeline, the trainer waited for batches 75.0 % " in result.verdict.headline
+    )
     assert shares == {"train": pytest.approx(0.75), "val": pytest.approx(0.25)}
     for name, share in shares.items():
         assert reported[name].batches == 80

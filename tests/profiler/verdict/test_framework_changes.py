@@ -14,16 +14,40 @@ from fastfeed.profiler.verdict.advice import remedies
 
 MS = 1_000_000
 WORDS = {
-    "pytorch": ("torch", ".item()", ".cpu()", "pin_memory", "non_blocking", "empty_cache", "TORCHINDUCTOR", "PYTORCH"),
+    "pytorch": (
+        "torch",
+        ".item()",
+        ".cpu()",
+        "pin_memory",
+        "non_blocking",
+        "empty_cache",
+        "TORCHINDUCTOR",
+        "PYTORCH",
+    ),
     "jax": ("jax", "JAX", "orbax", "block_until_ready", "device_get", "XLA_"),
-    "tensorflow": ("tf.", "TF_", "jit_compile", "steps_per_execution", ".numpy()", "Keras", "drop_remainder"),
+    "tensorflow": (
+        "tf.",
+        "TF_",
+        "jit_compile",
+        "steps_per_execution",
+        ".numpy()",
+        "Keras",
+        "drop_remainder",
+    ),
 }
 
 
 def losing(cause: Cause, framework: str, **metrics: float) -> DeviceResult:
     result = device(wait=MS)
     budget = replace(
-        result.judged.budget, window=1_100 * MS, compute=1_000 * MS, comm=0, h2d=0, other=0, overhead=0, idle=100 * MS
+        result.judged.budget,
+        window=1_100 * MS,
+        compute=1_000 * MS,
+        comm=0,
+        h2d=0,
+        other=0,
+        overhead=0,
+        idle=100 * MS,
     )
     period = replace(result.judged, budget=budget, causes={cause: 100 * MS})
     return replace(result, steady=period, framework=framework, metrics=metrics)
@@ -39,7 +63,8 @@ def test_no_framework_is_told_anothers_functions(cause: Cause, pageable: float, 
 
 
 @pytest.mark.parametrize(
-    ("framework", "says"), [("pytorch", ".item()"), ("jax", "block_until_ready"), ("tensorflow", ".numpy()")]
+    ("framework", "says"),
+    [("pytorch", ".item()"), ("jax", "block_until_ready"), ("tensorflow", ".numpy()")],
 )
 def test_each_has_its_own_way_to_synchronize(framework: str, says: str):
     (remedy,) = remedies(losing(Cause.SYNC, framework))

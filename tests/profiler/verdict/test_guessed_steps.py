@@ -13,11 +13,21 @@ MS = 1_000_000
 
 
 def streamed(mark: str) -> Result:
-    """Forty rounds of a copy that nothing hides and two kernels, each with a mark around it, or with none."""
+    """Forty rounds of a copy that nothing hides and two kernels, each with a mark around it, or
+    with none.
+    """
     builder = TraceBuilder()
     for number in range(40):
         at = number * 10 * MS
-        builder.op(at, at + 6 * MS, (at, at + 5 * MS), kind=Kind.H2D, name="Memcpy HtoD", bytes=900 << 20, pageable=1)
+        builder.op(
+            at,
+            at + 6 * MS,
+            (at, at + 5 * MS),
+            kind=Kind.H2D,
+            name="Memcpy HtoD",
+            bytes=900 << 20,
+            pageable=1,
+        )
         builder.op(at + 6 * MS, at + 8 * MS, (at + 5 * MS, at + 5 * MS + 10), name="gemm")
         builder.op(at + 8 * MS, at + 9_900_000, (at + 5 * MS + 20, at + 5 * MS + 30), name="norm")
         if mark:
@@ -37,8 +47,9 @@ def test_advice_says_that_its_steps_are_guessed():
     (copies,) = [remedy for remedy in verdict.remedies if remedy.family == "h2d"]
     assert "943.7 MB per guessed step" in copies.evidence
     assert copies.change.startswith("If these copies are batches: pin the host memory")
-    assert "Nothing marks the steps: they are guessed from recurring copies of 943,718,400 bytes to the GPU." in (
-        verdict.against
+    assert (
+        "Nothing marks the steps: they are guessed from recurring copies of 943,718,400 bytes to"
+        " the GPU." in (verdict.against)
     )
 
 

@@ -1,4 +1,6 @@
-"""Device records that were lost while host calls are all there: what ran then would count as idle."""
+"""Device records that were lost while host calls are all there: what ran then would count as
+idle.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +70,10 @@ def test_copies_and_graphs_count_too():
         else:
             builder.call(at + 2, at + 3, "cudaMemcpyAsync")
             builder.call(at + 4, at + 5, "cudaGraphLaunch")
-    (reason, *_) = verdict(builder.trace()).reasons
-    assert reason.startswith("18 of 116 launches (15.5 %) have no operation")  # the last have not run long enough
+    reason, *_ = verdict(builder.trace()).reasons
+    assert reason.startswith(
+        "18 of 116 launches (15.5 %) have no operation"
+    )  # the last have not run long enough
 
 
 def test_graphs_of_which_nothing_was_recorded():
@@ -103,29 +107,39 @@ def healthy(extra: str, *, api: str = "cudaLaunchKernel") -> Trace:
         elif extra == "host function":
             builder.call(at + 2000, at + 2001, "cudaLaunchHostFunc")
         elif extra == "no id":
-            builder.add(Calls, start=at + 2000, end=at + 2001, name="cudaLaunchKernel", thread=0, corr=-1)
+            builder.add(
+                Calls, start=at + 2000, end=at + 2001, name="cudaLaunchKernel", thread=0, corr=-1
+            )
     if extra == "pending":
         for part in range(20):
             builder.call(395 * MS + part, 395 * MS + part + 1, api)
     return builder.trace()
 
 
-@pytest.mark.parametrize("extra", ["capture", "driver", "same id", "memset", "host function", "no id", "pending"])
+@pytest.mark.parametrize(
+    "extra", ["capture", "driver", "same id", "memset", "host function", "no id", "pending"]
+)
 def test_launches_that_have_no_operation_in_a_whole_recording(extra: str):
     result = analyze([healthy(extra)])
     assert result.devices[0].metrics["lost_launches"] == 0
-    assert result.verdict.word == "not_starved" and not any("lost" in text for text in result.verdict.against)
+    assert result.verdict.word == "not_starved" and not any(
+        "lost" in text for text in result.verdict.against
+    )
 
 
 def test_the_driver_is_the_outer_call_of_some_runtimes():
     trace = healthy("driver")
-    names = tuple({"cuLaunchKernel": "cudaLaunchKernel", "cudaLaunchKernel": "cuLaunchKernel"}.get(name, name)
-                  for name in trace.names)  # fmt: skip
+    names = tuple(
+        {"cuLaunchKernel": "cudaLaunchKernel", "cudaLaunchKernel": "cuLaunchKernel"}.get(name, name)
+        for name in trace.names
+    )
     assert analyze([replace(trace, names=names)]).devices[0].metrics["lost_launches"] == 0
 
 
 def test_what_the_host_launched_ahead_on_another_stream_is_not_lost():
-    """Copies of a stream of their own are far ahead; the recording ends before the kernels launched meanwhile."""
+    """Copies of a stream of their own are far ahead; the recording ends before the kernels launched
+    meanwhile.
+    """
     builder = TraceBuilder()
     for n in range(60):
         at = n * MS

@@ -17,9 +17,15 @@ STEP = 100 * MS
 
 
 def run(
-    steps: int = 24, wait: int = 0, staged: int = 0, other: int = 0, loader: str = "DataLoader.__next__"
+    steps: int = 24,
+    wait: int = 0,
+    staged: int = 0,
+    other: int = 0,
+    loader: str = "DataLoader.__next__",
 ) -> TraceBuilder:
-    """Steps of 100 ms: so many for a batch, in the call of a pageable copy, in an operator; the rest is one kernel."""
+    """Steps of 100 ms: so many for a batch, in the call of a pageable copy, in an operator; the
+    rest is one kernel.
+    """
     builder = TraceBuilder()
     for n in range(steps):
         at = n * STEP
@@ -29,7 +35,15 @@ def run(
         begin = at + wait
         if staged:
             end = begin + staged
-            builder.op(end - MS, end, (begin, end), api="cudaMemcpyAsync", kind=Kind.H2D, pageable=1, bytes=50 * MS)
+            builder.op(
+                end - MS,
+                end,
+                (begin, end),
+                api="cudaMemcpyAsync",
+                kind=Kind.H2D,
+                pageable=1,
+                bytes=50 * MS,
+            )
         begin += staged
         builder.range(begin, begin + other + 1, "aten::convolution", RangeKind.OP)
         builder.op(begin + other, at + STEP, (begin + other, begin + other))
@@ -56,11 +70,15 @@ def test_a_mark_counts_once_the_interval_has_passed_it(share: Share, word: str):
     assert starved_word(share) == word
 
 
-@pytest.mark.parametrize(("wait", "word"), [(0, "not_starved"), (4, "not_starved"), (6, "starved"), (30, "severe")])
+@pytest.mark.parametrize(
+    ("wait", "word"), [(0, "not_starved"), (4, "not_starved"), (6, "starved"), (30, "severe")]
+)
 def test_words_of_whole_runs(wait: int, word: str):
     result = judged(run(wait=wait * MS))
     assert result.verdict.word == word
-    assert result.verdict.share.value == pytest.approx(wait / 100), "of whole steps: the first is cut at its kernel"
+    assert result.verdict.share.value == pytest.approx(wait / 100), (
+        "of whole steps: the first is cut at its kernel"
+    )
     assert result.verdict.confidence == "confirmed"
 
 
@@ -84,7 +102,9 @@ def test_a_busy_device_is_its_own_limit():
 
 
 def test_many_small_causes_are_no_busy_device():
-    """9 ms in an operator, 8 of allocating, 8 of synchronizing: none costs a tenth, and a quarter is lost."""
+    """9 ms in an operator, 8 of allocating, 8 of synchronizing: none costs a tenth, and a quarter
+    is lost.
+    """
     builder = run(other=25 * MS)
     for n in range(24):
         at = n * STEP
@@ -117,10 +137,15 @@ def _abstaining(trace: Trace) -> str:
 
 def test_abstains_of_what_is_lost():
     trace = run().trace()
-    assert _abstaining(replace(trace, origin=replace(trace.origin, dropped=1))) == "The profiler lost 1 record."
+    assert (
+        _abstaining(replace(trace, origin=replace(trace.origin, dropped=1)))
+        == "The profiler lost 1 record."
+    )
     assert "is sampled" in _abstaining(replace(trace, origin=replace(trace.origin, sampled=True)))
     trace = run(other=8 * MS).trace()
-    assert "API calls were not recorded" in _abstaining(replace(trace, origin=replace(trace.origin, host_calls=False)))
+    assert "API calls were not recorded" in _abstaining(
+        replace(trace, origin=replace(trace.origin, host_calls=False))
+    )
 
 
 def test_abstains_where_the_launches_of_what_was_waited_for_are_missing():
@@ -128,7 +153,9 @@ def test_abstains_where_the_launches_of_what_was_waited_for_are_missing():
     for n in range(24, 28):
         builder.op(n * STEP + 60 * MS, (n + 1) * STEP)
         builder.range(n * STEP, (n + 1) * STEP, f"ProfilerStep#{n}", RangeKind.STEP)
-    assert _abstaining(builder.trace()).startswith("Only 24 of 28 device operations have a recorded launch")
+    assert _abstaining(builder.trace()).startswith(
+        "Only 24 of 28 device operations have a recorded launch"
+    )
 
 
 def test_abstains_where_unknown_time_could_be_input_unless_waits_are_recorded():
@@ -151,11 +178,15 @@ def test_no_device_no_verdict():
     assert verdict.reasons == ("No kernel, copy or memset was recorded.",)
 
 
-@pytest.mark.parametrize(("steps", "says"), [(2, "Only 2 complete steps"), (3, "Only 3 complete steps"), (5, "")])
+@pytest.mark.parametrize(
+    ("steps", "says"), [(2, "Only 2 complete steps"), (3, "Only 3 complete steps"), (5, "")]
+)
 def test_few_steps_are_said(steps: int, says: str):
     builder = run(steps, wait=10 * MS)
     verdict = judged(builder).verdict
-    notes = [sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence]
+    notes = [
+        sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence
+    ]
     assert len(notes) == bool(says)
     assert all(sentence.startswith(says) for sentence in notes)
     assert verdict.confidence == ("weak" if says else "likely")

@@ -29,14 +29,21 @@ def annotated(**more: Any) -> dict[str, Any]:
 
     return {
         "info": {"description": 'the "segmentation": [1, 2] of all'},
-        "images": [{"id": 70 + i, "file_name": name, "height": 40, "width": 56} for i, name in enumerate(NAMES)],
+        "images": [
+            {"id": 70 + i, "file_name": name, "height": 40, "width": 56}
+            for i, name in enumerate(NAMES)
+        ],
         "annotations": [
             box(1, 72, 18, 1, 2, 10, 20),
             box(2, 70, 3, 0, 0, 5.25, 7.5),
             box(3, 72, 90, 4, 4, 4, 4),
             box(4, 70, 3, 0, 0, 50, 30, crowd=1),
         ],
-        "categories": [{"id": 90, "name": "toothbrush"}, {"id": 3, "name": "car"}, {"id": 18, "name": "dog"}],
+        "categories": [
+            {"id": 90, "name": "toothbrush"},
+            {"id": 3, "name": "car"},
+            {"id": 18, "name": "dog"},
+        ],
     } | more
 
 
@@ -52,7 +59,9 @@ def write(place: Path, found: Any) -> None:
 
 
 def loaded(place: Any, images: Any = None, **more: Any) -> Objects:
-    return Objects.coco(f"{place}/images" if images is None else images, f"{place}/instances.json", **more)
+    return Objects.coco(
+        f"{place}/images" if images is None else images, f"{place}/instances.json", **more
+    )
 
 
 def test_images_boxes_and_names(place: Path):
@@ -62,7 +71,11 @@ def test_images_boxes_and_names(place: Path):
     assert source.read([2, 0]) == [(place / "images" / NAMES[i]).read_bytes() for i in (2, 0)]
     assert source.label(np.arange(3)).tolist() == [-1] * 3
     found = source.objects(np.arange(3))
-    assert found is not None and found.counts.tolist() == [1, 0, 2]  # no crowds; images without boxes stay
+    assert found is not None and found.counts.tolist() == [
+        1,
+        0,
+        2,
+    ]  # no crowds; images without boxes stay
     assert found.boxes.tolist() == [[0, 0, 5.25, 7.5], [1, 2, 11, 22], [4, 4, 8, 8]]
     assert found.labels.tolist() == [0, 1, 2] and source.most == 2
     again = pickle.loads(pickle.dumps(source))
@@ -75,7 +88,11 @@ def test_remote_images_and_annotations(place: Path):
     there = uploaded(place)
     source = loaded(there)
     assert source.remote and source.uri(1) == f"{there}/images/{NAMES[1]}"
-    assert source.read([1, 2]) == [one.result() for one in source.fetch([1, 2])] == loaded(place).read([1, 2])
+    assert (
+        source.read([1, 2])
+        == [one.result() for one in source.fetch([1, 2])]
+        == loaded(place).read([1, 2])
+    )
     put(source.uri(1), None)
     (failure,) = source.read([1])
     assert isinstance(failure, Failure) and (failure.id, failure.reason) == (1, "not_found")
@@ -87,7 +104,10 @@ def test_remote_images_and_annotations(place: Path):
 def test_a_missing_file_is_a_bad_sample(place: Path):
     (place / "images" / NAMES[0]).unlink()
     (failure,) = loaded(place).read([0])
-    assert isinstance(failure, Failure) and (failure.reason, failure.uri) == ("not_found", f"{place}/images/{NAMES[0]}")
+    assert isinstance(failure, Failure) and (failure.reason, failure.uri) == (
+        "not_found",
+        f"{place}/images/{NAMES[0]}",
+    )
 
 
 def test_a_folder_source_keeps_its_own_order_and_labels(place: Path):
@@ -95,19 +115,27 @@ def test_a_folder_source_keeps_its_own_order_and_labels(place: Path):
     source = loaded(place, images)
     assert [source.uri(i)[-10:] for i in range(3)] == ["a/0000.jpg", "a/0001.jpg", "b/0000.jpg"]
     found = source.objects(np.arange(3))
-    assert found is not None and found.counts.tolist() == [2, 0, 1] and found.labels.tolist() == [1, 2, 0]
+    assert (
+        found is not None
+        and found.counts.tolist() == [2, 0, 1]
+        and found.labels.tolist() == [1, 2, 0]
+    )
     assert source.classes == ("a", "b") and source.label(np.arange(3)).tolist() == [0, 0, 1]
 
 
 def test_a_folder_source_must_hold_the_same_files(place: Path):
     images = ImageFolder(place / "images", labeled=False)
     write(place, annotated(images=annotated()["images"] + [{"id": 5, "file_name": "c.jpg"}]))
-    with pytest.raises(SourceError, match=r"1 of its images are not in the source, such as c\.jpg; pass the folder"):
+    with pytest.raises(
+        SourceError, match=r"1 of its images are not in the source, such as c\.jpg; pass the folder"
+    ):
         loaded(place, images)
     write(place, annotated(images=annotated()["images"][1:], annotations=[]))
     with pytest.raises(SourceError, match=r"1 of 3 samples are not in it, such as .*b/0000\.jpg"):
         loaded(place, images)
-    with pytest.raises(ConfigError, match="images must be a folder, an ImageFolder or a Table of paths, got Arrays"):
+    with pytest.raises(
+        ConfigError, match="images must be a folder, an ImageFolder or a Table of paths, got Arrays"
+    ):
         loaded(place, Arrays(np.zeros((3, 2, 2), np.uint8)))
     with pytest.raises(SourceError, match="nowhere is not a folder"):
         loaded(place, place / "nowhere")
@@ -119,16 +147,32 @@ def test_a_folder_source_must_hold_the_same_files(place: Path):
         ("{", "is not JSON: "),
         ("[1]", "has no list 'images' and 'annotations' and 'categories'"),
         (annotated(categories=[]), "has no list 'categories'; pass a file of instances"),
-        (annotated(images=[{"id": 1}]), "every image needs an id and a file_name.* KeyError 'file_name'"),
+        (
+            annotated(images=[{"id": 1}]),
+            "every image needs an id and a file_name.* KeyError 'file_name'",
+        ),
         (annotated(images=annotated()["images"] * 2), "has two images of one id"),
         (annotated(categories=annotated()["categories"] * 2), "has two categories of one id"),
         (
             annotated(annotations=[{"id": 8, "caption": "a dog"}]),
             r"annotation {'id': 8} needs a bbox .* KeyError 'bbox'",
         ),
-        (annotated(annotations=[{"id": 8, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4]}]), "KeyError 1"),
-        (annotated(annotations=[{"id": 8, "image_id": 70, "category_id": 1, "bbox": [1, 2, 3, 4]}]), "KeyError 1"),
-        (annotated(annotations=[{"id": 8, "image_id": 70, "category_id": 3, "bbox": [1, 2]}]), "ValueError not enough"),
+        (
+            annotated(
+                annotations=[{"id": 8, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4]}]
+            ),
+            "KeyError 1",
+        ),
+        (
+            annotated(
+                annotations=[{"id": 8, "image_id": 70, "category_id": 1, "bbox": [1, 2, 3, 4]}]
+            ),
+            "KeyError 1",
+        ),
+        (
+            annotated(annotations=[{"id": 8, "image_id": 70, "category_id": 3, "bbox": [1, 2]}]),
+            "ValueError not enough",
+        ),
         (annotated(annotations=[7]), "annotation 7 needs a bbox"),
     ],
 )
@@ -141,7 +185,10 @@ def test_files_that_are_not_as_coco_has_them(place: Path, found: Any, error: str
 def test_a_bad_box_is_named_by_its_annotation(place: Path):
     bad = {"id": 77, "image_id": 72, "category_id": 3, "bbox": [1, 2, -3, 4]}
     write(place, annotated(annotations=[*annotated()["annotations"], bad]))
-    with pytest.raises(ConfigError, match=r"annotation 77 of sample 2 \(.*a/0000.jpg\) got \[1.0, 2.0, -3.0, 4.0\] as"):
+    with pytest.raises(
+        ConfigError,
+        match=r"annotation 77 of sample 2 \(.*a/0000.jpg\) got \[1.0, 2.0, -3.0, 4.0\] as",
+    ):
         loaded(place)
 
 
@@ -150,7 +197,10 @@ def test_a_bad_box_is_named_by_its_annotation(place: Path):
     [
         ('{"segmentation":[[1,2]],"x":2}', '{"segmentation":0,"x":2}'),
         ('{"x": [1], "segmentation" : [[1.5, -2e-3],[3]]}', '{"x": [1], "segmentation" : 0}'),
-        ('[{"segmentation":[]},{"segmentation":[[1]],"b":[1,2]}]', '[{"segmentation":0},{"segmentation":0,"b":[1,2]}]'),
+        (
+            '[{"segmentation":[]},{"segmentation":[[1]],"b":[1,2]}]',
+            '[{"segmentation":0},{"segmentation":0,"b":[1,2]}]',
+        ),
         ('{"segmentation":{"counts":[1,2],"size":[3,4]},"y":1}', None),
         ('{"segmentation":"[[1]]","y":[1]}', None),
         ('{"k":"segmentation","v":[[1]]}', None),
@@ -171,7 +221,8 @@ def test_boxes_outside_of_their_images_are_refused_where_sizes_are_said(place: P
     write(place, found)
     for images in (None, ImageFolder(place / "images", min_per_class=1)):
         with pytest.raises(
-            ConfigError, match=r"annotation 2 of sample . .*lies outside of its image, 56 wide and 40 high"
+            ConfigError,
+            match=r"annotation 2 of sample . .*lies outside of its image, 56 wide and 40 high",
         ):
             loaded(place, images)
     for image in found["images"]:

@@ -16,7 +16,9 @@ from fastfeed.sources.listing.left_out import LeftOut
 
 texts = st.lists(st.binary(max_size=6), max_size=30)
 paths = st.lists(
-    st.lists(st.sampled_from([b"a", b"a-b", b"a b", b"b", b"a.b", b"\xc3\xa9"]), min_size=1, max_size=4).map(b"/".join),
+    st.lists(
+        st.sampled_from([b"a", b"a-b", b"a b", b"b", b"a.b", b"\xc3\xa9"]), min_size=1, max_size=4
+    ).map(b"/".join),
     max_size=30,
 )
 
@@ -25,7 +27,12 @@ def rows(names: list[bytes], full: bool = True) -> FileTable:
     if not full:
         return FileTable(packed(names))
     n = len(names)
-    return FileTable(packed(names), np.arange(n), packed([b"v%d" % i for i in range(n)]), np.arange(n, dtype=np.int32))
+    return FileTable(
+        packed(names),
+        np.arange(n),
+        packed([b"v%d" % i for i in range(n)]),
+        np.arange(n, dtype=np.int32),
+    )
 
 
 def listed(some: FileTable) -> list[tuple]:

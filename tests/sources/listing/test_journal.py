@@ -1,4 +1,6 @@
-"""The file of an unfinished listing: whatever befalls it, what it gives is what was put in, whole folders only."""
+"""The file of an unfinished listing: whatever befalls it, what it gives is what was put in, whole
+folders only.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def rows(folder: str, first: int, last: int) -> FileTable:
 def read(partial: FileJournal, folder: str) -> list[tuple]:
     found = FileTable.joined(list(partial.rows(folder)))
     assert found.sizes is not None and found.versions is not None
-    return list(zip(unpacked(found.paths), found.sizes.tolist(), unpacked(found.versions), strict=True))
+    return list(
+        zip(unpacked(found.paths), found.sizes.tolist(), unpacked(found.versions), strict=True)
+    )
 
 
 def expected(folder: str, last: int) -> list[tuple]:
@@ -53,7 +57,10 @@ def test_it_gives_what_was_put_in(tmp_path):
         4,
         ["left out 2 .txt files, such as a/é.txt"],
     )
-    assert (partial.ends["a"].more, partial.ends["b"].more) == ({"folders": ["y"]}, {"folders": ["x"]})
+    assert (partial.ends["a"].more, partial.ends["b"].more) == (
+        {"folders": ["y"]},
+        {"folders": ["x"]},
+    )
     partial.close()
     partial = FileJournal(str(path), KIND)
     assert (read(partial, "a"), read(partial, "b")) == (expected("a", 4), expected("b", 2))
@@ -111,7 +118,10 @@ def test_a_changed_byte_ends_it_there(tmp_path, at):
     content[at] ^= 0x55
     path.write_bytes(content)
     partial = FileJournal(str(path), KIND)
-    assert all(read(partial, folder) == expected(folder, {"a": 4, "b": 2}[folder]) for folder in list(partial.ends))
+    assert all(
+        read(partial, folder) == expected(folder, {"a": 4, "b": 2}[folder])
+        for folder in list(partial.ends)
+    )
     assert (at > 0) == (len(partial.ends) < 2)
     partial.close()
 
@@ -146,6 +156,7 @@ def test_what_it_refuses(tmp_path):
         FileJournal(str(path), KIND)
     assert (
         str(error.value)
-        == f"{path} is not an unfinished listing of this version; move it away, or write to another place"
+        == f"{path} is not an unfinished listing of this version; move it away, or write to another"
+        " place"
     )
     assert path.read_bytes() == b"somebody's notes"

@@ -28,7 +28,12 @@ def nothing_was_asked():
 
 
 def classes(tmp_path: Path) -> Path:
-    return tree(tmp_path / "photos", *(f"{c}/{i}.jpg" for c in "abcdefgh" for i in range(5)), "x.jpg", "b/n.txt")
+    return tree(
+        tmp_path / "photos",
+        *(f"{c}/{i}.jpg" for c in "abcdefgh" for i in range(5)),
+        "x.jpg",
+        "b/n.txt",
+    )
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -60,7 +65,11 @@ def test_it_resumes_where_storage_failed(tmp_path, at_once):
 def test_it_resumes_where_a_local_one_was_interrupted(tmp_path, monkeypatch):
     outside = tree(tmp_path / "outside", "x.jpg", "y.jpg")
     root = tree(
-        tmp_path / "photos", f"a/all -> {outside}", "b/1.jpg", f"b/all -> {outside}", f"c/x.jpg -> {outside}/x.jpg"
+        tmp_path / "photos",
+        f"a/all -> {outside}",
+        "b/1.jpg",
+        f"b/all -> {outside}",
+        f"c/x.jpg -> {outside}/x.jpg",
     )
     listed(root, tmp_path / "whole.csv")
     below, asked = LocalTree.below, []

@@ -1,4 +1,6 @@
-"""Many small folders of S3: a page holds the images of several, so that requests are as many as the keys need."""
+"""Many small folders of S3: a page holds the images of several, so that requests are as many as the
+keys need.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,31 @@ from fastfeed.storage.storage import Stat
 
 
 class Bucket:
-    """Answers as S3 does: keys in the order of their bytes, `page` at a time, folders folded at the first level."""
+    """Answers as S3 does: keys in the order of their bytes, `page` at a time, folders folded at the
+    first level.
+    """
 
     def __init__(self, keys, page):
-        self.keys, self.page, self.requests, self.fails_at = sorted(set(keys), key=str.encode), page, [], None
+        self.keys, self.page, self.requests, self.fails_at = (
+            sorted(set(keys), key=str.encode),
+            page,
+            [],
+            None,
+        )
 
     async def look(self, system, path, deep, token, after):
         self.requests.append((deep, token or after))
         if len(self.requests) == self.fails_at:
             raise SourceError("interrupted")
         prefix = path.partition("bucket/")[2].rstrip("/") + "/"
-        below = [key[len(prefix) :] for key in self.keys if key.startswith(prefix) and key != prefix]
+        below = [
+            key[len(prefix) :] for key in self.keys if key.startswith(prefix) and key != prefix
+        ]
         if not deep:
             folders = sorted({key.partition("/")[0] for key in below if "/" in key})
-            return remote_tree._Page([(key, Stat(1, "e")) for key in below if "/" not in key], folders)
+            return remote_tree._Page(
+                [(key, Stat(1, "e")) for key in below if "/" not in key], folders
+            )
         first = bisect_right([key.encode() for key in below], (token or after).encode())
         files = [(key, Stat(1, "e")) for key in below[first : first + self.page]]
         return remote_tree._Page(files, [], files[-1][0] if first + self.page < len(below) else "")
@@ -42,9 +55,12 @@ def serve(monkeypatch):
         bucket = Bucket(keys, page)
         monkeypatch.setattr(remote_tree, "_s3", bucket.look)
         monkeypatch.setattr(
-            remote_tree.RemoteTree, "_ask",
-            lambda self, address, question, policy: asyncio.run(question(None, address.partition("://")[2])),
-        )  # fmt: skip
+            remote_tree.RemoteTree,
+            "_ask",
+            lambda self, address, question, policy: asyncio.run(
+                question(None, address.partition("://")[2])
+            ),
+        )
         return bucket
 
     return serving
@@ -78,8 +94,14 @@ def test_a_few_large_folders_have_requests_of_their_own(serve):
 
 def test_what_lies_between_is_skipped_with_a_request(serve):
     """Hidden folders with many keys, and images in the root itself, are no folders to list."""
-    between = [f"p/.cache/{i:05}.jpg" for i in range(5000)] + [f"p/b{i:05}.jpg" for i in range(5000)]
-    keys = [f"p/{name}/{i}.jpg" for name in ("-a", *map("c{:03}".format, range(200)), "b") for i in range(2)]
+    between = [f"p/.cache/{i:05}.jpg" for i in range(5000)] + [
+        f"p/b{i:05}.jpg" for i in range(5000)
+    ]
+    keys = [
+        f"p/{name}/{i}.jpg"
+        for name in ("-a", *map("c{:03}".format, range(200)), "b")
+        for i in range(2)
+    ]
     bucket = serve(keys + between)
     source = ImageFolder("s3://bucket/p", storage=Storage())
     assert sorted(_paths(source)) == sorted(key[2:] for key in keys)
@@ -87,7 +109,9 @@ def test_what_lies_between_is_skipped_with_a_request(serve):
     assert len(bucket.requests) <= 2 + 3 * 64
 
 
-names = st.text("ab-.é/", min_size=1, max_size=5).filter(lambda name: "//" not in name and name[0] != "/")
+names = st.text("ab-.é/", min_size=1, max_size=5).filter(
+    lambda name: "//" not in name and name[0] != "/"
+)
 
 
 @given(st.lists(names, min_size=1, max_size=40), st.integers(1, 5), st.integers(1, 3))
@@ -99,11 +123,17 @@ def test_the_same_as_folder_by_folder(keys, page, at_once):
         bucket = Bucket(keys, page)
         patch.setattr(remote_tree, "_s3", bucket.look)
         patch.setattr(
-            remote_tree.RemoteTree, "_ask",
-            lambda self, address, question, policy: asyncio.run(question(None, address.partition("://")[2])),
-        )  # fmt: skip
+            remote_tree.RemoteTree,
+            "_ask",
+            lambda self, address, question, policy: asyncio.run(
+                question(None, address.partition("://")[2])
+            ),
+        )
         listed = []
-        for grouped in (lambda self, folders: [[folder] for folder in folders], remote_tree.RemoteTree.groups):
+        for grouped in (
+            lambda self, folders: [[folder] for folder in folders],
+            remote_tree.RemoteTree.groups,
+        ):
             patch.setattr(remote_tree.RemoteTree, "groups", grouped)
             source = ImageFolder("s3://bucket/p", storage=Storage(), min_per_class=0)
             listed.append((_paths(source), source.classes, source.left_out))

@@ -46,7 +46,12 @@ def test_shards_are_looked_through_once(root, scans, cache):
     first = TarShards(root)
     assert taken(scans) == ALL
     assert len(indexes(root / ".fastfeed")) == 1
-    for shards in (root, str(root / "s-{000..002}.tar"), sorted(root.glob("*.tar")), os.path.relpath(root)):
+    for shards in (
+        root,
+        str(root / "s-{000..002}.tar"),
+        sorted(root.glob("*.tar")),
+        os.path.relpath(root),
+    ):
         assert same(TarShards(shards), first)
     assert taken(scans) == []
     assert not cache.exists()
@@ -107,8 +112,15 @@ def test_a_folder_that_is_moved(root, scans, tmp_path):
 # -- damage, haste
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], lambda data: data[:-9] + b"x" + data[-8:],
-                                    lambda data: data.replace(b"index 1", b"index 0")])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data[:-9] + b"x" + data[-8:],
+        lambda data: data.replace(b"index 1", b"index 0"),
+    ],
+)
 @pytest.mark.parametrize("index", [None, "given"])
 def test_a_damaged_index_is_built_again(root, scans, damage, index):
     options = {} if index is None else {"index": root / index}
@@ -133,7 +145,9 @@ def test_a_build_that_breaks_off_is_gone_on_with(root, scans, monkeypatch, error
 
     with monkeypatch.context() as patch:
         patch.setattr(TarShards, "_scan", fails)
-        with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else SourceError) as caught:
+        with pytest.raises(
+            KeyboardInterrupt if error is KeyboardInterrupt else SourceError
+        ) as caught:
             TarShards(root)
     if error is not KeyboardInterrupt:
         assert str(caught.value) == f"TarShards: cannot read {root}/s-002.tar: Input/output error"
@@ -141,7 +155,9 @@ def test_a_build_that_breaks_off_is_gone_on_with(root, scans, monkeypatch, error
     scans.clear()
     assert len(TarShards(root)) == 6
     seen = taken(scans)
-    assert "s-002.tar" in seen and (len(seen) == 1 or error is KeyboardInterrupt), "Ctrl-C waits for no other shard"
+    assert "s-002.tar" in seen and (len(seen) == 1 or error is KeyboardInterrupt), (
+        "Ctrl-C waits for no other shard"
+    )
 
 
 def test_what_was_begun_before_an_error_is_kept(root, scans, monkeypatch):
@@ -174,7 +190,9 @@ def test_a_shard_that_is_still_being_written(root, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(TarShards, "_scan", grows)
-        with pytest.raises(SourceError, match=r"changed while it was scanned; is it still being wri"):
+        with pytest.raises(
+            SourceError, match=r"changed while it was scanned; is it still being wri"
+        ):
             TarShards(root)
     assert len(TarShards(root)) == 6
 
@@ -198,7 +216,9 @@ def test_two_threads_at_once(root, scans, monkeypatch):
 
     def scan(self, peek):
         if peek.uri.endswith("s-000.tar"):
-            assert asked.acquire(timeout=WAIT_S) and asked.acquire(timeout=WAIT_S), "two have asked for the lock"
+            assert asked.acquire(timeout=WAIT_S) and asked.acquire(timeout=WAIT_S), (
+                "two have asked for the lock"
+            )
         return look(self, peek)
 
     def save(path, *args, kept=build_index.save):
@@ -218,7 +238,10 @@ def test_two_processes_at_once(tmp_path):
     """Both are right, and no shard is looked through twice."""
     root = shard_folder(tmp_path / "data", (1,) * 60)
     command = [sys.executable, "-W", "error", "-c", BUILD, str(root)]
-    two = [subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    two = [
+        subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     lines = [line for process in two for line in process.communicate(timeout=60)[0].splitlines()]
     assert [process.returncode for process in two] == [0, 0]
     assert sorted(lines) == sorted(map(str, root.glob("*.tar")))
@@ -248,7 +271,9 @@ def test_a_terminal_shows_how_far_it_is(root, monkeypatch):
     text = seen_on_a_terminal(root, monkeypatch)
     assert "TarShards: scanning shards" in text
     assert "3/3" in text
-    assert re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|[\r\n]", "", text.rpartition("\x1b[2K")[2]) == "", "it is gone at the end"
+    assert re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|[\r\n]", "", text.rpartition("\x1b[2K")[2]) == "", (
+        "it is gone at the end"
+    )
     assert seen_on_a_terminal(root, monkeypatch) == "", "nothing is looked through"
 
 

@@ -1,4 +1,6 @@
-"""Where an index is kept: next to the shards, in the cache folder, where the user says, or nowhere."""
+"""Where an index is kept: next to the shards, in the cache folder, where the user says, or
+nowhere.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def test_nowhere(root, scans, cache, monkeypatch):
         assert same(pickle.loads(pickle.dumps(source)), source)
         (place,) = {str(w.message).partition(" at ")[2].partition(": ")[0] for w in caught}
         assert place.startswith(f"{root}/.fastfeed/")
-        text = f"cannot save the index at {place}: Permission denied; each start will scan the shards"
+        text = (
+            f"cannot save the index at {place}: Permission denied; each start will scan the shards"
+        )
         assert [(str(w.message), w.filename) for w in caught] == [(f"TarShards: {text}", __file__)]
 
 
@@ -98,7 +102,9 @@ def test_shards_of_several_folders_and_of_the_same_names(tmp_path, scans, cache)
     """Also of the same size and time: as some tools set all files to one date."""
     for name, ids in (("a", (0, 5)), ("b", (7, 8)), ("c", (9, 10))):
         path = shard_folder(tmp_path / name, (2,)) / "s-000.tar"
-        path.write_bytes(tar_of([(f"{i:06d}.{kind}", b"%d" % i) for i in ids for kind in ("jpg", "cls")]))
+        path.write_bytes(
+            tar_of([(f"{i:06d}.{kind}", b"%d" % i) for i in ids for kind in ("jpg", "cls")])
+        )
         os.utime(path, ns=(1, 1))
     one = TarShards([tmp_path / "a" / "s-000.tar", tmp_path / "b" / "s-000.tar"])
     two = TarShards([tmp_path / "c" / "s-000.tar", tmp_path / "b" / "s-000.tar"])
@@ -134,7 +140,10 @@ def test_a_file_of_another_kind_is_not_overwritten(root, tmp_path):
     for path in (root / "s-000.tar", tmp_path):
         with pytest.raises(ConfigError) as caught:
             TarShards(root, index=path)
-        assert str(caught.value) == (f"TarShards: index={str(path)!r} is not an index; pass a path for a new file")
+        assert (
+            str(caught.value)
+            == f"TarShards: index={str(path)!r} is not an index; pass a path for a new file"
+        )
     assert len(TarShards(root)) == 6
 
 

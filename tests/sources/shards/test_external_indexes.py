@@ -34,7 +34,11 @@ def cache(tmp_path_factory, monkeypatch) -> None:
 
 def wids(path: Path, *shards: tuple[str, object], **more: object) -> Path:
     listed = [{"url": url, "nsamples": count} for url, count in shards]
-    path.write_text(json.dumps({"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": listed} | more))
+    path.write_text(
+        json.dumps(
+            {"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": listed} | more
+        )
+    )
     return path
 
 
@@ -43,10 +47,15 @@ def test_an_index_of_wids(tmp_path, monkeypatch):
     shard_folder(tmp_path / "data", (2, 3, 1))
     whole = tmp_path / "data" / "s-001.tar"
     index = wids(
-        tmp_path / "index.json", ("data/s-002.tar", 1), (str(whole), 3), (f"file://{tmp_path}/data/s-000.tar", 2)
+        tmp_path / "index.json",
+        ("data/s-002.tar", 1),
+        (str(whole), 3),
+        (f"file://{tmp_path}/data/s-000.tar", 2),
     )
     source = TarShards(index)
-    assert [source.shard(k) for k in range(3)] == [f"{tmp_path}/data/s-{k:03d}.tar" for k in (2, 1, 0)]
+    assert [source.shard(k) for k in range(3)] == [
+        f"{tmp_path}/data/s-{k:03d}.tar" for k in (2, 1, 0)
+    ]
     assert (source.bounds.tolist(), source.notes) == ([0, 1, 4, 6], [])
     monkeypatch.chdir(tmp_path)
     assert TarShards("index.json").read(range(6)) == source.read(range(6))
@@ -65,7 +74,10 @@ def test_indexes_of_several_parts(tmp_path):
     shard_folder(tmp_path / "b", (3,))
     shard_folder(tmp_path / "c" / "d", (1,))
     wids(tmp_path / "c" / "index.json", ("s-000.tar", 1), base="d")
-    parts = [{"base": "b/", "shardlist": [{"url": "s-000.tar", "nsamples": 3}]}, {"source_url": "c/index.json"}]
+    parts = [
+        {"base": "b/", "shardlist": [{"url": "s-000.tar", "nsamples": 3}]},
+        {"source_url": "c/index.json"},
+    ]
     source = TarShards(wids(tmp_path / "index.json", ("a/s-000.tar", 2), datasets=parts))
     assert [os.path.relpath(source.shard(k), tmp_path) for k in range(3)] == [
         f"{x}/s-000.tar" for x in ("a", "b", "c/d")
@@ -85,9 +97,19 @@ def test_a_remote_index(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["[]", "{", '{"__kind__": "other"}', '{"wids_version": 2}', '{"shardlist": [{"nsamples": 1}]}',
-     '{"shardlist": 5}', '{"shardlist": [{"url": 5}]}', '{"shardlist": ["a"]}', '{"datasets": [5]}', "[" * 99999],
-)  # fmt: skip
+    [
+        "[]",
+        "{",
+        '{"__kind__": "other"}',
+        '{"wids_version": 2}',
+        '{"shardlist": [{"nsamples": 1}]}',
+        '{"shardlist": 5}',
+        '{"shardlist": [{"url": 5}]}',
+        '{"shardlist": ["a"]}',
+        '{"datasets": [5]}',
+        "[" * 99999,
+    ],
+)
 def test_what_is_no_index_of_wids(tmp_path, text):
     (tmp_path / "index.json").write_text(text)
     with pytest.raises(SourceError, match=r"TarShards: .*/index.json is not a wids index: \w+"):
@@ -108,7 +130,9 @@ def test_lists_that_name_what_is_not_there(tmp_path):
 
 def by_dali(shard: Path, locale: str = "C.UTF-8") -> Path:
     """The `.idx` that DALI's program writes by default."""
-    pytest.importorskip("wds2idx", reason="no wds2idx, which comes with NVIDIA DALI: make test brings it")
+    pytest.importorskip(
+        "wds2idx", reason="no wds2idx, which comes with NVIDIA DALI: make test brings it"
+    )
     command = [sys.executable, "-m", "wds2idx", str(shard)]
     subprocess.run(command, check=True, env=environment(LC_ALL=locale), stdout=subprocess.DEVNULL)
     return shard.with_suffix(".idx")
@@ -129,7 +153,13 @@ def looks(monkeypatch) -> list[str]:
 
 
 MEMBERS = [
-    *[("d/1.jpg", b"1" * 700), ("d/1.cls", b"2"), ("d/1.json", b"{}"), ("d/2.cls", b"1"), ("d/2.jpg", b"2" * 512)],
+    *[
+        ("d/1.jpg", b"1" * 700),
+        ("d/1.cls", b"2"),
+        ("d/1.json", b"{}"),
+        ("d/2.cls", b"1"),
+        ("d/2.jpg", b"2" * 512),
+    ],
     *[("d/4.cls", b"1"), ("d/5.jpg", b""), ("d/5.cls", b"1")],
 ]
 LONG = [(f"{'n' * 120}.{kind}", data) for kind, data in (("jpg", b"3" * 600), ("cls", b"0"))]
@@ -147,7 +177,11 @@ def test_the_index_of_dali_gives_the_same(tmp_path, looks, format, label):
     listed = TarShards(shard, label=label, index=tmp_path / "again")
     assert looks == []
     assert served(listed) == served(looked)
-    assert (labels(listed), listed.notes, listed.fingerprint) == (labels(looked), looked.notes, looked.fingerprint)
+    assert (labels(listed), listed.notes, listed.fingerprint) == (
+        labels(looked),
+        looked.notes,
+        looked.fingerprint,
+    )
 
 
 @pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -161,13 +195,18 @@ def test_long_names(tmp_path, looks, format, label, place):
     source = TarShards(shard, label=label)
     assert served(source)[LONG[0][0]] == b"3" * 600
     assert looks == ([str(shard)] if format == tarfile.GNU_FORMAT else [])
-    assert [note.partition(" not used: ")[0] for note in source.notes[: len(looks)]] == [f"{shard}: a.idx is"] * len(
-        looks
-    )
+    assert [note.partition(" not used: ")[0] for note in source.notes[: len(looks)]] == [
+        f"{shard}: a.idx is"
+    ] * len(looks)
 
 
 def test_links_and_folders_are_not_in_it(tmp_path, looks):
-    data = header("d/", kind=b"5") + entry("d/1.jpg", b"1") + header("d/2.jpg", kind=b"2") + entry("d/1.cls", b"7")
+    data = (
+        header("d/", kind=b"5")
+        + entry("d/1.jpg", b"1")
+        + header("d/2.jpg", kind=b"2")
+        + entry("d/1.cls", b"7")
+    )
     (tmp_path / "a.tar").write_bytes(data + END)
     by_dali(tmp_path / "a.tar")
     source = TarShards(tmp_path / "a.tar")
@@ -175,7 +214,9 @@ def test_links_and_folders_are_not_in_it(tmp_path, looks):
 
 
 def test_names_that_lead_elsewhere_are_refused_all_the_same(tmp_path, looks):
-    (tmp_path / "a.tar").write_bytes(entry("/1.jpg", b"1") + entry("../2.jpg", b"2") + entry("3.jpg", b"3") + END)
+    (tmp_path / "a.tar").write_bytes(
+        entry("/1.jpg", b"1") + entry("../2.jpg", b"2") + entry("3.jpg", b"3") + END
+    )
     by_dali(tmp_path / "a.tar")
     assert served(TarShards(tmp_path / "a.tar", label=None)) == {"3.jpg": b"3"}
     assert looks == []
@@ -187,7 +228,10 @@ WHOLE = tar_of(samples(range(3)))
 def idx_of(data: bytes) -> str:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         entries = [(m.name.rpartition(".")[2], m.offset_data, m.size, m.name) for m in archive]
-    lines = [" ".join(" ".join(map(str, e)) for e in entries[i : i + 2]) for i in range(0, len(entries), 2)]
+    lines = [
+        " ".join(" ".join(map(str, e)) for e in entries[i : i + 2])
+        for i in range(0, len(entries), 2)
+    ]
     return f"v1.2 {len(lines)}\n" + "".join(line + "\n" for line in lines)
 
 
@@ -203,15 +247,27 @@ UNFIT = {  # what is wrong with an index -> how it came to be, why it is not use
     "older version": (changed("v1.2", "v1.1"), "v1.1 lists no names, wds2idx of today does"),
     "newer version": (changed("v1.2", "v9.9"), "must be a complete index of version v1.2, got "),
     "empty": (lambda text: "", "must be a complete index of version v1.2, got "),
-    "half of it": (lambda text: text[: len(text) // 2], "must be a complete index of version v1.2, got "),
-    "a line is missing": (lambda text: "v1.2 2\n" + "".join(text.splitlines(True)[1:3]), "it lists nothing after "),
+    "half of it": (
+        lambda text: text[: len(text) // 2],
+        "must be a complete index of version v1.2, got ",
+    ),
+    "a line is missing": (
+        lambda text: "v1.2 2\n" + "".join(text.splitlines(True)[1:3]),
+        "it lists nothing after ",
+    ),
     "no numbers": (changed(" 512 ", " x "), "'jpg x "),
     "a sign": (changed(" 512 ", " +512 "), "'jpg +512 "),
     "a space in a name": (changed("000000.jpg", "0 .jpg"), "'jpg 512 "),
-    "a name in other words": (changed("000000.jpg", r"\303\274.jpg"), r"\303\274.jpg is an escaped name"),
+    "a name in other words": (
+        changed("000000.jpg", r"\303\274.jpg"),
+        r"\303\274.jpg is an escaped name",
+    ),
     "no multiple of 512": (changed(" 512 ", " 513 "), "000000.jpg has an invalid offset, 513"),
     "over another": (changed("cls 2560 ", "cls 1024 "), "000000.cls has an invalid offset, 1024"),
-    "behind the end": (changed(" 512 ", " 51200000 "), "000000.jpg has an invalid offset, 51200000"),
+    "behind the end": (
+        changed(" 512 ", " 51200000 "),
+        "000000.jpg has an invalid offset, 51200000",
+    ),
     "another name": (changed("000000.jpg", "00000.jpg"), "00000.jpg does not lie at 512"),
     "another label": (changed("000001.cls", "00001.cls"), "00001.cls does not lie at "),
 }
@@ -226,7 +282,9 @@ def test_what_does_not_fit_is_not_used(tmp_path, looks, what):
     assert looks == [str(tmp_path / "a.tar")]
     assert (labels(source), len(source.notes)) == ([0, 1, 2], 1)
     assert source.notes[0].startswith(f"{tmp_path}/a.tar: a.idx is not used: {why}")
-    assert source.read([0, 1, 2]) == [data for name, data in samples(range(3)) if name.endswith("jpg")]
+    assert source.read([0, 1, 2]) == [
+        data for name, data in samples(range(3)) if name.endswith("jpg")
+    ]
 
 
 def test_images_are_compared_with_it_when_they_are_read(tmp_path, looks):
@@ -234,14 +292,20 @@ def test_images_are_compared_with_it_when_they_are_read(tmp_path, looks):
     (tmp_path / "a.idx").write_text(idx_of(WHOLE).replace("000001.jpg", "00000x.jpg"))
     source = TarShards(tmp_path / "a.tar", label=None)
     assert looks == []
-    assert list(served(source).values()) == [samples([0])[0][1], ("changed", 3584), samples([2])[0][1]]
+    assert list(served(source).values()) == [
+        samples([0])[0][1],
+        ("changed", 3584),
+        samples([2])[0][1],
+    ]
 
 
 def test_one_that_is_older_than_its_shard(tmp_path, looks):
     (tmp_path / "a.tar").write_bytes(WHOLE)
     (tmp_path / "a.idx").write_text(idx_of(WHOLE))
     os.utime(tmp_path / "a.idx", ns=(1, 1))
-    assert TarShards(tmp_path / "a.tar").notes == [f"{tmp_path}/a.tar: a.idx is not used: older than the shard"]
+    assert TarShards(tmp_path / "a.tar").notes == [
+        f"{tmp_path}/a.tar: a.idx is not used: older than the shard"
+    ]
 
 
 @pytest.mark.parametrize("cut", [600, 3000, 9216, 9217, 9728])
@@ -265,7 +329,11 @@ def test_names_that_gnu_tar_writes_in_its_own_way(tmp_path, looks):
 
 
 @example([(0.8125, ord("0"))])
-@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(32, 126)), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(32, 126)), min_size=1, max_size=5
+    )
+)
 def test_damage_to_it_gives_no_wrong_sample(tmp_path_factory, changes):
     """Whatever it says: the right bytes with the right label, or a failure."""
     folder = tmp_path_factory.mktemp("damaged")
@@ -274,7 +342,10 @@ def test_damage_to_it_gives_no_wrong_sample(tmp_path_factory, changes):
         text[int(place * len(text))] = value
     (folder / "a.tar").write_bytes(WHOLE)
     (folder / "a.idx").write_bytes(text)
-    whole = {data: i % 3 for i, (name, data) in enumerate(itertools.islice(samples(range(3)), 0, None, 2))}
+    whole = {
+        data: i % 3
+        for i, (name, data) in enumerate(itertools.islice(samples(range(3)), 0, None, 2))
+    }
     source = TarShards(folder / "a.tar")
     for blob, label in zip(source.read(range(len(source))), labels(source), strict=True):
         if isinstance(blob, Failure):

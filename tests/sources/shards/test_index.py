@@ -21,7 +21,13 @@ def section(uri: str, *labels: int | str | None, notes: tuple[str, ...] = ()) ->
     """A shard of samples named by their labels."""
     found = ShardScan(notes=list(notes))
     for i, label in enumerate(labels):
-        found.add((5 << 30) + 1024 * i, 100 + i, label, f"{uri}/{label}/ü\udcff".encode("utf-8", "surrogateescape"), i)
+        found.add(
+            (5 << 30) + 1024 * i,
+            100 + i,
+            label,
+            f"{uri}/{label}/ü\udcff".encode("utf-8", "surrogateescape"),
+            i,
+        )
     return Section.of(uri, Stat(len(labels) * 1024, f"v-{uri}"), found)
 
 
@@ -38,7 +44,9 @@ def content(index: Index) -> list[tuple]:
     found = []
     for k in range(len(index.uris)):
         part = index.section(k)
-        labels = [part.texts[n] if part.texts and n >= 0 else n for n in part.columns["labels"].tolist()]
+        labels = [
+            part.texts[n] if part.texts and n >= 0 else n for n in part.columns["labels"].tolist()
+        ]
         columns = [part.columns[name].tolist() for name in ("offsets", "lengths", "checks", "ends")]
         found.append((index.kind, part.uri, part.stat, labels, columns, part.names, part.notes))
     return found
@@ -132,7 +140,11 @@ def test_cut_off_anywhere(saved, cut):
     damaged.unlink()
 
 
-@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4
+    )
+)
 def test_damaged_anywhere(saved, changes):
     """Never anything else than was saved: also the numbers are covered by a checksum."""
     damaged, whole = saved.with_suffix(".bad"), saved.read_bytes()
@@ -153,7 +165,12 @@ def test_every_single_byte_counts(saved):
 
 
 def test_what_is_an_index(saved, tmp_path):
-    for data, answer in ((b"", True), (b"fastfeed index 2\n...", True), (b"fastf", True), (b"{}", False)):
+    for data, answer in (
+        (b"", True),
+        (b"fastfeed index 2\n...", True),
+        (b"fastf", True),
+        (b"{}", False),
+    ):
         (tmp_path / "file").write_bytes(data)
         assert is_index(tmp_path / "file") == answer
     assert is_index(saved) and is_index(tmp_path / "none")

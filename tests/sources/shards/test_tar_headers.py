@@ -41,13 +41,20 @@ def by_python(files: dict[str, bytes], format: str, front: str = "") -> bytes:
 
 
 def files_for(format: str) -> dict[str, bytes]:
-    kept = [name for least in NAMES for name in NAMES[least] if format in ("gnu", "pax") or least in ("v7", format)]
+    kept = [
+        name
+        for least in NAMES
+        for name in NAMES[least]
+        if format in ("gnu", "pax") or least in ("v7", format)
+    ]
     return {name: bytes([i]) * (300 * i) for i, name in enumerate(kept)}
 
 
 @pytest.mark.parametrize("format", ["v7", "ustar", "gnu", "pax"])
 def test_gnu_tar(tmp_path, format):
-    """With folders, an empty file, names in `./`; of every length and alphabet that the format can hold."""
+    """With folders, an empty file, names in `./`; of every length and alphabet that the format can
+    hold.
+    """
     files = files_for(format)
     for name, data in files.items():
         path = tmp_path / "files" / name
@@ -59,7 +66,9 @@ def test_gnu_tar(tmp_path, format):
 @pytest.mark.parametrize("front", ["", "./", "././", ".//"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_python(format, front):
-    files = files_for("v7" if front else format)  # of the longest names no two writers make the same with `./`
+    files = files_for(
+        "v7" if front else format
+    )  # of the longest names no two writers make the same with `./`
     assert contents(by_python(files, format, front)) == files
 
 
@@ -70,16 +79,25 @@ def test_dot_slash_in_long_names_too():
 
 
 SIZES = st.sampled_from([0, 1, 511, 512, 513, 1023, 1024, 1025, 10240])
-PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=80)
-PATHS = st.lists(PARTS.filter(lambda part: part not in (".", "..")), min_size=1, max_size=4).map("/".join)
+PARTS = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=80
+)
+PATHS = st.lists(PARTS.filter(lambda part: part not in (".", "..")), min_size=1, max_size=4).map(
+    "/".join
+)
 
 
-@given(st.lists(st.tuples(PATHS, SIZES, st.integers(0, 255)), max_size=6), st.sampled_from(["gnu", "pax"]))
+@given(
+    st.lists(st.tuples(PATHS, SIZES, st.integers(0, 255)), max_size=6),
+    st.sampled_from(["gnu", "pax"]),
+)
 def test_the_same_members_as_python_finds(members, format):
     data = by_python({name: bytes([fill]) * size for name, size, fill in members}, format)
     found, notes = parse(data)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        oracle = [(member.name, member.offset_data, member.size) for member in archive if member.isreg()]
+        oracle = [
+            (member.name, member.offset_data, member.size) for member in archive if member.isreg()
+        ]
     assert [(member.name, member.offset, member.size) for member in found] == oracle
     assert notes == []
 
@@ -96,11 +114,23 @@ REFUSED = {
     "a volume's name": (header("b.jpg", kind=b"V"), "of unknown kind b'V'"),
     "of some kind, with content": (entry("b.jpg", b"x" * 600, b"Z"), "of unknown kind b'Z'"),
     "an absolute path": (entry("/b.jpg", b"x"), "its name leads out of the archive"),
-    "an absolute path, in pax": (pax({"path": "/b"}) + entry("b.jpg", b"x"), "its name leads out of the archive"),
+    "an absolute path, in pax": (
+        pax({"path": "/b"}) + entry("b.jpg", b"x"),
+        "its name leads out of the archive",
+    ),
     "a path upwards": (entry("c/../../b.jpg", b"x"), "its name leads out of the archive"),
-    "a sparse file of pax": (pax({"GNU.sparse.major": "1"}) + entry("b.jpg", b"x" * 513), "a sparse file"),
-    "damaged pax": (entry("PaxHeaders/0", b"99 path=c.jpg\n", b"x") + entry("b.jpg", b"x"), "the names before it are"),
-    "pax with a size of no sense": (pax({"size": "٣"}) + entry("b.jpg", b"x"), "the names before it are damaged"),
+    "a sparse file of pax": (
+        pax({"GNU.sparse.major": "1"}) + entry("b.jpg", b"x" * 513),
+        "a sparse file",
+    ),
+    "damaged pax": (
+        entry("PaxHeaders/0", b"99 path=c.jpg\n", b"x") + entry("b.jpg", b"x"),
+        "the names before it are",
+    ),
+    "pax with a size of no sense": (
+        pax({"size": "٣"}) + entry("b.jpg", b"x"),
+        "the names before it are damaged",
+    ),
 }
 
 
@@ -111,12 +141,17 @@ def test_left_out_and_noted(what):
     found, notes = parse(entry("a.jpg", b"1") + data + entry("c.jpg", b"3") + END)
     assert [member.name for member in found] == ["a.jpg", "c.jpg"]
     assert len(notes) == 1
-    assert notes[0].startswith("left out '") and f"at {1024 + data.rindex(b'b.jpg') // 512 * 512}: {why}" in notes[0]
+    assert (
+        notes[0].startswith("left out '")
+        and f"at {1024 + data.rindex(b'b.jpg') // 512 * 512}: {why}" in notes[0]
+    )
 
 
 @pytest.mark.parametrize("format", ["gnu", "pax"])
 def test_sparse_files_of_gnu_tar(tmp_path, format):
-    """With more holes than fit in the header: further blocks follow it, which its size does not count."""
+    """With more holes than fit in the header: further blocks follow it, which its size does not
+    count.
+    """
     (tmp_path / "files").mkdir()
     with (tmp_path / "files" / "b.jpg").open("wb") as file:
         for at in range(0, 40 << 16, 1 << 16):
@@ -125,14 +160,25 @@ def test_sparse_files_of_gnu_tar(tmp_path, format):
         file.truncate(40 << 16)
     for name in "ac":
         (tmp_path / "files" / f"{name}.jpg").write_bytes(name.encode())
-    data = gnu_tar(tmp_path / "files", f"--format={format}", "--sparse", "--hole-detection=raw").read_bytes()
+    data = gnu_tar(
+        tmp_path / "files", f"--format={format}", "--sparse", "--hole-detection=raw"
+    ).read_bytes()
     found, notes = parse(data)
-    assert [(member.name, data[member.offset]) for member in found] == [("a.jpg", ord("a")), ("c.jpg", ord("c"))]
+    assert [(member.name, data[member.offset]) for member in found] == [
+        ("a.jpg", ord("a")),
+        ("c.jpg", ord("c")),
+    ]
     assert len(notes) == 1 and "b.jpg" in notes[0] and notes[0].endswith("a sparse file")
 
 
 def test_folders_have_no_content_whatever_their_size_says():
-    data = header("d/", 4096, b"5") + header("e/", 0, b"0") + header("/f/", 0, b"5") + entry("d/a.jpg", b"1") + END
+    data = (
+        header("d/", 4096, b"5")
+        + header("e/", 0, b"0")
+        + header("/f/", 0, b"5")
+        + entry("d/a.jpg", b"1")
+        + END
+    )
     found, notes = parse(data)
     assert [member.name for member in found] == ["d/a.jpg"]
     assert notes == ["left out '/f/' at 1024: its name leads out of the archive"]
@@ -160,7 +206,10 @@ def test_members_of_many_gigabytes(tmp_path, front):
         file.write(entry("c.jpg", b"3") + END)
     source = TarShards(tmp_path / "a.tar", label=None)
     assert source.read([0, 1]) == [b"1", b"3"]
-    assert f"left out 'b.jpg' at {1024 + len(front) - 512}: {HUGE} bytes, too large for a sample" in source.notes[0]
+    assert (
+        f"left out 'b.jpg' at {1024 + len(front) - 512}: {HUGE} bytes, too large for a sample"
+        in source.notes[0]
+    )
 
 
 def test_pax_says_another_size_than_the_header():
@@ -175,7 +224,8 @@ def test_pax_headers_for_all_that_follows():
 
 
 @pytest.mark.parametrize(
-    "size", [b"\xff" * 12, b"0o000000017\0", b"1_0\0", b"-0000000017\0", b"89\0", b"\x80" + b"\xff" * 11]
+    "size",
+    [b"\xff" * 12, b"0o000000017\0", b"1_0\0", b"-0000000017\0", b"89\0", b"\x80" + b"\xff" * 11],
 )
 def test_sizes_of_no_sense(size):
     found, notes = parse(entry("a.jpg", b"1") + header("b.jpg", size) + entry("c.jpg", b"3") + END)
@@ -183,7 +233,9 @@ def test_sizes_of_no_sense(size):
     assert notes[0].partition(": ")[0] in ("damaged header at 1024", "left out 'b.jpg' at 1024")
 
 
-@pytest.mark.parametrize("size", [b"00000000003 ", b" 3 \0", b"3\0trash", b"           3", b"\x80" + bytes(10) + b"\3"])
+@pytest.mark.parametrize(
+    "size", [b"00000000003 ", b" 3 \0", b"3\0trash", b"           3", b"\x80" + bytes(10) + b"\3"]
+)
 def test_ways_to_write_a_size(size):
     assert contents(header("a.jpg", size) + padded(b"123") + END) == {"a.jpg": b"123"}
 
@@ -202,9 +254,21 @@ ENDS = {
     "padded to a record": (A + B + bytes(10240 - 2048), 2, ""),
     "one block of zeros": (A + B + bytes(512), 2, ""),
     "without any": (A + B, 2, "cut off at 2048: the end of the archive is missing"),
-    "a block of zeros amid it": (A + bytes(512) + B + END, 2, "a block of zeros at 1024, amid the archive"),
-    "two archives": (A + END + B + END, 1, "another archive begins at 2048, after the end of this one: not read"),
-    "something behind it": (A + END + b"x" * 99, 1, "there are bytes at 2048, after the end of this one: not read"),
+    "a block of zeros amid it": (
+        A + bytes(512) + B + END,
+        2,
+        "a block of zeros at 1024, amid the archive",
+    ),
+    "two archives": (
+        A + END + B + END,
+        1,
+        "another archive begins at 2048, after the end of this one: not read",
+    ),
+    "something behind it": (
+        A + END + b"x" * 99,
+        1,
+        "there are bytes at 2048, after the end of this one: not read",
+    ),
     "empty": (bytes(10240), 0, ""),
     "an empty file": (b"", 0, "empty file"),
     "no tar": (b"hello" * 300, 0, "no tar file at 0: nothing after it can be read"),
@@ -221,11 +285,19 @@ def test_the_end(what):
 
 
 @pytest.mark.parametrize(
-    ("magic", "name"), {b"\x1f\x8b": "gzip", b"BZh9": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}.items()
+    ("magic", "name"),
+    {
+        b"\x1f\x8b": "gzip",
+        b"BZh9": "bzip2",
+        b"\xfd7zXZ\0": "xz",
+        b"\x28\xb5\x2f\xfd": "zstd",
+    }.items(),
 )
 @pytest.mark.parametrize("size", [9, 1000])
 def test_compressed(magic, name, size):
-    with pytest.raises(SourceError, match=f"a.tar is compressed with {name}: .* unpack it to a plain .tar once"):
+    with pytest.raises(
+        SourceError, match=f"a.tar is compressed with {name}: .* unpack it to a plain .tar once"
+    ):
         parse(magic + bytes(size))
 
 
@@ -243,7 +315,9 @@ WHOLE = (
 
 
 def test_cut_anywhere():
-    """What lies before the cut is found; at most the last member is incomplete, and notes say what is wrong."""
+    """What lies before the cut is found; at most the last member is incomplete, and notes say what
+    is wrong.
+    """
     whole, none = parse(WHOLE)
     assert len(whole) == 6 and none == []
     end = whole[-1].offset
@@ -266,20 +340,28 @@ HEADERS = [at for at in range(0, len(WHOLE), 512) if WHOLE[at + 257 : at + 262] 
 @example(HEADERS[1], 154, 1)
 @example(HEADERS[1], 155, 1)
 def test_a_byte_of_a_header_is_another(at, place, flip):
-    """All before it is found, nothing behind it, and that is said. The checksum's last two bytes say nothing."""
+    """All before it is found, nothing behind it, and that is said.
+
+    The checksum's last two bytes say nothing.
+    """
     data = bytearray(WHOLE)
     data[at + place] ^= flip
     found, notes = parse(bytes(data))
     whole, _ = parse(WHOLE)
     if place in (154, 155) and len(found) == len(whole):
-        assert [replace(member, check=0) for member in found] == [replace(member, check=0) for member in whole]
+        assert [replace(member, check=0) for member in found] == [
+            replace(member, check=0) for member in whole
+        ]
         return
     assert found == [member for member in whole if member.offset <= at]
     what = "no tar file" if at == 0 else "damaged header"
     assert notes == [f"{what} at {at}: nothing after it can be read"]
 
 
-@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=20), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=20),
+    st.booleans(),
+)
 def test_any_bytes_are_others(changes, sums):
     """Nothing is raised but for packed files, no member lies outside, none runs into another."""
     data = bytearray(WHOLE)

@@ -19,7 +19,12 @@ VALUES = st.one_of(
     st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=3),
 )
 NAMES = st.sampled_from(["image/encoded", "image/class/label", "image/format", "", "x" * 200])
-UNKNOWN = [varint(9 << 3) + varint(300), varint(9 << 3 | 1) + bytes(8), varint(9 << 3 | 5) + bytes(4), field(9, b"no")]
+UNKNOWN = [
+    varint(9 << 3) + varint(300),
+    varint(9 << 3 | 1) + bytes(8),
+    varint(9 << 3 | 5) + bytes(4),
+    field(9, b"no"),
+]
 
 
 def image(data: bytes, name: bytes = IMAGE) -> bytes:
@@ -34,14 +39,21 @@ def label(data: bytes, name: bytes = LABEL) -> int | str:
 
 @st.composite
 def messages(draw) -> bytes:
-    """Examples in any form that protobuf allows: parts that are put together, fields unknown, values before keys.
+    """Examples in any form that protobuf allows: parts that are put together, fields unknown,
+    values before keys.
 
-    No unknown fields in entries of the map: implementations differ in what is then left of the entry.
+    No unknown fields in entries of the map: implementations differ in what is then left of the
+    entry.
     """
     features = []
     for name in draw(st.lists(NAMES, max_size=6)):
-        value = [field(2, feature(draw(VALUES), draw(st.booleans()))) for _ in range(draw(st.integers(0, 2)))]
-        features.append(field(1, b"".join(draw(st.permutations([field(1, name.encode()), *value])))))
+        value = [
+            field(2, feature(draw(VALUES), draw(st.booleans())))
+            for _ in range(draw(st.integers(0, 2)))
+        ]
+        features.append(
+            field(1, b"".join(draw(st.permutations([field(1, name.encode()), *value]))))
+        )
     features += draw(st.lists(st.sampled_from(UNKNOWN), max_size=2))
     cut = draw(st.integers(0, len(features)))
     halves = [field(1, b"".join(features[:cut])), field(1, b"".join(features[cut:]))]
@@ -69,8 +81,16 @@ def expected(data: bytes, name: bytes) -> object:
         .features.feature
     )
     kind = features[name.decode()].WhichOneof("kind") if name.decode() in features else None
-    values = list(getattr(features[name.decode()], kind).value) if kind in ("bytes_list", "int64_list") else []
-    return values[0] if len(values) == 1 and not (kind == "int64_list" and not 0 <= values[0] < 2**31) else None
+    values = (
+        list(getattr(features[name.decode()], kind).value)
+        if kind in ("bytes_list", "int64_list")
+        else []
+    )
+    return (
+        values[0]
+        if len(values) == 1 and not (kind == "int64_list" and not 0 <= values[0] < 2**31)
+        else None
+    )
 
 
 @given(messages(), st.sampled_from([IMAGE, LABEL, b"x" * 200]))
@@ -80,7 +100,10 @@ def test_reads_what_protobuf_reads(data, name):
 
 @given(messages(), st.sampled_from([IMAGE, LABEL]), st.integers(20, 60))
 def test_reads_the_same_in_pieces(data, name, most):
-    pieces = LazyMessage(lambda start, count: data[start : start + max(count if count < 2048 else 0, most)], len(data))
+    pieces = LazyMessage(
+        lambda start, count: data[start : start + max(count if count < 2048 else 0, most)],
+        len(data),
+    )
     assert told(data, name, pieces) == told(data, name, LazyMessage.of(data))
 
 
@@ -107,7 +130,12 @@ def test_noise_is_refused_or_harmless(data):
 
 
 def test_the_image_is_found_among_features_in_any_order():
-    values = {"image/height": 3, "image/encoded": b"\xff\xd8" * 500, "image/format": b"JPEG", "image/bbox": [0.5]}
+    values = {
+        "image/height": 3,
+        "image/encoded": b"\xff\xd8" * 500,
+        "image/format": b"JPEG",
+        "image/bbox": [0.5],
+    }
     for first in values:
         assert image(example({first: values[first]} | values)) == b"\xff\xd8" * 500
     assert image(example({"x" * 300: b"long name"}), b"x" * 300) == b"long name"
@@ -121,9 +149,16 @@ def test_numbers(number, packed):
 
 @pytest.mark.parametrize(
     ("value", "found"),
-    [(b"tench, Tinca tinca", "tench, Tinca tinca"), (b"7", 7), (b"007", "007"), (b"3000000000", "3000000000"),
-     ("Ä".encode(), "Ä"), (b"1.5", "1.5"), (b" x", " x")],
-)  # fmt: skip
+    [
+        (b"tench, Tinca tinca", "tench, Tinca tinca"),
+        (b"7", 7),
+        (b"007", "007"),
+        (b"3000000000", "3000000000"),
+        ("Ä".encode(), "Ä"),
+        (b"1.5", "1.5"),
+        (b" x", " x"),
+    ],
+)
 def test_texts(value, found):
     assert label(example({"image/class/label": value})) == found
 
@@ -175,9 +210,18 @@ def wrapped(value: bytes) -> bytes:
         (b"\x0e", "wire type 6 at 0"),
         (b"\x02\x00", "field number 0 at 0"),
         (b"\x09" + bytes(7), "the field at 0 goes beyond its message"),
-        (field(1, field(1, field(1, IMAGE) + field(2, b"") * 17)), "a value comes in more than 16 parts"),
-        (wrapped(field(1, field(1, b"abc")[:-1])), "image/encoded: the field at 23 goes beyond its message"),
-        (wrapped(field(3, field(1, b"\x80"))) + b"\x08\x00", "image/encoded: a number goes beyond its list"),
+        (
+            field(1, field(1, field(1, IMAGE) + field(2, b"") * 17)),
+            "a value comes in more than 16 parts",
+        ),
+        (
+            wrapped(field(1, field(1, b"abc")[:-1])),
+            "image/encoded: the field at 23 goes beyond its message",
+        ),
+        (
+            wrapped(field(3, field(1, b"\x80"))) + b"\x08\x00",
+            "image/encoded: a number goes beyond its list",
+        ),
     ],
 )
 def test_malformed_messages(data, why):

@@ -43,7 +43,9 @@ def test_values(data: bytes, value: Any) -> None:
         (feature([0.1, 0.2]), np.float32, (2,)),
     ],
 )
-def test_numbers_are_typed_as_the_format_has_them(data: bytes, dtype: Any, shape: tuple[int, ...]) -> None:
+def test_numbers_are_typed_as_the_format_has_them(
+    data: bytes, dtype: Any, shape: tuple[int, ...]
+) -> None:
     got = to_python(data)
     assert (got.dtype, got.shape) == (dtype, shape)
 

@@ -44,16 +44,31 @@ CSV = {
     "too few fields": ("path,label\na,1\nb\n", "{t}, line 3: 1 fields, the header has 2"),
     "too many fields": ("path,label\na,1\nb,2,3\n", "{t}, line 3: 3 fields, the header has 2"),
     "counted by lines": ('path,label\n"a\n\n",1\nb\n', "{t}, line 5: 1 fields, the header has 2"),
-    "a quote that is not closed": ('path,label\na,1\n"b,2\nc,3\n', "{t}, line 4: unexpected end of data"),
+    "a quote that is not closed": (
+        'path,label\na,1\n"b,2\nc,3\n',
+        "{t}, line 4: unexpected end of data",
+    ),
     "text behind a quote": ('path,label\na,1\n"b"c,2\n', "{t}, line 3: ',' expected after '\"'"),
-    "not UTF-8": (b"path,label\na,1\nb\xe4r,2\n", "{t}, line 3: not UTF-8 (byte 0xe4 at 1); save the table as UTF-8"),
+    "not UTF-8": (
+        b"path,label\na,1\nb\xe4r,2\n",
+        "{t}, line 3: not UTF-8 (byte 0xe4 at 1); save the table as UTF-8",
+    ),
     "UTF-16": ("path,label\na,1\n".encode("utf-16"), "{t}, line 1: not UTF-8 (byte 0xff at 0)"),
     "empty": ("", "{t} has no header; its first line must name the columns"),
     "begins with an empty line": ("\na,1\n", "{t} has no header"),
-    "no header": ("a.jpg,1\nb.jpg,2\n", "no column 'path' in {t}; it has 'a.jpg', '1'; the first line must name the"),
+    "no header": (
+        "a.jpg,1\nb.jpg,2\n",
+        "no column 'path' in {t}; it has 'a.jpg', '1'; the first line must name the",
+    ),
     "spaces": ("label, path\n1,a\n", "no column 'path' in {t}; it has 'label', ' path'"),
-    "semicolons": ("path;label\na;1\n", "it has 'path;label'; is it separated by semicolons? Save it with commas"),
-    "one name twice": ("path,label,path\na,1,b\n", "2 columns of {t} are called 'path'; give them different names"),
+    "semicolons": (
+        "path;label\na;1\n",
+        "it has 'path;label'; is it separated by semicolons? Save it with commas",
+    ),
+    "one name twice": (
+        "path,label,path\na,1,b\n",
+        "2 columns of {t} are called 'path'; give them different names",
+    ),
     "many columns": (
         ",".join(f"c{i}" for i in range(1000)) + "\n",
         "it has " + ", ".join(f"'c{i}'" for i in range(30)) + " and 970 more; the first line",
@@ -75,19 +90,34 @@ def test_csv_that_is_refused(tmp_path, what):
 JSON = {
     "cut off": ('{"path": "a"}\n{"path": "b\n', "{t}, line 2: not JSON (Unterminated string"),
     "no JSON": ('{"path": "a"}\n\npath: b\n', "{t}, line 3: not JSON (Expecting value"),
-    "not UTF-8": (b'{"path": "a"}\n{"path": "\xe4"}\n', "{t}, line 2: not JSON ('utf-8' codec can't decode"),
+    "not UTF-8": (
+        b'{"path": "a"}\n{"path": "\xe4"}\n',
+        "{t}, line 2: not JSON ('utf-8' codec can't decode",
+    ),
     "deep": ('{"path": ' + "[" * 100_000 + "\n", "{t}, line 1: not JSON (maximum recursion depth"),
     "digits": ('{"path": ' + "1" * 10_000 + "}\n", "{t}, line 1: not JSON (Exceeds the limit"),
-    "one array": ('[{"path": "a"},\n{"path": "b"}]\n', "{t}, line 1: not an object like {{...}}, but b'[{{\"path"),
-    "one array in one line": ('[{"path": "a"}]\n', "; write one object per line instead of one array"),
+    "one array": (
+        '[{"path": "a"},\n{"path": "b"}]\n',
+        "{t}, line 1: not an object like {{...}}, but b'[{{\"path",
+    ),
+    "one array in one line": (
+        '[{"path": "a"}]\n',
+        "; write one object per line instead of one array",
+    ),
     "a number": ('{"path": "a"}\n7\n', "{t}, line 2: not an object like {{...}}, but b'7\\n'"),
-    "no such key": ('{"file": "a"}\n{"label": 1}\n', "no column 'path' in {t}; it has 'file', 'label'"),
+    "no such key": (
+        '{"file": "a"}\n{"label": 1}\n',
+        "no column 'path' in {t}; it has 'file', 'label'",
+    ),
     "of two kinds": (
         '{"path": "a"}\n{"path": null}\n{"path": 7}\n',
         "{t}, row 2: column 'path' holds 7; a column holds numbers, or texts, or lists of numbers, "
         'and this one began with "a"',
     ),
-    "numbers, then a text": ('{"path": 1}\n{"path": 2.5}\n{"path": "a"}\n', "{t}, row 2: column 'path' holds \"a\""),
+    "numbers, then a text": (
+        '{"path": 1}\n{"path": 2.5}\n{"path": "a"}\n',
+        "{t}, row 2: column 'path' holds \"a\"",
+    ),
     "an object": ('{"path": {"x": 1}}\n', "{t}, row 0: column 'path' holds {{\"x\": 1}}"),
     "empty": ("", "{t} has no rows"),
     "only empty lines": ("\n\n", "{t} has no rows"),
@@ -107,7 +137,10 @@ def test_json_that_is_refused(tmp_path, what):
 def test_json_keys_that_are_not_everywhere(tmp_path):
     (tmp_path / "t.ndjson").write_text('\ufeff{"path": "a"}\n\n{"path": "b", "year": 5}\n')
     source = Table(tmp_path / "t.ndjson", image="path", columns=["year"])
-    assert source.columns(every(source))["year"].tolist() == [pytest.approx(float("nan"), nan_ok=True), 5]
+    assert source.columns(every(source))["year"].tolist() == [
+        pytest.approx(float("nan"), nan_ok=True),
+        5,
+    ]
 
 
 def test_a_table_that_may_not_be_read(tmp_path, monkeypatch):
@@ -128,7 +161,10 @@ def test_many_rows_are_read_in_portions(tmp_path, monkeypatch, name):
     """Types are those of the whole column, and rows are counted through."""
     monkeypatch.setattr(lines_module, "_ROWS", 3)
     numbers = [0, 1, 2, 3, 4, 5, 6, 7.5, 8.5, 9.5]
-    rows = [{"path": f"{i}", "n": n, "kind": "ab"[i % 2], "gap": None if i < 4 else i} for i, n in enumerate(numbers)]
+    rows = [
+        {"path": f"{i}", "n": n, "kind": "ab"[i % 2], "gap": None if i < 4 else i}
+        for i, n in enumerate(numbers)
+    ]
     if name == "t.csv":
         with (tmp_path / name).open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
@@ -159,7 +195,9 @@ def test_csv_comes_back_as_it_was_written(rows):
     writer.writerow(["a", "b"])
     writer.writerows(rows)
     parts = list(read_csv(io.BytesIO(text.getvalue().encode()), "t", {"b": False, "a": True}, ","))
-    assert [text for part in parts for text in part["b"].values.tolist()] == [row[1] for row in rows]
+    assert [text for part in parts for text in part["b"].values.tolist()] == [
+        row[1] for row in rows
+    ]
     codes = [part["a"].values for part in parts]
     assert [c.texts[code] for c in codes for code in c.codes.tolist()] == [row[0] for row in rows]
 

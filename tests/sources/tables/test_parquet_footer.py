@@ -22,7 +22,9 @@ COLUMNS = {
 
 def written(names: list[str], **options: object) -> bytes:
     sink = pa.BufferOutputStream()
-    table = pa.table({name: COLUMNS[name] for name in names}).replace_schema_metadata({"about": "x" * 500})
+    table = pa.table({name: COLUMNS[name] for name in names}).replace_schema_metadata(
+        {"about": "x" * 500}
+    )
     pq.write_table(table, sink, **options)
     return sink.getvalue().to_pybytes()
 
@@ -39,9 +41,17 @@ def footer(data: bytes) -> bytes:
     st.sampled_from(["1.0", "2.6"]),
 )
 def test_as_pyarrow_says(names, per_group, compression, dictionary, version):
-    data = written(names, row_group_size=per_group, compression=compression, use_dictionary=dictionary, version=version)
+    data = written(
+        names,
+        row_group_size=per_group,
+        compression=compression,
+        use_dictionary=dictionary,
+        version=version,
+    )
     about, found = pq.read_metadata(pa.BufferReader(data)), row_groups(footer(data), len(data))
-    assert [group.rows for group in found] == [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+    assert [group.rows for group in found] == [
+        about.row_group(k).num_rows for k in range(about.num_row_groups)
+    ]
     for k, group in enumerate(found):
         for i, chunk in enumerate(group.chunks):
             column = about.row_group(k).column(i)
@@ -87,7 +97,9 @@ def test_a_damaged_footer_is_an_error_or_another_footer(data):
         found = row_groups(bytes(whole), 10_000)
     except ValueError:
         return
-    assert all(0 <= chunk.start <= chunk.stop <= 10_000 for group in found for chunk in group.chunks)
+    assert all(
+        0 <= chunk.start <= chunk.stop <= 10_000 for group in found for chunk in group.chunks
+    )
 
 
 @given(st.binary(max_size=200))
@@ -98,7 +110,9 @@ def test_whatever_it_holds_it_ends(data):
         assert str(error)
 
 
-@pytest.mark.parametrize("data", [b"\x19\x1c" * 10_000, b"\x1c" * 10_000, b"\x19" * 10_000, b"\x15" + b"\xff" * 10_000])
+@pytest.mark.parametrize(
+    "data", [b"\x19\x1c" * 10_000, b"\x1c" * 10_000, b"\x19" * 10_000, b"\x15" + b"\xff" * 10_000]
+)
 def test_values_inside_values_without_end(data):
     with pytest.raises(ValueError, match="in its footer"):
         row_groups(data, 1000)

@@ -1,4 +1,6 @@
-"""Row groups of Parquet that samples in flight need: read once where there is memory for them, bounded where not."""
+"""Row groups of Parquet that samples in flight need: read once where there is memory for them,
+bounded where not.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,19 @@ from fastfeed.sources import Objects, Table
 from fastfeed.sources.tables.row_group_images import RowGroups, open_at_once, touched
 
 BLOBS = [bytes([i]) * 1000 for i in range(20)]
-GROUPS, ROWS = 80, 6  # so many that memory for 14 of them leaves no doubt that they are read over and over
+GROUPS, ROWS = (
+    80,
+    6,
+)  # so many that memory for 14 of them leaves no doubt that they are read over and over
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = GROUPS * ROWS
     blobs = [jpeg(i % 10, (32, 32)) for i in range(count)]
-    return image_bytes(tmp_path_factory.mktemp("t") / "t.parquet", blobs, ROWS, label=list(range(count)))
+    return image_bytes(
+        tmp_path_factory.mktemp("t") / "t.parquet", blobs, ROWS, label=list(range(count))
+    )
 
 
 def units(reads: Reads) -> Counter[int]:
@@ -58,14 +65,18 @@ def advice(photos: Path, memory: int, batch: int) -> tuple[str, Blocks]:
 
 
 @pytest.mark.parametrize("kept", [3, 6, 9, 14])
-def test_what_the_advice_says_reads_each_row_group_once(photos: Path, kept: int, monkeypatch) -> None:
+def test_what_the_advice_says_reads_each_row_group_once(
+    photos: Path, kept: int, monkeypatch
+) -> None:
     memory = (kept + 1) * each(Table(photos, image="image")) - 1
     text, order = advice(photos, memory, batch=6)
     if named := re.search(r"and memory=(\d+) to Table", text):
         memory = int(named[1]) + each(Table(photos, image="image"))
     source = Table(photos, image="image", label="label", memory=memory)
     reads = Reads(monkeypatch)
-    with Feed(source, [Resize((8, 8))], batch=6, shuffle=order, threads=2, prefetch=2, seed=3) as feed:
+    with Feed(
+        source, [Resize((8, 8))], batch=6, shuffle=order, threads=2, prefetch=2, seed=3
+    ) as feed:
         seen = np.concatenate([batch.labels for batch in feed.batches(0)])
         assert sorted(seen.tolist()) == list(range(GROUPS * ROWS))
         counts = units(reads)
@@ -75,12 +86,20 @@ def test_what_the_advice_says_reads_each_row_group_once(photos: Path, kept: int,
         assert max(units(reads).values()) <= 4
 
 
-def test_two_open_row_groups_and_the_memory_of_the_batches_in_flight(photos: Path, monkeypatch) -> None:
-    """A batch of 6 and prefetch=2: 24 images are under way, in two windows and at the ends of a third."""
+def test_two_open_row_groups_and_the_memory_of_the_batches_in_flight(
+    photos: Path, monkeypatch
+) -> None:
+    """A batch of 6 and prefetch=2: 24 images are under way, in two windows and at the ends of a
+    third.
+    """
     assert touched(2, 24, ROWS) == 6
-    source = Table(photos, image="image", label="label", memory=7 * each(Table(photos, image="image")))
+    source = Table(
+        photos, image="image", label="label", memory=7 * each(Table(photos, image="image"))
+    )
     reads = Reads(monkeypatch)
-    with Feed(source, [Resize((8, 8))], batch=6, shuffle=Blocks(window=2, lanes=1), threads=2, prefetch=2) as feed:
+    with Feed(
+        source, [Resize((8, 8))], batch=6, shuffle=Blocks(window=2, lanes=1), threads=2, prefetch=2
+    ) as feed:
         list(feed.batches(0))
     assert set(units(reads).values()) == {1}
 
@@ -94,7 +113,10 @@ def test_memory_for_less_than_one_is_said_with_a_number(photos: Path) -> None:
     size = each(Table(photos, image="image"))
     text, order = advice(photos, 2 * size, batch=6)
     assert order == Blocks(window=1, lanes=1)
-    assert f"and memory={touched(1, 24, ROWS) * size} to Table, or make batch or prefetch smaller" in text
+    assert (
+        f"and memory={touched(1, 24, ROWS) * size} to Table, or make batch or prefetch smaller"
+        in text
+    )
     assert "24 images are under way" in text
 
 
@@ -104,7 +126,10 @@ def test_a_batch_is_read_row_group_by_row_group(photos: Path, monkeypatch) -> No
     reads = Reads(monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        for wrapped in (source, Objects(source, boxes=[[]] * len(source), labels=[[]] * len(source), most=1)):
+        for wrapped in (
+            source,
+            Objects(source, boxes=[[]] * len(source), labels=[[]] * len(source), most=1),
+        ):
             with Feed(wrapped, [Resize((8, 8))], batch=80, threads=1, prefetch=0, seed=1) as feed:
                 for batch in feed.batches(0):
                     assert batch.labels.tolist() == batch.ids.tolist()
@@ -160,7 +185,9 @@ def test_a_remote_row_group_is_kept_from_request_to_take(tmp_path: Path, monkeyp
     root = uploaded(image_bytes(tmp_path / "t" / "t.parquet", BLOBS, 5).parent)
     begun: list[int] = []
     begin = RowGroups._begin
-    monkeypatch.setattr(RowGroups, "_begin", lambda self, unit: begun.append(unit) or begin(self, unit))
+    monkeypatch.setattr(
+        RowGroups, "_begin", lambda self, unit: begun.append(unit) or begin(self, unit)
+    )
     source = Table(f"{root}/t.parquet", image="image", memory=11_000)
     assert source.read([0]) == [BLOBS[0]]
     (pending,) = source.fetch([1])

@@ -14,7 +14,11 @@ from fastfeed.sources.tables.string_column import StringColumn
 @given(st.lists(st.text(max_size=8), max_size=20), st.data())
 def test_strings(texts, data):
     packed = StringColumn.of(texts)
-    assert (len(packed), packed.tolist(), [packed[i] for i in range(len(texts))]) == (len(texts), texts, texts)
+    assert (len(packed), packed.tolist(), [packed[i] for i in range(len(texts))]) == (
+        len(texts),
+        texts,
+        texts,
+    )
     ids = data.draw(st.lists(st.integers(0, max(len(texts) - 1, 0)), max_size=5 * bool(texts)))
     assert packed.take(np.array(ids, np.int64)).tolist() == [texts[i] for i in ids]
     assert packed.lengths().tolist() == [len(text.encode()) for text in texts]
@@ -36,7 +40,24 @@ def test_numerals_of_fractions(values):
 
 
 @pytest.mark.parametrize(
-    "text", ["x", "1_0", "0x10", "1,5", "- 1", "yes", "1e", "truE", "007", "1E5", "+1", " 1", "1.0.0", "9" * 19, "١"]
+    "text",
+    [
+        "x",
+        "1_0",
+        "0x10",
+        "1,5",
+        "- 1",
+        "yes",
+        "1e",
+        "truE",
+        "007",
+        "1E5",
+        "+1",
+        " 1",
+        "1.0.0",
+        "9" * 19,
+        "١",
+    ],
 )
 def test_texts_that_are_no_numbers(text):
     assert numbers([StringColumn.of(["1", text])]) is None

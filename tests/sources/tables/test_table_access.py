@@ -28,19 +28,30 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-@pytest.mark.parametrize("how", ["{0}/secret", "file://{0}/secret", "FILE://{0}/secret", "../secret", "a/../../secret"])
+@pytest.mark.parametrize(
+    "how", ["{0}/secret", "file://{0}/secret", "FILE://{0}/secret", "../secret", "a/../../secret"]
+)
 def test_paths_outside_of_the_folder(mine: Path, how: str) -> None:
     path = how.format(mine.parent)
     source = Table(table(mine, "in.jpg", path), image="path")
     good, bad = source.read([0, 1])
     assert good == b"in"
-    assert (bad.reason, "--allow-path" in bad.detail, "secret" in bad.detail) == ("not_allowed", True, False), bad
+    assert (bad.reason, "--allow-path" in bad.detail, "secret" in bad.detail) == (
+        "not_allowed",
+        True,
+        False,
+    ), bad
     addresses = source.addresses(np.arange(2))
     assert addresses is None or addresses.ids.tolist() == [0, -1]
     with pytest.raises(ConfigError) as error:
         Table(table(mine, path, path), image="path")
-    begin = f"Table: no row of {mine}/t.csv is allowed: all of its 2 rows point outside the table's folder, or to an "
-    assert str(error.value).startswith(begin) and ". If you trust it, pass allow_path=" in str(error.value)
+    begin = (
+        f"Table: no row of {mine}/t.csv is allowed: all of its 2 rows point outside the table's"
+        " folder, or to an "
+    )
+    assert str(error.value).startswith(begin) and ". If you trust it, pass allow_path=" in str(
+        error.value
+    )
     assert f"allow_path=['{mine.parent}'] (--allow-path {mine.parent})" in str(error.value)
     allowed = Table(table(mine, path), image="path", allow_path=[mine.parent])
     assert pickle.loads(pickle.dumps(allowed)).read([0]) == [b"secret"]
@@ -56,7 +67,9 @@ def test_links_that_lead_out_are_refused_and_others_followed(mine: Path) -> None
     assert f"a link to {mine.parent}/secret" in refused[0].detail
     assert source.read([2]) == [b"in"]
     assert source.addresses(np.arange(3)).ids.tolist() == [-1, -1, 2]
-    assert Table(table(mine, "deep/secret"), image="path", allow_path=[str(mine.parent)]).read([0]) == [b"secret"]
+    assert Table(table(mine, "deep/secret"), image="path", allow_path=[str(mine.parent)]).read(
+        [0]
+    ) == [b"secret"]
 
 
 def test_a_folder_that_is_itself_a_link(mine: Path) -> None:
@@ -71,10 +84,29 @@ def test_root_is_where_a_table_reads(mine: Path) -> None:
 
 
 HOSTS = [
-    "127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "localhost", "LOCALHOST.", "a.localhost", "[::1]",
-    "[::ffff:127.0.0.1]", "10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
-    "[fe80::1]", "[fc00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "１２７.0.0.1",
-]  # fmt: skip
+    "127.0.0.1",
+    "127.1",
+    "2130706433",
+    "0x7f.1",
+    "0177.0.0.1",
+    "localhost",
+    "LOCALHOST.",
+    "a.localhost",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "10.0.0.1",
+    "192.168.1.1",
+    "172.16.0.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "0.0.0.0",
+    "[fe80::1]",
+    "[fc00::1]",
+    "[64:ff9b::7f00:1]",
+    "[2002:7f00:1::]",
+    "224.0.0.1",
+    "１２７.0.0.1",
+]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -116,33 +148,54 @@ def test_the_tables_own_server_and_no_other(tmp_path: Path) -> None:
     """Redirects and relative paths that leave it count as well."""
     with web({"/a.jpg": b"a"}) as own, web({"/b.jpg": b"b"}) as other:
         host = other.url.removeprefix("http://")
-        own.files["/t.csv"] = f"path\na.jpg\n{own.url}/a.jpg\n{other.url}/b.jpg\n../{host}/b.jpg\n".encode()
+        own.files["/t.csv"] = (
+            f"path\na.jpg\n{own.url}/a.jpg\n{other.url}/b.jpg\n../{host}/b.jpg\n".encode()
+        )
         source = Table(f"{own.url}/t.csv", image="path")
         read = source.read(range(4))
-        assert read[:2] == [b"a", b"a"] and [failure.reason for failure in read[2:]] == ["not_allowed"] * 2
+        assert (
+            read[:2] == [b"a", b"a"]
+            and [failure.reason for failure in read[2:]] == ["not_allowed"] * 2
+        )
         assert not other.asked
         assert f"--allow-host {host}" in read[2].detail
         assert Table(f"{own.url}/t.csv", image="path", allow_host=[host]).read([2]) == [b"b"]
 
 
-def test_names_that_resolve_to_private_addresses(mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_names_that_resolve_to_private_addresses(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from aiohttp.resolver import DefaultResolver
 
     with web({"/a.jpg": b"a"}) as server:
         port = int(server.url.rpartition(":")[2])
 
         async def resolve(self: object, host: str, port: int = 0, family: int = 0) -> list[dict]:
-            return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 6, "flags": 0}]
+            return [
+                {
+                    "hostname": host,
+                    "host": "127.0.0.1",
+                    "port": port,
+                    "family": 2,
+                    "proto": 6,
+                    "flags": 0,
+                }
+            ]
 
         monkeypatch.setattr(DefaultResolver, "resolve", resolve)
         url = f"http://photos.example.com:{port}/a.jpg"
         for cache in (None, tmp_path / "cache"):
-            (bad,) = Table(table(mine, url), image="path", allow_scheme=["http"], cache=cache).read([0])
-            assert (bad.reason, "photos.example.com is 127.0.0.1, a private address" in bad.detail) == (
-                "not_allowed", True
-            )  # fmt: skip
+            (bad,) = Table(table(mine, url), image="path", allow_scheme=["http"], cache=cache).read(
+                [0]
+            )
+            assert (
+                bad.reason,
+                "photos.example.com is 127.0.0.1, a private address" in bad.detail,
+            ) == ("not_allowed", True)
         assert not server.asked
-        named = Table(table(mine, url), image="path", allow_scheme=["http"], allow_host=["photos.example.com"])
+        named = Table(
+            table(mine, url), image="path", allow_scheme=["http"], allow_host=["photos.example.com"]
+        )
         assert named.read([0]) == [b"a"]
 
 
@@ -150,9 +203,14 @@ def test_arguments_are_checked(mine: Path) -> None:
     listed = table(mine, "in.jpg")
     for options, text in (
         ({"allow_path": [3]}, "Table: allow_path must be a list of texts, got [3]"),
-        ({"allow_host": ["http://x"]}, "allow_host must be a host, or host:port, without a scheme, got 'http://x'"),
+        (
+            {"allow_host": ["http://x"]},
+            "allow_host must be a host, or host:port, without a scheme, got 'http://x'",
+        ),
     ):
         with pytest.raises(ConfigError) as error:
             Table(listed, image="path", **options)
         assert text in str(error.value)
-    assert Table(listed, image="path", allow_path=str(mine), allow_scheme="http://").read([0]) == [b"in"]
+    assert Table(listed, image="path", allow_path=str(mine), allow_scheme="http://").read([0]) == [
+        b"in"
+    ]

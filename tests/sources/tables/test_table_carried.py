@@ -32,13 +32,17 @@ def test_numbers_keep_their_type_in_parquet(tmp_path, kind):
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_lists_of_one_length(tmp_path, format):
     source = Table(
-        table(tmp_path, format, v=[[1, 2], [3, 4], [5, 6]], w=[[0.5], None, [2]]), image="path", columns=["v", "w"]
+        table(tmp_path, format, v=[[1, 2], [3, 4], [5, 6]], w=[[0.5], None, [2]]),
+        image="path",
+        columns=["v", "w"],
     )
     found = source.columns(np.array([2, 1]))
     np.testing.assert_array_equal(found["v"], np.array([[5, 6], [3, 4]]), strict=True)
     np.testing.assert_array_equal(found["w"], np.array([[2.0], [np.nan]]), strict=True)
     none = [[], None, []]
-    given = table(tmp_path, format, v=pa.array(none, pa.list_(pa.int8())) if format == "parquet" else none)
+    given = table(
+        tmp_path, format, v=pa.array(none, pa.list_(pa.int8())) if format == "parquet" else none
+    )
     empty = Table(given, image="path", columns=["v"])
     assert empty.columns(every(empty))["v"].shape == (3, 0)
     for values, text in (
@@ -63,7 +67,9 @@ def test_gaps(tmp_path, format):
             texts = Table(given, image="path", columns=["v"]).columns(np.arange(2))["v"]
             assert texts.tolist() == [str(values[0]), ""]
             continue
-        with pytest.raises(SourceError, match=r"row 1: column 'v' must hold a value in every row .*, got nothing"):
+        with pytest.raises(
+            SourceError, match=r"row 1: column 'v' must hold a value in every row .*, got nothing"
+        ):
             Table(given, image="path", columns=["v"])
 
 
@@ -73,8 +79,10 @@ def test_a_column_that_becomes_another_kind(tmp_path):
         two = write(tmp_path / "b.jsonl", {"path": ["x", "y"], "v": [None, *then]})
         with pytest.raises(SourceError) as error:
             Table([one, two], image="path", columns=["v"])
-        assert str(error.value) == (
-            f"Table: {two}, row 1: column 'v' must hold what it holds above, such as {first[0]!r}, got {then[0]!r}"
+        assert (
+            str(error.value)
+            == f"Table: {two}, row 1: column 'v' must hold what it holds above, such as"
+            f" {first[0]!r}, got {then[0]!r}"
         )
     one = write(tmp_path / "a.jsonl", {"path": ["x"], "v": [1]})
     two = write(tmp_path / "b.jsonl", {"path": ["x"], "v": [0.5]})
@@ -93,12 +101,22 @@ def test_a_label_that_is_also_carried(tmp_path):
 
 
 def test_kinds_that_cannot_be_carried(tmp_path):
-    for values in (pa.array([b"x"]), pa.array([{"a": 1}]), pa.array([1], pa.timestamp("s")), pa.array([["a"]])):
+    for values in (
+        pa.array([b"x"]),
+        pa.array([{"a": 1}]),
+        pa.array([1], pa.timestamp("s")),
+        pa.array([["a"]]),
+    ):
         given = table(tmp_path, "parquet", v=values)
-        with pytest.raises(SourceError, match=r"column 'v' of .* holds .*; numbers, bools, texts and lists of numbers"):
+        with pytest.raises(
+            SourceError,
+            match=r"column 'v' of .* holds .*; numbers, bools, texts and lists of numbers",
+        ):
             Table(given, image="path", columns=["v"])
     given = table(tmp_path, "jsonl", v=[{"a": 1}])
-    with pytest.raises(SourceError, match=r"row 0: column 'v' holds \{.a.: 1\}; a column holds numbers, or texts"):
+    with pytest.raises(
+        SourceError, match=r"row 0: column 'v' holds \{.a.: 1\}; a column holds numbers, or texts"
+    ):
         Table(given, image="path", columns=["v"])
 
 
@@ -109,6 +127,14 @@ def test_json_numbers_that_are_too_large(tmp_path):
 
 
 def test_columns_whose_names_look_alike(tmp_path):
-    columns = {"x": ["a", "b"], "x ends": [1, 2], "ends x": [3, 4], "carried x": [5, 6], "weights": [7, 8]}
+    columns = {
+        "x": ["a", "b"],
+        "x ends": [1, 2],
+        "ends x": [3, 4],
+        "carried x": [5, 6],
+        "weights": [7, 8],
+    }
     source = Table(table(tmp_path, "jsonl", **columns), image="path", columns=list(columns))
-    assert {name: array.tolist() for name, array in source.columns(every(source)).items()} == columns
+    assert {
+        name: array.tolist() for name, array in source.columns(every(source)).items()
+    } == columns

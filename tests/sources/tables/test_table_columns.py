@@ -58,7 +58,9 @@ def test_labels_of_parquet_types(tmp_path):
 
 def test_texts_that_are_integers_are_in_the_order_of_numbers(tmp_path):
     for format in FORMATS:
-        source = Table(table(tmp_path, format, label=["10", "9", "10"]), image="path", label="label")
+        source = Table(
+            table(tmp_path, format, label=["10", "9", "10"]), image="path", label="label"
+        )
         assert labels(source) == [1, 0, 1]
         assert source.classes == ("9", "10")
     mixed = Table(table(tmp_path, "csv", label=["10", "9", "x"]), image="path", label="label")
@@ -88,7 +90,9 @@ def test_names_of_classes_from_hugging_face(tmp_path):
     named = b'{"info": {"features": {"label": {"names": ["owl", "ant"], "_type": "ClassLabel"}}}}'
     columns = pa.table({"path": ["x", "y"], "label": [1, 0]})
     for about, classes in ((named, ("owl", "ant")), (b"{}", ("0", "1")), (b"no JSON", ("0", "1"))):
-        pa.parquet.write_table(columns.replace_schema_metadata({"huggingface": about}), tmp_path / "t.parquet")
+        pa.parquet.write_table(
+            columns.replace_schema_metadata({"huggingface": about}), tmp_path / "t.parquet"
+        )
         source = Table(tmp_path / "t.parquet", image="path", label="label")
         assert (source.classes, labels(source)) == (classes, [1, 0])
 
@@ -120,7 +124,10 @@ def test_values_that_are_refused(tmp_path, format, side, values, row, got):
     with pytest.raises(SourceError) as error:
         Table(given, image="path", **{side: "values"})
     text = str(error.value)
-    assert text.partition("; ")[0] == f"Table: {given}, row {row}: column 'values' must hold {NEEDED[side]}, got {got}"
+    assert (
+        text.partition("; ")[0]
+        == f"Table: {given}, row {row}: column 'values' must hold {NEEDED[side]}, got {got}"
+    )
     assert ("pass label=None and columns=[...]" in text) == (side == "label" and "1.5" in got)
 
 
@@ -155,12 +162,18 @@ def test_labels_of_two_kinds(tmp_path):
     two = write(tmp_path / "b.jsonl", {"path": ["x"], "l": ["owl"]})
     with pytest.raises(SourceError) as error:
         Table([one, two], image="path", label="l")
-    assert str(error.value) == f"Table: {two}, row 0: column 'l' must hold numbers as above, got 'owl'"
+    assert (
+        str(error.value) == f"Table: {two}, row 0: column 'l' must hold numbers as above, got 'owl'"
+    )
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_row_has_a_label(tmp_path, format):
-    given = table(tmp_path, format, label=[None, None] if format != "parquet" else pa.array([None, None], pa.int64()))
+    given = table(
+        tmp_path,
+        format,
+        label=[None, None] if format != "parquet" else pa.array([None, None], pa.int64()),
+    )
     with pytest.raises(SourceError) as error:
         Table(given, image="path", label="label")
     assert str(error.value) == f"Table: no row of {given} has a label in column 'label'"
@@ -175,27 +188,38 @@ def test_boxes_in_four_columns(tmp_path, format):
     source = Table(table(tmp_path, format, **columns), image="path", box=("x", "y", "w", "h"))
     found = source.boxes(every(source))
     nan = np.nan
-    np.testing.assert_array_equal(found, np.array([[2, 1, 4, 3], [nan] * 4, [0, 0.5, 1 / 3, 7]]), strict=True)
+    np.testing.assert_array_equal(
+        found, np.array([[2, 1, 4, 3], [nan] * 4, [0, 0.5, 1 / 3, 7]]), strict=True
+    )
 
 
 def test_half_a_box(tmp_path):
     columns = {"x": [1, 1], "y": [2, 2], "w": [3, None], "h": [4, 4]}
     given = table(tmp_path, "parquet", **columns)
-    with pytest.raises(SourceError, match=r"row 1: column 'x, y, w, h' must hold .*, got \[1.0, 2.0, nan, 4.0\]"):
+    with pytest.raises(
+        SourceError, match=r"row 1: column 'x, y, w, h' must hold .*, got \[1.0, 2.0, nan, 4.0\]"
+    ):
         Table(given, image="path", box=("x", "y", "w", "h"))
 
 
-@pytest.mark.parametrize("values", [[[1, 2, 3]], [[1, 2, 3, "a"]], [{"x": 1}], ["1 2 3 4"], [[1, 2, 3, None]], [7]])
+@pytest.mark.parametrize(
+    "values", [[[1, 2, 3]], [[1, 2, 3, "a"]], [{"x": 1}], ["1 2 3 4"], [[1, 2, 3, None]], [7]]
+)
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
 def test_what_is_no_box(tmp_path, format, values):
     with pytest.raises(SourceError, match="row 0: column 'b'"):
         Table(table(tmp_path, format, b=values), image="path", box="b")
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.int32()), pa.large_list(pa.float32()), pa.list_(pa.float64(), 4)])
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.int32()), pa.large_list(pa.float32()), pa.list_(pa.float64(), 4)]
+)
 def test_boxes_of_parquet_types(tmp_path, kind):
     if pa.types.is_fixed_size_list(kind) and int(pa.__version__.split(".")[0]) < 26:
-        pytest.skip("PyArrow before 26 cannot read lists of one size with nulls among them from a Parquet file")
+        pytest.skip(
+            "PyArrow before 26 cannot read lists of one size with nulls among them from a Parquet"
+            " file"
+        )
     values = pa.array([None, [1, 2, 3, 4], [5, 6, 7, 8]], kind)
     source = Table(table(tmp_path, "parquet", b=values), image="path", box="b")
     assert source.boxes(np.array([2, 1])).tolist() == [[6, 5, 8, 7], [2, 1, 4, 3]]
@@ -204,9 +228,15 @@ def test_boxes_of_parquet_types(tmp_path, kind):
 
 def test_the_largest_numbers(tmp_path):
     largest = 2**63 - 1
-    source = Table(table(tmp_path, "parquet", v=[largest, -1]), image="path", label="v", label_kind="index")
+    source = Table(
+        table(tmp_path, "parquet", v=[largest, -1]), image="path", label="v", label_kind="index"
+    )
     assert labels(source) == [largest, -1]
-    for values in (pa.array([0, 2**63], pa.uint64()), pa.array([0, 1e19]), pa.array([0, float("inf")])):
+    for values in (
+        pa.array([0, 2**63], pa.uint64()),
+        pa.array([0, 1e19]),
+        pa.array([0, float("inf")]),
+    ):
         with pytest.raises(SourceError, match="row 1: column 'v' must hold whole numbers >= 0"):
             Table(table(tmp_path, "parquet", v=values), image="path", label="v")
 
@@ -215,7 +245,12 @@ def test_images_in_a_second_role(tmp_path):
     given = table(tmp_path, "parquet", image=[b"x"])
     with pytest.raises(ConfigError) as error:
         Table(given, image="image", label="image")
-    assert str(error.value) == "Table: column 'image' holds the images; it cannot be label, weight or box as well"
+    assert (
+        str(error.value)
+        == "Table: column 'image' holds the images; it cannot be label, weight or box as well"
+    )
     with pytest.raises(ConfigError) as error:
         Table(given, image="image", columns=["image"])
-    assert str(error.value) == "Table: column 'image' holds images as bytes; leave it out of columns"
+    assert (
+        str(error.value) == "Table: column 'image' holds images as bytes; leave it out of columns"
+    )

@@ -74,7 +74,10 @@ def test_not_parquet(tmp_path):
         (whole[:-100], "no Parquet file, or cut off"),
         (whole[: len(whole) // 2], "no Parquet file, or cut off"),
         (whole[-500:], "is damaged: a footer of "),
-        (whole[:-8] + b"\xff\xff\xff\x7fPAR1", "is damaged: a footer of 2147483655 bytes in a file of"),
+        (
+            whole[:-8] + b"\xff\xff\xff\x7fPAR1",
+            "is damaged: a footer of 2147483655 bytes in a file of",
+        ),
         (whole[:-1000] + bytes(992) + whole[-8:], "is damaged: "),
         (whole[:-4] + b"PARE", "is encrypted"),
     ):
@@ -86,7 +89,9 @@ def test_not_parquet(tmp_path):
 
 
 def test_labels_that_are_damaged(tmp_path):
-    table = write(tmp_path / "t.parquet", {"path": ["x"] * 100, "label": list(range(100))}, compression="gzip")
+    table = write(
+        tmp_path / "t.parquet", {"path": ["x"] * 100, "label": list(range(100))}, compression="gzip"
+    )
     damaged(table, pq.read_metadata(table).row_group(0).column(1).data_page_offset + 20)
     with pytest.raises(SourceError, match=rf"^Table: {table} is damaged: "):
         Table(table, image="path", label="label")

@@ -54,7 +54,10 @@ REFUSED = {
     "nothing": (lambda d: Table([], image="path"), "Table needs a path, a pattern"),
     "None": (lambda d: Table(None, image="path"), "Table needs a path, a pattern"),
     "numbers": (lambda d: Table([1, 2], image="path"), "Table needs a path, a pattern"),
-    "no name": (lambda d: Table(paths(d, "x"), image=None), "Table: image must be the name of a column, got None"),
+    "no name": (
+        lambda d: Table(paths(d, "x"), image=None),
+        "Table: image must be the name of a column, got None",
+    ),
     "a number": (
         lambda d: Table(paths(d, "x"), image="path", label=3),
         "Table: label must be the name of a column, got 3",
@@ -83,7 +86,7 @@ REFUSED = {
         lambda d: Table(paths(d, "x"), image="path", memory="lots"),
         "Table: memory must be bytes > 0, or a string such as \"2GB\", got 'lots'",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -104,16 +107,25 @@ def test_a_folder_without_tables(tmp_path):
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_column_that_is_not_there(tmp_path, format):
     table = write(tmp_path / f"t.{format}", {"path": ["x"], "label": [1]})
-    for more in ({"image": "file"}, {"image": "path", "label": "file"}, {"image": "path", "columns": ["file"]}):
+    for more in (
+        {"image": "file"},
+        {"image": "path", "label": "file"},
+        {"image": "path", "columns": ["file"]},
+    ):
         with pytest.raises(ConfigError) as error:
             Table(table, **more)
-        assert str(error.value).startswith(f"Table: no column 'file' in {table}; it has 'path', 'label'")
+        assert str(error.value).startswith(
+            f"Table: no column 'file' in {table}; it has 'path', 'label'"
+        )
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_rows(tmp_path, format):
     write(tmp_path / f"t.{format}", {"path": ["x"]})
-    table = write(tmp_path / f"u.{format}", {"path": ["x"][:0]} if format != "parquet" else {"path": np.array([], str)})
+    table = write(
+        tmp_path / f"u.{format}",
+        {"path": ["x"][:0]} if format != "parquet" else {"path": np.array([], str)},
+    )
     with pytest.raises(SourceError) as error:
         Table(table, image="path")
     assert str(error.value) in (f"Table: {table} has no rows", f"Table: {table} is empty")

@@ -81,7 +81,9 @@ def test_the_second_time_no_row_is_read(tmp_path, read, cache):
     assert read == ["t.jsonl"]
     assert said(again) == said(first)
     assert [file.suffix for file in sorted(cache.iterdir())] == [".ffarrays", ".lock"]
-    assert not any(isinstance(array.base, type(None)) for array in again._arrays.values()), "all are views of the file"
+    assert not any(isinstance(array.base, type(None)) for array in again._arrays.values()), (
+        "all are views of the file"
+    )
 
 
 def test_another_table_or_other_columns_are_read_again(tmp_path, read, cache):
@@ -110,7 +112,10 @@ def test_classes_are_not_part_of_it(tmp_path, read):
 def test_images_in_parquet(tmp_path, read):
     for i in range(2):
         image_bytes(
-            tmp_path / "t" / f"{i}.parquet", [b"%d%d" % (i, k) for k in range(5)], 2, kind=["b", "a", "c", "a", "b"]
+            tmp_path / "t" / f"{i}.parquet",
+            [b"%d%d" % (i, k) for k in range(5)],
+            2,
+            kind=["b", "a", "c", "a", "b"],
         )
     first = Table(tmp_path / "t", image="image", label="kind")
     again = Table(tmp_path / "t", image="image", label="kind")
@@ -128,7 +133,12 @@ def test_a_damaged_file_is_made_again(tmp_path, read, cache, damage):
         kept.unlink()
     else:
         other = whole.replace(b"JSON", b"CSV!").replace(b"kind", b"KIND")
-        damaged = {"cut off": whole[:-1], "empty": b"", "another header": other, "another kind": b"x" + whole[1:]}
+        damaged = {
+            "cut off": whole[:-1],
+            "empty": b"",
+            "another header": other,
+            "another kind": b"x" + whole[1:],
+        }
         kept.write_bytes(damaged[damage])
     assert said(opened(tmp_path / "t.jsonl")) == first
     assert read == ["t.jsonl"] * 2
@@ -141,7 +151,8 @@ def test_where_nothing_can_be_kept(tmp_path, read, monkeypatch):
     path = table(tmp_path)
     for _ in range(2):
         with pytest.warns(
-            RuntimeWarning, match=r"^cannot keep a table at .*; set FASTFEED_CACHE to a folder that can be"
+            RuntimeWarning,
+            match=r"^cannot keep a table at .*; set FASTFEED_CACHE to a folder that can be",
         ):
             source = opened(path)
     assert read == ["t.jsonl"] * 2
@@ -174,7 +185,10 @@ def test_pickles_read_the_table_again_where_nothing_is_kept(tmp_path, read, cach
     next(cache.glob("*.ffarrays")).unlink()
     with pytest.raises(SourceError) as error:
         pickle.loads(packed)
-    assert str(error.value) == f"Table: {tmp_path}/t.jsonl has changed since this Table was created; create it again"
+    assert (
+        str(error.value)
+        == f"Table: {tmp_path}/t.jsonl has changed since this Table was created; create it again"
+    )
 
 
 def test_of_many_at_once_one_reads(tmp_path, read):
@@ -240,7 +254,9 @@ def test_one_at_a_time(tmp_path):
         pass
 
 
-def test_a_remote_table_without_version_is_not_taken_from_what_was_kept(tmp_path, read, monkeypatch):
+def test_a_remote_table_without_version_is_not_taken_from_what_was_kept(
+    tmp_path, read, monkeypatch
+):
     path = table(tmp_path)
     stat = reading.Stat(path.stat().st_size, "")
     monkeypatch.setattr("fastfeed.sources.table.find_table", lambda *_: ([(str(path), stat)], []))

@@ -1,4 +1,6 @@
-"""Table of images that lie in Parquet: row groups are read whole, kept within limits, and by one thread each."""
+"""Table of images that lie in Parquet: row groups are read whole, kept within limits, and by one
+thread each.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,16 @@ def test_images_and_row_groups(tmp_path):
 def test_several_files(tmp_path):
     for i in range(3):
         blobs = BLOBS[5 * i : 5 * i + 5]
-        image_bytes(tmp_path / f"{i}.parquet", blobs, 2, n=list(range(5)), kind=["b", "a", "b", "c", "a"])
+        image_bytes(
+            tmp_path / f"{i}.parquet", blobs, 2, n=list(range(5)), kind=["b", "a", "b", "c", "a"]
+        )
     source = Table(tmp_path, image="image", label="kind", columns=["n"])
     assert source.read(range(15)) == BLOBS[:15]
     assert source.bounds.tolist() == [0, 2, 4, 5, 7, 9, 10, 12, 14, 15]
-    assert (source.uri(7), source.shard(4)) == (f"{tmp_path}/1.parquet#2", f"{tmp_path}/1.parquet row group 1")
+    assert (source.uri(7), source.shard(4)) == (
+        f"{tmp_path}/1.parquet#2",
+        f"{tmp_path}/1.parquet row group 1",
+    )
     assert labels(source) == [1, 0, 1, 2, 0] * 3
     assert source.columns(every(source))["n"].tolist() == [0, 1, 2, 3, 4] * 3
 
@@ -61,7 +68,9 @@ HELD = {  # the last one is not there
     "large bytes": lambda: pa.array([*BLOBS[:4], None], pa.large_binary()),
     "as Hugging Face does": lambda: pa.array(structs(*BLOBS[:4], None)),
     "as Hugging Face does, a gap": lambda: pa.array([*structs(*BLOBS[:4]), None]),
-    "another field first": lambda: pa.array([*({"path": "x", "bytes": b} for b in BLOBS[:4]), None]),
+    "another field first": lambda: pa.array(
+        [*({"path": "x", "bytes": b} for b in BLOBS[:4]), None]
+    ),
 }
 
 
@@ -88,12 +97,15 @@ def test_an_empty_image_and_a_missing_label(tmp_path):
     )
 
 
-@pytest.mark.parametrize("values", [pa.array([1]), pa.array([["a"]]), pa.array([{"p": "x"}]), pa.array([None])])
+@pytest.mark.parametrize(
+    "values", [pa.array([1]), pa.array([["a"]]), pa.array([{"p": "x"}]), pa.array([None])]
+)
 def test_columns_that_hold_no_images(tmp_path, values):
     with pytest.raises(SourceError) as error:
         Table(write(tmp_path / "t.parquet", {"image": values}), image="image")
-    assert "must hold paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')" in str(
-        error.value
+    assert (
+        "must hold paths, or images as bytes (text, binary, or a struct with a field 'bytes' or"
+        " 'path')" in str(error.value)
     )
 
 
@@ -109,10 +121,14 @@ def test_paths_in_one_file_and_bytes_in_another(tmp_path):
 
 
 def test_only_what_is_wanted_is_read(tmp_path, monkeypatch):
-    table = image_bytes(tmp_path / "t.parquet", BLOBS, 5, label=list(range(20)), other=["x" * 1000] * 20)
+    table = image_bytes(
+        tmp_path / "t.parquet", BLOBS, 5, label=list(range(20)), other=["x" * 1000] * 20
+    )
     reads = Reads(monkeypatch)
     source = Table(table, image="image", label="label")
-    assert sum(stop - start for _, start, stop in reads.seen[1:]) < 2000, "behind the footer, only labels"
+    assert sum(stop - start for _, start, stop in reads.seen[1:]) < 2000, (
+        "behind the footer, only labels"
+    )
     reads.take()
     assert source.read([5, 6, 9]) == [BLOBS[5], BLOBS[6], BLOBS[9]]
     ((_, start, stop),) = reads.seen
@@ -124,7 +140,16 @@ def test_row_groups_are_kept_within_memory(tmp_path, monkeypatch):
     reads = Reads(monkeypatch)
     source = Table(table, image="image", memory=11_000)  # two row groups
     reads.take()
-    for ids, count in (([0, 1, 4], 1), ([5, 3, 9], 1), ([2], 0), ([10], 1), ([0], 0), ([6], 1), ([10], 1), ([7], 0)):
+    for ids, count in (
+        ([0, 1, 4], 1),
+        ([5, 3, 9], 1),
+        ([2], 0),
+        ([10], 1),
+        ([0], 0),
+        ([6], 1),
+        ([10], 1),
+        ([7], 0),
+    ):
         assert source.read(ids) == [BLOBS[i] for i in ids]
         assert reads.take() == count, ids
     small = Table(table, image="image", memory=1)
@@ -154,9 +179,11 @@ def test_an_order_that_reads_too_much_is_said_once(tmp_path):
         for _ in range(5):
             source.read([0, 5, 10, 15])
     assert len(found) == 1
-    assert str(found[0].message) == (
-        "Table: 0.0456 MB of row groups were read for 0.00806 MB of images: there are 4 row groups of about "
-        "0.00509 MB, and 0.011 MB are kept; pass shuffle=Blocks(window=1, lanes=1) to the feed, or more memory to Table"
+    assert (
+        str(found[0].message)
+        == "Table: 0.0456 MB of row groups were read for 0.00806 MB of images: there are 4 row"
+        " groups of about 0.00509 MB, and 0.011 MB are kept; pass shuffle=Blocks(window=1,"
+        " lanes=1) to the feed, or more memory to Table"
     )
 
 
@@ -165,7 +192,15 @@ def test_an_order_by_row_groups_reads_each_once(tmp_path, monkeypatch):
     table = image_bytes(tmp_path / "t.parquet", blobs, 6, label=list(range(48)))
     source = Table(table, image="image", label="label", memory=4 * sum(map(len, blobs)) // 8)
     reads = Reads(monkeypatch)
-    feed = Feed(source, [Resize((8, 8))], batch=6, shuffle=Blocks(window=2, lanes=1), threads=1, prefetch=0, seed=3)
+    feed = Feed(
+        source,
+        [Resize((8, 8))],
+        batch=6,
+        shuffle=Blocks(window=2, lanes=1),
+        threads=1,
+        prefetch=0,
+        seed=3,
+    )
     with feed:
         seen = np.concatenate([batch.labels for batch in feed.batches(0)])
     assert sorted(seen.tolist()) == list(range(48))

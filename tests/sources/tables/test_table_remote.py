@@ -50,7 +50,13 @@ def impatient() -> Storage:
 
 
 def test_images_by_url(tmp_path, server):
-    paths = [f"{server.url}/photos/1.jpg", "2.jpg", None, f"{server.url}/gone.jpg", f"{server.url}/photos/1.jpg"]
+    paths = [
+        f"{server.url}/photos/1.jpg",
+        "2.jpg",
+        None,
+        f"{server.url}/gone.jpg",
+        f"{server.url}/photos/1.jpg",
+    ]
     (tmp_path / "2.jpg").write_bytes(b"a local one")
     source = Table(write(tmp_path / "t.csv", {"path": paths}), image="path", **allowed(server))
     assert source.remote
@@ -61,7 +67,11 @@ def test_images_by_url(tmp_path, server):
         (f"{server.url}/gone.jpg", "not_found", ""),
     ]
     assert source.uri(4) == f"{server.url}/photos/1.jpg#row 4"
-    assert [pending.result(5) for pending in source.fetch([4, 1, 0])] == [b"image 1", b"a local one", b"image 1"]
+    assert [pending.result(5) for pending in source.fetch([4, 1, 0])] == [
+        b"image 1",
+        b"a local one",
+        b"image 1",
+    ]
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
@@ -77,13 +87,18 @@ def test_a_table_next_to_its_images(tmp_path, server, format):
 
 def test_a_remote_table_with_a_root(tmp_path, server):
     table = put(server, tmp_path, "t.csv", {"path": ["0.jpg", "../photos/1.jpg"]})
-    assert Table(table, image="path", root=f"{server.url}/photos/").read([0, 1]) == [b"image 0", b"image 1"]
+    assert Table(table, image="path", root=f"{server.url}/photos/").read([0, 1]) == [
+        b"image 0",
+        b"image 1",
+    ]
     (tmp_path / "0.jpg").write_bytes(b"a local one")
     local = Table(table, image="path", root=tmp_path)
     assert not local.remote
     assert local.read([0]) == [b"a local one"]
     absolute = Table(
-        put(server, tmp_path, "u.csv", {"path": [f"{tmp_path}/0.jpg"]}), image="path", allow_path=[tmp_path]
+        put(server, tmp_path, "u.csv", {"path": [f"{tmp_path}/0.jpg"]}),
+        image="path",
+        allow_path=[tmp_path],
     )
     assert absolute.read([0]) == [b"a local one"]
 
@@ -104,7 +119,10 @@ def test_a_table_that_is_not_there(server):
 
 def test_a_long_table_is_read_in_pieces(tmp_path, server, monkeypatch):
     monkeypatch.setattr(reading, "_BLOCK", 100)
-    columns = {"path": [f"{i}.jpg" for i in range(500)], "text": ["ä\n" * (i % 7) for i in range(500)]}
+    columns = {
+        "path": [f"{i}.jpg" for i in range(500)],
+        "text": ["ä\n" * (i % 7) for i in range(500)],
+    }
     for name in ("t.csv", "t.jsonl"):
         source = Table(put(server, tmp_path, name, columns), image="path", columns=["text"])
         assert source.columns(np.arange(500))["text"].tolist() == columns["text"]
@@ -127,7 +145,9 @@ def test_a_table_that_becomes_shorter_while_it_is_read(tmp_path, server, monkeyp
 
 
 def held(server: Web, folder: Path, per_group: int, **more: object) -> Table:
-    server.files["/t.parquet"] = image_bytes(folder / "t.parquet", BLOBS, per_group, label=list(range(24))).read_bytes()
+    server.files["/t.parquet"] = image_bytes(
+        folder / "t.parquet", BLOBS, per_group, label=list(range(24))
+    ).read_bytes()
     return Table(f"{server.url}/t.parquet", image="image", label="label", **more)
 
 
@@ -140,7 +160,9 @@ def test_row_groups_are_fetched_once(tmp_path, server):
     pending = source.fetch(range(24))
     assert [p.result(5) for p in pending] == BLOBS
     assert len(server.parts) == 6
-    assert all(4 * 3000 < stop - start < 4 * 3100 for _, start, stop in server.parts), "nothing but images"
+    assert all(4 * 3000 < stop - start < 4 * 3100 for _, start, stop in server.parts), (
+        "nothing but images"
+    )
 
 
 class Fetches:
@@ -164,7 +186,10 @@ class Fetches:
 
 
 def test_no_more_than_half_of_the_memory_is_on_its_way(tmp_path, server, monkeypatch):
-    source, fetches = held(server, tmp_path, 4, memory=60_000), Fetches(monkeypatch)  # five row groups
+    source, fetches = (
+        held(server, tmp_path, 4, memory=60_000),
+        Fetches(monkeypatch),
+    )  # five row groups
     pending = source.fetch(range(24))
     assert fetches.count == 2
     assert [p.result(5) for p in pending] == BLOBS
@@ -172,7 +197,10 @@ def test_no_more_than_half_of_the_memory_is_on_its_way(tmp_path, server, monkeyp
 
 
 def test_what_no_one_waits_for_makes_room(tmp_path, server, monkeypatch):
-    source, fetches = held(server, tmp_path, 4, memory=24_000), Fetches(monkeypatch)  # two row groups
+    source, fetches = (
+        held(server, tmp_path, 4, memory=24_000),
+        Fetches(monkeypatch),
+    )  # two row groups
     (first,) = source.fetch([0])
     source.fetch([4])
     assert fetches.count == 1
@@ -217,7 +245,9 @@ def test_footers_and_labels_of_many_files(tmp_path, server):
 
 def test_one_of_many_files_is_damaged(tmp_path, server):
     for k in range(6):
-        server.files[f"/{k}.parquet"] = image_bytes(tmp_path / "t.parquet", BLOBS[:4], 2).read_bytes()
+        server.files[f"/{k}.parquet"] = image_bytes(
+            tmp_path / "t.parquet", BLOBS[:4], 2
+        ).read_bytes()
     server.files["/4.parquet"] = server.files["/4.parquet"][:-1]
     with pytest.raises(SourceError, match=f"^Table: {server.url}/4.parquet ends with "):
         Table(server.url + "/{0..5}.parquet", image="image")
@@ -245,20 +275,34 @@ def test_images_are_taken_from_the_cache_while_they_are_the_same(tmp_path, serve
 def test_row_groups_are_taken_from_the_cache(tmp_path, server):
     held(server, tmp_path, 4, cache=tmp_path / "cache").read(range(24))
     before = server.bytes
-    assert Table(f"{server.url}/t.parquet", image="image", cache=tmp_path / "cache").read(range(24)) == BLOBS
+    assert (
+        Table(f"{server.url}/t.parquet", image="image", cache=tmp_path / "cache").read(range(24))
+        == BLOBS
+    )
     assert server.bytes == before
 
 
 def test_a_feed_reads_ahead(tmp_path, server):
     blobs = [jpeg(i, (40, 40)) for i in range(24)]
-    server.files["/t.parquet"] = image_bytes(tmp_path / "t.parquet", blobs, 6, label=list(range(24))).read_bytes()
+    server.files["/t.parquet"] = image_bytes(
+        tmp_path / "t.parquet", blobs, 6, label=list(range(24))
+    ).read_bytes()
     server.files |= {f"/{i}.jpg": blob for i, blob in enumerate(blobs)}
-    listed = write(tmp_path / "t.csv", {"path": [f"{server.url}/{i}.jpg" for i in range(24)], "label": list(range(24))})
+    listed = write(
+        tmp_path / "t.csv",
+        {"path": [f"{server.url}/{i}.jpg" for i in range(24)], "label": list(range(24))},
+    )
     batches = []
     for table, image in ((f"{server.url}/t.parquet", "image"), (listed, "path")):
         with Feed(
-            Table(table, image=image, label="label", **allowed(server)), [Resize((8, 8))], batch=8, seed=1, threads=2
+            Table(table, image=image, label="label", **allowed(server)),
+            [Resize((8, 8))],
+            batch=8,
+            seed=1,
+            threads=2,
         ) as feed:
-            batches.append([(batch.labels.tolist(), batch.images.tobytes()) for batch in feed.batches(0)])
+            batches.append(
+                [(batch.labels.tolist(), batch.images.tobytes()) for batch in feed.batches(0)]
+            )
     assert batches[0] == batches[1]
     assert sorted(label for labels, _ in batches[0] for label in labels) == list(range(24))

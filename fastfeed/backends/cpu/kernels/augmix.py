@@ -16,8 +16,12 @@ __all__ = ["NESTED"]
 _LOCAL = threading.local()  # fresh memory would cost as much as the blend
 
 
-def mix(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Callable[..., Any]) -> np.ndarray:
-    """The weighted sum of the image and its versions, each after its own chain; in float32, rounded once."""
+def mix(
+    op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Callable[..., Any]
+) -> np.ndarray:
+    """The weighted sum of the image and its versions, each after its own chain; in float32, rounded
+    once.
+    """
     versions, chain = [image], op.chain
     for choices in values["chains"]:
         versions.append(run(chain, choices, row, image.copy(), leave=False)[0])
@@ -28,7 +32,9 @@ def mix(op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Ca
     total, pair = _sums(flat[0].shape)
     for k in range(0, len(flat), 2):  # two at a time: half as many passes
         target = pair if k else total
-        cv2.addWeighted(flat[k], shares[k], flat[k + 1], shares[k + 1], 0, dst=target, dtype=cv2.CV_32F)
+        cv2.addWeighted(
+            flat[k], shares[k], flat[k + 1], shares[k + 1], 0, dst=target, dtype=cv2.CV_32F
+        )
         if k:
             cv2.add(total, pair, dst=total)
     return cv2.convertScaleAbs(total, dst=flat[0]).reshape(image.shape)

@@ -20,7 +20,9 @@ _LOCAL = threading.local()  # .turns: dict of (height, width) -> Turn
 
 
 def grayscale(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Pillow's L by the kernel in C++; by OpenCV, whose weights have 14 or 15 bits, a level off at a few pixels."""
+    """Pillow's L by the kernel in C++; by OpenCV, whose weights have 14 or 15 bits, a level off at
+    a few pixels.
+    """
     if image.shape[2] == 1:
         return image
     if NATIVE:
@@ -30,7 +32,8 @@ def grayscale(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray
 
 
 def saturation(op: Saturation, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """One pass with a matrix in 1/1024, as OpenCV has it for bytes: 1 level off at most up to a factor of 2.
+    """One pass with a matrix in 1/1024, as OpenCV has it for bytes: 1 level off at most up to a
+    factor of 2.
 
     Rows add up to 1024, so grays stay as they are.
     """
@@ -38,27 +41,35 @@ def saturation(op: Saturation, values: dict[str, Any], row: int, image: np.ndarr
         return image
     factor = float(values["factor"][row])
     if factor > 2:
-        gray = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB, dst=planes(*image.shape))
+        gray = cv2.cvtColor(
+            cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB, dst=planes(*image.shape)
+        )
         return cv2.addWeighted(image, factor, gray, 1 - factor, 2**-14 - 0.5, dst=image)
     unit = (1 - factor) / 64
     r, g, b = round(19595 * unit), round(38470 * unit), round(7471 * unit)
     own = 1024 - r - g - b
-    matrix = np.array(((r + own, g, b, -511), (r, g + own, b, -511), (r, g, b + own, -511)), np.float32)
+    matrix = np.array(
+        ((r + own, g, b, -511), (r, g + own, b, -511), (r, g, b + own, -511)), np.float32
+    )
     matrix /= 1024
     return cv2.transform(image, matrix, dst=image)  # 511 / 1024: OpenCV rounds, Pillow cuts off
 
 
 def hue(op: Hue, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Exact but for the rounding of one product, and without a division: HSV itself is never computed.
+    """Exact but for the rounding of one product, and without a division: HSV itself is never
+    computed.
 
-    A turn by a third moves channels to their neighbors. What is left is at most a sixth either way, see `Turn`.
+    A turn by a third moves channels to their neighbors. What is left is at most a sixth either way,
+    see `Turn`.
     """
     if image.shape[2] == 1:
         return image
     sixths = 6 * float(values["shift"][row])
     thirds = round(sixths / 2)
     share = sixths - 2 * thirds  # in [-1, 1]
-    order = (0, 1, 2) if share >= 0 else (0, 2, 1)  # backwards is forwards with two channels swapped; its own inverse
+    order = (
+        (0, 1, 2) if share >= 0 else (0, 2, 1)
+    )  # backwards is forwards with two channels swapped; its own inverse
     height, width = image.shape[:2]
     step = max(_BLOCK // width, 1)
     for top in range(0, height, step):
@@ -83,11 +94,12 @@ def _turn(height: int, width: int) -> Turn:
 
 
 class Turn:
-    """Three planes, and all that it takes to turn their hue forwards by a sixth of the circle or less, in bytes.
+    """Three planes, and all that it takes to turn their hue forwards by a sixth of the circle or
+    less, in bytes.
 
-    In an even sixth of the circle the least channel follows the middle one, which follows the greatest, cyclically.
-    There the middle one rises by share * (greatest - least). Once it is the greatest, the former greatest falls by what
-    is left. Odd sixths are even ones of the negative.
+    In an even sixth of the circle the least channel follows the middle one, which follows the
+    greatest, cyclically. There the middle one rises by share * (greatest - least). Once it is the
+    greatest, the former greatest falls by what is left. Odd sixths are even ones of the negative.
     """
 
     __slots__ = ("_memory", "_views", "channels")
@@ -111,13 +123,20 @@ class Turn:
         middle, next_middle, middle0, middle3 = between
         before[...] = third
         after[...] = first
-        cv2.compare(pairs, others, cv2.CMP_GE, over)  # from here on bytes of 0 and 255 are no and yes
+        cv2.compare(
+            pairs, others, cv2.CMP_GE, over
+        )  # from here on bytes of 0 and 255 are no and yes
         np.bitwise_xor(over0, over1, odd)
         np.bitwise_xor(odd, over2, odd)
         np.bitwise_xor(own, previous, middle)  # no where it is the middle one
         middle3[...] = middle0
         np.bitwise_xor(here, odd, here)
-        room, pace, maximum, minimum = before, after, over0, over1  # no more needed as what they were
+        room, pace, maximum, minimum = (
+            before,
+            after,
+            over0,
+            over1,
+        )  # no more needed as what they were
         np.maximum(first, second, out=maximum)
         np.minimum(first, second, out=minimum)
         np.minimum(maximum, third, out=room)

@@ -19,7 +19,9 @@ __all__ = ["KERNELS"]
 _FEW = 8  # squares side by side: so many are quicker one by one
 
 
-def erase(op: RandomErasing | CutOut, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+def erase(
+    op: RandomErasing | CutOut, values: dict[str, Any], row: int, image: np.ndarray
+) -> np.ndarray:
     """One box."""
     top, left, height, width = values["box"][row].tolist()
     if not height:
@@ -49,7 +51,10 @@ def grid(op: GridMask, values: dict[str, Any], row: int, image: np.ndarray) -> n
         parts.append(lines[top:end].reshape(full_units, unit, -1)[:, :side])
     if width > _FEW * unit:
         hidden = ((np.arange(width) - left) % unit < side).repeat(channels)
-        keep, fill = np.where(hidden, np.uint8(0), np.uint8(255)), np.where(hidden, line, np.uint8(0))
+        keep, fill = (
+            np.where(hidden, np.uint8(0), np.uint8(255)),
+            np.where(hidden, line, np.uint8(0)),
+        )
         for part in parts:
             np.bitwise_and(part, keep, out=part)
             np.bitwise_or(part, fill, out=part)

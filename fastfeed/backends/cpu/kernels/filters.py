@@ -13,14 +13,16 @@ from fastfeed.ops.filters import GaussianBlur, JPEGCompression, Sharpness
 
 __all__ = ["KERNELS"]
 
-_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # Pillow's ImageFilter.SMOOTH
+_SMOOTH = (
+    np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
+)  # Pillow's ImageFilter.SMOOTH
 
 
 def sharpness(op: Sharpness, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """A blend with what is smooth, fractions cut off as Pillow does; the outermost pixels stay.
 
-    13 smooth = 9 mean + 4 center, and the mean of 3 x 3 is what CPUs are quickest at; that it is rounded is a
-    third of a level at most, times what the factor is away from 1.
+    13 smooth = 9 mean + 4 center, and the mean of 3 x 3 is what CPUs are quickest at; that it is
+    rounded is a third of a level at most, times what the factor is away from 1.
     """
     if min(image.shape[:2]) < 3:
         return image
@@ -40,8 +42,9 @@ def sharpness(op: Sharpness, values: dict[str, Any], row: int, image: np.ndarray
 def blur(op: GaussianBlur, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """Two passes. Weights beyond four sigma are nothing to a byte, and left out.
 
-    OpenCV's own GaussianBlur of bytes has weights of 8 bits, and so has sepFilter2D where they sum up to 1, on machines
-    without IPP. Twice and half the weights are computed in float, which is quicker, too.
+    OpenCV's own GaussianBlur of bytes has weights of 8 bits, and so has sepFilter2D where they sum
+    up to 1, on machines without IPP. Twice and half the weights are computed in float, which is
+    quicker, too.
     """
     sigma = float(values["sigma"][row])
     half = min(op.taps // 2, math.ceil(4 * sigma))
@@ -49,7 +52,9 @@ def blur(op: GaussianBlur, values: dict[str, Any], row: int, image: np.ndarray) 
     weights /= weights.sum()
     source = planes(*image.shape)
     np.copyto(source, image)
-    cv2.sepFilter2D(source, -1, weights * 2, weights / 2, dst=image, borderType=cv2.BORDER_REFLECT_101)
+    cv2.sepFilter2D(
+        source, -1, weights * 2, weights / 2, dst=image, borderType=cv2.BORDER_REFLECT_101
+    )
     return image
 
 
@@ -59,7 +64,9 @@ def jpeg(op: JPEGCompression, values: dict[str, Any], row: int, image: np.ndarra
     if image.shape[2] == 1:
         _, file = cv2.imencode(".jpg", image, quality)
         return cv2.imdecode(file, cv2.IMREAD_GRAYSCALE)[:, :, None]
-    _, file = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR, dst=planes(*image.shape)), quality)
+    _, file = cv2.imencode(
+        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR, dst=planes(*image.shape)), quality
+    )
     return cv2.imdecode(file, cv2.IMREAD_COLOR_RGB)
 
 

@@ -1,4 +1,6 @@
-"""Applies lookup tables to bytes, and counts histograms: by the kernel where it is quicker, else OpenCV."""
+"""Applies lookup tables to bytes, and counts histograms: by the kernel where it is quicker, else
+OpenCV.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,15 @@ from fastfeed.decode import is_built
 __all__ = ["NATIVE", "WIDE", "convert", "count", "look_up"]
 
 NATIVE: Any = importlib.import_module("fastfeed._native") if is_built() else None
-# AVX-512 VBMI looks 64 bytes up in two instructions, which is faster than arithmetic; elsewhere OpenCV's will do
+# AVX-512 VBMI looks 64 bytes up in two instructions, which is faster than arithmetic; elsewhere
+# OpenCV's will do
 WIDE = bool(NATIVE and NATIVE.WIDE_LOOK_UPS)
 
 
 def look_up(image: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Every byte replaced by what the table holds for it, in place; table uint8 (256,) or (256, channels)."""
+    """Every byte replaced by what the table holds for it, in place; table uint8 (256,) or (256,
+    channels).
+    """
     if WIDE:
         NATIVE.look_up(image, table, image)
     else:
@@ -27,14 +32,17 @@ def look_up(image: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 
 def convert(image: np.ndarray, table: np.ndarray, out: np.ndarray, planar: bool) -> None:
-    """Apply tables of float32 or float16 (256, channels), whatever their numbers, into an array of their dtype.
+    """Apply tables of float32 or float16 (256, channels), whatever their numbers, into an array of
+    their dtype.
 
     out: contiguous, (height, width, channels), or if planar (channels, height, width).
     """
     if WIDE:
         NATIVE.convert(image, table, out, planar)
         return
-    if table.dtype == np.float16:  # of which OpenCV knows nothing; for a look-up they are any 16 bits
+    if (
+        table.dtype == np.float16
+    ):  # of which OpenCV knows nothing; for a look-up they are any 16 bits
         table, out = table.view(np.int16), out.view(np.int16)
     if planar:
         for c, plane in enumerate(out):

@@ -12,8 +12,11 @@ from fastfeed.ops.move_boxes import Stage
 __all__ = ["mask_after"]
 
 
-def mask_after(stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int = 255) -> np.ndarray:
-    """A mask uint8 (height, width) of the displayed image after all stages: the nearest value everywhere.
+def mask_after(
+    stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int = 255
+) -> np.ndarray:
+    """A mask uint8 (height, width) of the displayed image after all stages: the nearest value
+    everywhere.
 
     Pixels outside the image (borders of any mode, corners after a rotation) become `ignore`.
     """
@@ -35,16 +38,23 @@ def mask_after(stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int 
 
 
 def _is_uncropped(limit: np.ndarray, size: tuple[int, ...]) -> bool:
-    """Whether all of the image exists: an earlier crop may have cut off what a border lies over now."""
+    """Whether all of the image exists: an earlier crop may have cut off what a border lies over
+    now.
+    """
     return bool((limit[:2] <= 0).all() and (limit[:2] + limit[2:] >= size).all())
 
 
-def _looked_up(mask: np.ndarray, back: np.ndarray, size: tuple[int, ...], limit: np.ndarray, ignore: int) -> np.ndarray:
+def _looked_up(
+    mask: np.ndarray, back: np.ndarray, size: tuple[int, ...], limit: np.ndarray, ignore: int
+) -> np.ndarray:
     """Through a matrix that only scales, mirrors and moves: rows, then columns."""
     outside = []
     for axis, k in ((0, 1), (1, 0)):
         at = (np.arange(size[axis]) + 0.5) * back[k, k] + back[k, 2]
-        low, high = max(float(limit[axis]), 0.0), min(float(limit[axis] + limit[2 + axis]), mask.shape[axis])
+        low, high = (
+            max(float(limit[axis]), 0.0),
+            min(float(limit[axis] + limit[2 + axis]), mask.shape[axis]),
+        )
         outside.append((at < low) | (at >= high))
         mask = mask.take(np.clip(np.floor(at).astype(np.int64), 0, mask.shape[axis] - 1), axis=axis)
     mask[outside[0]] = ignore

@@ -15,7 +15,9 @@ __all__ = ["KERNELS"]
 
 
 def noise(op: GaussianNoise, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Noise is rounded to levels before it is added: the image is whole numbers, so the sum is the same."""
+    """Noise is rounded to levels before it is added: the image is whole numbers, so the sum is the
+    same.
+    """
     scale, offset = float(values["sigma"][row]) / STEPS, int(values["offset"][row])
     flat, table, start = image.reshape(1, -1), steps()[None], 0
     levels = planes(1, 1, 2 * min(image.size, LENGTH))[0].view(np.int16)

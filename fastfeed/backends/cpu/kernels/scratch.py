@@ -1,4 +1,6 @@
-"""Memory that color ops use on the way: one piece per thread, because fresh memory costs more than the ops do."""
+"""Memory that color ops use on the way: one piece per thread, because fresh memory costs more than
+the ops do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _LOCAL = threading.local()
 
 
 def planes(count: int, height: int, width: int) -> np.ndarray:
-    """uint8 (count, height, width), contiguous, of any content: this thread's until it asks again."""
+    """uint8 (count, height, width), contiguous, of any content: this thread's until it asks
+    again.
+    """
     need = count * height * width
     buffer: np.ndarray | None = getattr(_LOCAL, "buffer", None)
     if buffer is None or len(buffer) < need:

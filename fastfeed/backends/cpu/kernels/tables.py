@@ -1,7 +1,7 @@
 """Color ops that replace each byte by another.
 
-Some are faster by arithmetic than by OpenCV's look-up, where no neighbor could share it. Their table is what the
-arithmetic makes of all 256 bytes, so both ways give the same.
+Some are faster by arithmetic than by OpenCV's look-up, where no neighbor could share it. Their
+table is what the arithmetic makes of all 256 bytes, so both ways give the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PRODUCTS = _BYTES.astype(np.uint16) * 255
 _SHARES = _BYTES / 255.0
 _NEGATIVE = _SAME[::-1].copy()
 _MASKS = np.array([0xFF00 >> bits & 0xFF for bits in range(9)], np.uint8)
-# Pillow cuts off where OpenCV rounds: half a level less, but whole numbers must stay what they are, so by more than
-# float32's errors in a product and a sum.
+# Pillow cuts off where OpenCV rounds: half a level less, but whole numbers must stay what they are,
+# so by more than float32's errors in a product and a sum.
 _CUT = 0.5 - 2**-14
 
 
@@ -46,9 +46,16 @@ def brightness_table(op: Brightness, values: dict[str, Any], row: int) -> np.nda
 
 
 def _toward(values: dict[str, Any], row: int, image: np.ndarray) -> tuple[float, float]:
-    """Slope and shift of Contrast. The mean of the grays is that of Pillow but for not rounding each of them."""
+    """Slope and shift of Contrast.
+
+    The mean of the grays is that of Pillow but for not rounding each of them.
+    """
     means = cv2.mean(image)
-    gray = means[0] if image.shape[2] == 1 else (19595 * means[0] + 38470 * means[1] + 7471 * means[2]) / 65536
+    gray = (
+        means[0]
+        if image.shape[2] == 1
+        else (19595 * means[0] + 38470 * means[1] + 7471 * means[2]) / 65536
+    )
     factor = float(values["factor"][row])
     return factor, int(gray + 0.5) * (1 - factor)
 
@@ -102,10 +109,15 @@ def own_table(op: LUT, values: dict[str, Any], row: int) -> np.ndarray:
 
 
 def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Tables of ImageOps.equalize. Counts are whole numbers in float64, whose division is quicker."""
+    """Tables of ImageOps.equalize.
+
+    Counts are whole numbers in float64, whose division is quicker.
+    """
     counts = count(image).astype(np.float64)
     pixels = image.shape[0] * image.shape[1]
-    steps = np.array([[(pixels - int(histogram[histogram.nonzero()[0][-1]])) // 255] for histogram in counts])
+    steps = np.array(
+        [[(pixels - int(histogram[histogram.nonzero()[0][-1]])) // 255] for histogram in counts]
+    )
     before = counts.cumsum(axis=1)
     before -= counts
     before += steps // 2
@@ -124,7 +136,9 @@ def equalize(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) 
 
 
 def _stretch(low: int, high: int) -> np.ndarray:
-    """The table of ImageOps.autocontrast for one channel, in integers, where Pillow's floats sometimes miss one."""
+    """The table of ImageOps.autocontrast for one channel, in integers, where Pillow's floats
+    sometimes miss one.
+    """
     if high <= low:
         return _SAME
     table = np.zeros(256, np.uint8)
@@ -133,14 +147,18 @@ def _stretch(low: int, high: int) -> np.ndarray:
     return table
 
 
-def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+def autocontrast(
+    op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray
+) -> np.ndarray:
     channels, same = split(image), True
     for plane in channels:
         low, high = cv2.minMaxLoc(plane)[:2]
         if high - low == 255 or high <= low:
             continue
         same = False
-        if high - low >= 32:  # non-integers are at least 1 / 255 from an integer; errors of float32 are 2**-11
+        if (
+            high - low >= 32
+        ):  # non-integers are at least 1 / 255 from an integer; errors of float32 are 2**-11
             cv2.normalize(plane, plane, 2**-10 - 0.5, 2**-10 + 254.5, cv2.NORM_MINMAX)
         else:
             cv2.LUT(plane, _stretch(int(low), int(high)), dst=plane)
@@ -149,7 +167,9 @@ def autocontrast(op: AutoContrast, values: dict[str, Any], row: int, image: np.n
     return image
 
 
-def autocontrast_table(op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+def autocontrast_table(
+    op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray
+) -> np.ndarray:
     ends = [cv2.minMaxLoc(plane)[:2] for plane in split(image)]
     return np.stack([_stretch(int(low), int(high)) for low, high in ends], axis=1)
 

@@ -1,4 +1,6 @@
-"""Warps in NumPy, to the byte as OpenCV 5 and the native kernel compute them: for OpenCV 4, which does not."""
+"""Warps in NumPy, to the byte as OpenCV 5 and the native kernel compute them: for OpenCV 4, which
+does not.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ _GROUP = 16  # columns that OpenCV computes at once; it adds in another order in
 _PIXELS = 1 << 16  # that are computed at a time
 
 
-def warp_pixels(image: np.ndarray, move: np.ndarray, nearest: bool, fill: tuple[int, ...], out: np.ndarray) -> None:
+def warp_pixels(
+    image: np.ndarray, move: np.ndarray, nearest: bool, fill: tuple[int, ...], out: np.ndarray
+) -> None:
     """Every pixel of `out` is looked up in `image`; what lies outside is `fill`.
 
     image, out  uint8 (height, width) or (height, width, channels); not the same memory
-    move        float64 (2, 3) or, with perspective, (3, 3): from output to input, pixel centers at whole numbers
-    fill        as many numbers as channels
+    move        float64 (2, 3) or, with perspective, (3, 3): from output to input, pixel centers at
+    whole numbers fill        as many numbers as channels
     """
     height, width = image.shape[:2]
     # a frame of one pixel, into which the edges fade
@@ -34,7 +38,9 @@ def warp_pixels(image: np.ndarray, move: np.ndarray, nearest: bool, fill: tuple[
 
 
 def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a * b + c of float32, rounded once (but for ties that only exist after the rounding to float64: 1 in 2**29)."""
+    """a * b + c of float32, rounded once (but for ties that only exist after the rounding to
+    float64: 1 in 2**29).
+    """
     return (a.astype(np.float64) * b + c).astype(np.float32)
 
 
@@ -54,8 +60,13 @@ def _nearest(framed: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _bilinear(framed: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     left, top = np.floor(x), np.floor(y)
-    touched = (left >= -1) & (left < framed.shape[1] - 2) & (top >= -1) & (top < framed.shape[0] - 2)
-    across, down = (np.where(touched, at - least, np.float32(0))[..., None] for at, least in ((x, left), (y, top)))
+    touched = (
+        (left >= -1) & (left < framed.shape[1] - 2) & (top >= -1) & (top < framed.shape[0] - 2)
+    )
+    across, down = (
+        np.where(touched, at - least, np.float32(0))[..., None]
+        for at, least in ((x, left), (y, top))
+    )
     column, row = _places(left, touched), _places(top, touched)
     a, b, c, d = (framed[row + i, column + j].astype(np.float32) for i in (0, 1) for j in (0, 1))
     above, below = _fused(across, b - a, a), _fused(across, d - c, c)

@@ -21,22 +21,30 @@ _FLAGS = {
 }
 _SAME = np.eye(3).tolist()
 _MOST = 32_766  # OpenCV counts coordinates in 16 bits with a sign
-# OpenCV 4 rounds coordinates to 1/32 of a pixel: levels are off by up to 2, a mask's pixel may be its neighbor's
+# OpenCV 4 rounds coordinates to 1/32 of a pixel: levels are off by up to 2, a mask's pixel may be
+# its neighbor's
 _EXACT = int(cv2.__version__.split(".")[0]) >= 5
 
 
 def warp(
-    image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[int, ...], out: np.ndarray | None = None
+    image: np.ndarray,
+    matrix: np.ndarray,
+    filter: str,
+    fill: tuple[int, ...],
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Every pixel of the result is looked up in `image`; what lies outside is `fill`. `image` itself for the identity.
+    """Every pixel of the result is looked up in `image`; what lies outside is `fill`.
 
-    image   uint8 (height, width, channels) or (height, width), for masks; of that shape is the result, too
-    matrix  float64 (3, 3): from output to input coordinates, (x, y, 1) columns, pixel centers at +0.5
-    fill    as many numbers as channels
-    out     where to write, other memory than the image's; new memory unless given
+    `image` itself for the identity.
 
-    As Pillow's `Image.transform`, but for bilinear pixels within half a pixel of the image's edge: Pillow repeats the
-    edge up to there and stops, this fades into the fill over one pixel, as torchvision does with tensors.
+    image   uint8 (height, width, channels) or (height, width), for masks; of that shape is the
+    result, too matrix  float64 (3, 3): from output to input coordinates, (x, y, 1) columns, pixel
+    centers at +0.5 fill    as many numbers as channels out     where to write, other memory than
+    the image's; new memory unless given
+
+    As Pillow's `Image.transform`, but for bilinear pixels within half a pixel of the image's edge:
+    Pillow repeats the edge up to there and stops, this fades into the fill over one pixel, as
+    torchvision does with tensors.
     """
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
     if a == e == i == 1.0 and b == c == d == f == g == h == 0.0:
@@ -45,11 +53,19 @@ def warp(
         return _by_pillow(image, matrix, filter, fill)
     size, flags = image.shape[1::-1], _FLAGS[filter]
     if g == h == 0.0:
-        move = np.array(((a / i, b / i, c / i + (a + b) / i / 2 - 0.5), (d / i, e / i, f / i + (d + e) / i / 2 - 0.5)))
+        move = np.array(
+            (
+                (a / i, b / i, c / i + (a + b) / i / 2 - 0.5),
+                (d / i, e / i, f / i + (d + e) / i / 2 - 0.5),
+            )
+        )
         take = cv2.warpAffine
     else:  # half a pixel back, the matrix, half a pixel on
         ahead = ((a, b, c + (a + b) / 2), (d, e, f + (d + e) / 2), (g, h, i + (g + h) / 2))
-        move = np.array([[v - w / 2 for v, w in zip(row, ahead[2], strict=True)] for row in ahead[:2]] + [ahead[2]])
+        move = np.array(
+            [[v - w / 2 for v, w in zip(row, ahead[2], strict=True)] for row in ahead[:2]]
+            + [ahead[2]]
+        )
         take = cv2.warpPerspective
     if not _EXACT:
         out = np.empty_like(image) if out is None else out
@@ -58,7 +74,9 @@ def warp(
     return take(image, move, size, dst=out, flags=flags, borderValue=fill).reshape(image.shape)
 
 
-def _by_pillow(image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[int, ...]) -> np.ndarray:
+def _by_pillow(
+    image: np.ndarray, matrix: np.ndarray, filter: str, fill: tuple[int, ...]
+) -> np.ndarray:
     plain = Image.fromarray(image[:, :, 0] if image.shape[2:] == (1,) else image)
     data = tuple((matrix / (matrix[2, 2] or 1e-12)).ravel()[:8])
     how = Image.Resampling.BILINEAR if filter == "bilinear" else Image.Resampling.NEAREST

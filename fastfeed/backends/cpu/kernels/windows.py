@@ -20,27 +20,40 @@ _ENGINE, _NEVER = PixelsEngine(), threading.Event()
 
 
 def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """As the decoding engines do it. Whole pixels are copied; the image itself if nothing changes."""
+    """As the decoding engines do it.
+
+    Whole pixels are copied; the image itself if nothing changes.
+    """
     size = image.shape[:2] if op.size is None else op.size
     part = _whole_pixels(op, values, row, image, size)
     if part is not None:
         down, across = values["flip"][row].tolist()
         if not (down or across):
             return np.ascontiguousarray(part)
-        target = image if part.shape == image.shape else None  # then the cut is all of it, and may be turned in place
-        return cv2.flip(part, -1 if down and across else int(across), dst=target).reshape(part.shape)
+        target = (
+            image if part.shape == image.shape else None
+        )  # then the cut is all of it, and may be turned in place
+        return cv2.flip(part, -1 if down and across else int(across), dst=target).reshape(
+            part.shape
+        )
     rows = slice(row, row + 1)
-    windows = Windows(values["box"][rows], values["flip"][rows], values["size"][rows], values["limit"][rows])
+    windows = Windows(
+        values["box"][rows], values["flip"][rows], values["size"][rows], values["limit"][rows]
+    )
     out = np.empty((1, *size, image.shape[2]), np.uint8)
     header = Header(image.shape[0], image.shape[1], "array")
-    decode_with_border(_ENGINE, Request([image], [header], windows, op.filter), op.border, out, _NEVER)
+    decode_with_border(
+        _ENGINE, Request([image], [header], windows, op.filter), op.border, out, _NEVER
+    )
     return out[0]
 
 
 def _whole_pixels(
     op: Window, values: dict[str, Any], row: int, image: np.ndarray, size: tuple[int, ...]
 ) -> np.ndarray | None:
-    """What is cut, a view if no border is seen; None if there is something to scale, or to reflect from afar."""
+    """What is cut, a view if no border is seen; None if there is something to scale, or to reflect
+    from afar.
+    """
     box = values["box"][row].tolist()
     if tuple(box[2:]) != size or not (box[0].is_integer() and box[1].is_integer()):
         return None
@@ -52,7 +65,9 @@ def _whole_pixels(
     if not all(side.is_integer() for side in limit):
         return None
     y, x, high, wide = map(int, limit)
-    visible = image[max(top, y) : max(0, min(bottom, y + high)), max(left, x) : max(0, min(right, x + wide))]
+    visible = image[
+        max(top, y) : max(0, min(bottom, y + high)), max(left, x) : max(0, min(right, x + wide))
+    ]
     if visible.shape[:2] == size:
         return visible
     edges = [max(0, y - top), max(0, bottom - y - high), max(0, x - left), max(0, right - x - wide)]

@@ -1,1 +1,3 @@
-"""Code that a host thread runs while it launches nothing: its frames, its kind, and the time that functions cost."""
+"""Code that a host thread runs while it launches nothing: its frames, its kind, and the time that
+functions cost.
+"""

@@ -1,4 +1,6 @@
-"""Frames of one thread: which range is inside which, and in which of them no device work is launched."""
+"""Frames of one thread: which range is inside which, and in which of them no device work is
+launched.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ _STILL = 0.8  # of a frame: other threads may still launch the work of the step 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Ranges of one thread that nest, in order of start, the outer before the inner. Columns of length n."""
+    """Ranges of one thread that nest, in order of start, the outer before the inner.
+
+    Columns of length n.
+    """
 
     start: np.ndarray  # int64
     end: np.ndarray  # int64
@@ -35,11 +40,15 @@ class Frames:
         return self.outer >= 0
 
     def outermost_of(self, chosen: np.ndarray) -> np.ndarray:
-        """The outermost of the chosen frames (bool, shape (n,)) around each, or itself: int64, shape (n,); -1 none."""
+        """The outermost of the chosen frames (bool, shape (n,)) around each, or itself: int64,
+        shape (n,); -1 none.
+        """
         return self._inherited(chosen, from_outside=True)
 
     def innermost_of(self, chosen: np.ndarray) -> np.ndarray:
-        """The innermost of the chosen frames (bool, shape (n,)) around each, or itself: int64, shape (n,); -1 none."""
+        """The innermost of the chosen frames (bool, shape (n,)) around each, or itself: int64,
+        shape (n,); -1 none.
+        """
         return self._inherited(chosen, from_outside=False)
 
     def _inherited(self, chosen: np.ndarray, from_outside: bool) -> np.ndarray:
@@ -53,7 +62,12 @@ class Frames:
 
 
 def nest(
-    start: np.ndarray, end: np.ndarray, name: np.ndarray, own: np.ndarray, work: np.ndarray, still: np.ndarray
+    start: np.ndarray,
+    end: np.ndarray,
+    name: np.ndarray,
+    own: np.ndarray,
+    work: np.ndarray,
+    still: np.ndarray,
 ) -> Frames:
     """Frames from ranges of one thread, in any order; those shorter than 20 us are left out.
 
@@ -74,8 +88,12 @@ def nest(
     depth = index - np.searchsorted(np.sort(end), start, side="right")
     key = depth * (count + 1) + index
     by_depth = np.argsort(key, kind="stable")
-    above = np.searchsorted(key[by_depth], key - count - 1) - 1  # the last of the depth above that began before
-    parent = np.where((depth > 0) & (above >= 0), by_depth[np.maximum(above, 0)], -1) if count else index
+    above = (
+        np.searchsorted(key[by_depth], key - count - 1) - 1
+    )  # the last of the depth above that began before
+    parent = (
+        np.where((depth > 0) & (above >= 0), by_depth[np.maximum(above, 0)], -1) if count else index
+    )
     levels = tuple(np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1))
     has_own, has_any = (np.searchsorted(at, end) > np.searchsorted(at, start) for at in (own, work))
     is_quiet = ~has_own & (~has_any | (overlap(spans(start, end), still) >= _STILL * (end - start)))
@@ -84,7 +102,9 @@ def nest(
 
 
 def self_time(frames: Frames) -> tuple[np.ndarray, np.ndarray]:
-    """When each frame was the innermost one: disjoint spans in order, shape (m, 2), and the frame of each, int64."""
+    """When each frame was the innermost one: disjoint spans in order, shape (m, 2), and the frame
+    of each, int64.
+    """
     children = np.lexsort((frames.start, frames.parent))
     children = children[frames.parent[children] >= 0]
     parent = frames.parent[children]

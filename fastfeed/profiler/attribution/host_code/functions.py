@@ -30,8 +30,8 @@ def function_times(
         trace: The recording.
         frames: By thread.
         slices: The idle time of the device.
-        late: Spans in which the device was idle and nothing was launched, shape (n, 2); gaps of a millisecond or more
-            count.
+        late: Spans in which the device was idle and nothing was launched, shape (n, 2); gaps of a
+            millisecond or more count.
         judged: The set of spans that the verdict is about.
     """
     long = union(late[late[:, 1] - late[:, 0] >= LONG_NS])
@@ -47,7 +47,9 @@ def function_times(
 
 
 class _Sum:
-    """Time of one function with one cause, by the names of its outermost and its innermost frame."""
+    """Time of one function with one cause, by the names of its outermost and its innermost
+    frame.
+    """
 
     def __init__(self) -> None:
         self.by_names: dict[tuple[str, str], int] = {}
@@ -66,13 +68,17 @@ class _Sum:
         name, inner = max(self.by_names, key=lambda names: self.by_names[names])
         function = parse(name)
         inside = "" if inner == name else str(parse(inner))
-        return FunctionTime(function.name, function.file, function.line, inside, cause, self.ns, len(self.gaps))
+        return FunctionTime(
+            function.name, function.file, function.line, inside, cause, self.ns, len(self.gaps)
+        )
 
 
 def _pieces(
     trace: Trace, frames: Frames, slices: Slices, rows: np.ndarray, window: np.ndarray
 ) -> dict[tuple[str, str, Cause], _Sum]:
-    """Sums over the slices of one thread within a window, by file and name of the function and by cause."""
+    """Sums over the slices of one thread within a window, by file and name of the function and by
+    cause.
+    """
     inner, owner = self_time(frames)
     idle = intersect(spans(slices.start[rows], slices.end[rows]), window)
     pieces = intersect(idle, inner)
@@ -82,7 +88,9 @@ def _pieces(
     rows = rows[np.searchsorted(slices.start[rows], pieces[:, 0], side="right") - 1]
     shown = _shown(trace, frames)[owner]
     names = len(trace.names)
-    key = (frames.name[shown].astype(np.int64) * names + frames.name[owner]) * len(Cause) + slices.cause[rows]
+    key = (frames.name[shown].astype(np.int64) * names + frames.name[owner]) * len(
+        Cause
+    ) + slices.cause[rows]
     used, number = numbered(key)
     length = np.zeros(len(used), np.int64)
     np.add.at(length, number, pieces[:, 1] - pieces[:, 0])
@@ -100,16 +108,20 @@ def _pieces(
 def _shown(trace: Trace, frames: Frames) -> np.ndarray:
     """The frame that reports name for each: int64, shape (n,).
 
-    The outermost function of the program that launches nothing, else of the user's packages, else of anybody's; else
-    the innermost function of the user's.
+    The outermost function of the program that launches nothing, else of the user's packages, else
+    of anybody's; else the innermost function of the user's.
     """
     used, number = numbered(frames.name)
     functions: list[Function] = [parse(trace.names[name]) for name in used]
     is_users = np.array([function.is_users for function in functions], bool)[number]
     quiet = frames.quiet
     launching = np.bincount(number[is_users & ~quiet], minlength=len(used))
-    packages = {function.package for function, count in zip(functions, launching, strict=True) if count} | {""}
-    is_program = is_users & np.array([function.package in packages for function in functions], bool)[number]
+    packages = {
+        function.package for function, count in zip(functions, launching, strict=True) if count
+    } | {""}
+    is_program = (
+        is_users & np.array([function.package in packages for function in functions], bool)[number]
+    )
     own = np.arange(len(frames.start))
     candidates = (
         frames.outermost_of(quiet & is_program),

@@ -1,7 +1,9 @@
-"""Kinds of code that runs while nothing is launched for a millisecond or more: input, logging, environments, unknown.
+"""Kinds of code that runs while nothing is launched for a millisecond or more: input, logging,
+environments, unknown.
 
-No list of loaders decides this. Evidence is the protocol of iterators, a call that blocks at the innermost frame, a
-copy of the batch to the device right afterwards, and the place in the step: once per step, before its first launch.
+No list of loaders decides this. Evidence is the protocol of iterators, a call that blocks at the
+innermost frame, a copy of the batch to the device right afterwards, and the place in the step: once
+per step, before its first launch.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 
 __all__ = ["LONG_NS", "PINS", "CodeSpans", "ThreadCode", "classify_code", "process_launches"]
 
-LONG_NS = 1_000_000  # without a launch: shorter pauses are launching, unless they are input beyond doubt
+LONG_NS = (
+    1_000_000  # without a launch: shorter pauses are launching, unless they are input beyond doubt
+)
 _SHORT_NS = 100_000
 _MOST = 0.5  # of a stretch of code, or of the steps
 _MIN_BATCH = 65_536  # bytes of a copy to the device: less is an index or a loss weight
@@ -38,7 +42,12 @@ _KNOWN = (  # by the names of ranges
 )
 
 
-_USUAL = (Activity.INPUT, Activity.INPUT_WORK, Activity.CHECKPOINT, Activity.ENVIRONMENT)  # kinds of functions
+_USUAL = (
+    Activity.INPUT,
+    Activity.INPUT_WORK,
+    Activity.CHECKPOINT,
+    Activity.ENVIRONMENT,
+)  # kinds of functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,9 @@ class CodeSpans:
     @classmethod
     def joined(cls, parts: Sequence[CodeSpans]) -> CodeSpans:
         """All of these, one after the other."""
-        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
+        return cls(
+            *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,12 @@ def process_launches(trace: Trace, process: int, launch: np.ndarray) -> Launches
     work = distinct(launch[rows[~is_copy]])
     work = work[np.argsort(calls.start[work], kind="stable")]
     copies = rows[is_copy & ((ops.bytes[rows] < 0) | (ops.bytes[rows] >= _MIN_BATCH))]
-    edges = [column for table in (trace.ranges, calls) for column in (table.start, table.end) if len(column)]
+    edges = [
+        column
+        for table in (trace.ranges, calls)
+        for column in (table.start, table.end)
+        if len(column)
+    ]
     first = min((int(column.min()) for column in edges), default=0)
     last = max((int(column.max()) for column in edges), default=0)
     still = complement(union(spans(calls.start[work], calls.end[work])), first, last)
@@ -105,14 +121,18 @@ class ThreadCode:
     frames: Frames
 
     @classmethod
-    def of(cls, trace: Trace, thread: int, launches: Launches, range_activity: np.ndarray) -> ThreadCode:
+    def of(
+        cls, trace: Trace, thread: int, launches: Launches, range_activity: np.ndarray
+    ) -> ThreadCode:
         """The thread with its frames; marks of steps are none."""
         ranges = trace.ranges
         rows = np.flatnonzero((ranges.thread == thread) & np.isin(ranges.kind, _FRAMES))
         rows = rows[range_activity[rows] != Activity.NOTHING]
         own = launches.work[launches.thread == thread]
         long = launches.still[launches.still[:, 1] - launches.still[:, 0] >= LONG_NS]
-        frames = nest(ranges.start[rows], ranges.end[rows], ranges.name[rows], own, launches.work, long)
+        frames = nest(
+            ranges.start[rows], ranges.end[rows], ranges.name[rows], own, launches.work, long
+        )
         return cls(trace, thread, launches, range_activity, frames)
 
     def spans_of(self, *activities: Activity) -> np.ndarray:
@@ -126,8 +146,8 @@ class ThreadCode:
 def classify_code(code: ThreadCode) -> CodeSpans:
     """The stretches of a thread's code without a launch, and what each is.
 
-    A stretch is a millisecond or longer; shorter ones count if they are input beyond doubt. What a range's name says,
-    and calls of the API, are not code.
+    A stretch is a millisecond or longer; shorter ones count if they are input beyond doubt. What a
+    range's name says, and calls of the API, are not code.
     """
     known = _known(code)
     start, end, name = _stretches(code, known)
@@ -150,7 +170,9 @@ def _known(code: ThreadCode) -> np.ndarray:
     """When a thread was in a call of the API, or in a range whose name says enough."""
     calls = code.trace.calls
     called = np.flatnonzero(calls.thread == code.thread)
-    pins = [name for name in distinct(calls.name[called]).tolist() if PINS.search(code.trace.name(name))]
+    pins = [
+        name for name in distinct(calls.name[called]).tolist() if PINS.search(code.trace.name(name))
+    ]
     called = called[~np.isin(calls.name[called], pins)]
     return union(code.spans_of(*_KNOWN), spans(calls.start[called], calls.end[called]))
 
@@ -187,7 +209,9 @@ def _kinds(
         Activity.INPUT_WORK: is_input,
         Activity.IO: says[Sign.TRANSFERS],
         Activity.NOTHING: is_op,  # the ranges themselves say so
-        Activity.FRAMEWORK: place.inside & code.launches.has_copies,  # a batch is copied afterwards, where anything is
+        Activity.FRAMEWORK: (
+            place.inside & code.launches.has_copies
+        ),  # a batch is copied afterwards, where anything is
     }
     activity = np.select(list(kinds.values()), list(kinds), Activity.HOST_CODE).astype(np.uint8)
     told = _take_usual_kinds(code, span, name, length, activity)
@@ -203,7 +227,8 @@ def _kinds(
 def _take_usual_kinds(
     code: ThreadCode, span: np.ndarray, name: np.ndarray, length: np.ndarray, activity: np.ndarray
 ) -> np.ndarray:
-    """Writes into `activity`, where nothing else tells, the kind of a function in most steps, or for most of its time.
+    """Writes into `activity`, where nothing else tells, the kind of a function in most steps, or
+    for most of its time.
 
     Returns which stretches got one: bool, shape (n,). Functions that also launch have no kind.
     """
@@ -228,9 +253,13 @@ def _take_usual_kinds(
 
 
 def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Start, end and function of what runs without a launch: outermost quiet frames, and code between them."""
+    """Start, end and function of what runs without a launch: outermost quiet frames, and code
+    between them.
+    """
     frames = code.frames
-    chosen = np.flatnonzero((frames.outer == np.arange(len(frames.outer))) & (frames.end - frames.start >= _SHORT_NS))
+    chosen = np.flatnonzero(
+        (frames.outer == np.arange(len(frames.outer))) & (frames.end - frames.start >= _SHORT_NS)
+    )
     in_calls = union(frames.span[chosen])
     inside, owner = self_time(frames)
     caller = frames.innermost_of(~frames.quiet)[owner]
@@ -249,7 +278,9 @@ def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndar
     return start[order], end[order], name[order]
 
 
-def _signs(code: ThreadCode, span: np.ndarray, pieces: np.ndarray, length: np.ndarray) -> Mapping[Sign, np.ndarray]:
+def _signs(
+    code: ThreadCode, span: np.ndarray, pieces: np.ndarray, length: np.ndarray
+) -> Mapping[Sign, np.ndarray]:
     """Do frames with each sign cover most of a stretch? bool, shape (n,)."""
     frames = code.frames
     quiet = np.flatnonzero(frames.quiet)
@@ -269,10 +300,14 @@ class _Places:
     """Places of stretches within a step. Columns of bool, shape (n,)."""
 
     marked: np.ndarray  # steps are: the next three are False where they are not
-    first: np.ndarray  # before the first launch of a step, in most steps, which have no known loader
+    first: (
+        np.ndarray
+    )  # before the first launch of a step, in most steps, which have no known loader
     inside: np.ndarray  # between two launches of one step
     last: np.ndarray  # after the last launch of a step
-    feeds: np.ndarray  # a batch is copied to the device during it, or in the same step before anything else happens
+    feeds: (
+        np.ndarray
+    )  # a batch is copied to the device during it, or in the same step before anything else happens
     precedes: np.ndarray  # a batch is copied next, but maybe the step before ended with it
 
 
@@ -294,7 +329,9 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
     closed = bounds[np.maximum(step, 0), 1]
     began = np.searchsorted(work, start) > opened
     continues = following < closed
-    is_final = np.concatenate([following[1:] != following[:-1], [True]])  # none follows before the next launch
+    is_final = np.concatenate(
+        [following[1:] != following[:-1], [True]]
+    )  # none follows before the next launch
     is_between = ~in_mark & is_final & (following < len(work))
     is_first = (in_mark & ~began & continues) | is_between
     of_step = np.where(in_mark, step, step + 1)
@@ -307,19 +344,27 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
 
 
 def _copies(code: ThreadCode, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Is a batch copied to the device during a stretch; or after it, before any other function? bool, shape (n,)."""
+    """Is a batch copied to the device during a stretch; or after it, before any other function?
+    bool, shape (n,).
+    """
     launches = code.launches
     frames = code.frames
     never = np.iinfo(np.int64).max
     end = span[:, 1]
     copied = np.append(launches.batches, never)[np.searchsorted(launches.batches, span[:, 0])]
     launched = np.append(launches.work, never)[np.searchsorted(launches.work, end)]
-    others = union(frames.span[frames.outer == np.arange(len(frames.outer))], code.spans_of(Activity.INPUT))
+    others = union(
+        frames.span[frames.outer == np.arange(len(frames.outer))], code.spans_of(Activity.INPUT)
+    )
     is_long = others[:, 1] - others[:, 0] >= LONG_NS
-    until = np.where(is_long, others[:, 0], others[:, 1])  # a short function may be the one that copies
+    until = np.where(
+        is_long, others[:, 0], others[:, 1]
+    )  # a short function may be the one that copies
     following = np.searchsorted(others[:, 0], end)
     is_during = copied < end
-    return is_during, ~is_during & (copied < np.minimum(launched, np.append(until, never)[following]))
+    return is_during, ~is_during & (
+        copied < np.minimum(launched, np.append(until, never)[following])
+    )
 
 
 def _marks(code: ThreadCode) -> np.ndarray:
@@ -334,16 +379,24 @@ def _marks(code: ThreadCode) -> np.ndarray:
 
 
 def _has_loader(code: ThreadCode, marks: np.ndarray) -> bool:
-    """Does a known loader deliver the batches of most steps, so that what precedes the first launch is no batch?"""
-    steps = np.unique(np.searchsorted(marks[:, 0], code.spans_of(Activity.INPUT)[:, 1], side="right"))
+    """Does a known loader deliver the batches of most steps, so that what precedes the first launch
+    is no batch?
+    """
+    steps = np.unique(
+        np.searchsorted(marks[:, 0], code.spans_of(Activity.INPUT)[:, 1], side="right")
+    )
     return len(steps) >= _MOST * len(marks)
 
 
-def _recurs(trace: Trace, name: np.ndarray, step: np.ndarray, chosen: np.ndarray, steps: int) -> np.ndarray:
+def _recurs(
+    trace: Trace, name: np.ndarray, step: np.ndarray, chosen: np.ndarray, steps: int
+) -> np.ndarray:
     """Is the function of each stretch in most steps, of those chosen? bool, shape (n,)."""
     used, number = numbered(name)
     labels: dict[tuple[str, str], int] = {}
-    label = np.array([labels.setdefault(parse(trace.names[at])[:2], len(labels)) for at in used])[number]
+    label = np.array([labels.setdefault(parse(trace.names[at])[:2], len(labels)) for at in used])[
+        number
+    ]
     pairs = np.unique(np.column_stack([label[chosen], step[chosen]]), axis=0)
     count = np.bincount(pairs[:, 0], minlength=len(labels))
     return count[label] >= _MOST * steps
@@ -358,7 +411,9 @@ def _with_blocked(stretches: CodeSpans, code: ThreadCode) -> CodeSpans:
     rows = np.flatnonzero(frames.quiet)
     used, number = numbered(frames.name[rows])
     rows = rows[signs([code.trace.names[name] for name in used])[number, Sign.BLOCKS]]
-    inside = intersect(union(frames.span[rows]), union(spans(stretches.start[at_work], stretches.end[at_work])))
+    inside = intersect(
+        union(frames.span[rows]), union(spans(stretches.start[at_work], stretches.end[at_work]))
+    )
     at = np.searchsorted(stretches.start, inside[:, 0], side="right") - 1
     more = CodeSpans(
         start=inside[:, 0],

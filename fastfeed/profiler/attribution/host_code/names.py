@@ -1,4 +1,6 @@
-"""Names of functions, as PyTorch's and JAX's profilers write them: where they are from, and what they are signs of."""
+"""Names of functions, as PyTorch's and JAX's profilers write them: where they are from, and what
+they are signs of.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Sign(IntEnum):
     ITERATES = 0  # the protocol of iterators
     BLOCKS = 1  # waits for another thread, another process, or the clock
     DECODES = 2  # libraries that decode and transform samples
-    PREPARES = 3  # words that people use for it; they say little about a function in the middle of a step
+    PREPARES = (
+        3  # words that people use for it; they say little about a function in the middle of a step
+    )
     RECORDS = 4  # logging, metrics, saving
     SIMULATES = 5  # an environment of reinforcement learning
     TRANSFERS = 6  # reads or writes files and sockets
@@ -40,59 +44,137 @@ class Function(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The first folder of the file's path below Python's search path; "" for a script or an absolute path."""
+        """The first folder of the file's path below Python's search path; "" for a script or an
+        absolute path.
+        """
         return self.file.removeprefix("./").rpartition("/")[0].split("/")[0]
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.file.rsplit('/', 1)[-1]}:{self.line})" if self.file else self.name
+        return (
+            f"{self.name} ({self.file.rsplit('/', 1)[-1]}:{self.line})" if self.file else self.name
+        )
 
 
 _FRAMEWORKS = frozenset(
     (
-        "torch", "torchvision", "torchaudio", "jax", "jaxlib", "flax", "optax", "haiku", "equinox", "orbax",
-        "tensorflow", "keras", "tf_keras", "lightning", "pytorch_lightning", "accelerate", "transformers", "diffusers",
-        "deepspeed", "numpy", "scipy", "PIL", "cv2", "pandas", "pyarrow", "fsspec",
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "jax",
+        "jaxlib",
+        "flax",
+        "optax",
+        "haiku",
+        "equinox",
+        "orbax",
+        "tensorflow",
+        "keras",
+        "tf_keras",
+        "lightning",
+        "pytorch_lightning",
+        "accelerate",
+        "transformers",
+        "diffusers",
+        "deepspeed",
+        "numpy",
+        "scipy",
+        "PIL",
+        "cv2",
+        "pandas",
+        "pyarrow",
+        "fsspec",
     )
-)  # fmt: skip
+)
 _LIBRARY = re.compile(r"(site|dist)-packages/|lib/python3|^<frozen|^<string>")
 _FRAME = re.compile(r"^(?P<file>[^<>]*\.pyx?|<[^<>]*>)\((?P<line>\d+)\): (?P<name>.+)$")
-_METHOD = re.compile(r"^<built-in (?:function (?P<function>[\w.]+)|method (?P<method>\w+) of (?P<owner>[\w.]+).*)>?$")
+_METHOD = re.compile(
+    r"^<built-in (?:function (?P<function>[\w.]+)|method (?P<method>\w+) of (?P<owner>[\w.]+).*)>?$"
+)
 
 _SIGNS: tuple[tuple[Sign, str], ...] = (
-    (Sign.ITERATES, r"\): (__a?next__|__a?iter__|__getitems?__|a?next|get_next)$|<built-in function a?next>"),
+    (
+        Sign.ITERATES,
+        r"\): (__a?next__|__a?iter__|__getitems?__|a?next|get_next)$|<built-in function a?next>",
+    ),
     (Sign.ITERATES, r"^builtins a?next$"),
     (
         Sign.BLOCKS,
-        r"(acquire|join|wait|get|put) of _?(thread|queue)\b|^_?thread \w*acquire|built-in function sleep|^time sleep$",
+        (
+            r"(acquire|join|wait|get|put) of _?(thread|queue)\b|^_?thread \w*acquire|built-in"
+            r" function sleep|^time sleep$"
+        ),
     ),
-    (Sign.BLOCKS, r"threading\.py\(\d+\): (wait|join|acquire|_wait\w*)$|queue\.py\(\d+\): get$|selectors\.py"),
-    (Sign.BLOCKS, r"^<unknown> (acquire|wait|recv\w*|poll|select)$"),  # a method that is not Python, in an XPlane
-    (Sign.BLOCKS, r"concurrent/futures/\S*\): (result|wait|as_completed)$|asyncio/\S*\): (run\w*|_run_once)$"),
+    (
+        Sign.BLOCKS,
+        r"threading\.py\(\d+\): (wait|join|acquire|_wait\w*)$|queue\.py\(\d+\): get$|selectors\.py",
+    ),
+    (
+        Sign.BLOCKS,
+        r"^<unknown> (acquire|wait|recv\w*|poll|select)$",
+    ),  # a method that is not Python, in an XPlane
+    (
+        Sign.BLOCKS,
+        r"concurrent/futures/\S*\): (result|wait|as_completed)$|asyncio/\S*\): (run\w*|_run_once)$",
+    ),
     (
         Sign.BLOCKS,
         r"(multiprocessing/|^)(queues|connection|pool|synchronize|managers)\.py\(\d+\): "
         r"(get|poll|wait|next|_?recv\w*)$",
     ),
-    (Sign.BLOCKS, r"method (poll|select|recv\w*|accept|kqueue) of |built-in function (select|wait\w*|_?poll)>"),
-    (Sign.DECODES, r"(^|/)(PIL|cv2|torchvision/(transforms|io|datasets)|albumentations|imageio|skimage|turbojpeg)/"),
-    (Sign.DECODES, r"(^|/)(av|decord|librosa|torchaudio|soundfile|tokenizers|sentencepiece|tiktoken|nltk|spacy)/"),
-    (Sign.DECODES, r"ImagingCore|ImagingDecoder|imdecode|imread|^cv2\b|Tokenizer object|\bpin_memory\b|\bcollate"),
+    (
+        Sign.BLOCKS,
+        (
+            r"method (poll|select|recv\w*|accept|kqueue) of |built-in function"
+            r" (select|wait\w*|_?poll)>"
+        ),
+    ),
+    (
+        Sign.DECODES,
+        r"(^|/)(PIL|cv2|torchvision/(transforms|io|datasets)|albumentations|imageio|skimage|turbojpeg)/",
+    ),
+    (
+        Sign.DECODES,
+        r"(^|/)(av|decord|librosa|torchaudio|soundfile|tokenizers|sentencepiece|tiktoken|nltk|spacy)/",
+    ),
+    (
+        Sign.DECODES,
+        (
+            r"ImagingCore|ImagingDecoder|imdecode|imread|^cv2\b|Tokenizer"
+            r" object|\bpin_memory\b|\bcollate"
+        ),
+    ),
     (
         Sign.PREPARES,
         r"\): (\w*_)?(data|batch|load|fetch|sampl|collat|augment|transform|preproc|prepare|tokeni[sz]|decod|prefetch|"
         r"read|crop|resiz|feed|image|frames?|generat|input|iter)",
     ),
-    (Sign.RECORDS, r"(^|/)(logging|wandb|mlflow|tensorboard\w*|comet_ml|neptune|aim|torchmetrics|matplotlib|tqdm)/"),
-    (Sign.RECORDS, r"built-in function print>|^builtins print$|json/|pickle\.py\(\d+\): dump|sklearn/metrics/"),
+    (
+        Sign.RECORDS,
+        r"(^|/)(logging|wandb|mlflow|tensorboard\w*|comet_ml|neptune|aim|torchmetrics|matplotlib|tqdm)/",
+    ),
+    (
+        Sign.RECORDS,
+        r"built-in function print>|^builtins print$|json/|pickle\.py\(\d+\): dump|sklearn/metrics/",
+    ),
     (
         Sign.RECORDS,
         r"\): _*((\w+_)?(log|logs|logger|logging|metrics?|checkpoints?|save|saves|saved|report|plot|summary|eval|"
         r"evaluate|evaluation|validate|validation)(_\w+)?)$",
     ),
-    (Sign.SIMULATES, r"(^|/)(gym|gymnasium|pettingzoo|envpool|dm_env|dm_control|ale_py|mujoco|pufferlib)/"),
-    (Sign.SIMULATES, r"(^|[/_])(vec_)?(env|envs|environments?|simulators?)\w*(/\S*)?\.py\(\d+\): (step\w*|reset\w*)$"),
+    (
+        Sign.SIMULATES,
+        r"(^|/)(gym|gymnasium|pettingzoo|envpool|dm_env|dm_control|ale_py|mujoco|pufferlib)/",
+    ),
+    (
+        Sign.SIMULATES,
+        (
+            r"(^|[/_])(vec_)?(env|envs|environments?|simulators?)\w*(/\S*)?\.py\(\d+\):"
+            r" (step\w*|reset\w*)$"
+        ),
+    ),
     (Sign.SIMULATES, r"\): (env|environment|vec_env|simulator)_step$"),
-    # by convention; steps of trainers and of schedules that launch nothing are in files of such names
+    # by convention; steps of trainers and of schedules that launch nothing are in files of such
+    # names
     (
         Sign.SIMULATES,
         r"^(?!\S*(torch|jax|tensorflow|keras|optax|lightning|trainer|optim|sched|ema|scal|solver|profil|accelerat))\S+"
@@ -100,17 +182,33 @@ _SIGNS: tuple[tuple[Sign, str], ...] = (
     ),
     (
         Sign.TRANSFERS,
-        r"method (read\w*|write|flush|send\w*|connect|seek) of |built-in function (open|read|p?read|fsync)>",
+        (
+            r"method (read\w*|write|flush|send\w*|connect|seek) of |built-in function"
+            r" (open|read|p?read|fsync)>"
+        ),
     ),
-    (Sign.TRANSFERS, r"^(io|_io|posix|socket) \w+$|(^|/)(http|ssl|urllib3?|botocore|requests|shutil)(/|\.py)"),
+    (
+        Sign.TRANSFERS,
+        r"^(io|_io|posix|socket) \w+$|(^|/)(http|ssl|urllib3?|botocore|requests|shutil)(/|\.py)",
+    ),
     (Sign.COLLECTS, r"built-in function collect>|^gc collect$|^gc\b|garbage[ _]?collect"),
     (Sign.RECEIVES, r"(^|/)(queues?|connection|pool|managers)\.py\(\d+\): (get|next|_?recv\w*)$"),
     (Sign.RECEIVES, r"method (get|recv\w*) of |^<unknown> (get|recv\w*)$|^_?queue \w* ?get$"),
-    (Sign.SENDS, r"(^|/)(queues?|connection)\.py\(\d+\): (put|_?send\w*)$|method (put|send\w*) of "),
-    (Sign.PROFILES, r"torch/(autograd/)?profiler\b|torch/profiler/|jax/_src/profiler|^profiler\.py\("),
+    (
+        Sign.SENDS,
+        r"(^|/)(queues?|connection)\.py\(\d+\): (put|_?send\w*)$|method (put|send\w*) of ",
+    ),
+    (
+        Sign.PROFILES,
+        r"torch/(autograd/)?profiler\b|torch/profiler/|jax/_src/profiler|^profiler\.py\(",
+    ),
 )
 _PATTERNS = [
-    (sign, re.compile("|".join(pattern for other, pattern in _SIGNS if other is sign), re.IGNORECASE)) for sign in Sign
+    (
+        sign,
+        re.compile("|".join(pattern for other, pattern in _SIGNS if other is sign), re.IGNORECASE),
+    )
+    for sign in Sign
 ]
 
 
@@ -121,7 +219,11 @@ def parse(name: str) -> Function:
     if match:
         file = match["file"]
         top = re.split(r"[/\\.]", file.removeprefix("./"), maxsplit=1)[0]
-        is_library = top in sys.stdlib_module_names or top in _FRAMEWORKS or _LIBRARY.search(file) is not None
+        is_library = (
+            top in sys.stdlib_module_names
+            or top in _FRAMEWORKS
+            or _LIBRARY.search(file) is not None
+        )
         return Function(match["name"], file, int(match["line"]), not is_library)
     match = _METHOD.match(name)
     if match:

@@ -1,4 +1,6 @@
-"""Names Chrome traces whose device work is not read: of accelerators other than GPUs, and of TensorFlow 1."""
+"""Names Chrome traces whose device work is not read: of accelerators other than GPUs, and of
+TensorFlow 1.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,26 @@ _CATEGORIES = (  # how those of its device begin
     ("hpu_", f"is a trace of a Gaudi of Intel (Habana), {_ONLY_GPUS}"),
 )
 _PROCESSES = (
-    (re.compile(r"^(Ascend Hardware|CANN)\b"), f"is a trace of NPUs of Huawei Ascend, {_ONLY_GPUS}"),
     (
-        re.compile(r"^/job:\S*/(device:)?\w+:\d+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"),
-        "is a timeline of TensorFlow 1 (timeline.Timeline), which has neither streams nor launches; record with"
-        " tf.profiler.experimental and pass the .xplane.pb",
+        re.compile(r"^(Ascend Hardware|CANN)\b"),
+        f"is a trace of NPUs of Huawei Ascend, {_ONLY_GPUS}",
+    ),
+    (
+        re.compile(
+            r"^/job:\S*/(device:)?\w+:\d+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"
+        ),
+        (
+            "is a timeline of TensorFlow 1 (timeline.Timeline), which has neither streams nor"
+            " launches; record with tf.profiler.experimental and pass the .xplane.pb"
+        ),
     ),
 )
 
 
 def describe(categories: Iterable[bytes], names: TraceNames) -> str:
-    """The rest of the sentence "FILE is ..." for a trace without work of a GPU; "" where no other device is known."""
+    """The rest of the sentence "FILE is ..." for a trace without work of a GPU; "" where no other
+    device is known.
+    """
     texts = [cat.decode("utf-8", "replace").lower() for cat in categories]
     for prefix, description in _CATEGORIES:
         if any(text.startswith(prefix) for text in texts):

@@ -1,4 +1,6 @@
-"""Arguments of events: bytes as the writer wrote them, or a parsed dict where its order of keys is another."""
+"""Arguments of events: bytes as the writer wrote them, or a parsed dict where its order of keys is
+another.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ __all__ = [
     "printable",
     "size_of",
     "unquoted",
-]  # fmt: skip
+]
 
 # the device, the stream, and the number of the launch, in the order of every Kineto
 DEVICE_ARGS = re.compile(
@@ -30,15 +32,28 @@ DEVICE_ARGS = re.compile(
 _CORR = re.compile(rb'"correlation(?:_id)?"\s*:\s*"?(\d{1,18})\b')
 _BYTES = re.compile(rb'"bytes"\s*:\s*"?(\d{1,18})\b')
 _ITEM = {  # bytes
-    "byte": 1, "char": 1, "bool": 1, "half": 2, "bfloat16": 2, "short": 2, "float": 4, "int": 4, "double": 8, "long": 8,
-}  # fmt: skip
+    "byte": 1,
+    "char": 1,
+    "bool": 1,
+    "half": 2,
+    "bfloat16": 2,
+    "short": 2,
+    "float": 4,
+    "int": 4,
+    "double": 8,
+    "long": 8,
+}
 _INT64 = 2**63
 STEP = "step_num: "  # begins the name of what JAX and TensorFlow call a step
 
 
 def unquoted(value: Any) -> Any:
     """Numbers in quotes as numbers."""
-    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value.strip()) else value
+    return (
+        int(value)
+        if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value.strip())
+        else value
+    )
 
 
 def _text(name: Any) -> str:
@@ -83,8 +98,12 @@ def size_of(args: Any) -> int:
 
 
 def copy_of(args: Any) -> tuple[int, int]:
-    """(bytes, pageable) of a copy in a trace of JAX or TensorFlow: `kind_src:pageable kind_dst:device size:4`."""
-    if not isinstance(args, dict | bytes) or (isinstance(args, bytes) and b"memcpy_details" not in args):
+    """(bytes, pageable) of a copy in a trace of JAX or TensorFlow: `kind_src:pageable
+    kind_dst:device size:4`.
+    """
+    if not isinstance(args, dict | bytes) or (
+        isinstance(args, bytes) and b"memcpy_details" not in args
+    ):
         return -1, -1
     text = str(parsed(args).get("memcpy_details", ""))
     size = re.search(r"\b(?:num_bytes|size):(\d{1,18})", text)
@@ -109,7 +128,9 @@ def collective(args: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def launch_of(args: dict[str, Any], thread_key: tuple[Any, ...]) -> tuple[tuple[int, int], int]:
-    """((device, stream), correlation) of arguments in another order; the thread key gives what they lack."""
+    """((device, stream), correlation) of arguments in another order; the thread key gives what they
+    lack.
+    """
     device, stream = (number(args.get(key), None) for key in ("device", "stream"))
     if device is None:
         device = number(thread_key[0], 0)

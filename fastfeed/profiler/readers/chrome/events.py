@@ -30,29 +30,56 @@ from fastfeed.profiler.readers.chrome.lenient_json import loads
 from fastfeed.profiler.readers.chrome.times import is_number, spans
 
 __all__ = [
-    "CATEGORIES", "FAMILIES_OF_DEVICE", "OWN_OVERHEAD", "ColumnBuilder", "EventTable", "NameIndex", "PairIndex",
+    "CATEGORIES",
+    "FAMILIES_OF_DEVICE",
+    "OWN_OVERHEAD",
+    "ColumnBuilder",
+    "EventTable",
+    "NameIndex",
+    "PairIndex",
     "family_of",
-]  # fmt: skip
+]
 
 _MAX_CATEGORIES = 10_000  # writers have some dozens
 # lower case; categories not listed here are told by their process (JAX, TensorFlow) or thread
 CATEGORIES = {
-    "kernel": "kernel", "concurrent_kernel": "kernel",
-    "memcpy": "copy", "gpu_memcpy": "copy",
-    "memset": "memset", "gpu_memset": "memset",
-    "runtime": "call", "cuda_runtime": "call", "driver": "call", "cuda_driver": "call", "hip_runtime": "call",
-    "hip_driver": "call", "xpu_runtime": "call", "xpu_driver": "call",
-    "privateuse1_runtime": "call", "privateuse1_driver": "call",
-    "operator": "op", "cpu_op": "op", "op": "op",
-    "python_function": "python", "python": "python",
-    "user_annotation": "annotation", "nvtx": "annotation",
+    "kernel": "kernel",
+    "concurrent_kernel": "kernel",
+    "memcpy": "copy",
+    "gpu_memcpy": "copy",
+    "memset": "memset",
+    "gpu_memset": "memset",
+    "runtime": "call",
+    "cuda_runtime": "call",
+    "driver": "call",
+    "cuda_driver": "call",
+    "hip_runtime": "call",
+    "hip_driver": "call",
+    "xpu_runtime": "call",
+    "xpu_driver": "call",
+    "privateuse1_runtime": "call",
+    "privateuse1_driver": "call",
+    "operator": "op",
+    "cpu_op": "op",
+    "op": "op",
+    "python_function": "python",
+    "python": "python",
+    "user_annotation": "annotation",
+    "nvtx": "annotation",
     "overhead": "overhead",
     "cuda_sync": "sync",
-    "gpu_user_annotation": "", "trace": "", "cuda_profiler_range": "", "cpu_instant_event": "",
-    "cuda_event": "", "xpu_scope_profiler": "",
-}  # fmt: skip
-# of category "overhead"; other rows there are the driver's work for the program: compiling, loading a module
-OWN_OVERHEAD = re.compile(r"buffer flush|buffer request|instrumentation|resource|uvm activity init|profil", re.I)
+    "gpu_user_annotation": "",
+    "trace": "",
+    "cuda_profiler_range": "",
+    "cpu_instant_event": "",
+    "cuda_event": "",
+    "xpu_scope_profiler": "",
+}
+# of category "overhead"; other rows there are the driver's work for the program: compiling, loading
+# a module
+OWN_OVERHEAD = re.compile(
+    r"buffer flush|buffer request|instrumentation|resource|uvm activity init|profil", re.I
+)
 
 FAMILIES_OF_DEVICE = {"kernel": 0, "copy": 1, "memset": 2}
 
@@ -82,7 +109,9 @@ class NameIndex(dict[Any, int]):
 
 
 class PairIndex(dict[Any, int]):
-    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`: distinct pairs of first and last value."""
+    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`: distinct pairs of first
+    and last value.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,10 +123,16 @@ class PairIndex(dict[Any, int]):
         if isinstance(key, bytes):
             try:
                 fields = loads(b"{%b}" % key)
-                values = [fields["pid"], fields["tid"]] if {"pid", "tid"} <= fields.keys() else list(fields.values())
+                values = (
+                    [fields["pid"], fields["tid"]]
+                    if {"pid", "tid"} <= fields.keys()
+                    else list(fields.values())
+                )
             except ValueError:
                 values = re.findall(r":\s*(-?\d{1,18})", key.decode("utf-8", "replace"))
-        thread_key = (unquoted(values[0]), unquoted(values[-1])) if len(values) > 1 else (str(key), -1)
+        thread_key = (
+            (unquoted(values[0]), unquoted(values[-1])) if len(values) > 1 else (str(key), -1)
+        )
         if thread_key not in self._index:
             self._index[thread_key] = len(self.all)
             self.all.append(thread_key)
@@ -106,7 +141,9 @@ class PairIndex(dict[Any, int]):
 
 
 class ColumnBuilder:
-    """Columns that grow by pieces: `add(start=..., corr=-1)`; `take("start")` returns a column and drops it."""
+    """Columns that grow by pieces: `add(start=..., corr=-1)`; `take("start")` returns a column and
+    drops it.
+    """
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[np.ndarray]] = {}
@@ -127,7 +164,9 @@ class ColumnBuilder:
 
 
 class EventTable:
-    """Rows of events by what they are: device work, calls, other host ranges, waits of streams, and unknown ones."""
+    """Rows of events by what they are: device work, calls, other host ranges, waits of streams, and
+    unknown ones.
+    """
 
     def __init__(self) -> None:
         self.strings = Strings()
@@ -135,7 +174,9 @@ class EventTable:
         self.calls_names = NameIndex(self.strings, calls=True)
         self.thread_keys = PairIndex()  # (pid, tid)
         self.stream_keys = PairIndex()  # (device, stream)
-        self.device, self.calls, self.ranges, self.waits, self.uncategorized = (ColumnBuilder() for _ in range(5))
+        self.device, self.calls, self.ranges, self.waits, self.uncategorized = (
+            ColumnBuilder() for _ in range(5)
+        )
         self.categories: dict[bytes, int] = {}  # how many rows of each
         self.invalid_times = 0  # rows whose times are not numbers
         self.impossible_times = 0  # rows whose times int64 nanoseconds cannot hold
@@ -152,22 +193,31 @@ class EventTable:
                 self._group(cat, family, group)
 
     def count(self, cat: bytes, rows: int) -> None:
-        """Count rows; TraceError for so many categories that each cannot stand for a kind of events."""
+        """Count rows; TraceError for so many categories that each cannot stand for a kind of
+        events.
+        """
         self.categories[cat] = self.categories.get(cat, 0) + rows
         if len(self.categories) > _MAX_CATEGORIES:
             raise TraceError(
-                f"it has more than {_MAX_CATEGORIES:,} categories of events, this is not a trace; record it again"
+                f"it has more than {_MAX_CATEGORIES:,} categories of events, this is not a trace;"
+                " record it again"
             )
 
     @property
     def held(self) -> int:
         """Rows in memory."""
-        return sum(part.rows for part in (self.device, self.calls, self.ranges, self.waits, self.uncategorized))
+        return sum(
+            part.rows
+            for part in (self.device, self.calls, self.ranges, self.waits, self.uncategorized)
+        )
 
     def _group(self, cat: bytes, family: str, rows: list[Any]) -> None:
         start, end, ok = spans([row[3] for row in rows], [row[4] for row in rows])
         if not ok.all():
-            impossible = sum(is_number(rows[at][3]) and is_number(rows[at][4]) for at in np.flatnonzero(~ok).tolist())
+            impossible = sum(
+                is_number(rows[at][3]) and is_number(rows[at][4])
+                for at in np.flatnonzero(~ok).tolist()
+            )
             self.impossible_times += impossible
             self.invalid_times += int((~ok).sum()) - impossible
             rows = [row for row, fine in zip(rows, ok, strict=True) if fine]
@@ -175,7 +225,11 @@ class EventTable:
         self.negative += int((end < start).sum())
         names, thread_keys, args = ([row[at] for row in rows] for at in (1, 2, 5))
         thread_key = _ints(map(self.thread_keys.__getitem__, thread_keys), np.int32)
-        columns: dict[str, Any] = {"start": start, "end": np.maximum(start, end), "thread_key": thread_key}
+        columns: dict[str, Any] = {
+            "start": start,
+            "end": np.maximum(start, end),
+            "thread_key": thread_key,
+        }
         if family == "uncategorized":
             names = [numbered(name, arg) for name, arg in zip(names, args, strict=True)]
         index = self.calls_names if family == "call" else self.names
@@ -183,15 +237,20 @@ class EventTable:
         if family in ("call", "uncategorized"):
             columns["corr"] = _ints(map(correlation, args))
         elif family in FAMILIES_OF_DEVICE:
-            keys = [self.stream_of(arg, at) for arg, at in zip(args, thread_key.tolist(), strict=True)]
+            keys = [
+                self.stream_of(arg, at) for arg, at in zip(args, thread_key.tolist(), strict=True)
+            ]
             columns["stream_key"] = _ints((key for key, _ in keys), np.int32)
             columns["corr"] = _ints(launch for _, launch in keys)
             columns["bytes"] = _ints(map(size_of, args))
         self.add_columns(cat, family, columns, args)
 
-    def add_columns(self, cat: bytes, family: str, columns: dict[str, Any], args: Sequence[Any]) -> None:
-        """Rows of one category: start, end, thread_key and name; of calls and uncategorized ones corr; of device work
-        stream_key, corr and bytes. `args` are looked at where a family has more to say.
+    def add_columns(
+        self, cat: bytes, family: str, columns: dict[str, Any], args: Sequence[Any]
+    ) -> None:
+        """Rows of one category: start, end, thread_key and name; of calls and uncategorized ones
+        corr; of device work stream_key, corr and bytes. `args` are looked at where a family has
+        more to say.
         """
         self.last = max(self.last, int(columns["end"].max(initial=0)))
         if family == "call":
@@ -203,9 +262,11 @@ class EventTable:
         elif family == "uncategorized":
             copies = [copy_of(arg) for arg in args]
             self.uncategorized.add(
-                **columns, cat=np.int32(self.names[cat]), bytes=_ints(size for size, _ in copies),
+                **columns,
+                cat=np.int32(self.names[cat]),
+                bytes=_ints(size for size, _ in copies),
                 pageable=_ints((paged for _, paged in copies), np.int8),
-            )  # fmt: skip
+            )
         else:
             self.ranges.add(**columns, cat=np.int32(self.names[cat]))
 
@@ -236,12 +297,18 @@ class EventTable:
 
     def _waits(self, columns: dict[str, Any], args: Sequence[Any]) -> None:
         for at, arg in enumerate(map(parsed, args)):
-            if "wait" not in f"{self.strings.all[columns['name'][at]]}{arg.get('cuda_sync_kind')}".lower():
+            if (
+                "wait"
+                not in f"{self.strings.all[columns['name'][at]]}{arg.get('cuda_sync_kind')}".lower()
+            ):
                 continue  # the host waits: its call says so too
             keys = ("correlation", "stream", "wait_on_stream", "wait_on_cuda_event_record_corr_id")
             corr, stream, on_stream, on_corr = (number(arg.get(key), -1) for key in keys)
             row = {"corr": corr, "stream": stream, "on_stream": on_stream, "on_corr": on_corr}
-            self.waits.add(columns["start"][at : at + 1], **{key: np.int64(value) for key, value in row.items()})
+            self.waits.add(
+                columns["start"][at : at + 1],
+                **{key: np.int64(value) for key, value in row.items()},
+            )
 
 
 def _ints(values: Any, dtype: Any = np.int64) -> np.ndarray:

@@ -62,7 +62,9 @@ def assign_hosts(
     host: str,
     rank: int | None,
 ) -> Hosts:
-    """`calls` and `others` are the numbers of rows of API calls and of other host ranges of each thread key."""
+    """`calls` and `others` are the numbers of rows of API calls and of other host ranges of each
+    thread key.
+    """
     weights: dict[Any, int] = {}
     for (pid, _), call, other in zip(thread_keys, calls.tolist(), others.tolist(), strict=True):
         # in a container a process may have the number of a GPU: API calls tell them apart
@@ -86,7 +88,9 @@ def assign_hosts(
         if key not in thread_index:
             thread_index[key] = len(threads)
             name = names.threads.get((pid, tid)) or ("" if isinstance(tid, int) else printable(tid))
-            threads.append(Thread(process, tid if isinstance(tid, int) else -1 - len(threads), name))
+            threads.append(
+                Thread(process, tid if isinstance(tid, int) else -1 - len(threads), name)
+            )
         thread_of[at] = thread_index[key]
     process_of = np.array([index.get(thread_key[0], main) for thread_key in thread_keys], np.int32)
     is_real = np.array([thread_key[0] in weights for thread_key in thread_keys], bool)

@@ -1,6 +1,7 @@
 """Regular expressions that parse events, one for each order of keys that a writer uses.
 
-Writers have one order for all their complete events. Kineto's is known, others are learned from the first piece.
+Writers have one order for all their complete events. Kineto's is known, others are learned from the
+first piece.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ __all__ = ["BOUNDARIES", "KINETO", "KeyLayout", "learn_layout"]
 _MAX_KEYS = 20  # keys
 KINETO = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 
-# an object ends here and the next begins; a quote in a string has a backslash, so this is no part of a string
+# an object ends here and the next begins; a quote in a string has a backslash, so this is no part
+# of a string
 _BETWEEN = rb"\}\s*,\s*\{"
 BOUNDARIES = re.compile(_BETWEEN + rb'(?=\s*"\w+"\s*:)')
-# flow arrows, counters and instants, which are not used, are consumed with the separator before them
+# flow arrows, counters and instants, which are not used, are consumed with the separator before
+# them
 _NEXT = _BETWEEN + rb'(?:\s*%b"ph":\s*"[^XBEM]"[^}]*\}(?:\s*\})?\s*,\s*\{)*(?=\s*"\w+"\s*:)'
 _OTHER = rb'((?:[^}]+|\}(?!\s*,\s*\{\s*"\w+"\s*:))*)'
 _SIMPLE = rb'(?:"[^"]*"|[^,{}"\[\]]+)'
 _NUMBER = rb'"?(-?[\d.]+)"?'
-# PyTorch leaves quotes in names as they are: one that no comma and no brace follows does not end the name
+# PyTorch leaves quotes in names as they are: one that no comma and no brace follows does not end
+# the name
 _NAME = rb'"name":\s*"([^"]*(?:"(?!\s*[,}])[^"\n]*)*)"'
 _FIELDS = {"cat": rb'"cat":\s*"([^"\\]+)"', "name": _NAME, "ph": rb'"ph":\s*"X"'}
 _FIELDS |= {"ts": rb'"ts":\s*' + _NUMBER, "dur": rb'"dur":\s*' + _NUMBER}
@@ -32,13 +36,17 @@ _COLUMNS = ("cat", "name", "thread_key", "ts", "dur", "args")
 
 
 class KeyLayout:
-    """`rows(piece)`: tuples of cat, name, thread_key, ts, dur, args as written, and the text of any other event.
+    """`rows(piece)`: tuples of cat, name, thread_key, ts, dur, args as written, and the text of any
+    other event.
 
-    Where there is such text, the six before it are empty. `ValueError` for an order that this cannot do.
+    Where there is such text, the six before it are empty. `ValueError` for an order that this
+    cannot do.
     """
 
     def __init__(self, keys: Sequence[str] = KINETO) -> None:
-        is_complete = {"ph", "name", "pid", "tid", "ts", "dur"} <= set(keys) and len(keys) <= _MAX_KEYS
+        is_complete = {"ph", "name", "pid", "tid", "ts", "dur"} <= set(keys) and len(
+            keys
+        ) <= _MAX_KEYS
         if not is_complete or abs(keys.index("pid") - keys.index("tid")) > 1:
             raise ValueError(f"no complete event has the keys {', '.join(keys)}")
         self.keys = tuple(keys)
@@ -46,9 +54,13 @@ class KeyLayout:
         self._quick, self._exact = (_pattern(self.keys, args) for args in (rb"[^}]*", rb"[^{}]*"))
         groups = [name for name in self._names() if name in _COLUMNS]
         none = len(groups) + 1  # a group that is always empty, after the one of other text
-        order = [groups.index(name) if name in groups else none for name in _COLUMNS] + [len(groups)]
+        order = [groups.index(name) if name in groups else none for name in _COLUMNS] + [
+            len(groups)
+        ]
         self._args = groups.index("args") if "args" in groups else -1
-        self._pick: Callable[[Any], Any] | None = None if order == list(range(none)) else itemgetter(*order)
+        self._pick: Callable[[Any], Any] | None = (
+            None if order == list(range(none)) else itemgetter(*order)
+        )
 
     def rows(self, piece: bytes) -> Iterable[Any]:
         at = self._args
@@ -70,7 +82,9 @@ class KeyLayout:
 
 def learn_layout(events: Iterable[Mapping[str, Any]]) -> KeyLayout | None:
     """The layout of most of these complete events."""
-    orders = Counter(tuple(event) for event in events if isinstance(event, dict) and event.get("ph") == "X")
+    orders = Counter(
+        tuple(event) for event in events if isinstance(event, dict) and event.get("ph") == "X"
+    )
     for order, _ in orders.most_common(1):
         try:
             return KeyLayout(order)
@@ -91,9 +105,13 @@ def _pattern(keys: tuple[str, ...], args: bytes) -> re.Pattern[bytes]:
             second = bool(at) and keys[at - 1] in ("pid", "tid")
             text += comma + pair + rb")" if second else comma + rb"(" + pair
         else:
-            text += comma + _FIELDS.get(key, rb'"%b":\s*%b' % (re.escape(key.encode("utf-8", "replace")), _SIMPLE))
+            text += comma + _FIELDS.get(
+                key, rb'"%b":\s*%b' % (re.escape(key.encode("utf-8", "replace")), _SIMPLE)
+            )
     if keys[0] == "args":
         text = text.replace(rb"\s*,\s*)?,\s*", rb"\s*,\s*)?", 1)
     before = b"" if keys[0] == "ph" else rb'(?:"(?!ph")\w+":\s*' + _SIMPLE + rb",\s*){0,9}"
     following = _NEXT.replace(b"%b", before)
-    return re.compile(rb"(?:\s*%b\s*(?:%b|\Z)|%b(?:%b|\Z))()" % (text, following, _OTHER, following))
+    return re.compile(
+        rb"(?:\s*%b\s*(?:%b|\Z)|%b(?:%b|\Z))()" % (text, following, _OTHER, following)
+    )

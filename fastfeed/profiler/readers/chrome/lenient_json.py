@@ -1,4 +1,6 @@
-"""JSON as lenient as real files demand, and where a list of events ends, also one of events that are no JSON."""
+"""JSON as lenient as real files demand, and where a list of events ends, also one of events that
+are no JSON.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["END", "NestedTooDeeply", "after_list", "end_of_list", "is_hopeless", "loads", "loads_all"]
+__all__ = [
+    "END",
+    "NestedTooDeeply",
+    "after_list",
+    "end_of_list",
+    "is_hopeless",
+    "loads",
+    "loads_all",
+]
 
 END = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"|\}|\Z)')  # the list of events may end here
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
@@ -15,8 +25,13 @@ _TRIES = 8  # of these places
 
 
 def loads(text: bytes) -> Any:
-    """JSON as lenient as it gets: decimals stay text, what follows the value is ignored. ValueError."""
-    return _decoded(text.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"), json.JSONDecoder.raw_decode)[0]
+    """JSON as lenient as it gets: decimals stay text, what follows the value is ignored.
+
+    ValueError.
+    """
+    return _decoded(
+        text.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"), json.JSONDecoder.raw_decode
+    )[0]
 
 
 class NestedTooDeeply(ValueError):
@@ -40,7 +55,9 @@ def _integer(digits: str) -> int | str:
 
 
 _DECODER = json.JSONDecoder(strict=False, parse_float=str, parse_constant=str)
-_ANY_DIGITS = json.JSONDecoder(strict=False, parse_float=str, parse_constant=str, parse_int=_integer)
+_ANY_DIGITS = json.JSONDecoder(
+    strict=False, parse_float=str, parse_constant=str, parse_int=_integer
+)
 
 
 def loads_all(texts: Iterable[bytes]) -> list[dict[str, Any]]:
@@ -50,7 +67,8 @@ def loads_all(texts: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 def end_of_list(texts: Sequence[bytes]) -> int | None:
-    """Where in the last of these texts, which belong together, the brace is after which the list of events ends.
+    """Where in the last of these texts, which belong together, the brace is after which the list of
+    events ends.
 
     -1 where quotes or brackets do not match.
     """
@@ -72,7 +90,9 @@ def end_of_list(texts: Sequence[bytes]) -> int | None:
 
 
 def after_list(texts: Sequence[bytes]) -> bytes | None:
-    """What follows the last event, from its brace on, if that is the end of the list and of a whole file."""
+    """What follows the last event, from its brace on, if that is the end of the list and of a whole
+    file.
+    """
     text = b"},{".join(texts)
     end = end_of_list([text])
     if end is None:
@@ -81,7 +101,10 @@ def after_list(texts: Sequence[bytes]) -> bytes | None:
         after = text[at:].partition(b"]")[2].strip()
         try:
             if after:
-                _decoded((b'{"traceEvents":[]' + after).decode("utf-8", "replace"), json.JSONDecoder.decode)
+                _decoded(
+                    (b'{"traceEvents":[]' + after).decode("utf-8", "replace"),
+                    json.JSONDecoder.decode,
+                )
         except ValueError:
             continue
         return text[at:]

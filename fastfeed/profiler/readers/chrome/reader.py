@@ -1,4 +1,5 @@
-"""Chrome trace JSON: Kineto (torch.profiler) of every age, on NVIDIA and AMD, and trace.json.gz of JAX and TensorFlow.
+"""Chrome trace JSON: Kineto (torch.profiler) of every age, on NVIDIA and AMD, and trace.json.gz of
+JAX and TensorFlow.
 
 layout   one regular expression for an order of keys
 rows     a complete event as a row
@@ -46,8 +47,13 @@ _ABOUT = ("world_size", "backend", "nccl_version")
 def knows(path: Path, head: bytes) -> bool:
     begin = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if begin.startswith(b"["):
-        return re.match(rb"\[\s*\{", begin) is not None and re.search(rb'"ph"\s*:\s*"', begin) is not None
-    return begin.startswith(b"{") and (BEGIN.search(begin) is not None or len(_KEYS.findall(begin)) > 1)
+        return (
+            re.match(rb"\[\s*\{", begin) is not None
+            and re.search(rb'"ph"\s*:\s*"', begin) is not None
+        )
+    return begin.startswith(b"{") and (
+        BEGIN.search(begin) is not None or len(_KEYS.findall(begin)) > 1
+    )
 
 
 def read(path: Path) -> Trace:
@@ -58,7 +64,9 @@ def read(path: Path) -> Trace:
         try:
             for groups in stream:
                 events.add(groups)
-                limits.check(path, events.held + events.invalid_times + events.impossible_times + stream.held)
+                limits.check(
+                    path, events.held + events.invalid_times + events.impossible_times + stream.held
+                )
         except limits.TooManyEvents:
             raise
         except TraceError as error:
@@ -82,37 +90,66 @@ def read(path: Path) -> Trace:
 
 
 def _trace(
-    path: Path, events: EventTable, stream: EventStream, names: TraceNames, exported: tuple[str, ...], total: int
+    path: Path,
+    events: EventTable,
+    stream: EventStream,
+    names: TraceNames,
+    exported: tuple[str, ...],
+    total: int,
 ) -> Trace:
     metadata = stream.metadata
     distributed = metadata.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     host = metadata.get("host_name") or metadata.get("hostname") or ""
     hosts = assign_hosts(
-        events.thread_keys.all, tables.counts(events, "calls"), tables.counts(events, "ranges"), names,
-        printable(host), _integer(distributed.get("rank")),
-    )  # fmt: skip
+        events.thread_keys.all,
+        tables.counts(events, "calls"),
+        tables.counts(events, "ranges"),
+        names,
+        printable(host),
+        _integer(distributed.get("rank")),
+    )
     calls = tables.calls(events, hosts)
     ops, ordinals, duplicates = tables.ops(events, hosts, calls)
     ranges, overheads = tables.ranges(events, hosts)
     gpus = _gpus(metadata)
-    common_name = next(iter(gpus.values())) if len(set(gpus.values())) == 1 else ""  # ROCm counts by another number
+    common_name = (
+        next(iter(gpus.values())) if len(set(gpus.values())) == 1 else ""
+    )  # ROCm counts by another number
     process = 0 if len(hosts.processes) == 1 else -1
     is_truncated = bool(exported) and total >= jax.EVENT_LIMIT
-    notes = [*stream.notes, *_notes(events, duplicates, len(ops.start), names, metadata, bool(stream.notes))]
+    notes = [
+        *stream.notes,
+        *_notes(events, duplicates, len(ops.start), names, metadata, bool(stream.notes)),
+    ]
     if exported:
         notes.append(jax.TRUNCATED_NOTE if is_truncated else jax.EXPORT_NOTE)
     return Trace(
         Origin(
-            str(path), "chrome", _version(metadata, exported), _wall(metadata, events.last), len(calls.start) > 0,
-            sampled=is_truncated, dropped=_dropped(metadata), notes=tuple(notes),
+            str(path),
+            "chrome",
+            _version(metadata, exported),
+            _wall(metadata, events.last),
+            len(calls.start) > 0,
+            sampled=is_truncated,
+            dropped=_dropped(metadata),
+            notes=tuple(notes),
             incomplete=stream.notes[0].rstrip(".") if stream.notes else "",
         ),
-        tuple(text.removeprefix(STEP) for text in events.strings.all), hosts.processes, hosts.threads,
-        tuple(Device(ordinal, gpus.get(ordinal, common_name), process=process) for ordinal in ordinals),
-        ops, calls, ranges, tables.waits(events, hosts), overheads,
-        metadata={key: distributed[key] for key in _ABOUT if key in distributed} | {"gpus": tuple(gpus.values())},
-    )  # fmt: skip
+        tuple(text.removeprefix(STEP) for text in events.strings.all),
+        hosts.processes,
+        hosts.threads,
+        tuple(
+            Device(ordinal, gpus.get(ordinal, common_name), process=process) for ordinal in ordinals
+        ),
+        ops,
+        calls,
+        ranges,
+        tables.waits(events, hosts),
+        overheads,
+        metadata={key: distributed[key] for key in _ABOUT if key in distributed}
+        | {"gpus": tuple(gpus.values())},
+    )
 
 
 def _until(last: Decimal, ts: bytes) -> bytes:
@@ -126,14 +163,19 @@ def _nothing(events: EventTable, stream: EventStream) -> str:
     frequent = sorted(events.categories, key=lambda cat: -events.categories[cat])[:3]
     if not frequent:
         note = f" ({stream.notes[0]})" if stream.notes else ""
-        return f"is a Chrome trace without events{note}; record again, and export after the profiler has stopped"
+        return (
+            f"is a Chrome trace without events{note}; record again, and export after the profiler"
+            " has stopped"
+        )
     if events.invalid_times + events.impossible_times:
         total = sum(events.categories.values())
         return (
-            f"has {plural(total, 'event')} and no time that can be used; ts and dur must be microseconds between 1684"
-            " and 2255: export it again"
+            f"has {plural(total, 'event')} and no time that can be used; ts and dur must be"
+            " microseconds between 1684 and 2255: export it again"
         )
-    categories = ", ".join(repr(cat.decode("utf-8", "replace")) if cat else "no category" for cat in frequent)
+    categories = ", ".join(
+        repr(cat.decode("utf-8", "replace")) if cat else "no category" for cat in frequent
+    )
     return (
         f"is a Chrome trace of something else, its events are of {categories}; "
         "give what torch.profiler, JAX or TensorFlow wrote"
@@ -141,13 +183,20 @@ def _nothing(events: EventTable, stream: EventStream) -> str:
 
 
 def _notes(
-    events: EventTable, duplicates: int, ops: int, names: TraceNames, metadata: Mapping[str, Any], damaged: bool
+    events: EventTable,
+    duplicates: int,
+    ops: int,
+    names: TraceNames,
+    metadata: Mapping[str, Any],
+    damaged: bool,
 ) -> list[str]:
     notes = []
     if events.invalid_times:
         notes.append(f"Events whose times are not numbers, skipped: {events.invalid_times}.")
     if events.impossible_times:
-        notes.append(f"Events whose times are before 1684 or after 2255, skipped: {events.impossible_times}.")
+        notes.append(
+            f"Events whose times are before 1684 or after 2255, skipped: {events.impossible_times}."
+        )
     if events.negative:
         notes.append(f"Events that end before they begin, taken as empty: {events.negative}.")
     if duplicates:
@@ -156,8 +205,9 @@ def _notes(
         notes.append("The devices of this trace are TPUs, and only GPUs can be analyzed.")
     elif not ops and not damaged:
         notes.append(
-            "The trace has no device work: the program used no GPU, or its activities were not recorded; "
-            "give the profiler ProfilerActivity.CUDA, and nothing else that traces the GPU at the same time."
+            "The trace has no device work: the program used no GPU, or its activities were not"
+            " recorded; give the profiler ProfilerActivity.CUDA, and nothing else that traces the"
+            " GPU at the same time."
         )
     notes += [f"The profiler says: {text.split('] ', 1)[-1]}" for text in _losses(metadata)[:1]]
     return notes
@@ -166,7 +216,13 @@ def _notes(
 def _losses(metadata: Mapping[str, Any]) -> list[str]:
     """What Kineto says about records that it dropped."""
     texts = [metadata.get(key) for key in ("WARNING", "ERROR")]
-    return [str(text) for part in texts if isinstance(part, list) for text in part if "dropped" in str(text).lower()]
+    return [
+        str(text)
+        for part in texts
+        if isinstance(part, list)
+        for text in part
+        if "dropped" in str(text).lower()
+    ]
 
 
 def _dropped(metadata: Mapping[str, Any]) -> int:

@@ -1,4 +1,6 @@
-"""Events that the native kernel takes apart: a piece of the file as columns, without a Python object for each event."""
+"""Events that the native kernel takes apart: a piece of the file as columns, without a Python
+object for each event.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ __all__ = ["scan_into"]
 
 
 def scan_into(events: EventTable) -> Callable[[bytes], list[bytes]] | None:
-    """A function that adds the plain events of a piece to the table and returns the texts of all others.
+    """A function that adds the plain events of a piece to the table and returns the texts of all
+    others.
 
-    None where the kernel is not built: the reader then matches every piece with a regular expression.
+    None where the kernel is not built: the reader then matches every piece with a regular
+    expression.
     """
     kernel = native.kernel()
     return _Scan(events, kernel.EventScanner()) if kernel else None
@@ -41,17 +45,30 @@ class _Scan:
         self._cats += self._scanner.cats(len(self._cats))
         self._names += self._scanner.names(len(self._names))
         threads = self._scanner.threads(len(self._thread_keys))
-        self._thread_keys = _extended(self._thread_keys, map(events.thread_keys.__getitem__, threads))
-        streams = [tuple(map(int, text.split(b","))) for text in self._scanner.streams(len(self._stream_keys))]
-        self._stream_keys = _extended(self._stream_keys, map(events.stream_keys.__getitem__, streams))
+        self._thread_keys = _extended(
+            self._thread_keys, map(events.thread_keys.__getitem__, threads)
+        )
+        streams = [
+            tuple(map(int, text.split(b",")))
+            for text in self._scanner.streams(len(self._stream_keys))
+        ]
+        self._stream_keys = _extended(
+            self._stream_keys, map(events.stream_keys.__getitem__, streams)
+        )
         counts = np.bincount(columns["cat"], minlength=len(self._cats))
         for number in np.flatnonzero(counts).tolist():
             cat = self._cats[number]
             events.count(cat, int(counts[number]))
             family = family_of(cat)
             if family:
-                at = slice(None) if counts[number] == len(columns["cat"]) else np.flatnonzero(columns["cat"] == number)
-                self._add(piece, cat, family, {name: column[at] for name, column in columns.items()})
+                at = (
+                    slice(None)
+                    if counts[number] == len(columns["cat"])
+                    else np.flatnonzero(columns["cat"] == number)
+                )
+                self._add(
+                    piece, cat, family, {name: column[at] for name, column in columns.items()}
+                )
         return others
 
     def _add(self, piece: bytes, cat: bytes, family: str, rows: dict[str, np.ndarray]) -> None:
@@ -59,10 +76,15 @@ class _Scan:
         events.negative += int((rows["end"] < rows["start"]).sum())
         thread_key = self._thread_keys[rows["thread"]]
         columns: dict[str, Any] = {
-            "start": rows["start"], "end": np.maximum(rows["start"], rows["end"]), "thread_key": thread_key,
-        }  # fmt: skip
+            "start": rows["start"],
+            "end": np.maximum(rows["start"], rows["end"]),
+            "thread_key": thread_key,
+        }
         if family == "uncategorized":
-            names = (numbered(self._names[name], arg) for name, arg in zip(rows["name"].tolist(), args, strict=True))
+            names = (
+                numbered(self._names[name], arg)
+                for name, arg in zip(rows["name"].tolist(), args, strict=True)
+            )
             columns["name"] = np.fromiter(map(events.names.__getitem__, names), np.int32, len(args))
         elif family == "call":
             columns["name"] = self._index_of_call(rows["name"], self._names, events.calls_names)
@@ -115,7 +137,8 @@ class _ArgTexts(Sequence[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         return (
-            self._piece[at:end] for at, end in zip(self._at.tolist(), (self._at + self._size).tolist(), strict=True)
+            self._piece[at:end]
+            for at, end in zip(self._at.tolist(), (self._at + self._size).tolist(), strict=True)
         )
 
 

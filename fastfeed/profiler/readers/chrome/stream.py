@@ -1,11 +1,13 @@
-"""Parses the events of a Chrome trace, a few megabytes at a time; the keys around them are `EventStream.metadata`.
+"""Parses the events of a Chrome trace, a few megabytes at a time; the keys around them are
+`EventStream.metadata`.
 
-Complete events are taken apart by the native kernel; without it, by one regular expression for the order of keys that
-the writer has (see layout.py). Only the others go through the JSON parser, where numbers stay text: a float64 of
-today's time in microseconds has steps of 250 ns.
+Complete events are taken apart by the native kernel; without it, by one regular expression for the
+order of keys that the writer has (see layout.py). Only the others go through the JSON parser, where
+numbers stay text: a float64 of today's time in microseconds has steps of 250 ns.
 
-As lenient as real files demand: control characters in strings, broken UTF-8, an extra comma, NaN, garbage after the
-end, a missing end. Only events that are not in the file are lost, and `EventStream.notes` counts damaged ones.
+As lenient as real files demand: control characters in strings, broken UTF-8, an extra comma, NaN,
+garbage after the end, a missing end. Only events that are not in the file are lost, and
+`EventStream.notes` counts damaged ones.
 """
 
 from __future__ import annotations
@@ -35,20 +37,28 @@ _MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the
 _MAX_EVENT = 16 << 20  # of one event
 _TAIL = 64 << 10
 _MAX_NESTED = 64  # objects inside of one event, before it is skipped
-_MAX_DROPPED = 100_000  # events that are no JSON: each takes time, and a few kilobytes can hold millions
+_MAX_DROPPED = (
+    100_000  # events that are no JSON: each takes time, and a few kilobytes can hold millions
+)
 
-_REST = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"[^"]*"\s*:|\}?\s*\Z)')  # of a file, from the last event's brace on
+_REST = re.compile(
+    rb'\}\s*,?\s*\]\s*(?:,\s*"[^"]*"\s*:|\}?\s*\Z)'
+)  # of a file, from the last event's brace on
 BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 
 
 class EventStream:
-    """`for groups in EventStream(source): ...`; then `metadata` has the keys next to traceEvents, `notes` damage.
+    """`for groups in EventStream(source): ...`; then `metadata` has the keys next to traceEvents,
+    `notes` damage.
 
-    Where there is a `scan`, it takes a piece and returns the texts of the events that it leaves to the parser.
+    Where there is a `scan`, it takes a piece and returns the texts of the events that it leaves to
+    the parser.
     """
 
-    def __init__(self, source: decompress.Stream, scan: Callable[[bytes], list[bytes]] | None = None) -> None:
+    def __init__(
+        self, source: decompress.Stream, scan: Callable[[bytes], list[bytes]] | None = None
+    ) -> None:
         self._source, self._scan = source, scan
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
@@ -74,7 +84,11 @@ class EventStream:
             self._tail = []
             groups, others = ({}, self._scan(piece)) if self._scan else self._matched(piece)
             events = list(self._parse(piece, others)) if others else []
-            if self._learn_attempts and not self._scan and len(events) * 2 > sum(map(len, groups.values())):
+            if (
+                self._learn_attempts
+                and not self._scan
+                and len(events) * 2 > sum(map(len, groups.values()))
+            ):
                 self._learn_attempts -= 1
                 self._layout = learn_layout(events) or self._layout
             for row in filter(None, map(self._row, events)):
@@ -84,7 +98,9 @@ class EventStream:
 
     @property
     def held(self) -> int:
-        """Events in memory that are no rows yet, and those that took time although nothing is in them."""
+        """Events in memory that are no rows yet, and those that took time although nothing is in
+        them.
+        """
         return len(self.meta) + self._begun + self._dropped + self._unopened
 
     def _matched(self, piece: bytes) -> tuple[dict[bytes, list[Any]], list[bytes]]:
@@ -112,13 +128,14 @@ class EventStream:
                 if carry.strip():
                     yield carry
                 return
-            boundaries = list(BOUNDARIES.finditer(carry, max(searched, len(carry) - _TAIL))) or list(
-                BOUNDARIES.finditer(carry, searched)
-            )
+            boundaries = list(
+                BOUNDARIES.finditer(carry, max(searched, len(carry) - _TAIL))
+            ) or list(BOUNDARIES.finditer(carry, searched))
             if not boundaries:
                 if len(carry) > _MAX_EVENT:
                     raise TraceError(
-                        f"{_MAX_EVENT >> 20} MiB of it have no event, this is not a trace; record it again"
+                        f"{_MAX_EVENT >> 20} MiB of it have no event, this is not a trace; record"
+                        " it again"
                     )
                 continue
             yield carry[: boundaries[-1].start()]
@@ -126,7 +143,11 @@ class EventStream:
                 self._after += carry[boundaries[-1].start() :]
                 break
             carry = carry[boundaries[-1].end() :]
-        while self._after is not None and len(self._after) < _MAX_BYTES and (part := self._source.read(PIECE)):
+        while (
+            self._after is not None
+            and len(self._after) < _MAX_BYTES
+            and (part := self._source.read(PIECE))
+        ):
             self._after += part
 
     def _read_first(self) -> bytes | None:
@@ -140,7 +161,10 @@ class EventStream:
                 self._before = text[: match.end()]
                 break
             if len(text) > _MAX_BYTES:
-                raise TraceError(f"there is no traceEvents in its first {_MAX_BYTES >> 20} MiB; pass a Chrome trace")
+                raise TraceError(
+                    f"there is no traceEvents in its first {_MAX_BYTES >> 20} MiB; pass a Chrome"
+                    " trace"
+                )
         else:
             self._before = text
             return None
@@ -152,14 +176,19 @@ class EventStream:
             if not part:
                 return None
             if blanks > _MAX_BYTES:
-                raise TraceError(f"{_MAX_BYTES >> 20} MiB of it are blanks, this is not a trace; record it again")
+                raise TraceError(
+                    f"{_MAX_BYTES >> 20} MiB of it are blanks, this is not a trace; record it again"
+                )
             rest = content + part  # blanks are not kept
         if content[:1] != b"{":
             self._after = b"}" + content
         return content[1:] if content[:1] == b"{" else None
 
     def _parse(self, piece: bytes, texts: list[bytes]) -> Iterator[dict[str, Any]]:
-        """Events whose keys are in another order. Events that were split at inner objects are joined again."""
+        """Events whose keys are in another order.
+
+        Events that were split at inner objects are joined again.
+        """
         try:
             events = loads_all([*self._partial, *texts])
         except ValueError:
@@ -203,7 +232,8 @@ class EventStream:
         self._partial = []
         if self._dropped > _MAX_DROPPED:
             raise TraceError(
-                f"more than {_MAX_DROPPED:,} of its events are not JSON; copy the file again, or record again"
+                f"more than {_MAX_DROPPED:,} of its events are not JSON; copy the file again, or"
+                " record again"
             )
 
     def _end(self, piece: bytes, text: bytes) -> list[dict[str, Any]] | None:
@@ -212,14 +242,20 @@ class EventStream:
             return None
         for texts in (self._partial, [text]) if len(self._partial) > 1 else ([text],):
             end = end_of_list(texts)
-            if end is None or end < 0 or (len(texts) < len(self._partial) and not _REST.match(text, end)):
+            if (
+                end is None
+                or end < 0
+                or (len(texts) < len(self._partial) and not _REST.match(text, end))
+            ):
                 continue
             last = [*texts[:-1], text[:end]]
             try:
                 events = loads_all(last)
             except NestedTooDeeply:
                 events = []
-                if self._scan is None or self._scan(b"},{".join(last)):  # the kernel minds no levels
+                if self._scan is None or self._scan(
+                    b"},{".join(last)
+                ):  # the kernel minds no levels
                     self._nested += 1
             except ValueError:
                 continue
@@ -234,8 +270,8 @@ class EventStream:
             self._useless += 1
             if self._useless > _MAX_DROPPED:
                 raise TraceError(
-                    f"more than {_MAX_DROPPED:,} of its events have no phase or no times, this is not a trace;"
-                    " record it again"
+                    f"more than {_MAX_DROPPED:,} of its events have no phase or no times, this is"
+                    " not a trace; record it again"
                 )
         if phase == "X":
             return row_of(event, event.get("dur", "none"))
@@ -249,7 +285,10 @@ class EventStream:
             if opened:
                 opening = opened.pop()
                 self._begun -= 1
-                return row_of(opening | {"args": opening.get("args") or event.get("args")}, duration(opening, event))
+                return row_of(
+                    opening | {"args": opening.get("args") or event.get("args")},
+                    duration(opening, event),
+                )
             self._unopened += 1
         return None
 
@@ -270,7 +309,9 @@ class EventStream:
         if self._source.damage:
             self.notes.append(f"The file is incomplete: {self._source.damage}.")
         elif self._after is None and before:
-            self.notes.append("The file ends in the middle of its events: what came before was read.")
+            self.notes.append(
+                "The file ends in the middle of its events: what came before was read."
+            )
             self.broken = max(0, self.broken - 1)
         if self._nested:
             self.notes.append(f"Events whose values nest too deeply, skipped: {self._nested}.")

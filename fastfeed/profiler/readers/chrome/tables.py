@@ -8,7 +8,16 @@ from collections.abc import Callable
 import numpy as np
 
 from fastfeed.profiler.model.kernel_names import copy_kind, kernel_kind
-from fastfeed.profiler.model.trace import Calls, Kind, Ops, Overheads, RangeKind, Ranges, Waits, table
+from fastfeed.profiler.model.trace import (
+    Calls,
+    Kind,
+    Ops,
+    Overheads,
+    RangeKind,
+    Ranges,
+    Waits,
+    table,
+)
 from fastfeed.profiler.readers.chrome.args import STEP
 from fastfeed.profiler.readers.chrome.events import CATEGORIES, OWN_OVERHEAD, EventTable
 from fastfeed.profiler.readers.chrome.hosts import Hosts
@@ -16,55 +25,92 @@ from fastfeed.profiler.readers.chrome.hosts import Hosts
 __all__ = ["calls", "counts", "ops", "ranges", "waits"]
 
 _STEP = re.compile(rf"^(ProfilerStep#|{STEP})")
-_ANNOTATION = re.compile(r"^(enumerate\(.*\)#|Optimizer\.(step|zero_grad)#)")  # in 2021 of category Operator
-_GC = re.compile(r"^(Python )?GC$|garbage collect|gc\.collect\b|^<built-in function collect>$", re.I)
+_ANNOTATION = re.compile(
+    r"^(enumerate\(.*\)#|Optimizer\.(step|zero_grad)#)"
+)  # in 2021 of category Operator
+_GC = re.compile(
+    r"^(Python )?GC$|garbage collect|gc\.collect\b|^<built-in function collect>$", re.I
+)
 _COMPILE = re.compile(r"driver compiler|(module|function) loading", re.I)
 _RANGE_KINDS = {"op": RangeKind.OP, "python": RangeKind.PYTHON, "annotation": RangeKind.NVTX}
 
 
 def counts(events: EventTable, which: str) -> np.ndarray:
-    """Rows of `calls` or of `ranges` for each thread key, before they are taken; overhead belongs to no thread."""
+    """Rows of `calls` or of `ranges` for each thread key, before they are taken; overhead belongs
+    to no thread.
+    """
     table_ = events.calls if which == "calls" else events.ranges
     counts_ = np.zeros(len(events.thread_keys.all), np.int64)
-    overhead = np.array([CATEGORIES.get(text.lower()) == "overhead" for text in events.strings.all], bool)
+    overhead = np.array(
+        [CATEGORIES.get(text.lower()) == "overhead" for text in events.strings.all], bool
+    )
     thread_keys = table_.pieces("thread_key")
-    for thread_key, cat in zip(thread_keys, table_.pieces("cat") or [None] * len(thread_keys), strict=True):
-        counts_ += np.bincount(thread_key if cat is None else thread_key[~overhead[cat]], minlength=len(counts_))
+    for thread_key, cat in zip(
+        thread_keys, table_.pieces("cat") or [None] * len(thread_keys), strict=True
+    ):
+        counts_ += np.bincount(
+            thread_key if cat is None else thread_key[~overhead[cat]], minlength=len(counts_)
+        )
     return counts_
 
 
 def calls(events: EventTable, hosts: Hosts) -> Calls:
     take = events.calls.take
     return table(
-        Calls, start=take("start"), end=take("end"), thread=hosts.thread_of[take("thread_key")], name=take("name"),
+        Calls,
+        start=take("start"),
+        end=take("end"),
+        thread=hosts.thread_of[take("thread_key")],
+        name=take("name"),
         corr=take("corr"),
-    )  # fmt: skip
+    )
 
 
 def ops(events: EventTable, hosts: Hosts, launches: Calls) -> tuple[Ops, list[int], int]:
     """Device work, ordinals of the devices, and the number of duplicate rows."""
     take = events.device.take
     start, end, name, stream_key = take("start"), take("end"), take("name"), take("stream_key")
-    corr, what, size, group, seq = take("corr"), take("what"), take("bytes"), take("group"), take("seq")
+    corr, what, size, group, seq = (
+        take("corr"),
+        take("what"),
+        take("bytes"),
+        take("group"),
+        take("seq"),
+    )
     is_first = _is_first(start, end, name, stream_key, corr)
     duplicates = len(start) - int(is_first.sum())
     pageable = take("pageable")
     if duplicates:
-        start, end, name, stream_key, corr = (column[is_first] for column in (start, end, name, stream_key, corr))
-        what, size, group, seq, pageable = (column[is_first] for column in (what, size, group, seq, pageable))
+        start, end, name, stream_key, corr = (
+            column[is_first] for column in (start, end, name, stream_key, corr)
+        )
+        what, size, group, seq, pageable = (
+            column[is_first] for column in (what, size, group, seq, pageable)
+        )
     ordinals = sorted({stream_key[0] for stream_key in events.stream_keys.all})
-    device_of = np.array([ordinals.index(stream_key[0]) for stream_key in events.stream_keys.all], np.int32)
+    device_of = np.array(
+        [ordinals.index(stream_key[0]) for stream_key in events.stream_keys.all], np.int32
+    )
     stream_of = np.array([stream_key[1] for stream_key in events.stream_keys.all], np.int64)
     texts = events.strings.all
     kernel = _by_name(name, what == 0, texts, kernel_kind)
     copy = _by_name(name, what == 1, texts, copy_kind)
     paged = _by_name(name, what == 1, texts, _pageable)
     ops_ = table(
-        Ops, start=start, end=end, device=device_of[stream_key], process=_process(start, corr, hosts, launches),
-        stream=stream_of[stream_key], kind=np.where(what == 0, kernel, np.where(what == 1, copy, Kind.MEMSET)),
-        name=name, corr=corr, bytes=size, pageable=np.where((pageable < 0) & (what == 1), paged, pageable),
-        group=group, seq=seq,
-    )  # fmt: skip
+        Ops,
+        start=start,
+        end=end,
+        device=device_of[stream_key],
+        process=_process(start, corr, hosts, launches),
+        stream=stream_of[stream_key],
+        kind=np.where(what == 0, kernel, np.where(what == 1, copy, Kind.MEMSET)),
+        name=name,
+        corr=corr,
+        bytes=size,
+        pageable=np.where((pageable < 0) & (what == 1), paged, pageable),
+        group=group,
+        seq=seq,
+    )
     return ops_, ordinals, duplicates
 
 
@@ -73,14 +119,18 @@ def ranges(events: EventTable, hosts: Hosts) -> tuple[Ranges, Overheads]:
     columns = ("start", "end", "thread_key", "name", "cat")
     start, end, thread_key, name, cat = map(events.ranges.take, columns)
     uncategorized = dict(zip(columns, map(events.uncategorized.take, columns), strict=True))
-    on_known_thread = hosts.thread_of[uncategorized["thread_key"]] >= 0  # unknown category, known thread
+    on_known_thread = (
+        hosts.thread_of[uncategorized["thread_key"]] >= 0
+    )  # unknown category, known thread
     start, end, thread_key, name, cat = (
         np.concatenate([profiler_own, uncategorized[key][on_known_thread]])
         for key, profiler_own in zip(columns, (start, end, thread_key, name, cat), strict=True)
     )
     texts = events.strings.all
     families = [CATEGORIES.get(text.lower(), "step" if text == "step" else "") for text in texts]
-    kind = np.array([_RANGE_KINDS.get(family, RangeKind.OTHER) for family in families] or [0], np.uint8)[cat]
+    kind = np.array(
+        [_RANGE_KINDS.get(family, RangeKind.OTHER) for family in families] or [0], np.uint8
+    )[cat]
     overhead = np.array([family == "overhead" for family in families] or [False], bool)[cat]
     for pattern, new_kind, where in (
         (_COMPILE, RangeKind.COMPILE, overhead),
@@ -90,7 +140,10 @@ def ranges(events: EventTable, hosts: Hosts) -> tuple[Ranges, Overheads]:
     ):
         matches = np.array([bool(pattern.search(text)) for text in texts] or [False], bool)
         kind[where & matches[name]] = new_kind
-    profiler_own = overhead & np.array([bool(OWN_OVERHEAD.search(text)) for text in texts] or [False], bool)[name]
+    profiler_own = (
+        overhead
+        & np.array([bool(OWN_OVERHEAD.search(text)) for text in texts] or [False], bool)[name]
+    )
     thread = np.where(overhead, -1, hosts.thread_of[thread_key])
     is_host = ~profiler_own
     host = table(
@@ -103,7 +156,10 @@ def ranges(events: EventTable, hosts: Hosts) -> tuple[Ranges, Overheads]:
         domain=cat[is_host],
     )
     return host, table(
-        Overheads, start=start[profiler_own], end=end[profiler_own], process=hosts.process_of[thread_key[profiler_own]]
+        Overheads,
+        start=start[profiler_own],
+        end=end[profiler_own],
+        process=hosts.process_of[thread_key[profiler_own]],
     )
 
 
@@ -113,7 +169,9 @@ def waits(events: EventTable, hosts: Hosts) -> Waits:
     return table(Waits, None, process=np.full(len(columns["corr"]), hosts.main), **columns)
 
 
-def _by_name(name: np.ndarray, which: np.ndarray, texts: list[str], classify: Callable[[str], int]) -> np.ndarray:
+def _by_name(
+    name: np.ndarray, which: np.ndarray, texts: list[str], classify: Callable[[str], int]
+) -> np.ndarray:
     """`classify` of each name, called once per distinct name."""
     values = np.zeros(len(texts) + 1, np.int64)
     for index in np.unique(name[which]).tolist():
@@ -130,7 +188,11 @@ def _is_first(start: np.ndarray, *others: np.ndarray) -> np.ndarray:
     is_first = np.ones(len(start), bool)
     order = np.argsort(start, kind="stable")
     same = start[order][1:] == start[order][:-1]
-    candidates = order[np.concatenate([same, [False]]) | np.concatenate([[False], same])] if len(start) else order
+    candidates = (
+        order[np.concatenate([same, [False]]) | np.concatenate([[False], same])]
+        if len(start)
+        else order
+    )
     if len(candidates):
         rows = np.column_stack([start[candidates], *(column[candidates] for column in others)])
         first = np.unique(rows, axis=0, return_index=True)[1]
@@ -140,7 +202,9 @@ def _is_first(start: np.ndarray, *others: np.ndarray) -> np.ndarray:
 
 
 def _process(start: np.ndarray, corr: np.ndarray, hosts: Hosts, launches: Calls) -> np.ndarray:
-    """Index of the process that launched each op; several may use one number, then the latest before it."""
+    """Index of the process that launched each op; several may use one number, then the latest
+    before it.
+    """
     if len(hosts.processes) == 1 or not len(launches.start):
         return np.full(len(start), hosts.main, np.int32)
     process_of_thread = np.array([thread.process for thread in hosts.threads], np.int32)

@@ -1,4 +1,6 @@
-"""Decimal text as integers, exactly: microseconds with any number of decimals, for millions of events."""
+"""Decimal text as integers, exactly: microseconds with any number of decimals, for millions of
+events.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _MAX_US = 9_000_000_000_000_000  # microseconds that fit int64 nanoseconds: the 
 
 
 def spans(ts: Sequence[bytes], dur: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(start, end, ok): int64 nanoseconds and bool, each shape (n,). Not ok is what is no number, or out of range.
+    """(start, end, ok): int64 nanoseconds and bool, each shape (n,).
+
+    Not ok is what is no number, or out of range.
 
     Picoseconds are added before they are rounded, so events that touch in the file touch here.
     """

@@ -1,4 +1,6 @@
-"""Reads an export of Nsight Systems as numpy columns; tables and columns that an age of the schema lacks are empty."""
+"""Reads an export of Nsight Systems as numpy columns; tables and columns that an age of the schema
+lacks are empty.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from fastfeed.profiler.readers.nsys import pages
 __all__ = ["BROKEN", "MAGIC", "ColumnMap", "NsysDatabase", "open_database"]
 
 MAGIC = b"SQLite format 3\0"
-BROKEN = (sqlite3.Error, UnicodeDecodeError)  # SQLite quotes what is damaged, which may be no text at all
+BROKEN = (
+    sqlite3.Error,
+    UnicodeDecodeError,
+)  # SQLite quotes what is damaged, which may be no text at all
 ColumnMap = dict[str, np.ndarray]
 
 _ROWS_PER_QUERY = 200_000  # rows per query: a text of some 4 MB per column
@@ -25,12 +30,17 @@ _IDS_PER_QUERY = 5_000  # string ids per query
 
 
 class NsysDatabase:
-    """One open export. ColumnMap come as int64, with -1 for NULL and for a column that this age of schema lacks."""
+    """One open export.
+
+    ColumnMap come as int64, with -1 for NULL and for a column that this age of schema lacks.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
-        connection.text_factory = _lenient  # host names and window titles in whatever code page the machine had
+        connection.text_factory = (
+            _lenient  # host names and window titles in whatever code page the machine had
+        )
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         self.tables: dict[str, tuple[str, ...]] = {
             name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})"))
@@ -51,39 +61,68 @@ class NsysDatabase:
         return self.connection.execute(query, values).fetchall()
 
     def records(
-        self, table: str, integers: Sequence[str] = (), texts: Sequence[str] = (), where: str = "TRUE"
+        self,
+        table: str,
+        integers: Sequence[str] = (),
+        texts: Sequence[str] = (),
+        where: str = "TRUE",
     ) -> list[tuple]:
-        """Rows of a small table: int for columns of integers, then str for those of texts, whatever is stored there.
+        """Rows of a small table: int for columns of integers, then str for those of texts, whatever
+        is stored there.
 
-        None is NULL, and what stands for a column that is missing. A table that is missing has no rows.
+        None is NULL, and what stands for a column that is missing. A table that is missing has no
+        rows.
         """
         if table not in self.tables:
             return []
         columns = [(name, "INTEGER") for name in integers] + [(name, "TEXT") for name in texts]
-        values = (f"CAST({_quoted(name)} AS {kind})" if self.has(table, name) else "NULL" for name, kind in columns)
-        return self.rows(f"SELECT {', '.join(values)} FROM {_quoted(table)} WHERE {where} ORDER BY rowid")
+        values = (
+            f"CAST({_quoted(name)} AS {kind})" if self.has(table, name) else "NULL"
+            for name, kind in columns
+        )
+        return self.rows(
+            f"SELECT {', '.join(values)} FROM {_quoted(table)} WHERE {where} ORDER BY rowid"
+        )
 
     def columns(self, table: str, names: Sequence[str], where: str = "") -> ColumnMap:
         """Integer columns of a table, in the order of its rows.
 
-        The kernel reads them from the pages of the file. Where it is not built, or finds anything unusual, SQLite joins
-        each column into one text and numpy reads it: three times as fast as a Python integer per value.
+        The kernel reads them from the pages of the file. Where it is not built, or finds anything
+        unusual, SQLite joins each column into one text and numpy reads it: three times as fast as a
+        Python integer per value.
         """
         present = [name for name in names if self.has(table, name)]
-        if present and not where and (columns := pages.integer_columns(self.path, self.connection, table, present)):
+        if (
+            present
+            and not where
+            and (columns := pages.integer_columns(self.path, self.connection, table, present))
+        ):
             rows = len(columns[present[0]])
-            return {name: columns[name] if name in columns else np.full(rows, -1, np.int64) for name in names}
+            return {
+                name: columns[name] if name in columns else np.full(rows, -1, np.int64)
+                for name in names
+            }
         parts: dict[str, list[np.ndarray]] = {name: [] for name in present}
         values = [f"group_concat(ifnull(CAST({_quoted(name)} AS INTEGER), -1))" for name in present]
         for _, _, *row in self._chunks(table, present, values, where) if present else ():
             for name, text in zip(present, row, strict=True):
                 parts[name].append(np.fromstring(text, np.int64, sep=","))
         rows = sum(map(len, parts[present[0]])) if present else 0
-        columns = {name: np.concatenate(parts.pop(name)) if rows else np.empty(0, np.int64) for name in present}
-        return {name: columns[name] if name in columns else np.full(rows, -1, np.int64) for name in names}
+        columns = {
+            name: np.concatenate(parts.pop(name)) if rows else np.empty(0, np.int64)
+            for name in present
+        }
+        return {
+            name: columns[name] if name in columns else np.full(rows, -1, np.int64)
+            for name in names
+        }
 
-    def texts(self, table: str, column: str, expression: str, where: str = "") -> Iterator[list[str | None]]:
-        """A text column, a chunk of rows at a time, in the order of the rows; `expression` is SQL of the column."""
+    def texts(
+        self, table: str, column: str, expression: str, where: str = ""
+    ) -> Iterator[list[str | None]]:
+        """A text column, a chunk of rows at a time, in the order of the rows; `expression` is SQL
+        of the column.
+        """
         value = f"ifnull({expression}, '{_NULL}')"
         chunks = self._chunks(table, (column,), (f"group_concat({value}, '{_SEPARATOR}')",), where)
         for after, count, joined in chunks:
@@ -93,9 +132,16 @@ class NsysDatabase:
                 texts = [text for (text,) in self.connection.execute(query, (after,))]
             yield [None if text == _NULL else text for text in texts]
 
-    def _chunks(self, table: str, names: Sequence[str], values: Sequence[str], where: str) -> Iterator[tuple]:
-        """(row id before, rows, *values) of chunks of a table, where the values are SQL of its columns."""
-        query = f"SELECT max(at), count(*), {', '.join(values)} FROM ({self._select_chunk(table, names, where)})"
+    def _chunks(
+        self, table: str, names: Sequence[str], values: Sequence[str], where: str
+    ) -> Iterator[tuple]:
+        """(row id before, rows, *values) of chunks of a table, where the values are SQL of its
+        columns.
+        """
+        query = (
+            f"SELECT max(at), count(*), {', '.join(values)} FROM"
+            f" ({self._select_chunk(table, names, where)})"
+        )
         at = -(1 << 63)
         while True:
             last, count, *row = self.connection.execute(query, (at,)).fetchone()
@@ -113,8 +159,9 @@ class NsysDatabase:
         return f"SELECT rowid AS at, {inner} FROM {_quoted(table)} WHERE rowid > ? {more} {order}"
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
-        """The texts behind ids, from StringIds; an id that it lacks is left out. Only these are loaded: some exports
-        hold millions, one for each call of an operator.
+        """The texts behind ids, from StringIds; an id that it lacks is left out.
+
+        Only these are loaded: some exports hold millions, one for each call of an operator.
         """
         if not self.has("StringIds", "id", "value"):
             return {}
@@ -137,7 +184,9 @@ def open_database(path: Path) -> Iterator[NsysDatabase]:
     """Open an export to read; TraceError where it is none, is damaged, or is cut off."""
     _check(path)
     try:
-        connection = _connected(path)  # an error's text may quote bytes of a damaged schema, which are no text
+        connection = _connected(
+            path
+        )  # an error's text may quote bytes of a damaged schema, which are no text
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     try:
@@ -150,30 +199,43 @@ def open_database(path: Path) -> Iterator[NsysDatabase]:
 
 def _check(path: Path) -> None:
     if path.is_dir():
-        raise TraceError(f"{path} is a directory, and an export of Nsight Systems is one file; pass the .sqlite in it")
+        raise TraceError(
+            f"{path} is a directory, and an export of Nsight Systems is one file; pass the .sqlite"
+            " in it"
+        )
     try:
         with path.open("rb") as file:
             head = file.read(100)
     except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror}; check the path and its permissions") from error
+        raise TraceError(
+            f"{path} cannot be read: {error.strerror}; check the path and its permissions"
+        ) from error
     if not head:
-        raise TraceError(f"{path} is empty: its export did not finish; run nsys export --type sqlite again")
+        raise TraceError(
+            f"{path} is empty: its export did not finish; run nsys export --type sqlite again"
+        )
     if not head.startswith(MAGIC):
         raise TraceError(
-            f"{path} is not an SQLite database (it begins with {head[:8]!r}); decompress it if it is compressed,"
-            " or make one with nsys export --type sqlite"
+            f"{path} is not an SQLite database (it begins with {head[:8]!r}); decompress it if it"
+            " is compressed, or make one with nsys export --type sqlite"
         )
     if len(head) < 100:
         raise TraceError(
-            f"{path} is cut off after {len(head)} bytes; copy it again or run nsys export --type sqlite again"
+            f"{path} is cut off after {len(head)} bytes; copy it again or run nsys export --type"
+            " sqlite again"
         )
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Read-only. A file that another program has locked, or whose journal cannot be read, is read as it is."""
+    """Read-only.
+
+    A file that another program has locked, or whose journal cannot be read, is read as it is.
+    """
     uri = path.resolve().as_uri()
     with path.open("rb") as file:
-        journaled = file.read(19)[18:] == b"\2"  # then even readers create files next to it, if there are none yet
+        journaled = (
+            file.read(19)[18:] == b"\2"
+        )  # then even readers create files next to it, if there are none yet
     journal = path.with_name(f"{path.name}-wal")
     immutable = "mode=ro&immutable=1"
     for options in (immutable,) if journaled and not journal.exists() else ("mode=ro", immutable):
@@ -197,8 +259,8 @@ def _damaged(path: Path, error: sqlite3.Error | UnicodeDecodeError | MemoryError
     if isinstance(error, MemoryError):
         reason = "a value in it is larger than memory"
     return TraceError(
-        f"{path} is a damaged or unfinished SQLite database ({one_line(str(reason))}); copy it again,"
-        " or run nsys export --type sqlite on the report again"
+        f"{path} is a damaged or unfinished SQLite database ({one_line(str(reason))}); copy it"
+        " again, or run nsys export --type sqlite on the report again"
     )
 
 

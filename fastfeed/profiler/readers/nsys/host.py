@@ -1,4 +1,6 @@
-"""The host side of an export of Nsight Systems: API calls, system calls, the profiler's own work, scheduling."""
+"""The host side of an export of Nsight Systems: API calls, system calls, the profiler's own work,
+scheduling.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from fastfeed.profiler.readers.nsys.ops import NAME, name_indexes
 __all__ = ["raw_calls", "raw_loads", "raw_overheads", "raw_sched", "raw_system"]
 
 _OVERHEAD_NAMES = frozenset(  # those that nsys itself counts as busy
-    ("CUDA profiling data flush overhead", "CUDA profiling stop overhead", "CUDA profiling overhead")
+    (
+        "CUDA profiling data flush overhead",
+        "CUDA profiling stop overhead",
+        "CUDA profiling overhead",
+    )
 )
 _BACKTRACES = (67, 68, 69)  # eventClass: the same call once more, with its stack
 _LOADING = re.compile(r"module loading|function loading|compiler|jit", re.I)
@@ -36,8 +42,8 @@ def raw_calls(db: NsysDatabase, names: Strings) -> ColumnMap:
 def raw_overheads(db: NsysDatabase) -> ColumnMap:
     """The profiler at work: start, end, globalTid.
 
-    Newer versions say what each row is in `overheadType`, and all rows of this table are the profiler's. Of older ones
-    only the rows count that nsys takes for busy time.
+    Newer versions say what each row is in `overheadType`, and all rows of this table are the
+    profiler's. Of older ones only the rows count that nsys takes for busy time.
     """
     table = "PROFILER_OVERHEAD"
     rows = db.columns(table, ("start", "end", "globalTid", "nameId", "overheadType"))
@@ -51,12 +57,18 @@ def raw_overheads(db: NsysDatabase) -> ColumnMap:
 
 
 def raw_loads(db: NsysDatabase, names: Strings) -> ColumnMap:
-    """What CUDA did inside of a call: loading modules and functions, compiling, waiting for the launch queue."""
+    """What CUDA did inside of a call: loading modules and functions, compiling, waiting for the
+    launch queue.
+    """
     rows = db.columns("CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end", "globalTid", "nameId"))
     ids = rows.pop("nameId")
     rows[NAME] = name_indexes(db, ids, names, other="CUDA overhead")
-    loading = {index for index in distinct(rows[NAME]).tolist() if _LOADING.search(names.all[index])}
-    rows["kind"] = np.where(np.isin(rows[NAME], list(loading)), RangeKind.COMPILE, RangeKind.OTHER).astype(np.uint8)
+    loading = {
+        index for index in distinct(rows[NAME]).tolist() if _LOADING.search(names.all[index])
+    }
+    rows["kind"] = np.where(
+        np.isin(rows[NAME], list(loading)), RangeKind.COMPILE, RangeKind.OTHER
+    ).astype(np.uint8)
     rows["domain"] = np.full(len(ids), -1, np.int32)
     return rows
 
@@ -79,9 +91,14 @@ def raw_sched(db: NsysDatabase) -> ColumnMap:
         return no_rows
     rows = db.columns(table, ("start", "isSchedIn", "globalTid", "threadState"))
     order = np.lexsort((rows["start"], rows["globalTid"]))
-    start, scheduled_in, tid, state = (rows[key][order] for key in ("start", "isSchedIn", "globalTid", "threadState"))
+    start, scheduled_in, tid, state = (
+        rows[key][order] for key in ("start", "isSchedIn", "globalTid", "threadState")
+    )
     preempted = (
-        (scheduled_in[:-1] == 0) & np.isin(state[:-1], _runnable(db)) & (scheduled_in[1:] == 1) & (tid[:-1] == tid[1:])
+        (scheduled_in[:-1] == 0)
+        & np.isin(state[:-1], _runnable(db))
+        & (scheduled_in[1:] == 1)
+        & (tid[:-1] == tid[1:])
     )
     at = np.flatnonzero(preempted)  # rows are sorted by start, so none ends before it begins
     return {"start": start[at], "end": start[at + 1], "globalTid": tid[at]} if len(at) else no_rows
@@ -92,5 +109,7 @@ def _runnable(db: NsysDatabase) -> list[int]:
     if not db.has(table, "id", "name"):
         return [_RUNNABLE]
     return [
-        key for key, name in db.records(table, ["id"], ["name"]) if name in ("Running", "Runnable", "Ready") and key
+        key
+        for key, name in db.records(table, ["id"], ["name"])
+        if name in ("Running", "Runnable", "Ready") and key
     ]

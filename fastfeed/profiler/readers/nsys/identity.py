@@ -1,7 +1,8 @@
-"""Processes and threads behind the global ids of an export of Nsight Systems, and GPUs behind its device numbers.
+"""Processes and threads behind the global ids of an export of Nsight Systems, and GPUs behind its
+device numbers.
 
-globalTid = (hardware 8 bits) << 56 | (machine 8) << 48 | (pid 24) << 24 | (tid 24), as a signed 64-bit integer; a
-globalPid is that of a process with its lowest 24 bits zero.
+globalTid = (hardware 8 bits) << 56 | (machine 8) << 48 | (pid 24) << 24 | (tid 24), as a signed
+64-bit integer; a globalPid is that of a process with its lowest 24 bits zero.
 """
 
 from __future__ import annotations
@@ -55,12 +56,17 @@ class GlobalIds:
     def processes(
         self, db: NsysDatabase, threads: Sequence[Thread], host: str, ranks: Mapping[int, int]
     ) -> tuple[Process, ...]:
-        """`ranks`: index of a process to its rank, where known. A process that nsys started without saying what it
-        became is called as its main thread is.
+        """`ranks`: index of a process to its rank, where known.
+
+        A process that nsys started without saying what it became is called as its main thread is.
         """
         rows = db.records("PROCESSES", ["globalPid"], ["name"])
         names = {gid: name for gid, name in rows if gid is not None and name}
-        main = {thread.process: thread.name for thread in threads if thread.tid == self.pid(thread.process)}
+        main = {
+            thread.process: thread.name
+            for thread in threads
+            if thread.tid == self.pid(thread.process)
+        }
         processes = []
         for at, gid in enumerate(self.pids.tolist()):
             name = names.get(gid, "")
@@ -71,11 +77,14 @@ class GlobalIds:
     def threads(self, db: NsysDatabase) -> tuple[Thread, ...]:
         """The threads, each with its last name."""
         rows = db.records("ThreadNames", ["globalTid", "nameId"])
-        texts = db.strings(np.unique(np.array([name for _, name in rows if name is not None], np.int64)))
+        texts = db.strings(
+            np.unique(np.array([name for _, name in rows if name is not None], np.int64))
+        )
         names = {gid: texts.get(name, "") for gid, name in rows if gid is not None}
         owner = self.process(self.tids)
         return tuple(
-            Thread(int(owner[at]), gid & _TID, names.get(gid, "")) for at, gid in enumerate(self.tids.tolist())
+            Thread(int(owner[at]), gid & _TID, names.get(gid, ""))
+            for at, gid in enumerate(self.tids.tolist())
         )
 
 
@@ -88,7 +97,9 @@ def global_ids(pids: Iterable[np.ndarray], tids: Iterable[np.ndarray]) -> Global
 
 
 def _all(columns: Iterable[np.ndarray]) -> np.ndarray:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *(distinct(column) for column in columns)]))
+    return np.unique(
+        np.concatenate([np.empty(0, np.int64), *(distinct(column) for column in columns)])
+    )
 
 
 def _lookup(sorted_ids: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -109,8 +120,8 @@ def devices(
 ) -> tuple[tuple[Device, ...], np.ndarray]:
     """The GPUs behind (process, device number), and for each row which one: int32, shape (rows,).
 
-    CUDA_VISIBLE_DEVICES gives every rank its own numbers. TARGET_INFO_CUDA_DEVICE says which GPU a number is; without
-    it two processes share a GPU only where the machine has no second one.
+    CUDA_VISIBLE_DEVICES gives every rank its own numbers. TARGET_INFO_CUDA_DEVICE says which GPU a
+    number is; without it two processes share a GPU only where the machine has no second one.
     """
     ordinal = np.where((ordinal >= 0) & (ordinal < _MAX_DEVICES), ordinal, -1)
     width = int(ordinal.max(initial=0)) + 2
@@ -129,11 +140,16 @@ def devices(
         details = gpus.get(device if gpu is None else gpu, {"name": "", "uuid": ""})
         uuid = own or details["uuid"]
         shared_number = int((number == device).sum()) > 1
-        key: object = uuid if uuid and (is_certain or one_gpu or not shared_number) else (owner, device)
+        key: object = (
+            uuid if uuid and (is_certain or one_gpu or not shared_number) else (owner, device)
+        )
         if key in index_of:
             device_ = devices_[index_of[key]]
             devices_[index_of[key]] = Device(
-                device_.ordinal, device_.name, device_.uuid, device_.process if device_.process == owner else -1
+                device_.ordinal,
+                device_.name,
+                device_.uuid,
+                device_.process if device_.process == owner else -1,
             )
         else:
             index_of[key] = len(devices_)
@@ -143,19 +159,32 @@ def devices(
 
 
 def _gpus(db: NsysDatabase) -> dict[int, dict[str, str]]:
-    """By id: name and uuid. The oldest schema calls the id deviceId and has no uuid; that of other makers is 0."""
+    """By id: name and uuid.
+
+    The oldest schema calls the id deviceId and has no uuid; that of other makers is 0.
+    """
     table = "TARGET_INFO_GPU"
     rows = db.records(table, ["id" if db.has(table, "id") else "deviceId"], ["name", "uuid"])
-    return {gid: {"name": name or "", "uuid": _uuid(uuid)} for gid, name, uuid in rows if gid is not None}
+    return {
+        gid: {"name": name or "", "uuid": _uuid(uuid)}
+        for gid, name, uuid in rows
+        if gid is not None
+    }
 
 
 def _cuda_devices(db: NsysDatabase) -> dict[tuple[int, int], tuple[int | None, str]]:
-    """(pid, CUDA's number) to (id in TARGET_INFO_GPU, the device's own uuid, which differs where it is a MIG slice)."""
+    """(pid, CUDA's number) to (id in TARGET_INFO_GPU, the device's own uuid, which differs where it
+    is a MIG slice).
+    """
     table = "TARGET_INFO_CUDA_DEVICE"
     if not db.has(table, "gpuId", "cudaId", "pid"):
         return {}
     rows = db.records(table, ["pid", "cudaId", "gpuId"], ["uuid"])
-    return {(pid, cuda): (gpu, _uuid(uuid)) for pid, cuda, gpu, uuid in rows if pid is not None and cuda is not None}
+    return {
+        (pid, cuda): (gpu, _uuid(uuid))
+        for pid, cuda, gpu, uuid in rows
+        if pid is not None and cuda is not None
+    }
 
 
 def _uuid(text: str | None) -> str:

@@ -1,4 +1,6 @@
-"""Reads the metadata of an export of Nsight Systems: version, clock, machine, environment, lost records."""
+"""Reads the metadata of an export of Nsight Systems: version, clock, machine, environment, lost
+records.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,19 @@ from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
 __all__ = ["Metadata", "ranks", "read_metadata"]
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
+_RANKS = (
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+)
 _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 _LOST = re.compile(r"\b(dropped|lost|discarded|overflow\w*|not all\b.*\bcollected)\b", re.I)
 _LOST_COUNT = re.compile(  # "3 CUDA events were dropped", "dropped CUPTI records: 3"
-    r"(\d+)(?:\s+[a-z]+){0,4}?\s+(?:dropped|lost|discarded)|(?:dropped|lost|discarded)\D{0,40}?(\d+)", re.I
+    r"(\d+)(?:\s+[a-z]+){0,4}?\s+(?:dropped|lost|discarded)|(?:dropped|lost|discarded)\D{0,40}?(\d+)",
+    re.I,
 )
 _GPU_RECORDS = re.compile(r"\b(cuda|cupti|gpu|kernels?)\b", re.I)
 _ERROR = 3  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
@@ -45,7 +55,11 @@ def read_metadata(db: NsysDatabase) -> Metadata:
     env = _environment(capture, system)
     dropped, notes = _losses(db)
     facts: dict[str, Any] = {}
-    for key, name in (("cpu_count", "CpuCores"), ("driver", "NvDriverVersion"), ("os", "OsDescription")):
+    for key, name in (
+        ("cpu_count", "CpuCores"),
+        ("driver", "NvDriverVersion"),
+        ("os", "OsDescription"),
+    ):
         if system.get(name):
             facts[key] = system[name] if (number := _number(system[name])) is None else number
     command = _command(capture)
@@ -72,21 +86,40 @@ def ranks(
 ) -> dict[int, int]:
     """Index of a process to its rank, for the `users` of GPUs, where the file leaves no doubt.
 
-    nsys names the main thread of an MPI program by its rank. Else one process has the rank that its launcher put into
-    the environment (a program that starts ranks itself has none), or the one in the file's name; and of several, NCCL
-    says who is who (`joined`: rank in, and size of, the largest communicator), as long as no two say the same.
+    nsys names the main thread of an MPI program by its rank. Else one process has the rank that its
+    launcher put into the environment (a program that starts ranks itself has none), or the one in
+    the file's name; and of several, NCCL says who is who (`joined`: rank in, and size of, the
+    largest communicator), as long as no two say the same.
     """
-    mpi = {thread.process: int(thread.name[9:]) for thread in threads if re.fullmatch(r"MPI Rank \d+", thread.name)}
+    mpi = {
+        thread.process: int(thread.name[9:])
+        for thread in threads
+        if re.fullmatch(r"MPI Rank \d+", thread.name)
+    }
     sizes = {communicators[user][1] for user in users if user in communicators}
-    nccl = {user: communicators[user][0] for user in users if user in communicators and len(sizes) == 1}
+    nccl = {
+        user: communicators[user][0] for user in users if user in communicators and len(sizes) == 1
+    }
     if len(users) > 1:
         for by_source in (mpi, nccl):
-            if set(users) <= set(by_source) and len({by_source[user] for user in users}) == len(users):
+            if set(users) <= set(by_source) and len({by_source[user] for user in users}) == len(
+                users
+            ):
                 return {user: by_source[user] for user in users}
         return {}
-    of_env = next((number for name in _RANKS if (number := _number(metadata.env.get(name, ""))) is not None), None)
+    of_env = next(
+        (number for name in _RANKS if (number := _number(metadata.env.get(name, ""))) is not None),
+        None,
+    )
     of_nccl = nccl.get(users[0]) if sizes == {metadata.world} else None
-    rank = next((rank for rank in (mpi.get(users[0]), of_env, of_nccl, _rank_in_name(path)) if rank is not None), None)
+    rank = next(
+        (
+            rank
+            for rank in (mpi.get(users[0]), of_env, of_nccl, _rank_in_name(path))
+            if rank is not None
+        ),
+        None,
+    )
     return {} if rank is None else {users[0]: rank}
 
 
@@ -102,7 +135,9 @@ def _number(text: str) -> int | None:
 
 
 def _environment(capture: list[tuple[str, str]], system: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of process 0: a row each, `NAME="value"`; older versions keep the device's in one text."""
+    """Return the variables of process 0: a row each, `NAME="value"`; older versions keep the
+    device's in one text.
+    """
     lines = [value for name, value in capture if name == "PROCESS_0:ENVIRONMENT_VARIABLE"]
     lines = lines or system.get("DeviceEnvironment", "").split(";")
     pairs = (line.partition("=") for line in lines)
@@ -120,7 +155,10 @@ def _command(capture: list[tuple[str, str]]) -> str:
 
 
 def _clock(db: NsysDatabase, exported: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Nanoseconds of the wall clock and of the steady clock at time 0. An export can shift its times."""
+    """Nanoseconds of the wall clock and of the steady clock at time 0.
+
+    An export can shift its times.
+    """
     table = "TARGET_INFO_SESSION_START_TIME"
     wall, monotonic = next(iter(db.records(table, ["utcEpochNs", "systemClockNs"])), (None, None))
     if not wall:
@@ -136,7 +174,9 @@ def _clock(db: NsysDatabase, exported: Mapping[str, str]) -> tuple[int | None, i
 
 
 def _losses(db: NsysDatabase) -> tuple[int, tuple[str, ...]]:
-    """Records of the GPU and its calls that nsys says it lost, and what else went wrong, in its own words."""
+    """Records of the GPU and its calls that nsys says it lost, and what else went wrong, in its own
+    words.
+    """
     table = "DIAGNOSTIC_EVENT"
     if not db.has(table, "text"):
         return 0, ()

@@ -1,7 +1,9 @@
-"""Reads NVTX payloads of NCCL: bytes and communicator of a collective, rank and number of ranks of a process.
+"""Reads NVTX payloads of NCCL: bytes and communicator of a collective, rank and number of ranks of
+a process.
 
-A payload in NVTX_EVENTS.binaryData is a header (domain u32, flags u32, schema u32, flags u32, payload bytes u64, total
-bytes u64), then fields as NVTX_PAYLOAD_SCHEMA_ENTRIES lists them. Exports have them with --include-blobs=true only.
+A payload in NVTX_EVENTS.binaryData is a header (domain u32, flags u32, schema u32, flags u32,
+payload bytes u64, total bytes u64), then fields as NVTX_PAYLOAD_SCHEMA_ENTRIES lists them. Exports
+have them with --include-blobs=true only.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ __all__ = ["NcclRange", "messages", "nccl_ranges", "ranks"]
 _HEADER = struct.Struct("<IIIIQQ")
 # NVTX_PAYLOAD_ENTRY_TYPE: int, unsigned, 32 and 64 bits of both, size_t
 _FIELDS = {5: "<i", 6: "<I", 9: "<q", 10: "<Q", 15: "<i", 16: "<I", 17: "<q", 18: "<Q", 22: "<Q"}
-_COMM, _BYTES, _RANKS, _RANK = "NCCL communicator ID", "Message size [bytes]", "No. of ranks", "Rank"
+_COMM, _BYTES, _RANKS, _RANK = (
+    "NCCL communicator ID",
+    "Message size [bytes]",
+    "No. of ranks",
+    "Rank",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +68,29 @@ def _schemas(db: NsysDatabase) -> dict[tuple[int, int], list[tuple[str, int, str
     if not db.has(table, "domainId", "schemaId", "type", "name", "offset"):
         return {}
     schemas: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
-    for domain, schema, kind, offset, name in db.records(table, ["domainId", "schemaId", "type", "offset"], ["name"]):
-        if kind in _FIELDS and name in (_COMM, _BYTES, _RANKS, _RANK) and 0 <= (offset or 0) < 1 << 20:
+    for domain, schema, kind, offset, name in db.records(
+        table, ["domainId", "schemaId", "type", "offset"], ["name"]
+    ):
+        if (
+            kind in _FIELDS
+            and name in (_COMM, _BYTES, _RANKS, _RANK)
+            and 0 <= (offset or 0) < 1 << 20
+        ):
             schemas.setdefault((domain, schema), []).append((name, offset or 0, _FIELDS[kind]))
     return schemas
 
 
-def _decoded(payload: object, schemas: dict[tuple[int, int], list[tuple[str, int, str]]]) -> dict[str, int]:
+def _decoded(
+    payload: object, schemas: dict[tuple[int, int], list[tuple[str, int, str]]]
+) -> dict[str, int]:
     """Fields that are known and whole; nothing of what cannot be read."""
     if isinstance(payload, str):
         if payload.lstrip().startswith("{"):
             return _from_json(payload)
         try:
-            payload = bytes.fromhex(payload)  # the column is declared as text, and some writers mean it
+            payload = bytes.fromhex(
+                payload
+            )  # the column is declared as text, and some writers mean it
         except ValueError:
             return {}
     if not isinstance(payload, bytes) or len(payload) < _HEADER.size:
@@ -91,30 +108,41 @@ def _from_json(text: str) -> dict[str, int]:
         given = json.loads(text)
     except ValueError:
         return {}
-    return {key: given[key] for key in (_COMM, _BYTES, _RANKS, _RANK) if isinstance(given.get(key), int)}
+    return {
+        key: given[key] for key in (_COMM, _BYTES, _RANKS, _RANK) if isinstance(given.get(key), int)
+    }
 
 
 def messages(
     ops: ColumnMap, calls: ColumnMap, payloads: list[NcclRange], names: Strings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Communicator (int32 name, -1 unknown) and bytes of each op; those of other ops than COMM stay what they are.
+    """Communicator (int32 name, -1 unknown) and bytes of each op; those of other ops than COMM stay
+    what they are.
 
-    A launch is inside of the range of its collective, or, after ncclGroupStart, inside of ncclGroupEnd and then after
-    the ranges of all that it does: those since the launch before.
+    A launch is inside of the range of its collective, or, after ncclGroupStart, inside of
+    ncclGroupEnd and then after the ranges of all that it does: those since the launch before.
     """
     group, size = np.full(len(ops["start"]), -1, np.int32), ops["bytes"]
     comm = np.flatnonzero(ops["kind"] == Kind.COMM)
     if not payloads or not len(comm):
         return group, size
     size = size.copy()
-    launch_of = {(pid, corr): (tid, start) for tid, pid, corr, start in _launches(calls, ops["correlationId"][comm])}
+    launch_of = {
+        (pid, corr): (tid, start)
+        for tid, pid, corr, start in _launches(calls, ops["correlationId"][comm])
+    }
     by_thread = {
-        tid: [range_ for range_ in payloads if range_.tid == tid and _BYTES in range_.fields] for tid in _tids(payloads)
+        tid: [range_ for range_ in payloads if range_.tid == tid and _BYTES in range_.fields]
+        for tid in _tids(payloads)
     }
     starts = {tid: [range_.start for range_ in ranges] for tid, ranges in by_thread.items()}
     used: dict[int, int] = {}
     keys = zip(ops["globalPid"][comm].tolist(), ops["correlationId"][comm].tolist(), strict=True)
-    launched = sorted((*launch_of[key], op) for key, op in zip(keys, comm.tolist(), strict=True) if key in launch_of)
+    launched = sorted(
+        (*launch_of[key], op)
+        for key, op in zip(keys, comm.tolist(), strict=True)
+        if key in launch_of
+    )
     for tid, start, op in launched:
         past = bisect_right(starts.get(tid, []), start)
         pending = by_thread[tid][used.get(tid, 0) : past] if past else []
@@ -125,7 +153,11 @@ def messages(
             size[op] = sum(range_.fields[_BYTES] for range_ in pending)
             comms = {range_.fields.get(_COMM) for range_ in pending}
             comm_id = comms.pop()
-            group[op] = names[f"{comm_id & 0xFFFFFFFFFFFFFFFF:#x}"] if not comms and comm_id is not None else -1
+            group[op] = (
+                names[f"{comm_id & 0xFFFFFFFFFFFFFFFF:#x}"]
+                if not comms and comm_id is not None
+                else -1
+            )
     return group, size
 
 
@@ -147,6 +179,11 @@ def ranks(payloads: list[NcclRange]) -> dict[int, tuple[int, int]]:
     for range_ in payloads:
         pid = range_.tid & ~0xFFFFFF
         rank, size = range_.fields.get(_RANK), range_.fields.get(_RANKS)
-        if rank is not None and size is not None and 0 <= rank < size and size > ranks_.get(pid, (0, 0))[1]:
+        if (
+            rank is not None
+            and size is not None
+            and 0 <= rank < size
+            and size > ranks_.get(pid, (0, 0))[1]
+        ):
             ranks_[pid] = (rank, size)
     return ranks_

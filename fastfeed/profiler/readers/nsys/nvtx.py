@@ -1,4 +1,6 @@
-"""Reads the NVTX ranges of an export of Nsight Systems: names, domains, open ranges, and the kind of each range."""
+"""Reads the NVTX ranges of an export of Nsight Systems: names, domains, open ranges, and the kind
+of each range.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ __all__ = ["NvtxRanges", "raw_nvtx"]
 
 _TABLE = "NVTX_EVENTS"
 _PUSH_POP, _START_END, _NVTXT_PUSH_POP, _NVTXT_START_END, _DOMAIN = 59, 60, 70, 71, 75
-_RANGES = f"eventType IN ({_PUSH_POP}, {_START_END}, {_NVTXT_PUSH_POP}, {_NVTXT_START_END}) AND start IS NOT NULL"
+_RANGES = (
+    f"eventType IN ({_PUSH_POP}, {_START_END}, {_NVTXT_PUSH_POP}, {_NVTXT_START_END}) AND start IS"
+    " NOT NULL"
+)
 # torch.autograd.profiler.emit_nvtx: "aten::add, seq = 12, op_id = 345, sizes = [[2, 3]]"
 _OPERATOR = (", seq", ", op_id", ", sizes", ", input_op_ids")
 _SHORTENED = "\x1d"  # after a shortened name
@@ -55,20 +60,38 @@ def raw_nvtx(db: NsysDatabase, names: Strings) -> NvtxRanges:
     name, operator = _name_indexes(db, rows["textId"], names)
     domain = _domain_names(rows, domains, names)
     moved_thread = (rows["endGlobalTid"] != -1) & (rows["endGlobalTid"] != rows["globalTid"])
-    thread = np.where((rows["eventType"] % 10 != 9) & moved_thread & (rows["end"] != -1), -1, rows["globalTid"])
-    ranges = {"start": rows["start"], "end": rows["end"], "globalTid": thread, NAME: name, "domain": domain}
+    thread = np.where(
+        (rows["eventType"] % 10 != 9) & moved_thread & (rows["end"] != -1), -1, rows["globalTid"]
+    )
+    ranges = {
+        "start": rows["start"],
+        "end": rows["end"],
+        "globalTid": thread,
+        NAME: name,
+        "domain": domain,
+    }
     ranges["kind"] = _range_kinds(name, domain, operator, names)
     is_range = ranges["kind"] != _HOLDS_GIL
-    return NvtxRanges({key: column[is_range] for key, column in ranges.items()}, _empty_domains(rows, domains))
+    return NvtxRanges(
+        {key: column[is_range] for key, column in ranges.items()}, _empty_domains(rows, domains)
+    )
 
 
 def _no_ranges() -> ColumnMap:
     empty = {key: np.empty(0, np.int64) for key in ("start", "end", "globalTid")}
-    return {**empty, NAME: np.empty(0, np.int32), "kind": np.empty(0, np.uint8), "domain": np.empty(0, np.int32)}
+    return {
+        **empty,
+        NAME: np.empty(0, np.int32),
+        "kind": np.empty(0, np.uint8),
+        "domain": np.empty(0, np.int32),
+    }
 
 
-def _name_indexes(db: NsysDatabase, ids: np.ndarray, names: Strings) -> tuple[np.ndarray, np.ndarray]:
-    """Name indexes, and which ranges are PyTorch operators: numbers in their names would make every name distinct.
+def _name_indexes(
+    db: NsysDatabase, ids: np.ndarray, names: Strings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Name indexes, and which ranges are PyTorch operators: numbers in their names would make every
+    name distinct.
 
     The name is in `text`, or, for a registered string, referenced by `textId`.
     """
@@ -78,7 +101,9 @@ def _name_indexes(db: NsysDatabase, ids: np.ndarray, names: Strings) -> tuple[np
     index = _RangeNames(names)
     count = 0
     for texts in db.texts(_TABLE, "text", _SHORT_TEXT, _RANGES) if db.has(_TABLE, "text") else ():
-        name[count : count + len(texts)] = np.fromiter(map(index.__getitem__, texts), np.int32, len(texts))
+        name[count : count + len(texts)] = np.fromiter(
+            map(index.__getitem__, texts), np.int32, len(texts)
+        )
         count += len(texts)
     operator[name < -1] = True
     name = np.where(name < -1, -2 - name, name).astype(np.int32)
@@ -88,7 +113,9 @@ def _name_indexes(db: NsysDatabase, ids: np.ndarray, names: Strings) -> tuple[np
 
 
 class _RangeNames(dict[str | None, int]):
-    """Maps texts shortened by SQL to indexes of names: -2 - index for an operator, -1 for no text."""
+    """Maps texts shortened by SQL to indexes of names: -2 - index for an operator, -1 for no
+    text.
+    """
 
     def __init__(self, names: Strings) -> None:
         super().__init__({None: -1})
@@ -104,8 +131,12 @@ def _domains(db: NsysDatabase) -> dict[tuple[int, int], str]:
     """(globalPid, id) to name, from the events that created them."""
     if not db.has(_TABLE, "domainId", "globalTid"):
         return {}
-    events = db.records(_TABLE, ["globalTid", "domainId", "textId"], ["text"], f"eventType = {_DOMAIN}")
-    texts = db.strings(np.array(sorted({text_id for _, _, text_id, _ in events if text_id is not None}), np.int64))
+    events = db.records(
+        _TABLE, ["globalTid", "domainId", "textId"], ["text"], f"eventType = {_DOMAIN}"
+    )
+    texts = db.strings(
+        np.array(sorted({text_id for _, _, text_id, _ in events if text_id is not None}), np.int64)
+    )
     return {
         (int(process_of(np.array([tid]))[0]), domain): text or texts.get(text_id, "")
         for tid, domain, text_id, text in events
@@ -113,8 +144,12 @@ def _domains(db: NsysDatabase) -> dict[tuple[int, int], str]:
     }
 
 
-def _domain_names(rows: ColumnMap, domains: dict[tuple[int, int], str], names: Strings) -> np.ndarray:
-    """A domain without a known creation event keeps its number as a name; domain 0 is NVTX's own, -1."""
+def _domain_names(
+    rows: ColumnMap, domains: dict[tuple[int, int], str], names: Strings
+) -> np.ndarray:
+    """A domain without a known creation event keeps its number as a name; domain 0 is NVTX's own,
+    -1.
+    """
     names_ = np.full(len(rows["start"]), -1, np.int32)
     pids = process_of(rows["globalTid"])
     others = {}
@@ -128,13 +163,19 @@ def _domain_names(rows: ColumnMap, domains: dict[tuple[int, int], str], names: S
     return names_
 
 
-def _range_kinds(name: np.ndarray, domain: np.ndarray, operator: np.ndarray, names: Strings) -> np.ndarray:
-    """RangeKind of each range; _HELD for holding the interpreter's lock: no wait, and it would hide what runs in it."""
+def _range_kinds(
+    name: np.ndarray, domain: np.ndarray, operator: np.ndarray, names: Strings
+) -> np.ndarray:
+    """RangeKind of each range; _HELD for holding the interpreter's lock: no wait, and it would hide
+    what runs in it.
+    """
     kind = np.array([_kind_by_name(text) for text in names.all] or [0], np.uint8)[name]
     kind[operator & (kind == RangeKind.NVTX)] = RangeKind.OP
     for index in np.unique(domain[domain >= 0]).tolist():
         if re.search(r"\bGIL\b|global interpreter lock", names.all[index], re.I):
-            waits = np.array([bool(re.search(r"wait|acquir|request", text, re.I)) for text in names.all])[name]
+            waits = np.array(
+                [bool(re.search(r"wait|acquir|request", text, re.I)) for text in names.all]
+            )[name]
             kind[domain == index] = np.where(waits[domain == index], RangeKind.GIL, _HOLDS_GIL)
     return kind
 
@@ -146,18 +187,31 @@ def _kind_by_name(text: str) -> int:
         return RangeKind.OP
     if re.search(r"\bGIL\b", text):
         return RangeKind.GIL if re.search(r"wait|acquir|request", text, re.I) else _HOLDS_GIL
-    return RangeKind.GC if re.match(r"(python )?(gc|garbage collection)\b(?!\.)", text, re.I) else RangeKind.NVTX
+    return (
+        RangeKind.GC
+        if re.match(r"(python )?(gc|garbage collection)\b(?!\.)", text, re.I)
+        else RangeKind.NVTX
+    )
 
 
 def _empty_domains(rows: ColumnMap, domains: dict[tuple[int, int], str]) -> tuple[str, ...]:
-    """Note on Python's domains without a range: the package nvtx writes none under an nsys that is too old for it."""
+    """Note on Python's domains without a range: the package nvtx writes none under an nsys that is
+    too old for it.
+    """
     pairs = (
-        set(zip(process_of(rows["globalTid"]).tolist(), rows["domainId"].tolist(), strict=True)) if domains else set()
+        set(zip(process_of(rows["globalTid"]).tolist(), rows["domainId"].tolist(), strict=True))
+        if domains
+        else set()
     )
-    unused = sorted({name for pair, name in domains.items() if pair not in pairs and name in _PYTHON})
+    unused = sorted(
+        {name for pair, name in domains.items() if pair not in pairs and name in _PYTHON}
+    )
     if not unused:
         return ()
     return (
-        f"NVTX domain {', '.join(unused)} holds no range: the Python package nvtx 0.2.12 and later writes none"
-        " under older versions of nsys; take a newer nsys, or pip install 'nvtx<0.2.12'",
+        (
+            f"NVTX domain {', '.join(unused)} holds no range: the Python package nvtx 0.2.12 and"
+            " later writes none under older versions of nsys; take a newer nsys, or pip install"
+            " 'nvtx<0.2.12'"
+        ),
     )

@@ -1,4 +1,6 @@
-"""The device side of an export of Nsight Systems: kernels, copies, memsets, whole graphs, waits of streams."""
+"""The device side of an export of Nsight Systems: kernels, copies, memsets, whole graphs, waits of
+streams.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,12 @@ _PAGEABLE, _PINNED = 0, 1  # ENUM_CUDA_MEM_KIND
 
 def raw_ops(db: NsysDatabase, names: Strings) -> ColumnMap:
     """All device work: the columns of Ops, but deviceId and globalPid as the file has them."""
-    tables = (("KERNEL", _kernels), ("MEMCPY", _copies), ("MEMSET", _memsets), ("GRAPH_TRACE", _graphs))
+    tables = (
+        ("KERNEL", _kernels),
+        ("MEMCPY", _copies),
+        ("MEMSET", _memsets),
+        ("GRAPH_TRACE", _graphs),
+    )
     return concatenate([read(db, _CUPTI + table, names) for table, read in tables])
 
 
@@ -52,14 +59,23 @@ def concatenate(parts: list[ColumnMap]) -> ColumnMap:
 
 
 def name_indexes(
-    db: NsysDatabase, ids: np.ndarray, names: Strings, text: Callable[[str], str] = str, other: str = ""
+    db: NsysDatabase,
+    ids: np.ndarray,
+    names: Strings,
+    text: Callable[[str], str] = str,
+    other: str = "",
 ) -> np.ndarray:
-    """StringIds to indexes of `names`, through each distinct id once. What has no text is called by `other`."""
+    """StringIds to indexes of `names`, through each distinct id once.
+
+    What has no text is called by `other`.
+    """
     if not len(ids):
         return np.empty(0, np.int32)
     values, number = numbered(ids)
     texts = db.strings(values)
-    indexes = names.many(text(texts[value]) if value in texts else other.format(value) for value in values.tolist())
+    indexes = names.many(
+        text(texts[value]) if value in texts else other.format(value) for value in values.tolist()
+    )
     return indexes[number]
 
 
@@ -77,7 +93,14 @@ def _op(rows: ColumnMap, name: np.ndarray, kind: np.ndarray | int, **more: np.nd
 
 def _kernels(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     # the full C++ name first: all of CUTLASS is "Kernel" by its short one
-    column = next((column_ for column_ in ("demangledName", "shortName", "mangledName") if db.has(table, column_)), "")
+    column = next(
+        (
+            column_
+            for column_ in ("demangledName", "shortName", "mangledName")
+            if db.has(table, column_)
+        ),
+        "",
+    )
     rows = db.columns(table, [*_COMMON, *([column] if column else [])])
     ids = rows[column] if column else np.full(len(rows["start"]), -1, np.int64)
     name = name_indexes(db, ids, names, other="kernel {}")
@@ -99,8 +122,12 @@ def _copies(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     direction = np.where((direction >= 0) & (direction < 256), direction, 256)
     kind, name = kinds[direction], labels[direction]
     known_devices = (kind == Kind.D2D) & (rows["srcDeviceId"] >= 0) & (rows["dstDeviceId"] >= 0)
-    kind = np.where(known_devices & (rows["srcDeviceId"] != rows["dstDeviceId"]), np.uint8(Kind.P2P), kind)
-    host = np.where(kind == Kind.H2D, rows["srcKind"], np.where(kind == Kind.D2H, rows["dstKind"], -1))
+    kind = np.where(
+        known_devices & (rows["srcDeviceId"] != rows["dstDeviceId"]), np.uint8(Kind.P2P), kind
+    )
+    host = np.where(
+        kind == Kind.H2D, rows["srcKind"], np.where(kind == Kind.D2H, rows["dstKind"], -1)
+    )
     pageable = np.select([host == _PAGEABLE, host == _PINNED], [1, 0], -1).astype(np.int8)
     return _op(rows, name, kind, bytes=rows["bytes"], pageable=pageable)
 
@@ -115,25 +142,35 @@ def _graphs(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     """Under --cuda-graph-trace=graph a launched graph is one row, and its kernels have none."""
     rows = db.columns(table, [*_COMMON, "graphId"])
     graphs, number = numbered(rows["graphId"])
-    called = names.many("CUDA graph" if graph < 0 else f"CUDA graph {graph}" for graph in graphs.tolist())
+    called = names.many(
+        "CUDA graph" if graph < 0 else f"CUDA graph {graph}" for graph in graphs.tolist()
+    )
     return _op(rows, called[number], Kind.GRAPH)
 
 
 def raw_waits(db: NsysDatabase, calls: ColumnMap, names: Strings) -> ColumnMap:
     """Streams told to wait for events: corr, globalPid, stream, on_stream, on_corr.
 
-    `syncType` was numbered differently by different versions, so the API call behind a row says what it is. Handles of
-    events are used again and again: `eventSyncId` tells which recording is meant, else the latest before the wait.
+    `syncType` was numbered differently by different versions, so the API call behind a row says
+    what it is. Handles of events are used again and again: `eventSyncId` tells which recording is
+    meant, else the latest before the wait.
     """
     sync, event = _CUPTI + "SYNCHRONIZATION", _CUPTI + "CUDA_EVENT"
     columns = ("correlationId", "globalPid", "streamId", "eventId", "eventSyncId")
     rows = db.columns(sync, columns) if db.has(sync, "correlationId", "streamId") else {}
     if not rows:
-        return {key: np.empty(0, np.int64) for key in ("corr", "globalPid", "stream", "on_stream", "on_corr")}
-    waiting = np.array([index for index, name in enumerate(names.all) if "StreamWaitEvent" in name], np.int64)
+        return {
+            key: np.empty(0, np.int64)
+            for key in ("corr", "globalPid", "stream", "on_stream", "on_corr")
+        }
+    waiting = np.array(
+        [index for index, name in enumerate(names.all) if "StreamWaitEvent" in name], np.int64
+    )
     is_wait = np.isin(calls[NAME], waiting)
     pids = np.unique(np.concatenate([rows["globalPid"], process_of(calls["globalTid"])]))
-    waiting_calls = _within(pids, process_of(calls["globalTid"][is_wait]), calls["correlationId"][is_wait])
+    waiting_calls = _within(
+        pids, process_of(calls["globalTid"][is_wait]), calls["correlationId"][is_wait]
+    )
     is_stream_wait = np.isin(_within(pids, rows["globalPid"], rows["correlationId"]), waiting_calls)
     rows = {key: column[is_stream_wait] for key, column in rows.items()}
     records = db.columns(event, columns)
@@ -163,11 +200,15 @@ def _by_sync(rows: ColumnMap, records: ColumnMap) -> np.ndarray:
 
 
 def _latest(rows: ColumnMap, records: ColumnMap) -> np.ndarray:
-    """The record of the same event with the greatest correlation id below the wait's: ids count up in a process."""
+    """The record of the same event with the greatest correlation id below the wait's: ids count up
+    in a process.
+    """
     wanted_codes, record_codes = _pair_codes(rows, records, "eventId")
     order = np.lexsort((records["correlationId"], record_codes))
     keys = (record_codes[order] << 33) + records["correlationId"][order]
-    return _last_up_to(keys, (wanted_codes << 33) + rows["correlationId"] - 1, order, wanted_codes << 33)
+    return _last_up_to(
+        keys, (wanted_codes << 33) + rows["correlationId"] - 1, order, wanted_codes << 33
+    )
 
 
 def _pair_codes(rows: ColumnMap, records: ColumnMap, key: str) -> tuple[np.ndarray, np.ndarray]:
@@ -179,8 +220,12 @@ def _pair_codes(rows: ColumnMap, records: ColumnMap, key: str) -> tuple[np.ndarr
     return code[: len(rows[key])], code[len(rows[key]) :]
 
 
-def _last_up_to(keys: np.ndarray, upto: np.ndarray, places: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """Return the place of the last of the sorted keys in [least, upto], for each pair; -1 where there is none."""
+def _last_up_to(
+    keys: np.ndarray, upto: np.ndarray, places: np.ndarray, lower: np.ndarray
+) -> np.ndarray:
+    """Return the place of the last of the sorted keys in [least, upto], for each pair; -1 where
+    there is none.
+    """
     if not len(keys):
         return np.full(len(upto), -1, np.int64)
     at = np.searchsorted(keys, upto, side="right") - 1
@@ -189,4 +234,8 @@ def _last_up_to(keys: np.ndarray, upto: np.ndarray, places: np.ndarray, lower: n
 
 
 def _take(column: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return np.where(at >= 0, column[np.maximum(at, 0)], -1) if len(column) else np.full(len(at), -1, np.int64)
+    return (
+        np.where(at >= 0, column[np.maximum(at, 0)], -1)
+        if len(column)
+        else np.full(len(at), -1, np.int64)
+    )

@@ -9,7 +9,8 @@
     repair    invalid rows
     metadata  version, clock, machine, environment, lost records
 
-Sampled call stacks (SAMPLING_CALLCHAINS, COMPOSITE_EVENTS) are most of many files and are never read.
+Sampled call stacks (SAMPLING_CALLCHAINS, COMPOSITE_EVENTS) are most of many files and are never
+read.
 """
 
 from __future__ import annotations
@@ -20,16 +21,38 @@ from pathlib import Path
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.trace import Calls, Ops, Origin, Overheads, Ranges, Sched, Strings, Trace, Waits, table
+from fastfeed.profiler.model.trace import (
+    Calls,
+    Ops,
+    Origin,
+    Overheads,
+    Ranges,
+    Sched,
+    Strings,
+    Trace,
+    Waits,
+    table,
+)
 from fastfeed.profiler.readers.nsys import host, identity, metadata, nccl, nvtx, ops
 from fastfeed.profiler.readers.nsys.database import BROKEN, MAGIC, NsysDatabase, open_database
 from fastfeed.profiler.readers.nsys.identity import global_ids
 from fastfeed.profiler.readers.nsys.ops import NAME
-from fastfeed.profiler.readers.nsys.repair import close_open_ranges, drop_invalid, left_out, owners_of
+from fastfeed.profiler.readers.nsys.repair import (
+    close_open_ranges,
+    drop_invalid,
+    left_out,
+    owners_of,
+)
 
 __all__ = ["knows", "read"]
 
-_NSYS_TABLES = (b"StringIds", b"TARGET_INFO_", b"CUPTI_ACTIVITY_KIND_", b"META_DATA_EXPORT", b"EXPORT_META_DATA")
+_NSYS_TABLES = (
+    b"StringIds",
+    b"TARGET_INFO_",
+    b"CUPTI_ACTIVITY_KIND_",
+    b"META_DATA_EXPORT",
+    b"EXPORT_META_DATA",
+)
 _NVPROF = b"StringTable"
 _RECORD = "nsys profile -t cuda,nvtx -s none --cpuctxsw=none --trace-fork-before-exec=true"
 
@@ -43,7 +66,9 @@ def knows(path: Path, head: bytes) -> bool:
         uri = path.resolve().as_uri() + "?mode=ro&immutable=1"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.text_factory = bytes
-            tables = b"\n".join(row[0] or b"" for row in connection.execute("SELECT name FROM sqlite_master"))
+            tables = b"\n".join(
+                row[0] or b"" for row in connection.execute("SELECT name FROM sqlite_master")
+            )
     return _NVPROF not in tables and any(name in tables for name in _NSYS_TABLES)
 
 
@@ -69,7 +94,9 @@ def _read(db: NsysDatabase) -> Trace:
     last = max(int(rows["end"].max(initial=0)) for rows in (op_rows, calls, *parts))
     ranges = close_open_ranges(ops.concatenate(parts), last, notes)
     overheads, waits = host.raw_overheads(db), ops.raw_waits(db, calls, names)
-    ids = global_ids((op_rows["globalPid"], overheads["globalTid"]), (calls["globalTid"], ranges["globalTid"]))
+    ids = global_ids(
+        (op_rows["globalPid"], overheads["globalTid"]), (calls["globalTid"], ranges["globalTid"])
+    )
     sched = host.raw_sched(db)
     known_thread = ids.thread(sched["globalTid"]) >= 0
     sched = {key: column[known_thread] for key, column in sched.items()}
@@ -83,7 +110,12 @@ def _read(db: NsysDatabase) -> Trace:
     facts = {**info.facts, "gpu_names": sorted({gpu.name for gpu in gpus if gpu.name})}
     return Trace(
         Origin(
-            str(db.path), "nsys", info.version, info.wall_ns, bool(len(calls["start"])), info.dropped,
+            str(db.path),
+            "nsys",
+            info.version,
+            info.wall_ns,
+            bool(len(calls["start"])),
+            info.dropped,
             notes=(*info.notes, *nvtx_ranges.notes, *notes),
         ),
         names=tuple(names.all),
@@ -91,28 +123,55 @@ def _read(db: NsysDatabase) -> Trace:
         threads=threads,
         devices=gpus,
         ops=table(
-            Ops, start=op_rows["start"], end=op_rows["end"], device=device, process=process, stream=op_rows["streamId"],
-            kind=op_rows["kind"], name=op_rows[NAME], corr=op_rows["correlationId"], bytes=size,
-            pageable=op_rows["pageable"], group=group,
+            Ops,
+            start=op_rows["start"],
+            end=op_rows["end"],
+            device=device,
+            process=process,
+            stream=op_rows["streamId"],
+            kind=op_rows["kind"],
+            name=op_rows[NAME],
+            corr=op_rows["correlationId"],
+            bytes=size,
+            pageable=op_rows["pageable"],
+            group=group,
         ),
         calls=table(
-            Calls, start=calls["start"], end=calls["end"], thread=ids.thread(calls["globalTid"]), name=calls[NAME],
+            Calls,
+            start=calls["start"],
+            end=calls["end"],
+            thread=ids.thread(calls["globalTid"]),
+            name=calls[NAME],
             corr=calls["correlationId"],
         ),
         ranges=table(
-            Ranges, start=ranges["start"], end=ranges["end"], thread=ids.thread(ranges["globalTid"]),
-            name=ranges[NAME], kind=ranges["kind"], domain=ranges["domain"],
+            Ranges,
+            start=ranges["start"],
+            end=ranges["end"],
+            thread=ids.thread(ranges["globalTid"]),
+            name=ranges[NAME],
+            kind=ranges["kind"],
+            domain=ranges["domain"],
         ),
         waits=table(
-            Waits, corr=waits["corr"], process=ids.process(waits["globalPid"]), stream=waits["stream"],
-            on_stream=waits["on_stream"], on_corr=waits["on_corr"],
+            Waits,
+            corr=waits["corr"],
+            process=ids.process(waits["globalPid"]),
+            stream=waits["stream"],
+            on_stream=waits["on_stream"],
+            on_corr=waits["on_corr"],
         ),
         overheads=table(
-            Overheads, start=overheads["start"], end=overheads["end"], process=ids.process(overheads["globalTid"])
+            Overheads,
+            start=overheads["start"],
+            end=overheads["end"],
+            process=ids.process(overheads["globalTid"]),
         ),
-        sched=table(Sched, start=sched["start"], end=sched["end"], thread=ids.thread(sched["globalTid"])),
+        sched=table(
+            Sched, start=sched["start"], end=sched["end"], thread=ids.thread(sched["globalTid"])
+        ),
         metadata=facts,
-    )  # fmt: skip
+    )
 
 
 def _nothing(db: NsysDatabase, calls: int, notes: list[str]) -> str:
@@ -122,10 +181,11 @@ def _nothing(db: NsysDatabase, calls: int, notes: list[str]) -> str:
         return f"{db.path} has no usable device work ({'; '.join(notes)}); {again}"
     if calls:
         return (
-            f"{db.path} has {calls} CUDA calls and no kernel or copy: the program ran no work on the GPU while it was"
-            f" recorded, or was killed before the profiler could write; let it end by itself and {again}"
+            f"{db.path} has {calls} CUDA calls and no kernel or copy: the program ran no work on"
+            " the GPU while it was recorded, or was killed before the profiler could write; let it"
+            f" end by itself and {again}"
         )
     return (
-        f"{db.path} has no CUDA activity: it was recorded without -t cuda, or the process that used the GPU was not"
-        f" traced (a forked child needs --trace-fork-before-exec=true); {again}"
+        f"{db.path} has no CUDA activity: it was recorded without -t cuda, or the process that used"
+        f" the GPU was not traced (a forked child needs --trace-fork-before-exec=true); {again}"
     )

@@ -1,4 +1,6 @@
-"""Repairs or drops invalid rows of an export: without a start, ending before they begin, or without a process."""
+"""Repairs or drops invalid rows of an export: without a start, ending before they begin, or without
+a process.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ __all__ = ["close_open_ranges", "drop_invalid", "left_out", "owners_of"]
 
 
 def drop_invalid(rows: ColumnMap, noun: str, notes: list[str]) -> ColumnMap:
-    """The rows that have a start and do not end before it. nsys, too, leaves out what starts at 0."""
+    """The rows that have a start and do not end before it. nsys, too, leaves out what starts at
+    0.
+    """
     valid = (rows["start"] > 0) & (rows["end"] >= rows["start"])
     if valid.all():
         return rows
@@ -22,7 +26,9 @@ def drop_invalid(rows: ColumnMap, noun: str, notes: list[str]) -> ColumnMap:
 
 
 def close_open_ranges(rows: ColumnMap, last: int, notes: list[str]) -> ColumnMap:
-    """Ranges that were open at the end of the recording end with it; what ends before it begins is left out."""
+    """Ranges that were open at the end of the recording end with it; what ends before it begins is
+    left out.
+    """
     last = max(last, int(rows["start"].max(initial=0)))
     rows = {**rows, "end": np.where(rows["end"] == -1, last, rows["end"])}
     valid = rows["end"] >= rows["start"]
@@ -38,8 +44,11 @@ def left_out(count: int, noun: str, which: str) -> str:
 
 
 def owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
-    """globalPid of each op. Some exports lack it: then that of the call with its correlation id, where one process
-    alone has such a call; what is left belongs to the only process, or to process 0, which stands for an unknown one.
+    """globalPid of each op.
+
+    Some exports lack it: then that of the call with its correlation id, where one process alone has
+    such a call; what is left belongs to the only process, or to process 0, which stands for an
+    unknown one.
     """
     pids = ops["globalPid"]
     missing = pids == -1
@@ -57,7 +66,9 @@ def owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
     begin, end = np.where(has_call, first, 0), np.where(has_call, last - 1, 0)
     owner = np.zeros(len(first), np.int64)
     if len(caller):
-        owner = np.where(has_call & (caller[begin] == caller[end]) & (caller[begin] != -1), caller[begin], 0)
+        owner = np.where(
+            has_call & (caller[begin] == caller[end]) & (caller[begin] != -1), caller[begin], 0
+        )
     filled = pids.copy()
     filled[missing] = owner
     return filled

@@ -1,4 +1,6 @@
-"""Reads reports of Nsight Systems (.nsys-rep, .qdrep, .qdstrm), through the nsys of this machine."""
+"""Reads reports of Nsight Systems (.nsys-rep, .qdrep, .qdstrm), through the nsys of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,18 @@ _STREAM = b"NVIDIA Nsight Systems Stream"  # after a few bytes of length
 
 def knows(path: Path, head: bytes) -> bool:
     """By its first words, which the oldest and the newest versions share."""
-    return head.startswith(_REPORT) or _STREAM in head[:64] or (b"[END]" in head[:16] and path.suffix == ".qdstrm")
+    return (
+        head.startswith(_REPORT)
+        or _STREAM in head[:64]
+        or (b"[END]" in head[:16] and path.suffix == ".qdstrm")
+    )
 
 
 def read(path: Path) -> Trace:
-    """The trace in a report. TraceError says what to install where there is no nsys, or quotes what nsys reports."""
+    """The trace in a report.
+
+    TraceError says what to install where there is no nsys, or quotes what nsys reports.
+    """
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix="fastfeed-nsys-") as folder:
         export = nsight.export(path, Path(folder))

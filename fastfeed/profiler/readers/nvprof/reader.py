@@ -1,7 +1,8 @@
 """Reads nvprof's SQLite files (.nvprof, .nvvp), also as exported by the Visual Profiler.
 
-Schema: the DDL in PatWie/nvprof2json, enumerations from CUPTI's headers. Device rows name no process; their correlation
-id finds the call that launched them. Times are CUPTI's, nanoseconds since 1970 where nvprof could normalize them.
+Schema: the DDL in PatWie/nvprof2json, enumerations from CUPTI's headers. Device rows name no
+process; their correlation id finds the call that launched them. Times are CUPTI's, nanoseconds
+since 1970 where nvprof could normalize them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fastfeed.profiler.model.trace import (
     Trace,
     Waits,
     table,
-)  # fmt: skip
+)
 from fastfeed.profiler.readers.nvprof.names import DRIVER, RUNTIME
 from fastfeed.profiler.readers.nvprof.tables import ERRORS, NvprofDatabase
 
@@ -37,15 +38,28 @@ __all__ = ["knows", "read"]
 _PREFIX = "CUPTI_ACTIVITY_KIND_"
 _OP_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId")
 _COPIES = {
-    1: ("HtoD", Kind.H2D), 2: ("DtoH", Kind.D2H), 3: ("HtoA", Kind.H2D), 4: ("AtoH", Kind.D2H), 5: ("AtoA", Kind.D2D),
-    6: ("AtoD", Kind.D2D), 7: ("DtoA", Kind.D2D), 8: ("DtoD", Kind.D2D), 9: ("HtoH", Kind.OTHER),
+    1: ("HtoD", Kind.H2D),
+    2: ("DtoH", Kind.D2H),
+    3: ("HtoA", Kind.H2D),
+    4: ("AtoH", Kind.D2H),
+    5: ("AtoA", Kind.D2D),
+    6: ("AtoD", Kind.D2D),
+    7: ("DtoA", Kind.D2D),
+    8: ("DtoD", Kind.D2D),
+    9: ("HtoH", Kind.OTHER),
     10: ("PtoP", Kind.P2P),
-}  # fmt: skip
-_UNIFIED = {1: "[Unified Memory Memcpy HtoD]", 2: "[Unified Memory Memcpy DtoH]", 8: "[Unified Memory Memcpy DtoD]"}
+}
+_UNIFIED = {
+    1: "[Unified Memory Memcpy HtoD]",
+    2: "[Unified Memory Memcpy DtoH]",
+    8: "[Unified Memory Memcpy DtoD]",
+}
 _START, _END = 2, 4  # flags of a marker
 _THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
 _COMPILING = {1: "driver compiler", 4 << 16: "module loading", 5 << 16: "lazy function loading"}
-_EPOCH = 1_000_000_000_000_000_000  # earlier (2001) than any trace: smaller times do not count from 1970
+_EPOCH = (
+    1_000_000_000_000_000_000  # earlier (2001) than any trace: smaller times do not count from 1970
+)
 
 
 def knows(path: Path, head: bytes) -> bool:
@@ -63,7 +77,10 @@ def read(path: Path) -> Trace:
     """The trace in an nvprof database; damaged tables are read up to the damage, with a note."""
     with closing(NvprofDatabase(path)) as database:
         if not database.is_nvprof:
-            raise TraceError(f"{path} is not nvprof's: it has no CUPTI_ACTIVITY tables; give what nvprof -o wrote")
+            raise TraceError(
+                f"{path} is not nvprof's: it has no CUPTI_ACTIVITY tables; give what nvprof -o"
+                " wrote"
+            )
         return _TraceBuilder(path, database).trace()
 
 
@@ -91,45 +108,91 @@ class _TraceBuilder:
             *self._copies(),
             self._unified(),
         ]
-        op_rows = np.concatenate(op_tables)  # start, end, device, stream, kind, name, corr, bytes, pageable
+        op_rows = np.concatenate(
+            op_tables
+        )  # start, end, device, stream, kind, name, corr, bytes, pageable
         call_rows = np.concatenate(call_tables)  # start, end, thread, name, corr
         ranges = np.concatenate([markers, compiling])  # start, end, thread, name, kind, domain
         process = self._owners(op_rows[:, 6], call_rows)
-        base = min((int(part[:, 0].min()) for part in (op_rows, call_rows, ranges, overheads) if len(part)), default=0)
-        last = max((int(part[:, :2].max()) for part in (op_rows, call_rows, ranges, overheads) if len(part)), default=0)
+        base = min(
+            (
+                int(part[:, 0].min())
+                for part in (op_rows, call_rows, ranges, overheads)
+                if len(part)
+            ),
+            default=0,
+        )
+        last = max(
+            (
+                int(part[:, :2].max())
+                for part in (op_rows, call_rows, ranges, overheads)
+                if len(part)
+            ),
+            default=0,
+        )
         ranges[ranges[:, 1] < 0, 1] = last  # still open at the end of the recording
         notes = [*self.database.notes]
         if self.lost:
-            notes.append(f"{self.lost} records have no valid times; raise nvprof's --device-buffer-size")
+            notes.append(
+                f"{self.lost} records have no valid times; raise nvprof's --device-buffer-size"
+            )
         if self.negative:
             notes.append(f"{self.negative} records that end before they begin are left out")
         if not len(op_rows):
             notes.append("no device activity was recorded")
         return Trace(
             Origin(
-                str(self.path), "nvprof", self.database.version(), base if base > _EPOCH else None, len(call_rows) > 0,
-                self.lost, notes=tuple(notes), incomplete="; ".join(self.database.notes[:1]),
+                str(self.path),
+                "nvprof",
+                self.database.version(),
+                base if base > _EPOCH else None,
+                len(call_rows) > 0,
+                self.lost,
+                notes=tuple(notes),
+                incomplete="; ".join(self.database.notes[:1]),
             ),
             tuple(self.strings.all),
             tuple(Process(pid) for pid in self.processes),
             tuple(Thread(process, tid) for process, tid in self.threads),
             self._devices(),
             table(
-                Ops, start=op_rows[:, 0] - base, end=op_rows[:, 1] - base, device=op_rows[:, 2], process=process,
-                stream=op_rows[:, 3], kind=op_rows[:, 4], name=op_rows[:, 5], corr=op_rows[:, 6], bytes=op_rows[:, 7],
+                Ops,
+                start=op_rows[:, 0] - base,
+                end=op_rows[:, 1] - base,
+                device=op_rows[:, 2],
+                process=process,
+                stream=op_rows[:, 3],
+                kind=op_rows[:, 4],
+                name=op_rows[:, 5],
+                corr=op_rows[:, 6],
+                bytes=op_rows[:, 7],
                 pageable=op_rows[:, 8],
             ),
             table(
-                Calls, start=call_rows[:, 0] - base, end=call_rows[:, 1] - base, thread=call_rows[:, 2],
-                name=call_rows[:, 3], corr=call_rows[:, 4],
+                Calls,
+                start=call_rows[:, 0] - base,
+                end=call_rows[:, 1] - base,
+                thread=call_rows[:, 2],
+                name=call_rows[:, 3],
+                corr=call_rows[:, 4],
             ),
             table(
-                Ranges, start=ranges[:, 0] - base, end=ranges[:, 1] - base, thread=ranges[:, 2], name=ranges[:, 3],
-                kind=ranges[:, 4], domain=ranges[:, 5],
+                Ranges,
+                start=ranges[:, 0] - base,
+                end=ranges[:, 1] - base,
+                thread=ranges[:, 2],
+                name=ranges[:, 3],
+                kind=ranges[:, 4],
+                domain=ranges[:, 5],
             ),
             self._waits(call_rows),
-            table(Overheads, start=overheads[:, 0] - base, end=overheads[:, 1] - base, process=overheads[:, 2]),
-        )  # fmt: skip
+            table(
+                Overheads,
+                start=overheads[:, 0] - base,
+                end=overheads[:, 1] - base,
+                process=overheads[:, 2],
+            ),
+        )
 
     def _valid(self, rows: np.ndarray) -> np.ndarray:
         """Rows whose first two columns are the times of something."""
@@ -152,19 +215,24 @@ class _TraceBuilder:
         ids = np.column_stack([pids, tids & 0xFFFFFFFF])
         distinct, inverse = np.unique(ids, axis=0, return_inverse=True)
         indexes = [
-            self.threads.setdefault((self._process(pid), tid), len(self.threads)) for pid, tid in distinct.tolist()
+            self.threads.setdefault((self._process(pid), tid), len(self.threads))
+            for pid, tid in distinct.tolist()
         ]
         return np.array(indexes, np.int64)[inverse.reshape(-1)]
 
     def _calls(self, name: str, names: dict[int, str]) -> np.ndarray:
         rows = self._valid(
-            self.database.rows(_PREFIX + name, "start", "end", "processId", "threadId", "cbid", "correlationId")
+            self.database.rows(
+                _PREFIX + name, "start", "end", "processId", "threadId", "cbid", "correlationId"
+            )
         )
         numbers, inverse = np.unique(rows[:, 4], return_inverse=True)
-        indexes = self.strings.many(names.get(cbid, f"{name.lower()} call {cbid}") for cbid in numbers.tolist())[
-            inverse
-        ]
-        return np.column_stack([rows[:, :2], self._thread(rows[:, 2], rows[:, 3]), indexes, rows[:, 5]])
+        indexes = self.strings.many(
+            names.get(cbid, f"{name.lower()} call {cbid}") for cbid in numbers.tolist()
+        )[inverse]
+        return np.column_stack(
+            [rows[:, :2], self._thread(rows[:, 2], rows[:, 3]), indexes, rows[:, 5]]
+        )
 
     def _kernels(self, name: str) -> np.ndarray:
         rows = self._valid(self.database.rows(_PREFIX + name, *_OP_COLUMNS, "name"))
@@ -177,14 +245,23 @@ class _TraceBuilder:
         tables = []
         for name in ("MEMCPY", "MEMCPY2"):
             rows = self._valid(
-                self.database.rows(_PREFIX + name, *_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind")
+                self.database.rows(
+                    _PREFIX + name, *_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind"
+                )
             )
-            kinds = {kind: _COPIES.get(kind, (str(kind), Kind.OTHER)) for kind in np.unique(rows[:, 6]).tolist()}
-            names = {kind: self.strings[f"[CUDA memcpy {text}]"] for kind, (text, _) in kinds.items()}
+            kinds = {
+                kind: _COPIES.get(kind, (str(kind), Kind.OTHER))
+                for kind in np.unique(rows[:, 6]).tolist()
+            }
+            names = {
+                kind: self.strings[f"[CUDA memcpy {text}]"] for kind, (text, _) in kinds.items()
+            }
             kind = np.array([kinds[number][1] for number in rows[:, 6].tolist()], np.int64)
             indexes = np.array([names[number] for number in rows[:, 6].tolist()], np.int64)
             host = np.where(kind == Kind.H2D, rows[:, 7], np.where(kind == Kind.D2H, rows[:, 8], 0))
-            pageable = np.select([host == 1, host > 1], [1, 0], -1)  # 1 pageable, 2 pinned, 5 managed
+            pageable = np.select(
+                [host == 1, host > 1], [1, 0], -1
+            )  # 1 pageable, 2 pinned, 5 managed
             tables.append(self._ops(rows, kind, indexes, rows[:, 4], rows[:, 5], pageable))
         rows = self._valid(self.database.rows(_PREFIX + "MEMSET", *_OP_COLUMNS, "bytes"))
         name = self.strings["[CUDA memset]"] if len(rows) else -1
@@ -192,21 +269,34 @@ class _TraceBuilder:
 
     def _unified(self) -> np.ndarray:
         rows = self.database.rows(
-            _PREFIX + "UNIFIED_MEMORY_COUNTER", "start", "end", "counterKind", "streamId", "srcId", "dstId", "value"
+            _PREFIX + "UNIFIED_MEMORY_COUNTER",
+            "start",
+            "end",
+            "counterKind",
+            "streamId",
+            "srcId",
+            "dstId",
+            "value",
         )
-        rows = self._valid(rows[np.isin(rows[:, 2], list(_UNIFIED))])  # the others count page faults
+        rows = self._valid(
+            rows[np.isin(rows[:, 2], list(_UNIFIED))]
+        )  # the others count page faults
         name = np.array([self.strings[_UNIFIED[kind]] for kind in rows[:, 2].tolist()], np.int64)
         device = np.where(rows[:, 2] == 2, rows[:, 4], rows[:, 5])
         op_rows = np.column_stack([rows[:, :2], device, rows[:, 3]])
         return self._ops(op_rows, Kind.OTHER, name, -1, rows[:, 6])
 
     def _ops(self, rows: np.ndarray, *columns: np.ndarray | int) -> np.ndarray:
-        """Rows of start, end, device, stream, ... and columns of kind, name, corr, bytes, pageable."""
+        """Rows of start, end, device, stream, ... and columns of kind, name, corr, bytes,
+        pageable.
+        """
         distinct, inverse = np.unique(rows[:, 2], return_inverse=True)
         device = [self.devices.setdefault(id, len(self.devices)) for id in distinct.tolist()]
         values = [*columns, *[-1] * (5 - len(columns))]
         filled = [np.broadcast_to(np.asarray(column, np.int64), len(rows)) for column in values]
-        return np.column_stack([rows[:, :2], np.array(device, np.int64)[inverse], rows[:, 3], *filled])
+        return np.column_stack(
+            [rows[:, :2], np.array(device, np.int64)[inverse], rows[:, 3], *filled]
+        )
 
     def _owners(self, corr: np.ndarray, calls: np.ndarray) -> np.ndarray:
         """The process of each op: the one whose call has its correlation id."""
@@ -219,15 +309,28 @@ class _TraceBuilder:
 
     def _markers(self) -> np.ndarray:
         rows, blobs = self.database.with_blob(
-            _PREFIX + "MARKER", "objectId", "timestamp", "flags", "id", "name", "domain", "objectKind"
+            _PREFIX + "MARKER",
+            "objectId",
+            "timestamp",
+            "flags",
+            "id",
+            "name",
+            "domain",
+            "objectKind",
         )
         valid = (rows[:, 1] & (_START | _END) > 0) & (rows[:, 0] > 0)
         rows, blobs = rows[valid], blobs[valid]
-        order = np.lexsort([rows[:, 1] & _END, rows[:, 0], rows[:, 2]])  # by id, then time, starts first
+        order = np.lexsort(
+            [rows[:, 1] & _END, rows[:, 0], rows[:, 2]]
+        )  # by id, then time, starts first
         rows, blobs = rows[order], blobs[order]
         starts = np.flatnonzero(rows[:, 1] & _START)
         follows = np.minimum(starts + 1, max(len(rows) - 1, 0))
-        has_end = (rows[follows, 2] == rows[starts, 2]) & (rows[follows, 1] & _END > 0) & (follows > starts)
+        has_end = (
+            (rows[follows, 2] == rows[starts, 2])
+            & (rows[follows, 1] & _END > 0)
+            & (follows > starts)
+        )
         end = np.where(has_end, rows[follows, 0], -1)
         begin, owner = rows[starts], blobs[starts]
         thread = np.full(len(begin), -1, np.int64)
@@ -248,14 +351,22 @@ class _TraceBuilder:
         valid = (rows[:, 0] > 0) & (rows[:, 1] >= rows[:, 0])
         rows, blobs = rows[valid], blobs[valid]
         compiling = np.isin(rows[:, 2], list(_COMPILING))
-        name = np.array([self.strings[_COMPILING[kind]] for kind in rows[compiling, 2].tolist()], np.int64)
+        name = np.array(
+            [self.strings[_COMPILING[kind]] for kind in rows[compiling, 2].tolist()], np.int64
+        )
         by_thread = rows[compiling, 3] == _THREAD
         owner = blobs[compiling]
         thread = np.full(len(owner), -1, np.int64)
         thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
         count = len(owner)
         ranges = np.column_stack(
-            [rows[compiling, :2], thread, name, np.full(count, RangeKind.COMPILE), np.full(count, -1)]
+            [
+                rows[compiling, :2],
+                thread,
+                name,
+                np.full(count, RangeKind.COMPILE),
+                np.full(count, -1),
+            ]
         ).astype(np.int64)
         profiler_rows = rows[~compiling]
         process = [self._process(pid) for pid in blobs[~compiling, 0].tolist()]
@@ -263,7 +374,9 @@ class _TraceBuilder:
 
     def _waits(self, calls: np.ndarray) -> Waits:
         """Streams that wait for an event, each with the latest earlier record of that event."""
-        rows = self.database.rows(_PREFIX + "SYNCHRONIZATION", "type", "correlationId", "streamId", "cudaEventId")
+        rows = self.database.rows(
+            _PREFIX + "SYNCHRONIZATION", "type", "correlationId", "streamId", "cudaEventId"
+        )
         rows = rows[rows[:, 0] == 2]
         records = self.database.rows(_PREFIX + "CUDA_EVENT", "eventId", "correlationId", "streamId")
         records = records[np.lexsort([records[:, 1], records[:, 0]])]
@@ -275,16 +388,24 @@ class _TraceBuilder:
                 recorded[row] = records[at, 2], records[at, 1]
         process = self._owners(rows[:, 1], calls)
         return table(
-            Waits, corr=rows[:, 1], process=process, stream=rows[:, 2], on_stream=recorded[:, 0], on_corr=recorded[:, 1]
+            Waits,
+            corr=rows[:, 1],
+            process=process,
+            stream=rows[:, 2],
+            on_stream=recorded[:, 0],
+            on_corr=recorded[:, 1],
         )
 
     def _devices(self) -> tuple[Device, ...]:
-        rows, blobs = self.database.with_blob(_PREFIX + "DEVICE", "uuid", "id", "name", blob_words=4)
+        rows, blobs = self.database.with_blob(
+            _PREFIX + "DEVICE", "uuid", "id", "name", blob_words=4
+        )
         details = {
             id: (self.texts.get(name, ""), uuid.astype("<u4").tobytes().hex() if uuid.any() else "")
             for (id, name), uuid in zip(rows.tolist(), blobs, strict=True)
         }
         process = 0 if len(self.processes) == 1 else -1
         return tuple(
-            Device(id, *details[id], process) if id in details else Device(id, process=process) for id in self.devices
+            Device(id, *details[id], process) if id in details else Device(id, process=process)
+            for id in self.devices
         )

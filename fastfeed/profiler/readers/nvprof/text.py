@@ -1,8 +1,9 @@
 """Reads what nvprof prints with --print-gpu-trace or --print-api-trace, as text or with --csv.
 
-Columns are found by name. A CSV has a row of units below its header; in the text each value has its own. Start times of
-the text have five digits, so they may be rounded to microseconds: a note says so. The output of the program may be
-mixed in. A GPU trace has no calls of the host; `merge.combine` joins it with the API trace of the same recording.
+Columns are found by name. A CSV has a row of units below its header; in the text each value has its
+own. Start times of the text have five digits, so they may be rounded to microseconds: a note says
+so. The output of the program may be mixed in. A GPU trace has no calls of the host; `merge.combine`
+joins it with the API trace of the same recording.
 """
 
 from __future__ import annotations
@@ -38,10 +39,17 @@ __all__ = ["knows", "read"]
 _SCALES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _BYTES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _VALUE = re.compile(r"(\d{1,30}(?:\.\d{0,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)")
-_MESSAGE = re.compile(r"={2,}(?:(\d{1,18})==|={2,})\s*(.*)")  # ==4242== Warning: ..., ======== Profiling result:
-_HEADERS = re.compile(rb'^(={2}\d+== (NVPROF|Profiling)|={8} (NVPROF|Profiling result)|"?Start"?\s*,\s*"?Duration"?,'
-                    rb"|\s*Start\s{2,}Duration\s{2,})", re.MULTILINE)  # fmt: skip
-_CSV = re.compile(r'"?Start"?\s*,|"Type"|"Device"')  # the first column of a trace, a summary, metrics
+_MESSAGE = re.compile(
+    r"={2,}(?:(\d{1,18})==|={2,})\s*(.*)"
+)  # ==4242== Warning: ..., ======== Profiling result:
+_HEADERS = re.compile(
+    rb'^(={2}\d+== (NVPROF|Profiling)|={8} (NVPROF|Profiling result)|"?Start"?\s*,\s*"?Duration"?,'
+    rb"|\s*Start\s{2,}Duration\s{2,})",
+    re.MULTILINE,
+)
+_CSV = re.compile(
+    r'"?Start"?\s*,|"Type"|"Device"'
+)  # the first column of a trace, a summary, metrics
 _COMMAND = re.compile(r"NVPROF is profiling process (\d{1,18}), command: (.*)")
 _LOST = re.compile(r"Warning: (\d{1,18}) records have invalid timestamps")
 _CORR = re.compile(r" \[(\d+)\]\)?$")
@@ -89,16 +97,27 @@ def read(path: Path) -> Trace:
             _add_line(printed, line.decode("utf-8", "replace"))
         damage = stream.damage
     if not printed.tables:
-        what = "a summary of nvprof, which has no times" if printed.summary else "no trace that nvprof printed"
-        raise TraceError(f"{path} is {what}; record with nvprof --print-gpu-trace --csv, or -o FILE.nvprof")
+        what = (
+            "a summary of nvprof, which has no times"
+            if printed.summary
+            else "no trace that nvprof printed"
+        )
+        raise TraceError(
+            f"{path} is {what}; record with nvprof --print-gpu-trace --csv, or -o FILE.nvprof"
+        )
     notes = [damage] if damage else []
     incomplete = damage or (f"{printed.skipped} lines are invalid" if printed.skipped else "")
     if printed.lost:
-        notes.append(f"{printed.lost} records have no valid times; raise nvprof's --device-buffer-size")
+        notes.append(
+            f"{printed.lost} records have no valid times; raise nvprof's --device-buffer-size"
+        )
     if printed.skipped:
         notes.append(f"{printed.skipped} lines among the rows are invalid and are skipped")
     if printed.resolution > _ROUNDED_NS:
-        rounded = f"start times are rounded to {printed.resolution / 1000:g} us, shorter gaps are not real"
+        rounded = (
+            f"start times are rounded to {printed.resolution / 1000:g} us, shorter gaps are not"
+            " real"
+        )
         notes.append(f"{rounded}; nvprof -o keeps them exact")
     if not printed.ops:
         notes.append("no device activity is in this file")
@@ -159,7 +178,9 @@ def _add_row(printed: _PrintedTables, row: dict[str, str]) -> None:
     if start is None or not name:
         printed.skipped += 1
         return
-    printed.resolution = max(printed.resolution, _resolution(row["Start"], printed.units.get("Start", "")))
+    printed.resolution = max(
+        printed.resolution, _resolution(row["Start"], printed.units.get("Start", ""))
+    )
     process = printed.processes.setdefault(printed.pid, len(printed.processes))
     marker = _MARKER.match(name)
     if marker:
@@ -168,12 +189,18 @@ def _add_row(printed: _PrintedTables, row: dict[str, str]) -> None:
         return  # a count of page faults
     end += start
     corr_suffix = _CORR.search(name)
-    text = row.get("Correlation_ID", "") or row.get("Correlation ID", "") or (corr_suffix[1] if corr_suffix else "")
+    text = (
+        row.get("Correlation_ID", "")
+        or row.get("Correlation ID", "")
+        or (corr_suffix[1] if corr_suffix else "")
+    )
     corr = int(text) % _MAX_NS if text.isascii() and text.isdigit() and len(text) < 20 else -1
     device = row.get("Device", "-")
     if device in ("", "-"):
         if call := _CALL.match(name):
-            printed.calls.append((start, end, process, printed.strings[strip_version(call[0])], corr))
+            printed.calls.append(
+                (start, end, process, printed.strings[strip_version(call[0])], corr)
+            )
         return
     if name.startswith("[Unified Memory") and "emcpy" not in name:
         return
@@ -185,7 +212,9 @@ def _add_row(printed: _PrintedTables, row: dict[str, str]) -> None:
     stream = int(row["Stream"]) if re.fullmatch(r"\d{1,9}", row.get("Stream", "")) else -1
     column = "Unified Memory" if kind == Kind.OTHER else "Size"
     size = _size(row.get(column, ""), printed.units.get(column, ""))
-    printed.ops.append((start, end, index, process, stream, kind, printed.strings[name], corr, size, pageable))
+    printed.ops.append(
+        (start, end, index, process, stream, kind, printed.strings[name], corr, size, pageable)
+    )
 
 
 def _kind(name: str) -> Kind:
@@ -197,13 +226,17 @@ def _kind(name: str) -> Kind:
 
 
 def _add_marker(printed: _PrintedTables, process: int, time: int, event: str, text: str) -> None:
-    """An NVTX range: its start and its end are separate rows; of several with one name the innermost ends first."""
+    """An NVTX range: its start and its end are separate rows; of several with one name the
+    innermost ends first.
+    """
     text = text.split(" (Domain:")[0].strip(' "')
     starts = printed.open.setdefault((process, text), [])
     if event == "Range start":
         starts.append(time)
     elif event == "Range end" and starts:
-        printed.ranges.append((starts.pop(), time, process, printed.strings[text], range_kind(text)))
+        printed.ranges.append(
+            (starts.pop(), time, process, printed.strings[text], range_kind(text))
+        )
 
 
 def _ns(row: dict[str, str], units: dict[str, str], column: str) -> int | None:
@@ -242,21 +275,48 @@ def _trace(path: Path, printed: _PrintedTables, notes: Sequence[str]) -> Trace:
     for index, text in enumerate(printed.devices):
         match = re.fullmatch(r"(.*?)(?: \((\d{1,4})\)?)?(?: \($)?", text)
         ordinal = int(match[2]) if match and match[2] else index
-        devices.append(Device(ordinal, match[1] if match else text, process=0 if len(printed.processes) == 1 else -1))
+        devices.append(
+            Device(
+                ordinal,
+                match[1] if match else text,
+                process=0 if len(printed.processes) == 1 else -1,
+            )
+        )
     return Trace(
-        Origin(str(path), "nvprof", host_calls=len(calls) > 0, dropped=printed.lost, notes=tuple(notes)),
+        Origin(
+            str(path), "nvprof", host_calls=len(calls) > 0, dropped=printed.lost, notes=tuple(notes)
+        ),
         tuple(printed.strings.all),
         tuple(Process(pid, name=printed.commands.get(pid, "")) for pid in printed.processes),
         tuple(Thread(process, 0) for process in range(len(printed.processes))) if has_host else (),
         tuple(devices),
         table(
-            Ops, start=ops[:, 0], end=ops[:, 1], device=ops[:, 2], process=ops[:, 3], stream=ops[:, 4], kind=ops[:, 5],
-            name=ops[:, 6], corr=ops[:, 7], bytes=ops[:, 8], pageable=ops[:, 9],
+            Ops,
+            start=ops[:, 0],
+            end=ops[:, 1],
+            device=ops[:, 2],
+            process=ops[:, 3],
+            stream=ops[:, 4],
+            kind=ops[:, 5],
+            name=ops[:, 6],
+            corr=ops[:, 7],
+            bytes=ops[:, 8],
+            pageable=ops[:, 9],
         ),
         table(
-            Calls, start=calls[:, 0], end=calls[:, 1], thread=calls[:, 2], name=calls[:, 3], corr=calls[:, 4],
+            Calls,
+            start=calls[:, 0],
+            end=calls[:, 1],
+            thread=calls[:, 2],
+            name=calls[:, 3],
+            corr=calls[:, 4],
         ),
         table(
-            Ranges, start=ranges[:, 0], end=ranges[:, 1], thread=ranges[:, 2], name=ranges[:, 3], kind=ranges[:, 4],
+            Ranges,
+            start=ranges[:, 0],
+            end=ranges[:, 1],
+            thread=ranges[:, 2],
+            name=ranges[:, 3],
+            kind=ranges[:, 4],
         ),
-    )  # fmt: skip
+    )

@@ -12,10 +12,21 @@ from fastfeed.profiler.model.kernel_names import copy_kind, kernel_kind
 from fastfeed.profiler.model.trace import Calls, Device, Kind, Ops, Overheads, Strings, table
 from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, events_of
 
-__all__ = ["CopyDetails", "DeviceWork", "copy_details", "device_of", "with_launch_details", "work_of"]
+__all__ = [
+    "CopyDetails",
+    "DeviceWork",
+    "copy_details",
+    "device_of",
+    "with_launch_details",
+    "work_of",
+]
 
 _STREAM = re.compile(r"Stream #(-?\d+)")
-_MEMORY = ("memalloc_details", "memfree_details", "memoryresidency_details")  # records that are no work
+_MEMORY = (
+    "memalloc_details",
+    "memfree_details",
+    "memoryresidency_details",
+)  # records that are no work
 _WANTED = frozenset({"correlation_id", "memcpy_details", "memset_details", "group_id", *_MEMORY})
 _BYTES = re.compile(r"\b(?:size|num_bytes):(\d+)")
 _ENDS = re.compile(r"\bkind_src:(\w+)\s+kind_dst:(\w+)")
@@ -50,7 +61,9 @@ def device_of(plane: Plane) -> Device:
     if not name:
         vendor = str(properties.get("device_vendor", ""))
         cores = (
-            f"{properties['core_count']} {'CUs' if vendor == 'AMD' else 'SMs'}" if "core_count" in properties else ""
+            f"{properties['core_count']} {'CUs' if vendor == 'AMD' else 'SMs'}"
+            if "core_count" in properties
+            else ""
         )
         memory = properties.get("memory_size", 0)
         size = f"{memory / 2**30:.0f} GiB" if isinstance(memory, int) and memory > 0 else ""
@@ -61,7 +74,10 @@ def device_of(plane: Plane) -> Device:
 
 
 def work_of(plane: Plane, names: Strings) -> DeviceWork:
-    """Everything that ran on one device. Lines that xprof derives from the streams are left alone."""
+    """Everything that ran on one device.
+
+    Lines that xprof derives from the streams are left alone.
+    """
     streams = tuple(line for line in plane.lines if _STREAM.match(line.name))
     events = events_of(plane, streams, _WANTED)
     number = [_STREAM.match(line.name) for line in streams]
@@ -69,7 +85,9 @@ def work_of(plane: Plane, names: Strings) -> DeviceWork:
     kinds = np.array([_kind(name) for name in events.names], np.uint8)
     copies = copy_details(events)
     kind = kinds[events.code]
-    at_host = np.where(kind == Kind.H2D, copies.source, np.where(kind == Kind.D2H, copies.target, -1))
+    at_host = np.where(
+        kind == Kind.H2D, copies.source, np.where(kind == Kind.D2H, copies.target, -1)
+    )
     correlation = events.ints("correlation_id")
     texts = names.many(name or "unnamed" for name in events.names)
     work = np.ones(len(events), bool)
@@ -89,15 +107,29 @@ def work_of(plane: Plane, names: Strings) -> DeviceWork:
         bytes=copies.bytes[work],
         pageable=at_host[work],
     )
-    flushes = events_of(plane, tuple(line for line in plane.lines if line.name == "CUPTI overhead"), frozenset())
-    others = tuple(line.name for line in plane.lines if len(line.begin) and not _STREAM.match(line.name))
+    flushes = events_of(
+        plane, tuple(line for line in plane.lines if line.name == "CUPTI overhead"), frozenset()
+    )
+    others = tuple(
+        line.name for line in plane.lines if len(line.begin) and not _STREAM.match(line.name)
+    )
     overheads = table(Overheads, start=flushes.start, end=flushes.end, process=0)
     device = device_of(plane)
-    return DeviceWork(device, ops, overheads, events.ints("group_id")[work], others, events.damaged, events.impossible)
+    return DeviceWork(
+        device,
+        ops,
+        overheads,
+        events.ints("group_id")[work],
+        others,
+        events.damaged,
+        events.impossible,
+    )
 
 
 def copy_details(events: PlaneEvents) -> CopyDetails:
-    """Sizes and memory kinds of copies, from their details: `kind_src:pageable kind_dst:device size:512 async:1`."""
+    """Sizes and memory kinds of copies, from their details: `kind_src:pageable kind_dst:device
+    size:512 async:1`.
+    """
     size = np.full(len(events), -1, np.int64)
     source, target = np.full((2, len(events)), -1, np.int8)
     for stat in ("memcpy_details", "memset_details"):
@@ -127,13 +159,16 @@ def _kind(name: str) -> Kind:
 
 
 def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Sequence[str]) -> Ops:
-    """Return the ops with details that only their launches have: direction, size and memory of copies.
+    """Return the ops with details that only their launches have: direction, size and memory of
+    copies.
 
     `sizes` has a row per call.
     """
     by_kernel = np.array([bool(_BY_KERNEL.match(name)) for name in names] or [False])
     unknown_direction = (by_kernel[ops.name] | (ops.kind == Kind.OTHER)) & (ops.corr >= 0)
-    incomplete = unknown_direction | ((ops.bytes < 0) & np.isin(ops.kind, (Kind.H2D, Kind.D2H, Kind.D2D, Kind.P2P)))
+    incomplete = unknown_direction | (
+        (ops.bytes < 0) & np.isin(ops.kind, (Kind.H2D, Kind.D2H, Kind.D2D, Kind.P2P))
+    )
     rows = np.flatnonzero(incomplete & (ops.corr >= 0))
     launches = np.flatnonzero(calls.corr >= 0)
     if not len(rows) or not len(launches):
@@ -144,7 +179,9 @@ def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Seque
         rows[calls.corr[launches[at]] == ops.corr[rows]],
         launches[at[calls.corr[launches[at]] == ops.corr[rows]]],
     )
-    direction = np.array([copy_kind(name) for name in names] or [Kind.OTHER], np.uint8)[calls.name[call]]
+    direction = np.array([copy_kind(name) for name in names] or [Kind.OTHER], np.uint8)[
+        calls.name[call]
+    ]
     kind = ops.kind.copy()
     has_direction = unknown_direction[rows] & (direction != Kind.OTHER)
     kind[rows[has_direction]] = direction[has_direction]
@@ -154,6 +191,15 @@ def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Seque
     of_host = (pageable[rows] < 0) & np.isin(kind[rows], (Kind.H2D, Kind.D2H))
     pageable[rows[of_host]] = at_host[of_host]
     return table(
-        Ops, start=ops.start, end=ops.end, device=ops.device, process=ops.process, stream=ops.stream, kind=kind,
-        name=ops.name, corr=ops.corr, bytes=size, pageable=pageable,
-    )  # fmt: skip
+        Ops,
+        start=ops.start,
+        end=ops.end,
+        device=ops.device,
+        process=ops.process,
+        stream=ops.stream,
+        kind=kind,
+        name=ops.name,
+        corr=ops.corr,
+        bytes=size,
+        pageable=pageable,
+    )

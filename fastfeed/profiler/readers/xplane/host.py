@@ -1,4 +1,6 @@
-"""Reads the host planes of an XSpace: API calls, TraceMe annotations, Python frames, and steps, per thread."""
+"""Reads the host planes of an XSpace: API calls, TraceMe annotations, Python frames, and steps, per
+thread.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,20 @@ from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, PlaneLin
 
 __all__ = ["HostActivity", "ThreadTable", "device_steps", "host_of", "is_host"]
 
-_IGNORED = ("/host:metadata", "/host:tfstreamz", "/host:__ScopeRangeCallStack__", "/host:TPU-runtime")
+_IGNORED = (
+    "/host:metadata",
+    "/host:tfstreamz",
+    "/host:__ScopeRangeCallStack__",
+    "/host:TPU-runtime",
+)
 _WANTED = frozenset({"correlation_id", "memcpy_details", "step_num", "_a"})
 _THREAD = re.compile(r"^Host Threads/(-?\d+)(/NVTX)?$")
 _API = re.compile(r"^(cuda|cu|hip)[A-Z]\w*")
 _GRAPH_ID = re.compile(r" \(CudaGraph:\d+\)$")
 _FRAME = re.compile(r"^\$(\S+?):(\d+) (.+)$")  # $profiler.py:101 start_trace
 _COMPILE = re.compile(
-    r"XlaCompile|PjRt\w*(::|Client::)?Compile|::Compile(AndLoad|Backend)?\b|GpuCompiler|(^|[ :])backend_compile"
+    r"XlaCompile|PjRt\w*(::|Client::)?Compile|::Compile(AndLoad|Backend)?\b|GpuCompiler|(^|["
+    r" :])backend_compile"
     r"|XlaCompilationCache|compile_or_get_cached|HloPassPipeline|RunBackend|LlvmCompile|Autotun"
 )
 # Names that the frameworks use; anything else may be the user's own annotation.
@@ -32,7 +40,8 @@ _FRAMEWORK = re.compile(
     r"|^IteratorGetNext|^MultiDeviceIterator|^(FunctionRun|TraceContext|SessionRun|RunGraph|TfrtModelRun|EagerExecute)"
     r"|^(Parallel|MapAndBatch|ParseExample)\w*(Produce|Consume)|^Kernel(Launch|Execute)|^[A-Z]\w+Op(Done)?$|^jit_"
 )
-_LAUNCHES = (  # calls that carry the name of what they launch, as TensorFlow's do, by their real names
+# calls that carry the name of what they launch, as TensorFlow's do, by their real names
+_LAUNCHES = (
     (re.compile(r"^Memcpy([HDP])2([HDP])$"), r"Memcpy\1to\2"),
     (re.compile(r"^Memcpy.*"), "Memcpy"),
     (re.compile(r"^Memset.*"), "MemsetAsync"),
@@ -79,7 +88,9 @@ def host_of(plane: Plane, threads: ThreadTable, names: Strings, amd: bool) -> Ho
 
 
 def _call_names(events: PlaneEvents, rows: np.ndarray, names: Strings, prefix: str) -> np.ndarray:
-    """Indexes of call names; a copy with async:0 in its details gets the name of the blocking call."""
+    """Indexes of call names; a copy with async:0 in its details gets the name of the blocking
+    call.
+    """
     codes, texts = events.texts("memcpy_details")
     waits = np.array([*("async:0" in text for text in texts), False])[codes]
     queued, blocking = [], []
@@ -97,7 +108,10 @@ def _call_names(events: PlaneEvents, rows: np.ndarray, names: Strings, prefix: s
 def _called(name: str, prefix: str) -> str:
     if _API.match(name):
         return strip_version(_GRAPH_ID.sub("", name))
-    name_ = next((pattern.sub(call, name) for pattern, call in _LAUNCHES if pattern.match(name)), "LaunchKernel")
+    name_ = next(
+        (pattern.sub(call, name) for pattern, call in _LAUNCHES if pattern.match(name)),
+        "LaunchKernel",
+    )
     return prefix + name_
 
 
@@ -106,18 +120,30 @@ def _ranges(events: PlaneEvents, rows: np.ndarray, thread: np.ndarray, names: St
     used[events.code[rows]] = True
     annotated = events.plane.name == "/host:NVTX-CUPTI"
     meanings = [
-        _meaning(name, annotated) if at else (RangeKind.OTHER, "") for name, at in zip(events.names, used, strict=True)
+        _meaning(name, annotated) if at else (RangeKind.OTHER, "")
+        for name, at in zip(events.names, used, strict=True)
     ]
     kind = np.array([kind_ for kind_, _ in meanings], np.uint8)[events.code[rows]]
-    name = np.array([names[text] if at else -1 for (_, text), at in zip(meanings, used, strict=True)], np.int32)
+    name = np.array(
+        [names[text] if at else -1 for (_, text), at in zip(meanings, used, strict=True)], np.int32
+    )
     name = name[events.code[rows]]
-    kind[events.ints("_a")[rows] > 0] = RangeKind.OTHER  # asynchronous: it began on this thread, which then went on
+    kind[events.ints("_a")[rows] > 0] = (
+        RangeKind.OTHER
+    )  # asynchronous: it began on this thread, which then went on
     if "step_num" in events.stats:
         step = events.ints("step_num")[rows]
         for row in np.flatnonzero(step >= 0):
             kind[row] = RangeKind.STEP
             name[row] = names[f"{events.names[events.code[rows[row]]]} {step[row]}"]
-    return table(Ranges, start=events.start[rows], end=events.end[rows], thread=thread[rows], name=name, kind=kind)
+    return table(
+        Ranges,
+        start=events.start[rows],
+        end=events.end[rows],
+        thread=thread[rows],
+        name=name,
+        kind=kind,
+    )
 
 
 def _meaning(name: str, annotated: bool) -> tuple[RangeKind, str]:
@@ -133,15 +159,25 @@ def _meaning(name: str, annotated: bool) -> tuple[RangeKind, str]:
 
 
 def device_steps(planes: Sequence[Plane], works: Sequence[DeviceWork], names: Strings) -> Ranges:
-    """Steps as a device saw them, for recordings in which no host thread marks any. Their thread is -1."""
+    """Steps as a device saw them, for recordings in which no host thread marks any.
+
+    Their thread is -1.
+    """
     derived = [
-        events_of(plane, tuple(line for line in plane.lines if line.name == "Steps"), frozenset({"step_name"}))
+        events_of(
+            plane,
+            tuple(line for line in plane.lines if line.name == "Steps"),
+            frozenset({"step_name"}),
+        )
         for plane in planes
     ]
     longest = max(derived, key=len, default=None)
     if longest is not None and len(longest):
         codes, texts = longest.texts("step_name")
-        labels = [texts[code] if code >= 0 else longest.names[at] for code, at in zip(codes, longest.code, strict=True)]
+        labels = [
+            texts[code] if code >= 0 else longest.names[at]
+            for code, at in zip(codes, longest.code, strict=True)
+        ]
         return table(
             Ranges,
             start=longest.start,
@@ -159,7 +195,11 @@ def device_steps(planes: Sequence[Plane], works: Sequence[DeviceWork], names: St
     np.minimum.at(start, step_index, busiest.ops.start[has_step])
     np.maximum.at(end, step_index, busiest.ops.end[has_step])
     return table(
-        Ranges, start=start, end=end, name=names.many(f"step {group}" for group in groups), kind=RangeKind.STEP
+        Ranges,
+        start=start,
+        end=end,
+        name=names.many(f"step {group}" for group in groups),
+        kind=RangeKind.STEP,
     )
 
 
@@ -182,4 +222,7 @@ class ThreadTable:
 
     @property
     def all(self) -> tuple[Thread, ...]:
-        return tuple(Thread(0, tid, name) for (tid, _), name in zip(self._index.items(), self._names, strict=True))
+        return tuple(
+            Thread(0, tid, name)
+            for (tid, _), name in zip(self._index.items(), self._names, strict=True)
+        )

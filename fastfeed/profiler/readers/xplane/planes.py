@@ -1,8 +1,9 @@
-"""Parses an XSpace, as JAX and TensorFlow save it: planes (a device, the host) of lines (a stream, a thread) of events.
+"""Parses an XSpace, as JAX and TensorFlow save it: planes (a device, the host) of lines (a stream,
+a thread) of events.
 
-The schema is tsl/profiler/protobuf/xplane.proto. Event and stat names are kept once per plane, behind the events that
-use them. An event's start is `line.timestamp_ns * 1000 + offset_ps`, in picoseconds; start and end are both cut down to
-nanoseconds, so that events which touch still touch.
+The schema is tsl/profiler/protobuf/xplane.proto. Event and stat names are kept once per plane,
+behind the events that use them. An event's start is `line.timestamp_ns * 1000 + offset_ps`, in
+picoseconds; start and end are both cut down to nanoseconds, so that events which touch still touch.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fastfeed.profiler.readers.protobuf import (
     text,
     varints,
     words,
-)  # fmt: skip
+)
 
 __all__ = ["Plane", "PlaneEvents", "PlaneLine", "Stats", "events_of", "plane_of"]
 
@@ -51,7 +52,9 @@ class Stats:
     """All values of one kind of stat, in the order of their events."""
 
     event: np.ndarray  # int64, index into Events
-    number: np.ndarray  # field number of the value: 2 double, 3 uint64, 4 int64, 5 text, 6 bytes, 7 a stat's name
+    number: (
+        np.ndarray
+    )  # field number of the value: 2 double, 3 uint64, 4 int64, 5 text, 6 bytes, 7 a stat's name
     value: np.ndarray  # int64: the number, its raw bits for a double, or where the text begins
     stop: np.ndarray  # where the text ends
 
@@ -81,7 +84,9 @@ class PlaneEvents:
     names: tuple[str, ...]
     stats: Mapping[str, Stats]
     damaged: int  # events that were read in part
-    impossible: int  # events left out for times that cannot be: negative durations, after the year 2116
+    impossible: (
+        int  # events left out for times that cannot be: negative durations, after the year 2116
+    )
 
     def __len__(self) -> int:
         return len(self.start)
@@ -100,14 +105,20 @@ class PlaneEvents:
         return values
 
     def texts(self, stat: str) -> tuple[np.ndarray, list[str]]:
-        """A text stat of every event: int32 codes, -1 where it has none, and what they stand for."""
+        """A text stat of every event: int32 codes, -1 where it has none, and what they stand
+        for.
+        """
         codes = np.full(len(self), -1, np.int32)
         if stat not in self.stats:
             return codes, []
         stats = self.stats[stat]
         index: dict[str, int] = {}
-        refs, ref_index = np.unique(np.where(stats.number == _REF, stats.value, -1), return_inverse=True)
-        of_ref = [index.setdefault(self.plane.stat_names.get(int(ref), ""), len(index)) for ref in refs]
+        refs, ref_index = np.unique(
+            np.where(stats.number == _REF, stats.value, -1), return_inverse=True
+        )
+        of_ref = [
+            index.setdefault(self.plane.stat_names.get(int(ref), ""), len(index)) for ref in refs
+        ]
         coded = np.asarray(of_ref, np.int32)[ref_index]
         for row in np.flatnonzero(stats.number == _TEXT):
             coded[row] = index.setdefault(self._text(stats, int(row)), len(index))
@@ -147,11 +158,16 @@ def plane_of(data: Content, start: int, end: int) -> Plane:
         is_complete &= _stat_of(data, begin, stop, stat_names, properties)
     parsed = [_line_of(data, begin, stop) for begin, stop in lines]
     is_complete &= all(complete for _, complete in parsed)
-    return Plane(name, tuple(line for line, _ in parsed), names, stat_names, properties, data, is_complete)
+    return Plane(
+        name, tuple(line for line, _ in parsed), names, stat_names, properties, data, is_complete
+    )
 
 
 def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool:
-    """One entry of a map from id to metadata, of which only the name is used. False where it is damaged."""
+    """One entry of a map from id to metadata, of which only the name is used.
+
+    False where it is damaged.
+    """
     at, name = 0, ""
     try:
         for number, wire, value, stop in fields(data, start, end):
@@ -159,7 +175,14 @@ def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool
                 at = signed(value)
             elif number == 2 and wire == LEN:
                 inner = fields(data, value, stop)
-                name = next((text(data, field_.value, field_.stop) for field_ in inner if field_[:2] == (2, LEN)), "")
+                name = next(
+                    (
+                        text(data, field_.value, field_.stop)
+                        for field_ in inner
+                        if field_[:2] == (2, LEN)
+                    ),
+                    "",
+                )
     except DamagedMessage:
         return False
     names[at] = name
@@ -167,7 +190,11 @@ def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool
 
 
 def _stat_of(
-    data: Content, start: int, end: int, names: Mapping[int, str], properties: dict[str, int | float | str]
+    data: Content,
+    start: int,
+    end: int,
+    names: Mapping[int, str],
+    properties: dict[str, int | float | str],
 ) -> bool:
     """One stat of a plane, into `properties`. False where it is damaged."""
     name = ""
@@ -189,14 +216,25 @@ def _stat_of(
 def _line_of(data: Content, start: int, end: int) -> tuple[PlaneLine, bool]:
     others, begin, stop, is_complete = split(data, start, end, 4, _MIN_EVENT_SIZE)
     number = {field_.number: signed(field_.value) for field_ in others if field_.wire != LEN}
-    texts = {field_.number: text(data, field_.value, field_.stop) for field_ in others if field_.wire == LEN}
-    return PlaneLine(number.get(1, 0), texts.get(2) or texts.get(11, ""), number.get(3, 0), begin, stop), is_complete
+    texts = {
+        field_.number: text(data, field_.value, field_.stop)
+        for field_ in others
+        if field_.wire == LEN
+    }
+    return (
+        PlaneLine(
+            number.get(1, 0), texts.get(2) or texts.get(11, ""), number.get(3, 0), begin, stop
+        ),
+        is_complete,
+    )
 
 
 def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]) -> PlaneEvents:
     """The events of these lines with the stats whose lower-case names are in `wanted`."""
     ids = sorted(plane.names)
-    wanted_names = {at: name.lower() for at, name in plane.stat_names.items() if name.lower() in wanted}
+    wanted_names = {
+        at: name.lower() for at, name in plane.stat_names.items() if name.lower() in wanted
+    }
     begin = np.concatenate([np.empty(0, np.int64), *(line.begin for line in lines)])
     end = np.concatenate([np.empty(0, np.int64), *(line.end for line in lines)])
     of_line = np.repeat(np.arange(len(lines), dtype=np.int32), [len(line.begin) for line in lines])
@@ -213,16 +251,22 @@ def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]
         for value in (offset, base):
             valid &= (value > -_MAX_TIME) & (value < _MAX_TIME)
         impossible += int(np.count_nonzero(timed & ~valid))
-        new_row = np.cumsum(valid) - 1 + count  # where each event stands after the others are left out
+        new_row = (
+            np.cumsum(valid) - 1 + count
+        )  # where each event stands after the others are left out
         start, stop = base + offset // 1000, base + (offset + length) // 1000
         parts.append((of_line[rows][valid], meta[valid], start[valid], stop[valid]))
-        stats.append([column[valid[stat_rows[0]]] for column in (new_row[stat_rows[0]], *stat_rows[1:])])
+        stats.append(
+            [column[valid[stat_rows[0]]] for column in (new_row[stat_rows[0]], *stat_rows[1:])]
+        )
         count += int(np.count_nonzero(valid))
     line, meta, start, stop = (
-        np.concatenate(column) for column in zip(*parts or [(np.empty(0, np.int64),) * 4], strict=True)
+        np.concatenate(column)
+        for column in zip(*parts or [(np.empty(0, np.int64),) * 4], strict=True)
     )
     event, which, number, value, ends = (
-        np.concatenate(column) for column in zip(*stats or [(np.empty(0, np.int64),) * 5], strict=True)
+        np.concatenate(column)
+        for column in zip(*stats or [(np.empty(0, np.int64),) * 5], strict=True)
     )
     by_name: dict[str, Stats] = {}
     for at, name in wanted_names.items():
@@ -240,7 +284,9 @@ def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]
 def _decoded(
     view: np.ndarray, begin: np.ndarray, end: np.ndarray, wanted_ids: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], list[np.ndarray], int]:
-    """(metadata id, offset ps, duration ps, has a time) of events; (event, id, number, value, stop) of their stats."""
+    """(metadata id, offset ps, duration ps, has a time) of events; (event, id, number, value, stop)
+    of their stats.
+    """
     meta, offset, length = np.zeros((3, len(begin)), np.int64)
     timed = np.ones(len(begin), bool)
     stat_spans: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -255,7 +301,8 @@ def _decoded(
             rows_ = rows_[_may_be_wanted(view, value[rows_], stop[rows_], wanted_ids)]
             stat_spans.append((rows[rows_], value[rows_], stop[rows_]))
     event, first, last = (
-        np.concatenate(column) for column in zip(*stat_spans or [(np.empty(0, np.int64),) * 3], strict=True)
+        np.concatenate(column)
+        for column in zip(*stat_spans or [(np.empty(0, np.int64),) * 3], strict=True)
     )
     which, kind, number_or_start, ends = np.zeros((4, len(event)), np.int64)
     stat_fields = FieldIterator(view, first, last)
@@ -272,8 +319,12 @@ def _decoded(
     )
 
 
-def _may_be_wanted(view: np.ndarray, begin: np.ndarray, stop: np.ndarray, wanted_ids: np.ndarray) -> np.ndarray:
-    """Whether a stat may be a wanted one: its id usually comes first; where it does not, the answer is yes."""
+def _may_be_wanted(
+    view: np.ndarray, begin: np.ndarray, stop: np.ndarray, wanted_ids: np.ndarray
+) -> np.ndarray:
+    """Whether a stat may be a wanted one: its id usually comes first; where it does not, the answer
+    is yes.
+    """
     starts_with_id = ((view[begin] & np.uint64(0xFF)) == 8) & (stop - begin > 1)
     which, _ = varints(view, begin + 1)
     return np.where(starts_with_id, np.isin(which, wanted_ids), True)

@@ -1,4 +1,6 @@
-"""Reads XPlane files (.xplane.pb), which the profilers of JAX and TensorFlow write: GPUs of NVIDIA and of AMD."""
+"""Reads XPlane files (.xplane.pb), which the profilers of JAX and TensorFlow write: GPUs of NVIDIA
+and of AMD.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +29,36 @@ from fastfeed.profiler.model.trace import (
 )
 from fastfeed.profiler.readers.decompress import open_stream
 from fastfeed.profiler.readers.protobuf import LEN, PAD, Content, DamagedMessage, fields, text
-from fastfeed.profiler.readers.xplane.device import CopyDetails, DeviceWork, with_launch_details, work_of
-from fastfeed.profiler.readers.xplane.host import HostActivity, ThreadTable, device_steps, host_of, is_host
+from fastfeed.profiler.readers.xplane.device import (
+    CopyDetails,
+    DeviceWork,
+    with_launch_details,
+    work_of,
+)
+from fastfeed.profiler.readers.xplane.host import (
+    HostActivity,
+    ThreadTable,
+    device_steps,
+    host_of,
+    is_host,
+)
 from fastfeed.profiler.readers.xplane.planes import Plane, plane_of
 
 __all__ = ["knows", "read"]
 
 _LARGEST = 2 << 30  # bytes; no protocol buffer is larger
 _MAX_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
-_FIRST = re.compile(rb"\n.{1,18}?\x12.(/(device|host|virtualdevice):|Task Environment|Host CPUs|#Chip)", re.DOTALL)
+_FIRST = re.compile(
+    rb"\n.{1,18}?\x12.(/(device|host|virtualdevice):|Task Environment|Host CPUs|#Chip)", re.DOTALL
+)
 _RESULT = re.compile(
     r"\.(input_pipeline|overview_page|op_stats|kernel_stats|tensorflow_stats|framework_op_stats|hlo_stats|pod_viewer"
     r"|tf_data_bottleneck_analysis|memory_profile|op_profile|roofline_model|inference_profile|hlo_proto)(\.pb)?$"
 )
 _RESULT_INSIDE = re.compile(rb"type\.googleapis\.com/tensorflow\.profiler\.(\w+)")
 _DROPPED = re.compile(
-    r"(\d[\d,]{0,17}) (?:\w+ )?(?:events?|records?) (?:were |was )?dropped|dropped (\d[\d,]{0,17})", re.I
+    r"(\d[\d,]{0,17}) (?:\w+ )?(?:events?|records?) (?:were |was )?dropped|dropped (\d[\d,]{0,17})",
+    re.I,
 )
 _GPU, _TPU = "/device:GPU:", "/device:TPU:"
 _REPLACED = b"\xef\xbf\xbd"  # what a text conversion makes of bytes that it does not understand
@@ -53,7 +69,9 @@ def knows(path: Path, head: bytes) -> bool:
     if _FIRST.match(head):
         return True
     named = ".xplane.pb" in path.name or bool(_result_of(path, head))
-    return named and not head.startswith((b"{", b"[", b"SQLite"))  # a trace of another kind may speak of one
+    return named and not head.startswith(
+        (b"{", b"[", b"SQLite")
+    )  # a trace of another kind may speak of one
 
 
 def read(path: Path) -> Trace:
@@ -62,7 +80,8 @@ def read(path: Path) -> Trace:
     result = _result_of(path, bytes(data[: 1 << 16]))
     if result and not _FIRST.match(data):
         raise TraceError(
-            f"{path} is a result of xprof ({result}), not a recording; pass the .xplane.pb file of the same run"
+            f"{path} is a result of xprof ({result}), not a recording; pass the .xplane.pb file of"
+            " the same run"
         )
     planes, errors, hosts, notes = _planes(data)
     notes = [*([f"{path.name}: {damage}"] if damage else []), *notes]
@@ -72,7 +91,10 @@ def read(path: Path) -> Trace:
     dropped, messages = _dropped(errors, planes)
     incomplete = notes[0] if notes else ""  # all of them are about damage
     origin = replace(
-        trace.origin, dropped=dropped, incomplete=incomplete, notes=(*notes, *messages, *trace.origin.notes)
+        trace.origin,
+        dropped=dropped,
+        incomplete=incomplete,
+        notes=(*notes, *messages, *trace.origin.notes),
     )
     return replace(trace, origin=origin)
 
@@ -87,11 +109,13 @@ def _content(path: Path) -> tuple[Content, str]:
         damage = stream.damage
     if large:
         raise TraceError(
-            f"{path} holds more than 2 GiB, which no profile of JAX or TensorFlow can; check what the file is, "
-            "or record fewer steps"
+            f"{path} holds more than 2 GiB, which no profile of JAX or TensorFlow can; check what"
+            " the file is, or record fewer steps"
         )
     if not data:
-        raise TraceError(f"{path} is empty; the recording was not finished, or nothing was recorded")
+        raise TraceError(
+            f"{path} is empty; the recording was not finished, or nothing was recorded"
+        )
     data += bytes(PAD)
     return data, damage
 
@@ -123,7 +147,11 @@ def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]
                 hosts.append(text(data, value, min(stop, value + 300)))
     except DamagedMessage:
         notes.append("the file is cut off or damaged: planes after that position are left out")
-    broken = [" ".join(plane.name.split()) or "one without a name" for plane in planes if not plane.is_complete]
+    broken = [
+        " ".join(plane.name.split()) or "one without a name"
+        for plane in planes
+        if not plane.is_complete
+    ]
     if broken:
         notes.append(f"damaged planes were read in part: {', '.join(broken[:5])}")
     return planes, errors, hosts, notes
@@ -133,13 +161,25 @@ def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
     """TraceError for a file without a GPU, unless it has events of a host."""
     tpu = any(plane.name.startswith(_TPU) for plane in planes)
     if tpu or (data.find(_TPU.encode()) >= 0 and data.find(_GPU.encode()) < 0):
-        raise TraceError(f"{path} is a profile of a TPU; only profiles of GPUs can be analyzed, for TPUs use xprof")
+        raise TraceError(
+            f"{path} is a profile of a TPU; only profiles of GPUs can be analyzed, for TPUs use"
+            " xprof"
+        )
     if data.count(_REPLACED, 0, 1 << 16) > 16:
         raise TraceError(f"{path} was damaged when it was copied as text; copy it again as binary")
     if not any(len(line.begin) for plane in planes if is_host(plane) for line in plane.lines):
-        names = ", ".join(plane.name for plane in planes[:5] if plane.name and plane.name.isprintable())
-        what = f"its planes are {names}, none of a GPU" if names else "it is not an XSpace, or its end is missing"
-        raise TraceError(f"{path} holds nothing to analyze: {what}; record again with jax.profiler or tf.profiler")
+        names = ", ".join(
+            plane.name for plane in planes[:5] if plane.name and plane.name.isprintable()
+        )
+        what = (
+            f"its planes are {names}, none of a GPU"
+            if names
+            else "it is not an XSpace, or its end is missing"
+        )
+        raise TraceError(
+            f"{path} holds nothing to analyze: {what}; record again with jax.profiler or"
+            " tf.profiler"
+        )
 
 
 def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
@@ -154,7 +194,11 @@ def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
         ranges = concatenate(Ranges, [ranges, device_steps(gpus, works, names)])
     active = [work for work in works if len(work.ops.start)]
     ops = concatenate(
-        Ops, [replace(work.ops, device=np.full_like(work.ops.device, at)) for at, work in enumerate(active)]
+        Ops,
+        [
+            replace(work.ops, device=np.full_like(work.ops.device, at))
+            for at, work in enumerate(active)
+        ],
     )
     if activities:
         sizes = zip(*(host.copies for host in activities), strict=True)
@@ -180,15 +224,28 @@ def concatenate(kind: type[Table], parts: Sequence[Table]) -> Table:
     """The rows of all tables."""
     if not parts:
         return table(kind)
-    return kind(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in columns_of(kind)))
+    return kind(
+        *(
+            np.concatenate([getattr(part, column.name) for part in parts])
+            for column in columns_of(kind)
+        )
+    )
 
 
 def _wall(planes: Sequence[Plane], ops: Ops, ranges: Ranges) -> int | None:
-    """Nanoseconds since 1970 of time 0: the profile's start, unless the events say their time in full."""
-    first = min((int(table_.start.min()) for table_ in (ops, ranges) if len(table_.start)), default=0)
+    """Nanoseconds since 1970 of time 0: the profile's start, unless the events say their time in
+    full.
+    """
+    first = min(
+        (int(table_.start.min()) for table_ in (ops, ranges) if len(table_.start)), default=0
+    )
     if first > 10**18:  # after 2001
         return 0
-    starts = [plane.properties.get("profile_start_time") for plane in planes if plane.name == "Task Environment"]
+    starts = [
+        plane.properties.get("profile_start_time")
+        for plane in planes
+        if plane.name == "Task Environment"
+    ]
     return next((at for at in starts if isinstance(at, int) and at > 10**18), None)
 
 
@@ -201,7 +258,10 @@ def _notes(works: Sequence[DeviceWork], hosts: Sequence[HostActivity], launched:
         notes.append(f"visible, but without any work in this recording: GPU {', '.join(quiet)}")
     derived = [str(work.device.ordinal) for work in works if not len(work.ops.start) and work.lines]
     if derived:
-        notes.append(f"GPU {', '.join(derived)} has summaries but no streams; record with the device tracer on")
+        notes.append(
+            f"GPU {', '.join(derived)} has summaries but no streams; record with the device"
+            " tracer on"
+        )
     damaged = sum(part.damaged for part in (*works, *hosts))
     if damaged:
         notes.append(f"{damaged:,} damaged events were read in part")
@@ -210,7 +270,8 @@ def _notes(works: Sequence[DeviceWork], hosts: Sequence[HostActivity], launched:
         notes.append(f"{impossible:,} events with impossible times were left out")
     if not launched and any(len(work.ops.start) for work in works):
         notes.append(
-            "launches were not recorded; TensorFlow before 2.4 leaves them out, and so does host_tracer_level=0"
+            "launches were not recorded; TensorFlow before 2.4 leaves them out, and so does"
+            " host_tracer_level=0"
         )
     return notes
 
@@ -219,7 +280,9 @@ def _dropped(errors: Sequence[str], planes: Sequence[Plane]) -> tuple[int, list[
     """How many events the profiler says it dropped, and its other messages."""
     lost = 0
     for error in errors:
-        count = sum(int((before or after).replace(",", "")) for before, after in _DROPPED.findall(error))
+        count = sum(
+            int((before or after).replace(",", "")) for before, after in _DROPPED.findall(error)
+        )
         lost += count or ("dropped" in error.lower())
     for plane in planes:
         if plane.name.startswith((_GPU, "/host:")):

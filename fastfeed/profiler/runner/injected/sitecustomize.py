@@ -1,4 +1,6 @@
-"""Start the recorder in a Python that `fastfeed profile` or `prove` runs, then import its own `sitecustomize`."""
+"""Start the recorder in a Python that `fastfeed profile` or `prove` runs, then import its own
+`sitecustomize`.
+"""
 
 import os
 import sys
@@ -17,7 +19,9 @@ class _Loader(SourceFileLoader):
 
 
 def _labeled(code):
-    constants = [_labeled(value) if isinstance(value, CodeType) else value for value in code.co_consts]
+    constants = [
+        _labeled(value) if isinstance(value, CodeType) else value for value in code.co_consts
+    ]
     return code.replace(co_filename=_LABEL, co_consts=tuple(constants))
 
 

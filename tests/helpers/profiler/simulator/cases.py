@@ -11,7 +11,16 @@ from helpers.profiler.simulator.disturbances import DISTURBED, save
 from helpers.profiler.simulator.events import MS, US, Op, Run
 from helpers.profiler.simulator.loader import Loader
 from helpers.profiler.simulator.machine import Host, Stream, recorded
-from helpers.profiler.simulator.scenarios import NOT, SCENARIOS, STARVED, Scenario, fast, item, one_gpu, slow_loader
+from helpers.profiler.simulator.scenarios import (
+    NOT,
+    SCENARIOS,
+    STARVED,
+    Scenario,
+    fast,
+    item,
+    one_gpu,
+    slow_loader,
+)
 from helpers.profiler.simulator.training import COMM, COMPUTE, H2D, Model, Trainer
 from helpers.profiler.simulator.truth import idle_times, late_peers
 
@@ -36,12 +45,16 @@ def ranks(
         for index, skew in enumerate(skews)
     ]
     model = Model(buckets=2)
-    trainers = [Trainer(host, Loader(host, cost), model) for host, cost in zip(hosts, costs, strict=True)]
+    trainers = [
+        Trainer(host, Loader(host, cost), model) for host, cost in zip(hosts, costs, strict=True)
+    ]
     change(trainers[LATE_RANK])
     programs = [trainer.steps(steps) for trainer in trainers]
     collectives: list[list[tuple[int, Op]]] = []
     while all(_advance(programs)):
-        collectives.append([(host.rank, one.collective[0]) for host, one in zip(hosts, trainers, strict=True)])
+        collectives.append(
+            [(host.rank, one.collective[0]) for host, one in zip(hosts, trainers, strict=True)]
+        )
         _finish(hosts, [op for _, op in collectives[-1]])
     for host in hosts:
         host.sync(*host.streams.values(), api="cudaDeviceSynchronize")
@@ -98,7 +111,9 @@ def slow_gpu(seed: int) -> Run:
 
 def two_processes(seed: int) -> Run:
     """Two trainings share one GPU, and both wait for their loaders."""
-    hosts = [Host(index, pid=6000 + 200 * index, gpus=(0,), seed=seed, rank=index) for index in range(2)]
+    hosts = [
+        Host(index, pid=6000 + 200 * index, gpus=(0,), seed=seed, rank=index) for index in range(2)
+    ]
     for host, cost in zip(hosts, (24 * MS, 26 * MS), strict=True):
         trainer = Trainer(host, Loader(host, lambda batch, cost=cost: cost), Model(kernel=100 * US))
         for _ in trainer.steps(30):
@@ -123,14 +138,28 @@ def pipeline(seed: int) -> Run:
         with host.inside(f"ProfilerStep#{step}", RangeKind.STEP, Cause.PYTHON):
             loader.next(step)
             with host.inside("aten::copy_", RangeKind.OP, Cause.FRAMEWORK):
-                host.launch(first, H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=1 << 20, pageable=0)
+                host.launch(
+                    first, H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=1 << 20, pageable=0
+                )
             half(first, 6, "aten::conv_a")
-            host.launch(first, "Memcpy PtoP (Device -> Device)", 50 * US, Kind.P2P, api="cudaMemcpyPeerAsync",
-                        size=1 << 20)  # fmt: skip
+            host.launch(
+                first,
+                "Memcpy PtoP (Device -> Device)",
+                50 * US,
+                Kind.P2P,
+                api="cudaMemcpyPeerAsync",
+                size=1 << 20,
+            )
             host.wait_event(second, host.record(first))
             half(second, 12, "aten::conv_b")
-            host.launch(second, "Memcpy PtoP (Device -> Device)", 50 * US, Kind.P2P, api="cudaMemcpyPeerAsync",
-                        size=1 << 20)  # fmt: skip
+            host.launch(
+                second,
+                "Memcpy PtoP (Device -> Device)",
+                50 * US,
+                Kind.P2P,
+                api="cudaMemcpyPeerAsync",
+                size=1 << 20,
+            )
             host.wait_event(first, host.record(second))
             half(first, 6, "aten::conv_c")
     host.sync(first, second, api="cudaDeviceSynchronize")

@@ -15,7 +15,9 @@ from helpers.profiler.simulator.training import BATCH_BYTES, COMPUTE, Trainer
 
 __all__ = ["DISTURBED", "Disturbance"]
 
-Disturbance = Callable[[Host], None]  # what happens at the end of a step, when the device has run dry
+Disturbance = Callable[
+    [Host], None
+]  # what happens at the end of a step, when the device has run dry
 
 
 def collect(host: Host) -> None:
@@ -57,7 +59,16 @@ def blocking_copy(host: Host) -> None:
     with host.inside("aten::to", RangeKind.OP, Cause.FRAMEWORK):
         with host.call("cudaMemcpy") as corr, host.doing(Cause.COPY):
             host.spend(400 * US)
-            op = host.enqueue(compute, "Memcpy HtoD (Pinned -> Device)", 60 * US, Kind.H2D, corr, host.now, 4096, 0)
+            op = host.enqueue(
+                compute,
+                "Memcpy HtoD (Pinned -> Device)",
+                60 * US,
+                Kind.H2D,
+                corr,
+                host.now,
+                4096,
+                0,
+            )
             host.until(op.end)
             host.spend(200 * US)
             op.submitted = host.now
@@ -78,8 +89,17 @@ def think(host: Host) -> None:
 
 
 ALL_OF_THEM: tuple[Disturbance, ...] = (
-    collect, save, evaluate, barrier, recompile, reallocate, blocking_copy, staged, slow_wake, think,
-)  # fmt: skip
+    collect,
+    save,
+    evaluate,
+    barrier,
+    recompile,
+    reallocate,
+    blocking_copy,
+    staged,
+    slow_wake,
+    think,
+)
 
 
 def disturbed(*chosen: Disturbance, every: int = 3) -> Callable[[int], Run]:
@@ -113,7 +133,13 @@ def mixture(seed: int) -> Run:
 
         trainer.after = after
 
-    return one_gpu(seed, lambda batch: int(slow[batch]), steps=40, workers=int(chance.integers(1, 4)), change=change)
+    return one_gpu(
+        seed,
+        lambda batch: int(slow[batch]),
+        steps=40,
+        workers=int(chance.integers(1, 4)),
+        change=change,
+    )
 
 
 ANY = NOT | STARVED | {"borderline"}

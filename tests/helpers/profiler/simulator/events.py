@@ -1,4 +1,6 @@
-"""What a recording holds, in no dialect: plain rows with texts in place, times in nanoseconds since the run began."""
+"""What a recording holds, in no dialect: plain rows with texts in place, times in nanoseconds since
+the run began.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,21 @@ from typing import Any
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import Kind, RangeKind
 
-__all__ = ["MS", "STARTED_NS", "US", "Call", "Host", "Idle", "Op", "Proxy", "Range", "Run", "Runnable", "Stage", "Wait"]
+__all__ = [
+    "MS",
+    "STARTED_NS",
+    "US",
+    "Call",
+    "Host",
+    "Idle",
+    "Op",
+    "Proxy",
+    "Range",
+    "Run",
+    "Runnable",
+    "Stage",
+    "Wait",
+]
 
 US = 1_000
 MS = 1_000_000
@@ -29,7 +45,9 @@ class Op:
     visible: int  # when the device had it in its queue
     start: int
     end: int
-    held: Cause | None = None  # what an event that kept it from starting stands for: DEPENDENCY, PEER, or LATENCY
+    held: Cause | None = (
+        None  # what an event that kept it from starting stands for: DEPENDENCY, PEER, or LATENCY
+    )
     bytes: int = -1
     pageable: int = -1
     group: str = ""
@@ -104,7 +122,10 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The truth: inside of a collective `victim` waited for `culprit`, which arrived last. Ranks."""
+    """The truth: inside of a collective `victim` waited for `culprit`, which arrived last.
+
+    Ranks.
+    """
 
     victim: int
     culprit: int
@@ -141,6 +162,7 @@ class Run:
         """What a profiler in this one process records. The truth stays whole."""
         tables = ("ops", "calls", "ranges", "waits", "sched", "stages")
         mine: dict[str, Any] = {
-            table: tuple(row for row in getattr(self, table) if row.host == host) for table in tables
+            table: tuple(row for row in getattr(self, table) if row.host == host)
+            for table in tables
         }
         return replace(self, hosts=(self.hosts[host],), **mine)

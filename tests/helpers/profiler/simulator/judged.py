@@ -30,7 +30,9 @@ class Judged:
     result: Result
 
     def devices(self) -> Iterator[tuple[int, DeviceResult, Sequence[Idle]]]:
-        """Each GPU of the run with its result and the truth, by when the trace of that GPU has its first op."""
+        """Each GPU of the run with its result and the truth, by when the trace of that GPU has its
+        first op.
+        """
         for gpu, device in enumerate(self.result.devices):
             yield gpu, device, [one for one in self.run.idle if one.gpu == gpu]
 
@@ -75,5 +77,7 @@ def read_back(run: Run, dialect: str, *, together: bool = False) -> tuple[Trace,
 
 
 def unmarked(run: Run) -> Run:
-    """The same run with a loader without annotations and without Python frames: nothing names the wait."""
+    """The same run with a loader without annotations and without Python frames: nothing names the
+    wait.
+    """
     return replace(run, ranges=tuple(one for one in run.ranges if "__next__" not in one.name))

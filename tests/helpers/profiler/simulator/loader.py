@@ -32,7 +32,10 @@ class Loader:
     def next(self, batch: int) -> None:
         """The trainer takes the next batch, and waits for it if it must."""
         host = self.host
-        with host.inside(self.frame, RangeKind.PYTHON, Cause.INPUT), host.inside(NEXT, RangeKind.NVTX):
+        with (
+            host.inside(self.frame, RangeKind.PYTHON, Cause.INPUT),
+            host.inside(NEXT, RangeKind.NVTX),
+        ):
             start = host.now
             self._make(batch)
             host.spend(12 * US)

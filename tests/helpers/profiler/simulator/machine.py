@@ -1,7 +1,8 @@
 """GPUs, streams, and a host with threads: what takes how long, and what waits for what.
 
-A host is one baton that goes from thread to thread: the thread that holds it launches next, and `now` is its
-time. Every nanosecond of a host is in `diary` with what it was spent on; the truth about idle devices is read there.
+A host is one baton that goes from thread to thread: the thread that holds it launches next, and
+`now` is its time. Every nanosecond of a host is in `diary` with what it was spent on; the truth
+about idle devices is read there.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Host:
     _left: dict[int, int] = field(default_factory=dict)  # thread -> when it passed the baton on
     _cause: Cause = Cause.PYTHON
     _rng: np.random.Generator = field(init=False)
-    _queued: dict[int, deque[int]] = field(default_factory=dict)  # gpu -> when its last DEPTH launches started
+    _queued: dict[int, deque[int]] = field(
+        default_factory=dict
+    )  # gpu -> when its last DEPTH launches started
 
     def __post_init__(self) -> None:
         self.threads[self.pid] = "python"
@@ -114,7 +117,9 @@ class Host:
 
     def _blocked(self, thread: int, since: int) -> None:
         """This thread had nothing to do until now."""
-        row = Range(since, self.now, self.index, self.pid + thread, "pthread_cond_wait", RangeKind.SYSTEM)
+        row = Range(
+            since, self.now, self.index, self.pid + thread, "pthread_cond_wait", RangeKind.SYSTEM
+        )
         self.ranges.append(row)
 
     @contextmanager
@@ -159,18 +164,29 @@ class Host:
         """One op through one call, which blocks while the queue of the device is full."""
         with self.call(api) as corr:
             self._place(stream.gpu)
-            if self.lazy_ns and name not in self.loaded and kind is not Kind.H2D:  # copies have no kernel
+            if (
+                self.lazy_ns and name not in self.loaded and kind is not Kind.H2D
+            ):  # copies have no kernel
                 self.spend(self.lazy_ns, Cause.MODULE_LOAD)
             self.loaded.add(name)
             self.spend(takes, Cause.LAUNCH)
         return self.enqueue(stream, name, ns, kind, corr, self._seen(), size, pageable, group, seq)
 
     def staged_copy(self, stream: Stream, size: int, staging: int, ns: int) -> Op:
-        """A copy from pageable memory: the call returns when the driver has staged it, just after the copy starts."""
+        """A copy from pageable memory: the call returns when the driver has staged it, just after
+        the copy starts.
+        """
         with self.call("cudaMemcpyAsync") as corr:
             self.spend(staging, Cause.H2D_STAGING)
             op = self.enqueue(
-                stream, "Memcpy HtoD (Pageable -> Device)", ns, Kind.H2D, corr, self.now, size, pageable=1
+                stream,
+                "Memcpy HtoD (Pageable -> Device)",
+                ns,
+                Kind.H2D,
+                corr,
+                self.now,
+                size,
+                pageable=1,
             )
             self.spend(2 * US, Cause.H2D_STAGING)
             op.submitted = self.now
@@ -193,7 +209,9 @@ class Host:
         return Event(stream.tail, stream, corr)
 
     def wait_event(self, stream: Stream, event: Event, slow: int = 0) -> None:
-        """Work of this stream from now on waits for the event; `slow` is what passing it on takes beyond the usual."""
+        """Work of this stream from now on waits for the event; `slow` is what passing it on takes
+        beyond the usual.
+        """
         with self.call("cudaStreamWaitEvent") as corr:
             self.spend(1 * US, Cause.LAUNCH)
         free = event.done + self.about(1 * US + slow)
@@ -202,7 +220,15 @@ class Host:
             if event.stream.gpu != stream.gpu:
                 stream.held = Cause.PEER
         self.waits.append(
-            Wait(self.index, stream.gpu, corr, stream.number, event.stream.gpu, event.stream.number, event.corr)
+            Wait(
+                self.index,
+                stream.gpu,
+                corr,
+                stream.number,
+                event.stream.gpu,
+                event.stream.number,
+                event.corr,
+            )
         )
 
     def sync(
@@ -226,7 +252,9 @@ class Host:
             self.spend(ns)
 
     def _seen(self) -> int:
-        """When the device sees what the call that just returned gave it: often a little before it returned."""
+        """When the device sees what the call that just returned gave it: often a little before it
+        returned.
+        """
         return self.now - 2 * US + self.about(5 * US, 0.9)
 
     def _place(self, gpu: int) -> None:
@@ -247,32 +275,60 @@ class Host:
         group: str = "",
         seq: int = -1,
     ) -> Op:
-        """Give the device an op that the call `corr`, which is still open or has just returned, is for."""
+        """Give the device an op that the call `corr`, which is still open or has just returned, is
+        for.
+        """
         start = max(visible, stream.tail, stream.free)
         held = stream.held if stream.free > max(visible, stream.tail) else None
         end = start + self.about(ns, 0.05)
         op = Op(
-            self.index, stream.gpu, stream.number, kind, name, corr, self.now, visible, start, end, held, size,
-            pageable, group, seq,
-        )  # fmt: skip
+            self.index,
+            stream.gpu,
+            stream.number,
+            kind,
+            name,
+            corr,
+            self.now,
+            visible,
+            start,
+            end,
+            held,
+            size,
+            pageable,
+            group,
+            seq,
+        )
         stream.tail = end
         self._queued.setdefault(stream.gpu, deque(maxlen=DEPTH)).append(start)
         self.ops.append(op)
         return op
 
     def process(self) -> Process:
-        return Process(self.pid, "python train.py", self.rank, self.threads, tuple(self.gpus), self.skew_ns)
+        return Process(
+            self.pid, "python train.py", self.rank, self.threads, tuple(self.gpus), self.skew_ns
+        )
 
 
 def recorded(hosts: Sequence[Host], idle: Sequence, proxies: Sequence, steps: int) -> Run:
     """All that happened, in the order of time."""
 
     def rows(table: str) -> tuple:
-        return tuple(sorted((row for host in hosts for row in getattr(host, table)), key=lambda row: row.start))
+        return tuple(
+            sorted(
+                (row for host in hosts for row in getattr(host, table)), key=lambda row: row.start
+            )
+        )
 
     waits = tuple(wait for host in hosts for wait in host.waits)
     return Run(
         tuple(host.process() for host in hosts),
-        rows("ops"), rows("calls"), rows("ranges"), waits, rows("sched"), rows("stages"), tuple(idle), tuple(proxies),
+        rows("ops"),
+        rows("calls"),
+        rows("ranges"),
+        waits,
+        rows("sched"),
+        rows("stages"),
+        tuple(idle),
+        tuple(proxies),
         steps,
-    )  # fmt: skip
+    )

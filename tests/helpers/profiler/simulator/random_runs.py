@@ -1,6 +1,8 @@
-"""Random training runs and random recordings of them: frameworks, cold starts, cuts, missing marks, streams, ranks.
+"""Random training runs and random recordings of them: frameworks, cold starts, cuts, missing marks,
+streams, ranks.
 
-`random_run(seed)` is the run, what was recorded of it, and the share of its time that input really cost.
+`random_run(seed)` is the run, what was recorded of it, and the share of its time that input really
+cost.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ _WAIT_OF = {
     "jax": "next_batch",
     "fastfeed": "fastfeed:wait",
 }
-_WAITS = dict(zip(_WAIT_OF.values(), (RangeKind.NVTX, RangeKind.OP, RangeKind.NVTX, RangeKind.FEED), strict=True))
+_WAITS = dict(
+    zip(
+        _WAIT_OF.values(),
+        (RangeKind.NVTX, RangeKind.OP, RangeKind.NVTX, RangeKind.FEED),
+        strict=True,
+    )
+)
 _DEPTH = 2  # batches that the loader is ahead
 _LATE = 1  # the rank whose loader is slow, where there are several
 
@@ -40,7 +48,9 @@ class RandomRun:
     late: int  # index of the GPU whose share is known
     steps: int  # that were recorded whole and warm
     period_ns: float  # their mean length, on the host or, where that runs ahead, on the device
-    shares: tuple[float, float]  # lowest and highest true share, by which steps at either end are counted
+    shares: tuple[
+        float, float
+    ]  # lowest and highest true share, by which steps at either end are counted
 
 
 def random_run(seed: int) -> RandomRun:
@@ -59,11 +69,24 @@ def random_run(seed: int) -> RandomRun:
     has_copy_stream, reads_loss = rng.random() < 0.3, rng.random() < 0.7
     change = _trainer_change(has_copy_stream, reads_loss, cold)
     if world == 1:
-        run = one_gpu(seed, lambda batch: cost, steps=count + cold, model=step, change=change, workers=1, depth=_DEPTH)
+        run = one_gpu(
+            seed,
+            lambda batch: cost,
+            steps=count + cold,
+            model=step,
+            change=change,
+            workers=1,
+            depth=_DEPTH,
+        )
         late = 0
     else:
-        costs = [lambda batch, rank=rank: cost if rank == _LATE else cost // 3 for rank in range(world)]
-        run, late = ranks(seed, costs, [int(at) for at in rng.integers(0, 5 * MS, world)], change), _LATE
+        costs = [
+            lambda batch, rank=rank: cost if rank == _LATE else cost // 3 for rank in range(world)
+        ]
+        run, late = (
+            ranks(seed, costs, [int(at) for at in rng.integers(0, 5 * MS, world)], change),
+            _LATE,
+        )
     marks = [one for one in run.ranges if one.kind == RangeKind.STEP and one.host == late]
     begin, end = _short(rng, marks) if is_short else _cuts(rng, marks)
     begin = begin if world == 1 else 0  # the other hosts are ahead by any number of steps
@@ -73,11 +96,22 @@ def random_run(seed: int) -> RandomRun:
     skips = 2 if is_short else _DEPTH + 4
     shares = _true_shares(run, late, whole, skips)
     lost = sum(shares) / len(shares)
-    if max(shares) < 0.01 and rng.random() < 0.3:  # nothing marks anything: without the waits the truth would not show
+    if (
+        max(shares) < 0.01 and rng.random() < 0.3
+    ):  # nothing marks anything: without the waits the truth would not show
         drops = {"step", "optimizer", "wait"}
-    if "step" in drops and not drops & {"optimizer", "wait"}:  # steps may then begin where the optimizer's end
-        ends = [one.end for one in run.ranges if one.host == late and one.name.startswith("Optimizer.step")]
-        rounds = [replace(marks[0], start=at, end=to) for at, to in pairwise(ends) if at >= whole[0].start]
+    if "step" in drops and not drops & {
+        "optimizer",
+        "wait",
+    }:  # steps may then begin where the optimizer's end
+        ends = [
+            one.end
+            for one in run.ranges
+            if one.host == late and one.name.startswith("Optimizer.step")
+        ]
+        rounds = [
+            replace(marks[0], start=at, end=to) for at, to in pairwise(ends) if at >= whole[0].start
+        ]
         shares += _true_shares(run, late, [one for one in rounds if one.end <= end], skips)
     marked = replace(named, ranges=tuple(one for one in named.ranges if _role(one) not in drops))
     recorded = recording(marked, begin, end, closes_open=rng.random() < 0.5)
@@ -87,8 +121,12 @@ def random_run(seed: int) -> RandomRun:
     return RandomRun(
         f"run {seed}: {framework}, {len(whole)} whole steps of {count}, {cold} cold, {world} ranks, without "
         f"{sorted(drops) or 'nothing'}, recorded from {begin / MS:.1f} to {end / MS:.1f} ms, input costs {lost:.1%}",
-        recorded, late, len(whole), max(host, busy) / (len(marks) - cold), (min(shares), max(shares)),
-    )  # fmt: skip
+        recorded,
+        late,
+        len(whole),
+        max(host, busy) / (len(marks) - cold),
+        (min(shares), max(shares)),
+    )
 
 
 def _trainer_change(has_copy_stream: bool, reads_loss: bool, cold: int):
@@ -97,8 +135,15 @@ def _trainer_change(has_copy_stream: bool, reads_loss: bool, cold: int):
         if has_copy_stream:
 
             def copy(compute: object) -> None:
-                host.launch(host.stream(COPY), H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=BATCH_BYTES,
-                            pageable=0)  # fmt: skip
+                host.launch(
+                    host.stream(COPY),
+                    H2D,
+                    90 * US,
+                    Kind.H2D,
+                    api="cudaMemcpyAsync",
+                    size=BATCH_BYTES,
+                    pageable=0,
+                )
                 host.wait_event(host.stream(COMPUTE), host.record(host.stream(COPY)))
 
             trainer.copy = copy
@@ -119,15 +164,23 @@ def _trainer_change(has_copy_stream: bool, reads_loss: bool, cold: int):
 def _cuts(rng: np.random.Generator, marks: list[Range]) -> tuple[int, int]:
     """Where a recording begins and ends: mostly inside a step, at least five steps apart."""
     begin = 0 if rng.random() < 0.4 else int(rng.uniform(0, marks[2].end))
-    end = marks[-1].end + MS if rng.random() < 0.4 else int(rng.uniform(marks[-3].start, marks[-1].end))
+    end = (
+        marks[-1].end + MS
+        if rng.random() < 0.4
+        else int(rng.uniform(marks[-3].start, marks[-1].end))
+    )
     return begin, end
 
 
 def _short(rng: np.random.Generator, marks: list[Range]) -> tuple[int, int]:
-    """Where a recording of three to twelve whole steps of a warm run begins and ends: inside the steps around them."""
+    """Where a recording of three to twelve whole steps of a warm run begins and ends: inside the
+    steps around them.
+    """
     first, count = int(rng.integers(8, 12)), int(rng.integers(3, 13))
     before, after = marks[first - 1], marks[first + count]
-    return int(rng.uniform(before.start + 1, before.end)), int(rng.uniform(after.start, after.end - 1))
+    return int(rng.uniform(before.start + 1, before.end)), int(
+        rng.uniform(after.start, after.end - 1)
+    )
 
 
 def _role(one: Range) -> str:
@@ -150,26 +203,35 @@ def _named(ranges: tuple[Range, ...], framework: str) -> Iterator[Range]:
             if framework == "lightning":  # the batch is fetched before the mark
                 host, at = next(key for key in starts if key >= (one.host, one.start))
                 yield replace(
-                    one, start=waits[host, at].end, name="[pl][profile]run_training_batch", kind=RangeKind.NVTX
+                    one,
+                    start=waits[host, at].end,
+                    name="[pl][profile]run_training_batch",
+                    kind=RangeKind.NVTX,
                 )
             elif framework != "fastfeed":
                 yield replace(one, name=f"train {number}" if framework == "jax" else number)
         elif one.name == NEXT:
             name = _WAIT_OF[framework]
             yield replace(one, name=name, kind=_WAITS[name])
-        elif framework == "lightning" or not (one.kind == RangeKind.PYTHON or one.name.startswith("Optimizer")):
+        elif framework == "lightning" or not (
+            one.kind == RangeKind.PYTHON or one.name.startswith("Optimizer")
+        ):
             yield one
 
 
 def recording(run: Run, begin: int, end: int, *, closes_open: bool = False) -> Run:
-    """What a recording from `begin` to `end` has. Some close ranges that are open at the end, others drop them."""
+    """What a recording from `begin` to `end` has.
+
+    Some close ranges that are open at the end, others drop them.
+    """
     calls = tuple(one for one in run.calls if one.start >= begin and one.end <= end)
     launched = {(one.host, one.corr) for one in calls}
     ops = tuple(op for op in run.ops if op.start >= begin and op.end <= end)
     ranges = [one for one in run.ranges if one.start >= begin and one.end <= end]
     if closes_open:
         last = {
-            host: max(one.end for one in (*ops, *calls, *ranges) if one.host == host) for host in range(len(run.hosts))
+            host: max(one.end for one in (*ops, *calls, *ranges) if one.host == host)
+            for host in range(len(run.hosts))
         }
         ranges += [
             replace(one, end=last[one.host])
@@ -177,11 +239,19 @@ def recording(run: Run, begin: int, end: int, *, closes_open: bool = False) -> R
             if begin <= one.start < last[one.host] and one.end > end
         ]
     waits = tuple(one for one in run.waits if (one.host, one.corr) in launched)
-    return replace(run, ops=ops, calls=calls, ranges=tuple(sorted(ranges, key=lambda one: one.start)), waits=waits)
+    return replace(
+        run,
+        ops=ops,
+        calls=calls,
+        ranges=tuple(sorted(ranges, key=lambda one: one.start)),
+        waits=waits,
+    )
 
 
 def _true_shares(run: Run, gpu: int, steps: list[Range], skips: int) -> list[float]:
-    """With fewer than `skips` of the first of these steps left out, and the last one left out or not."""
+    """With fewer than `skips` of the first of these steps left out, and the last one left out or
+    not.
+    """
     some = [steps[skip : len(steps) - drop] for skip in range(skips) for drop in range(2)]
     return [_true_share(run, gpu, rest) for rest in some if rest]
 

@@ -41,7 +41,9 @@ def one_gpu(
     change: Callable[[Trainer], None] = lambda trainer: None,
     **loader: Any,
 ) -> Run:
-    """A run of one process on one GPU, whose trainer `change` may alter first; `loader` is for Loader."""
+    """A run of one process on one GPU, whose trainer `change` may alter first; `loader` is for
+    Loader.
+    """
     host = Host(0, pid=4100, gpus=(0,), seed=seed)
     trainer = Trainer(host, Loader(host, cost, **loader), model or Model())
     change(trainer)
@@ -55,8 +57,15 @@ def item(host: Host, wake: int = 4 * US) -> None:
     """loss.item(): a copy to the host, and the host waits for it."""
     compute = host.stream(COMPUTE)
     with host.inside("aten::item", RangeKind.OP, Cause.FRAMEWORK):
-        host.launch(compute, "Memcpy DtoH (Device -> Pageable)", 2 * US, Kind.D2H, api="cudaMemcpyAsync", size=4,
-                    pageable=1)  # fmt: skip
+        host.launch(
+            compute,
+            "Memcpy DtoH (Device -> Pageable)",
+            2 * US,
+            Kind.D2H,
+            api="cudaMemcpyAsync",
+            size=4,
+            pageable=1,
+        )
         host.sync(compute, wake=wake)
 
 
@@ -77,7 +86,9 @@ def slow_loader(seed: int) -> Run:
 
 
 def every_fourth(seed: int) -> Run:
-    return one_gpu(seed, lambda batch: 12 * MS if batch % 4 == 0 else 2 * MS, steps=48, workers=1, depth=2)
+    return one_gpu(
+        seed, lambda batch: 12 * MS if batch % 4 == 0 else 2 * MS, steps=48, workers=1, depth=2
+    )
 
 
 def epoch_start(seed: int) -> Run:
@@ -90,7 +101,9 @@ def hidden_wait(seed: int) -> Run:
 
 def pageable_copy(seed: int) -> Run:
     def change(trainer: Trainer) -> None:
-        trainer.copy = lambda stream: trainer.host.staged_copy(stream, BATCH_BYTES, 2 * MS, 700 * US)
+        trainer.copy = lambda stream: trainer.host.staged_copy(
+            stream, BATCH_BYTES, 2 * MS, 700 * US
+        )
         trainer.after = lambda step: item(trainer.host)
 
     return one_gpu(seed, change=change)
@@ -111,7 +124,11 @@ def item_exposed(seed: int) -> Run:
 
 
 def tiny_kernels(seed: int) -> Run:
-    return one_gpu(seed, model=Model(kernel=3 * US, python=9 * US, operator=12 * US), cost=lambda batch: 100 * US)
+    return one_gpu(
+        seed,
+        model=Model(kernel=3 * US, python=9 * US, operator=12 * US),
+        cost=lambda batch: 100 * US,
+    )
 
 
 def cache_emptied(seed: int) -> Run:
@@ -137,8 +154,15 @@ def checkpoints(seed: int) -> Run:
             with host.inside("save_checkpoint", RangeKind.NVTX, Cause.CHECKPOINT):
                 with host.inside("torch/serialization.py(850): save", RangeKind.PYTHON):
                     for _ in range(3):
-                        host.launch(host.stream(COMPUTE), "Memcpy DtoH (Device -> Pinned)", 300 * US, Kind.D2H,
-                                    api="cudaMemcpyAsync", size=90 << 20, pageable=0)  # fmt: skip
+                        host.launch(
+                            host.stream(COMPUTE),
+                            "Memcpy DtoH (Device -> Pinned)",
+                            300 * US,
+                            Kind.D2H,
+                            api="cudaMemcpyAsync",
+                            size=90 << 20,
+                            pageable=0,
+                        )
                         host.sync(host.stream(COMPUTE), cause=Cause.CHECKPOINT)
                     host.spend(14 * MS)
 
@@ -155,7 +179,9 @@ def prefetched(seed: int) -> Run:
 
         def copy(compute: object) -> None:
             side = host.stream(COPY)
-            host.launch(side, H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=BATCH_BYTES, pageable=0)
+            host.launch(
+                side, H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=BATCH_BYTES, pageable=0
+            )
             host.wait_event(host.stream(COMPUTE), host.record(side))
 
         trainer.copy = copy
@@ -190,8 +216,15 @@ def graphs(seed: int, cost: Callable[[int], int] = lambda batch: 12 * MS) -> Run
 
         def copy(compute: object) -> None:
             with host.inside("cuda_graph.replay", RangeKind.OP, Cause.FRAMEWORK):
-                host.launch(host.stream(COMPUTE), H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=BATCH_BYTES,
-                            pageable=0)  # fmt: skip
+                host.launch(
+                    host.stream(COMPUTE),
+                    H2D,
+                    90 * US,
+                    Kind.H2D,
+                    api="cudaMemcpyAsync",
+                    size=BATCH_BYTES,
+                    pageable=0,
+                )
                 host.spend(5 * US)
                 host.graph(host.stream(COMPUTE), nodes)
 

@@ -14,7 +14,12 @@ __all__ = ["BEFORE_NS", "write_nsys"]
 
 BEFORE_NS = 2_000_000_000  # the session began this long before time 0
 _VM = 1 << 48
-_COPY = {Kind.H2D: (1, 1, 2), Kind.D2H: (2, 2, 1), Kind.D2D: (8, 2, 2), Kind.P2P: (10, 2, 2)}  # kind, from, to
+_COPY = {
+    Kind.H2D: (1, 1, 2),
+    Kind.D2H: (2, 2, 1),
+    Kind.D2D: (8, 2, 2),
+    Kind.P2P: (10, 2, 2),
+}  # kind, from, to
 _TABLES = {
     "StringIds": "id value",
     "META_DATA_EXPORT": "name value",
@@ -25,18 +30,33 @@ _TABLES = {
     "ANALYSIS_DETAILS": "globalVid duration startTime stopTime",
     "PROCESSES": "globalPid pid name",
     "ThreadNames": "nameId priority globalTid",
-    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId contextId greenContextId streamId correlationId globalPid "
-    "demangledName shortName mangledName launchType gridX gridY gridZ blockX blockY blockZ graphNodeId graphId",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId contextId greenContextId streamId correlationId globalPid bytes "
-    "copyKind deprecatedSrcId srcKind dstKind srcDeviceId dstDeviceId graphNodeId copyCount",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId graphId contextId greenContextId streamId correlationId "
-    "globalPid graphExecId",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end eventClass globalTid correlationId nameId returnValue callchainId",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "start end deviceId contextId greenContextId streamId correlationId "
-    "globalPid deprecatedSyncType syncType eventId eventSyncId",
-    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "timestamp deviceId contextId greenContextId streamId correlationId globalPid "
-    "eventId eventSyncId",
-    "NVTX_EVENTS": "start end eventType rangeId category color text globalTid endGlobalTid textId domainId",
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        "start end deviceId contextId greenContextId streamId correlationId globalPid demangledName"
+        " shortName mangledName launchType gridX gridY gridZ blockX blockY blockZ graphNodeId"
+        " graphId"
+    ),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (
+        "start end deviceId contextId greenContextId streamId correlationId globalPid bytes "
+        "copyKind deprecatedSrcId srcKind dstKind srcDeviceId dstDeviceId graphNodeId copyCount"
+    ),
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
+        "start end deviceId graphId contextId greenContextId streamId correlationId "
+        "globalPid graphExecId"
+    ),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": (
+        "start end eventClass globalTid correlationId nameId returnValue callchainId"
+    ),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (
+        "start end deviceId contextId greenContextId streamId correlationId "
+        "globalPid deprecatedSyncType syncType eventId eventSyncId"
+    ),
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": (
+        "timestamp deviceId contextId greenContextId streamId correlationId globalPid "
+        "eventId eventSyncId"
+    ),
+    "NVTX_EVENTS": (
+        "start end eventType rangeId category color text globalTid endGlobalTid textId domainId"
+    ),
     "OSRT_API": "start end eventClass globalTid nameId returnValue nestingLevel callchainId",
     "SCHED_EVENTS": "start cpu isSchedIn globalTid threadState threadBlock",
 }
@@ -50,7 +70,10 @@ _RANGE_KINDS = (
 
 
 def write_nsys(run: Run, path: Path, *, granularity: str = "node") -> Path:
-    """One report of all processes in `run`. `granularity` is that of --cuda-graph-trace: node, or graph."""
+    """One report of all processes in `run`.
+
+    `granularity` is that of --cuda-graph-trace: node, or graph.
+    """
     database = _Database(run, granularity)
     connection = sqlite3.connect(path)
     for table, rows in database.rows.items():
@@ -71,7 +94,9 @@ def write_nsys(run: Run, path: Path, *, granularity: str = "node") -> Path:
 class _Database:
     def __init__(self, run: Run, granularity: str) -> None:
         self.run = run
-        self.shift = BEFORE_NS  # a session's clock begins with the session; the skew is in its utcEpochNs
+        self.shift = (
+            BEFORE_NS  # a session's clock begins with the session; the skew is in its utcEpochNs
+        )
         self.rows: dict[str, list[Mapping[str, Any]]] = {table: [] for table in _TABLES}
         self._strings: dict[str, int] = {}
         self._hosts = dict(zip(sorted({op.host for op in run.ops}), run.hosts, strict=True))
@@ -102,19 +127,41 @@ class _Database:
             {"name": "EXPORT_SCHEMA_VERSION", "value": "3.25.0"},
         ]
         epoch = STARTED_NS + run.hosts[0].skew_ns - BEFORE_NS
-        rows["TARGET_INFO_SESSION_START_TIME"] = [{"utcEpochNs": epoch, "utcTime": "", "systemClockNs": 1}]
+        rows["TARGET_INFO_SESSION_START_TIME"] = [
+            {"utcEpochNs": epoch, "utcTime": "", "systemClockNs": 1}
+        ]
         stop = BEFORE_NS + max(op.end for op in run.ops)
-        rows["ANALYSIS_DETAILS"] = [{"globalVid": _VM, "duration": stop, "startTime": 0, "stopTime": stop}]
+        rows["ANALYSIS_DETAILS"] = [
+            {"globalVid": _VM, "duration": stop, "startTime": 0, "stopTime": stop}
+        ]
         for host in run.hosts:
-            rows["PROCESSES"].append({"globalPid": _VM | host.pid << 24, "pid": host.pid, "name": host.name})
+            rows["PROCESSES"].append(
+                {"globalPid": _VM | host.pid << 24, "pid": host.pid, "name": host.name}
+            )
             for tid, name in host.threads.items():
-                row = {"nameId": self.text(name), "priority": 20, "globalTid": _VM | host.pid << 24 | tid}
+                row = {
+                    "nameId": self.text(name),
+                    "priority": 20,
+                    "globalTid": _VM | host.pid << 24 | tid,
+                }
                 rows["ThreadNames"].append(row)
             for cuda, gpu in enumerate(host.gpus):
-                row = {"gpuId": cuda, "cudaId": cuda, "pid": host.pid, "uuid": _uuid(gpu), "numMultiprocessors": 132}
+                row = {
+                    "gpuId": cuda,
+                    "cudaId": cuda,
+                    "pid": host.pid,
+                    "uuid": _uuid(gpu),
+                    "numMultiprocessors": 132,
+                }
                 rows["TARGET_INFO_CUDA_DEVICE"].append(row)
         for cuda, gpu in enumerate(run.hosts[0].gpus):
-            row = {"vmId": _VM, "id": cuda, "name": "NVIDIA H200", "totalMemory": 141 << 30, "smCount": 132}
+            row = {
+                "vmId": _VM,
+                "id": cuda,
+                "name": "NVIDIA H200",
+                "totalMemory": 141 << 30,
+                "smCount": 132,
+            }
             rows["TARGET_INFO_GPU"].append(row | {"uuid": _uuid(gpu), "cuDevice": cuda})
 
     def _device(self, granularity: str) -> None:
@@ -126,15 +173,31 @@ class _Database:
                 kind, source, target = _COPY[op.kind]
                 if op.pageable == 1:
                     source, target = (0, target) if op.kind is Kind.H2D else (source, 0)
-                row = self._of(op) | {"bytes": op.bytes, "copyKind": kind, "srcKind": source, "dstKind": target}
+                row = self._of(op) | {
+                    "bytes": op.bytes,
+                    "copyKind": kind,
+                    "srcKind": source,
+                    "dstKind": target,
+                }
                 self.rows["CUPTI_ACTIVITY_KIND_MEMCPY"].append(row | {"copyCount": 1})
             else:
                 name = self.text(op.name)
-                row = self._of(op) | {"demangledName": name, "shortName": name, "mangledName": name, "launchType": 1}
+                row = self._of(op) | {
+                    "demangledName": name,
+                    "shortName": name,
+                    "mangledName": name,
+                    "launchType": 1,
+                }
                 row |= dict.fromkeys(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), 1)
-                self.rows["CUPTI_ACTIVITY_KIND_KERNEL"].append(row | {"graphNodeId": 7 if op.graph else None})
+                self.rows["CUPTI_ACTIVITY_KIND_KERNEL"].append(
+                    row | {"graphNodeId": 7 if op.graph else None}
+                )
         for nodes in whole.values():
-            row = self._of(nodes[0]) | {"end": nodes[-1].end + self.shift, "graphId": 3, "graphExecId": 4}
+            row = self._of(nodes[0]) | {
+                "end": nodes[-1].end + self.shift,
+                "graphId": 3,
+                "graphExecId": 4,
+            }
             self.rows["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"].append(row)
 
     def _of(self, op: Op) -> dict[str, Any]:
@@ -150,21 +213,42 @@ class _Database:
 
     def _host(self) -> None:
         for call in self.run.calls:
-            row = {"start": call.start + self.shift, "end": call.end + self.shift, "eventClass": 0, "returnValue": 0}
+            row = {
+                "start": call.start + self.shift,
+                "end": call.end + self.shift,
+                "eventClass": 0,
+                "returnValue": 0,
+            }
             row |= {"globalTid": self.tid(call.host, call.thread), "correlationId": call.corr}
-            self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"].append(row | {"nameId": self.text(_versioned(call.name))})
+            self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"].append(
+                row | {"nameId": self.text(_versioned(call.name))}
+            )
         for one in self.run.ranges:
             if one.kind in _RANGE_KINDS:
-                row = {"start": one.start + self.shift, "end": one.end + self.shift, "eventType": 59, "domainId": 0}
-                self.rows["NVTX_EVENTS"].append(row | {"text": one.name, "globalTid": self.tid(one.host, one.thread)})
+                row = {
+                    "start": one.start + self.shift,
+                    "end": one.end + self.shift,
+                    "eventType": 59,
+                    "domainId": 0,
+                }
+                self.rows["NVTX_EVENTS"].append(
+                    row | {"text": one.name, "globalTid": self.tid(one.host, one.thread)}
+                )
             elif one.kind is RangeKind.SYSTEM:
-                row = {"start": one.start + self.shift, "end": one.end + self.shift, "eventClass": 27, "returnValue": 0}
+                row = {
+                    "start": one.start + self.shift,
+                    "end": one.end + self.shift,
+                    "eventClass": 27,
+                    "returnValue": 0,
+                }
                 row |= {"globalTid": self.tid(one.host, one.thread), "nameId": self.text(one.name)}
                 self.rows["OSRT_API"].append(row | {"nestingLevel": 0, "callchainId": 0})
         for one in self.run.sched:
             for at, came in ((one.start, 0), (one.end, 1)):
                 row = {"start": at + self.shift, "cpu": 3, "isSchedIn": came, "threadState": 1}
-                self.rows["SCHED_EVENTS"].append(row | {"globalTid": self.tid(one.host, one.thread)})
+                self.rows["SCHED_EVENTS"].append(
+                    row | {"globalTid": self.tid(one.host, one.thread)}
+                )
 
     def _events(self) -> None:
         times = {(call.host, call.corr): call for call in self.run.calls}
@@ -178,7 +262,9 @@ class _Database:
             row = self._about_event(wait, sync, wait.on_stream, wait.on_corr, wait.on_gpu)
             self.rows["CUPTI_ACTIVITY_KIND_CUDA_EVENT"].append(row | {"timestamp": 0})
 
-    def _about_event(self, wait: Wait, sync: int, stream: int, corr: int, gpu: int) -> dict[str, Any]:
+    def _about_event(
+        self, wait: Wait, sync: int, stream: int, corr: int, gpu: int
+    ) -> dict[str, Any]:
         return {
             "deviceId": self.cuda(wait.host, gpu),
             "contextId": 1 + wait.host,

@@ -40,23 +40,41 @@ def as_trace(run: Run) -> Trace:
         return {edge: [at + host.skew_ns for at in column(rows, edge)] for edge in ("start", "end")}
 
     ops = table(
-        Ops, **times(run.ops), device=[devices[op.gpu] for op in run.ops], process=0, stream=column(run.ops, "stream"),
-        kind=column(run.ops, "kind"), name=names.many(op.name for op in run.ops), corr=column(run.ops, "corr"),
-        bytes=column(run.ops, "bytes"), pageable=column(run.ops, "pageable"), seq=column(run.ops, "seq"),
+        Ops,
+        **times(run.ops),
+        device=[devices[op.gpu] for op in run.ops],
+        process=0,
+        stream=column(run.ops, "stream"),
+        kind=column(run.ops, "kind"),
+        name=names.many(op.name for op in run.ops),
+        corr=column(run.ops, "corr"),
+        bytes=column(run.ops, "bytes"),
+        pageable=column(run.ops, "pageable"),
+        seq=column(run.ops, "seq"),
         group=names.many(op.group or None for op in run.ops),
-    )  # fmt: skip
+    )
     calls = table(
-        Calls, **times(run.calls), thread=[threads[call.thread] for call in run.calls], corr=column(run.calls, "corr"),
+        Calls,
+        **times(run.calls),
+        thread=[threads[call.thread] for call in run.calls],
+        corr=column(run.calls, "corr"),
         name=names.many(call.name for call in run.calls),
-    )  # fmt: skip
+    )
     ranges = table(
-        Ranges, **times(run.ranges), thread=[threads[one.thread] for one in run.ranges],
-        kind=column(run.ranges, "kind"), name=names.many(one.name for one in run.ranges),
-    )  # fmt: skip
+        Ranges,
+        **times(run.ranges),
+        thread=[threads[one.thread] for one in run.ranges],
+        kind=column(run.ranges, "kind"),
+        name=names.many(one.name for one in run.ranges),
+    )
     waits = table(
-        Waits, corr=column(run.waits, "corr"), process=0, stream=column(run.waits, "stream"),
-        on_stream=column(run.waits, "on_stream"), on_corr=column(run.waits, "on_corr"),
-    )  # fmt: skip
+        Waits,
+        corr=column(run.waits, "corr"),
+        process=0,
+        stream=column(run.waits, "stream"),
+        on_stream=column(run.waits, "on_stream"),
+        on_corr=column(run.waits, "on_corr"),
+    )
     return Trace(
         Origin(f"rank {host.rank}", "chrome", wall_ns=0),
         tuple(names.all),

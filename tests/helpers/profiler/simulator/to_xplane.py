@@ -29,10 +29,19 @@ def write_xplane(run: Run, path: Path) -> Path:
         if one.kind is not RangeKind.SYSTEM:  # nothing of the operating system here
             threads[one.thread].append(_range(one, shift))
     lines = [
-        Line(f"Host Threads/{tid}", sorted(events, key=lambda one: (one.start_ps, -one.end_ps)), tid, shift - 5_000)
+        Line(
+            f"Host Threads/{tid}",
+            sorted(events, key=lambda one: (one.start_ps, -one.end_ps)),
+            tid,
+            shift - 5_000,
+        )
         for tid, events in threads.items()
     ]
-    task = Plane("Task Environment", (), {"profile_start_time": shift - 10_000, "profile_stop_time": shift + 10**12})
+    task = Plane(
+        "Task Environment",
+        (),
+        {"profile_start_time": shift - 10_000, "profile_stop_time": shift + 10**12},
+    )
     path.write_bytes(space([*planes, Plane("/host:CPU", lines), Plane("/host:metadata"), task]))
     return path
 
@@ -55,7 +64,12 @@ def _streams(run: Run, one: int, shift: int) -> list[Line]:
         if op.gpu == one:
             streams[op.stream].append(op)
     lines = [
-        Line(f"Stream #{number}({_what(ops)})", [_op(op, shift) for op in ops], number, ops[0].start + shift - 17)
+        Line(
+            f"Stream #{number}({_what(ops)})",
+            [_op(op, shift) for op in ops],
+            number,
+            ops[0].start + shift - 17,
+        )
         for number, ops in sorted(streams.items())
     ]
     whole = [_op(op, shift) for op in run.ops if op.gpu == one and op.kind is Kind.COMPUTE]
@@ -73,7 +87,11 @@ def _op(op: Op, shift: int) -> Event:
         name, source, target = _COPY[op.kind]
         host = "pageable" if op.pageable == 1 else "pinned"
         source, target = (host if side == "host" else side for side in (source, target))
-        stats["memcpy_details"] = Ref(f"kind_src:{source} kind_dst:{target} size:{op.bytes} dest:0 async:1")
+        stats["memcpy_details"] = Ref(
+            f"kind_src:{source} kind_dst:{target} size:{op.bytes} dest:0 async:1"
+        )
     else:
-        stats["kernel_details"] = Ref("regs:32 static_shared:0 dynamic_shared:0 grid:1,1,1 block:1,1,1 occ_pct:100")
+        stats["kernel_details"] = Ref(
+            "regs:32 static_shared:0 dynamic_shared:0 grid:1,1,1 block:1,1,1 occ_pct:100"
+        )
     return event(name, op.start + shift, op.end + shift, stats)  # type: ignore[arg-type]

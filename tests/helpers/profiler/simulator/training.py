@@ -36,7 +36,9 @@ def _nothing(step: int) -> None:
 
 @dataclass(slots=True)
 class Trainer:
-    """`before` and `after` run at either end of each step; `copy` brings the batch to the device."""
+    """`before` and `after` run at either end of each step; `copy` brings the batch to the
+    device.
+    """
 
     host: Host
     loader: Loader
@@ -47,7 +49,10 @@ class Trainer:
     collective: list[Op] = field(default_factory=list)  # the newest one
 
     def steps(self, count: int) -> Iterator[None]:
-        """Run the program. It pauses after each collective, until the other ranks have come as far."""
+        """Run the program.
+
+        It pauses after each collective, until the other ranks have come as far.
+        """
         host = self.host
         for number in range(count):
             with host.inside(f"ProfilerStep#{number}", RangeKind.STEP, Cause.PYTHON):
@@ -65,7 +70,15 @@ class Trainer:
             if self.copy is not None:
                 self.copy(compute)
             else:
-                host.launch(compute, H2D, 90 * US, Kind.H2D, api="cudaMemcpyAsync", size=BATCH_BYTES, pageable=0)
+                host.launch(
+                    compute,
+                    H2D,
+                    90 * US,
+                    Kind.H2D,
+                    api="cudaMemcpyAsync",
+                    size=BATCH_BYTES,
+                    pageable=0,
+                )
         with host.inside("model.py(12): forward", RangeKind.PYTHON):
             for layer in range(self.model.layers):
                 host.spend(self.model.python)
@@ -82,7 +95,11 @@ class Trainer:
         model, reduced = self.model, None
         bucket = model.layers // model.buckets if model.buckets else 0
         for layer in range(model.layers):
-            self.operator("autograd::engine::evaluate_function: ConvolutionBackward0", f"conv_bprop_{layer % 4}", 2)
+            self.operator(
+                "autograd::engine::evaluate_function: ConvolutionBackward0",
+                f"conv_bprop_{layer % 4}",
+                2,
+            )
             if bucket and layer % bucket == bucket - 1:
                 reduced = self.all_reduce(number * model.buckets + layer // bucket)
                 yield  # the end of a collective is known when every rank has launched it
@@ -103,6 +120,8 @@ class Trainer:
         with host.inside("nccl:all_reduce", RangeKind.NVTX, Cause.FRAMEWORK):
             host.wait_event(comm, host.record(host.stream(COMPUTE)))
             size = 25 << 20
-            op = host.launch(comm, ALL_REDUCE, 1, Kind.COMM, size=size, group="default_pg", seq=seq, takes=8 * US)
+            op = host.launch(
+                comm, ALL_REDUCE, 1, Kind.COMM, size=size, group="default_pg", seq=seq, takes=8 * US
+            )
             self.collective = [op]
             return host.record(comm)

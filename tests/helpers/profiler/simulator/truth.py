@@ -1,4 +1,6 @@
-"""Why each device was idle: what its program was doing at that time, as the program itself knows."""
+"""Why each device was idle: what its program was doing at that time, as the program itself
+knows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ __all__ = ["idle_times", "known_time", "late_peers"]
 
 
 def known_time(gpu: int, ops: Sequence[Op], ranges: Sequence[Range]) -> tuple[int, int]:
-    """From the first mark of the host that uses this device first, to its last mark; at least from op to op."""
+    """From the first mark of the host that uses this device first, to its last mark; at least from
+    op to op.
+    """
     own = [op for op in ops if op.gpu == gpu]
     first = min(own, key=lambda op: op.start)
     marks = [one for one in ranges if one.kind is RangeKind.STEP and one.host == first.host]
@@ -26,12 +30,20 @@ def known_time(gpu: int, ops: Sequence[Op], ranges: Sequence[Range]) -> tuple[in
 def idle_times(hosts: Sequence[Host]) -> Iterator[Idle]:
     """Every idle nanosecond of the known time of each device, in spans of one cause."""
     for gpu in sorted({gpu for host in hosts for gpu in host.gpus}):
-        ops = sorted((op for host in hosts for op in host.ops if op.gpu == gpu), key=lambda op: op.start)
+        ops = sorted(
+            (op for host in hosts for op in host.ops if op.gpu == gpu), key=lambda op: op.start
+        )
         done, until = known_time(gpu, ops, [one for host in hosts for one in host.ranges])
         for op in ops:
             if op.start > done:
-                host = next(host for host in hosts if host.index == op.host)  # the one that comes to the rescue
-                waiting = [one for one in host.ops if one.gpu == gpu and one.submitted < op.start <= one.start]
+                host = next(
+                    host for host in hosts if host.index == op.host
+                )  # the one that comes to the rescue
+                waiting = [
+                    one
+                    for one in host.ops
+                    if one.gpu == gpu and one.submitted < op.start <= one.start
+                ]
                 yield from _one_gap(done, op.start, gpu, host, waiting)
             done = max(done, op.end)
         if until > done:
@@ -43,7 +55,9 @@ def late_peers(collectives: Sequence[Sequence[tuple[int, Op]]]) -> Iterator[Prox
     """Who waited for whom in each collective, given as its (rank, op) pairs."""
     for one in collectives:
         culprit, last = max(one, key=lambda pair: pair[1].start)
-        yield from (Proxy(rank, culprit, op.start, last.start) for rank, op in one if op.start < last.start)
+        yield from (
+            Proxy(rank, culprit, op.start, last.start) for rank, op in one if op.start < last.start
+        )
 
 
 def _one_gap(start: int, end: int, gpu: int, host: Host, waiting: Sequence[Op]) -> Iterator[Idle]:
@@ -58,7 +72,9 @@ def _one_gap(start: int, end: int, gpu: int, host: Host, waiting: Sequence[Op]) 
     inside = sorted(edge for edge in edges if start <= edge <= end)
     for a, b in pairwise(inside):
         given = [op for op in waiting if op.submitted <= a]
-        yield Idle(a, b, gpu, _held(min(given, key=lambda op: op.start), a) if given else _spent(host, a))
+        yield Idle(
+            a, b, gpu, _held(min(given, key=lambda op: op.start), a) if given else _spent(host, a)
+        )
 
 
 def _held(op: Op, when: int) -> Cause:

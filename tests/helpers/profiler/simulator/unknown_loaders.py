@@ -1,4 +1,6 @@
-"""Loaders whose names say nothing: queues with a thread, work in the training thread, nested libraries."""
+"""Loaders whose names say nothing: queues with a thread, work in the training thread, nested
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,19 @@ __all__ = ["KINDS", "UnknownLoader", "run_of_unknown"]
 
 _LOCK = "<built-in method acquire of _thread.lock object at 0x7f04c93a23c0>"
 _QUEUE = ("queue.py(154): get", "threading.py(295): wait", _LOCK)
-_PIPE = ("multiprocessing/connection.py(379): _recv", "<built-in method recv_bytes of zork.Pipe object at 0x7f04>")
-# frames around a batch, outermost first, and whether the training thread makes it there; {} is a made-up word
+_PIPE = (
+    "multiprocessing/connection.py(379): _recv",
+    "<built-in method recv_bytes of zork.Pipe object at 0x7f04>",
+)
+# frames around a batch, outermost first, and whether the training thread makes it there; {} is a
+# made-up word
 KINDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "queue and thread": (("{}.py(64): {}", *_QUEUE), False),
     "queue in the loop": (_QUEUE, False),
-    "executor": (("{}/{}.py(31): {}", "concurrent/futures/_base.py(428): result", "threading.py(295): wait"), False),
+    "executor": (
+        ("{}/{}.py(31): {}", "concurrent/futures/_base.py(428): result", "threading.py(295): wait"),
+        False,
+    ),
     "iterator of a library": (("{}/core.py(18): __next__", "{}/impl.py(9): {}", *_QUEUE), False),
     "nested libraries": (
         (
@@ -46,7 +55,9 @@ _SYLLABLES = ("zo", "rk", "bla", "mi", "tu", "xe", "po", "qua")
 
 @dataclass(slots=True)
 class UnknownLoader(Loader):
-    """`frames` are around each batch, outermost first; `inline`: the training thread makes it itself."""
+    """`frames` are around each batch, outermost first; `inline`: the training thread makes it
+    itself.
+    """
 
     frames: Sequence[str] = ()
     inline: bool = False
@@ -71,12 +82,17 @@ def run_of_unknown(seed: int, *, has_frames: bool = True) -> tuple[str, Run]:
     chance = np.random.default_rng([seed, 4])
     kind = str(chance.choice(list(KINDS)))
     patterns, inline = KINDS[kind]
-    frames = [pattern.format(*("".join(chance.choice(_SYLLABLES, 3)) for _ in range(4))) for pattern in patterns]
+    frames = [
+        pattern.format(*("".join(chance.choice(_SYLLABLES, 3)) for _ in range(4)))
+        for pattern in patterns
+    ]
     cost = int(chance.integers(1, 25)) * MS
 
     def change(trainer: Trainer) -> None:
         workers = int(chance.integers(1, 4))
-        trainer.loader = UnknownLoader(trainer.host, lambda batch: cost, workers=workers, frames=frames, inline=inline)
+        trainer.loader = UnknownLoader(
+            trainer.host, lambda batch: cost, workers=workers, frames=frames, inline=inline
+        )
         if chance.random() < 0.5:
             trainer.after = lambda step: item(trainer.host)
         if not has_frames:

@@ -41,15 +41,22 @@ WRITERS: Mapping[str, tuple[str, Callable[[Run, Path], Path]]] = {
 
 
 def write(run: Run, dialect: str, folder: Path, *, together: bool = False) -> list[Path]:
-    """One file per process; with `together` one file of all, as nsys makes of processes with one parent."""
+    """One file per process; with `together` one file of all, as nsys makes of processes with one
+    parent.
+    """
     suffix, writer = WRITERS[dialect]
     if together:
         return [writer(run, folder / f"{dialect}{suffix}")]
-    return [writer(run.of(at), folder / f"{dialect}_rank{host.rank}{suffix}") for at, host in enumerate(run.hosts)]
+    return [
+        writer(run.of(at), folder / f"{dialect}_rank{host.rank}{suffix}")
+        for at, host in enumerate(run.hosts)
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("scenario", choices=sorted(ALL))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
@@ -67,7 +74,10 @@ def main() -> None:
         for one in run.idle:
             if one.gpu == gpu:
                 causes[one.cause.name.lower()] += one.end - one.start
-        print(f"GPU {gpu} idle:", ", ".join(f"{cause} {ns / 1e6:.3f} ms" for cause, ns in causes.most_common()))
+        print(
+            f"GPU {gpu} idle:",
+            ", ".join(f"{cause} {ns / 1e6:.3f} ms" for cause, ns in causes.most_common()),
+        )
     print("expected:", " or ".join(sorted(scenario.words)))
 
 

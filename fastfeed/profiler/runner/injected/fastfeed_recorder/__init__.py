@@ -1,7 +1,8 @@
-"""Recorder inside the recorded program: counts training steps, and runs the framework's profiler over some of them.
+"""Recorder inside the recorded program: counts training steps, and runs the framework's profiler
+over some of them.
 
-It runs in the program's own Python, where fastfeed need not be installed: it imports the standard library alone, and no
-framework before the program does. Python 3.9 or later.
+It runs in the program's own Python, where fastfeed need not be installed: it imports the standard
+library alone, and no framework before the program does. Python 3.9 or later.
 
 plan          ->  what to record, from the environment; messages to `fastfeed profile`
 after_import  ->  functions called when the program has imported a module
@@ -21,7 +22,13 @@ __all__ = ["begin"]
 
 def begin() -> None:
     """Wait for the program to import a framework, and record its steps."""
-    from fastfeed_recorder import after_import, jax_hooks, keras_hooks, tensorflow_hooks, torch_hooks
+    from fastfeed_recorder import (
+        after_import,
+        jax_hooks,
+        keras_hooks,
+        tensorflow_hooks,
+        torch_hooks,
+    )
     from fastfeed_recorder.plan import VARIABLE, Log, Plan
     from fastfeed_recorder.window import Window
 

@@ -27,7 +27,10 @@ def install_named(functions: str | None) -> None:
         functions: JSON, {module: "package.module:function"}; None: there are none.
     """
     if functions:
-        named = {module: functools.partial(_call, function) for module, function in json.loads(functions).items()}
+        named = {
+            module: functools.partial(_call, function)
+            for module, function in json.loads(functions).items()
+        }
         install(named, _attempt)
 
 
@@ -40,7 +43,9 @@ def _attempt(function: Callback, module: Any) -> None:
     try:
         function(module)
     except Exception as error:  # the program runs on
-        sys.stderr.write(f"fastfeed: loaders other than a Feed cannot be measured in this process: {error}\n")
+        sys.stderr.write(
+            f"fastfeed: loaders other than a Feed cannot be measured in this process: {error}\n"
+        )
 
 
 class _Finder:

@@ -1,4 +1,6 @@
-"""Number of functions that a training step calls: a profiler keeps an event of each, in memory when it ends."""
+"""Number of functions that a training step calls: a profiler keeps an event of each, in memory when
+it ends.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _MAX_CALLS = 600_000  # to record: torch.profiler took 1.5 kB for each when it e
 
 
 class CallCount:
-    """Calls of this thread in one step; 0 where they were not counted, as something else traces calls."""
+    """Calls of this thread in one step; 0 where they were not counted, as something else traces
+    calls.
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -35,7 +39,8 @@ class CallCount:
 
         Args:
             wanted: Steps that the user wants.
-            least: Steps that are recorded even if they call more than fits; with twice as much without functions.
+            least: Steps that are recorded even if they call more than fits; with twice as much
+                without functions.
         """
         affordable = _MAX_CALLS // max(self._count, 1)
         if 2 * affordable < min(wanted, least):

@@ -1,4 +1,6 @@
-"""Steps of JAX: calls of the compiled function that takes what it returned before, as a state of training is."""
+"""Steps of JAX: calls of the compiled function that takes what it returned before, as a state of
+training is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Any
 __all__ = ["callbacks"]
 
 _LOOKS = 20  # calls of a function in which its arguments are compared with what it returned
-_MANY = 50  # calls of a function that takes nothing of what it returned: it is counted if no better one is
+# calls of a function that takes nothing of what it returned: it is counted if no better one is
+_MANY = 50
 
 
 def callbacks(window: Any) -> dict[str, Any]:
@@ -39,7 +42,8 @@ def _counting(transform: Any, jax: Any, window: Any) -> Any:
 
 
 class _Counted:
-    # A compiled function in all but its calls. No dictionary: JAX copies that of a function which it compiles.
+    # A compiled function in all but its calls. No dictionary: JAX copies that of a function which
+    # it compiles.
     __slots__ = ("__weakref__", "_compiled", "_feedback", "_window")
 
     def __init__(self, compiled: Any, jax: Any, window: Any) -> None:
@@ -84,14 +88,18 @@ class _Feedback:
         if not self._returned:
             return
         returned = {id(reference()) for reference in self._returned} - {id(None)}
-        self.is_step = any(id(leaf) in returned for leaf in self._jax.tree_util.tree_leaves((args, kwargs)))
+        self.is_step = any(
+            id(leaf) in returned for leaf in self._jax.tree_util.tree_leaves((args, kwargs))
+        )
         self._returned = []
 
     def after(self, result: Any) -> None:
         if self.is_step or self.calls >= _MANY:
             return
         leaves = self._jax.tree_util.tree_leaves(result) if self.calls < _LOOKS else []
-        if any(isinstance(leaf, self._jax.core.Tracer) for leaf in leaves):  # called inside of another function
+        if any(
+            isinstance(leaf, self._jax.core.Tracer) for leaf in leaves
+        ):  # called inside of another function
             return
         self.calls += 1
         self._returned = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, self._jax.Array)]

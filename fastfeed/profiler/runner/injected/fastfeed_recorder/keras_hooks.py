@@ -8,7 +8,12 @@ from typing import Any
 
 __all__ = ["backend", "callbacks"]
 
-_MODULES = ("keras.src.callbacks.callback_list", "keras.src.callbacks", "keras.callbacks", "tf_keras.src.callbacks")
+_MODULES = (
+    "keras.src.callbacks.callback_list",
+    "keras.src.callbacks",
+    "keras.callbacks",
+    "tf_keras.src.callbacks",
+)
 
 
 class _Fit:
@@ -16,7 +21,9 @@ class _Fit:
 
 
 def callbacks(window: Any) -> dict[str, Any]:
-    """Functions to call after the import of a module, by its name; Keras 2 names that of its callbacks differently."""
+    """Functions to call after the import of a module, by its name; Keras 2 names that of its
+    callbacks differently.
+    """
     fit = _Fit()
     return {name: lambda module: _count_batches(module, window, fit) for name in _MODULES}
 
@@ -24,7 +31,11 @@ def callbacks(window: Any) -> dict[str, Any]:
 def backend() -> str:
     """The framework that Keras runs on."""
     keras = sys.modules.get("keras")
-    name = keras.backend.backend() if keras is not None and hasattr(keras.backend, "backend") else "tensorflow"
+    name = (
+        keras.backend.backend()
+        if keras is not None and hasattr(keras.backend, "backend")
+        else "tensorflow"
+    )
     return name if name in ("torch", "jax") else "tensorflow"
 
 

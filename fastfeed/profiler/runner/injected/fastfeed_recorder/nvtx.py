@@ -1,6 +1,8 @@
-"""NVTX ranges through the library that Nsight Systems names in the environment, without any package.
+"""NVTX ranges through the library that Nsight Systems names in the environment, without any
+package.
 
-The protocol is that of nvtx3/nvtxDetail/nvtxInit.h: the library asks for a table of functions and fills it in.
+The protocol is that of nvtx3/nvtxDetail/nvtxInit.h: the library asks for a table of functions and
+fills it in.
 """
 
 from __future__ import annotations
@@ -17,14 +19,23 @@ __all__ = ["NvtxRecorder", "load", "pushed"]
 _CALLBACKS = 1  # NVTX_ETID_CALLBACKS
 _VERSION_INFO = 3  # NVTX_ETID_VERSIONINFO
 _CORE = 1  # NVTX_CB_MODULE_CORE
-_SIZES = {1: 16, 2: 9, 3: 15, 4: 7, 5: 16, 6: 7}  # of NVTX's modules: entries in the table of each, the first unused
+_SIZES = {
+    1: 16,
+    2: 9,
+    3: 15,
+    4: 7,
+    5: 16,
+    6: 7,
+}  # of NVTX's modules: entries in the table of each, the first unused
 _RANGE_START = 5  # NVTX_CBID_CORE_RangeStartA
 _RANGE_END = 7
 _RANGE_PUSH = 9
 _RANGE_POP = 11
 _VERSION = 3
 
-_GetTable = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint))
+_GetTable = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint)
+)
 _SetVersion = ctypes.CFUNCTYPE(None, ctypes.c_uint32)
 
 

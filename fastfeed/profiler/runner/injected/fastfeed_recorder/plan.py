@@ -1,4 +1,6 @@
-"""The plan of a recording, which `fastfeed profile` wrote into the environment, and messages back to it."""
+"""The plan of a recording, which `fastfeed profile` wrote into the environment, and messages back
+to it.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ class Plan:
     def __init__(self, fields: dict) -> None:
         self.out: str = fields["out"]  # folder of the traces
         self.log: str = fields["log"]  # file of the messages
-        self.claims: str = fields["claims"]  # folder: the first process to step under a name records
+        self.claims: str = fields[
+            "claims"
+        ]  # folder: the first process to step under a name records
         self.name: str = fields["name"]  # of the trace: "trace", "rank3"
-        self.ranks: list[str] = fields["ranks"]  # environment variables in which launchers give a process its rank
+        self.ranks: list[str] = fields[
+            "ranks"
+        ]  # environment variables in which launchers give a process its rank
         self.recorder: str = fields["recorder"]  # auto, torch, jax, tensorflow, nvtx
         self.skip: int = fields["skip"]  # steps before recording
         self.steps: int = fields["steps"]  # recorded steps; 0: all
@@ -35,11 +41,20 @@ class Plan:
     def named(self, rank: int | None) -> str:
         """The name of this process's trace."""
         if rank is None:
-            rank = next((int(os.environ[name]) for name in self.ranks if os.environ.get(name, "").isdigit()), None)
+            rank = next(
+                (
+                    int(os.environ[name])
+                    for name in self.ranks
+                    if os.environ.get(name, "").isdigit()
+                ),
+                None,
+            )
         return self.name if rank is None or self.name != "trace" else f"rank{rank}"
 
     def restore_environment(self) -> None:
-        """Leave out the recorder from the environment of processes that the program starts from now on."""
+        """Leave out the recorder from the environment of processes that the program starts from now
+        on.
+        """
         os.environ.pop(VARIABLE, None)
         folders = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
         others = [folder for folder in folders if folder != self.folder]
@@ -55,7 +70,9 @@ class Log:
 
     def write(self, event: str, **values: object) -> None:
         line = json.dumps({"event": event, "pid": os.getpid(), **values}) + "\n"
-        with contextlib.suppress(OSError):  # the recording has ended, and its scratch folder is gone
+        with contextlib.suppress(
+            OSError
+        ):  # the recording has ended, and its scratch folder is gone
             number = os.open(self._path, os.O_WRONLY | os.O_APPEND)
             try:
                 os.write(number, line.encode())

@@ -14,7 +14,10 @@ from typing import Any
 
 __all__ = ["choose"]
 
-_OWN = "the program profiles itself with {}, which ended the recording; fastfeed analyze reads its trace"
+_OWN = (
+    "the program profiles itself with {}, which ended the recording; fastfeed analyze reads its"
+    " trace"
+)
 
 
 def choose(wanted: str, framework: str, window: Any) -> tuple[Any, int | None]:
@@ -42,13 +45,17 @@ class _TorchRecorder:
         from torch.profiler import ProfilerActivity, profile
 
         if torch.autograd._profiler_enabled():
-            raise RuntimeError("the program profiles itself with torch.profiler; fastfeed analyze reads its trace")
+            raise RuntimeError(
+                "the program profiles itself with torch.profiler; fastfeed analyze reads its trace"
+            )
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_initialized():
             activities.append(ProfilerActivity.CUDA)
         elif hasattr(torch, "xpu") and torch.xpu.is_initialized():
             activities.append(ProfilerActivity.XPU)
-        self._profile = profile(activities=activities, with_stack=has_functions and sys.getprofile() is None)
+        self._profile = profile(
+            activities=activities, with_stack=has_functions and sys.getprofile() is None
+        )
         with _silent_kineto():
             self._profile.start()
         self._guard = _Guard(
@@ -90,7 +97,9 @@ class _TorchRecorder:
 
 @contextlib.contextmanager
 def _silent_kineto() -> Iterator[None]:
-    """Kineto takes its level of messages from the environment when it is first used, and logs that it starts."""
+    """Kineto takes its level of messages from the environment when it is first used, and logs that
+    it starts.
+    """
     before = os.environ.get("KINETO_LOG_LEVEL")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     try:
@@ -113,7 +122,9 @@ class _XplaneRecorder(ABC):
     def start(self, has_functions: bool) -> None:
         self._folder = tempfile.mkdtemp(prefix="fastfeed-")
         self.begin(self._folder, int(has_functions))
-        self._guard = _Guard(self.entrances(), lambda: self._window.step_back(_OWN.format(self.label)))
+        self._guard = _Guard(
+            self.entrances(), lambda: self._window.step_back(_OWN.format(self.label))
+        )
 
     def mark(self, step: int) -> None:
         self._end_step()
@@ -125,7 +136,9 @@ class _XplaneRecorder(ABC):
         self._end_step()
         try:
             self.end()
-            traces = glob.glob(os.path.join(glob.escape(self._folder), "**", "*.xplane.pb"), recursive=True)
+            traces = glob.glob(
+                os.path.join(glob.escape(self._folder), "**", "*.xplane.pb"), recursive=True
+            )
             if traces:
                 shutil.move(traces[0], path)
             return bool(traces)
@@ -193,7 +206,9 @@ class _TensorFlowRecorder(_XplaneRecorder):
     def begin(self, folder: str, python_level: int) -> None:
         import tensorflow as tf
 
-        options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=python_level)  # 2.21 records none
+        options = tf.profiler.experimental.ProfilerOptions(
+            python_tracer_level=python_level
+        )  # 2.21 records none
         tf.profiler.experimental.start(folder, options=options)
 
     def end(self) -> None:
@@ -212,7 +227,11 @@ class _TensorFlowRecorder(_XplaneRecorder):
         return [(tf.profiler.experimental, "start")]
 
 
-_RECORDERS: dict[str, Any] = {"torch": _TorchRecorder, "jax": _JaxRecorder, "tensorflow": _TensorFlowRecorder}
+_RECORDERS: dict[str, Any] = {
+    "torch": _TorchRecorder,
+    "jax": _JaxRecorder,
+    "tensorflow": _TensorFlowRecorder,
+}
 
 
 class _Guard:
@@ -239,7 +258,11 @@ def _preceded(function: Any, before: Any) -> Any:
 def _torch_rank() -> int | None:
     distributed = sys.modules.get("torch.distributed")
     with contextlib.suppress(Exception):  # not initialized, or built without
-        if distributed is not None and distributed.is_initialized() and distributed.get_world_size() > 1:
+        if (
+            distributed is not None
+            and distributed.is_initialized()
+            and distributed.get_world_size() > 1
+        ):
             return distributed.get_rank()
     return None
 

@@ -1,4 +1,6 @@
-"""Steps of TensorFlow's and Keras's own loops: calls of a `tf.function` that applies gradients, or applying them."""
+"""Steps of TensorFlow's and Keras's own loops: calls of a `tf.function` that applies gradients, or
+applying them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 
 
 class _Calls(threading.local):
-    """The functions that this thread runs now, outermost first, and those of all threads that apply gradients."""
+    """The functions that this thread runs now, outermost first, and those of all threads that apply
+    gradients.
+    """
 
     def __init__(self, training: weakref.WeakSet[Any]) -> None:
         self.active: list[Any] = []

@@ -25,7 +25,9 @@ def _count_steps(module: Any, window: Any) -> None:
     torch = sys.modules["torch"]
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling():  # a compiled step does not call hooks; they must not be compiled into it
+        if (
+            torch.compiler.is_compiling()
+        ):  # a compiled step does not call hooks; they must not be compiled into it
             return
         if not window.closed:
             window.step_ended(optimizer, "torch")

@@ -1,4 +1,6 @@
-"""The recorded steps: counts the training steps of the program, starts and stops a recorder between two of them."""
+"""The recorded steps: counts the training steps of the program, starts and stops a recorder between
+two of them.
+"""
 
 from __future__ import annotations
 
@@ -60,21 +62,31 @@ class Window:
         """Count the end of a training step.
 
         Args:
-            source: What ended it: an optimizer, a compiled function. One of them is counted, the others are ignored.
+            source: What ended it: an optimizer, a compiled function. One of them is counted, the
+                others are ignored.
             framework: "torch", "jax" or "tensorflow".
-            priority: Sources of a higher one replace those of a lower one before recording has begun.
+            priority: Sources of a higher one replace those of a lower one before recording has
+                begun.
         """
-        if not self._closed and self.attempt(self._count_step, source, framework, priority) and self.plan.stop_after:
+        if (
+            not self._closed
+            and self.attempt(self._count_step, source, framework, priority)
+            and self.plan.stop_after
+        ):
             self._end_program()
 
     def step_back(self, reason: str) -> None:
-        """Stop recording because the program is about to profile itself; what is recorded is kept."""
+        """Stop recording because the program is about to profile itself; what is recorded is
+        kept.
+        """
         if self._recorder is not None and not self._closed:
             self._log.write("note", text=reason)
             self.attempt(self._stop)
 
     def attempt(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return `function(*args)`, or None and stop recording if it raises: the program runs on."""
+        """Return `function(*args)`, or None and stop recording if it raises: the program runs
+        on.
+        """
         try:
             return function(*args)
         except Exception as error:
@@ -84,7 +96,10 @@ class Window:
             return None
 
     def _count_step(self, source: Any, framework: str, priority: int) -> bool:
-        """Count one step, if it is of the counted source. True when the last step has been recorded."""
+        """Count one step, if it is of the counted source.
+
+        True when the last step has been recorded.
+        """
         if not self._is_wanted(framework) or not self._is_counted(source, priority):
             return False
         self._count += 1
@@ -156,10 +171,14 @@ class Window:
         self._first = self._count
         self._steps, has_functions = self._calls.steps(self.plan.steps, _MIN_STEPS)
         if not has_functions:
-            self._log.write("note", text="a step calls so many functions that they are not recorded")
+            self._log.write(
+                "note", text="a step calls so many functions that they are not recorded"
+            )
         recorder.start(has_functions)
         self._recorder = recorder
-        atexit.register(self._exit)  # again: before the framework's own, which were registered meanwhile
+        atexit.register(
+            self._exit
+        )  # again: before the framework's own, which were registered meanwhile
         recorder.mark(self._count)
 
     def _stop(self) -> None:
@@ -186,7 +205,9 @@ class Window:
         self._frameworks = []
 
     def _forked(self) -> None:
-        """In a child: loaders' workers are left alone; a child of a process that does not train may train itself."""
+        """In a child: loaders' workers are left alone; a child of a process that does not train may
+        train itself.
+        """
         self._calls.end()
         if self._recorder is not None:
             with contextlib.suppress(Exception):

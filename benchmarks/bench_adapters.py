@@ -23,10 +23,11 @@ from rounds import DATA, finish, interleaved, parser, ratio
 import fastfeed as ff
 from fastfeed.runtime.buffers import aligned
 
+# an epoch shows every file so often, with other crops: beginning one is not what is asked
 BATCH, REPEATED = (
     50,
     20,
-)  # an epoch shows every file so often, with other crops: beginning one is not what is asked
+)
 ADAPTERS = ("torch", "jax", "tfdata", "keras-tensorflow", "keras-jax", "keras-torch")
 CLAIMS = {"share": 0.95, "handover_ms": 8.0}
 

@@ -20,10 +20,11 @@ from rounds import DATA, arguments, finish, interleaved, ratio
 from fastfeed.preprocess import Encoding, Recipe, Scaling
 from fastfeed.preprocess.pixels.transform import Transformer
 
+# files, and short sides that they become
 SETS = {
     "photos-large": (512, 256),
     "flowers5/train": (64,),
-}  # files, and short sides that they become
+}
 BOUND = 0.1  # of a level: the shift of a channel's mean that is counted
 
 

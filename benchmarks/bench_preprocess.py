@@ -54,9 +54,8 @@ def compare(
     source = copied(paths, folder / "source", times)
     blobs = [path.read_bytes() for path in paths]
     threads, reports = given.threads, []
-    packing = Packing(
-        samples=max(20, len(paths) * times // 10)
-    )  # ten shards: workers should not wait for the last
+    # ten shards: workers should not wait for the last
+    packing = Packing(samples=max(20, len(paths) * times // 10))
 
     def job() -> int:
         target = folder / f"shards-{len(reports)}"

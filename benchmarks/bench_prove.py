@@ -21,8 +21,8 @@ from rounds import finish  # puts `helpers` on the path
 from helpers.scripted import ALL, LOADS, Idle, Pages, Script, scripted_feed  # isort: skip
 
 import fastfeed as ff
-import fastfeed.proof.session
-from fastfeed.proof.modes import Mode, order
+import fastfeed.proof.measure.session
+from fastfeed.proof.measure.modes import Mode, order
 
 
 def rotated(modes: Sequence[Mode], turn: int, seed: int) -> list[Mode]:
@@ -43,11 +43,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first proof")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     args = parser.parse_args()
-    fastfeed.proof.session.FilePages = Pages  # type: ignore[misc, assignment]
+    fastfeed.proof.measure.session.FilePages = Pages  # type: ignore[misc, assignment]
     seeds = range(args.seed, args.seed + args.proofs)
     rows = []
     for name, chosen in ORDERS.items():
-        fastfeed.proof.session.order = chosen  # type: ignore[assignment]
+        fastfeed.proof.measure.session.order = chosen  # type: ignore[assignment]
         for load, made in LOADS.items():
             rows.append({"order": name, "load": load, **series(seeds, made)})
             print(rows[-1], flush=True)

@@ -19,10 +19,10 @@ import numpy as np
 from rounds import finish, parser
 
 from fastfeed.preprocess import Packing, Recipe
-from fastfeed.preprocess.entry import ProcessedImage
-from fastfeed.preprocess.plan import make_plan
-from fastfeed.preprocess.record import BadSample, Counts, Record, ShardFile
-from fastfeed.preprocess.versions import versions
+from fastfeed.preprocess.model.entry import ProcessedImage
+from fastfeed.preprocess.model.plan import make_plan
+from fastfeed.preprocess.model.record import BadSample, Counts, Record, ShardFile
+from fastfeed.preprocess.shard.versions import versions
 
 
 def main() -> None:

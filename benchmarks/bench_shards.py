@@ -134,7 +134,7 @@ _OPEN = """
 import resource, sys, time
 from pathlib import Path
 import numpy as np
-import fastfeed.sources.tar
+import fastfeed.sources.tar.source
 from fastfeed.sources.shards.index import load
 def anonymous():
     return sum(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(("RssAnon", "RssFile")))

@@ -17,9 +17,9 @@ from rounds import DATA, arguments, finish  # puts `helpers` on the path
 from helpers.hogs import HOGS, Hogs, trainer_on  # isort: skip
 
 import fastfeed as ff
+from fastfeed.live.folder import folders
 from fastfeed.live.states import State
 from fastfeed.live.watch import Watch
-from fastfeed.runtime.live_folder import folders
 
 PHOTOGRAPHS = DATA / "flowers5" / "train"
 FED, STARVED = (State.FED, State.TIGHT), (State.STARVED, State.SEVERE)

@@ -19,7 +19,7 @@ from helpers.scripted import Costs, Pages, Script, scripted_feed
 from PIL import Image
 
 import fastfeed as ff
-import fastfeed.proof.session
+import fastfeed.proof.measure.session
 from fastfeed.profiler import analyze, read
 from fastfeed.profiler.reports import page
 
@@ -39,7 +39,7 @@ def report(trace: Path) -> str:
 
 def proof() -> str:
     """The page of the proof; its table is printed, for docs/proving.md."""
-    fastfeed.proof.session.FilePages = Pages  # type: ignore[misc, assignment]
+    fastfeed.proof.measure.session.FilePages = Pages  # type: ignore[misc, assignment]
     script = Script(COSTS)
     with scripted_feed(script, name="train") as feed:
         result = ff.prove(lambda batch: script.train_on(feed), feed, seconds=40)

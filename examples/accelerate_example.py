@@ -63,9 +63,8 @@ model.eval()
 right = torch.zeros(2, device=accelerator.device)  # correct, seen
 with torch.inference_mode():
     for images, labels, *weights in held_out.to_torch(accelerator.device):
-        weight = (
-            weights[0] if weights else torch.ones(len(labels), device=accelerator.device)
-        )  # 0 for padding
+        # 0 for padding
+        weight = weights[0] if weights else torch.ones(len(labels), device=accelerator.device)
         right += torch.stack([((model(images).argmax(1) == labels) * weight).sum(), weight.sum()])
 right = accelerator.reduce(right)
 accelerator.print(f"accuracy {right[0] / right[1]:.2f} of {right[1]:.0f} images, chance 0.10")

@@ -19,10 +19,11 @@ parser.add_argument("--batch", type=int, default=64)
 args = parser.parse_args()
 
 if args.data:
+    # MNIST: ff.Arrays.mnist(...)
     train, test = (
         ff.Arrays.cifar(args.data),
         ff.Arrays.cifar(args.data, "test"),
-    )  # MNIST: ff.Arrays.mnist(...)
+    )
 else:
     train, test = made.pictures(4000, seed=0), made.pictures(1000, seed=1)
 
@@ -32,9 +33,8 @@ crops = [
     *([ff.RandomFlip()] if args.data else []),
     *values,
 ]
-feed = ff.Feed(
-    train, crops, batch=args.batch, seed=0
-)  # the made classes are directions: a flip would change them
+# the made classes are directions: a flip would change them
+feed = ff.Feed(train, crops, batch=args.batch, seed=0)
 held_out = ff.Feed(test, values, batch=256, shuffle=False, tail="pad")
 loader = feed.to_torch()  # on the GPU where there is one
 print(loader)
@@ -56,9 +56,8 @@ schedule = torch.optim.lr_scheduler.OneCycleLR(
     optimizer, 4e-3, total_steps=args.epochs * len(loader)
 )
 
-watch = ff.StepWatch(
-    loader
-)  # how long training waits for batches; `fastfeed watch` shows it from outside
+# how long training waits for batches; `fastfeed watch` shows it from outside
+watch = ff.StepWatch(loader)
 
 for epoch in range(args.epochs):
     for images, labels in loader:

@@ -34,9 +34,10 @@ over_devices, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes i
 root = made.photographs(args.data)
 train = ff.ImageFolder(root / "train")
 val = ff.ImageFolder(root / "val", classes=train.classes)
+# per device
 plan = ff.scaling.plan_batch(
     base_batch=8, base_lr=2e-3, world=mesh.size, rule="sqrt", warmup_epochs=2
-)  # per device
+)
 crops = [ff.RandomResizedCrop(args.size, scale=(0.35, 1)), ff.RandomFlip(), ff.Normalize.imagenet()]
 middle = [ff.Resize(args.size * 8 // 7), ff.CenterCrop(args.size), ff.Normalize.imagenet()]
 feed = ff.Feed(train, crops, global_batch=plan.global_batch, seed=0)
@@ -44,9 +45,8 @@ held_out = ff.Feed(
     val, middle, global_batch=plan.global_batch, shuffle=False, tail="pad", on_bad="mask"
 )
 batches = feed.to_jax(over_devices)
-watch = ff.StepWatch(
-    batches, every=5
-)  # how long training waits; `fastfeed watch` shows it from outside
+# how long training waits; `fastfeed watch` shows it from outside
+watch = ff.StepWatch(batches, every=5)
 if world.main:
     print(plan, batches, sep="\n")
 

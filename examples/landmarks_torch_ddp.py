@@ -42,9 +42,8 @@ plan = ff.scaling.plan_batch(base_batch=8, base_lr=1e-3, rule="sqrt", warmup_epo
 feed = ff.Feed(train, crops, global_batch=plan.global_batch, seed=0)
 held_out = ff.Feed(val, middle, batch=8, shuffle=False, tail="pad", on_bad="mask")
 plan.check(feed)
-loader = feed.to_torch(
-    device, convert="device"
-)  # bytes are copied; floats are made where they are used
+# bytes are copied; floats are made where they are used
+loader = feed.to_torch(device, convert="device")
 if world.main:
     print(plan, feed, sep="\n")
 
@@ -97,9 +96,8 @@ net.eval()
 right = torch.zeros(2, device=device)  # correct, seen
 with torch.inference_mode():
     for images, labels, *weights in held_out.to_torch(device, convert="device"):
-        weight = (
-            weights[0] if weights else torch.ones(len(labels), device=device)
-        )  # 0 for padding and bad files
+        # 0 for padding and bad files
+        weight = weights[0] if weights else torch.ones(len(labels), device=device)
         right += torch.stack([((net(images).argmax(1) == labels) * weight).sum(), weight.sum()])
 if world.size > 1:
     torch.distributed.all_reduce(right)

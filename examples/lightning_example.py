@@ -43,9 +43,8 @@ class Classifier(lightning.LightningModule):
     def validation_step(self, batch, index):
         images, labels = batch
         right = (self.net(images).argmax(1) == labels).float().mean()
-        self.log(
-            "accuracy", right, batch_size=len(labels)
-        )  # the last batch may be shorter: weigh by length
+        # the last batch may be shorter: weigh by length
+        self.log("accuracy", right, batch_size=len(labels))
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=2e-3)

@@ -42,9 +42,8 @@ class Named:
 
 class FeedTrainer(Trainer):
     def get_train_dataloader(self):
-        return Named(
-            feed.to_torch()
-        )  # on the Trainer's device where that is the first GPU, or the CPU
+        # on the Trainer's device where that is the first GPU, or the CPU
+        return Named(feed.to_torch())
 
     def get_eval_dataloader(self, eval_dataset=None):
         return Named(held_out.to_torch())

@@ -1,8 +1,10 @@
 """fastfeed keeps training GPUs busy: shards and photographs in, augmented batches out, in any
 framework.
 
-    feed = fastfeed.Feed(fastfeed.ImageFolder("photos/train"), [fastfeed.RandomResizedCrop(224)],
-    batch=256) model.fit(feed.to_keras(), epochs=90)
+    import fastfeed as ff
+
+    feed = ff.Feed(ff.ImageFolder("photos/train"), [ff.RandomResizedCrop(224)], batch=256)
+    model.fit(feed.to_keras(), epochs=90)
 
 The public names are listed once, in `__init__.pyi`, for type checkers and for this file; ops list
 their own. Each is loaded when it is first used; importing the package loads nothing.

@@ -3,12 +3,12 @@
 from . import errors as errors
 from . import recipes as recipes
 from . import scaling as scaling
-from .adapters.keras_watch import Watch as Watch
 from .adapters.prefetch_to_device import prefetch_to_device as prefetch_to_device
-from .adapters.step_watch import GPUStarved as GPUStarved
-from .adapters.step_watch import StepWatch as StepWatch
-from .adapters.watched import Watched as Watched
-from .adapters.watched import watched as watched
+from .adapters.watch.keras import Watch as Watch
+from .adapters.watch.loader import Watched as Watched
+from .adapters.watch.loader import watched as watched
+from .adapters.watch.steps import GPUStarved as GPUStarved
+from .adapters.watch.steps import StepWatch as StepWatch
 from .backends.options import GpuDecode as GpuDecode
 from .distributed.launch import pin_gpu as pin_gpu
 from .distributed.world import World as World
@@ -16,7 +16,7 @@ from .faults import Failure as Failure
 from .faults import FaultPolicy as FaultPolicy
 from .faults import Outage as Outage
 from .feed import Feed as Feed
-from .feed.stats import FeedStats as FeedStats
+from .live.meter import FeedStats as FeedStats
 from .ops import *
 from .proof.prove import prove as prove
 from .proof.result import Proof as Proof

@@ -1,21 +1,20 @@
 """Every error that fastfeed raises on purpose, drawn as a tree.
 
     FastfeedError
-    ├── ConfigError       (ValueError)     an argument is wrong; raised at construction, before a
-    byte is read │   ├── SpecError                      an op cannot follow what comes before it │
-    └── StateError                     a saved position does not fit this feed ├── MissingExtra
-    (ImportError)    an optional package is needed; the text holds the pip command ├── SourceError
-    (OSError)        a data source cannot be opened or listed ├── StorageError      (OSError)
-    storage has not answered for too long, or no more files can be opened ├── TargetError
-    (OSError)        the output cannot be written; keeps the errno ├── SampleError
-    (RuntimeError)   one sample is bad and the policy is "raise", or your own function failed ├──
-    TooManyFailures   (RuntimeError)   the fault limits are exceeded; carries the failures ├──
-    FeedClosed        (RuntimeError)   iterating a feed, or an iterator of it, that has been closed
-    ├── TraceError        (ValueError)     a trace cannot be read, or holds nothing to analyze ├──
-    ProofError        (RuntimeError)   a proof cannot be made, or something is refused while one is
-    ├── DeviceError       (RuntimeError)   a GPU, its driver or its decoder has failed, whichever
-    sample it was given └── DeviceMemory      (MemoryError)    a device has no room for a batch;
-    says what to lower
+    ├── ConfigError (ValueError)          a wrong argument; raised before any byte is read
+    │   ├── SpecError                     an op that cannot follow the ops before it
+    │   └── StateError                    a saved position that does not fit this feed
+    ├── MissingExtra (ImportError)        an optional package is missing; names the pip command
+    ├── SourceError (OSError)             a data source cannot be opened or listed
+    ├── StorageError (OSError)            storage is down, or no more files can be opened
+    ├── TargetError (OSError)             the output cannot be written; keeps the errno
+    ├── SampleError (RuntimeError)        a bad sample with policy "raise", or a failing user function
+    ├── TooManyFailures (RuntimeError)    the fault limits are exceeded; carries the failures
+    ├── FeedClosed (RuntimeError)         iteration over a closed feed
+    ├── TraceError (ValueError)           a trace cannot be read, or is empty
+    ├── ProofError (RuntimeError)         a proof cannot be made, or a call is refused during one
+    ├── DeviceError (RuntimeError)        a GPU, its driver or its decoder failed, for any sample
+    └── DeviceMemory (MemoryError)        the device has no room for a batch; says what to lower
 
 Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the
 local one". Values of others are cut and escaped by `fastfeed.printable`.

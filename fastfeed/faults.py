@@ -46,9 +46,8 @@ REASONS = {
     "op_failed": "a function in the list of ops failed",
     "internal": "an error in the code that reads or transforms the sample",
 }
-_LONGEST_DETAIL = (
-    1000  # characters: a sentence that says what to do, in which values are cut already
-)
+# characters: a sentence that says what to do, in which values are cut already
+_LONGEST_DETAIL = 1000
 # of the way to a file rather than of the file: reads that fail so are repeated, and waited for
 # while all of them do
 STORAGE = frozenset({"io_error", "timeout"})

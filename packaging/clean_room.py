@@ -42,13 +42,14 @@ FREE_TESTS = (
     "tests/runtime",
     "tests/adapters/test_jax.py",
 )
+# of the oldest dependencies
 MORE_TESTS = (
     "tests/ops",
     "tests/sampling",
     "tests/storage",
     "tests/sources",
     "tests/cli",
-)  # of the oldest dependencies
+)
 # what pip and Python may see of this machine
 KEPT = (
     "HOME",

@@ -1,9 +1,8 @@
 """What decoding and every op give on one machine, to be compared with another: `machine_pixels.py`.
 
-    machine_pixels.py files FILES.npz                  encoded files and pictures, made once for
-    both machines machine_pixels.py record FILES.npz PIXELS.npz      what this interpreter's
-    fastfeed makes of them machine_pixels.py compare PIXELS.npz OTHER.npz     exits with what
-    differs
+    machine_pixels.py files FILES.npz               writes encoded files, once for both machines
+    machine_pixels.py record FILES.npz PIXELS.npz   decodes them with this interpreter's fastfeed
+    machine_pixels.py compare PIXELS.npz OTHER.npz  exits with the differences
 
 Run from the root of the tree, whose `tests/helpers` has examples of every op. `record` also holds
 every instruction set of its machine to the bytes of the fastest, for windows of JPEGs and ops on
@@ -24,11 +23,12 @@ import numpy as np
 sys.path.insert(0, str(Path.cwd() / "tests"))
 
 SHAPES = ((203, 157), (40, 33), (8, 16))  # height, width of JPEGs
+# top, left, height, width as shares
 WINDOWS = (
     (0, 0, 1, 1),
     (0.15, 0.11, 0.5, 0.4),
     (0.4, 0.3, 0.08, 0.1),
-)  # top, left, height, width as shares
+)
 SEED = 11
 
 

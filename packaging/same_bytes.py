@@ -96,9 +96,8 @@ def differences(first: dict[str, dict[str, str]], second: dict[str, dict[str, st
 def results(python: str, folders: list[Path], room: Path) -> dict[str, Any]:
     """By image, hashes of what one installation makes of it; `kernel` says what that is."""
     command = [python, str(Path(__file__).resolve()), "--child", *map(str, folders)]
-    done = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, cwd=room
-    )  # not in a tree, which Python would import
+    # not in a tree, which Python would import
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=room)
     return json.loads(done.stdout)
 
 
@@ -188,7 +187,7 @@ def _webps(folder: Path, modes: dict[str, Any], size: str) -> None:
 def decoded(folders: list[Path]) -> dict[str, Any]:
     """Hashes of everything that is made of the images below the folders."""
     import fastfeed
-    from fastfeed.cli.doctor_kernel import find_kernel
+    from fastfeed.cli.doctor.kernel import find_kernel
     from fastfeed.decode import NativeEngine
 
     kernel = find_kernel()

@@ -12,7 +12,7 @@ import pytest
 from helpers.needs import missing
 
 import fastfeed as ff
-from fastfeed import proven
+from fastfeed import gpu_support as proven
 
 ROOT = Path(__file__).parents[1]
 # whatever runs on a GPU uses one of these names; the profiler and fastfeed.live only read what
@@ -53,10 +53,10 @@ RUNS_NOTHING_THERE = {
 }
 ON_GPU = {  # what runs there: its path, and what it needs
     "fastfeed.feed.feed:Feed": ("feed",),
-    "fastfeed.feed.for_trainers:ForTrainers.to_keras": ("keras",),
-    "fastfeed.feed.for_trainers:ForTrainers.to_tfdata": ("tensorflow",),
-    "fastfeed.feed.for_trainers:ForTrainers.to_jax": ("jax",),
-    "fastfeed.feed.for_trainers:ForTrainers.to_torch": ("torch",),
+    "fastfeed.feed.framework_methods:ForTrainers.to_keras": ("keras",),
+    "fastfeed.feed.framework_methods:ForTrainers.to_tfdata": ("tensorflow",),
+    "fastfeed.feed.framework_methods:ForTrainers.to_jax": ("jax",),
+    "fastfeed.feed.framework_methods:ForTrainers.to_torch": ("torch",),
     "fastfeed.backends.options:GpuDecode": ("dali",),
     "fastfeed.distributed.launch:pin_gpu": ("ranks",),
     "fastfeed.adapters.prefetch_to_device:prefetch_to_device": ("feed",),

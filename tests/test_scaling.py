@@ -149,9 +149,8 @@ def test_a_feed_with_another_global_batch_is_refused():
     with ff.Feed(source, [], global_batch=plan.global_batch, world=world, threads=1) as feed:
         plan.check(feed)
         plan.check(feed.plan)
-        plan.check(
-            dataclasses.replace(feed.plan, world=ff.World(0, 2))
-        )  # resumed on fewer ranks: the same batch
+        # resumed on fewer ranks: the same batch
+        plan.check(dataclasses.replace(feed.plan, world=ff.World(0, 2)))
     with ff.Feed(
         source, [], batch=16, world=world, threads=1
     ) as feed:  # the recipe's batch, but per rank

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+# share of time
 PARTS = {
     "photos": 0.05,
     "rates": 0.42,
@@ -26,7 +27,7 @@ PARTS = {
     "faults": 0.16,
     "agree": 0.14,
     "overlap": 0.06,
-}  # share of time
+}
 NEEDS_GPU = ("steps", "overlap")
 
 
@@ -194,9 +195,8 @@ def _prepare(cpu: bool) -> None:
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT] + [
         str(ROOT)
     ]
-    os.environ.setdefault(
-        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
-    )  # JAX shares the GPU with PyTorch and DALI
+    # JAX shares the GPU with PyTorch and DALI
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -27,9 +27,8 @@ class Within(NamedTuple):
 
 _SAME = Within(0, 0, 0)
 _ROUNDED = Within(2, 2, 0.6)  # sums in another order, rounded or cut
-_LOOKED_UP = Within(
-    255, 255, 1.0
-)  # on hard edges what is between two pixels, or which one is nearest
+# on hard edges what is between two pixels, or which one is nearest
+_LOOKED_UP = Within(255, 255, 1.0)
 _POLICY = Within(255, 255, 2.0)  # one level apart, then on the other side of a threshold further on
 _JPEG = Within(255, 255, 5.0)  # NVIDIA's sums and chroma upsampling are its own
 SIMPLE: list[tuple[Any, Within]] = [

@@ -25,10 +25,11 @@ __all__ = ["run"]
 
 BATCH, BATCHES = 16, 2000
 SETTLED = 0.4  # of the batches: pools have their size by then
+# may come after that: allocators' rounding; the list of bad files is a few MB itself
 DEVICE_MB, RSS_MB = (
     64,
     96,
-)  # may come after that: allocators' rounding; the list of bad files is a few MB itself
+)
 LEAST = 10  # batches, or a path has shown nothing
 
 

@@ -8,12 +8,13 @@ from typing import Any
 __all__ = ["jax_step", "torch_step"]
 
 _CLASSES = 1000
+# (channels, blocks, stride) of ResNet-50
 _STAGES = (
     (64, 3, 1),
     (128, 4, 2),
     (256, 6, 2),
     (512, 3, 2),
-)  # (channels, blocks, stride) of ResNet-50
+)
 
 
 def torch_step(batch: int, where: str = "cuda") -> Callable[[Any], None]:
@@ -91,9 +92,8 @@ def jax_step(
         weights.append(jax.random.normal(key, (3, 3, given, width)) * (2 / (9 * given)) ** 0.5)
         given = width
     weights.append(jax.random.normal(keys[-1], (given, _CLASSES)) * 0.01)
-    here = jax.devices()[
-        0
-    ]  # tied to it, as batches of a feed are: otherwise it would be compiled once for either
+    # tied to it, as batches of a feed are: otherwise it would be compiled once for either
+    here = jax.devices()[0]
     weights, labels = jax.device_put((weights, jnp.arange(batch) % _CLASSES), here)
 
     def loss(weights: list[Any], images: Any) -> Any:

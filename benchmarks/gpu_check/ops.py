@@ -30,11 +30,12 @@ class Case(NamedTuple):
     within: Within
 
 
+# made of the ops here, and of arithmetic on finished batches
 _ELSEWHERE = (
     "label",
     "mix",
     "views",
-)  # made of the ops here, and of arithmetic on finished batches
+)
 _FIXED = Spec((120, 160, 3), "uint8", "HWC")
 _SAME = Within(0, 0, 0)
 _RESAMPLED = Within(2, 18, 0.3)  # edges: see fastfeed/backends/dali_ops.py

@@ -98,9 +98,8 @@ class Timed:
         begin, end = _event(), _event()
         with self._one:
             begin.record(self._stream)
-            placed = self._inner.put(
-                arrays, **options
-            )  # not borrowed: waiting for it would count as copying
+            # not borrowed: waiting for it would count as copying
+            placed = self._inner.put(arrays, **options)
             end.record(self._stream)
             self.copied.append((begin, end))
         if borrowed:

@@ -34,9 +34,8 @@ def run(setting: Setting) -> dict[str, Any]:
     try:
         for number, (name, folder) in enumerate(setting.sets.items()):
             setting.until = end - setting.left() * (most - 1 - number) / (most - number)
-            os.environ["FASTFEED_CACHE"] = str(
-                setting.folder / f"kept-{name}"
-            )  # each set has a share of its own
+            # each set has a share of its own
+            os.environ["FASTFEED_CACHE"] = str(setting.folder / f"kept-{name}")
             figures[name] = _Set(setting, name, folder).figures()
             setting.until = end
             if number == 0 and setting.gpu:

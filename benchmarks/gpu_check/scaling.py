@@ -222,9 +222,8 @@ def _rank(folder: Path, stand_in: bool, out: Path) -> None:
         step(still)
     wait()
     steps[0] = max(4, int(4 * seconds / (time.perf_counter() - start)))
-    distributed.broadcast(
-        steps, 0
-    )  # as many on every rank, or they would wait for each other for ever
+    # as many on every rank, or they would wait for each other for ever
+    distributed.broadcast(steps, 0)
     rates: dict[str, Any] = {"synthetic": [], "real": [], "threads": feed.threads}
     for name in _ROUNDS:
         wait()

@@ -114,9 +114,8 @@ def _contest(
         step(nexts["synthetic"]())
     wait()
     one = (time.perf_counter() - start) / 10
-    seconds = max(
-        1.0, min(8.0, setting.left() / (3 * ROUNDS * len(nexts)))
-    )  # real data may take three times as long
+    # real data may take three times as long
+    seconds = max(1.0, min(8.0, setting.left() / (3 * ROUNDS * len(nexts))))
     steps = max(10, int(seconds / one))
     rates: dict[str, list[float]] = {name: [] for name in nexts}
     used: list[float] = []

@@ -90,9 +90,8 @@ def _epochs(feed: ff.Feed, framework: str, setting: Setting, epochs: int) -> Ite
     made = (
         feed.to_torch("cuda" if setting.gpu else "cpu") if framework == "torch" else feed.to_jax()
     )
-    return chain.from_iterable(
-        map(itemgetter(0), made) for _ in range(epochs)
-    )  # which hold no batch themselves
+    # which hold no batch themselves
+    return chain.from_iterable(map(itemgetter(0), made) for _ in range(epochs))
 
 
 def _stream(own: bool) -> AbstractContextManager[Any]:
@@ -126,9 +125,8 @@ def _torch(setting: Setting) -> Sum:
     import torch
 
     device = torch.device("cuda" if setting.gpu else "cpu")
-    size, times = (
-        (8192, 12) if setting.gpu else (64, 1)
-    )  # some 20 ms: longer than a batch takes, so that steps queue
+    # some 20 ms: longer than a batch takes, so that steps queue
+    size, times = (8192, 12) if setting.gpu else (64, 1)
     heavy = torch.randn(size, size, device=device).to(torch.bfloat16)
     side = torch.cuda.Stream() if setting.gpu else None
     setting.sync()

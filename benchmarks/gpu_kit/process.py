@@ -13,11 +13,12 @@ from typing import Any
 
 __all__ = ["FINAL", "INTERRUPTED", "read", "run", "write"]
 
+# of these there is a result; "not run" is tried again by the next call
 FINAL = (
     "ok",
     "failed",
     "stopped",
-)  # of these there is a result; "not run" is tried again by the next call
+)
 INTERRUPTED = (  # suffix: what a step had found when the call that ran it was killed
     ".interrupted.json"
 )

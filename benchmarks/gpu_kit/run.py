@@ -88,9 +88,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--report", action="store_true", help="run nothing; write the page and the JSON"
     )
     parser.add_argument("--stand-in", action="store_true", help="on the processor, tiny sizes")
-    parser.add_argument(
-        "--at-once", type=int, default=1, help=argparse.SUPPRESS
-    )  # stand-ins: nothing is measured
+    # stand-ins: nothing is measured
+    parser.add_argument("--at-once", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--copy-to", type=Path, help="also put the page and the JSON there")
     parser.add_argument("--results", type=Path, default=KIT / "results", help="folder of results")
     parser.add_argument(

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 __all__ = ["MACHINE_SECONDS", "STEPS", "Step"]
 
-MACHINE_SECONDS = (
-    24 * 60
-)  # that all steps for one GPU may ask for: half an hour, less six minutes of transfers
+# that all steps for one GPU may ask for: half an hour, less six minutes of transfers
+MACHINE_SECONDS = 24 * 60
 
 
 class Step(NamedTuple):

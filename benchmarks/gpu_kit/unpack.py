@@ -121,9 +121,8 @@ def paths(kit: Path, site: Path, work: Path, stand_in: bool) -> dict[str, str]:
     environ = dict(os.environ)
     found = [str(site), str(kit), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     environ["PYTHONPATH"] = os.pathsep.join(found)
-    environ.setdefault(
-        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
-    )  # JAX shares the GPU with PyTorch and DALI
+    # JAX shares the GPU with PyTorch and DALI
+    environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     environ["FASTFEED_CACHE"] = str(work / "cache")  # what is measured here is this machine's
     environ["PYTHONUNBUFFERED"] = environ["PYTHONFAULTHANDLER"] = (
@@ -132,7 +131,6 @@ def paths(kit: Path, site: Path, work: Path, stand_in: bool) -> dict[str, str]:
     environ["PYTHONSAFEPATH"] = "1"  # the folder of the call may hold a fastfeed without its kernel
     if stand_in:
         environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
-        environ["XLA_FLAGS"] = (
-            "--xla_backend_optimization_level=0"  # compiling takes longer than what is compiled
-        )
+        # compiling takes longer than what is compiled
+        environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
     return environ

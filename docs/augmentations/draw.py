@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fastfeed.cli.op_lists import FAMILIES
+from fastfeed.cli.show.ops import FAMILIES
 from fastfeed.demo.photos import photograph
 
 HERE = Path(__file__).parent

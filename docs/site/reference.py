@@ -10,7 +10,8 @@ from typing import Any
 import typer
 
 import fastfeed
-from fastfeed.cli import app, command_help
+from fastfeed.cli import app
+from fastfeed.cli.screen import help as command_help
 
 PREPROCESS, PROFILER, DOCUMENT, DECODE = map(
     importlib.import_module,
@@ -42,7 +43,7 @@ EXTENDING = {  # section of the page -> its first words, module, and the classes
     "Ops": ("An op of your own has these members: [how to add one](../CONTRIBUTING.md).",
             "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting"),
     "Orders": ("The order of samples, as `Feed(shuffle=...)` takes it.", "fastfeed.sampling.base", "Order"),
-    "Framework adapters": ("What an adapter calls on a feed.", "fastfeed.feed.for_adapters", "ForAdapters"),
+    "Framework adapters": ("What an adapter calls on a feed.", "fastfeed.feed.adapter_api", "ForAdapters"),
 }  # fmt: skip
 PYTHON = {  # page -> title, first words, public names; ops are those of fastfeed.ops
     "feed": ("Feed", "Turns samples into batches.", "Feed Batch Boxes FeedStats Spec GpuDecode prefetch_to_device"),

@@ -24,9 +24,9 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from fastfeed.demo.photos import make_photos
+from fastfeed.live.http.serve import Server
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.screen import screen
-from fastfeed.live.serve import Server
 from fastfeed.live.watch import View, Watch
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.feed.annotations import annotator
+from fastfeed.feed.batch.annotations import annotator
 from fastfeed.feed.feed import Feed
 from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.plan import Plan
@@ -56,9 +56,8 @@ class BatchTuples:
     last: int  # the step whose padding is cut off, -1 for none
     length: int  # of that step's batch, on this rank
     loose: bool = False  # whether batches of any rank are cut
-    factors: np.ndarray | None = (
-        None  # of the weights, by label; 1 for labels beyond, and for none; float32
-    )
+    # of the weights, by label; 1 for labels beyond, and for none; float32
+    factors: np.ndarray | None = None
     names: tuple[str, ...] = ("",)  # of targets, as `target_specs`
     sizes: int = 1  # arrays of images
 

@@ -16,17 +16,16 @@ from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.distributed.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.feed import Feed
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
-from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.misuse import TrainerInput
 from fastfeed.runtime.placement import on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
-    jax: Any = importlib.import_module(
-        "jax"
-    )  # by name: type checkers would resolve `import jax` to this file
+    # by name: type checkers would resolve `import jax` to this file
+    jax: Any = importlib.import_module("jax")
     jnp: Any = importlib.import_module("jax.numpy")
 except ImportError as error:
     raise MissingExtra.of("to_jax", "JAX", "jax") from error
@@ -156,9 +155,8 @@ class JaxPlacement:
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         if borrowed and not self.accelerator:
-            arrays = tuple(
-                np.array(on_host(array)) for array in arrays
-            )  # JAX would keep their memory
+            # JAX would keep their memory
+            arrays = tuple(np.array(on_host(array)) for array in arrays)
         with self.room_for(arrays):
             axes = [_axes(array) for array in arrays]
             placed = tuple(

@@ -10,7 +10,7 @@ from typing import Any
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
-from fastfeed.proven import runs_on_gpu
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import Placement, Rebuild, flatten, wait_until_written
 from fastfeed.runtime.thread_pool import (

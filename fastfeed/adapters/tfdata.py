@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
 from fastfeed.feed.feed import Feed
-from fastfeed.proven import runs_on_gpu
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.placement import on_host, out_of_memory
 
@@ -42,9 +42,8 @@ def to_tfdata(feed: Feed, device: str | None = None) -> Any:
 
     def epoch(feed: Feed) -> Iterator[tuple[Any, ...]]:
         for batch in feed:
-            yield tuples.nested(
-                [on_host(array) for array in tuples(batch)]
-            )  # a generator's element is NumPy's
+            # a generator's element is NumPy's
+            yield tuples.nested([on_host(array) for array in tuples(batch)])
 
     dataset = build_dataset(feed, feed, epoch, tuples)
     return dataset if device is None else on_device(dataset, device, feed)
@@ -75,9 +74,8 @@ def build_dataset(
         *([((), "float32")] if tuples.weighted else []),
     ]
     signature = tuples.nested([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
-    owner_ref = weakref.ref(
-        owner
-    )  # TensorFlow never releases a generator function or what it references
+    # TensorFlow never releases a generator function or what it references
+    owner_ref = weakref.ref(owner)
 
     def walk() -> Iterable[tuple[Any, ...]]:
         owner = owner_ref()
@@ -91,9 +89,8 @@ def build_dataset(
     dataset = tf.data.Dataset.from_generator(walk, output_signature=signature)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.OFF
-    )  # sharded by the plan
+    # sharded by the plan
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     dataset = dataset.with_options(options)
     setattr(dataset, "_fastfeed", owner)  # noqa: B010  datasets made from this one keep it as their input
     return dataset

@@ -16,17 +16,16 @@ from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
 from fastfeed.feed.feed import Feed
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
-from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.misuse import TrainerInput
 from fastfeed.runtime.placement import lacks_memory, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
-    torch: Any = importlib.import_module(
-        "torch"
-    )  # by name: type checkers would resolve `import torch` to this file
+    # by name: type checkers would resolve `import torch` to this file
+    torch: Any = importlib.import_module("torch")
 except ImportError as error:
     raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
 
@@ -157,9 +156,8 @@ class TorchPlacement:
         self.name, self._live_batches = f"torch {self.device}", live_batches
         self.accelerator = self.device.type != "cpu"
         self._stream: Any = _copy_stream(self.device) if self.device.type == "cuda" else None
-        self._copies: deque[tuple[Any, Any]] = (
-            deque()
-        )  # (event, host memory that is read until then)
+        # (event, host memory that is read until then)
+        self._copies: deque[tuple[Any, Any]] = deque()
         self._lock = threading.Lock()  # batches are put by several threads
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -241,9 +239,8 @@ class TorchPlacement:
             stream = torch.cuda.current_stream(self.device)
             stream.wait_event(event)
             for tensor in tensors:
-                tensor.record_stream(
-                    stream
-                )  # freed memory waits for this stream, not for the one that copied
+                # freed memory waits for this stream, not for the one that copied
+                tensor.record_stream(stream)
         return tuple(tensors)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import DeviceMemory, MissingExtra
+from fastfeed.gpu_support import gpu_note, runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.printable import warn
-from fastfeed.proven import gpu_note, runs_on_gpu
 
 __all__ = ["DEFAULT_LOAD", "GpuMemory", "find_cupy", "refused_all", "says_full"]
 
@@ -35,9 +35,8 @@ _HOLDERS = (
 # what holds the stream
 _STREAMS: weakref.WeakKeyDictionary[Any, dict[int, list[Any]]] = weakref.WeakKeyDictionary()
 DEFAULT_LOAD = 0.65  # DALI's default: share of JPEGs for the hardware engine
-_LOADS = {
-    "90": 0.9
-}  # by compute capability: seven engines, measured on an H200 (benchmarks/results/gpu.md)
+# by compute capability: seven engines, measured on an H200 (benchmarks/results/gpu.md)
+_LOADS = {"90": 0.9}
 
 
 @runs_on_gpu("dali")
@@ -125,9 +124,8 @@ class GpuMemory:
 
     def as_array(self, tensors: Any) -> Any:
         with self.device_context():
-            return self.xp.asarray(
-                tensors.as_tensor()
-            )  # by the CUDA array interface, without a copy
+            # by the CUDA array interface, without a copy
+            return self.xp.asarray(tensors.as_tensor())
 
     def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
         xp = self.xp

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.proven import runs_on_gpu
+from fastfeed.gpu_support import runs_on_gpu
 
 __all__ = ["DecodeBy", "GpuDecode", "as_gpu_decode", "choose"]
 
@@ -70,12 +70,13 @@ def as_gpu_decode(decode: str | GpuDecode, engine: Literal["dali", "nvjpeg"]) ->
     """What "auto", "cpu", "gpu" and "hybrid" mean with an engine."""
     if isinstance(decode, GpuDecode):
         return decode
+    # the last was slower than "gpu" on an H200, on DALI
     shares = {
         "auto": 0.0,
         "cpu": 1.0,
         "gpu": 0.0,
         "hybrid": None,
-    }  # the last was slower than "gpu" on an H200, on DALI
+    }
     return GpuDecode(engine, cpu_share=shares[decode])
 
 

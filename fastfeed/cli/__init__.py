@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from fastfeed.cli import streams
-from fastfeed.cli.analyze import analyze
-from fastfeed.cli.command_help import HELP, Command, Group
 from fastfeed.cli.demo import demo
-from fastfeed.cli.diff import diff
-from fastfeed.cli.doctor import doctor
+from fastfeed.cli.doctor.command import doctor
 from fastfeed.cli.index import index
-from fastfeed.cli.plan import plan
-from fastfeed.cli.preprocess import preprocess
-from fastfeed.cli.profile import profile
+from fastfeed.cli.plan.command import plan
+from fastfeed.cli.preprocess.group import preprocess
 from fastfeed.cli.prove import prove
-from fastfeed.cli.show import show
+from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.help import HELP, Command, Group
+from fastfeed.cli.show.command import show
+from fastfeed.cli.traces.analyze import analyze
+from fastfeed.cli.traces.diff import diff
+from fastfeed.cli.traces.profile import profile
 from fastfeed.cli.watch import watch
 from fastfeed.errors import FastfeedError, TraceError
 from fastfeed.version import __version__

@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fastfeed.cli.streams import Console
+from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError
 from fastfeed.faults import REASONS
 

@@ -13,8 +13,8 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from fastfeed.cli.open_source import StorageOption, storage_options
-from fastfeed.cli.streams import Console
-from fastfeed.cli.table import show_facts
+from fastfeed.cli.screen.streams import Console
+from fastfeed.cli.screen.table import show_facts
 
 if TYPE_CHECKING:
     from fastfeed.sources.shards.base import ShardedSource
@@ -153,11 +153,11 @@ def _shards(
     opened: ShardedSource
     try:
         if kind == "tar":
-            from fastfeed.sources.tar import TarShards
+            from fastfeed.sources.tar.source import TarShards
 
             opened = TarShards(source, storage=storage, **how)
         else:
-            from fastfeed.sources.tfrecord import TFRecords
+            from fastfeed.sources.tfrecord.source import TFRecords
 
             opened = TFRecords(source, storage=storage, **how)
     except KeyboardInterrupt:

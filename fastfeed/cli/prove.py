@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastfeed.cli import streams
-from fastfeed.cli.streams import say
+from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.streams import say
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.runtime.atomic_write import atomic_write
 
 if TYPE_CHECKING:
-    from fastfeed.proof.modes import Mode
-    from fastfeed.proof.ranks import Scaling
+    from fastfeed.proof.measure.modes import Mode
     from fastfeed.proof.result import Proof
-    from fastfeed.proof.runner import Job
+    from fastfeed.proof.run.ranks import Scaling
+    from fastfeed.proof.run.runner import Job
 
 __all__ = ["prove"]
 
@@ -80,7 +80,7 @@ def prove(
         fastfeed prove --html proof.html -- python train.py     # and a page
         fastfeed prove --ranks 1,2,4 -- python train.py         # one table
     """
-    from fastfeed.proof.runner import Job, concluded, run
+    from fastfeed.proof.run.runner import Job, concluded, run
 
     if math.isnan(seconds):
         raise ConfigError("--seconds must be a number, got nan")
@@ -108,8 +108,8 @@ def prove(
 def _several(
     command: list[str], counts: list[int], job: Job, limit: float | None, as_json: bool
 ) -> None:
-    from fastfeed.proof.ranks import RankCount, Scaling
-    from fastfeed.proof.runner import concluded, run
+    from fastfeed.proof.run.ranks import RankCount, Scaling
+    from fastfeed.proof.run.runner import concluded, run
 
     rows: list[RankCount] = []
     try:
@@ -133,13 +133,13 @@ def _several(
 
 def _ends() -> tuple[Mode, ...]:
     """The two kinds of input of a table of ranks, and the cold one."""
-    from fastfeed.proof.modes import Mode
+    from fastfeed.proof.measure.modes import Mode
 
     return (Mode.RESIDENT, Mode.WARM, Mode.COLD)
 
 
 def _show(proof: Proof, as_json: bool) -> None:
-    from fastfeed.proof import text
+    from fastfeed.proof.report import text
 
     with streams.report() as console:
         if as_json:
@@ -219,7 +219,7 @@ def _check(html: Path | None, several: bool) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    from fastfeed.proof.page import TITLE
+    from fastfeed.proof.report.page import TITLE
 
     with path.open("rb") as file:
         return f"<title>{TITLE}".encode() in file.read(2048)

@@ -13,16 +13,16 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from fastfeed.cli.streams import report, say
+from fastfeed.cli.screen.streams import report, say
 from fastfeed.errors import ConfigError
 from fastfeed.live.document import document
+from fastfeed.live.folder import folders
+from fastfeed.live.http.serve import Server, parse_address
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.screen import screen
-from fastfeed.live.serve import Server, parse_address
 from fastfeed.live.stacks.text import sampled_screen
 from fastfeed.live.stacks.watch import watch_stacks
 from fastfeed.live.watch import Watch
-from fastfeed.runtime.live_folder import folders
 
 __all__ = ["watch"]
 

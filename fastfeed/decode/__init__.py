@@ -1,15 +1,4 @@
-"""Decodes bytes to pixels, one result per sample. `engine_for` selects the decoder.
-
-base             the contract: probe headers, then decode windows
-executor         the native threads of a feed; native calls the kernel file by file
-pillow           everything that the kernel declines; jpeg, png, tiff, gif, jpeg2000, heic, avif
-                 open its files, pillow_globals helps, pillow_warnings names the file of a warning
-container        what an AVIF or HEIC says around its picture; av1, hevc: the colors that the
-picture names, by bits router           between the two; gpu decodes with nvImageCodec; pixels takes
-arrays multi_crop, padding, masks, sniff    several windows, borders, masks, file formats exif,
-orientation    what a file says of how it is turned, and where a window lies then memory_limit
-how much memory decoding may take at once recode           photographs into smaller JPEGs
-"""
+"""Decodes bytes to pixels, one result per sample. `engine_for` selects the decoder."""
 
 from __future__ import annotations
 

@@ -23,10 +23,11 @@ __all__ = [
     "dct_denominator",
 ]
 
+# reasons specific to one engine: another may support the file
 DECLINED = (
     "unsupported_format",
     "not_image",
-)  # reasons specific to one engine: another may support the file
+)
 
 # The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels
 # or leaves them, so at 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it
@@ -56,9 +57,8 @@ class Header:
     width: int
     format: str  # "JPEG", "PNG", ...; "array" for pixels that need no decoding
     handle: Any = None  # private state of the engine, to continue from
-    name: Callable[[], str] | None = field(
-        default=None, compare=False
-    )  # the file's uri, for messages; None: unknown
+    # the file's uri, for messages; None: unknown
+    name: Callable[[], str] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

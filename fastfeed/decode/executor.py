@@ -234,9 +234,8 @@ class Executor:
             samples.bad[row] = bad
             return
         with named(samples.name(row)):
-            header = self.pillow.probe([samples.handle.bytes(row)])[
-                0
-            ]  # of a bomb it says which limit was met
+            # of a bomb it says which limit was met
+            header = self.pillow.probe([samples.handle.bytes(row)])[0]
         if bad.reason == "bomb":
             samples.bad[row] = header if isinstance(header, Bad) else bad
         elif isinstance(header, Bad):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import MissingExtra
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.program.compile import Windows
-from fastfeed.proven import runs_on_gpu
 
 try:
     from nvidia import nvimgcodec as nv
@@ -22,12 +22,13 @@ except ImportError as error:
 
 __all__ = ["NvImageCodec", "regions"]
 
+# of the filters, in pixels of the result
 _RADIUS = {
     "box": 0.5,
     "bilinear": 1.0,
     "bicubic": 2.0,
     "lanczos": 3.0,
-}  # of the filters, in pixels of the result
+}
 # Fancy upsampling, as in the CPU decoder. nvJPEG before 13.2 then errs in the outermost pixel of a
 # region, which no filter reads; without the second option nvImageCodec would leave such regions to
 # the CPU.
@@ -64,9 +65,8 @@ class NvImageCodec:
             sample_format=nv.SampleFormat.I_RGB, color_spec=nv.ColorSpec.SRGB
         )
         self._images: list[Any] = []  # that this decoder may write to
-        self._reader: Any = (
-            None  # the stream on which these images free their memory, so it must outlive them
-        )
+        # the stream on which these images free their memory, so it must outlive them
+        self._reader: Any = None
 
     def decode(self, blobs: Sequence[Any], corners: np.ndarray, sizes: np.ndarray) -> list[Any]:
         """Pixels of one region each, uint8 (height, width, 3), valid until the next call; None for
@@ -92,19 +92,19 @@ class NvImageCodec:
             self._images = [image for image in images if image is not None]
         for row, image in zip(rows, images, strict=True):
             if image is not None and tuple(image.shape[:2]) == tuple(sizes[row]):
-                decoded[row] = self._xp.ascontiguousarray(
-                    self._xp.asarray(image)
-                )  # rows may be padded
+                # rows may be padded
+                decoded[row] = self._xp.ascontiguousarray(self._xp.asarray(image))
         return decoded
 
     @staticmethod
     def _stream(blob: Any, corner: np.ndarray, size: np.ndarray) -> Any:
         try:
             stream = nv.CodeStream(blob)
+            # as stored: turned images have the two exchanged
             stored_size = {
                 stream.height,
                 stream.width,
-            }  # as stored: turned images have the two exchanged
+            }
         except RuntimeError:
             return None
         (top, left), (height, width) = corner.tolist(), size.tolist()

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.decode.base import Bad
+from fastfeed.decode.formats.png import PngFile, png_intact
 from fastfeed.decode.pillow import as_bad, unwarned
-from fastfeed.decode.png import PngFile, png_intact
 from fastfeed.decode.sniff import sniff
 from fastfeed.runtime.placement import lacks_memory
 

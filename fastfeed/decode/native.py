@@ -113,9 +113,8 @@ class NativeEngine:
             )
         self._native: Any = kernel()
         self._op, self._full = op, full
-        self._pool = self._native.Pool(
-            threads
-        )  # with one, the call runs in its caller: feeds have their own threads
+        # with one, the call runs in its caller: feeds have their own threads
+        self._pool = self._native.Pool(threads)
 
     def probe(self, blobs: Sequence[bytes]) -> list[Header | Bad]:
         info = np.empty((len(blobs), 9), np.int32)

@@ -92,9 +92,8 @@ def inner_windows(
     if border is None:
         return windows, None
     boxes, sizes, corners = place_windows(windows, border.mode, size)
-    empty = (sizes == 0).any(
-        axis=1, keepdims=True
-    )  # nothing is seen of it: one pixel, laid just outside
+    # nothing is seen of it: one pixel, laid just outside
+    empty = (sizes == 0).any(axis=1, keepdims=True)
     limits = windows.boxes if windows.limits is None else windows.limits
     boxes = np.where(empty, limits, boxes)
     sizes, corners = np.where(empty, 1, sizes), np.where(empty, size, corners)
@@ -108,9 +107,8 @@ class _PaddedWindows:
     """
 
     boxes: np.ndarray  # float64 (n, 4): of the source
-    first: (
-        np.ndarray
-    )  # int64 (n, 2): row and column of the result where what exists begins; may be negative
+    # int64 (n, 2): row and column of the result where what exists begins; may be negative
+    first: np.ndarray
     length: np.ndarray  # int64 (n, 2): its height and width there
     low: np.ndarray  # int64 (n, 2): the part of that which is decoded: from here
     high: np.ndarray  # to here, not included

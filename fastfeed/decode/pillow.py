@@ -20,20 +20,20 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import BmpImagePlugin, Image, ImageFile, PpmImagePlugin, WebPImagePlugin
 
-from fastfeed.decode.avif import AvifFile
 from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
-from fastfeed.decode.exif import stored_orientation
-from fastfeed.decode.gif import GifFile
-from fastfeed.decode.heic import HeicFile
-from fastfeed.decode.jpeg import JpegFile
-from fastfeed.decode.jpeg2000 import Jpeg2000File
+from fastfeed.decode.formats.avif import AvifFile
+from fastfeed.decode.formats.exif import stored_orientation
+from fastfeed.decode.formats.gif import GifFile
+from fastfeed.decode.formats.heic import HeicFile
+from fastfeed.decode.formats.jpeg import JpegFile
+from fastfeed.decode.formats.jpeg2000 import Jpeg2000File
+from fastfeed.decode.formats.png import PngFile, png_intact
+from fastfeed.decode.formats.tiff import TiffFile
 from fastfeed.decode.memory_limit import DECODING, MemoryLimit, Oversized, give_back, with_memory
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
 from fastfeed.decode.pixels import flipped, resampled
-from fastfeed.decode.png import PngFile, png_intact
 from fastfeed.decode.sniff import content_kind, ends_early, sniff
-from fastfeed.decode.tiff import TiffFile
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.placement import lacks_memory
@@ -53,22 +53,20 @@ OPEN: dict[str, Any] = {
     "PPM": PpmImagePlugin.PpmImageFile,
     "HEIC": HeicFile,
 }
-_MAX_SCANS = (
-    500  # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
-)
+# of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
+_MAX_SCANS = 500
+# beyond both, no photograph: deflate cannot reach 1:1032 bytes
 _DENSE_PIXELS, _PIXELS_PER_BYTE = (
     16_000_000,
     4_000,
-)  # beyond both, no photograph: deflate cannot reach 1:1032 bytes
-_LARGE_BYTES = (
-    32 << 20
-)  # of a decoded image: what the allocator keeps of it, in each thread, is given back
+)
+# of a decoded image: what the allocator keeps of it, in each thread, is given back
+_LARGE_BYTES = 32 << 20
 _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
 
 _FILTERS = threading.Lock()
-after_fork(
-    lambda: globals().update(_FILTERS=threading.Lock())
-)  # the thread that holds it is not in the child
+# the thread that holds it is not in the child
+after_fork(lambda: globals().update(_FILTERS=threading.Lock()))
 T = TypeVar("T")
 
 _BOMB_WORDS = "security limit exceeded"  # of libheif: a picture that is larger than its header says
@@ -206,9 +204,8 @@ class PillowEngine:
         out: np.ndarray,
     ) -> None:
         image, orientation = header.handle.take(blob), header.handle.orientation
-        image.decodermaxblock = len(
-            blob
-        )  # hand the bytes over at once: every piece costs a turn with the GIL
+        # hand the bytes over at once: every piece costs a turn with the GIL
+        image.decodermaxblock = len(blob)
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))  # type: ignore[arg-type]
         size = out.shape[1::-1] if swaps(orientation) else out.shape[:2]
         shrink = 1

@@ -24,9 +24,8 @@ __all__ = ["Name", "current_name", "named", "probe_named", "send_to", "tell", "t
 
 _log = logging.getLogger("fastfeed")
 
-Name = Callable[
-    [], str
-]  # computes a file's uri, which is needed only for those that Pillow warns of
+# computes a file's uri, which is needed only for those that Pillow warns of
+Name = Callable[[], str]
 
 _MAX_KINDS = 100  # that are told of: Pillow has a few dozen, some of which quote the file
 _told: set[str] = set()  # texts without their numbers

@@ -64,7 +64,6 @@ def _convolve(
     x = layers.Conv2D(
         filters, kernel, stride, padding="same", use_bias=False, kernel_initializer="he_normal"
     )(x)
-    x = layers.BatchNormalization(momentum=0.9)(
-        x
-    )  # Keras's 0.99 needs more steps than a small set has
+    # Keras's 0.99 needs more steps than a small set has
+    x = layers.BatchNormalization(momentum=0.9)(x)
     return layers.ReLU()(x)

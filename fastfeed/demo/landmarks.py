@@ -123,9 +123,8 @@ class Scene:
     def blend(self, x: int, y: int, cover: np.ndarray, color: np.ndarray) -> None:
         """Lay color over a rectangle as far as `cover` (0 to 1) says, roughened by the grain."""
         area = (slice(y, y + cover.shape[0]), slice(x, x + cover.shape[1]))
-        painted = color * cv2.cvtColor(
-            self.grain[area], cv2.COLOR_GRAY2RGB
-        )  # numpy is slow over a last axis of 1
+        # numpy is slow over a last axis of 1
+        painted = color * cv2.cvtColor(self.grain[area], cv2.COLOR_GRAY2RGB)
         self.pixels[area] += (painted - self.pixels[area]) * cv2.cvtColor(cover, cv2.COLOR_GRAY2RGB)
 
     def box(self, x: float, y: float, w: float, h: float, color: Color, *, facing: float) -> None:
@@ -197,9 +196,8 @@ def paint_sky(
     w, 3).
     """
     (h, w), (top, low, sun) = shape, np.asarray(HOURS[hour][:3], np.float32)
-    y, x = (
-        np.mgrid[: h // 4, : w // 4].astype(np.float32) * 4 / w
-    )  # soft things are painted small and enlarged
+    # soft things are painted small and enlarged
+    y, x = np.mgrid[: h // 4, : w // 4].astype(np.float32) * 4 / w
     down = (y * (w / horizon)).clip(0, 1)
     glow = np.exp(
         -np.hypot(x - 0.5 - sun_x * 0.45, y - rng.uniform(0.1, 1) * horizon / w)
@@ -234,9 +232,8 @@ def paint_land(s: Scene, horizon: int, color: Color) -> None:
     soil = 1 + (0.11 * receding(noise(s.rng, (512, 512), 24, 5, 0.85), h - horizon, w)).clip(
         -0.5, 0.5
     )
-    solid = (
-        1 - np.exp(-np.linspace(0.3, 9, h - horizon, dtype=np.float32)) * 0.8
-    )  # the rest is lost in the haze
+    # the rest is lost in the haze
+    solid = 1 - np.exp(-np.linspace(0.3, 9, h - horizon, dtype=np.float32)) * 0.8
     s.blend(
         0,
         horizon,
@@ -283,9 +280,8 @@ def bridge(s: Scene, x: float, y: float, size: float) -> None:
     tint = np.array(((0.70, 0.25, 0.17), (0.42, 0.47, 0.50), (0.66, 0.68, 0.66))[s.rng.integers(3)])
     along = np.linspace(-0.05, 1.05, 160) * s.grain.shape[1]
     road = y - size * s.rng.uniform(0.22, 0.34) + (along - x) * s.rng.uniform(-0.1, 0.1)
-    cable = road - high * (
-        0.06 + 0.92 * (((along - x) / half + 1) % 2 - 1) ** 2
-    )  # hangs from tower to tower
+    # hangs from tower to tower
+    cable = road - high * (0.06 + 0.92 * (((along - x) / half + 1) % 2 - 1) ** 2)
     for at, top, low in zip(along, cable, road, strict=True):
         s.box(at, low, size * 0.004, low - top, tint, facing=0.3)
     s.line(along, cable, thick * 0.6, tint)
@@ -371,10 +367,11 @@ def pyramid(s: Scene, x: float, y: float, size: float) -> None:
     )
     for out, share in ((-0.8, 0.4), (0.7, 0.3), (0.0, 0.75))[s.rng.integers(3) :]:
         mid, high = x + out * size, share * size * s.rng.uniform(0.85, 1.1)
+        # big steps have steep risers
         half, slant = (
             high * s.rng.uniform(0.7, 0.95),
             0.5 if steps == 7 else 1.0,
-        )  # big steps have steep risers
+        )
         for k in range(steps):
             a, b = half * (1 - k / steps), half * (1 - (k + slant) / steps)
             low, top, pale = (

@@ -30,13 +30,14 @@ from fastfeed.demo.landmarks import (
 __all__ = ["MadePhotos", "make_photos", "photograph"]
 
 VERSION, SEED, NOTE = 1, 20240607, "PHOTOS.json"
+# (width, height), all over 1.5 MP
 SIZES = (
     (1536, 1024),
     (1024, 1536),
     (1600, 1067),
     (1080, 1440),
     (2048, 1365),
-)  # (width, height), all over 1.5 MP
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,13 @@ def photograph(split: str, name: str, index: int) -> bytes:
     LANDMARKS[name](
         s, w * rng.uniform(0.3, 0.7), foot, min(h * 0.62, w * 0.8) * rng.uniform(0.6, 1.0)
     )
+    # grass
     s.line(
         np.arange(w),
         foot - h * 0.003 * (1 + noise(rng, (2, w), 150, 3, 0.7)[0]),
         h * 0.02,
         color * 0.85,
-    )  # grass
+    )
     if wet:
         paint_water(s, int(foot + h * 0.015))
     return develop(s.pixels, rng)

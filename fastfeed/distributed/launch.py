@@ -11,7 +11,7 @@ from collections.abc import Callable, MutableMapping
 from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
-from fastfeed.proven import runs_on_gpu
+from fastfeed.gpu_support import runs_on_gpu
 
 __all__ = ["pin_gpu"]
 
@@ -98,9 +98,8 @@ def _tensorflow() -> bool:
 def _driver() -> bool:
     """By any library: before, cuDeviceGetCount returns CUDA_ERROR_NOT_INITIALIZED."""
     try:
-        driver = ctypes.CDLL(
-            "libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD
-        )  # only if it is in this process already
+        # only if it is in this process already
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
     except (OSError, AttributeError):  # no such flags elsewhere than on Linux
         return False
     return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0

@@ -58,9 +58,8 @@ def torchrun(environ: Environ) -> Found | None:
     # reason.
     if not pair or (len(pair) == 1 and not hints):
         return None
-    local_size = (
-        "LOCAL_SIZE" if _is_set(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"
-    )  # DeepSpeed says LOCAL_SIZE
+    # DeepSpeed says LOCAL_SIZE
+    local_size = "LOCAL_SIZE" if _is_set(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"
     return numbered("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", local_size, environ)
 
 

@@ -20,10 +20,10 @@ from fastfeed.decode.memory_limit import limit_decoding
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Outage
-from fastfeed.feed.batch_builder import BatchBuilder
-from fastfeed.feed.quarantine import Quarantine
-from fastfeed.feed.rows import Branch
-from fastfeed.feed.task_sizes import TaskSizes
+from fastfeed.feed.batch.builder import BatchBuilder
+from fastfeed.feed.batch.rows import Branch
+from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.program.compile import Program
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling import Repeated

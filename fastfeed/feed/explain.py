@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.feed.annotations import annotator
+from fastfeed.feed.batch.annotations import annotator
 from fastfeed.ops.function import Function
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
@@ -121,11 +121,12 @@ def _batch(
     objects = dict(annotator(source, program).specs)
     own = {"labels": labels} if labels[0] else {}
     columns, unread = _columns_of(source) if carried else ({}, [])
+    # weights, counts of boxes
     alike = [
         labels,
         ((), "float32"),
         *([((), "int64")] if "boxes" in objects else []),
-    ]  # weights, counts of boxes
+    ]
     alike += [((), "int64")] if carried else []  # ids
     arrays = [*images, *alike, *objects.values(), *columns.values()]
     size = plan.batch * sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)

@@ -16,22 +16,22 @@ from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, ProofError, StateError
 from fastfeed.faults import FaultPolicy, Outage, fault_policies
+from fastfeed.feed.adapter_api import ForAdapters
 from fastfeed.feed.config import FeedConfig, check_fit, timeline_path
 from fastfeed.feed.explain import decoding_text, feed_text
-from fastfeed.feed.for_adapters import ForAdapters
-from fastfeed.feed.for_trainers import ForTrainers
+from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.feed.framework_methods import ForTrainers
 from fastfeed.feed.helper_process.job import HelperJob
 from fastfeed.feed.helper_process.producer import HelperProducer
 from fastfeed.feed.identity import changes, identity
 from fastfeed.feed.iterator import BatchIterator, Cursor
 from fastfeed.feed.live_status import live_status
 from fastfeed.feed.producer import PlaceFunction, Producer, ThreadProducer
-from fastfeed.feed.quarantine import Quarantine
-from fastfeed.feed.stats import FeedStats, Meter
+from fastfeed.gpu_support import runs_on_gpu
+from fastfeed.live.meter import FeedStats, Meter
 from fastfeed.ops.base import Op
 from fastfeed.ops.program.compile import fuse
 from fastfeed.printable import printable, warn
-from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.misuse import check_workers
 from fastfeed.runtime.timeline import Timeline
@@ -42,9 +42,8 @@ from fastfeed.storage.fingerprint import difference
 
 __all__ = ["Feed"]
 
-BACKENDS = {
-    name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")
-}  # loaded on demand
+# loaded on demand
+BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}
 
 
 @checked

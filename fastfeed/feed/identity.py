@@ -48,10 +48,11 @@ def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
             gone, new = (
                 [op for op in a if op not in b] for a, b in ((before, now[key]), (now[key], before))
             )
+            # only the order changed
             gone, new = (
                 gone or ([] if new else before),
                 new or ([] if gone else now[key]),
-            )  # only the order changed
+            )
             found.append(
                 f"{what} were {', '.join(map(str, gone)) or 'fewer'}, now"
                 f" {', '.join(new) or 'fewer'}"

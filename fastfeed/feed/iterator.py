@@ -12,10 +12,10 @@ import numpy as np
 
 from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, FastfeedError, FeedClosed
-from fastfeed.feed.live_status import LiveStatus
 from fastfeed.feed.lockstep import Lockstep
 from fastfeed.feed.producer import BatchStream, PlaceFunction, Producer
-from fastfeed.feed.stats import Meter
+from fastfeed.live.meter import Meter
+from fastfeed.live.status import LiveStatus
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Span, Timeline
@@ -126,10 +126,11 @@ class Cursor:
         self._inside_epoch = False  # the last iteration ended before its epoch did
         self._owner: object = None  # the iteration that may draw from the batch iterator
         self._iterator: BatchIterator[Any] | None = None
+        # place and raw, of that iterator
         self._options: tuple[PlaceFunction | None, bool] = (
             None,
             False,
-        )  # place and raw, of that iterator
+        )
 
     def open(
         self, epoch: int, start: int, epochs: int | None, place: PlaceFunction | None, raw: bool

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fastfeed.feed.batch_builder import BatchBuilder
-from fastfeed.feed.readahead import ReadAhead
-from fastfeed.proven import runs_on_gpu
+from fastfeed.feed.batch.builder import BatchBuilder
+from fastfeed.feed.batch.readahead import ReadAhead
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.placement import flatten

@@ -54,9 +54,8 @@ def read_cpu(pids: Sequence[int], at_ns: int, root: Path = Path("/")) -> CpuRead
             stopped = stopped or (pid == trainer and fields[0] in ("T", "t"))
     first, *rest = (_text(root / "proc/stat") or "cpu").splitlines()
     times = [int(n) for n in first.split()[1:9]]
-    machine_s = (
-        (sum(times) - times[3] - times[4]) / ticks if len(times) == 8 else None
-    )  # all but idle and iowait
+    # all but idle and iowait
+    machine_s = (sum(times) - times[3] - times[4]) / ticks if len(times) == 8 else None
     machine = sum(line.startswith("cpu") for line in rest) or None
     quota, periods, throttled = _cgroup(root, trainer)
     try:
@@ -85,9 +84,8 @@ def cpu_use(before: CpuReading, after: CpuReading) -> CpuUse:
         return known
     cores = others = throttled = None
     if before.process_s is not None and after.process_s is not None:
-        cores = (
-            max(0.0, after.process_s - before.process_s) / seconds
-        )  # a child that has ended takes its time along
+        # a child that has ended takes its time along
+        cores = max(0.0, after.process_s - before.process_s) / seconds
     if cores is not None and before.machine_s is not None and after.machine_s is not None:
         others = max(0.0, (after.machine_s - before.machine_s) / seconds - cores)
     if None not in (before.periods, after.periods, before.throttled, after.throttled):

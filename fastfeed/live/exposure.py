@@ -23,9 +23,8 @@ class Exposure:
 
     def __init__(self, window_s: float) -> None:
         self._window_ns = int(window_s * 1e9)
-        self._bins: deque[tuple[int, float, float]] = (
-            deque()
-        )  # its end, ns waited while the GPU idled, ns in all
+        # its end, ns waited while the GPU idled, ns in all
+        self._bins: deque[tuple[int, float, float]] = deque()
         self._last: Reading | None = None
 
     def add(self, reading: Reading, sm: float | None) -> None:

@@ -19,6 +19,7 @@ __all__ = ["GpuUse", "Gpus"]
 _SM, _DRAM, _PCIE_RX, _NVDEC, _NVJPG = 2, 10, 21, range(30, 38), range(40, 48)
 _METRICS = (_SM, _DRAM, _PCIE_RX, *_NVDEC, *_NVJPG)
 _RX = 1  # counter of nvmlDeviceGetPcieThroughput
+# bytes/s of a lane by generation
 _LANE = {
     1: 0.25e9,
     2: 0.5e9,
@@ -26,7 +27,7 @@ _LANE = {
     4: 1.969e9,
     5: 3.938e9,
     6: 7.563e9,
-}  # bytes/s of a lane by generation
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fastfeed.runtime.live_folder import is_alive
-from fastfeed.runtime.live_page import Page, PageError, read_page
+from fastfeed.live.folder import is_alive
+from fastfeed.live.page import Page, PageError, read_page
 from fastfeed.system.clocks import steady_ns
 
 __all__ = ["KEPT_S", "FoundPage", "Pages", "find_pages"]
@@ -29,9 +29,8 @@ class FoundPage:
 
     path: str
     page: Page
-    alive: (
-        bool | None
-    )  # None: not known here, the process is in another container or on another machine
+    # None: not known here, the process is in another container or on another machine
+    alive: bool | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fastfeed.runtime.live_page import READY, TRAINING, WAITING, Page
+from fastfeed.live.page import READY, TRAINING, WAITING, Page
 
 __all__ = ["Rates", "Reading", "rates"]
 
@@ -75,14 +75,12 @@ class Rates:
     delivered: float | None  # exact: images/s that it got
     capacity: float | None  # estimate: images/s of all threads together, from their time per image
     ready: float | None  # exact: batches ready when one was requested, mean; 7 stands for more
-    framework_step_ms: (
-        float | None
-    )  # framework: time per training step, from a callback; median of the last ones
+    # framework: time per training step, from a callback; median of the last ones
+    framework_step_ms: float | None
     read_rate: float | None = None  # exact: bytes/s of samples that were read
     retries: int = 0  # exact: reads and requests that were repeated
-    stage_ms: dict[str, float] = field(
-        default_factory=dict
-    )  # exact: thread time per image, milliseconds
+    # exact: thread time per image, milliseconds
+    stage_ms: dict[str, float] = field(default_factory=dict)
 
     @property
     def make(self) -> float | None:

@@ -144,9 +144,8 @@ def _label(row: Row) -> str:
 def _figures(row: Row) -> list[str]:
     short, long, cpu = row.short, row.long, row.cpu
     usable = f"/{cpu.usable:g}" if cpu.usable else ""
-    ahead = (
-        row.found.page.identity.get("prefetch") is not None
-    )  # of other loaders that is not known
+    # of other loaders that is not known
+    ahead = row.found.page.identity.get("prefetch") is not None
     return [
         _count(short and short.need),
         _make(short),

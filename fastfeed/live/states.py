@@ -6,20 +6,20 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fastfeed.live.page import IDLE, TRAINING, WAITING
 from fastfeed.live.rates import Rates, Reading
 from fastfeed.printable import printable
-from fastfeed.runtime.live_page import IDLE, TRAINING, WAITING
 
 __all__ = ["Hysteresis", "Judgment", "State", "judge"]
 
+# shares of time waiting; the last two are the profiler's marks
 TIGHT, STARVED, SEVERE = (
     0.01,
     0.05,
     0.20,
-)  # shares of time waiting; the last two are the profiler's marks
-GPU_IDLE = (
-    0.5  # below this share of SM time a GPU that does not wait for input idles for another reason
 )
+# below this share of SM time a GPU that does not wait for input idles for another reason
+GPU_IDLE = 0.5
 STALL_S, STALL_STEPS = 30.0, 20  # no batch for the longer of both
 IDLE_CORES = 0.02  # a process that uses less does nothing
 HELD_S, HELD_STEPS = 10.0, 20  # a trainer that keeps a batch for longer than both is not training

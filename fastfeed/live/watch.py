@@ -15,11 +15,11 @@ from fastfeed.live.cpu import CpuReading, CpuUse, cpu_use, read_cpu
 from fastfeed.live.exposure import BIN_S, Exposure
 from fastfeed.live.history import History
 from fastfeed.live.nvml import Gpus, GpuUse
+from fastfeed.live.page import read_page
 from fastfeed.live.pages import FoundPage, find_pages
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
-from fastfeed.runtime.live_page import read_page
 from fastfeed.system.clocks import steady_ns
 
 __all__ = [
@@ -54,18 +54,15 @@ class Row:
     reading: Reading
     judgment: Judgment
     remedy: str | None
-    short: (
-        Rates | None
-    )  # of the last SHORT_S, or as long as it has been watched, or from look to look
+    # of the last SHORT_S, or as long as it has been watched, or from look to look
+    short: Rates | None
     long: Rates | None  # of the last LONG_S, likewise
     cpu: CpuUse
     gpu: GpuUse | None
-    waits: tuple[
-        float | None, ...
-    ]  # share of time waiting, a value per history.BUCKET_S, oldest first
-    exposed: float | None = (
-        None  # share of the last ten seconds that it waited while the GPU idled, an estimate
-    )
+    # share of time waiting, a value per history.BUCKET_S, oldest first
+    waits: tuple[float | None, ...]
+    # share of the last ten seconds that it waited while the GPU idled, an estimate
+    exposed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,6 @@
 
 The `__all__` of each module that holds ops are its public names; those names together are the
 package's.
-
-base                        the op protocols
-decode, source_crop         bytes to pixels
-crops, geometry, warp, views                geometry
-color, levels, jitter, filters, erasing, function    pixel values
-compose, policy, augmix     composites; policies and policy_space hold AutoAugment's tables,
-children checks their ops mix, labels                 several samples, soft labels; mix_plan is what
-a mixing op decides, soft_labels the labels convert                     dtype, range and layout
-ranges, beta, noise_table   strengths and random numbers; move_boxes moves boxes as pixels move
-program/                    checks a list of ops and folds it into one program
 """
 
 from fastfeed.arguments import checked

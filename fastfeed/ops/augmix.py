@@ -22,9 +22,8 @@ SHOWCASE = ("AugMix(6)",)  # examples that `fastfeed show --ops` draws
 _BINS, _DEEPEST = 10, 3  # levels of strength; maximum ops in a chain of random length
 _MILD = ("Brightness", "Color", "Contrast", "Sharpness")
 _ALL = tuple(name for name in NAMES if name != "Identity")
-_FEW = tuple(
-    name for name in _ALL if name not in _MILD
-)  # the paper's: without those that its robustness benchmark uses
+# the paper's: without those that its robustness benchmark uses
+_FEW = tuple(name for name in _ALL if name not in _MILD)
 
 
 @lru_cache(maxsize=64)

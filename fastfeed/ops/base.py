@@ -34,12 +34,13 @@ __all__ = [
     "shade",
 ]
 
+# all antialiased: the support grows with the reduction
 FILTERS = (
     "bilinear",
     "bicubic",
     "lanczos",
     "box",
-)  # all antialiased: the support grows with the reduction
+)
 
 
 Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views"]
@@ -161,9 +162,8 @@ class Splitting(Op, Protocol):
 class Border:
     """The pixels beyond the edge of an image."""
 
-    mode: Literal["constant", "edge", "reflect"] = (
-        "constant"  # reflect: dcb|abcd|cba, the edge itself once
-    )
+    # reflect: dcb|abcd|cba, the edge itself once
+    mode: Literal["constant", "edge", "reflect"] = "constant"
     fill: tuple[int, int, int] = (0, 0, 0)  # RGB, for "constant"
 
     def __post_init__(self) -> None:

@@ -83,9 +83,8 @@ def _cells(a: float, b: float) -> tuple[np.ndarray, np.ndarray, float, float]:
     """
     ends = np.linspace(-_END, _END, _CELLS + 1)
     width = 2 * _END / _CELLS
-    top = np.clip(
-        np.log(a / b), -_END, _END
-    )  # where the density is highest: the numbers stay in range
+    # where the density is highest: the numbers stay in range
+    top = np.clip(np.log(a / b), -_END, _END)
     peak = float(a * top - (a + b) * np.logaddexp(0, top))
     parts = _mass(ends[:-1], np.full(_CELLS, width), a, b, peak)
     low = np.exp(-a * _END - peak) / a  # the powers beyond both ends

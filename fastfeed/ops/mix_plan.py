@@ -19,9 +19,8 @@ class MixPlan:
     # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four
     # members
     how: np.ndarray
-    shares: (
-        np.ndarray
-    )  # float64 (n, group): of each member in the image and in the label; rows sum to 1
+    # float64 (n, group): of each member in the image and in the label; rows sum to 1
+    shares: np.ndarray
     # int64 (n, 4): top, left, height, width of PASTE; for MOSAIC row and column of its center, 0, 0
     box: np.ndarray
 

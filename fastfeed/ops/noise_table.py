@@ -27,10 +27,11 @@ __all__ = ["GRAY_MEAN", "GRAY_STD", "LENGTH", "STEPS", "gray", "normal", "read_w
 LENGTH = 1 << 21
 # per 1: so coarse that the last bit of a logarithm changes nothing, and fine enough for sigma 255
 STEPS = 4096
+# levels; 57.5 is the mean of ImageNet's three standard deviations
 GRAY_MEAN, GRAY_STD = (
     127.5,
     57.5,
-)  # levels; 57.5 is the mean of ImageNet's three standard deviations
+)
 _KEY = 0x6661737466656564  # "fastfeed"
 _lock, _tables = threading.RLock(), dict[str, np.ndarray]()  # one table is made from another
 

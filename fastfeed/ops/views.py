@@ -149,9 +149,8 @@ class View:
         ConfigError: If a field is out of range, or an op does not move or change pixels.
 
     Example:
-        >>> ff.View(96, count=8, scale=(0.05, 0.4)).crop
-        RandomResizedCrop(size=96, scale=(0.05, 0.4), ratio=(0.75, 1.3333333333333333),
-        filter='bilinear')
+        >>> ff.View(96, count=8, scale=(0.05, 0.4)).crop.scale
+        (0.05, 0.4)
     """
 
     size: int | tuple[int, int]

@@ -138,9 +138,8 @@ class Affine:
         ConfigError: If a field is out of range.
 
     Example:
-        >>> ff.Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2))
-        Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2), shear=0.0, filter='bilinear',
-        fill=(0, 0, 0))
+        >>> ff.Affine(degrees=15, translate=(0.1, 0.1), scale=(0.8, 1.2)).filter
+        'bilinear'
     """
 
     degrees: float | Range = 0.0
@@ -245,9 +244,8 @@ class Perspective:
         sides = sizes[:, None, ::-1].astype(np.float64)  # (n, 1, 2): width, height
         reach = np.floor(self.distortion * (sides // 2)) + 1
         inward = np.floor(u[:, :8].reshape(n, 4, 2) * reach)
-        far = np.array(
-            [[0, 0], [1, 0], [1, 1], [0, 1]], bool
-        )  # right, bottom: of the corners in turn
+        # right, bottom: of the corners in turn
+        far = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], bool)
         corners = np.where(far, sides - reach + inward, inward)
         used = _convex(corners) & (sizes > 1).all(axis=1)
         if self.draws == 9:

@@ -6,17 +6,7 @@ Every idle nanosecond of a trace gets one cause; the causes sum to the idle time
     result = analyze([read("trace.json.gz")])
     result.verdict.headline
 
-Imports nothing else of fastfeed except its errors. From files to a report:
-
-    model/        the values: `trace` (ops, calls, ranges), `causes`, `intervals`, `result`
-    readers/      trace files of every format -> `Trace`; merge/ joins files of one process
-    attribution/  one device: its idle gaps, what the host was doing, one cause per nanosecond
-    ranks/        several devices: matching collectives, clock offsets, which rank the others waited
-    for steps/        steady training steps, and the share of them lost to input verdict/
-    starved or not, with evidence, counter-evidence and advice; or why that is unknown analysis
-    runs all of these -> `Result` compare/      two results, before and after; limits for CI
-    reports/      text, HTML, JSON, Perfetto runner/       runs a command under Nsight Systems or
-    nvprof
+Imports nothing else of fastfeed except its errors.
 """
 
 from __future__ import annotations

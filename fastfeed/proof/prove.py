@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fastfeed.adapters.synchronize import synchronize
 from fastfeed.arguments import checked
 from fastfeed.distributed.cores import cores_for
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.feed.feed import Feed
-from fastfeed.proof.loaders import measure_loader
+from fastfeed.proof.measure.loaders import measure_loader
+from fastfeed.proof.measure.session import Session, Settings
 from fastfeed.proof.result import Proof
-from fastfeed.proof.session import Session, Settings
+from fastfeed.proof.synchronize import synchronize
 
 __all__ = ["prove"]
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastfeed.errors import ProofError
-from fastfeed.proof.modes import Mode
-from fastfeed.proof.record import Record
-from fastfeed.proof.sentences import steps_text, verdict
-from fastfeed.proof.statistics import Estimate, difference, mean, parts
-from fastfeed.proof.whatif import Measured, WhatIf, what_if
+from fastfeed.proof.measure.modes import Mode
+from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.statistics import Estimate, difference, mean, parts
+from fastfeed.proof.measure.whatif import Measured, WhatIf, what_if
 
-__all__ = ["SCHEMA", "Proof"]
+if TYPE_CHECKING:
+    from fastfeed.proof.result import Proof
+
+__all__ = ["SCHEMA", "Proof", "steps_text", "verdict", "word"]
 
 SCHEMA = 1
 _REAL = (Mode.COLD, Mode.WARM, Mode.REAL)  # the first of these that was measured counts
@@ -209,10 +211,10 @@ class Proof:
         Returns:
             The page, to be written as UTF-8.
         """
-        return str(importlib.import_module("fastfeed.proof.page").page(self))
+        return str(importlib.import_module("fastfeed.proof.report.page").page(self))
 
     def __str__(self) -> str:
-        return str(importlib.import_module("fastfeed.proof.text").plain(self))
+        return str(importlib.import_module("fastfeed.proof.report.text").plain(self))
 
 
 def _stages(blocks: Sequence[Any], images: int) -> dict[str, float]:
@@ -253,3 +255,32 @@ def _too_short(record: Record) -> str:
         f" of {record.seconds:g} s takes about {needed:,} here; let the trainer run for longer, or"
         " lower --seconds"
     )
+
+
+_STARVED, _SEVERE = 0.05, 0.20  # the marks of the profiler and of `fastfeed watch`
+
+
+def steps_text(steps: int) -> str:
+    """1 -> "1 step"."""
+    return f"{steps:,} step{'s' * (steps != 1)}"
+
+
+def word(proof: Proof) -> str:
+    """ "not_starved", "starved", "severe", or "unsure" where the interval does not decide."""
+    real = proof.real.ns
+    low, high = proof.input.low / real, proof.input.high / real
+    if high < _STARVED:
+        return "not_starved"
+    if low >= _SEVERE:
+        return "severe"
+    return "starved" if low >= _STARVED else "unsure"
+
+
+def verdict(proof: Proof) -> str:
+    """Two words for the same."""
+    return {
+        "not_starved": "not the input",
+        "starved": "it is the input",
+        "severe": "it is the input",
+        "unsure": "not decided",
+    }[word(proof)]

@@ -48,9 +48,8 @@ class FileRanges(NamedTuple):
     modified_ns: np.ndarray  # int64 (n,): time of its last change
     head: int = 0  # bytes before each sample, whose CRC-32 has to be the sample's check
     checks: np.ndarray | None = None  # uint32 (n,)
-    feature: bytes | None = (
-        None  # the ranges are a TFRecord's data and checksum; this is how the image's entry begins
-    )
+    # the ranges are a TFRecord's data and checksum; this is how the image's entry begins
+    feature: bytes | None = None
     height: int = 0  # the bytes are pixels of this size; 0: an encoded image
     width: int = 0
     owner: Any = None  # keeps the files open
@@ -77,9 +76,8 @@ class Grouped(NamedTuple):
     """Samples of several sources. Those that are in no group are not to be read."""
 
     length: int  # samples
-    groups: Sequence[
-        tuple[np.ndarray, WholeFiles | FileRanges | ArrayRows]
-    ]  # int64 (k,): rows among them, and where
+    # int64 (k,): rows among them, and where
+    groups: Sequence[tuple[np.ndarray, WholeFiles | FileRanges | ArrayRows]]
 
     @classmethod
     def of(

@@ -19,9 +19,8 @@ import numpy as np
 
 __all__ = ["Allocate", "BufferPool", "aligned"]
 
-Allocate = Callable[
-    [tuple[int, ...], str], np.ndarray
-]  # (shape, dtype) -> memory with undefined content
+# (shape, dtype) -> memory with undefined content
+Allocate = Callable[[tuple[int, ...], str], np.ndarray]
 
 _PAGE = 4096  # bytes
 
@@ -100,9 +99,8 @@ class _Buffer:
         self.array = self.root = array
         while isinstance(self.root.base, type(self.root)):
             self.root = self.root.base
-        self.free_count = (
-            0  # references when only the pool holds it; interpreters count differently
-        )
+        # references when only the pool holds it; interpreters count differently
+        self.free_count = 0
 
     def references(self) -> int:
         return sys.getrefcount(self.root)

@@ -25,9 +25,8 @@ class Progress:
     def __init__(self, clock: Callable[[], int] = steady_ns) -> None:
         self.read_bytes = 0  # of samples
         self.retries = 0  # reads that were repeated
-        self.told: Callable[[int], None] | None = (
-            None  # called with the time by a thread that waits for a batch
-        )
+        # called with the time by a thread that waits for a batch
+        self.told: Callable[[int], None] | None = None
         self._clock = clock
         # (number of the batch, thread) -> stage, where, since
         self._doing: dict[tuple[int, int], tuple[str, Callable[[], str] | None, int]] = {}

@@ -59,9 +59,8 @@ class ThreadPool:
                     name=f"{self._name}-{len(self._threads)}",
                     daemon=True,
                 )
-                self._threads.append(
-                    thread
-                )  # before start: Ctrl-C in between must not leave a thread running
+                # before start: Ctrl-C in between must not leave a thread running
+                self._threads.append(thread)
                 try:
                     thread.start()
                 except RuntimeError as error:  # were it counted, jobs would wait for it without end
@@ -184,10 +183,11 @@ class ParallelJob(Generic[T]):
             if waits is not None:
                 waits()
         if self._error is not None:
+            # an error holds its frames, and these hold the job: leave no cycle
             error, self._error = (
                 self._error,
                 None,
-            )  # an error holds its frames, and these hold the job: leave no cycle
+            )
             try:
                 if isinstance(
                     error, StopIteration

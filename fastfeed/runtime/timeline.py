@@ -4,10 +4,11 @@ Spans are half-open [start_ns, end_ns) in CLOCK_MONOTONIC. The newest `capacity`
 memory; with FASTFEED_TIMELINE=path all of them also go to a file of JSON lines, appended whole
 lines at a time so that several feeds and ranks may share it:
 
-    {"fastfeed_timeline": 1, "feed": "f3a9", "pid": 411, "rank": 0, "host": "node7", "name":
-    "train"} ["f3a9", "anchor", <monotonic ns>, <wall ns>]               about once a second, to
-    align clocks with other traces ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread
-    id>]
+    {"fastfeed_timeline": 1, "feed": "f3a9", "pid": 411, "rank": 0, "host": "node7", ...}
+    ["f3a9", "anchor", <monotonic ns>, <wall ns>]
+    ["f3a9", "span", "decode", <batch>, <start ns>, <end ns>, <thread id>]
+
+Anchors, about one per second, align the clock with those of other traces.
 
 A feed with a helper process has a header of each process, with the same id. A file of a gibibyte
 becomes PATH.1, in the place of the one before, and a new one begins, with a header of each feed
@@ -107,12 +108,13 @@ class Timeline:
         self.clock, self.progress = clock, Progress(clock)
         self.nvtx = _nvtx()
         feed = feed or secrets.token_hex(4)
+        # for the timeline in a helper process
         self.helper_arguments = {
             "path": path,
             "rank": rank,
             "name": name,
             "feed": feed,
-        }  # for the timeline in a helper process
+        }
         self._ring: deque[Span | _Block] = deque()
         self._in_ring, self._capacity = 0, capacity  # spans
         self._totals: dict[str, tuple[int, int]] = {}

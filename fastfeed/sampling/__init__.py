@@ -1,12 +1,4 @@
-"""Orders of an epoch: which samples come, how often, and in which order. Integer arithmetic only.
-
-plan             which rank reads which sample at which step; resume at any number of ranks
-permute          a permutation that is computed, not stored
-rng              random numbers by (seed, epoch, sample id, op)
-base             the contract of orders: blocks with shard_layout, balanced, weighted, repeated,
-                 mixture with part_passes and proportions
-checkpoint       saves a position; position checks that a saved one fits
-"""
+"""Orders of an epoch: which samples come, how often, and in which order. Integer arithmetic only."""
 
 from __future__ import annotations
 

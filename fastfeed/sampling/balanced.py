@@ -25,9 +25,8 @@ Labels = Callable[[int, int], np.ndarray]  # of the samples [first, last)
 class Classes:
     """Sample ids, grouped by class."""
 
-    ids: (
-        np.ndarray
-    )  # of all samples, class after class, in the smallest unsigned type that holds them
+    # of all samples, class after class, in the smallest unsigned type that holds them
+    ids: np.ndarray
     firsts: np.ndarray  # where each class begins there: int64
     sizes: np.ndarray  # samples of each class: int64
 
@@ -53,9 +52,8 @@ class Classes:
         for first in range(0, samples, _PART):
             part = labels(first, min(first + _PART, samples))
             classes = np.searchsorted(values, part) if table is None else table[part]
-            classes = classes.astype(
-                np.min_scalar_type(len(values) - 1)
-            )  # sorts several times as fast
+            # sorts several times as fast
+            classes = classes.astype(np.min_scalar_type(len(values) - 1))
             order = np.argsort(classes, kind="stable")
             counts = np.bincount(classes, minlength=len(values))
             targets = np.repeat(following - (np.cumsum(counts) - counts), counts)
@@ -161,13 +159,11 @@ class Balanced:
             row, np.where(full_round, count, extra), (epoch.seed, _ROUND, epoch.number, number)
         )
         chosen = np.where(full_round, row, (epoch.number * extra + row) % count)
-        before = (
-            epoch.number * rounds + (epoch.number * extra - chosen + count - 1) // count
-        )  # of the class, so far
+        # of the class, so far
+        before = epoch.number * rounds + (epoch.number * extra - chosen + count - 1) // count
         size = self.classes.sizes[chosen]
-        passes, index = np.divmod(
-            before + number, size
-        )  # through the class, and the sample in this one
+        # through the class, and the sample in this one
+        passes, index = np.divmod(before + number, size)
         index = permute(index, size, (epoch.seed, _PASS, chosen, passes))
         ids = self.classes.ids[self.classes.firsts[chosen] + index].astype(np.int64)
         return Visits(ids, passes - before // size)

@@ -20,9 +20,8 @@ class Visits(NamedTuple):
     """Which samples come, and for each which of its occurrences in the epoch this is."""
 
     ids: np.ndarray  # int64
-    occurrences: (
-        np.ndarray
-    )  # int64, same shape: no (id, occurrence) comes twice in an epoch; all 0 if no sample does
+    # int64, same shape: no (id, occurrence) comes twice in an epoch; all 0 if no sample does
+    occurrences: np.ndarray
 
     @property
     def keys(self) -> np.ndarray:

@@ -113,9 +113,8 @@ class MixtureOrder:
         begin = epoch.number * epoch.length  # in the sequence of all epochs
         part_of, number = parts.proportions.assign(begin + positions)
         sizes = parts.sizes[part_of]
-        passes, indices = np.divmod(
-            number, sizes
-        )  # completed passes through the part, and the index in this pass
+        # completed passes through the part, and the index in this pass
+        passes, indices = np.divmod(number, sizes)
         kinds = parts.kinds[part_of]
         rows = np.flatnonzero(kinds == _SHUFFLED)
         key = (epoch.seed, PART + part_of[rows], passes[rows], np.zeros_like(rows))

@@ -158,9 +158,8 @@ class PartPasses:
         step = positions // self._batch
         before_step = self._proportions.counts(part, epoch * self._length + step * self._batch)
         row = number - before_step  # among the part's slots of this step
-        done = (
-            epoch * self._steps + step - self._begin[part]
-        )  # complete steps of the pass before this one
+        # complete steps of the pass before this one
+        done = epoch * self._steps + step - self._begin[part]
         is_complete = (step < self._steps) & (done >= 0) & (done < count)
         in_lane = is_complete & (row < width)
         lane, edge, share = lane_of(
@@ -168,9 +167,8 @@ class PartPasses:
         )
         first = count * np.where(in_lane, edge, width)
         last = np.where(in_lane, first + count * share, size)
-        in_lanes = (
-            np.minimum(np.maximum(done + is_complete, 0), count) * width
-        )  # earlier samples of lanes
+        # earlier samples of lanes
+        in_lanes = np.minimum(np.maximum(done + is_complete, 0), count) * width
         offsets = first + np.where(
             in_lane, done * share + row - edge, number - passes * size - in_lanes
         )

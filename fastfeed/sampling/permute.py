@@ -77,9 +77,8 @@ def _sides(n: int | np.ndarray) -> tuple[Side, Side]:
     """The square's sides: a = ceil(sqrt(n)), b = ceil(n / a)."""
     if isinstance(n, np.ndarray):
         n = n.reshape(-1).astype(np.int64)
-        a = (
-            np.sqrt(n - 1).astype(np.int64) + 1
-        )  # exact: doubles hold n, and their root is rounded correctly
+        # exact: doubles hold n, and their root is rounded correctly
+        a = np.sqrt(n - 1).astype(np.int64) + 1
         return a.astype(np.uint64), (-(-n // a)).astype(np.uint64)
     n = int(n)
     side = math.isqrt(n - 1) + 1

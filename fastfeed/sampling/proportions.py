@@ -28,17 +28,14 @@ _TOTAL = 2**30  # of integer weights, so that products of two of them fit into 6
 class Proportions:
     """The tree: node i is part i, or joins two earlier nodes; the last node is the root."""
 
-    heavy: (
-        np.ndarray
-    )  # weight of the node's left side, int64; 1 of 1 for parts, which point to themselves
+    # weight of the node's left side, int64; 1 of 1 for parts, which point to themselves
+    heavy: np.ndarray
     total: np.ndarray  # weight of both sides, int64
     sides: np.ndarray  # nodes to the left and right, int64, shape (nodes, 2)
-    paths: tuple[
-        tuple[tuple[int, int, bool], ...], ...
-    ]  # from the root to each part: (heavy, total, goes left)
-    table: (
-        np.ndarray
-    )  # the same as int64 (3, deepest path, parts); at the end of a shorter one all slots go left
+    # from the root to each part: (heavy, total, goes left)
+    paths: tuple[tuple[tuple[int, int, bool], ...], ...]
+    # the same as int64 (3, deepest path, parts); at the end of a shorter one all slots go left
+    table: np.ndarray
 
     @property
     def shares(self) -> np.ndarray:

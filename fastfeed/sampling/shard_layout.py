@@ -109,9 +109,8 @@ class Units:
     """
 
     bounds: np.ndarray  # first id of each, and the number of samples: int64, strictly ascending
-    size: int | None = field(
-        init=False
-    )  # samples of each; the last may have fewer. None: of any sizes
+    # samples of each; the last may have fewer. None: of any sizes
+    size: int | None = field(init=False)
     recent: dict[tuple[int, ...], ListedUnits] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

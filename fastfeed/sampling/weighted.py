@@ -204,9 +204,8 @@ class Weighted:
         cycle, turn = divmod(epoch.number, line.turns(count))
         order, edges = line.columns(epoch.seed, cycle)
         quotient, rest = divmod(total, count)  # distance between two marks
-        offset = (
-            total * _offset(epoch.seed, cycle, turn) >> _BITS
-        )  # of all marks, in units of 1 / count
+        # of all marks, in units of 1 / count
+        offset = total * _offset(epoch.seed, cycle, turn) >> _BITS
 
         def location(marks: np.ndarray) -> np.ndarray:
             return marks * quotient + (marks * rest + offset) // count
@@ -217,9 +216,8 @@ class Weighted:
         before = np.where(place > 0, edges[place - 1], 0)  # of the column
         ids, begin = line.samples(order[place], at - before)
         begin += before
-        first = np.maximum(
-            (begin / total * count).astype(np.int64) - 1, 0
-        )  # up to two before the first mark
+        # up to two before the first mark
+        first = np.maximum((begin / total * count).astype(np.int64) - 1, 0)
         for _ in range(3):  # on it, since doubles may round either way
             first += location(first) < begin
         return Visits(ids, marks - first)

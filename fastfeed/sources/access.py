@@ -43,9 +43,8 @@ _BUCKETS = frozenset(
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s@:/?#\\\[\]]+)(?::(\d{1,5}))?", re.I)
 _NUMBER = r"(?:0x[0-9a-f]+|\d+)"
-_NUMERIC = re.compile(
-    rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}", re.I
-)  # as inet_aton reads it: 2130706433 is 127.0.0.1
+# as inet_aton reads it: 2130706433 is 127.0.0.1
+_NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}", re.I)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _FOLDERS = 1 << 14  # whose real paths are kept
 

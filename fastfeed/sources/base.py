@@ -267,9 +267,8 @@ class Instances(NamedTuple):
     boxes: np.ndarray
     labels: np.ndarray  # int64 (m,)
     counts: np.ndarray  # int64 (n,): how many each image has; their sum is m
-    sizes: np.ndarray | None = (
-        None  # float64 (n, 2): height, width of the annotated images; NaN where not known
-    )
+    # float64 (n, 2): height, width of the annotated images; NaN where not known
+    sizes: np.ndarray | None = None
 
 
 @runtime_checkable

@@ -17,10 +17,11 @@ from fastfeed.system.processes import user
 
 __all__ = ["cache_folder", "cache_limit", "cache_size", "trim_cache"]
 
+# suffixes by folder; nothing else is counted or removed
 _KINDS = {
     "index": ".ffindex",
     "tables": ".ffarrays",
-}  # suffixes by folder; nothing else is counted or removed
+}
 
 
 def cache_folder() -> Path:

@@ -48,9 +48,8 @@ from fastfeed.system.within import Within
 
 __all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
 
-_SIZES_AT_ONCE = (
-    1 << 13
-)  # files of which sizes are asked before it is looked at how long that takes
+# files of which sizes are asked before it is looked at how long that takes
+_SIZES_AT_ONCE = 1 << 13
 _FIRST_WORD_S, _NEXT_WORD_S = 5.0, 30.0  # of waiting, before the log says why
 _clock = time.monotonic
 _log = logging.getLogger("fastfeed")

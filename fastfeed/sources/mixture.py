@@ -193,9 +193,8 @@ class Mixture:
 
         def ask(part: int, source: Source, own: np.ndarray) -> np.ndarray:
             table, labels = self._labels[part], source.label(own)
-            return (
-                labels if table is None else table[labels]
-            )  # -1, no label, takes the table's last
+            # -1, no label, takes the table's last
+            return labels if table is None else table[labels]
 
         return self._array(np.asarray(ids), (), np.int64, -1, ask)
 

@@ -29,6 +29,7 @@ _NAMES = frozenset(
     + [(f"{core}.numeric", "_frombuffer") for core in _CORES]  # from protocol 5 on
 )
 _UINT8 = ("u1", "|u1", "uint8")
+# opcodes that carry a value
 _VALUES = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
     *(
@@ -41,7 +42,7 @@ _VALUES = {
         "BINUNICODE8",
     ),
     *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
-}  # opcodes that carry a value
+}
 _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 
 

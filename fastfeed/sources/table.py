@@ -179,9 +179,10 @@ class Table:
             )
 
     def __getstate__(self) -> dict[str, Any]:
+        # mapped there as well
         opened = (
             self._opened if self._opened.cache_path is None else replace(self._opened, arrays={})
-        )  # mapped there as well
+        )
         return {name: getattr(self, name) for name in _STATE} | {"opened": opened}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

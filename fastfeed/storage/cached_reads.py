@@ -18,9 +18,8 @@ from fastfeed.storage.retry import Unread
 
 __all__ = ["CachedRead", "ChunkFetches", "ChunkParts"]
 
-ChunkParts: TypeAlias = (
-    "dict[int, bytes] | Unread"  # parts of a span by the numbers of their chunks
-)
+# parts of a span by the numbers of their chunks
+ChunkParts: TypeAlias = "dict[int, bytes] | Unread"
 _Key = tuple[str, Stat, int]
 
 

@@ -323,9 +323,8 @@ class Cache:
             return False
         if self._mark_ns is not None:
             with suppress(OSError):
-                set_times(
-                    fd, path, time.time_ns(), self._mark_ns
-                )  # spares every process the next check
+                # spares every process the next check
+                set_times(fd, path, time.time_ns(), self._mark_ns)
         if os.fstat(fd).st_mtime_ns != self._mark_ns:
             self._checked.add(path)
         return True

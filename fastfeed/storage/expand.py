@@ -15,9 +15,8 @@ from fastfeed.storage.storage import Stat, Storage, is_local
 
 __all__ = ["SPLIT", "expand_braces", "find_files", "local_stat"]
 
-SPLIT = re.compile(
-    r"[0-9*?}]-of-[0-9]{2,}$"
-)  # TFRecords are called train-00000-of-01024, too: train-*-of-01024
+# TFRecords are called train-00000-of-01024, too: train-*-of-01024
+SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")
 
 _MANY = 16  # addresses in one folder above which listing it is cheaper than a stat for each
 _MAX_FILES = 1_000_000  # files of one pattern; more is a typo

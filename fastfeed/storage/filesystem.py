@@ -23,9 +23,8 @@ from fastfeed.system.forks import after_fork
 
 __all__ = ["DaemonThreads", "call", "list_files", "read_range"]
 
-_LIMITED = frozenset(
-    {"http", "https", "gs", "gcs"}
-)  # whose clients have limits, see `clients.settings`
+# whose clients have limits, see `clients.settings`
+_LIMITED = frozenset({"http", "https", "gs", "gcs"})
 T = TypeVar("T")
 
 

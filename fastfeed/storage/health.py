@@ -62,16 +62,16 @@ class Health:
         self._name = printable(name)
         if cached:
             _cached.add(name)
-        self._since: float | None = (
-            None  # of the first request, or failure, after which nothing was answered
-        )
+        # of the first request, or failure, after which nothing was answered
+        self._since: float | None = None
         self._failing_since: float | None = None
         self._failed_last = 0.0
         self._only_refused, self._told, self._last = True, False, ""
+        # reads that wait or will be repeated; bytes of the largest one lately
         self._requests, self._size = (
             0,
             0,
-        )  # reads that wait or will be repeated; bytes of the largest one lately
+        )
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, size: int) -> None:

@@ -20,9 +20,8 @@ _PLAIN_HEADERS = frozenset(
     {"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"}
 )
 
-_origin: ContextVar[object] = ContextVar(
-    "origin", default=None
-)  # of this task's request, before any redirect
+# of this task's request, before any redirect
+_origin: ContextVar[object] = ContextVar("origin", default=None)
 
 
 class Connector(aiohttp.TCPConnector):

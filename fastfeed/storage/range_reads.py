@@ -77,9 +77,8 @@ class RangeReads:
             request = partial(
                 read_range, endpoint.system, endpoint.s3, path, span, endpoint.max_body
             )
-            latencies = (
-                endpoint.reads if size else None
-            )  # where the size is not known, none can be said to lag
+            # where the size is not known, none can be said to lag
+            latencies = endpoint.reads if size else None
             return _checked(
                 span,
                 await retry(

@@ -33,9 +33,8 @@ _CHECK_S = 0.01  # between checks of the budget, at least
 _requests: Counter[str] = Counter()  # of this process; changed in the event loop alone
 
 
-_patience: ContextVar[float] = ContextVar(
-    "patience", default=math.inf
-)  # of reads that are begun here
+# of reads that are begun here
+_patience: ContextVar[float] = ContextVar("patience", default=math.inf)
 
 
 @contextmanager
@@ -76,17 +75,14 @@ class RetryPolicy:
     """How long and how often to try. Time spent waiting for a permit does not count."""
 
     deadline_s: float = 60.0  # seconds allowed for one read, including retries and pauses
-    refused_s: float = (
-        5.0  # of refused connections, over all reads of an endpoint: then each is tried once
-    )
+    # of refused connections, over all reads of an endpoint: then each is tried once
+    refused_s: float = 5.0
     patience_s: float = 60.0  # of failures of any kind, likewise
     attempt_s: float = 20.0  # maximum for one request
-    first_attempt_s: float = (
-        2.0  # maximum for the first where others are much faster; doubled for each further one
-    )
-    min_rate: float = (
-        1e5  # bytes per second; all of the above are extended by the time of the read at this rate
-    )
+    # maximum for the first where others are much faster; doubled for each further one
+    first_attempt_s: float = 2.0
+    # bytes per second; all of the above are extended by the time of the read at this rate
+    min_rate: float = 1e5
     backoff_s: float = 0.1  # before the second attempt; doubled for each further one
     max_backoff_s: float = 5.0
     attempts: int = 1000  # at most

@@ -105,9 +105,8 @@ class S3Reader:
             readable = _S3Error(error)
             if readable.status not in _REFUSED and "non-partial response" not in str(readable):
                 raise readable from error
-        data = await self._read_by_s3fs(
-            bucket, key, etag, start, end, limit
-        )  # finds its way, or says what is wrong
+        # finds its way, or says what is wrong
+        data = await self._read_by_s3fs(bucket, key, etag, start, end, limit)
         self._stores[bucket] = None
         return data
 

@@ -28,14 +28,14 @@ from fastfeed.system.processes import open_files
 __all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "budget", "split_at"]
 
 _OPEN = 128  # files held open by one source
+# by all of a process; what it may open where the system does not say
 _LEAST, _MOST, _WINDOWS = (
     16,
     4096,
     512,
-)  # by all of a process; what it may open where the system does not say
-_OPEN_AT_ONCE = (
-    32  # files opened for one call of native threads, where there are more than can stay open
 )
+# files opened for one call of native threads, where there are more than can stay open
+_OPEN_AT_ONCE = 32
 
 
 class _FileTable(NamedTuple):
@@ -131,9 +131,8 @@ class Shards:
             try:
                 file = self._file(shard)
                 parts = tuple(_pread(file.fd, start, stop) for start, stop in pairwise(cuts))
-                status = os.fstat(
-                    file.fd
-                )  # after the read: nothing was written before or during it
+                # after the read: nothing was written before or during it
+                status = os.fstat(file.fd)
                 if (status.st_size, str(status.st_mtime_ns)) == (
                     stat.size,
                     stat.version,
@@ -233,9 +232,8 @@ class Shards:
         with self._lock:
             self._files[shard] = file
             while len(self._files) > _OPEN:
-                self._files.popitem(
-                    last=False
-                )  # closed when the last thread that reads from it is done
+                # closed when the last thread that reads from it is done
+                self._files.popitem(last=False)
         return file
 
     def _drop(self, shard: int) -> None:
@@ -273,9 +271,8 @@ def _room(count: int) -> Iterator[bool]:
     try:
         wanted = open_count() + _Process.opening
         if wanted > most:
-            _close(
-                wanted - most * 7 // 8
-            )  # some more, so that not every file that opens closes another
+            # some more, so that not every file that opens closes another
+            _close(wanted - most * 7 // 8)
         yield open_count() + _Process.opening <= most
     finally:
         with _Process.lock:

@@ -33,9 +33,8 @@ __all__ = ["ByteRange", "Stat", "Storage", "call", "is_local", "stat_of"]
 T = TypeVar("T")
 
 _LISTING_S = 3600.0  # for a listing, which takes many requests
-_LISTING_ATTEMPTS = (
-    17  # of which each may take long: about a minute where they fail at once, as a read is given
-)
+# of which each may take long: about a minute where they fail at once, as a read is given
+_LISTING_ATTEMPTS = 17
 
 _PUBLIC_OPTIONS = ("anon", "endpoint_url", "project", "requester_pays")  # options without secrets
 
@@ -200,9 +199,8 @@ class Storage:
             >>> [(uri, stat.size) for uri, stat in ff.sources.Storage().find("memory://cats/*.jpg")]
             [('memory://cats/1.jpg', 2), ('memory://cats/2.jpg', 3)]
         """
-        magic = (
-            "*[" if pattern.startswith("http") else "*?["
-        )  # an address on the web may have a query
+        # an address on the web may have a query
+        magic = "*[" if pattern.startswith("http") else "*?["
         verb = "glob" if any(mark in pattern for mark in magic) else "find"
         infos, spell = (
             self._list(pattern, partial(list_files, verb=verb), default={}),
@@ -316,9 +314,8 @@ def _message(why: Unread) -> str:
 
 def _forked() -> None:
     for storage in list(_storages):
-        _inherited.append(
-            storage._endpoints
-        )  # closing them would close connections that the parent still uses
+        # closing them would close connections that the parent still uses
+        _inherited.append(storage._endpoints)
         storage._forget()
 
 

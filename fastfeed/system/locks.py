@@ -26,9 +26,8 @@ try:
 except ImportError:
     msvcrt = None
 
-_FAR = (
-    (1 << 31) - 2
-)  # the byte that is locked on Windows, where what is locked cannot be read; offsets may be 32 bits
+# the byte that is locked on Windows, where what is locked cannot be read; offsets may be 32 bits
+_FAR = (1 << 31) - 2
 
 
 def lock(fd: int, *, wait: bool = True, shared: bool = False) -> None:

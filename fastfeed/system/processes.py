@@ -136,9 +136,8 @@ def stat_fields(pid: int) -> list[str]:
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[
-                2
-            ]  # follows the process name, which may hold any bytes
+            # follows the process name, which may hold any bytes
+            fields = file.read().rpartition(b")")[2]
     except OSError:
         return []
     return fields.decode("ascii", "replace").split()

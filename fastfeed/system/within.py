@@ -42,9 +42,8 @@ class Within:
         """Whether an open file lies in one of the folders; `path`: as it was opened."""
         if self._below(_path_of(fd)):
             return True
-        real = os.path.realpath(
-            os.fsdecode(path)
-        )  # where the system does not say, or folders were moved
+        # where the system does not say, or folders were moved
+        real = os.path.realpath(os.fsdecode(path))
         with suppress(OSError):
             return self._below(real) and os.path.samestat(os.stat(real), os.fstat(fd))
         return False

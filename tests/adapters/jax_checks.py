@@ -10,9 +10,8 @@ import threading
 import traceback
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-os.environ["NPROC"] = (
-    "8"  # XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
-)
+# XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
+os.environ["NPROC"] = "8"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax

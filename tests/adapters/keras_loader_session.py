@@ -28,10 +28,11 @@ BACKEND = sys.argv[1]
 MAKE_S = 0.8  # to make a batch
 STEP_S = 0.3
 QUICK, STEPS = 6, 18  # batches before the first that takes long to make; all
+# steps between whose beginnings is measured: all batches take long, and queues are empty
 FIRST, LAST = (
     10,
     17,
-)  # steps between whose beginnings is measured: all batches take long, and queues are empty
+)
 begun, made = {}, {}  # when a batch was begun and when it was there, by number
 
 

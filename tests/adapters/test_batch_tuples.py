@@ -5,7 +5,7 @@ import pytest
 
 import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples, label_spec
-from fastfeed.adapters.keras_epochs import Epochs
+from fastfeed.adapters.keras.epochs import Epochs
 from fastfeed.errors import ConfigError
 
 IMAGES, LABELS = np.zeros((20, 6, 4, 3), np.uint8), np.arange(20) % 5 - 1  # -1: without a label
@@ -32,9 +32,8 @@ def test_zeros_look_as_batches_do():
 
 def test_integer_labels_weigh_what_their_class_weighs():
     with feed([]) as data:
-        tuples = BatchTuples.of(
-            data, factors=FACTORS[:3]
-        )  # classes beyond weigh 1, and so does no label
+        # classes beyond weigh 1, and so does no label
+        tuples = BatchTuples.of(data, factors=FACTORS[:3])
         for batch in data.batches(0):
             _, labels, weights = tuples(batch)
             assert weights.tolist() == [

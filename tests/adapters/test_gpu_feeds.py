@@ -42,7 +42,7 @@ def test_batches_arrive_as_they_were_made(feed, name):
 @needs("keras")
 def test_epochs_that_keras_makes_a_dataset_of_are_numpys(feed):
     """Under a strategy of several devices, or with several steps per execution."""
-    from fastfeed.adapters.keras_epochs import Epochs
+    from fastfeed.adapters.keras.epochs import Epochs
 
     got = [images for images, _ in Epochs(feed).walk()]
     assert all(isinstance(images, np.ndarray) for images in got) and np.array_equal(

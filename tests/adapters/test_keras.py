@@ -191,9 +191,8 @@ def test_broken_files(session):
 def test_fallback_for_versions_that_refuse_adapters(session):
     assert session["fallback"] != "FeedAdapter"
     assert session["fallback_steps"] == [STEPS] * 3
-    ahead = len(session["fallback_train"]) - len(
-        session["train"]
-    )  # a PyDataset is asked one batch ahead
+    # a PyDataset is asked one batch ahead
+    ahead = len(session["fallback_train"]) - len(session["train"])
     assert ahead in (0, 1)
     assert session["fallback_train"][: 3 * STEPS] == session["train"]
 

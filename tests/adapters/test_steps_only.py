@@ -9,14 +9,14 @@ import pytest
 from helpers.needs import needs
 from rich.console import Console
 
-from fastfeed.adapters.step_watch import StepWatch
-from fastfeed.adapters.steps_only import StepsOnly
+from fastfeed.adapters.watch.steps import StepWatch
+from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.live.document import document
-from fastfeed.live.prometheus import metrics
+from fastfeed.live.folder import folders
+from fastfeed.live.http.prometheus import metrics
 from fastfeed.live.screen import screen
 from fastfeed.live.states import State
 from fastfeed.live.watch import Watch
-from fastfeed.runtime.live_folder import folders
 
 
 class Clock:
@@ -57,7 +57,7 @@ import keras, numpy as np, tensorflow as tf
 import fastfeed as ff
 from fastfeed.live.watch import Watch
 from fastfeed.live.document import document
-from fastfeed.runtime.live_folder import folders
+from fastfeed.live.folder import folders
 def fit(*data, **options):
     views = []
     class Look(keras.callbacks.Callback):

@@ -67,9 +67,8 @@ def test_objects_come_as_a_dict_of_tensors():
             np.testing.assert_array_equal(found["boxes"], batch.objects.boxes)
             np.testing.assert_array_equal(found["labels"], batch.objects.labels)
             np.testing.assert_array_equal(found["masks"], batch.masks)
-            one = int(
-                batch.objects.counts.argmax()
-            )  # as torchvision's detectors take them: a dict per image
+            # as torchvision's detectors take them: a dict per image
+            one = int(batch.objects.counts.argmax())
             real = found["labels"][one] >= 0
             assert found["boxes"][one][real].shape == (int(batch.objects.counts[one]), 4)
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from helpers.needs import needs
 
-from fastfeed.adapters.synchronize import synchronize
 from fastfeed.errors import DeviceMemory
+from fastfeed.proof.synchronize import synchronize
 from fastfeed.runtime.placement import on_host
 
 

@@ -15,9 +15,9 @@ from helpers.needs import needs
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
+from fastfeed.live.folder import folders
+from fastfeed.live.page import read_page
 from fastfeed.live.pages import find_pages
-from fastfeed.runtime.live_folder import folders
-from fastfeed.runtime.live_page import read_page
 
 
 class Clock:

@@ -15,7 +15,9 @@ from helpers.profiler.simulator.to_nsys import write_nsys
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from fastfeed.cli import app, sweep, trace_io
+from fastfeed.cli import app
+from fastfeed.cli.traces import options as trace_io
+from fastfeed.cli.traces import sweep
 from fastfeed.errors import ConfigError, FastfeedError, TraceError
 
 

@@ -14,7 +14,8 @@ import typer
 from conftest import ROOT as FOLDER
 from typer.testing import CliRunner
 
-from fastfeed.cli import COMMANDS, app, command_help, main
+from fastfeed.cli import COMMANDS, app, main
+from fastfeed.cli.screen import help as command_help
 from fastfeed.errors import ConfigError
 
 LINES = 24
@@ -167,9 +168,8 @@ def test_a_mistake_is_answered_by_one_line_with_the_next_step(
     monkeypatch.setattr("sys.argv", ["fastfeed", *words.split()])
     with pytest.raises(SystemExit, match="2"):
         main()
-    answer = re.sub(
-        r"(?<='-b'): [^;]*", "", capsys.readouterr().err
-    )  # why: in the words of each version of Typer
+    # why: in the words of each version of Typer
+    answer = re.sub(r"(?<='-b'): [^;]*", "", capsys.readouterr().err)
     assert answer == f"fastfeed: {MISTAKES[words]}\n"
 
 

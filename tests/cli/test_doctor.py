@@ -16,9 +16,10 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fastfeed.cli.doctor import GpuInfo, MachineReport, collect, doctor, render, with_advice
-from fastfeed.cli.doctor_advice import PACKAGES, advise, reinstall
-from fastfeed.cli.doctor_kernel import KernelInfo, find_kernel
+from fastfeed.cli.doctor.advice import PACKAGES, advise, reinstall
+from fastfeed.cli.doctor.command import collect, doctor, render, with_advice
+from fastfeed.cli.doctor.kernel import KernelInfo, find_kernel
+from fastfeed.cli.doctor.machine import GpuInfo, MachineReport
 
 BASE = {
     "fastfeed": "0.1.0",
@@ -367,7 +368,7 @@ def test_command_prints_json_and_exit_codes() -> None:
 
 def test_doctor_imports_no_framework() -> None:
     code = (
-        "import sys; from fastfeed.cli.doctor import collect; collect();print([name for name in"
+        "import sys; from fastfeed.cli.doctor.command import collect; collect();print([name for name in"
         " ('tensorflow', 'keras', 'jax', 'torch', 'ray', 'nvidia.dali', 'cv2') if name in"
         " sys.modules])"
     )

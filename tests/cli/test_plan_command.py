@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.cli.open_source import storage_options
-from fastfeed.cli.plan_files import groups_of
+from fastfeed.cli.plan.files import groups_of
 from fastfeed.errors import ConfigError
 from fastfeed.sources import ImageFolder
 from fastfeed.sources.detect import kind_of
@@ -94,7 +94,7 @@ def colors(path: Path, columns: slice) -> np.ndarray:
     """The places in the color map of pixels in the rows of both groups, float (2, columns): 0
     least, 1 most.
     """
-    from fastfeed.cli.plan_picture import _VIRIDIS
+    from fastfeed.cli.plan.picture import _VIRIDIS
 
     with Image.open(path) as picture:
         pixels = np.asarray(picture.convert("RGB"))[[150, 400], columns].astype(int)

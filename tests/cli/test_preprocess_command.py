@@ -18,8 +18,8 @@ from helpers.small_jobs import InlineEngine, source
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
-from fastfeed.preprocess import job as job_module
-from fastfeed.preprocess.report import STAGES
+from fastfeed.preprocess.job import job as job_module
+from fastfeed.preprocess.model.report import STAGES
 
 SMALL = ("--size", "24", "--shard-samples", "6")
 
@@ -121,9 +121,8 @@ def test_a_job_and_all_that_can_be_asked_of_it():
 
 def test_retry_makes_shards_with_such_reasons_again():
     good = Path("photos/cats/0001.jpg").read_bytes()
-    Path("photos/cats/0000_0.jpg").write_bytes(
-        b"?" * len(good)
-    )  # of another size it would not be the listed one
+    # of another size it would not be the listed one
+    Path("photos/cats/0000_0.jpg").write_bytes(b"?" * len(good))
     fastfeed("photos", "shards", *SMALL)
     Path("photos/cats/0000_0.jpg").write_bytes(good)
     out, _ = fastfeed("photos", "shards", *SMALL)

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from fastfeed.cli import app, preprocess_run
+from fastfeed.cli import app
+from fastfeed.cli.preprocess import run as preprocess_run
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Recipe, Scaling
-from fastfeed.preprocess import job as job_module
-from fastfeed.preprocess.recipe import FILTERS, FORMATS, IMAGES, MODES
+from fastfeed.preprocess.job import job as job_module
+from fastfeed.preprocess.model.recipe import FILTERS, FORMATS, IMAGES, MODES
 
 
 @pytest.fixture

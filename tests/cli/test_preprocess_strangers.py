@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import job as job_module
-from fastfeed.preprocess.recipe import Limits
+from fastfeed.preprocess.job import job as job_module
+from fastfeed.preprocess.model.recipe import Limits
 from fastfeed.preprocess.workers.memory import divide_memory
 
 

@@ -223,9 +223,8 @@ def test_ctrl_c_is_for_the_command(here: Path, starved: Path, how: str):
     environ = environment(COLUMNS="100")
     pid, terminal = pty.fork()
     if pid == 0:
-        signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        )  # a shell's background job begins with it ignored
+        # a shell's background job begins with it ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.execve(sys.executable, command, environ)
     said = b""
     try:

@@ -8,12 +8,11 @@ import pytest
 from helpers.photos import picture
 from PIL import Image
 
-from fastfeed.cli import op_grid as grid
-from fastfeed.cli import op_lists as oplists
-from fastfeed.cli import op_strengths as strengths
-from fastfeed.cli.op_lists import FAMILIES, UNSEEN, arguments, sections
-from fastfeed.cli.op_strengths import STRENGTHS, pictures, sample_box, scaled
-from fastfeed.cli.show import show
+from fastfeed.cli.show import grid, strengths
+from fastfeed.cli.show import ops as oplists
+from fastfeed.cli.show.command import show
+from fastfeed.cli.show.ops import FAMILIES, UNSEEN, arguments, sections
+from fastfeed.cli.show.strengths import STRENGTHS, pictures, sample_box, scaled
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed.explain import short
 from fastfeed.ops import (

@@ -186,9 +186,8 @@ def test_an_eighth_leaves_out_scans_that_it_does_not_show(sampling, left_out):
             [bytes(damaged)], np.array([window], float), (160, 240), "bilinear", enlarge=NEVER
         )
         assert reason or not np.array_equal(out[0], shown(good))
-    cut = good[
-        : detail_scans(good, 1)[-1][0] + 5
-    ]  # in a scan that is left out: the file has no end
+    # in a scan that is left out: the file has no end
+    cut = good[: detail_scans(good, 1)[-1][0] + 5]
     assert decode([cut], np.array([window], float), eighth, "bilinear", enlarge=1.0)[1] == [
         "truncated"
     ]

@@ -19,12 +19,12 @@ from helpers.preprocess.rasters import TURNED
 
 import fastfeed as ff
 from fastfeed.decode import Bad
-from fastfeed.decode import heic as module
+from fastfeed.decode.formats import heic as module
 from fastfeed.decode.sniff import sniff
 from fastfeed.ops import Decode
-from fastfeed.preprocess.plan import version_differences
-from fastfeed.preprocess.recipe import Recipe
-from fastfeed.preprocess.versions import versions
+from fastfeed.preprocess.model.plan import version_differences
+from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.shard.versions import versions
 
 needs_libheif = pytest.mark.skipif(
     module.installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'"
@@ -82,8 +82,8 @@ def test_nothing_is_imported_for_other_formats():
         "import sys, numpy as np\n"
         "from fastfeed.decode import PillowEngine\n"
         "from fastfeed.ops import Decode\n"
-        "from fastfeed.preprocess.recipe import Recipe\n"
-        "from fastfeed.preprocess.versions import versions\n"
+        "from fastfeed.preprocess.model.recipe import Recipe\n"
+        "from fastfeed.preprocess.shard.versions import versions\n"
         "PillowEngine(Decode()).probe([b'\\xff\\xd8\\xff', b'\\x89PNG\\r\\n\\x1a\\n', b'GIF89a'])\n"
         "versions(Recipe())\n"
         "loaded = [name for name in sys.modules if 'heif' in name]\n"

@@ -211,9 +211,8 @@ def test_the_same_bytes_for_any_threads_split_and_order():
         LAYOUTS[name](90 + 7 * i, 70 + 9 * i, i)
         for i, name in enumerate([*LAYOUTS, *LAYOUTS, *LAYOUTS])
     ]
-    blobs[5] = blobs[5][
-        :-300
-    ]  # what a bad file leaves behind in a thread must not show in the next one
+    # what a bad file leaves behind in a thread must not show in the next one
+    blobs[5] = blobs[5][:-300]
     n = len(blobs)
     boxes = np.column_stack([rng.uniform(0, 20, (n, 2)), rng.uniform(8, 70, (n, 2))])
     flips, sums = rng.random((n, 2)) < 0.5, {}

@@ -133,11 +133,12 @@ def test_every_layout_at_every_scale(layout: str, size: tuple[int, int], subsamp
     file = recoded(blob, size, subsampling=subsampling)
     other = encoded(by_rgb(blob, size), quality=100, subsampling=subsampling)
     off = np.abs(shown(file).astype(float) - shown(other))
+    # their colors leave RGB, and are clipped at another step
     scrambled = layout in (
         "4:4:0",
         "4:1:1",
         "4x2",
-    )  # their colors leave RGB, and are clipped at another step
+    )
     assert shown(file).shape == (*size, 3)
     assert off.mean() <= (11 if scrambled else 4)
 

@@ -7,9 +7,8 @@ import os
 from typing import Any
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-os.environ["NPROC"] = (
-    "8"  # XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
-)
+# XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
+os.environ["NPROC"] = "8"
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["KERAS_BACKEND"] = "jax"
 

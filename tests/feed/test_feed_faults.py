@@ -20,8 +20,8 @@ from fastfeed.errors import (
     TooManyFailures,
 )
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed import loader as loading
-from fastfeed.feed import task_sizes
+from fastfeed.feed.batch import loader as loading
+from fastfeed.feed.batch import task_sizes
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize, ToLayout
 from fastfeed.sources import Arrays, ImageFolder

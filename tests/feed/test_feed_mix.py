@@ -30,9 +30,8 @@ from fastfeed.sampling import Repeated
 from fastfeed.sources import Arrays, ImageFolder
 
 N = 20
-LEVELS = np.broadcast_to(
-    (np.arange(N, dtype=np.uint8) * 12)[:, None, None, None], (N, 8, 8, 3)
-)  # image i is all 12 i
+# image i is all 12 i
+LEVELS = np.broadcast_to((np.arange(N, dtype=np.uint8) * 12)[:, None, None, None], (N, 8, 8, 3))
 SOURCE = Arrays(LEVELS, np.arange(N), classes=[str(i) for i in range(N)])
 
 

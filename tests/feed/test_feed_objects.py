@@ -145,9 +145,8 @@ def test_masks_are_their_images_pixel_for_pixel(ops: list[Any]):
 
 def test_a_box_has_many_sides_of_one_story(tmp_path):
     """Order, room, what is too small, and what lies outside."""
-    images = ff.ImageFolder(
-        folder(tmp_path / "photos", {"a": 3}, (40, 40))
-    )  # whose sizes are not known beforehand
+    # whose sizes are not known beforehand
+    images = ff.ImageFolder(folder(tmp_path / "photos", {"a": 3}, (40, 40)))
     boxes = [
         [[0, 0, 8, 8], [-5, -5, 20, 20], [30, 30, 60, 90], [39, 0, 60, 0.5], [3, 3, 3, 30]],
         [],

@@ -14,7 +14,7 @@ from helpers.addressed import Addressed
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, FeedClosed, SourceError, StorageError
-from fastfeed.feed import outages
+from fastfeed.feed.faults import outages
 from fastfeed.storage.local_file import unread
 
 

@@ -14,7 +14,7 @@ from helpers.addressed import Addressed
 
 from fastfeed.errors import ConfigError, FeedClosed, StorageError
 from fastfeed.faults import Outage
-from fastfeed.feed import outages
+from fastfeed.feed.faults import outages
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import Resize
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastfeed.feed.pending_batch import BatchRows
+from fastfeed.feed.batch.pending_batch import BatchRows
 
 
 @pytest.mark.parametrize("group", [1, 2, 4])

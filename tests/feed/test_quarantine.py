@@ -109,7 +109,7 @@ def test_two_ranks_share_a_file(tmp_path):
 SHARING = """
 import sys
 from fastfeed.faults import Failure, FaultPolicy
-from fastfeed.feed.quarantine import Quarantine
+from fastfeed.feed.faults.quarantine import Quarantine
 path, rank = sys.argv[1], int(sys.argv[2])
 q = Quarantine(path, policy=FaultPolicy(max_share=1, max_run=10**9), length=400, rank=rank)
 for i in range(400):

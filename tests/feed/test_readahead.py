@@ -14,7 +14,7 @@ from helpers.begun import Remote, Shards
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.feed.readahead import ReadAhead, Ticket
+from fastfeed.feed.batch.readahead import ReadAhead, Ticket
 
 
 def never() -> bool:

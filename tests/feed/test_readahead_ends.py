@@ -15,7 +15,7 @@ from helpers.lakes import LONG, wait
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.feed.readahead import ReadAhead
+from fastfeed.feed.batch.readahead import ReadAhead
 
 
 def never() -> bool:

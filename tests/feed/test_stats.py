@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
-from fastfeed.feed.stats import Meter
+from fastfeed.live.meter import Meter
 
 
 class Clock:

@@ -14,11 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "checks.h"
-#include "executor.h"
+#include "batch/checks.h"
+#include "batch/executor.h"
 #include "expect.h"
-#include "pool.h"
-#include "writer.h"
+#include "batch/pool.h"
+#include "jpeg/writer.h"
 
 using namespace fastfeed;
 using Clock = std::chrono::steady_clock;

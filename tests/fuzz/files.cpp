@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel.h"
+#include "decode/kernel.h"
 
 using namespace fastfeed;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "expect.h"
-#include "kernel.h"
+#include "decode/kernel.h"
 
 using namespace fastfeed;
 

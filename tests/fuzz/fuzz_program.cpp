@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "checks.h"
-#include "executor.h"
+#include "batch/checks.h"
+#include "batch/executor.h"
 #include "expect.h"
-#include "instruction_sets.h"
+#include "system/instruction_sets.h"
 #include "random_program.h"
 
 using namespace fastfeed;

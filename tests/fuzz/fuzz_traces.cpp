@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "checksums.h"
+#include "system/checksums.h"
 #include "expect.h"
-#include "sqlite_table.h"
-#include "tf_record.h"
-#include "trace_events.h"
+#include "traces/sqlite_table.h"
+#include "batch/tf_record.h"
+#include "traces/trace_events.h"
 
 using namespace fastfeed;
 

@@ -1,5 +1,5 @@
 // The pool for ThreadSanitizer: runs side by side, cancelled, failing, destroyed under way, forked.
-#include "pool.h"
+#include "batch/pool.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "expect.h"
-#include "kernel.h"
+#include "decode/kernel.h"
 
 using namespace fastfeed;
 

@@ -60,18 +60,19 @@ libwebp() {
 
 # kernel FLAVOR FLAGS: sets $objects to the kernel's object files; what has not changed is not compiled again
 kernel() {
-  mkdir -p "$build/kernel-$1/ops"
   flags="-std=c++17 -O1 -gline-tables-only -gdwarf-4 -fno-omit-frame-pointer -ffp-contract=off -fno-math-errno"
   flags="$flags -DHWY_WANT_AVX3_DL -DHWY_BROKEN_EMU128=1 -DFASTFEED_EXACT_SCRATCH -I$native $webp_flags $2"
   [ "$1" != fuzz ] || flags="$flags -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION"
-  [ "$(cat "$build/kernel-$1/flags" 2>/dev/null)" = "$flags" ] || rm -f "$build/kernel-$1"/*.o "$build/kernel-$1"/ops/*.o
+  [ "$(cat "$build/kernel-$1/flags" 2>/dev/null)" = "$flags" ] || rm -rf "$build/kernel-$1"
+  mkdir -p "$build/kernel-$1"
   echo "$flags" >"$build/kernel-$1/flags"
   objects=
   stale=
-  for source in "$native"/*.cpp "$native"/ops/*.cpp; do
+  for source in "$native"/*/*.cpp; do
     part=${source#"$native"/}
-    case "$part" in module.cpp | bind_*) continue ;; esac
+    case "$part" in bindings/*) continue ;; esac
     object=$build/kernel-$1/${part%.cpp}.o
+    mkdir -p "${object%/*}"
     objects="$objects $object"
     # shellcheck disable=SC2046
     if [ -f "$object" ] && [ -f "$object.d" ] &&

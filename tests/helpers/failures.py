@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.faults import Failure, FaultPolicy
-from fastfeed.feed.quarantine import Quarantine
+from fastfeed.feed.faults.quarantine import Quarantine
 
 NO_LIMITS = FaultPolicy(max_share=1, max_run=10**9)
 

@@ -13,9 +13,8 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.sources import Arrays
 
 OPS = [RandomResizedCrop(16), RandomFlip(), Normalize.imagenet()]
-NUMBERS = np.broadcast_to(
-    np.arange(50, dtype=np.uint8)[:, None, None, None], (50, 8, 8, 3)
-)  # image i is all i
+# image i is all i
+NUMBERS = np.broadcast_to(np.arange(50, dtype=np.uint8)[:, None, None, None], (50, 8, 8, 3))
 
 
 def feed(source: Any, ops: Any = OPS, **more: Any) -> Feed:

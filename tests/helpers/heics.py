@@ -27,15 +27,17 @@ __all__ = [
 ]
 
 _BLOCK = 32
+# part_mode 1, pcm_flag 1; end_of_slice_segment_flag 1
 _BEFORE_PCM, _AFTER_PCM = (
     b"\x86\x80",
     b"\xfe\x80",
-)  # part_mode 1, pcm_flag 1; end_of_slice_segment_flag 1
+)
 _PLANAR = {0: (1, 0, 0), 1: (3, 2, 2), 3: (3, 1, 1)}  # planes, and how much smaller chroma is
+# primaries, transfer, matrix (0: the planes are G, B, R), full range
 _COLORS = {
     1: (1, 13, 6, 1),
     3: (1, 13, 0, 1),
-}  # primaries, transfer, matrix (0: the planes are G, B, R), full range
+}
 _ALPHA = "urn:mpeg:hevc:2015:auxid:1"
 
 # properties that turn a picture as EXIF's orientations do: quarter turns counterclockwise, then a
@@ -88,9 +90,8 @@ def _nal(kind: int, payload: bytes) -> bytes:
     return bytes([kind << 1, 1]) + bytes(escaped)
 
 
-_PROFILE = struct.pack(
-    ">BI6sB", 4, 1 << 27, b"\x90\0\0\0\0\0", 186
-)  # format range extensions, level 6.2
+# format range extensions, level 6.2
+_PROFILE = struct.pack(">BI6sB", 4, 1 << 27, b"\x90\0\0\0\0\0", 186)
 
 
 def _profile(bits: _Bits) -> _Bits:

@@ -60,9 +60,8 @@ def relaid(height: int, width: int, sampling: int, seed: int) -> bytes:
     """
     across, down = sampling >> 4, sampling & 15
     units = -(-height // (8 * down)), -(-width // (8 * across))
-    blocks = {2: (1, 2), 4: (2, 2)}[
-        across * down
-    ]  # rows, columns of luma blocks per unit, as Pillow writes
+    # rows, columns of luma blocks per unit, as Pillow writes
+    blocks = {2: (1, 2), 4: (2, 2)}[across * down]
     pixels = textured(units[0] * 8 * blocks[0], units[1] * 8 * blocks[1], seed)
     blob = bytearray(encoded(pixels, subsampling={2: 1, 4: 2}[across * down]))
     frame = blob.index(b"\xff\xc0")

@@ -47,9 +47,8 @@ class Lake:
     sizes: bool = True
     asked: list[Ask] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)  # of other kinds
-    broken: dict[str, list[Exception]] = field(
-        default_factory=dict
-    )  # errors of the next calls of a kind
+    # errors of the next calls of a kind
+    broken: dict[str, list[Exception]] = field(default_factory=dict)
     now: int = 0  # requests under way
     most: int = 0
 

@@ -51,9 +51,8 @@ class _OnGpu:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         how = self._array.__cuda_array_interface__
-        return {key: value for key, value in how.items() if key != "stream"} | {
-            "version": 2
-        }  # as DALI's
+        # as DALI's
+        return {key: value for key, value in how.items() if key != "stream"} | {"version": 2}
 
 
 class LatePipeline:

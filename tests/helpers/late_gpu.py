@@ -22,10 +22,11 @@ import numpy as np
 __all__ = ["DeviceArray", "Event", "LateGpu", "Library", "Memory", "Stream"]
 
 _LOCK = threading.RLock()
+# bytes of memory that no one has written to, and of memory that others have
 _FRESH, _GONE = (
     0xA5,
     0xEE,
-)  # bytes of memory that no one has written to, and of memory that others have
+)
 
 
 class Stream:

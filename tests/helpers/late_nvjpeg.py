@@ -47,9 +47,8 @@ def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
         cupy = importlib.import_module("helpers.late_dali").install(LateGpu(), monkeypatch)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda cuda: fake.path)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.DRIVER", fake.path)
-    monkeypatch.setattr(
-        "fastfeed.backends.nvjpeg.lane._STEP", 1 << 16
-    )  # a LateGpu keeps all there ever was
+    # a LateGpu keeps all there ever was
+    monkeypatch.setattr("fastfeed.backends.nvjpeg.lane._STEP", 1 << 16)
     for what in (
         "no_engine",
         "refused_width",

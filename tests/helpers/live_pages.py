@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from fastfeed.live.folder import process_identity
+from fastfeed.live.page import COUNTERS, IDLE, TRAINING, WAITING, Page, PageWriter
 from fastfeed.live.rates import Reading
-from fastfeed.runtime.live_folder import process_identity
-from fastfeed.runtime.live_page import COUNTERS, IDLE, TRAINING, WAITING, Page, PageWriter
 
 IDENTITY = {
     "pid": 4711,

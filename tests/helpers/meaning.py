@@ -15,16 +15,13 @@ class Meaning(NamedTuple):
     come.
     """
 
-    oracle: Callable[
-        [Any, dict[str, Any], int, np.ndarray], np.ndarray
-    ]  # (op, values, row, uint8 HWC image) -> image
+    # (op, values, row, uint8 HWC image) -> image
+    oracle: Callable[[Any, dict[str, Any], int, np.ndarray], np.ndarray]
     within: float = 1  # levels of 255
-    share: float = (
-        1.0  # of all pixels' channels that have to be that near; the rest may lie on an edge
-    )
-    source: str = (
-        ""  # what it is: "Pillow ImageEnhance.Brightness", "torchvision adjust_hue", "formula"
-    )
+    # of all pixels' channels that have to be that near; the rest may lie on an edge
+    share: float = 1.0
+    # what it is: "Pillow ImageEnhance.Brightness", "torchvision adjust_hue", "formula"
+    source: str = ""
 
 
 class Within(NamedTuple):
@@ -39,9 +36,8 @@ class Within(NamedTuple):
 
 SAME = Within(0, 0, 0)
 ROUNDED = Within(1, 1, 0.15)  # sums in another order, rounded or truncated
-NEAREST = Within(
-    255, 255, 0.3, 0.01
-)  # rarely: a pixel's center falls on the line between two others
+# rarely: a pixel's center falls on the line between two others
+NEAREST = Within(255, 255, 0.3, 0.01)
 BILINEAR = Within(4, 4, 0.05)  # OpenCV interpolates in steps of 1/32
 # what came out one level off may fall on the other side of a later op's threshold, or be looked up
 # next to it

@@ -67,9 +67,8 @@ def once(samples: int) -> st.SearchStrategy[Any]:
 @st.composite
 def balanced(draw: Any, samples: int) -> Balanced:
     classes, seed = draw(st.integers(1, 30)), draw(st.integers(0, 1000))
-    labels = (
-        np.random.default_rng(seed).integers(0, classes, samples) ** 2
-    )  # some classes larger, some labels unused
+    # some classes larger, some labels unused
+    labels = np.random.default_rng(seed).integers(0, classes, samples) ** 2
     return Balanced(draw(st.none() | st.integers(1, 700))).bind(Rows(samples, labels=labels))
 
 

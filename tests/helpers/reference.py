@@ -50,9 +50,8 @@ CONTRACTS = {
 _PROSE = {"fastfeed.ops": {"kind", "draws", "filter", "border", "group"}}
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Example):$", re.MULTILINE)
 _ENTRY = re.compile(r"^(\*{0,2}\w+)(?: \((.+?)\))?: ", re.MULTILINE)
-_DEFAULT = re.compile(
-    r"Default: (.+?)\.(?:\s|$)"
-)  # "Default: None, as many as there are." explains a None
+# "Default: None, as many as there are." explains a None
+_DEFAULT = re.compile(r"Default: (.+?)\.(?:\s|$)")
 _REFUSES = re.compile(
     r"\braise\b|\bcheck_\w+\(|\b_check\w*\(|\.bounds\(\)|\._bounds\(\)|\bchecked_\w+\("
 )
@@ -119,9 +118,8 @@ def _with_members(value: Any) -> Iterator[Subject]:
         if (
             getter is not None and getter.__annotations__.get("return") != "NoReturn"
         ):  # only says what to do instead
-            own = (
-                inspect.getdoc(getattr(value, member)) or ""
-            )  # its own, or that of the method it overrides
+            # its own, or that of the method it overrides
+            own = inspect.getdoc(getattr(value, member)) or ""
             shown = is_protocol or bool(re.search(rf">>>.*\.{member}\(", doc))
             home = f"{base.__module__}.{base.__qualname__}"
             yield Subject(f"{home}.{member}", base.__module__, getter, kind, own, shown)

@@ -28,12 +28,10 @@ class Faults:
     share_drop: float = 0.0  # the connection is closed without a reply
     share_cut: float = 0.0  # half of the body, then the connection is closed
     share_reset: float = 0.0  # half of the body, then the connection is reset
-    attempts: int | None = (
-        None  # only the first so many requests for the same bytes are open to these six
-    )
-    ranges: bool = (
-        True  # False: Range is ignored and the whole object sent, as by simple web servers
-    )
+    # only the first so many requests for the same bytes are open to these six
+    attempts: int | None = None
+    # False: Range is ignored and the whole object sent, as by simple web servers
+    ranges: bool = True
     only: str = ""
     seed: int = 0
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
 
+# not passed on
 _FRAMING = {
     "connection",
     "content-length",
     "expect",
     "keep-alive",
     "transfer-encoding",
-}  # not passed on
+}
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _MOTOS_PART = {"if-none-match", "if-modified-since", "if-unmodified-since"}
 _PRESIGNED = {"AWSAccessKeyId", "Expires", "Signature"}
@@ -153,9 +154,8 @@ def ask(address: tuple[str, int], request: Request) -> Reply:
         connection.putheader("connection", "close")
         connection.endheaders(request.body)
         reply = connection.getresponse()
-        length = (
-            {"content-length"} if request.method == "HEAD" else set()
-        )  # there, of the body that is not sent
+        # there, of the body that is not sent
+        length = {"content-length"} if request.method == "HEAD" else set()
         headers = [
             header for header in reply.getheaders() if header[0].lower() not in _FRAMING - length
         ]

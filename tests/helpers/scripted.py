@@ -16,8 +16,8 @@ import numpy as np
 
 import fastfeed as ff
 from fastfeed.feed.feed import Feed
-from fastfeed.proof.modes import Mode
-from fastfeed.proof.page_cache import ColdCheck
+from fastfeed.proof.measure.modes import Mode
+from fastfeed.proof.measure.page_cache import ColdCheck
 from fastfeed.runtime.batch import Batch
 
 BATCH, SIZE = 4, 4
@@ -225,7 +225,7 @@ class Pages:
 
 
 def scripted_feed(script: Script, samples: int = 400, **more: Any) -> Feed:
-    """A feed of this script; set `fastfeed.proof.session.FilePages` to Pages before a proof."""
+    """A feed of this script; set `fastfeed.proof.measure.session.FilePages` to Pages before a proof."""
     Pages.script = script
     source = ff.Arrays(np.zeros((samples, SIZE, SIZE, 3), np.uint8), np.zeros(samples, np.int64))
     feed = Feed(source, [], batch=BATCH, threads=1, **more)

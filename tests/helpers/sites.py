@@ -23,9 +23,8 @@ class Site:
 
     files: dict[str, bytes]  # by path, as "/a/b.bin"
     ranges: bool = True  # False: the whole file is sent whatever is asked for
-    statuses: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # of the next replies for a path; then all is well
+    # of the next replies for a path; then all is well
+    statuses: dict[str, list[int]] = field(default_factory=dict)
     gather: int = 1  # replies begin when so many requests are there
     url: str = ""
     connections: int = 0

@@ -12,9 +12,9 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.state import Job, open_job
+from fastfeed.preprocess.model.task import Task
+from fastfeed.preprocess.targets.job_state import Job, open_job
 from fastfeed.preprocess.targets.target import open_target
-from fastfeed.preprocess.task import Task
 from helpers.photos import broken, folder
 
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")

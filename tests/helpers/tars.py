@@ -15,7 +15,7 @@ from fastfeed.faults import Failure
 from fastfeed.sources import TarShards
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.index import ShardScan
-from fastfeed.sources.shards.tar_headers import Member, members
+from fastfeed.sources.tar.headers import Member, members
 
 END = bytes(1024)
 

@@ -17,11 +17,11 @@ from helpers.small_jobs import FORMATS, InlineEngine, recipe, source
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Choice, Packing, Recipe, Report, Scaling, run
-from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
+from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.reports.status import job_status
 from fastfeed.preprocess.reports.verify import verify
-from fastfeed.preprocess.state import Job, open_job
+from fastfeed.preprocess.targets.job_state import Job, open_job
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.storage.storage import Storage
 

@@ -15,8 +15,8 @@ from helpers.jpegs import textured
 from PIL import Image, ImageCms, features
 
 from fastfeed.decode import Bad, PillowEngine
-from fastfeed.decode.avif import AvifFile
-from fastfeed.decode.container import Container
+from fastfeed.decode.formats.avif import AvifFile
+from fastfeed.decode.formats.container import Container
 from fastfeed.ops import Decode
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info

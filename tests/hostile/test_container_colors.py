@@ -21,10 +21,10 @@ from helpers.preprocess.rasters import decoded, info_of
 from PIL import AvifImagePlugin, Image, features
 
 from fastfeed.decode import Bad
-from fastfeed.decode.av1 import MOST_BYTES, av1_signal
-from fastfeed.decode.container import Container
-from fastfeed.decode.heic import installed
-from fastfeed.decode.hevc import hevc_signal
+from fastfeed.decode.formats.av1 import MOST_BYTES, av1_signal
+from fastfeed.decode.formats.container import Container
+from fastfeed.decode.formats.heic import installed
+from fastfeed.decode.formats.hevc import hevc_signal
 from fastfeed.preprocess.pixels.image_info import image_info
 
 has_avif = pytest.mark.skipif(
@@ -139,9 +139,8 @@ def bits(text: str) -> bytes:
 
 
 # AV1 specification, 5.5.1: before the colors, of a header that is not reduced
-MODEL = (
-    "1" + "0" * 64 + "1" + "00101" + "1" + "00011" + "0" * 32 + "0" * 10
-)  # timing, every 5th tick, 4 bits of delay
+# timing, every 5th tick, 4 bits of delay
+MODEL = "1" + "0" * 64 + "1" + "00101" + "1" + "00011" + "0" * 32 + "0" * 10
 POINTS = (
     "1"
     + "00001"

@@ -11,7 +11,7 @@ import pytest
 from helpers.shards import shard_folder
 
 from fastfeed.errors import ConfigError
-from fastfeed.runtime.live_folder import writable_folder
+from fastfeed.live.folder import writable_folder
 from fastfeed.sources import TarShards
 from fastfeed.sources.cache_folder import cache_folder
 from fastfeed.system.folders import private_folder

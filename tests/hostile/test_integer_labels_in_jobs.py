@@ -20,9 +20,9 @@ from fastfeed.cli import app
 from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Report, open_input, run
-from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
 from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.job import job as job_module
 from fastfeed.storage.storage import Storage
 
 IDS = [7, 55, 1000007, 7]

@@ -18,9 +18,9 @@ from helpers.preprocess.commands import preprocess
 from helpers.small_jobs import InlineEngine
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess import open_input
-from fastfeed.preprocess.recipe import digest
+from fastfeed.preprocess.job import job as job_module
+from fastfeed.preprocess.model.recipe import digest
 
 CODE = (
     "import pathlib\npathlib.Path('was run').touch()\ndef f(samples):\n    return [{'x': '1'} for _"

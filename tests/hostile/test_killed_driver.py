@@ -24,10 +24,11 @@ TESTS = Path(__file__).parents[1]
 PROMISE_S = 1.0
 DEADLINE_S = 20.0  # in any case; a worker that is not told would sleep for 1000 s
 ATTEMPTS = 3  # the best counts
+# of Ray itself; they take a minute to look for their parent
 AGENTS = (
     "ray::DashboardAgent",
     "ray::RuntimeEnvAgent",
-)  # of Ray itself; they take a minute to look for their parent
+)
 WORKER = "fastfeed.preprocess.workers.worker"
 LOCAL = "LocalEngine(2)"
 POOL = "ExecutorEngine(ProcessPoolExecutor(2, mp_context=multiprocessing.get_context('{}')))"

@@ -25,10 +25,11 @@ from fastfeed.preprocess.targets.target import open_target
 PHOTOS = 600  # fewer than a piece of the survey holds
 PROGRAM = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
 WORDS = ("preprocess", "photos", "shards", "--size", "24", "-w", "1", "--dedupe", "near")
+# a start: as in the report of a survey that 201 of them did not get through
 KILLED_AFTER_S = (
     0.8,
     2.6,
-)  # a start: as in the report of a survey that 201 of them did not get through
+)
 STARTS = 201
 # until the first photographs are surveyed, on the machine of that report; a slower one gets more
 # time

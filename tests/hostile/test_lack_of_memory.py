@@ -20,7 +20,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.decode import Bad, PillowEngine, Recoder, Request, masks, pillow
-from fastfeed.decode.jpeg import check_jpeg
+from fastfeed.decode.formats.jpeg import check_jpeg
 from fastfeed.decode.masks import mask_pixels
 from fastfeed.decode.memory_limit import Oversized, with_memory
 from fastfeed.ops.program.compile import Windows

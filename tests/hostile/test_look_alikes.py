@@ -16,8 +16,8 @@ from helpers.preprocess.surveying import make_survey, saved, scene
 from helpers.small_jobs import InlineEngine
 
 from fastfeed.preprocess import Choice, Limits, Recipe, Scaling, run
-from fastfeed.preprocess.survey.select import Selection, select
-from fastfeed.preprocess.survey.shares import sentences
+from fastfeed.preprocess.planning.select import Selection, select
+from fastfeed.preprocess.planning.shares import sentences
 
 
 @pytest.fixture

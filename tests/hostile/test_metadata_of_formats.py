@@ -22,7 +22,7 @@ from helpers.preprocess.rasters import decoded, info_of, preprocessed, saved
 from PIL import Image, features
 
 from fastfeed.decode import Bad
-from fastfeed.decode.heic import installed
+from fastfeed.decode.formats.heic import installed
 from fastfeed.preprocess.pixels.exif import exif_columns
 
 PHOTO = textured(48, 64)

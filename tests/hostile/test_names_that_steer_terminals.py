@@ -17,10 +17,10 @@ from helpers.shards import samples, tar_of
 
 import fastfeed as ff
 from fastfeed.decode.pillow_warnings import named, tell_current
-from fastfeed.live.prometheus import _escaped as label
-from fastfeed.preprocess.record import BadSample
+from fastfeed.live.http.prometheus import _escaped as label
+from fastfeed.preprocess.model.record import BadSample
 from fastfeed.profiler.reports.charts import escaped
-from fastfeed.proof.sentences import shown
+from fastfeed.proof.report.sentences import shown
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.storage.clients import explain
 from fastfeed.storage.health import Health

@@ -18,7 +18,7 @@ from helpers.tars import entry
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SourceError, StorageError
-from fastfeed.feed import outages
+from fastfeed.feed.faults import outages
 from fastfeed.sources import Storage
 from fastfeed.storage.health import Health
 from fastfeed.storage.retry import RetryPolicy, Unread, patience

@@ -15,9 +15,9 @@ from helpers.preprocess.outcomes import tree
 from helpers.preprocess.surveying import BytesSource, MemoryTarget, RecordingContext, saved, scene
 from helpers.small_jobs import InlineEngine
 
-from fastfeed.preprocess import Choice, Packing, Recipe, Scaling, planning, run
-from fastfeed.preprocess.survey import survey
-from fastfeed.preprocess.survey.survey import SurveyTask, begun_name, load_survey, piece_name
+from fastfeed.preprocess import Choice, Packing, Recipe, Scaling, run
+from fastfeed.preprocess.planning import planning, survey
+from fastfeed.preprocess.planning.survey import SurveyTask, begun_name, load_survey, piece_name
 
 BLOBS = [saved(scene(k)) for k in range(6)]
 

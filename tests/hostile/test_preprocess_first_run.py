@@ -15,8 +15,8 @@ from helpers.photos import folder, jpeg
 from helpers.preprocess.commands import preprocess
 from helpers.small_jobs import InlineEngine
 
-from fastfeed.cli.preprocess_messages import in_options
-from fastfeed.preprocess import job as job_module
+from fastfeed.cli.preprocess.messages import in_options
+from fastfeed.preprocess.job import job as job_module
 from fastfeed.storage.clients import explain
 
 SMALL = ("--size", "24", "--shard-samples", "6")

@@ -17,9 +17,9 @@ from helpers.small_jobs import InlineEngine
 
 from fastfeed.errors import TooManyFailures
 from fastfeed.preprocess import Limits, Packing, Recipe, Scaling, run
-from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.workers.supervisor import WorkerDied
 
 SMALL = ("--size", "24", "--shard-samples", "3")

@@ -17,9 +17,9 @@ from helpers.small_jobs import InlineEngine, recipe
 from PIL import Image
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess import run
 from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.job import job as job_module
 from fastfeed.sources.folder import ImageFolder
 
 SMALL = ("--size", "16", "--shard-samples", "6")

@@ -19,7 +19,7 @@ from PIL.TiffImagePlugin import IFDRational
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Metadata, Recipe, Scaling, run
-from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 
 ASKED = {

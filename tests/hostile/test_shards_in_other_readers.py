@@ -20,9 +20,9 @@ from helpers.small_jobs import InlineEngine
 import fastfeed as ff
 from fastfeed.preprocess import run
 from fastfeed.preprocess.inputs.inputs import open_input
-from fastfeed.preprocess.layout import EARLIER
+from fastfeed.preprocess.model.layout import EARLIER
 from fastfeed.preprocess.reports.verify import verify
-from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 
 HUGGING_FACE = """
@@ -68,9 +68,8 @@ def test_parquet_opens_as_a_folder(tmp_path: Path) -> None:
 
 def test_parquet_opens_in_hugging_face(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
-    python = os.environ.get(
-        "FASTFEED_TEST_DATASETS_PYTHON", sys.executable
-    )  # of an environment with `datasets`
+    # of an environment with `datasets`
+    python = os.environ.get("FASTFEED_TEST_DATASETS_PYTHON", sys.executable)
     if subprocess.run(
         [python, "-c", "import datasets, PIL"], capture_output=True, check=False
     ).returncode:

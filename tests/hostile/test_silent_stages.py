@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.preprocess import Choice, Recipe, Scaling, run
-from fastfeed.preprocess.report import STAGES, Progress
-from fastfeed.preprocess.reports.progress import show_progress
+from fastfeed.preprocess.job.progress import show_progress
+from fastfeed.preprocess.model.report import STAGES, Progress
 
 
 def phases(photos: Path, target: Path, what: Recipe) -> list[str]:
@@ -72,7 +72,7 @@ def test_the_command_says_what_it_does(tmp_path: Path) -> None:
 
 
 def test_verify_and_preview_tell_their_progress(tmp_path: Path, capsys, monkeypatch) -> None:
-    from fastfeed.cli import preprocess_inspect
+    from fastfeed.cli.preprocess import inspect as preprocess_inspect
 
     finished_job(tmp_path)
     monkeypatch.setattr(preprocess_inspect, "LINES_S", 0.0)
@@ -83,7 +83,7 @@ def test_verify_and_preview_tell_their_progress(tmp_path: Path, capsys, monkeypa
 
 
 def test_a_dry_run_tells_its_progress(tmp_path: Path, monkeypatch) -> None:
-    from fastfeed.cli import preprocess_inspect
+    from fastfeed.cli.preprocess import inspect as preprocess_inspect
 
     photos = source(tmp_path / "photos")
     monkeypatch.setattr(preprocess_inspect, "LINES_S", 0.0)

@@ -36,9 +36,8 @@ class _Together:
 
 @pytest.fixture
 def slow(monkeypatch):
-    monkeypatch.setattr(
-        local_file, "perf_counter", count().__next__
-    )  # a second passes between two looks
+    # a second passes between two looks
+    monkeypatch.setattr(local_file, "perf_counter", count().__next__)
     monkeypatch.setattr(local_file, "_AT_ONCE", TOGETHER)
     monkeypatch.setattr(local_file, "_GROUP", 1)
 

@@ -14,7 +14,7 @@ from helpers.photos import jpeg
 from helpers.preprocess.commands import preprocess
 from helpers.small_jobs import InlineEngine
 
-from fastfeed.preprocess import job as job_module
+from fastfeed.preprocess.job import job as job_module
 
 SMALL = ("--size", "24")
 

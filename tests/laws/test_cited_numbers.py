@@ -44,10 +44,11 @@ def test_translations_of_policies_are_cut_to_whole_pixels():
 
 
 def test_recipes_have_the_statistics_and_the_border_of_their_data():
+    # of CIFAR-10's training images
     mean, deviation = (
         (0.4914, 0.4822, 0.4465),
         (0.2470, 0.2435, 0.2616),
-    )  # of CIFAR-10's training images
+    )
     assert [recipes.cifar_train()[0], recipes.cifar_train()[-1]] == [
         RandomCrop(32, padding=4),
         Normalize(mean, deviation),

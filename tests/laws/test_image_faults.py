@@ -33,7 +33,7 @@ from fastfeed.preprocess import (
     Scaling,
     run,
 )
-from fastfeed.preprocess.entry import Entry, ProcessedImage
+from fastfeed.preprocess.model.entry import Entry, ProcessedImage
 from fastfeed.preprocess.writers import writer_for
 
 COUNT, CURSED = 8, "a/0002.jpg"
@@ -49,12 +49,12 @@ STAGES = {  # a function of the stage, and a recipe that calls it
     "decode": ("fastfeed.preprocess.pixels.decode:Rasterizer.pixels", EXIF),
     "encode": ("fastfeed.preprocess.pixels.transform:encode", EXIF),
     "exif": ("fastfeed.preprocess.pixels.transform:exif_columns", EXIF),
-    "metadata": ("fastfeed.preprocess.shard:entry_of", EXIF),
-    "counts": ("fastfeed.preprocess.record:Counts.of", EXIF),
-    "survey's sha256": ("fastfeed.preprocess.survey.survey:sha256_prefix", SURVEYED),
-    "survey's header": ("fastfeed.preprocess.survey.hashes:image_info", SURVEYED),
-    "survey's memory": ("fastfeed.preprocess.survey.hashes:cost", SURVEYED),
-    "survey's dHash": ("fastfeed.preprocess.survey.hashes:dhash", SURVEYED),
+    "metadata": ("fastfeed.preprocess.shard.build:entry_of", EXIF),
+    "counts": ("fastfeed.preprocess.model.record:Counts.of", EXIF),
+    "survey's sha256": ("fastfeed.preprocess.planning.survey:sha256_prefix", SURVEYED),
+    "survey's header": ("fastfeed.preprocess.planning.hashes:image_info", SURVEYED),
+    "survey's memory": ("fastfeed.preprocess.planning.hashes:cost", SURVEYED),
+    "survey's dHash": ("fastfeed.preprocess.planning.hashes:dhash", SURVEYED),
 }
 
 

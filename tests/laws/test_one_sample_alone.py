@@ -26,9 +26,8 @@ from fastfeed.spec import ENCODED
 N, BAD, BATCH = 16, 5, 8
 SIZE, BAD_SIZE = (40, 60), (42, 62)
 WHY = "not even its author knows why"
-WHITE = encoded(
-    np.full((*BAD_SIZE, 3), 255, np.uint8)
-)  # ops know the bad one by its size or by its color
+# ops know the bad one by its size or by its color
+WHITE = encoded(np.full((*BAD_SIZE, 3), 255, np.uint8))
 FILES = [WHITE if i == BAD else jpeg(i, SIZE) for i in range(N)]
 OPS = [ff.RandomResizedCrop(16), ff.RandomFlip(), ff.Brightness((1.0, 1.1))]
 NEEDS_KERNEL = pytest.mark.skipif(not is_built(), reason=NO_KERNEL)

@@ -18,7 +18,7 @@ from helpers.pngs import chunk
 from PIL import Image, features
 
 from fastfeed.decode import Bad, NativeEngine, PillowEngine, is_built
-from fastfeed.decode.exif import jpeg_exifs
+from fastfeed.decode.formats.exif import jpeg_exifs
 from fastfeed.ops import Decode
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 

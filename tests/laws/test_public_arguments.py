@@ -15,6 +15,7 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.familiar import _NAMES, _OPTIONS
 
+# made by fastfeed, not by users
 RESULTS = {
     "Batch",
     "Boxes",
@@ -23,7 +24,7 @@ RESULTS = {
     "GPUStarved",
     "Proof",
     "Watched",
-}  # made by fastfeed, not by users
+}
 METHODS = [
     "batches",
     "keras_backup",
@@ -62,6 +63,7 @@ ALONGSIDE = {  # without which it has another complaint
     "Plan.make": {"samples": 8, "batch": 2},
     "Feed": {"source": IMAGES, "ops": [], "batch": 2},
 }
+# checked by the function itself
 OPEN = (
     "Any",
     "ndarray",
@@ -71,7 +73,7 @@ OPEN = (
     "TypeVar",
     "T]",
     "DecodeBy",
-)  # checked by the function itself
+)
 
 
 def described(kind: str, parameter: inspect.Parameter) -> bool:

@@ -27,11 +27,12 @@ from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.runner import nsight
 
 READABLE = sorted(set(DIALECTS) - {"nsys_report"})  # without Nsight Systems
+# a name may add to what is known
 SUFFIXES = {
     "xplane": ".xplane.pb",
     "nsys_report": ".nsys-rep",
     "chrome": ".json",
-}  # a name may add to what is known
+}
 every_dialect = pytest.mark.parametrize("dialect", sorted(DIALECTS))
 every_readable = pytest.mark.parametrize("dialect", READABLE)
 

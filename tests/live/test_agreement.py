@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
+from fastfeed.live.page import read_page
 from fastfeed.live.rates import Reading, rates
 from fastfeed.profiler import analyze, read
-from fastfeed.runtime.live_page import read_page
 
 
 class Clock:

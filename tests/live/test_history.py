@@ -43,9 +43,8 @@ def test_a_wait_is_exposed_while_the_gpu_idles():
         look = reading(at, wait_ns=at / 2, consumer_ns=at / 2, since_ns=at)
         exposure.add(look, 0.1 if k % 5 == 0 else 0.9)
     assert exposure.share == pytest.approx(0.1)
-    exposure.add(
-        reading(11, wait_ns=5, consumer_ns=5, since_ns=10, phase=WAITING), None
-    )  # not known: not counted
+    # not known: not counted
+    exposure.add(reading(11, wait_ns=5, consumer_ns=5, since_ns=10, phase=WAITING), None)
     assert exposure.share == pytest.approx(0.1)
 
 

@@ -15,9 +15,9 @@ from helpers.feeds import numbers
 from helpers.live_pages import IDENTITY
 
 from fastfeed.errors import FeedClosed
+from fastfeed.live.folder import folders, is_alive, process_identity
+from fastfeed.live.page import COUNTERS, IDLE, TRAINING, PageWriter, read_page
 from fastfeed.live.pages import KEPT_S, find_pages
-from fastfeed.runtime.live_folder import folders, is_alive, process_identity
-from fastfeed.runtime.live_page import COUNTERS, IDLE, TRAINING, PageWriter, read_page
 
 TRAINER = """
 import sys, time
@@ -239,7 +239,7 @@ def test_a_page_that_anyone_may_have_written_stops_nothing(tmp_path, identity):
 
 
 def test_a_page_of_deep_brackets_stops_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastfeed.runtime.live_page.json.dumps", lambda *_, **__: "[" * 2000)
+    monkeypatch.setattr("fastfeed.live.page.json.dumps", lambda *_, **__: "[" * 2000)
     PageWriter(str(tmp_path / "deep.live"), {})
     assert "does not say whose page it is" in find_pages([str(tmp_path)]).problems[0]
 

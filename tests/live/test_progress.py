@@ -10,7 +10,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.faults import Failure
-from fastfeed.runtime.live_page import COUNTERS, PageWriter, read_page
+from fastfeed.live.page import COUNTERS, PageWriter, read_page
 from fastfeed.runtime.progress import Progress
 
 

@@ -9,10 +9,10 @@ from helpers.fake_nvml import FakeNvml
 from helpers.live_pages import Trainer
 
 from fastfeed.live.document import document
+from fastfeed.live.http.prometheus import metrics
 from fastfeed.live.nvml import Gpus
-from fastfeed.live.prometheus import metrics
+from fastfeed.live.page import COUNTERS
 from fastfeed.live.watch import Watch
-from fastfeed.runtime.live_page import COUNTERS
 
 
 @pytest.fixture

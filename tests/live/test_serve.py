@@ -13,9 +13,9 @@ from helpers.live_pages import Trainer
 from helpers.profiler.browser import browser, found
 
 from fastfeed.errors import ConfigError
+from fastfeed.live.http.prometheus import metrics
+from fastfeed.live.http.serve import CONNECTIONS, Server, parse_address
 from fastfeed.live.nvml import Gpus
-from fastfeed.live.prometheus import metrics
-from fastfeed.live.serve import CONNECTIONS, Server, parse_address
 from fastfeed.live.watch import Watch
 
 SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)+)\} (\S+)')
@@ -168,7 +168,7 @@ def test_a_browser_that_leaves_before_its_answer_prints_nothing(server, view, mo
     def leave(view):
         raise ConnectionResetError
 
-    monkeypatch.setattr("fastfeed.live.serve.metrics", leave)
+    monkeypatch.setattr("fastfeed.live.http.serve.metrics", leave)
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert client.recv(4096) == b""

@@ -11,9 +11,9 @@ from helpers.hogs import Hogs, trainer_on
 from helpers.needs import needs
 from helpers.photos import folder
 
+from fastfeed.live.folder import folders
 from fastfeed.live.states import State
 from fastfeed.live.watch import Watch
-from fastfeed.runtime.live_folder import folders
 
 LIMIT_S = 240  # for a state to change; takes 10 to 20 s on a machine that does nothing else
 

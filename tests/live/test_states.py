@@ -11,10 +11,10 @@ from helpers.live_pages import IDLE, TRAINING, WAITING, queue, reading
 import fastfeed as ff
 from fastfeed.live.cpu import CpuUse
 from fastfeed.live.nvml import GpuUse
+from fastfeed.live.page import read_page
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
-from fastfeed.runtime.live_page import read_page
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])

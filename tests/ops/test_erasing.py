@@ -47,11 +47,12 @@ def test_erased_areas_are_uniform_and_ratios_log_uniform():
     height, width = found[:, 2].astype(float), found[:, 3].astype(float)
     area = (height * width / 224**2 - 0.02) / 0.31
     ratio = (np.log(height / width) - np.log(0.3)) / (np.log(3.3) - np.log(0.3))
+    # a box of 0.33 and 3.3 is higher than the image: few are lost to that
     quarters = [
         0.25,
         0.5,
         0.75,
-    ]  # a box of 0.33 and 3.3 is higher than the image: few are lost to that
+    ]
     np.testing.assert_allclose(np.quantile(area, quarters), quarters, atol=0.03)
     np.testing.assert_allclose(np.quantile(ratio, quarters), quarters, atol=0.03)
     assert abs(np.corrcoef(area, ratio)[0, 1]) < 0.05

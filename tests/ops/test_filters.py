@@ -20,6 +20,7 @@ from fastfeed.ops import noise_table
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
+# a table of other numbers is other noise in everybody's samples
 GOLDEN = [
     -4622,
     3784,
@@ -27,7 +28,7 @@ GOLDEN = [
     -1971,
     -11849,
     745,
-]  # a table of other numbers is other noise in everybody's samples
+]
 SIZES = [(1, 1), (1, 4), (4, 1), (2, 2), (3, 3), (4, 4), (3, 300), (300, 2), (20, 30)]
 
 

@@ -32,9 +32,8 @@ def test_a_quarter_turn_is_counterclockwise():
 
 
 def test_translation_moves_right_and_down():
-    moved = made(
-        Affine(translate=(0.25, 0.5), fill=(1, 2, 3)), IMAGE, (0.75, 0.9)
-    )  # of 80 and of 60: 10, 24
+    # of 80 and of 60: 10, 24
+    moved = made(Affine(translate=(0.25, 0.5), fill=(1, 2, 3)), IMAGE, (0.75, 0.9))
     np.testing.assert_array_equal(moved[24:, 10:], IMAGE[:-24, :-10])
     assert (moved[:24] == [1, 2, 3]).all() and (moved[:, :10] == [1, 2, 3]).all()
 

@@ -13,11 +13,11 @@ import numpy as np
 from helpers import small_jobs
 from helpers.preprocess.surveying import MemoryTarget
 
-from fastfeed.preprocess.finalize import BAD, MANIFEST, TIMES
-from fastfeed.preprocess.plan import ORDER, PLAN, JobPlan
-from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.model.plan import ORDER, PLAN, JobPlan
+from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.planning.survey import ROW, completed_pieces, load_survey
 from fastfeed.preprocess.reports.statistics import statistics
-from fastfeed.preprocess.survey.survey import ROW, completed_pieces, load_survey
+from fastfeed.preprocess.targets.finalize import BAD, MANIFEST, TIMES
 
 PLAN_JSON = {
     "hash": "e09d295457760703",

@@ -24,8 +24,8 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.record import REASONS
-from fastfeed.preprocess.task import Task
+from fastfeed.preprocess.model.record import REASONS
+from fastfeed.preprocess.model.task import Task
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 
@@ -80,9 +80,8 @@ def test_what_a_job_leaves_behind(done: Path, source: Path) -> None:
         "photo059.jpg",
     ]
     assert all(Path(row["uri"]).is_relative_to(source) for row in bad)
-    names = {path.name for path in done.iterdir()} - {
-        ".fastfeed"
-    }  # where TarShards keeps its index
+    # where TarShards keeps its index
+    names = {path.name for path in done.iterdir()} - {".fastfeed"}
     assert names == {"__job"} | {
         f"shard-{k:06d}.{suffix}" for k in range(8) for suffix in ("tar", "idx")
     }

@@ -18,15 +18,15 @@ from helpers.preprocess.outcomes import photographs, tree
 from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Packing, Recipe, Scaling, run
-from fastfeed.preprocess import job as job_module
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.plan import PLAN, uri_prefixes
-from fastfeed.preprocess.shard import ShardTask
-from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.job import job as job_module
+from fastfeed.preprocess.model.plan import PLAN, uri_prefixes
+from fastfeed.preprocess.model.task import Task
+from fastfeed.preprocess.shard.build import ShardTask
+from fastfeed.preprocess.shard.versions import versions
+from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import open_target
-from fastfeed.preprocess.task import Task
-from fastfeed.preprocess.versions import versions
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 
@@ -233,6 +233,6 @@ def test_a_plan_that_is_there_by_the_time_one_is_made_counts(
 def test_a_job_resumes_within_a_minor_version(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = {}
     for version in ("0.1.0", "0.1.7", "0.2.0"):
-        monkeypatch.setattr("fastfeed.preprocess.versions.__version__", version)
+        monkeypatch.setattr("fastfeed.preprocess.shard.versions.__version__", version)
         recorded[version] = versions(RECIPE)
     assert recorded["0.1.0"] == recorded["0.1.7"] != recorded["0.2.0"]

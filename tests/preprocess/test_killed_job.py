@@ -15,8 +15,8 @@ import pytest
 from helpers.preprocess.job_driver import RECIPE
 from helpers.preprocess.outcomes import photographs, tree
 
-from fastfeed.preprocess.job import run
-from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.job.job import run
+from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 
 pytestmark = pytest.mark.slow

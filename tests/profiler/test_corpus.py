@@ -13,7 +13,7 @@ import pytest
 from helpers.profiler.one_story import assert_one_story
 from rich.console import Console
 
-from fastfeed.cli import sweep
+from fastfeed.cli.traces import sweep
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze

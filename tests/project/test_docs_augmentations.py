@@ -9,7 +9,7 @@ import pytest
 from helpers.photos import folder
 
 import fastfeed
-from fastfeed.cli.op_lists import FAMILIES
+from fastfeed.cli.show.ops import FAMILIES
 from fastfeed.ops import OPS
 
 DOCS = Path(__file__).parents[2] / "docs"

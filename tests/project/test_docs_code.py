@@ -37,11 +37,12 @@ LANGUAGES = {"python", "bash", "text"}  # text is what something prints
 LIMIT_S = 180  # ends a hang
 
 
+# they read buckets of a local server
 S3_PAGES = (
     "README.md",
     "docs/sources.md",
     "docs/guides/landmarks_s3.md",
-)  # they read buckets of a local server
+)
 
 
 def runs(name: str) -> list[tuple[int, Block]]:

@@ -157,9 +157,8 @@ def test_a_wheel_whose_kernel_does_not_load_does_not_travel(kit, tmp_path):
         with zipfile.ZipFile(wheel, "w") as archive:
             archive.writestr("fastfeed/__init__.py", "")
             archive.writestr("fastfeed/_native.py", text)
-        own = os.path.realpath(
-            sys.executable
-        )  # not the virtual environment, which may hold a fastfeed of its own
+        # not the virtual environment, which may hold a fastfeed of its own
+        own = os.path.realpath(sys.executable)
         found = kit("pack")._loads(own, wheel, tmp_path / name)
         assert found == f"ImportError: {want}" if want else not found
 

@@ -228,9 +228,8 @@ def test_a_step_whose_call_was_killed_gets_the_rows_that_it_had(kit, tmp_path, m
     assert run()["figures"]["before"] == {}, "that step has ended"
     before = tmp_path / "train-keras-jax.interrupted.json"
     before.write_text(json.dumps({"figures": rows}))
-    result.write_text(
-        json.dumps({"state": "running", "figures": {}})
-    )  # killed again, before its first row
+    # killed again, before its first row
+    result.write_text(json.dumps({"state": "running", "figures": {}}))
     assert run()["figures"]["before"] == rows
     context = kit("step").Context("train-keras-jax", True, 1.0, tmp_path, result)
     before.write_text(json.dumps({"figures": rows}))

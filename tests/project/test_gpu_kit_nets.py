@@ -12,11 +12,12 @@ from helpers.gpu_kits import ROOT
 from helpers.needs import needs
 
 pytestmark = [pytest.mark.slow, needs("jax", "keras")]
+# torchvision's, of 1,000 classes
 WEIGHTS = {
     "resnet50": 25_557_032,
     "resnet18": 11_689_512,
     "vit_b": 86_567_656,
-}  # torchvision's, of 1,000 classes
+}
 # multiplications and additions of one image of 224 x 224, by torchvision's documentation
 OPERATIONS = {"resnet50": 4.09e9, "resnet18": 1.81e9, "vit_b": 17.56e9}
 JAX = """

@@ -16,16 +16,17 @@ from helpers.profiler.kineto_files import starved_steps, write
 
 import fastfeed as ff
 from fastfeed import profiler
-from fastfeed.live.web import PAGE as WATCH
+from fastfeed.live.http.web import PAGE as WATCH
 from fastfeed.preprocess import Choice, Recipe, Scaling, run
 from fastfeed.preprocess.reports.preview import PAGE as PREVIEW
 from fastfeed.preprocess.reports.preview import preview
-from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.profiler.compare.compare import compare
 from fastfeed.profiler.reports import difference_page, page
 
 _LANDMARKS = {"main", "header", "footer", "nav", "aside"}
+# may hold text outside of landmarks
 _OUTSIDE = {
     "html",
     "head",
@@ -33,7 +34,7 @@ _OUTSIDE = {
     "style",
     "script",
     "body",
-}  # may hold text outside of landmarks
+}
 _VOID = {
     "meta",
     "link",

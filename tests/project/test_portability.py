@@ -168,8 +168,8 @@ def test_preprocess_on_an_executor(tmp_path):
         """
         from concurrent.futures import ThreadPoolExecutor
         from helpers.photos import folder
-        from fastfeed.preprocess.job import run
-        from fastfeed.preprocess.recipe import Recipe, Scaling
+        from fastfeed.preprocess.job.job import run
+        from fastfeed.preprocess.model.recipe import Recipe, Scaling
         from fastfeed.preprocess.workers.lifeline import end_with, identity
         root = pathlib.Path(sys.argv[1])
         folder(root / "photos", {"a": 5, "b": 4})

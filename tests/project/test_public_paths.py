@@ -18,9 +18,8 @@ FILES = [
     *sorted(ROOT.glob("examples/**/*.py")),
 ]
 IMPORT = re.compile(r"\bfrom (fastfeed[\w.]*) import (\([^)]*\)|[\w, ]+)")
-DOTTED = re.compile(
-    r"(?<![\w./-])(?:fastfeed|ff)((?:\.[A-Za-z_]\w*)+)(?![\w/-])"
-)  # not "fastfeed.analysis/1"
+# not "fastfeed.analysis/1"
+DOTTED = re.compile(r"(?<![\w./-])(?:fastfeed|ff)((?:\.[A-Za-z_]\w*)+)(?![\w/-])")
 
 
 def named(text: str) -> set[str]:

@@ -16,14 +16,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from helpers.scripted import ALL, Pages, Script, scripted_feed
 
-import fastfeed.proof.session
-from fastfeed.proof import trainer
-from fastfeed.proof.record import Record
+import fastfeed.proof.measure.session
+from fastfeed.proof.measure.record import Record
 from fastfeed.proof.result import Proof
-from fastfeed.proof.runner import Job
+from fastfeed.proof.run import trainer
+from fastfeed.proof.run.runner import Job
 
 FRAMEWORK, FIRST, PROOFS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-fastfeed.proof.session.FilePages = Pages  # type: ignore[misc]
+fastfeed.proof.measure.session.FilePages = Pages  # type: ignore[misc]
 
 
 def keras_trainer(feed, script):

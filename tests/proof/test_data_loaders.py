@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fastfeed.proof import data_loaders, loaders, trainer
-from fastfeed.proof.data_loaders import Choice, count_steps, watch_loaders
-from fastfeed.proof.design import Design
-from fastfeed.proof.record import Record
+from fastfeed.proof.measure import loaders
+from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.record import Record
 from fastfeed.proof.result import Proof
-from fastfeed.proof.runner import Job, concluded, run
+from fastfeed.proof.run import data_loaders, trainer
+from fastfeed.proof.run.data_loaders import Choice, count_steps, watch_loaders
+from fastfeed.proof.run.runner import Job, concluded, run
 
 torch = pytest.importorskip("torch")
 

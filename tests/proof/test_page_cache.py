@@ -8,7 +8,7 @@ from helpers.photos import folder
 from helpers.tars import entry
 
 import fastfeed as ff
-from fastfeed.proof.page_cache import FilePages
+from fastfeed.proof.measure.page_cache import FilePages
 from fastfeed.system import page_cache
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, ProofError
-from fastfeed.proof import loaders
-from fastfeed.proof.loaders import LoaderSession, on_device
+from fastfeed.proof.measure import loaders
+from fastfeed.proof.measure.loaders import LoaderSession, on_device
 from fastfeed.proof.result import Proof
 
 

@@ -9,16 +9,16 @@ import pytest
 from rich.console import Console
 
 from fastfeed.errors import ProofError
-from fastfeed.proof import sentences
-from fastfeed.proof.design import Design, choose, least_block, shortened
-from fastfeed.proof.modes import FEED_MODES, PARTS, Mode, order
-from fastfeed.proof.ranks import RankCount, Scaling
-from fastfeed.proof.record import Block, Record
+from fastfeed.proof.measure.design import Design, choose, least_block, shortened
+from fastfeed.proof.measure.modes import FEED_MODES, PARTS, Mode, order
+from fastfeed.proof.measure.record import Block, Record
+from fastfeed.proof.measure.statistics import difference, mean, parts
+from fastfeed.proof.measure.whatif import Measured, what_if
+from fastfeed.proof.report import sentences
+from fastfeed.proof.report.text import plain
 from fastfeed.proof.result import Proof
-from fastfeed.proof.statistics import difference, mean, parts
+from fastfeed.proof.run.ranks import RankCount, Scaling
 from fastfeed.proof.student import student_95
-from fastfeed.proof.text import plain
-from fastfeed.proof.whatif import Measured, what_if
 
 MS = 1_000_000
 

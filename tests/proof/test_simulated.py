@@ -8,18 +8,18 @@ from helpers import scripted
 from helpers.scripted import ALL, FED, LOADS, STARVED, Pages, Script, scripted_feed
 
 import fastfeed as ff
-import fastfeed.proof.session
+import fastfeed.proof.measure.session
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.live.rates import Reading, rates
-from fastfeed.proof.design import Design
-from fastfeed.proof.modes import Mode
+from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.modes import Mode
+from fastfeed.proof.measure.session import Scheme, Session, Settings
 from fastfeed.proof.result import Proof
-from fastfeed.proof.session import Scheme, Session, Settings
 
 
 @pytest.fixture(autouse=True)
 def pages(monkeypatch):
-    monkeypatch.setattr(fastfeed.proof.session, "FilePages", Pages)
+    monkeypatch.setattr(fastfeed.proof.measure.session, "FilePages", Pages)
 
 
 def proved(costs, seed, seconds=40.0, load=None, **more):

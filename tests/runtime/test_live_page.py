@@ -10,15 +10,15 @@ import sys
 
 import pytest
 
-from fastfeed.runtime import live_folder
-from fastfeed.runtime.live_folder import folders, is_alive, process_identity, writable_folder
-from fastfeed.runtime.live_page import COUNTERS, SIZE, PageError, PageWriter, read_page
+from fastfeed.live import folder as live_folder
+from fastfeed.live.folder import folders, is_alive, process_identity, writable_folder
+from fastfeed.live.page import COUNTERS, SIZE, PageError, PageWriter, read_page
 
 # every counter and both numbers of each stage are the same, so a torn reading is one where they
 # differ
 WRITER = """
 import sys, os
-from fastfeed.runtime.live_page import COUNTERS, PageWriter
+from fastfeed.live.page import COUNTERS, PageWriter
 page = PageWriter(sys.argv[1], {"pid": os.getpid()})
 print("ready", flush=True)
 k, n = 0, len(COUNTERS)

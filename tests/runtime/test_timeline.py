@@ -273,9 +273,8 @@ def test_python_and_native_code_share_a_clock(tmp_path, monkeypatch):
     asked.
     """
     for number in range(4):
-        Image.new("RGB", (8, 8)).save(
-            tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}"
-        )  # PNG: decoded in Python
+        # PNG: decoded in Python
+        Image.new("RGB", (8, 8)).save(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")
     monkeypatch.setattr(time, "monotonic_ns", lambda: 7)
     begun = steady_ns()
     with ff.Feed(

@@ -118,9 +118,8 @@ GOLDEN_SHARDS = [[2, 4, 6, 10], [1, 3, 7, 9], [5, 8, 0, 2]]
 
 # -- what to expect
 
-SHARDS = np.append(
-    0, np.cumsum(np.random.RandomState(0).randint(70, 131, 640))
-)  # 640 shards of 70 to 130 samples
+# 640 shards of 70 to 130 samples
+SHARDS = np.append(0, np.cumsum(np.random.RandomState(0).randint(70, 131, 640)))
 STORED = Rows(int(SHARDS[-1]), bounds=SHARDS)
 
 

@@ -30,9 +30,10 @@ def test_counts_of_many_parts_are_those_of_each(weights, start):
         shares.count(i, int(n)) for i, n in zip(parts.tolist(), slots.tolist(), strict=True)
     ]
     assert shares.counts(parts, slots).tolist() == expected
+    # of 2**30
     np.testing.assert_allclose(
         shares.shares, np.array(weights) / sum(weights), rtol=1e-4, atol=1e-8
-    )  # of 2**30
+    )
 
 
 @given(WEIGHTS, st.integers(1, 40), st.integers(1, 12), st.integers(1, 30), st.integers(0, 5))

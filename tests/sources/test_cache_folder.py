@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.shards import shard_folder
 
-from fastfeed.cli.doctor import collect, sections
+from fastfeed.cli.doctor.command import collect, sections
 from fastfeed.errors import ConfigError
 from fastfeed.sources import TarShards
 from fastfeed.sources.cache_folder import cache_limit, cache_size, trim_cache

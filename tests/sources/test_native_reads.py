@@ -157,9 +157,8 @@ def test_headers_of_tars_without_a_checksum(tmp_path):
     rest = [i for i in range(18) if i != 6]
     assert source._heads[rest].all() and not source._heads[6]
     assert check(source, {"changed"}) == [6]
-    patched(
-        tmp_path / "s-002.tar", int(source._index.offsets[10]) - 400, b"7"
-    )  # a header that still has this name
+    # a header that still has this name
+    patched(tmp_path / "s-002.tar", int(source._index.offsets[10]) - 400, b"7")
     assert 10 in check(source)
 
 

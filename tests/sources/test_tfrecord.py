@@ -25,7 +25,7 @@ from helpers.records import (
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.sources.tfrecord import TFRecords
+from fastfeed.sources.tfrecord.source import TFRecords
 
 
 def records(tmp_path, *values, packed=True, **options) -> TFRecords:

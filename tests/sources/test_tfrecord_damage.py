@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.sources.tfrecord import TFRecords
+from fastfeed.sources.tfrecord.source import TFRecords
 
 IMAGES = [bytes([i]) * (20 + 40 * i) for i in range(6)]
 TEXTS = [b"ant", b"bee", b"cat", b"ant", b"bee", b"cat"]

@@ -33,16 +33,16 @@ SPANS = {  # what a Range asks for: [start, stop), or None where nothing of it e
     "bytes=1024-2000": None,
     "bytes=-0": None,
 }
+# S3 then sends the whole object
 NO_SPANS = (
     "bytes=20-10",
     "bytes=-",
     "bytes=x-9",
     "bytes=0-1,5-6",
     "bytes=--5",
-)  # S3 then sends the whole object
-NOT_REMEMBERED = {
-    "if-unmodified-since": "Fri, 01 Jan 2100 00:00:00 GMT"
-}  # holds, and has moto answer
+)
+# holds, and has moto answer
+NOT_REMEMBERED = {"if-unmodified-since": "Fri, 01 Jan 2100 00:00:00 GMT"}
 
 
 @pytest.fixture(scope="module")
@@ -223,9 +223,8 @@ def test_requests_that_get_no_reply_stay_in_flight(s3, etag):
     finally:
         for connection in hung:
             connection.close()
-    next(
-        _ for _ in range(100_000) if all(entry.end_s for entry in s3.log())
-    )  # the server has noticed that the client is gone
+    # the server has noticed that the client is gone
+    next(_ for _ in range(100_000) if all(entry.end_s for entry in s3.log()))
     assert {entry.status for entry in s3.log()} == {0}
 
 

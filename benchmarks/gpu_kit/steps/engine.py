@@ -20,10 +20,11 @@ from fastfeed.backends.options import GpuDecode
 
 __all__ = ["run"]
 
+# of 255, at most: the engine has an inverse DCT of its own, and sums are rounded
 _LEVELS, _MEAN = (
     8,
     0.5,
-)  # of 255, at most: the engine has an inverse DCT of its own, and sums are rounded
+)
 _CELL = 4.0  # seconds that one row takes at most: build, warm up, measure
 _SHARE = {"imagenet": 0.75}  # of the time that is left, for a set; the last takes all
 _ORIENTATION = 0x0112

@@ -13,9 +13,8 @@ __all__ = ["run"]
 def run(context: Any) -> None:
     folder = next(iter(context.setting().sets.values()))
     counts = (1, 8) if context.stand_in else scaling.counts_here()
-    seconds = (
-        120.0 if context.stand_in else max(10.0, context.left())
-    )  # eight processes start on few cores
+    # eight processes start on few cores
+    seconds = 120.0 if context.stand_in else max(10.0, context.left())
     told = scaling.measured(folder, counts, context.stand_in, seconds)
     for name, figures in told.items():
         context.note(name, figures)

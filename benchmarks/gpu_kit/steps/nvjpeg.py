@@ -19,10 +19,11 @@ from benchmarks.gpu_kit.steps.inventory import libraries
 __all__ = ["compiled", "run"]
 
 SOURCE = Path(benchmarks.gpu_check.__file__).with_name("nvjpeg_probe.cpp")
+# of CUDA 13: the second is in a package of its own
 _HEADERS = (
     "cuda_runtime_api.h",
     "crt/host_defines.h",
-)  # of CUDA 13: the second is in a package of its own
+)
 _FIRST = 0.6  # share of the time for the first set
 _ROWS = 20  # timed ones on ImageNet-size files; fewer on large ones
 

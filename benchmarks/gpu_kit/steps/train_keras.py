@@ -88,9 +88,8 @@ def _still(backend: str, batch: int, stand_in: bool) -> Iterator[Any]:
             jax.random.uniform(jax.random.key(0), (batch, *size, 3)),
             jax.numpy.zeros(batch, "int32"),
         )
-        pair = jax.device_put(
-            pair, jax.devices()[0]
-        )  # tied to it, as batches of a feed are: compiled once for both
+        # tied to it, as batches of a feed are: compiled once for both
+        pair = jax.device_put(pair, jax.devices()[0])
     while True:  # Keras takes generators, not other iterators
         yield pair
 

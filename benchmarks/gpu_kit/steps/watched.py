@@ -19,10 +19,11 @@ from benchmarks.gpu_kit.steps.profiled import CLI, add_device, analysis
 
 __all__ = ["compared", "run"]
 
+# shares of the time that may lie between the three: they begin and end at other moments
 SECONDS, APART = (
     10.0,
     0.05,
-)  # shares of the time that may lie between the three: they begin and end at other moments
+)
 STAND_IN_APART = 0.25  # of two and a half seconds, on a processor that others may be using
 _CONSUMER = "enumerate(DataLoader)#fastfeed.__next__"
 

@@ -33,9 +33,8 @@ class NativeOp(NamedTuple):
 
     name: Callable[[Any], str]
     constants: Callable[[Any, int], tuple[float, ...]]  # from the op and the number of channels
-    numbers: Callable[
-        [Values], tuple[np.ndarray, ...]
-    ]  # columns, (n,) or (n, k), or one matrix per sample
+    # columns, (n,) or (n, k), or one matrix per sample
+    numbers: Callable[[Values], tuple[np.ndarray, ...]]
 
 
 def _op(name: str, *numbers: str, constants: Any = lambda op, channels: ()) -> NativeOp:

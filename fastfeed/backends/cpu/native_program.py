@@ -44,9 +44,8 @@ _SLICE = 32  # samples that a thread takes through ops in Python at a time, at m
 _DONE, _CANCELLED = 0, 6  # as Status in native/header.h
 _DECODE, _AUGMENT = 2, 3  # columns of spans
 
-RecordSpans = Callable[
-    [np.ndarray], None
-]  # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
+# int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
+RecordSpans = Callable[[np.ndarray], None]
 
 
 @dataclass(frozen=True, slots=True)

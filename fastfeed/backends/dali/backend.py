@@ -36,9 +36,9 @@ from fastfeed.decode.executor import Executor
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.decode.pillow_warnings import probe_named
 from fastfeed.errors import ConfigError, DeviceError
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
-from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["DaliBackend", "compile", "engine", "native_threads", "whole_batches"]
@@ -130,9 +130,8 @@ class DaliBackend:
             path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0
         )
         self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
-        self.lanes = (
-            how.lanes if self._device is not None else 1
-        )  # on the CPU one lane has all threads
+        # on the CPU one lane has all threads
+        self.lanes = how.lanes if self._device is not None else 1
         for _ in range(self.lanes):
             self._lanes.put(None)  # not built yet
         self._black = program.convert.table()[0]

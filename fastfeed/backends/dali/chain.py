@@ -31,13 +31,11 @@ def _all(name: str) -> dict[type, Any]:
     return {kind: made for module in _MODULES for kind, made in getattr(module, name, {}).items()}
 
 
-LOWERING = _all(
-    "LOWERING"
-)  # (op, values as nodes of the graph, image, OpContext) -> image, all uint8 HWC
+# (op, values as nodes of the graph, image, OpContext) -> image, all uint8 HWC
+LOWERING = _all("LOWERING")
 FEEDS: Feeds = _all("FEEDS")
-GRAIN = _all(
-    "GRAIN"
-)  # (op, params of n samples, row, OpContext) -> noise, int16 HWC: values["grain"] for the lowering
+# (op, params of n samples, row, OpContext) -> noise, int16 HWC: values["grain"] for the lowering
+GRAIN = _all("GRAIN")
 
 
 def check(program: Program) -> None:

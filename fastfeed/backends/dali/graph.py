@@ -79,9 +79,8 @@ class Graph:
     threads: int
     device: int | None  # GPU; None for the CPU
     decoded: bool = False  # "data" is pixels, uint8 HWC, on the device
-    hw_load: float | None = (
-        0.65  # of JPEGs, for the hardware engine of a GPU; None, of nvImageCodec: all it decodes
-    )
+    # of JPEGs, for the hardware engine of a GPU; None, of nvImageCodec: all it decodes
+    hw_load: float | None = 0.65
     cut: bool = False  # and these are windows already, all of the program's size
 
     @property
@@ -147,12 +146,13 @@ def convert(pixels: Any, nodes: Any, graph: Graph) -> Any:
     )
 
 
+# in this order, each (what comes in, other inputs, graph) -> what goes out
 LOWERING = (
     decode,
     cut,
     chain,
     convert,
-)  # in this order, each (what comes in, other inputs, graph) -> what goes out
+)
 
 
 def build(graph: Graph) -> Any:

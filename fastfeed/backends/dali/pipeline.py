@@ -15,8 +15,8 @@ from fastfeed.backends.dali.windows import resize_inputs
 from fastfeed.decode.base import Header
 from fastfeed.decode.gpu import NvImageCodec, regions
 from fastfeed.decode.padding import inner_windows
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.program.compile import Program, Windows, Work
-from fastfeed.proven import runs_on_gpu
 
 __all__ = ["ChainLane", "Lane"]
 
@@ -108,9 +108,8 @@ class Lane:
             **self._chain.feed(work[rows]),
             "data": [_array(blob) for blob in data],
         }
-        images, shapes = self._pipe.run(
-            inputs
-        )  # all is there by now, so the decoder's images are free again
+        # all is there by now, so the decoder's images are free again
+        images, shapes = self._pipe.run(inputs)
         decoded = np.asarray(shapes.as_tensor())[:, :2]
         if (decoded == want).all():
             return images, rows

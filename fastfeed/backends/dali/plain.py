@@ -15,8 +15,8 @@ import numpy as np
 from fastfeed.backends.dali.imports import CodeStream
 from fastfeed.backends.dali.windows import FILTERS
 from fastfeed.decode.base import Header
-from fastfeed.decode.exif import is_plain_exif, jpeg_exifs
-from fastfeed.decode.png import png_names
+from fastfeed.decode.formats.exif import is_plain_exif, jpeg_exifs
+from fastfeed.decode.formats.png import png_names
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
 from fastfeed.runtime.kernel import kernel
@@ -62,9 +62,8 @@ def last_scans_end(jpegs: list[Any]) -> list[bool]:
 def _last_scan_ends(blob: bytes) -> bool:
     if b"\xff\xd9" not in blob[-_TAIL:]:
         return False
-    scan = np.frombuffer(blob, np.uint8)[
-        max(blob.rfind(b"\xff\xda"), 0) + 2 :
-    ]  # the last one: nothing may follow it
+    # the last one: nothing may follow it
+    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]
     codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
     return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
 

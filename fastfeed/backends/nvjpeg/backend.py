@@ -36,10 +36,10 @@ from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.errors import ConfigError, DeviceError
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
-from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["NvjpegBackend", "compile", "engine", "native_threads", "whole_batches"]

@@ -15,8 +15,8 @@ from fastfeed.backends.gpu_memory import GpuMemory
 from fastfeed.backends.nvjpeg.windows import LAYOUT, WindowKernel
 from fastfeed.decode.base import Stop
 from fastfeed.decode.executor import Samples
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.program.program import Work
-from fastfeed.proven import runs_on_gpu
 from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["Call", "Lane"]

@@ -10,11 +10,11 @@ import numpy as np
 from fastfeed.backends.cpu.native_ops import BORDERS
 from fastfeed.decode.padding import inner_windows
 from fastfeed.errors import MissingExtra
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.base import FILTERS, shade
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Windows
-from fastfeed.proven import runs_on_gpu
 
 __all__ = ["LAYOUT", "TASK", "WindowKernel"]
 
@@ -75,9 +75,8 @@ class WindowKernel:
         result on disk.
         """
         self._program, self._xp, self._views = program, xp, max(1, program.views)
-        self.shape = tuple(
-            side or 0 for side in program.pixels.shape
-        )  # of a window: height, width, 3
+        # of a window: height, width, 3
+        self.shape = tuple(side or 0 for side in program.pixels.shape)
         self._planar = convert.layout == "CHW"
         levels = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
         table = levels if convert.keeps_bytes else convert.table()

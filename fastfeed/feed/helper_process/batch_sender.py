@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.feed.batch_builder import BatchBuilder
+from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.helper_process.messages import pack_error
 from fastfeed.feed.helper_process.shared_memory import SharedBuffers
 from fastfeed.runtime.batch import Batch

@@ -21,21 +21,20 @@ import numpy as np
 
 from fastfeed.errors import FastfeedError, FeedClosed
 from fastfeed.faults import Failure
+from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.feed.helper_process.inbox import CLOSED, Inbox
 from fastfeed.feed.helper_process.job import PickledJob
 from fastfeed.feed.helper_process.messages import Closed, receive, send, unpack_error
 from fastfeed.feed.helper_process.shared_memory import BufferKey
 from fastfeed.feed.producer import PlaceFunction
-from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.system.shared_memory import mapped
 from fastfeed.system.signals import died_of, is_kill, no_interrupt
 
 __all__ = ["HelperClient", "end"]
 
-_POLL_MS = (
-    500  # how often to check that the helper lives: a process it started may keep the socket open
-)
+# how often to check that the helper lives: a process it started may keep the socket open
+_POLL_MS = 500
 _END_S = 1.0  # a helper that has not ended by itself after this is killed
 # what happened, bad samples, spans, and (bytes read, repeated reads) since the message before
 Message = tuple[Any, list[Failure], list[tuple[Any, ...]], tuple[int, int]]
@@ -56,9 +55,8 @@ class HelperClient:
         self._in_use: dict[
             BufferKey, weakref.ref[np.ndarray]
         ] = {}  # each dies with the last view of its batch
-        self._released: deque[BufferKey] = (
-            deque()
-        )  # no longer in use; the helper has not been told yet
+        # no longer in use; the helper has not been told yet
+        self._released: deque[BufferKey] = deque()
         self._inboxes: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self._numbers = count()
         self._outbox: deque[tuple[Any, ...]] = deque()
@@ -209,9 +207,8 @@ class HelperClient:
     def abandon(self) -> None:
         """In a forked child: the helper belongs to the parent."""
         if self.process is not None:
-            self.process.returncode = (
-                0  # or Popen would warn about a process that is not a child of this one
-            )
+            # or Popen would warn about a process that is not a child of this one
+            self.process.returncode = 0
         if self._socket is not None:
             self._socket.close()
 
@@ -265,9 +262,8 @@ def end(client: HelperClient) -> None:
 
 
 def _start(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
-    options = (
-        ["-P"] if sys.version_info >= (3, 11) else []
-    )  # modules come from sys.path, not the working directory
+    # modules come from sys.path, not the working directory
+    options = ["-P"] if sys.version_info >= (3, 11) else []
     command = [sys.executable, *options, "-m", "fastfeed.feed.helper_process.server", str(fd)]
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[fd], env=environ)

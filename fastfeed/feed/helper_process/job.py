@@ -19,9 +19,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed.batch_builder import BatchBuilder
+from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.config import FeedConfig
-from fastfeed.feed.quarantine import Quarantine
+from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.shared_memory import anonymous, mapped
 

@@ -47,9 +47,8 @@ def send(to: socket.socket, message: Any, fds: Sequence[int] = ()) -> None:
 
 def _send(to: socket.socket, data: bytes, fds: Sequence[int]) -> None:
     extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
-    to.sendmsg(
-        [data], extra, socket.MSG_NOSIGNAL
-    )  # a trainer may have reset SIGPIPE to its default
+    # a trainer may have reset SIGPIPE to its default
+    to.sendmsg([data], extra, socket.MSG_NOSIGNAL)
 
 
 def receive(source: socket.socket) -> tuple[Any, list[int]]:

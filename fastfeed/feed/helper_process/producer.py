@@ -9,11 +9,11 @@ import weakref
 from typing import Any
 
 from fastfeed.errors import ConfigError, FeedClosed
+from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.feed.helper_process.client import HelperClient, end
 from fastfeed.feed.helper_process.inbox import Inbox
 from fastfeed.feed.helper_process.job import HelperJob, PickledJob
 from fastfeed.feed.producer import BatchStream, PlaceFunction
-from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.shared_memory import is_available

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from fastfeed.feed.batch_builder import BatchBuilder
+from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.helper_process.batch_sender import BatchSender
 from fastfeed.feed.helper_process.job import PickledJob
 from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send
@@ -27,16 +27,14 @@ from fastfeed.runtime.thread_pool import ThreadPool
 from fastfeed.storage.retry import sent_again
 from fastfeed.system.signals import unblock_interrupt
 
-_POLL_MS = (
-    500  # how often to check that the parent lives: a process it forked may keep the socket open
-)
+# how often to check that the parent lives: a process it forked may keep the socket open
+_POLL_MS = 500
 
 
 def main() -> None:
     """Serve until the feed is gone."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C interrupts the trainer, which decides what happens
+    # Ctrl-C interrupts the trainer, which decides what happens
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     unblock_interrupt()
     parent = os.getppid()
     connection = socket.socket(fileno=int(sys.argv[1]))

@@ -42,9 +42,8 @@ class Reading:
     """One stack with its kind."""
 
     kind: Activity
-    function: (
-        Frame | None
-    )  # called from there: one that blocks, or the user's own; None: it is not in Python
+    # called from there: one that blocks, or the user's own; None: it is not in Python
+    function: Frame | None
     below: Frame  # the training loop, else the innermost function of the user's
 
 

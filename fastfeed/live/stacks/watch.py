@@ -28,9 +28,8 @@ class SampledProcess:
     pid: int
     command: str
     seconds: int
-    cpu_cores: (
-        float | None
-    )  # share of the time that the main thread computed, 0 to 1; None: unknown
+    # share of the time that the main thread computed, 0 to 1; None: unknown
+    cpu_cores: float | None
     gpu: GpuUse | None
     gpu_sm: float | None  # mean share of time in which the GPU worked, 0 to 1
     errors: int  # samples that could not be taken

@@ -1,4 +1,4 @@
-#include "blend.h"
+#include "ops/blend.h"
 
 #include <cmath>
 #include <cstring>
@@ -23,7 +23,7 @@ struct Steps {
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "floats-inl.h"
+#include "ops/floats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {

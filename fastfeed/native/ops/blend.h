@@ -1,7 +1,7 @@
 // Weighted sums of images: AugMix's versions, and neighboring samples of a batch.
 #pragma once
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

@@ -1,10 +1,10 @@
-#include "byte_tables.h"
+#include "ops/byte_tables.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "../tables.h"
-#include "statistics.h"
+#include "pixels/tables.h"
+#include "ops/statistics.h"
 
 namespace fastfeed {
 namespace {

@@ -1,7 +1,7 @@
 // Ops that replace each byte by another, as tables: some know theirs beforehand, some look at the image first.
 #pragma once
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

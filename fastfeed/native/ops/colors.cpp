@@ -1,18 +1,18 @@
-#include "colors.h"
+#include "ops/colors.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "../forms.h"
-#include "../tables.h"
+#include "pixels/forms.h"
+#include "pixels/tables.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/colors.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "looks-inl.h"
-#include "pixels-inl.h"
+#include "pixels/looks-inl.h"
+#include "pixels/pixels-inl.h"
 
 #ifndef FASTFEED_COLORS_ONCE
 #define FASTFEED_COLORS_ONCE

@@ -1,7 +1,7 @@
 // Ops that need all channels of a pixel at once. Images of one channel stay as they are.
 #pragma once
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

@@ -1,4 +1,4 @@
-#include "erasing.h"
+#include "ops/erasing.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Parts of an image that are hidden. fill: a byte per channel. Boxes lie within the image.
 #pragma once
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

@@ -1,7 +1,7 @@
 // Sharpness, blur, noise and JPEG compression, in place.
 #pragma once
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

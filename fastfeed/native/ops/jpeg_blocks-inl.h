@@ -9,7 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include "jpeg_tables.h"
+#include "ops/jpeg_tables.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "jpeg_blocks-inl.h"
+#include "ops/jpeg_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {

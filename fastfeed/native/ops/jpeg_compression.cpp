@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "filters.h"
-#include "jpeg_tables.h"
+#include "ops/filters.h"
+#include "ops/jpeg_tables.h"
 
 #ifndef FASTFEED_OPS_JPEG_PLANES
 #define FASTFEED_OPS_JPEG_PLANES
@@ -30,8 +30,8 @@ struct JpegPlanes {
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "jpeg_blocks-inl.h"
-#include "jpeg_colors-inl.h"
+#include "ops/jpeg_blocks-inl.h"
+#include "ops/jpeg_colors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {

@@ -1,4 +1,4 @@
-#include "jpeg_tables.h"
+#include "ops/jpeg_tables.h"
 
 #include <algorithm>
 

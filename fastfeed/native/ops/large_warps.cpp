@@ -1,4 +1,4 @@
-#include "large_warps.h"
+#include "ops/large_warps.h"
 
 #include <algorithm>
 #include <cmath>

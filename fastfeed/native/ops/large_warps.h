@@ -1,7 +1,7 @@
 // Warps of images with a side that single precision cannot address well.
 #pragma once
 
-#include "warps.h"
+#include "ops/warps.h"
 
 namespace fastfeed {
 

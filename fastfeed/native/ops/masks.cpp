@@ -1,10 +1,10 @@
-#include "masks.h"
+#include "ops/masks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "warps.h"
+#include "ops/warps.h"
 
 namespace fastfeed {
 namespace {

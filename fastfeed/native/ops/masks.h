@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

@@ -1,4 +1,4 @@
-#include "mirror.h"
+#include "ops/mirror.h"
 
 #include <array>
 #include <cstring>

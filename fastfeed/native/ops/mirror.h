@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

@@ -1,14 +1,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "filters.h"
+#include "ops/filters.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/noise.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "floats-inl.h"
+#include "ops/floats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {

@@ -1,4 +1,4 @@
-#include "pillow_passes.h"
+#include "ops/pillow_passes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "pillow_sums-inl.h"
+#include "ops/pillow_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {

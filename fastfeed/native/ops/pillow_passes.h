@@ -1,7 +1,7 @@
 // The two passes of Pillow's resampling.
 #pragma once
 
-#include "pillow_weights.h"
+#include "ops/pillow_weights.h"
 
 namespace fastfeed {
 

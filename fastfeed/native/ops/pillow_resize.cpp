@@ -1,12 +1,12 @@
-#include "pillow_resize.h"
+#include "ops/pillow_resize.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "mirror.h"
-#include "pillow_passes.h"
-#include "pillow_weights.h"
+#include "ops/mirror.h"
+#include "ops/pillow_passes.h"
+#include "ops/pillow_weights.h"
 
 namespace fastfeed {
 namespace {

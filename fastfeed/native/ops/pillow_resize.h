@@ -1,9 +1,9 @@
 // Pillow's antialiased resampling, byte for byte.
 #pragma once
 
-#include "../image.h"
-#include "../kernel.h"
-#include "../resample.h"
+#include "image/image.h"
+#include "decode/kernel.h"
+#include "decode/resample.h"
 
 namespace fastfeed {
 

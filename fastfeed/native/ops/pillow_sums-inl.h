@@ -8,7 +8,7 @@
 
 #include <hwy/highway.h>
 
-#include "pillow_weights.h"
+#include "ops/pillow_weights.h"
 
 // The vectors rely on x86's product sums, and on blocks of 16 bytes. Other targets have plain loops.
 #undef FASTFEED_PILLOW_BLOCKS

@@ -1,4 +1,4 @@
-#include "pillow_weights.h"
+#include "ops/pillow_weights.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "statistics.h"
+#include "ops/statistics.h"
 
 #include <algorithm>
 

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "../image.h"
-#include "warp_vectors.h"
+#include "image/image.h"
+#include "ops/warp_vectors.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {

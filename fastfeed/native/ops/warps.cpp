@@ -3,7 +3,7 @@
 // pixel is nearest depends on that order where a coordinate ends in .5, as it does for many shears and scales. Bilinear
 // levels are computed in single precision, too. A fused multiply-add is always rounded correctly, whether done by an
 // instruction or by software, so the bytes are the same on every processor.
-#include "warps.h"
+#include "ops/warps.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "large_warps.h"
+#include "ops/large_warps.h"
 #include "ops/warp_segments.h"
 
 HWY_BEFORE_NAMESPACE();

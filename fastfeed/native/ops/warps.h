@@ -1,7 +1,7 @@
 // An image seen through a matrix: rotation, affine maps, perspective.
 #pragma once
 
-#include "../image.h"
+#include "image/image.h"
 
 namespace fastfeed {
 

@@ -1,4 +1,4 @@
-#include "window.h"
+#include "ops/window.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "mirror.h"
+#include "ops/mirror.h"
 
 namespace fastfeed {
 namespace {

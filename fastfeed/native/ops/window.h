@@ -1,9 +1,9 @@
 // Geometry on pixels: cut, scale, flip, and what lies beyond the edge of the image.
 #pragma once
 
-#include "../image.h"
-#include "../kernel.h"
-#include "pillow_resize.h"
+#include "image/image.h"
+#include "decode/kernel.h"
+#include "ops/pillow_resize.h"
 
 namespace fastfeed {
 

@@ -28,9 +28,8 @@ class Choices:
     """The ops that n samples take at a layer, with parameters."""
 
     choice: np.ndarray  # int64 (n,): index into the layer's ops; -1 for none
-    values: tuple[
-        dict[str, Any], ...
-    ]  # per op of the layer its params: arrays (n, ...), or tuples and Choices of such
+    # per op of the layer its params: arrays (n, ...), or tuples and Choices of such
+    values: tuple[dict[str, Any], ...]
 
     def __getitem__(self, rows: Any) -> Choices:
         return Choices(self.choice[rows], _rows(self.values, rows))

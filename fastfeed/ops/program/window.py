@@ -33,9 +33,8 @@ class Windows:
     boxes: np.ndarray  # float64 (n, 4): top, left, height, width, in pixels of the displayed image
     flips: np.ndarray  # bool (n, 2): top to bottom, left to right
     sizes: np.ndarray  # int64 (n, 2): height, width of the result
-    limits: np.ndarray | None = (
-        None  # float64 (n, 4): the part of the image that exists; beyond it is the program's border
-    )
+    # float64 (n, 4): the part of the image that exists; beyond it is the program's border
+    limits: np.ndarray | None = None
 
     def __getitem__(self, rows: Any) -> Windows:
         limits = None if self.limits is None else self.limits[rows]

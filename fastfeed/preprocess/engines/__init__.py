@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fastfeed.preprocess.task import Engine, Outcome, Task
+from fastfeed.preprocess.model.task import Engine, Outcome, Task
 
 __all__ = ["Engine", "Outcome", "run_pieces"]
 

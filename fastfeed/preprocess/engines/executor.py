@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.engines.hosted import end_run, name_run, run_piece
-from fastfeed.preprocess.task import Task, pickle_task
+from fastfeed.preprocess.model.task import Task, pickle_task
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 __all__ = ["ExecutorEngine"]
@@ -38,9 +38,8 @@ class ExecutorEngine:
     """
 
     executor: Executor
-    window: int | None = (
-        None  # default: twice the executor's workers, or twice the cores if unknown
-    )
+    # default: twice the executor's workers, or twice the cores if unknown
+    window: int | None = None
     rules: WorkerLimits = field(default_factory=WorkerLimits)
 
     def __post_init__(self) -> None:

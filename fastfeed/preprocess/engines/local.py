@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.task import Task, pickle_task
+from fastfeed.preprocess.model.task import Task, pickle_task
 from fastfeed.preprocess.workers.runner import Runner, close_all, runner_for
 from fastfeed.preprocess.workers.supervisor import WorkerLimits
 

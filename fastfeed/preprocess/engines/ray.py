@@ -20,31 +20,30 @@ from typing import Any
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.engines.hosted import name_run, run_piece
-from fastfeed.preprocess.task import Task, pickle_task
+from fastfeed.preprocess.model.task import Task, pickle_task
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 # read by Ray on import: how often to try an address; by default 20 times, 40 s each
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
 try:
-    ray: Any = importlib.import_module(
-        "ray"
-    )  # by name: type checkers would resolve `import ray` to this file
+    # by name: type checkers would resolve `import ray` to this file
+    ray: Any = importlib.import_module("ray")
     errors: Any = importlib.import_module("ray.exceptions")
 except ImportError as error:
     raise MissingExtra.of('engine "ray"', "Ray", "ray") from error
 
 __all__ = ["RayEngine"]
 
-_MAX_TRIES = (
-    4  # of a piece whose node or process is lost. Ray's own retries never end when memory runs out
-)
+# of a piece whose node or process is lost. Ray's own retries never end when memory runs out
+_MAX_TRIES = 4
 _CONNECT_S = 10.0  # Ray itself would wait for minutes
 _POLL_S = 2.0  # between checks of the cluster
 _CANCEL_S = 10.0
+# Ray would reserve a third of the memory
 _LOCAL = {
     "include_dashboard": False,
     "object_store_memory": 1 << 28,
-}  # Ray would reserve a third of the memory
+}
 _START = "start one with `ray start --head`, or use ray:local for this machine alone"
 # Ray finds the token of clusters that it discovers itself
 _TOKEN = (
@@ -65,13 +64,11 @@ class RayEngine:
 
     address: str = "auto"
     window: int | None = None  # shards submitted at a time; default: twice the cluster's capacity
-    rules: WorkerLimits = field(
-        default_factory=WorkerLimits
-    )  # per shard; Ray accounts for its memory
+    # per shard; Ray accounts for its memory
+    rules: WorkerLimits = field(default_factory=WorkerLimits)
     cpus_per_shard: float = 1.0
-    patience_s: float = (
-        300.0  # to wait for a node with capacity for a shard, such as while a cluster grows
-    )
+    # to wait for a node with capacity for a shard, such as while a cluster grows
+    patience_s: float = 300.0
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
@@ -94,10 +91,11 @@ class RayEngine:
             max_retries=0,
             scheduling_strategy="SPREAD",
         )
+        # in a list, so that Ray does not resolve it for each piece
         name, stored = (
             name_run(),
             [ray.put(content)],
-        )  # in a list, so that Ray does not resolve it for each piece
+        )
         todo, running, attempts = deque(pieces), dict[Any, int](), Counter[int]()
         capacity, checked, last_capacity = 0, -_POLL_S, monotonic()
         try:

@@ -144,16 +144,16 @@ def _open(
     options["label_kind"] = label_kind or ("name" if kind == "table" else None)
     options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
     if kind == "tar":
-        from fastfeed.sources.tar import TarShards
+        from fastfeed.sources.tar.source import TarShards
 
         return TarShards(paths, progress=progress, **options | dict(allow))
     options["image"] = resolved.image
     if kind == "tfrecord":
-        from fastfeed.sources.tfrecord import TFRecords
+        from fastfeed.sources.tfrecord.source import TFRecords
 
         return TFRecords(paths, progress=progress, **options)
     if kind == "mds":
-        from fastfeed.sources.mds import MDSShards
+        from fastfeed.sources.mds.source import MDSShards
 
         return MDSShards(paths, progress=progress, **options | dict(allow))
     from fastfeed.sources.table import Table

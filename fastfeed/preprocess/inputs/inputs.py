@@ -26,9 +26,9 @@ from fastfeed.preprocess.inputs.labels import join_labels
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.inputs.readahead import failure_of
 from fastfeed.preprocess.inputs.renumbered import columns_of
-from fastfeed.preprocess.layout import CURRENT, JOB
-from fastfeed.preprocess.plan import PLAN, plan_files
-from fastfeed.preprocess.recipe import digest
+from fastfeed.preprocess.model.layout import CURRENT, JOB
+from fastfeed.preprocess.model.plan import PLAN, plan_files
+from fastfeed.preprocess.model.recipe import digest
 from fastfeed.printable import printable
 from fastfeed.sources.base import Optionals, Source, notes_of
 from fastfeed.sources.detect import kind_of

@@ -10,9 +10,8 @@ from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open_shards
-from fastfeed.preprocess.layout import CURRENT, EARLIER, Layout, record_name
-from fastfeed.preprocess.plan import PLAN, JobPlan, plan_files
-from fastfeed.preprocess.writers import SUFFIXES
+from fastfeed.preprocess.model.layout import CURRENT, EARLIER, SUFFIXES, Layout, record_name
+from fastfeed.preprocess.model.plan import PLAN, JobPlan, plan_files
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.shards.labels import LabelKind
@@ -26,16 +25,18 @@ __all__ = ["METADATA", "PreviousJob", "open_previous_job"]
 _SPLITS = ("train", "val")
 _DEFAULTS = ColumnNames()
 _MAX_LEVELS = 2  # folders between a target and its shards, at most: train/512x768
+# column of a job's, by kind
 METADATA = {
     "tar": "json",
     "tfrecord": "image/meta",
     "mds": "meta",
     "table": "meta",
-}  # column of a job's, by kind
+}
+# kinds of sources by format; others have the format's name
 _KINDS = {
     "webdataset": "tar",
     "parquet": "table",
-}  # kinds of sources by format; others have the format's name
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

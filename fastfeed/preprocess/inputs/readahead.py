@@ -17,8 +17,8 @@ import numpy as np
 
 from fastfeed.errors import FastfeedError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.sample_faults import fault_of
-from fastfeed.preprocess.task import FREE_BYTES
+from fastfeed.preprocess.model.sample_faults import fault_of
+from fastfeed.preprocess.model.task import FREE_BYTES
 from fastfeed.sources.base import Fetching, Sharded, Source
 from fastfeed.storage.byte_range import is_local
 from fastfeed.storage.shard_files import Completed
@@ -29,9 +29,8 @@ _AHEAD = 16  # photographs read ahead, at most
 _TYPICAL = 6_000_000  # bytes of a photograph, until sizes are known
 _SLOW_S = 0.2  # a read that takes longer calls on_wait
 
-DEFERRED: Any = (
-    object()
-)  # instead of bytes: too large to read ahead, to be read with `source.read` in its turn
+# instead of bytes: too large to read ahead, to be read with `source.read` in its turn
+DEFERRED: Any = object()
 
 
 def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
@@ -166,9 +165,8 @@ class _Remote:
     def __init__(self, source: Any, ids: Sequence[int]) -> None:
         self._source, self._ids = source, ids
         self._sizes = known_sizes(source, ids)
-        self._pending: deque[tuple[Any, float]] = (
-            deque()
-        )  # reads and their sizes; None for DEFERRED
+        # reads and their sizes; None for DEFERRED
+        self._pending: deque[tuple[Any, float]] = deque()
         self._next = 0
         self._sizes_seen, self._total_bytes = 1, float(_TYPICAL)  # photographs read, and their size
 

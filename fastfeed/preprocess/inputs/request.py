@@ -21,7 +21,7 @@ from fastfeed.preprocess.inputs.inputs import (
     open_input,
     resolve_input,
 )
-from fastfeed.preprocess.plan import PLAN
+from fastfeed.preprocess.model.plan import PLAN
 from fastfeed.sources.base import Source
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.listing.listing_file import ARRAYS

@@ -24,13 +24,14 @@ __all__ = ["LINEAR", "NONE", "TOLERANCE", "Profile", "profile_of"]
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 _SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}
+# names to find in descriptions
 _NAMES = (
     "Display P3",
     "Adobe RGB",
     "ProPhoto RGB",
     "Apple RGB",
     "sRGB",
-)  # names to find in descriptions
+)
 TOLERANCE = 2  # levels of 255
 LINEAR = 40  # levels of 255
 _CACHE_SIZE = 64  # profiles; a job meets few kinds of cameras
@@ -43,9 +44,8 @@ class Profile:
 
     name: str  # "none", "sRGB", "Display P3", ..., "damaged"
     transform: Any = None  # ImageCmsTransform to sRGB; None: nothing to convert
-    linear: bool = (
-        False  # levels are spread far from sRGB's, as of linear light: convert before scaling
-    )
+    # levels are spread far from sRGB's, as of linear light: convert before scaling
+    linear: bool = False
 
     @property
     def mode(self) -> str | None:

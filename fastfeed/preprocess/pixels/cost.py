@@ -15,23 +15,26 @@ __all__ = ["cost"]
 
 _SHRINKS = (1, 2, 4, 8)  # as in ImageInfo.held_bytes
 _COEFFICIENT = 2.125  # bytes: 16 bits, and one bit for whether it is known
+# bytes per pixel of an image of Pillow's; else 4
 _IMAGE = {
     "1": 1,
     "L": 1,
     "P": 1,
     "I;16": 2,
     "I;16B": 2,
-}  # bytes per pixel of an image of Pillow's; else 4
+}
+# bytes per pixel that the decoder holds in addition to the image
 _DECODER = {
     "WEBP": 13.5,
     "AVIF": 6.0,
-}  # bytes per pixel that the decoder holds in addition to the image
+}
+# the same, by mode; of the others, which have more bits, 11.5
 _HEIC = {
     "L": 1.7,
     "I;16": 2.7,
     "RGB": 5.2,
     "RGBA": 8.5,
-}  # the same, by mode; of the others, which have more bits, 11.5
+}
 _WEBP = 8  # bytes per pixel that libvips holds
 _JPEG2000 = 5.5  # the same, per sample
 _BANDS = {"1": 1, "L": 1, "I;16": 1, "LA;16": 2, "LA": 2, "RGBA": 4, "RGBA;16": 4}

@@ -14,14 +14,15 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import DECLINED, Bad, Header, Request, dct_denominator
-from fastfeed.decode.jpeg import check_jpeg
+from fastfeed.decode.formats.jpeg import check_jpeg
+from fastfeed.decode.formats.png import png_intact
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box
 from fastfeed.decode.pillow import OPEN, PillowEngine, as_bad
-from fastfeed.decode.png import png_intact
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
+from fastfeed.preprocess.model.recipe import FILTERS
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.image_info import (
     LARGE,
@@ -31,13 +32,11 @@ from fastfeed.preprocess.pixels.image_info import (
 )
 from fastfeed.preprocess.pixels.jpeg_markers import read_markers
 from fastfeed.preprocess.pixels.strips import color_model, converts_first, flattener, scale_strips
-from fastfeed.preprocess.recipe import FILTERS
 
 __all__ = ["FILTER_NAMES", "Rasterizer"]
 
-FILTER_NAMES: dict[str, str] = dict(
-    zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True)
-)  # names of ops.base.FILTERS
+# names of ops.base.FILTERS
+FILTER_NAMES: dict[str, str] = dict(zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True))
 _NEVER = Event()
 _NO_FLIP = np.zeros((1, 2), bool)
 Box = tuple[float, float, float, float]
@@ -91,9 +90,8 @@ class Rasterizer:
                 if not isinstance(pixels, Bad) or pixels.reason not in DECLINED:
                     return pixels
                 if info.format in ("PNG", "WEBP") and info.height * info.width >= LARGE:
-                    return Bad(
-                        "corrupt", "damaged pixel data"
-                    )  # Pillow would need much memory to say how
+                    # Pillow would need much memory to say how
+                    return Bad("corrupt", "damaged pixel data")
             if info.path == "vips":
                 return self._through_vips(blob, info, box, size, seconds)
             return self._through_pillow(blob, box, size, seconds)

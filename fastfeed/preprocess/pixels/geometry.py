@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.image_recipe import Scaling, Size
+from fastfeed.preprocess.model.image_recipe import Scaling, Size
 
 __all__ = ["MAX_SIDES", "OutputGeometry", "nearest_bucket", "output_error", "output_geometry"]
 
@@ -23,9 +23,8 @@ MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels of a side that libjpeg an
 class OutputGeometry(NamedTuple):
     """Crop box, scaled size and canvas of one photograph."""
 
-    box: tuple[
-        float, float, float, float
-    ]  # top, left, height, width of the crop, pixels as displayed
+    # top, left, height, width of the crop, pixels as displayed
+    box: tuple[float, float, float, float]
     size: Size  # what the box is scaled to
     canvas: Size  # the output; larger than `size` if borders are filled
     at: tuple[int, int]  # top, left of the scaled pixels in the canvas

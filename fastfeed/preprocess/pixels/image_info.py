@@ -23,13 +23,14 @@ __all__ = ["LARGE", "ImageInfo", "image_info", "libvips", "opened_profile"]
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
+# compressions: none, LZW, deflate, PackBits, deflate's old number
 _PLAIN_TIFF = (
     1,
     5,
     8,
     32_773,
     32_946,
-)  # compressions: none, LZW, deflate, PackBits, deflate's old number
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,15 @@ class ImageInfo:
     converts: bool = False  # the profile changes colors
     linear: bool = False  # colors are converted before scaling
     coded_pixels: int = 0  # of an AVIF, before it is cut to its clean aperture
-    held: float = (
-        0.0  # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
-    )
+    # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
+    held: float = 0.0
+    # that the kernel keeps, shrunk by 1, 2, 4 and 8
     held_bytes: tuple[int, int, int, int] = (
         0,
         0,
         0,
         0,
-    )  # that the kernel keeps, shrunk by 1, 2, 4 and 8
+    )
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -168,9 +169,8 @@ def opened_profile(image: Any) -> Profile:
     if "icc_profile" not in image.info or model == "LAB":
         return NONE
     icc = image.info["icc_profile"]
-    return profile_of(
-        icc if isinstance(icc, bytes) else b"", model
-    )  # a TIFF's tag may be of any type
+    # a TIFF's tag may be of any type
+    return profile_of(icc if isinstance(icc, bytes) else b"", model)
 
 
 def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
@@ -183,9 +183,8 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     if format == "PNG":
         is_plain = not image.info.get("interlace")
     elif format == "WEBP":
-        is_plain = not getattr(
-            image, "is_animated", False
-        )  # also decoded in full, but held once instead of four times
+        # also decoded in full, but held once instead of four times
+        is_plain = not getattr(image, "is_animated", False)
     elif format == "TIFF":
         bits, colors, extra = _tag(image, 258), _tag(image, 262), _tag(image, 338, 0)
         shape = {"L": 1, "I;16": 1, "I;16B": 1, "RGB": 3, "RGBA": 4}.get(image.mode)

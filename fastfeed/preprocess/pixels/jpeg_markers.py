@@ -11,9 +11,8 @@ __all__ = ["JpegMarkers", "read_markers"]
 
 _ICC = b"ICC_PROFILE\x00"
 _NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
-_MARKER = re.compile(
-    rb"\xff+[^\xff]", re.DOTALL
-)  # like libjpeg, skip anything up to the next marker
+# like libjpeg, skip anything up to the next marker
+_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -23,12 +22,10 @@ class JpegMarkers:
 
     progressive: bool = False
     several_scans: bool = False  # all coefficients are kept until the last scan has been read
-    sampling: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # (columns, rows) of each component
-    chunks: list[tuple[int, int, bytes]] = field(
-        default_factory=list
-    )  # of the profile: number, count, bytes
+    # (columns, rows) of each component
+    sampling: list[tuple[int, int]] = field(default_factory=list)
+    # of the profile: number, count, bytes
+    chunks: list[tuple[int, int, bytes]] = field(default_factory=list)
 
     def held(self) -> float:
         """Coefficients per pixel that libjpeg keeps of a file with several scans: 1.5 for 4:2:0."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.recipe import Limits
+from fastfeed.preprocess.model.recipe import Limits
 
 __all__ = ["limit_error"]
 

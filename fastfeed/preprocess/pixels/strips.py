@@ -31,12 +31,13 @@ __all__ = [
 ]
 
 STRIP_PIXELS = 1 << 20
+# of the filters, in output pixels
 _SUPPORT = {
     "bilinear": 1,
     "bicubic": 2,
     "lanczos": 3,
     "box": 0.5,
-}  # of the filters, in output pixels
+}
 _GRAY = ("1", "L", "LA", "La")
 Box = tuple[float, float, float, float]
 

@@ -16,7 +16,9 @@ from fastfeed.decode.base import DECLINED, Bad, Header, Request
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
-from fastfeed.preprocess.entry import ProcessedImage
+from fastfeed.preprocess.model.entry import ProcessedImage
+from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 from fastfeed.preprocess.pixels.cost import cost
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.encode import encode, working_bytes
@@ -25,8 +27,6 @@ from fastfeed.preprocess.pixels.geometry import OutputGeometry, output_error, ou
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.pixels.limits import limit_error
 from fastfeed.preprocess.pixels.passthrough import can_pass_through, decodes_alike
-from fastfeed.preprocess.recipe import Recipe
-from fastfeed.preprocess.task import MemoryLimitError, TaskContext
 
 __all__ = ["Transformer"]
 

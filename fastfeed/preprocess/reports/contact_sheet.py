@@ -15,10 +15,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.model.layout import SUFFIXES
+from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.reports.verify import location_of
-from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.writers import SUFFIXES
+from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.sources.base import Source
 
 __all__ = ["Cell", "draw_cells", "draw_sheet"]
@@ -125,7 +125,7 @@ def _reader(
     format: str, path: str, labeled: bool, classes: Any, storage: Any, index: str, extension: str
 ) -> Source:
     if format == "webdataset":
-        from fastfeed.sources.tar import TarShards
+        from fastfeed.sources.tar.source import TarShards
 
         label = "cls" if labeled else None
         return TarShards(
@@ -138,14 +138,14 @@ def _reader(
             progress=False,
         )
     if format == "tfrecord":
-        from fastfeed.sources.tfrecord import TFRecords
+        from fastfeed.sources.tfrecord.source import TFRecords
 
         label = "image/class/label" if labeled else None
         return TFRecords(
             [path], label=label, classes=classes, storage=storage, index=index, progress=False
         )
     if format == "mds":
-        from fastfeed.sources.mds import MDSShards
+        from fastfeed.sources.mds.source import MDSShards
 
         label = "label" if labeled else None
         return MDSShards(

@@ -28,7 +28,7 @@ def count_samples(format: str, name: str, size: int, read: Read) -> int:
 
 
 def _in_tar(reader: ForwardReader) -> int:
-    from fastfeed.sources.shards.tar_headers import members
+    from fastfeed.sources.tar.headers import members
 
     notes: list[str] = []
     keys = {member.name.partition(".")[0] for member in members(reader, notes)}
@@ -37,7 +37,7 @@ def _in_tar(reader: ForwardReader) -> int:
 
 
 def _in_tfrecord(reader: ForwardReader) -> int:
-    from fastfeed.sources.tfrecord import Notes, records
+    from fastfeed.sources.tfrecord.source import Notes, records
 
     notes = Notes()
     count = sum(1 for _ in records(reader, notes))

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from fastfeed.preprocess.layout import JOB
-from fastfeed.preprocess.record import REASONS, BadSample, Record
+from fastfeed.preprocess.model.format import format_size
+from fastfeed.preprocess.model.layout import JOB
+from fastfeed.preprocess.model.record import REASONS, BadSample, Record
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
-from fastfeed.preprocess.reports.progress import format_size
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
     Statistics,
@@ -25,7 +25,7 @@ from fastfeed.preprocess.reports.statistics import (
     summary,
     top_rows,
 )
-from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.targets.job_state import Job
 
 __all__ = ["PAGE", "page", "preview"]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastfeed.preprocess.finalize import TIMES
-from fastfeed.preprocess.record import Counts
-from fastfeed.preprocess.reports.progress import format_duration, format_size
-from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.model.format import format_duration, format_size
+from fastfeed.preprocess.model.record import Counts
+from fastfeed.preprocess.targets.finalize import TIMES
+from fastfeed.preprocess.targets.job_state import Job
 
 __all__ = ["STAGES", "Run", "Statistics", "bottleneck", "statistics"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from fastfeed.preprocess.plan import PLAN
-from fastfeed.preprocess.reports.progress import format_duration, format_reasons, format_size
+from fastfeed.preprocess.model.format import format_duration, format_reasons, format_size
+from fastfeed.preprocess.model.plan import PLAN
+from fastfeed.preprocess.planning.survey import ROW, piece_name
 from fastfeed.preprocess.reports.verify import temporary_names
-from fastfeed.preprocess.state import Job
-from fastfeed.preprocess.survey.survey import ROW, piece_name
+from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target

@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.finalize import indexes
-from fastfeed.preprocess.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
-from fastfeed.preprocess.plan import Shard
-from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
+from fastfeed.preprocess.model.plan import Shard
+from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.reports.count_samples import Read, count_samples
-from fastfeed.preprocess.state import Job
+from fastfeed.preprocess.targets.finalize import indexes
+from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target

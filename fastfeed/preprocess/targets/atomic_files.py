@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.record import ShardFile
+from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
 
 __all__ = ["AtomicFile", "AtomicFiles"]

@@ -12,8 +12,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from fastfeed.errors import ConfigError, TargetError
-from fastfeed.preprocess.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, Layout, layout_in
-from fastfeed.preprocess.record import ShardFile
+from fastfeed.preprocess.model.layout import (
+    CURRENT,
+    TEMPORARY,
+    TEMPORARY_FOLDERS,
+    Layout,
+    layout_in,
+)
+from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree

@@ -44,9 +44,8 @@ def has_ended(name: str) -> bool:
     if not process_exists(pid):
         return True
     state, started = process_state(pid)
-    return state in "ZX" or (
-        bool(started and parsed["start"]) and started != parsed["start"]
-    )  # its pid was reused
+    # its pid was reused
+    return state in "ZX" or (bool(started and parsed["start"]) and started != parsed["start"])
 
 
 @cache

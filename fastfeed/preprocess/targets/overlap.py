@@ -76,9 +76,8 @@ def _parts(text: str) -> PathParts:
         protocol, rest = "file", text
     if protocol in ("file", "local"):
         return ("file", *os.path.abspath(rest).split("/")[1:])
-    rest = (
-        rest.partition("@")[2] if "@" in rest.partition("/")[0] else rest
-    )  # a user and a password
+    # a user and a password
+    rest = rest.partition("@")[2] if "@" in rest.partition("/")[0] else rest
     return (_SAME.get(protocol, protocol), *(part for part in rest.split("/") if part))
 
 

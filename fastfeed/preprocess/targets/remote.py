@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
-from fastfeed.preprocess.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, layout_in
-from fastfeed.preprocess.record import ShardFile
+from fastfeed.preprocess.model.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, layout_in
+from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.temp_files import remove_tree
@@ -43,17 +43,17 @@ POLICY = RetryPolicy(
     max_backoff_s=15,
     hedge=False,
 )
-INSPECT = replace(
-    POLICY, deadline_s=30, refused_s=5, patience_s=30, attempt_s=15
-)  # of commands that only look
+# of commands that only look
+INSPECT = replace(POLICY, deadline_s=30, refused_s=5, patience_s=30, attempt_s=15)
 _LISTING_S = 3600.0  # for a listing, which takes many requests
 _SPOOL = "fastfeed-spool-"
+# here "not found" for a listing means that the bucket is missing
 _BUCKETS = (
     "s3",
     "s3a",
     "gs",
     "gcs",
-)  # here "not found" for a listing means that the bucket is missing
+)
 _READ_ONLY = ("http", "https", "data", "github", "git", "zip", "tar", "libarchive")
 _SECRET = re.compile("key|secret|token|pass|credential|sas|connection_string", re.IGNORECASE)
 _ERRNOS = {"permission denied": errno.EACCES, "no credentials": errno.EACCES}
@@ -66,9 +66,8 @@ class RemoteTarget:
     """
 
     def __init__(self, url: str, options: dict[str, Any], policy: RetryPolicy = POLICY) -> None:
-        self.text = re.sub(
-            r"(?<=://)([^/@:]*):[^/]*@", r"\1:...@", url
-        )  # as named by the user, without a password
+        # as named by the user, without a password
+        self.text = re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:...@", url)
         self._url, self.policy = url.rstrip("/"), policy
         self._storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
@@ -156,9 +155,8 @@ class RemoteTarget:
             self._request(name, lambda system, path: call(system, "pipe_file", path, b"")),
             f"write to {self.text}",
         )
-        self._request(
-            name, lambda system, path: call(system, "rm_file", path)
-        )  # stays if removing is forbidden
+        # stays if removing is forbidden
+        self._request(name, lambda system, path: call(system, "rm_file", path))
 
     def check_exists(self) -> None:
         """ConfigError if nothing is stored below the URL."""
@@ -249,9 +247,8 @@ class RemoteTarget:
                 if code == errno.EACCES
                 else "check that the service is up"
             )
-            detail = detail.replace(
-                "pass storage=", "pass target_storage="
-            )  # the advice of every client
+            # the advice of every client
+            detail = detail.replace("pass storage=", "pass target_storage=")
         raise TargetError(
             self._without_secrets(f"cannot {action}: {detail}; {advice}, {RERUN_HINT}"), code
         )

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.layout import Layout
-from fastfeed.preprocess.record import ShardFile
+from fastfeed.preprocess.model.layout import Layout
+from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.writers import File
 

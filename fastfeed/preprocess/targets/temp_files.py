@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from typing import Any
 
-from fastfeed.preprocess.record import ShardFile
+from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.system.descriptors import NEW, open_file, start_writeback
 
 __all__ = ["TempFile", "remove_tree"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.task import FREE_BYTES
+from fastfeed.preprocess.model.task import FREE_BYTES
 from fastfeed.storage.disk_cache import in_bytes
 from fastfeed.system.processes import memory_bytes
 

@@ -9,9 +9,8 @@ from fastfeed.system.shared_memory import anonymous
 
 __all__ = ["ProgressSlot"]
 
-_FORMAT = struct.Struct(
-    "qQ"
-)  # sample (-1: none), samples begun; native alignment, so each is stored atomically
+# sample (-1: none), samples begun; native alignment, so each is stored atomically
+_FORMAT = struct.Struct("qQ")
 
 
 class ProgressSlot:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.task import (
+from fastfeed.preprocess.model.task import (
     FREE_BYTES,
     MemoryLimitError,
     Orphaned,

@@ -25,7 +25,7 @@ from fastfeed.decode.base import Bad
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.decode.pillow_warnings import tell
 from fastfeed.errors import FastfeedError
-from fastfeed.preprocess.task import Outcome, Task, pickle_task
+from fastfeed.preprocess.model.task import Outcome, Task, pickle_task
 from fastfeed.preprocess.workers.lifeline import identity
 from fastfeed.preprocess.workers.progress_slot import ProgressSlot
 from fastfeed.system.signals import ENDING, died_of, is_kill
@@ -48,9 +48,8 @@ class WorkerDied(FastfeedError, RuntimeError):
 class WorkerLimits:
     """Memory and time that a worker process may use."""
 
-    memory: int = (
-        1 << 30
-    )  # bytes for photographs that need more than task.FREE_BYTES; shared if the budget is
+    # bytes for photographs that need more than task.FREE_BYTES; shared if the budget is
+    memory: int = 1 << 30
     timeout_s: float = 120.0  # for one photograph
 
 
@@ -196,9 +195,8 @@ class _Worker:
     def __init__(self, task: bytes, rules: WorkerLimits, driver: str) -> None:
         self._slot = slot = ProgressSlot()
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        safe = (
-            ["-P"] if sys.version_info >= (3, 11) else []
-        )  # import from sys.path, not from the working directory
+        # import from sys.path, not from the working directory
+        safe = ["-P"] if sys.version_info >= (3, 11) else []
         with ExitStack() as opened:
             opened.callback(os.close, slot.fd)  # the mapping remains
             our_end, their_end = socket.socketpair()

@@ -24,7 +24,13 @@ from typing import Any
 
 from fastfeed.decode.pillow_warnings import send_to
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.task import FREE_BYTES, MemoryLimitError, Orphaned, Task, unpickle_task
+from fastfeed.preprocess.model.task import (
+    FREE_BYTES,
+    MemoryLimitError,
+    Orphaned,
+    Task,
+    unpickle_task,
+)
 from fastfeed.preprocess.workers.lifeline import end_with, end_with_pipe
 from fastfeed.preprocess.workers.log_lines import tell_through
 from fastfeed.preprocess.workers.progress_slot import ProgressSlot
@@ -105,9 +111,8 @@ def _silence() -> None:
     warnings.simplefilter("ignore")
     for category in (UserWarning, RuntimeWarning):
         warnings.filterwarnings("always", category=category, module=r"PIL\.")
-    sys.stderr = os.fdopen(
-        os.dup(2), "w", buffering=1
-    )  # for our own tracebacks, and lines about storage
+    # for our own tracebacks, and lines about storage
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
     tell_through(sys.stderr)
     with open(os.devnull, "w", encoding="ascii") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # of C libraries

@@ -9,19 +9,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers.npy import ArrayColumns
 
-__all__ = ["SUFFIXES", "Create", "File", "Writer", "writer_for"]
+__all__ = ["Create", "File", "Writer", "writer_for"]
 
-SUFFIXES = {
-    "webdataset": ".tar",
-    "tfrecord": ".tfrecord",
-    "parquet": ".parquet",
-    "mds": ".mds",
-    "raw": ".npy",
-}
 _MODULES = {
     "webdataset": "tar",
     "tfrecord": "tfrecord",

@@ -13,8 +13,8 @@ import io
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers import Create
 from fastfeed.preprocess.writers.npy import HEAD, ArrayColumns, npy_header
 from fastfeed.preprocess.writers.plain import as_json, as_text

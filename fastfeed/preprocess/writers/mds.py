@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers import Create
 from fastfeed.preprocess.writers.npy import ArrayColumns
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
@@ -41,10 +41,11 @@ _COLUMNS = {
     "uri": "str",
     "width": "int",
 }
+# streaming's encodings by Encoding.image; others are bytes
 _IMAGES = {
     "jpeg": "jpeg",
     "png": "png",
-}  # streaming's encodings by Encoding.image; others are bytes
+}
 _INT = 8  # bytes
 _MAX_BYTES = (1 << 32) - 1  # bytes per shard
 

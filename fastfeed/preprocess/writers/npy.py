@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.sample_faults import SampleFault
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.sample_faults import SampleFault
 
 __all__ = ["HEAD", "ArrayColumns", "as_npy", "npy_header"]
 

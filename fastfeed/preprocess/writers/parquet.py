@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import MissingExtra
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers import Create, File
 from fastfeed.preprocess.writers.npy import ArrayColumns
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of

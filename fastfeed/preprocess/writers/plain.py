@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from fastfeed.preprocess.entry import Entry
+from fastfeed.preprocess.model.entry import Entry
 
 __all__ = ["as_json", "as_text", "class_of", "name_of"]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers import Create
 from fastfeed.preprocess.writers.npy import ArrayColumns, as_npy
 from fastfeed.preprocess.writers.plain import as_json, as_text
@@ -91,9 +91,8 @@ class Writer:
         self._file.write(bytes(2 * _BLOCK + -(self._at + 2 * _BLOCK) % _RECORD))
         self._file.close()
         if self._lines:
-            index = self._create(
-                self._stem + ".idx"
-            )  # written later: readers ignore an index older than the archive
+            # written later: readers ignore an index older than the archive
+            index = self._create(self._stem + ".idx")
             index.write("\n".join([f"v1.2 {len(self._lines)}", *self._lines, ""]).encode())
             index.close()
         return self._offsets

@@ -12,8 +12,8 @@ import google_crc32c
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers import Create
 from fastfeed.preprocess.writers.npy import ArrayColumns
 from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
@@ -60,9 +60,8 @@ class Writer:
         """Byte offsets of the records' frames."""
         self._file.close()
         if self._offsets:
-            index = self._create(
-                self._stem + ".idx"
-            )  # written later: readers ignore an index older than the records
+            # written later: readers ignore an index older than the records
+            index = self._create(self._stem + ".idx")
             ends = [*self._offsets[1:], self._at]
             lines = (
                 f"{start} {end - start}\n" for start, end in zip(self._offsets, ends, strict=True)

@@ -78,9 +78,8 @@ def attribute_device(
     parts += queue_causes(trace, gaps, host)
     joined = with_drains(host, gaps, rows, in_time_order(parts))
     start, end = joined.span[:, 0], joined.span[:, 1]
-    is_new = np.concatenate(
-        [[False], start[1:] != end[:-1]]
-    )  # slices of one gap touch, and gaps do not
+    # slices of one gap touch, and gaps do not
+    is_new = np.concatenate([[False], start[1:] != end[:-1]])
     slices = Slices(
         start=start,
         end=end,

@@ -224,6 +224,7 @@ _RANGE_WORDS = (  # each name that one of these matches, or _PROFILER_STEP, cont
 )
 _PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
 
+# where the name says nothing; of other kinds NOTHING
 _DEFAULTS = {
     RangeKind.FEED: Activity.INPUT,
     RangeKind.OP: Activity.FRAMEWORK,
@@ -232,15 +233,14 @@ _DEFAULTS = {
     RangeKind.GIL: Activity.GIL,
     RangeKind.COMPILE: Activity.COMPILE,
     RangeKind.NVTX: Activity.FRAMEWORK,
-}  # where the name says nothing; of other kinds NOTHING
+}
 
 
 def call_activities(trace: Trace) -> np.ndarray:
     """An Activity per call: uint8, shape (len(calls),). An asynchronous copy is a launch."""
     calls: Calls = trace.calls
-    table = np.full(
-        len(trace.names) + 1, Activity.LAUNCH, np.uint8
-    )  # the last entry is for name -1
+    # the last entry is for name -1
+    table = np.full(len(trace.names) + 1, Activity.LAUNCH, np.uint8)
     used = distinct(calls.name)
     used = used[used >= 0]
     texts = [trace.names[name] for name in used]

@@ -19,9 +19,8 @@ from fastfeed.profiler.model.trace import Trace
 
 __all__ = ["consistency_metrics"]
 
-_STARTS_MANY = re.compile(
-    r"graph|batch|multidevice|group", re.I
-)  # calls that launch several operations at once
+# calls that launch several operations at once
+_STARTS_MANY = re.compile(r"graph|batch|multidevice|group", re.I)
 
 
 def consistency_metrics(
@@ -64,7 +63,6 @@ def _shared_launches(trace: Trace, attribution: Attribution) -> float:
     if not len(launch):
         return 0.0
     launch = launch[~is_call_of(trace, _STARTS_MANY)[launch]]
-    different = (
-        np.count_nonzero(np.bincount(launch)) if len(launch) else 0
-    )  # np.unique takes ten times as long
+    # np.unique takes ten times as long
+    different = np.count_nonzero(np.bincount(launch)) if len(launch) else 0
     return 1 - different / len(launch) if len(launch) else 0.0

@@ -22,9 +22,8 @@ def producers(host: Host, op: np.ndarray) -> np.ndarray:
         return result
     waiting, recording = host.wait_calls()
     wait_start = np.where(waiting >= 0, calls.start[waiting], -1)
-    record_start = np.where(
-        recording >= 0, calls.start[recording], wait_start
-    )  # else the time of the wait
+    # else the time of the wait
+    record_start = np.where(recording >= 0, calls.start[recording], wait_start)
     launch_start = np.where(host.launch >= 0, calls.start[host.launch], ops.start)
     streams = np.unique(np.concatenate([ops.stream, waits.stream, waits.on_stream]))
 

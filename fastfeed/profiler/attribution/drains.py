@@ -59,9 +59,8 @@ def with_drains(
     gap = np.searchsorted(gaps.start, causes.span[:, 0], side="right") - 1
     catching_up = [*_CATCHING_UP]
     if any(len(host.rows(thread, Activity.INPUT)) for thread in threads):
-        catching_up.append(
-            Cause.HOST_UNKNOWN
-        )  # where waits for input are recorded, it is not one of them
+        # where waits for input are recorded, it is not one of them
+        catching_up.append(Cause.HOST_UNKNOWN)
     avoidable = _avoidable(host, gaps, rows, synchronized)
     is_sync = causes.cause == Cause.SYNC
     np.subtract.at(avoidable, gap[is_sync], length[is_sync])
@@ -105,9 +104,8 @@ def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarra
     ready = np.minimum(ready, start)
     between = np.flatnonzero((gaps.start >= start[0]) & (gaps.end <= start[-1]))
     ends_gap = np.searchsorted(start, gaps.end[between])
-    ready[ends_gap] = start[
-        ends_gap
-    ]  # its latency, and what else kept it from starting, stay as they are
+    # its latency, and what else kept it from starting, stay as they are
+    ready[ends_gap] = start[ends_gap]
     ready = ready - _measure_before(synchronized, ready)
     idle = np.maximum.accumulate(ready - np.concatenate([[0], np.cumsum(busy)[:-1]]))
     until = idle[ends_gap] - idle[0]

@@ -25,9 +25,8 @@ class Gaps:
     start: np.ndarray  # int64
     end: np.ndarray
     op: np.ndarray  # int64, index into Trace.ops of the op that ended the gap
-    call: (
-        np.ndarray
-    )  # int64, index into Trace.calls of that op's launch; -1 unknown: the whole gap is `late`
+    # int64, index into Trace.calls of that op's launch; -1 unknown: the whole gap is `late`
+    call: np.ndarray
     late_end: np.ndarray  # int64: late is [start, late_end)
     call_end: np.ndarray  # int64: call is [late_end, call_end), queued is [call_end, end)
 

@@ -41,9 +41,8 @@ _FEEDING = (
     Activity.LAUNCH,
     Activity.FRAMEWORK,
 )
-_RETURN_NS = (
-    1_000_000  # from the end of the work to the return of the call that waited for it, at most
-)
+# from the end of the work to the return of the call that waited for it, at most
+_RETURN_NS = 1_000_000
 _AFTER_WAITING = (
     Activity.LAUNCH,
     Activity.GC,

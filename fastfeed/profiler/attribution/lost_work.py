@@ -16,9 +16,8 @@ __all__ = ["STARTS_WORK", "lost_launches"]
 # calls that start a kernel, a copy or a graph; memsets often have no operation: the driver may
 # leave them out
 STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)
-_CAPTURE = re.compile(
-    r"stream(begin|end)capture", re.I
-)  # what is launched in between becomes part of a graph
+# what is launched in between becomes part of a graph
+_CAPTURE = re.compile(r"stream(begin|end)capture", re.I)
 _SYNC = re.compile(r"(device|ctx|stream)synchronize", re.I)
 # percentile of the time from a launch to its start: what waits longer will not start any more
 _PENDING = 99
@@ -73,9 +72,8 @@ def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
     last = last[group]
     if (last == never).any():
         syncs = np.flatnonzero(is_call_of(trace, _SYNC))
-        synced = np.full(
-            len(trace.threads) + 1, never
-        )  # the last is for calls whose thread is not known
+        # the last is for calls whose thread is not known
+        synced = np.full(len(trace.threads) + 1, never)
         np.maximum.at(synced, calls.thread[syncs], calls.start[syncs])
         last = np.where(last == never, synced[calls.thread[rows]], last)
     return last

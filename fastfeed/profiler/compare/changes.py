@@ -22,9 +22,8 @@ class MetricChange:
     after: float
     before_ns: float | None  # per step
     after_ns: float | None
-    change_ns: (
-        tuple[float, float, float] | None
-    )  # per step, after minus before: value, and its 95 % interval
+    # per step, after minus before: value, and its 95 % interval
+    change_ns: tuple[float, float, float] | None
     direction: str  # "less", "more", "same" (within noise, or negligible), "unknown"
 
 

@@ -20,9 +20,8 @@ _PATTERN_LENGTH = 64  # consecutive ranges to search for where no clock is known
 _MIN_PATTERN = 6
 _PATTERN_NS = 100_000
 
-RangesByKey = Mapping[
-    tuple[str, int], np.ndarray
-]  # ranges by name and thread: int64 (n, 2), in order of their start
+# ranges by name and thread: int64 (n, 2), in order of their start
+RangesByKey = Mapping[tuple[str, int], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)

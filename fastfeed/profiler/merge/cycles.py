@@ -16,9 +16,8 @@ from fastfeed.profiler.model.trace import Device, Process, Strings, Table, Threa
 
 __all__ = ["join_cycles"]
 
-_TIMESTAMP = re.compile(
-    r"\.(\d{13,19})(?=\.|$)"
-)  # PyTorch's tensorboard_trace_handler: worker.<time>.pt.trace.json
+# PyTorch's tensorboard_trace_handler: worker.<time>.pt.trace.json
+_TIMESTAMP = re.compile(r"\.(\d{13,19})(?=\.|$)")
 _TABLES = ("ops", "calls", "ranges", "waits", "overheads", "sched")
 _Row = TypeVar("_Row", Process, Thread, Device)
 

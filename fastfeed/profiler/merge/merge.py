@@ -27,9 +27,8 @@ from fastfeed.profiler.model.trace import (
 __all__ = ["combine", "merge"]
 
 _WAIT = "fastfeed:wait"  # the trainer's thread, by definition
-_MIN_LAUNCHED = (
-    0.5  # of the ops whose call must be in the other table, for both to be of one recording
-)
+# of the ops whose call must be in the other table, for both to be of one recording
+_MIN_LAUNCHED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +110,8 @@ def merge(trace: Trace, side: Trace) -> Trace:
     for key in side_rows.keys() & trace_rows.keys():
         ours, theirs = nearest(ranges_by_key[0][key], ranges_by_key[1][key] + alignment.shift)
         duplicate[side_rows[key][theirs]] = True
-        domain[trace_rows[key][ours]] = name_index[
-            side.ranges.domain[side_rows[key][theirs]]
-        ]  # the feed's id
+        # the feed's id
+        domain[trace_rows[key][ours]] = name_index[side.ranges.domain[side_rows[key][theirs]]]
     new = inside & ~duplicate
     ranges = table(
         Ranges,

@@ -96,9 +96,8 @@ def intersect(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return empty()
     if len(b) == 1:
         return clip(a, int(b[0, 0]), int(b[0, 1]))
-    first = np.searchsorted(
-        b[:, 1], a[:, 0], side="right"
-    )  # the first of b that ends after a begins
+    # the first of b that ends after a begins
+    first = np.searchsorted(b[:, 1], a[:, 0], side="right")
     last = np.searchsorted(b[:, 0], a[:, 1], side="left")  # past the last that begins before a ends
     count = np.maximum(last - first, 0)
     of_a = np.repeat(np.arange(len(a)), count)

@@ -144,9 +144,8 @@ class Steps:
     found_by: str  # e.g. "ProfilerStep#N", "recurrence of H2D copies"; "" where there are none
     steady: np.ndarray  # bool (n,)
     guessed: bool = False  # nothing marks them: something recurs on the device
-    whole: np.ndarray | None = (
-        None  # bool (n,): the recording covers all of the step; None: of each
-    )
+    # bool (n,): the recording covers all of the step; None: of each
+    whole: np.ndarray | None = None
     missing: int = 0  # more that the numbers in the labels skip
     unrecorded: int = 0  # marked ones that begin after the last operation
 
@@ -224,9 +223,8 @@ class LateRank:
     waited_ns: int  # by all others, for it
     share: float  # of all waiting of ranks for one another
     changes: bool  # no rank is late in most steps
-    kernels: float | None = (
-        None  # times as long as the median rank's kernels its own take; None: not comparable
-    )
+    # times as long as the median rank's kernels its own take; None: not comparable
+    kernels: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,33 +241,28 @@ class DeviceResult:
     steps: Steps
     share: Share  # of exposed input, input by proxy and staging, in `judged`
     slices: Slices  # of the whole
-    busy: Mapping[
-        str, np.ndarray
-    ]  # sets: compute, comm, h2d, other, overhead; disjoint, as in TimeBreakdown
+    # sets: compute, comm, h2d, other, overhead; disjoint, as in TimeBreakdown
+    busy: Mapping[str, np.ndarray]
     waits: np.ndarray  # set: host threads waiting for input
     worst: tuple[Gap, ...]  # three longest gaps of `judged`, input first where input is the verdict
     ops: int
     launches: int  # ops whose launch is in the trace
     charges: tuple[Charge, ...] = ()
     comm_wait: int = 0  # ns inside collectives, waiting for others, in `judged`
-    metrics: Mapping[str, float] = field(
-        default_factory=dict
-    )  # behind the advice: see steps/metrics.py, steps/device.py
+    # behind the advice: see steps/metrics.py, steps/device.py
+    metrics: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
     names: tuple[str, ...] = ()  # Trace.names, for Slices.name
-    per_step: Mapping[str, Spread] = field(
-        default_factory=dict
-    )  # "step", "idle", busy classes, causes by key
-    copies: Share = Share(
-        0.0
-    )  # of copies to the device that no other work hides, and of staging, in `judged`
+    # "step", "idle", busy classes, causes by key
+    per_step: Mapping[str, Spread] = field(default_factory=dict)
+    # of copies to the device that no other work hides, and of staging, in `judged`
+    copies: Share = Share(0.0)
     functions: tuple[FunctionTime, ...] = ()  # idle time by function, in `judged`; longest first
     framework: str = ""  # of the program: pytorch, jax, tensorflow; "" unknown
     phases: tuple[Phase, ...] = ()  # in order of time
     stage: InputStage | None = None  # of tf.data; None: no such events, or none is slow
-    late_rank: LateRank | None = (
-        None  # that others wait for, as this device sees it; None: not known
-    )
+    # that others wait for, as this device sees it; None: not known
+    late_rank: LateRank | None = None
 
     @property
     def judged(self) -> Period:
@@ -286,9 +279,8 @@ class RankResult:
     collectives: int  # matched
     waited_ns: int  # inside collectives for others
     blamed_ns: int  # that others waited for it
-    kernels: float | None = (
-        None  # times as long as the median rank's its kernels take; None: not comparable
-    )
+    # times as long as the median rank's its kernels take; None: not comparable
+    kernels: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +296,8 @@ class FeedResult:
     stages: Mapping[str, tuple[int, int]]  # stage -> (spans, ns summed over threads)
     threads: int  # that decoded
     busiest: str  # the stage with most time, "" unknown
-    waits: np.ndarray = field(
-        default_factory=empty
-    )  # of the trainer for each batch, in order: spans, shape (n, 2)
+    # of the trainer for each batch, in order: spans, shape (n, 2)
+    waits: np.ndarray = field(default_factory=empty)
     # waits and what the trainer did with each batch, without pauses between epochs; 0 unknown
     training_ns: int = 0
 

@@ -99,9 +99,8 @@ def _ratios(parts: np.ndarray, wholes: np.ndarray, draws: np.random.Generator) -
     count = -(-steps // length)
     first = draws.integers(0, steps, (_RESAMPLES, count))
     past = first + length
-    past[:, -1] -= (
-        count * length - steps
-    )  # the last block is cut, so that a resample has as many steps as the run
+    # the last block is cut, so that a resample has as many steps as the run
+    past[:, -1] -= count * length - steps
     sums = []
     for column in (parts, wholes):
         reach = np.concatenate([[0], np.cumsum(np.concatenate([column, column[:length]]))])

@@ -133,9 +133,8 @@ class Ranges:
     """
 
     start: np.ndarray
-    end: (
-        np.ndarray
-    )  # of a range that was still open at the end of the recording: the end of the recording
+    # of a range that was still open at the end of the recording: the end of the recording
+    end: np.ndarray
     thread: np.ndarray  # int32; -1 where the dialect does not say
     name: np.ndarray  # int32
     kind: np.ndarray  # uint8, a RangeKind
@@ -263,9 +262,8 @@ class Trace:
     waits: Waits = field(default_factory=lambda: table(Waits))
     overheads: Overheads = field(default_factory=lambda: table(Overheads))
     sched: Sched = field(default_factory=lambda: table(Sched))
-    metadata: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # also in the file: world_size, gpu_names, cpu_count
+    # also in the file: world_size, gpu_names, cpu_count
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def with_notes(self, *notes: str) -> Trace:
         """Return this trace with more notes for its user."""

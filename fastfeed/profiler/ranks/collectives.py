@@ -47,10 +47,11 @@ _SAMPLE = 512  # collectives, enough to compare alignments
 _MAX_END_GAP_NS = 200_000  # tolerance between the ends of one collective
 _MAX_END_GAP_SHARE = 0.1  # the same, as a share of the shorter kernel
 _DRIFT = 1e-4  # of one clock relative to another: quartz is within 100 ppm
+# median and 90th percentile, if the ends are the only evidence for a match
 _STRICT_NS = (
     50_000,
     250_000,
-)  # median and 90th percentile, if the ends are the only evidence for a match
+)
 _MAX_STRAY_SHARE = 0.1  # of the collectives may nevertheless end apart
 _MIN_MATCHES = 3  # matched collectives needed to compare two clocks
 
@@ -148,9 +149,8 @@ def match_collectives(
             continue
         alignments = [_align(parts[0], aligned, shifts, strict=False) for aligned in parts[1:]]
         if any(aligned is None for aligned in alignments):
-            clusters = _match_by_ends(
-                parts, shifts
-            )  # several groups of one name, such as "tensor_parallel"
+            # several groups of one name, such as "tensor_parallel"
+            clusters = _match_by_ends(parts, shifts)
             if len({member for cluster in clusters for member in cluster.members}) == len(parts):
                 matched += clusters
                 continue

@@ -27,9 +27,8 @@ __all__ = ["NO_CAUSE", "BlamedWaits", "Lateness", "PeerWaits", "blame_waits", "f
 NO_CAUSE = 255  # busy, or not recorded
 _UNBLAMED = (Cause.HOST_UNKNOWN, Cause.NO_LAUNCH)
 _MIN_LEAD_NS = 100_000  # a shorter wait is no lead
-_MAX_ROUNDS = (
-    3  # of passing blame on, if the late rank itself waited for another rank in another group
-)
+# of passing blame on, if the late rank itself waited for another rank in another group
+_MAX_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,13 +62,11 @@ class Blame:
 
     charges: tuple[Charge, ...] = ()  # largest first
     comm_wait: int = 0  # ns
-    spans: np.ndarray = field(
-        default_factory=intervals.empty
-    )  # int64 (n, 2), on the member's clock
+    # int64 (n, 2), on the member's clock
+    spans: np.ndarray = field(default_factory=intervals.empty)
     cause: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))  # a Cause, or NO_CAUSE
-    culprit: np.ndarray = field(
-        default_factory=lambda: np.empty(0, np.int32)
-    )  # index into the members; -1 elsewhere
+    # index into the members; -1 elsewhere
+    culprit: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,6 @@
 
 The content says what a file is, not its name.
 
-    decompress  decompressed streams of files
-    sniff       names files that are not traces
-    folders     a folder as the trace files in it
-
 A reader is a module with `knows(path, head) -> bool`, where `head` is the beginning of the
 decompressed content, and `read(path) -> Trace`; for what it cannot read it raises a TraceError of
 one sentence.

@@ -294,9 +294,8 @@ class _ZstdFrames:
 
     def read1(self, size: int) -> bytes:
         while not (data := self._data.read(size)):
-            compressed = self._next_frame or self._compressed.read(
-                4096
-            )  # little: it may expand a lot
+            # little: it may expand a lot
+            compressed = self._next_frame or self._compressed.read(4096)
             self._next_frame = b""
             if not compressed:
                 if self._decoder is not None:

@@ -42,12 +42,10 @@ _FIRST_LINE = re.compile(
 _WAIT = "wait"  # the stage in which a trainer asks for a batch
 _DECODERS = ("decode", "dali")
 _SAME_CLOCK_NS = 1_000_000_000  # anchors of a host that differ by less are of one clock
-_CLOCK_STEP_NS = (
-    5_000_000  # change of the wall clock against the monotonic one that is worth a note
-)
-_MAX_TIME = (
-    1 << 58
-)  # nine years of monotonic nanoseconds; larger numbers are damage, and sums must fit
+# change of the wall clock against the monotonic one that is worth a note
+_CLOCK_STEP_NS = 5_000_000
+# nine years of monotonic nanoseconds; larger numbers are damage, and sums must fit
+_MAX_TIME = 1 << 58
 _MAX_WALL = 1 << 61  # of the wall clock: the year 2043
 
 
@@ -56,12 +54,10 @@ class _FeedSpans:
     id: str
     headers: list[tuple[int, int, str, str]] = field(default_factory=list)  # pid, rank, host, name
     anchors: list[tuple[int, int]] = field(default_factory=list)  # monotonic, wall
-    pending: list[tuple[int, int, int, int, int]] = field(
-        default_factory=list
-    )  # of one write, so of one process
-    rows: list[tuple[int, int, int, int, int, int]] = field(
-        default_factory=list
-    )  # pid, stage, batch, start, end, tid
+    # of one write, so of one process
+    pending: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    # pid, stage, batch, start, end, tid
+    rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     owners: dict[int, int] = field(default_factory=dict)  # tid -> pid
     has_header: bool = True
 
@@ -187,9 +183,8 @@ def _assign_pending(feed: _FeedSpans, strings: Strings) -> None:
         owners = (
             feed.owners.get(row[4]) or (row[4] if row[4] in pids else 0) for row in feed.pending
         )
-        waits = (
-            pids[0] for row in feed.pending if row[0] == wait
-        )  # only the trainer's process waits
+        # only the trainer's process waits
+        waits = (pids[0] for row in feed.pending if row[0] == wait)
         lowest = min(row[4] for row in feed.pending)
         # the ids of threads are larger than that of their process
         likely_parent = max((pid for pid in pids if pid <= lowest), default=pids[0])

@@ -16,6 +16,7 @@ __all__ = ["expand"]
 _MAX_FILES = 2_000  # files in a folder
 _MAX_DEPTH = 6  # of nested folders; plugins/profile/<run>/ is 3
 _TIMELINE = "timeline"  # may accompany every other dialect
+# among files of one recording
 _PREFERRED = (
     "nsys",
     "nvprof",
@@ -23,7 +24,7 @@ _PREFERRED = (
     "chrome",
     "nvprof_text",
     "nsys_report",
-)  # among files of one recording
+)
 _SUFFIXES = re.compile(
     r"(\.(gz|xz|zst|bz2|zip|json|trace|pt|xplane|pb|sqlite3?|db|nsys-rep|qdrep|qdstrm|nvprof|nvvp|csv|txt|log))+$",
     re.I,

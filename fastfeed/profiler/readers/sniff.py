@@ -52,6 +52,7 @@ _ROCPROF_TABLE = re.compile(  # the first line of a CSV file of rocprofv3
     rb'\s*"?(Kind|Domain|Direction)"?,.*"?Start_Timestamp"?,"?End_Timestamp"?'
 )
 _ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-[\w-]+"')
+# of a TracePacket, not of an XPlane
 _PERFETTO_FIELDS = {
     8,
     10,
@@ -68,7 +69,7 @@ _PERFETTO_FIELDS = {
     60,
     79,
     89,
-}  # of a TracePacket, not of an XPlane
+}
 _XPROF_RESULTS = re.compile(
     r"\.(input_pipeline|overview_page|kernel_stats|tensorflow_stats|framework_op_stats|memory_profile|op_profile|pod_viewer"
     r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)",

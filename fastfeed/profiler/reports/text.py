@@ -24,12 +24,13 @@ __all__ = ["render"]
 DEFAULT_LINES = 40  # lines without a terminal
 MAX_WIDTH = 120  # longer lines are hard to read
 SHORT = {"h2d": "H2D copies", "other": "other copies", "overhead": "profiler"}
+# else bold yellow
 STYLES = {
     "not_starved": "bold green",
     "starved": "bold red",
     "severe": "bold red",
     "starved_of_copies": "bold red",
-}  # else bold yellow
+}
 
 
 class Detail(NamedTuple):
@@ -404,9 +405,8 @@ def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
         text = one_line(verdict.change, 400) + (f" ({gain})" if gain else "")
         lines += sheet.labeled("Change", text, style="bold", lines=3)
     if verdict.command:
-        lines += sheet.labeled(
-            "Measure", one_line(verdict.command, 400), lines=5
-        )  # complete, for copying
+        # complete, for copying
+        lines += sheet.labeled("Measure", one_line(verdict.command, 400), lines=5)
     return lines
 
 

@@ -1,15 +1,5 @@
 """Run a command under a profiler: light options, one recording per rank, the command's own exit
 code.
-
-settings  ->  what to record, into which folder
-previous  ->  what an earlier run left there
-session   ->  choose nsys, nvprof or neither; start the ranks; gather what they left
-launchers ->  where a rank's program begins in the command of torchrun, mpirun, srun
-rank      ->  what such a launcher starts instead: records its rank
-recorder  ->  one command under one profiler
-injection ->  the recorder that the command's own Python loads, from injected/: without nsys, and
-marks for nsys capture   ->  command lines of the profilers child     ->  the command in the
-foreground: signals, exit code
 """
 
 from __future__ import annotations

@@ -130,9 +130,8 @@ def _programs(command: Sequence[str], flags: re.Pattern[str]) -> tuple[int, ...]
                 break
             index = command.index(":", index) + 1
             continue
-        attached = (
-            not word.startswith("--") and len(option) > 1 and option[1:].isdigit()
-        )  # srun -n4
+        # srun -n4
+        attached = not word.startswith("--") and len(option) > 1 and option[1:].isdigit()
         index += (
             1 if "=" in word or flags.fullmatch(option) or attached else 3 if option in _TWO else 2
         )

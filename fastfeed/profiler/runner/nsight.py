@@ -33,9 +33,8 @@ _FOLDERS = (  # of later releases first; within one, the greatest version
     "usr/lib/*/nsight-systems/target-linux-*",
 )
 _VERSION = re.compile(rb"(?:Tegra Profiler Report|Nsight Systems Stream) (\d+)[@.](\d+)[@.](\d+)")
-_DUMP = re.compile(
-    r"libprotobuf|ProtobufUtils|Can't parse message of type"
-)  # what it prints of fields that it lacks
+# what it prints of fields that it lacks
+_DUMP = re.compile(r"libprotobuf|ProtobufUtils|Can't parse message of type")
 _STREAM = b"Nsight Systems Stream"
 
 

@@ -17,9 +17,8 @@ _OURS = re.compile(
     r"|timeline(\.rank(?P<feed>\d+))?\.jsonl|report\.html"
 )
 _PAGE = b"<title>Why is this GPU idle"
-_TIMELINE = re.compile(
-    rb'"fastfeed_timeline"|^\["[^"\n]{1,80}",\s*"(span|anchor)",'
-)  # a header, or a record
+# a header, or a record
+_TIMELINE = re.compile(rb'"fastfeed_timeline"|^\["[^"\n]{1,80}",\s*"(span|anchor)",')
 
 
 def check_previous(out: Path, rank: int | None) -> None:

@@ -35,9 +35,8 @@ __all__ = [
 
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 FRAMEWORK_SUFFIXES = (".torch.json.gz", ".xplane.pb")
-_FIRST = (
-    7  # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
-)
+# stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits
+_FIRST = 7
 _AGENTS_S = 3.0  # they take a tenth of it
 START_S = 60.0  # for nsys to begin the command; it takes less than one
 # for nsys to end after the command, while it neither computes nor writes; it may import for minutes
@@ -83,9 +82,8 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
         pipes = {"FASTFEED_OUT": _pipe(1), "FASTFEED_ERR": _pipe(2)}
         env |= {"FASTFEED_TMPDIR": environ.get("TMPDIR", ""), **pipes, **marks.variables()}
-        env.setdefault(
-            "PYTHONUNBUFFERED", "1"
-        )  # where nsys keeps the streams to itself they are pipes
+        # where nsys keeps the streams to itself they are pipes
+        env.setdefault("PYTHONUNBUFFERED", "1")
         command = capture.nsys_command(
             settings.nsys, options, output, settings.command, settings.delay, settings.duration
         )
@@ -157,11 +155,12 @@ class _CommandMonitor:
             begun,
         )
         self._deadline, self._written = time.monotonic() + START_S, written
+        # processor time and bytes of nsys's files, and when
         self._work, self._bytes, self._worked_at = (
             0,
             0,
             0.0,
-        )  # processor time and bytes of nsys's files, and when
+        )
         self._ancestors: list[int] = []
         self.why_ended = ""  # by us
         self._piped, self._copied = False, 0  # bytes of the log that the terminal has
@@ -184,9 +183,8 @@ class _CommandMonitor:
             if child and time.monotonic() > self._deadline:
                 self._deadline += START_S
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(
-                        child, signal.SIGKILL
-                    )  # it hangs, and has locks of its own that a signal would wait for
+                    # it hangs, and has locks of its own that a signal would wait for
+                    os.kill(child, signal.SIGKILL)
         elif child and self._hangs_at_its_end(child):
             self.why_ended = (
                 "nsys left no recording: it hung after the command had ended, and was killed"
@@ -208,9 +206,8 @@ class _CommandMonitor:
         if runs(self._ancestors[0]):
             return False
         work, now = sum(map(processor_time, _of_nsys(child, self._front))), time.monotonic()
-        written = (
-            self._written()
-        )  # copying a large recording to a slow file system takes next to no processor time
+        # copying a large recording to a slow file system takes next to no processor time
+        written = self._written()
         if (
             abs(work - self._work) > _BUSY * END_S * _TICKS
             or written != self._bytes
@@ -246,9 +243,8 @@ def _wait_for_agents(front: Foreground) -> None:
     """
     deadline = time.monotonic() + _AGENTS_S
     while any(map(_is_nsys, front.orphans())) and time.monotonic() < deadline:
-        time.sleep(
-            0.02
-        )  # killing one would leave locks in /dev/shm, and every later nsys would fail
+        # killing one would leave locks in /dev/shm, and every later nsys would fail
+        time.sleep(0.02)
 
 
 def _of_nsys(child: int, front: Foreground) -> set[int]:

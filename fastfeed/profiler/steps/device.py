@@ -41,9 +41,8 @@ __all__ = ["device_result", "labels", "main_process"]
 _WORST_GAPS = 3
 # of the recording: fewer whole steps than usual are judged by if they are marked, and this much
 _MIN_MARKED = 0.3
-_MAX_HELD_NS = (
-    1_000_000  # events rarely hold work back for longer than this while the device is idle
-)
+# events rarely hold work back for longer than this while the device is idle
+_MAX_HELD_NS = 1_000_000
 _ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
 

@@ -33,9 +33,8 @@ _NUMBERED = re.compile(  # step_12, Iteration: 3, epoch 1 batch 7/500
     rf"^[\W_]*(epoch[\W_]*\d+[\W_]+)?({_STEP}|batch)[\W_]*\d+([\W_]+(of[\W_]+)?\d+)?[\W_]*$", re.I
 )
 _NAMED = re.compile(rf"^[\W_]*(\[\w+\])*({_STEP})[\W_]*$", re.I)
-_OPTIMIZER = re.compile(
-    r"^Optimizer\.step#|(^|[\W_])optimizer[._ ]?step$", re.I
-)  # PyTorch's own; Lightning's, users'
+# PyTorch's own; Lightning's, users'
+_OPTIMIZER = re.compile(r"^Optimizer\.step#|(^|[\W_])optimizer[._ ]?step$", re.I)
 _WORDS = ("step", "batch", "iter")  # each name that one of these matches contains one of them
 # times the usual period: a longer pause between steps may be a break in the recording, which is of
 # neither
@@ -46,13 +45,13 @@ _WAITING = 0.5  # of a pause: it is a wait for the batch
 _BETWEEN = 0.05  # of a period between steps: with more, the annotation covers only part of a step
 # periods from one step to the next, if numbers are missing in between: the mark of a step was lost
 _DOUBLE = 1.5
+# of a period, or ns: with more between steps, the last may end after its mark
 _EXACT, _EXACT_NS = (
     0.001,
     120_000,
-)  # of a period, or ns: with more between steps, the last may end after its mark
-_CONTIGUOUS = re.compile(
-    r"^ProfilerStep#"
-)  # one begins where the other ends: only the profiler works in between
+)
+# one begins where the other ends: only the profiler works in between
+_CONTIGUOUS = re.compile(r"^ProfilerStep#")
 _SHORT = 0.95  # of the shortest usual step
 
 
@@ -64,9 +63,8 @@ class Rounds:
     labels: tuple[str, ...]
     source: str
     has_end: bool = True  # the end of the last one is known
-    is_open: np.ndarray | None = (
-        None  # bool (n,): what follows is not the next one, and where it ends is not known
-    )
+    # bool (n,): what follows is not the next one, and where it ends is not known
+    is_open: np.ndarray | None = None
 
 
 def in_process(trace: Trace, process: int) -> np.ndarray:

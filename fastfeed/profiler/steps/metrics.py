@@ -102,9 +102,8 @@ def _calls(
 ) -> dict[str, float]:
     calls = trace.calls
     processes = distinct(trace.ops.process[attribution.rows])
-    is_thread = np.isin(
-        [thread.process for thread in trace.threads] or [-1], processes
-    )  # one of these processes'
+    # one of these processes'
+    is_thread = np.isin([thread.process for thread in trace.threads] or [-1], processes)
     metrics = {}
     by_name = {
         "alloc": host.call_activity == Activity.ALLOC,

@@ -170,9 +170,8 @@ def _epoch_starts(
     creates = np.array([bool(_CREATION.search(name)) for name in trace.names] + [False])
     created = np.sort(trace.ranges.start[creates[trace.ranges.name] & in_process(trace, process)])
     has_created = _contain(fetches, created)
-    follows = np.isin(
-        fetches[:, 0], evaluated[:, 1]
-    )  # of the iterator of validation, which is exhausted
+    # of the iterator of validation, which is exhausted
+    follows = np.isin(fetches[:, 0], evaluated[:, 1])
     is_long = (count > np.median(count)) & ~follows
     is_rare = len(first) >= _MIN_FETCHES and is_long.mean() <= _RARE
     return fetches[has_created | (is_long & is_rare)]

@@ -14,9 +14,8 @@ from fastfeed.profiler.steps.marks import Rounds, is_open_ended, marked_steps
 
 __all__ = ["recorded_edges"]
 
-_SIMILAR = (
-    0.95  # of the usual launches per step: a step with fewer is not recorded from its beginning
-)
+# of the usual launches per step: a step with fewer is not recorded from its beginning
+_SIMILAR = 0.95
 
 
 def recorded_edges(

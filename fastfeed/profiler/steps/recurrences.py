@@ -17,12 +17,10 @@ __all__ = ["recurring_rounds"]
 _MAX_SIZES, _MAX_KERNELS = 8, 32  # candidates that are tried
 _MOST = 0.8
 _REGULAR = 0.7  # of the rounds are within half of the median length
-_LAYER = re.compile(
-    r"((?<![a-z])h|layers?|blocks?)[._ \[]?(?P<number>\d+)", re.I
-)  # blocks.7, DecoderLayer_7, h.7
-_CONTAINER = re.compile(
-    r"epoch|train|fit\b|loop|main\b|bench|profil", re.I
-)  # holds many steps, by its name
+# blocks.7, DecoderLayer_7, h.7
+_LAYER = re.compile(r"((?<![a-z])h|layers?|blocks?)[._ \[]?(?P<number>\d+)", re.I)
+# holds many steps, by its name
+_CONTAINER = re.compile(r"epoch|train|fit\b|loop|main\b|bench|profil", re.I)
 
 
 def recurring_rounds(
@@ -127,10 +125,11 @@ def _layer_starts(trace: Trace, process: int) -> tuple[np.ndarray, np.ndarray]:
     """When ranges named after a numbered layer begin, in order, and which number their layer has.
     int64, shape (n,).
     """
+    # the last is for ranges without name
     ranges, number_of = (
         trace.ranges,
         np.full(len(trace.names) + 1, -1, np.int64),
-    )  # the last is for ranges without name
+    )
     for index, name in enumerate(trace.names):
         if match := _LAYER.search(name):
             number_of[index] = int(match["number"][:9])

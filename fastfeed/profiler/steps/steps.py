@@ -25,13 +25,11 @@ __all__ = ["find_steps", "no_steps"]
 # of a step: it is whole if the recording of the device misses less; its beginning, unlike its end,
 # waits for input
 _NEGLIGIBLE_BEGINNING, _NEGLIGIBLE_END = 0.001, 0.005
-_BUSY_BEGINNING = (
-    0.05  # of a step: an operation that began before the recording ends in it, and nothing waits
-)
+# of a step: an operation that began before the recording ends in it, and nothing waits
+_BUSY_BEGINNING = 0.05
 _MOST_LAUNCHES = 0.95  # of the launches are recorded, once the first one is
-_MAX_HOLE = (
-    10  # steps that numbers skip: with more, the recording was paused, and nothing is missing
-)
+# steps that numbers skip: with more, the recording was paused, and nothing is missing
+_MAX_HOLE = 10
 
 
 def find_steps(
@@ -147,9 +145,8 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
     if np.median(first_start - host_spans[:, 0]) <= np.median(host_spans[:, 1] - host_spans[:, 0]):
         return rounds
     end = np.concatenate([first_start[1:], [max(last_end[-1], first_start[-1] + 1)]])
-    is_apart = np.concatenate(
-        [host_spans[1:, 0] > host_spans[:-1, 1], [False]]
-    )  # a pause, or lost marks, follow
+    # a pause, or lost marks, follow
+    is_apart = np.concatenate([host_spans[1:, 0] > host_spans[:-1, 1], [False]])
     end[is_apart] = np.clip(last_end[is_apart], first_start[is_apart] + 1, end[is_apart])
     labels = tuple(rounds.labels[index] for index in worked)
     # a wait may follow the last op

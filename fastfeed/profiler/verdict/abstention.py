@@ -20,9 +20,8 @@ __all__ = ["abstention_reasons", "confidence", "doubts", "has_all_recorded"]
 LIKELY_STEPS, CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
 _LEVELS = ("weak", "likely", "confirmed")
 _MIN_WAITS = 3  # waits for input, if no steps are judged: a single one may be something else
-_MAX_WITHOUT = (
-    0.5  # of the judged time, in one piece without a wait: input was not recorded all along
-)
+# of the judged time, in one piece without a wait: input was not recorded all along
+_MAX_WITHOUT = 0.5
 _MAX_SHARED = 0.2  # of the operations: a launch call starts one, except for graphs
 _MAX_MISSING = 0.05  # of the steps, and of idle time that ends in operations without a launch
 _SOME_LOST, _MANY_LOST = 0.02, 0.1  # of the launches have no operation: a doubt, and no verdict

@@ -40,9 +40,8 @@ def _of(trace: Trace) -> list[FeedResult]:
     process = np.array([thread.process for thread in trace.threads] or [0])
     by_feed = _by_feed(feeds)
     ids = [trace.names.index(id) if id in trace.names else -2 for id, _ in by_feed]
-    is_told = np.isin(
-        ranges.domain, ids
-    )  # which feed it is of; NVTX ranges that no timeline has do not say
+    # which feed it is of; NVTX ranges that no timeline has do not say
+    is_told = np.isin(ranges.domain, ids)
     results = []
     for id, ((_, pids), feed) in zip(ids, by_feed.items(), strict=True):
         processes = [index for index, item in enumerate(trace.processes) if item.pid in pids]

@@ -17,9 +17,8 @@ from fastfeed.profiler.verdict.tf_data_advice import stage_advice
 
 __all__ = ["feed_advice", "input_advice", "proxy_input"]
 
-_MAX_WORKER_PERIOD = (
-    24  # steps: loaders rarely have more workers; a rarer wait comes once per epoch
-)
+# steps: loaders rarely have more workers; a rarer wait comes once per epoch
+_MAX_WORKER_PERIOD = 24
 _NEARLY_ALL = 0.8  # of the waiting is at starts of epochs
 _USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
 

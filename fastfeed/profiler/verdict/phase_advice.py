@@ -8,12 +8,13 @@ from fastfeed.profiler.model.result import DeviceResult, Phase
 
 __all__ = ["PHASES", "epoch_change", "phase_change"]
 
+# titles in reports
 PHASES = {
     "epoch_start": "start of an epoch",
     "validation": "validation",
     "checkpoint": "checkpoint",
     "warm_up": "warm-up",
-}  # titles in reports
+}
 _MUCH = 0.2  # of a phase: idle for input
 
 

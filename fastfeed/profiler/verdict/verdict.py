@@ -136,9 +136,8 @@ def _no_device(
     waits: Sequence[str],
     launches: int,
 ) -> Verdict:
-    feeds = sorted(
-        feeds, key=lambda feed: -feed.waited_ns
-    )  # the first is most likely the one of training
+    # the first is most likely the one of training
+    feeds = sorted(feeds, key=lambda feed: -feed.waited_ns)
     headline = "The recording has no device activity."
     reason = "No kernel, copy or memset was recorded."
     change = "Record on a machine with a GPU, with the CUDA activity of the process that trains."

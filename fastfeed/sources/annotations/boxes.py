@@ -34,9 +34,8 @@ class BoxLists:
     boxes: np.ndarray  # float32 (m, 4): left, top, right, bottom, pixels
     labels: np.ndarray  # int32 (m,)
     ends: np.ndarray  # int64 (n + 1,): image i has the boxes [ends[i], ends[i + 1])
-    sizes: np.ndarray | None = (
-        None  # float32 (n, 2): height, width of the annotated images; NaN where not known
-    )
+    # float32 (n, 2): height, width of the annotated images; NaN where not known
+    sizes: np.ndarray | None = None
 
     @classmethod
     def of(

@@ -46,9 +46,8 @@ def read_coco(
     allow_path: Sequence[str] = (),
 ) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
     """Images, their boxes, the names of categories by label, and notes on what is left out."""
-    paths = (
-        [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
-    )  # may fail: before the file is read
+    # may fail: before the file is read
+    paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
     listed = _CocoFile(annotations, _parsed(annotations, storage, memory))
     if isinstance(images, (str, os.PathLike)):
         source: Source = ListedFiles(
@@ -272,9 +271,8 @@ class ListedFiles:
         self.root, self.paths = root, StringColumn.of(names)
         self.remote = not is_local(root)
         self._has_urls = any("://" in name for name in names)
-        access = Access.of(
-            [], [root], allow_path
-        )  # the list may be from elsewhere: it names files below the folder
+        # the list may be from elsewhere: it names files below the folder
+        access = Access.of([], [root], allow_path)
         where = RowLocator([root], [len(names)])
         self._files = ImageFiles(self.paths, None, where, [root], storage, self.remote, access)
         if not self.remote and not os.path.isdir(root):

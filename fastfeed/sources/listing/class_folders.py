@@ -17,6 +17,7 @@ from fastfeed.sources.class_names import (
 
 __all__ = ["AmbiguousClasses", "class_folders", "order_text", "parts_text"]
 
+# names of parts of a data set
 _PARTS = {
     "train",
     "training",
@@ -25,7 +26,7 @@ _PARTS = {
     "validation",
     "test",
     "testing",
-}  # names of parts of a data set
+}
 
 
 class AmbiguousClasses(SourceError):
@@ -60,9 +61,8 @@ def class_folders(
     if extra := sorted(by_form.keys() - set(forms)):
         names = ", ".join(printable(by_form[form]) for form in extra[:5])
         raise SourceError(f"ImageFolder: {root} has folders that are not in classes: {names}")
-    return [
-        by_form[form] for form in forms if form in by_form
-    ]  # given in classes: a split may lack one
+    # given in classes: a split may lack one
+    return [by_form[form] for form in forms if form in by_form]
 
 
 def order_text(classes: Sequence[str]) -> str:

@@ -119,9 +119,8 @@ class FileJournal:
             os.ftruncate(self._fd, self._size)
             if not self._size:
                 self._size = pwrite(self._fd, _MAGIC, 0)
-            self._write(
-                kind
-            )  # when resuming, too: earlier rows of unfinished folders no longer count
+            # when resuming, too: earlier rows of unfinished folders no longer count
+            self._write(kind)
         except BlockingIOError:
             os.close(self._fd)
             raise SourceError(

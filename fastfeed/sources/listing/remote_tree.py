@@ -115,10 +115,11 @@ class RemoteTree:
                 for folder, files in groupby(page.files, lambda file: file[0].partition("/")[0]):
                     if folder in wanted:
                         below = [(path[len(folder) + 1 :], stat) for path, stat in files]
+                        # a folder's own key, or a file of its name
                         yield (
                             folder,
                             [file for file in below if file[0]],
-                        )  # a folder's own key, or a file of its name
+                        )
                 if not page.files or not page.token:
                     break
                 last = page.files[-1][0].partition("/")

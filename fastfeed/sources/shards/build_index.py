@@ -86,9 +86,8 @@ def build(
     if index is not None:
         return index
     with build_lock(*(index_file.path for index_file in index_files)):
-        index = _load_existing(
-            index_files, kind
-        )  # another process may have built it while this one waited
+        # another process may have built it while this one waited
+        index = _load_existing(index_files, kind)
         if index is not None:
             return index
         parts = _reusable_sections(index_files, kind)

@@ -53,9 +53,8 @@ class ShardScan:
     lengths: list[int] = field(default_factory=list)
     labels: list[int | str | None] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
-    notes: list[str] = field(
-        default_factory=list
-    )  # what is damaged or was left out, with its offset
+    # what is damaged or was left out, with its offset
+    notes: list[str] = field(default_factory=list)
     checks: list[int] = field(default_factory=list)  # 32 bits that identify a sample's content
 
     def add(
@@ -122,9 +121,8 @@ class Index:
         self.uris = [shard["uri"] for shard in shards]
         self.stats = [Stat(shard["size"], shard["version"]) for shard in shards]
         self.texts: tuple[str, ...] = tuple(header["texts"])  # sorted
-        self.has_texts: list[bool] = [
-            shard["worded"] for shard in shards
-        ]  # labels count texts; else: are numbers
+        # labels count texts; else: are numbers
+        self.has_texts: list[bool] = [shard["worded"] for shard in shards]
         self.notes = [tuple(shard["notes"]) for shard in shards]
         self.bounds = np.cumsum([0] + [shard["samples"] for shard in shards], dtype=np.int64)
         self.offsets, self.lengths, self.checks = (
@@ -133,9 +131,8 @@ class Index:
             columns["checks"],
         )
         self.labels, self._ends, self._names = columns["labels"], ends, names
-        self._starts = np.cumsum(
-            [0] + [shard["names"] for shard in shards], dtype=np.int64
-        )  # of the shards' names
+        # of the shards' names
+        self._starts = np.cumsum([0] + [shard["names"] for shard in shards], dtype=np.int64)
 
     @classmethod
     def of(cls, kind: str, parts: Sequence[Section]) -> Index:

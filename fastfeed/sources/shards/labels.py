@@ -41,10 +41,11 @@ LabelKind = Literal["name", "index"]
 _SHOWN = 5  # labels in a message
 _LARGEST = 1 << 31  # what an index of shards holds as a number
 _DIGITS = re.compile("0*[0-9]{1,18}")
+# what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
 _INDEX_FIELDS = (
     "cls",
     "label",
-)  # what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
+)
 
 
 def check_label_kind(kind: Any, who: str) -> None:
@@ -169,9 +170,8 @@ def number_labels(
     note = _note(texts, kind)
     if all(index.has_texts) and names == index.texts:
         return names, index.labels, note
-    table = np.array(
-        [code[nfc(text)] for text in index.texts] + [-1], np.int32
-    )  # -1, no label, takes the last
+    # -1, no label, takes the last
+    table = np.array([code[nfc(text)] for text in index.texts] + [-1], np.int32)
     labels = np.array(index.labels)
     for part in _worded_parts(index, labels):
         part[:] = table[part]

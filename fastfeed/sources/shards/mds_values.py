@@ -46,13 +46,14 @@ _ARRAY_TYPES = {
     66: "float64",
 }
 IMAGES = ("bytes", "jpeg", "png", "pil")  # encodings of an image column
+# bytes of a pixel; "1": eight pixels in a byte
 _PIL_MODES = {
     "1": 0,
     "L": 1,
     "LA": 2,
     "RGB": 3,
     "RGBA": 4,
-}  # bytes of a pixel; "1": eight pixels in a byte
+}
 
 _TEXTS: dict[str, Callable[[str], Any]] = {
     "str": str,

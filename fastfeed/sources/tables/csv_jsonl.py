@@ -18,9 +18,8 @@ from fastfeed.sources.tables.string_column import StringColumn
 
 __all__ = ["no_column", "read_csv", "read_json"]
 
-_FIELD = (
-    256 << 20
-)  # characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
+# characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
+_FIELD = 256 << 20
 _ROWS = 1 << 16  # that are Python objects at the same time
 
 RequestedNames = Mapping[str, bool]  # names of columns, and whether to read their texts as Codes

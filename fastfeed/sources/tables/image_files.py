@@ -52,9 +52,8 @@ class ImageFiles:
     ) -> None:
         self.remote, self._access = remote, access
         self._within = None if access is None else Within(access.folders)
-        self._states = np.zeros(
-            0, np.int8
-        )  # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
+        # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
+        self._states = np.zeros(0, np.int8)
         self._guarded: Storage | None = None  # for addresses on the web
         self._paths, self._repeated, self._where, self._roots, self._storage = (
             paths,

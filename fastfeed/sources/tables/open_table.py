@@ -32,9 +32,8 @@ from fastfeed.storage.storage import Stat, Storage, is_local
 __all__ = ["OpenedTable", "RequestedColumns", "label_classes", "open_table", "reopen_table"]
 
 _MEANING = 2  # of the arrays in a cached file: of another, they are made again
-KEEP_BYTES = (
-    4 << 20
-)  # of the table, from which on its columns are kept in a file: less is read in no time
+# of the table, from which on its columns are kept in a file: less is read in no time
+KEEP_BYTES = 4 << 20
 
 Files = Sequence[tuple[str, Stat]]
 
@@ -103,9 +102,8 @@ class OpenedTable:
     files: list[tuple[str, Stat]]
     rows: list[int]
     arrays: dict[str, np.ndarray]
-    leaf: str | None = (
-        None  # where a Parquet file has the images' bytes; None: the table names paths
-    )
+    # where a Parquet file has the images' bytes; None: the table names paths
+    leaf: str | None = None
     urls: bool = False  # some paths are
     classes: tuple[str, ...] = ()  # names by label
     named: bool = False  # labels are names: `classes` are all of them, sorted

@@ -48,19 +48,21 @@ __all__ = [
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
 _GAP = 256 << 10  # bytes that are read in vain rather than to send another request
+# times its bytes in the file that something may take, where memory is less
 _IMAGE_RATIO, _COLUMN_RATIO = (
     20,
     100,
-)  # times its bytes in the file that something may take, where memory is less
+)
 _NO_IMAGES = 256  # bytes that a column has without any value, and a byte for each row
 _UNKNOWN = 1 << 62
 _STEPS = 8  # in which columns are read that may take too much memory, at least
 _AT_ONCE = 128 << 20  # bytes of columns read and decoded together
+# what PyArrow raises; names that are no UTF-8, too
 _DAMAGE = (
     pa.ArrowException,
     OSError,
     ValueError,
-)  # what PyArrow raises; names that are no UTF-8, too
+)
 _IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')"
 
 

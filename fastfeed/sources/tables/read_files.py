@@ -57,9 +57,8 @@ class Unit:
 class TableFile:
     """What was read of one file."""
 
-    parts: Iterable[
-        tuple[str, ColumnPart]
-    ]  # of columns by name, each column's in the order of the rows
+    # of columns by name, each column's in the order of the rows
+    parts: Iterable[tuple[str, ColumnPart]]
     leaf: str | None = None  # where the images' bytes are
     classes: tuple[str, ...] = ()
     footer: bytes = b""

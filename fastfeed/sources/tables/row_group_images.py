@@ -64,24 +64,24 @@ class RowGroups:
         self._reset()
 
     def _reset(self) -> None:
+        # again by a request that is collected meanwhile
         self._pid, self._lock = (
             os.getpid(),
             threading.RLock(),
-        )  # again by a request that is collected meanwhile
-        self._cache: OrderedDict[int, Any] = (
-            OrderedDict()
-        )  # by unit: images, or why there are none; last used last
-        self._coming: WeakValueDictionary[int, _Coming] = (
-            WeakValueDictionary()
-        )  # held by those who wait for them
+        )
+        # by unit: images, or why there are none; last used last
+        self._cache: OrderedDict[int, Any] = OrderedDict()
+        # held by those who wait for them
+        self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()
         self._requested = Counter[int]()  # by unit: images that were requested and not taken
         self._paths.forget()
+        # bytes; whether the warning was given
         self._cached_bytes, self._read, self._used, self._advised = (
             0,
             0,
             0,
             False,
-        )  # bytes; whether the warning was given
+        )
 
     # -- Source
 

@@ -52,18 +52,16 @@ class RowGroupPaths:
         self._storage = storage
         self._access = access
         self._memory = memory
-        self._name = (
-            f"{leaf.removesuffix('.bytes')}.path" if leaf.endswith(".bytes") else ""
-        )  # "": no struct
+        # "": no struct
+        self._name = f"{leaf.removesuffix('.bytes')}.path" if leaf.endswith(".bytes") else ""
         self._column = lru_cache(FOOTERS)(partial(_column, arrays, self._name, shards))
         self.forget()
 
     def forget(self) -> None:
         """Begin again, as after a fork: a thread of the parent may have held the lock."""
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[int, int], ImageFiles] = (
-            OrderedDict()
-        )  # by file and row group
+        # by file and row group
+        self._files: OrderedDict[tuple[int, int], ImageFiles] = OrderedDict()
 
     def fetch(self, file: int, group: int, row: int) -> Pending | None:
         """Begin to read the file that a row names; None where it names none.

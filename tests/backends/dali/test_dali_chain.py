@@ -185,10 +185,11 @@ def test_a_bad_file_costs_no_other_sample_its_chain():
     want, got, runner, work = both(ops, ENCODED, kinds)
     assert np.abs(want.astype(int) - got).mean(axis=(1, 2, 3)).max() < 4
     good = encoded(picture(*SIZE, 1), "JPEG", quality=90)
+    # the second one looks complete
     broken = [
         good[: len(good) // 2],
         good[: len(good) // 2] + b"\xff\xd9",
-    ]  # the second one looks complete
+    ]
     rows = [0, 1, 2, 9, 3, 13, 4, 5]
     blobs = [kinds[row] for row in rows]
     blobs[2:2], rows[2:2] = broken[:1], [6]

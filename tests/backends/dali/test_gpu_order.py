@@ -176,7 +176,7 @@ def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
     """Each size has a stream and memory of its own: what is copied on the other's is given back too
     early for it.
     """
-    rows = importlib.import_module("fastfeed.feed.rows")
+    rows = importlib.import_module("fastfeed.feed.batch.rows")
     runners = [compiled([ff.Resize(size)], GpuDecode())[0] for size in ((48, 64), (24, 32))]
     branches = [
         rows.Branch(one.rendered, one, 4, 2, types.SimpleNamespace(rows=4, threads=1))

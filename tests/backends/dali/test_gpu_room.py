@@ -93,9 +93,8 @@ def test_a_batch_that_was_fed_in_part_does_not_shift_the_next_ones(parts, monkey
 def test_a_graph_that_gives_another_batch_is_noticed_and_built_again(parts):
     lane, headers = parts
     want = pixels(lane, headers, 10)
-    lane._pipe._pipe.feed_input(
-        "window", np.zeros((4, 4), np.float32)
-    )  # as if one batch were too many in its queue
+    # as if one batch were too many in its queue
+    lane._pipe._pipe.feed_input("window", np.zeros((4, 4), np.float32))
     with pytest.raises(RuntimeError, match="DALI returned the previous batch"):
         lane.run(BLOBS, headers, work(10))
     assert np.array_equal(pixels(lane, headers, 10), want)

@@ -29,9 +29,8 @@ LIMIT_S = 120  # ends a hang
 HERE = Path(__file__).parent
 RANK = str(HERE / "walk_rank.py")
 
-Commands = list[
-    tuple[list[str], dict[str, str]]
-]  # (arguments, more environment) of each process to start
+# (arguments, more environment) of each process to start
+Commands = list[tuple[list[str], dict[str, str]]]
 
 
 def mpirun(folder: Path) -> Commands:
@@ -156,9 +155,8 @@ def test_two_ranks_get_the_batches_of_one(
         key=lambda rank: rank["world"],
     )
 
-    local = (
-        [[0, 1], [0, 1]] if found_by == "JAX" else [[0, 2], [1, 2]]
-    )  # JAX's variables say nothing about the machine
+    # JAX's variables say nothing about the machine
+    local = [[0, 1], [0, 1]] if found_by == "JAX" else [[0, 2], [1, 2]]
     assert [rank["world"] for rank in ranks] == [[0, 2, *local[0]], [1, 2, *local[1]]]
     assert all(rank["found_by"].startswith(f"{found_by}: ") for rank in ranks), ranks[0]["found_by"]
 
@@ -168,9 +166,8 @@ def test_two_ranks_get_the_batches_of_one(
     assert [(rank["gpu"], rank["visible"]) for rank in ranks] == [(gpu, gpu) for gpu in pinned]
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setattr(
-        walk_rank.ff, "pin_gpu", lambda: None
-    )  # this process has other tests to run
+    # this process has other tests to run
+    monkeypatch.setattr(walk_rank.ff, "pin_gpu", lambda: None)
     alone = walk_rank.walk()
     assert alone["world"] == [0, 1, 0, 1]
     for epoch in range(walk_rank.EPOCHS):

@@ -12,8 +12,8 @@ from helpers.helper_feeds import Odd
 
 from fastfeed.errors import TooManyFailures
 from fastfeed.faults import Failure
+from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send, unpack_error
-from fastfeed.feed.quarantine import Quarantine
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.system.shared_memory import anonymous, mapped
 

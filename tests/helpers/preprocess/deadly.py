@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.task import MemoryLimitError, TaskContext
+from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 
 
 @dataclass(frozen=True)

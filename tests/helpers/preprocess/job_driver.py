@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-from fastfeed.preprocess.job import run
-from fastfeed.preprocess.recipe import Packing, Recipe, Scaling
+from fastfeed.preprocess.job.job import run
+from fastfeed.preprocess.model.recipe import Packing, Recipe, Scaling
 
 RECIPE = Recipe(Scaling(64), packing=Packing(samples=4))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.task import MemoryLimitError, TaskContext
+from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 
 __all__ = ["ENDLESS", "FAILS", "GREEDY", "PLAIN", "LawTask"]
 

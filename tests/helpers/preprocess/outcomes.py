@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from fastfeed.preprocess.finalize import BAD, MANIFEST
-from fastfeed.preprocess.layout import JOB, RECORDS
+from fastfeed.preprocess.model.layout import JOB, RECORDS
+from fastfeed.preprocess.targets.finalize import BAD, MANIFEST
 from helpers.photos import jpeg
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.preprocess.entry import Entry
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers import writer_for
 
 HEIGHT, WIDTH = 8, 10

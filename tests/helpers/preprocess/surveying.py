@@ -14,8 +14,8 @@ from PIL import Image, ImageFilter
 
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
-from fastfeed.preprocess.survey.survey import GOOD, ROW, Survey, SurveyTask, load_survey
-from fastfeed.preprocess.task import MemoryLimitError
+from fastfeed.preprocess.model.task import MemoryLimitError
+from fastfeed.preprocess.planning.survey import GOOD, ROW, Survey, SurveyTask, load_survey
 from fastfeed.spec import ENCODED
 
 POISONED = Bad("worker_crash")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.task import TaskContext
+from fastfeed.preprocess.model.task import TaskContext
 from fastfeed.sources.base import Source
 
 PATIENCE_S = 60.0  # ends what would hang for ever

@@ -178,11 +178,12 @@ def _database(data: bytes, dice: random.Random, folder: Path) -> bytes:
     """Cells, columns, rows or tables of an SQLite database."""
     path = folder / "bent.sqlite"
     path.write_bytes(data)
+    # the last is what SQLite says of some damaged sizes
     bent_before = (
         sqlite3.Error,
         UnicodeError,
         MemoryError,
-    )  # the last is what SQLite says of some damaged sizes
+    )
     with contextlib.suppress(*bent_before), closing(sqlite3.connect(path)) as database:
         tables = [
             name

@@ -23,9 +23,8 @@ _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<
 _SENT = 300  # microseconds of a collective once all ranks are there
 _LAUNCH = 20  # microseconds from the call to the kernel
 
-Parts = Callable[
-    [int, int], tuple[int, int]
-]  # rank, step -> microseconds waiting for the loader, and computing
+# rank, step -> microseconds waiting for the loader, and computing
+Parts = Callable[[int, int], tuple[int, int]]
 
 
 def nccl_run(

@@ -11,7 +11,7 @@ Python = Callable[[str], "CompletedProcess[str]"]
 def test_the_command_is_said(python: Python) -> None:
     done = python(
         "import sys; sys.modules['ray'] = None\n"
-        "import fastfeed.preprocess.job\n"
+        "import fastfeed.preprocess.job.job\n"
         "from fastfeed.errors import MissingExtra\n"
         "from fastfeed.preprocess.engines.named import engine_for\n"
         "try: engine_for('ray:auto', None, None, 1.0)\n"
@@ -22,7 +22,7 @@ def test_the_command_is_said(python: Python) -> None:
 
 def test_no_other_engine_imports_ray(python: Python) -> None:
     done = python(
-        "import sys; import fastfeed.preprocess.job\n"
+        "import sys; import fastfeed.preprocess.job.job\n"
         "import fastfeed.preprocess.engines.executor, fastfeed.preprocess.engines.local\n"
         "print('ray' in sys.modules)\n"
     )

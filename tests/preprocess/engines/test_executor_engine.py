@@ -20,8 +20,8 @@ from helpers.preprocess.waiting import alive
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import hosted
 from fastfeed.preprocess.engines.executor import ExecutorEngine
-from fastfeed.preprocess.job import run
-from fastfeed.preprocess.recipe import Packing, Recipe, Scaling
+from fastfeed.preprocess.job.job import run
+from fastfeed.preprocess.model.recipe import Packing, Recipe, Scaling
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 pytestmark = pytest.mark.slow

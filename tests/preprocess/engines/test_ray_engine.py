@@ -22,7 +22,7 @@ from helpers.preprocess.outcomes import photographs, tree
 from helpers.preprocess.waiting import WaitingTask, alive, started_pieces, until
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.job import run
+from fastfeed.preprocess.job.job import run
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'fastfeed[ray]'")
@@ -175,7 +175,7 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
     code = (
         "import sys; from helpers.preprocess.job_driver import RECIPE\nfrom"
         " helpers.preprocess.waiting import SlowSource\nfrom fastfeed.preprocess.inputs.inputs"
-        " import open_input; from fastfeed.preprocess.job import"
+        " import open_input; from fastfeed.preprocess.job.job import"
         " run\nrun(SlowSource(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE,"
         " engine='ray:' + sys.argv[3])\n"
     )

@@ -15,7 +15,7 @@ import pytest
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.inputs import readahead
 from fastfeed.preprocess.inputs.readahead import DEFERRED, read_ahead
-from fastfeed.preprocess.task import FREE_BYTES
+from fastfeed.preprocess.model.task import FREE_BYTES
 
 
 class Distant:

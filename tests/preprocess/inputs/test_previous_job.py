@@ -18,12 +18,12 @@ from helpers.shards import shard_folder
 
 from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.entry import Entry
 from fastfeed.preprocess.inputs.inputs import open_input
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
-from fastfeed.preprocess.plan import JobPlan, make_plan
-from fastfeed.preprocess.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
-from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.plan import JobPlan, make_plan
+from fastfeed.preprocess.model.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
+from fastfeed.preprocess.model.record import Record
 from fastfeed.sources.detect import kind_of
 from fastfeed.storage.retry import Unread
 from fastfeed.storage.storage import Storage

@@ -11,8 +11,8 @@ import pytest
 from helpers.photos import picture
 from PIL import Image
 
+from fastfeed.preprocess.model.recipe import IMAGES, Encoding
 from fastfeed.preprocess.pixels.encode import encode, working_bytes
-from fastfeed.preprocess.recipe import IMAGES, Encoding
 
 PIXELS = picture(3, (61, 83))
 ENCODINGS = [
@@ -53,9 +53,8 @@ def test_jpegs_are_baseline_with_the_tables_of_their_quality() -> None:
         found = Image.open(io.BytesIO(encode(PIXELS, Encoding("jpeg", quality, subsampling))))
         assert "progressive" not in found.info and found.layer[0][1:3] == sampling  # type: ignore[attr-defined]
         assert [part[1:3] for part in found.layer[1:]] == [(1, 1), (1, 1)]  # type: ignore[attr-defined]
-        scale = (
-            200 - 2 * quality if quality >= 50 else 5000 // quality
-        )  # libjpeg, jpeg_quality_scaling
+        # libjpeg, jpeg_quality_scaling
+        scale = 200 - 2 * quality if quality >= 50 else 5000 // quality
         assert found.quantization[0][0] == (16 * scale + 50) // 100  # type: ignore[attr-defined]
 
 

@@ -14,10 +14,10 @@ from helpers.preprocess.rasters import without_kernel
 from helpers.preprocess.transforming import CountingContext, pixels_of, processed
 from PIL import Image
 
+from fastfeed.preprocess.model.recipe import Encoding, Recipe, Scaling
 from fastfeed.preprocess.pixels.cost import cost
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.recipe import Encoding, Recipe, Scaling
 
 RAW = Encoding("raw")
 COLORS = {

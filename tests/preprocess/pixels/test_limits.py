@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fastfeed.preprocess.model.recipe import Limits
+from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels.limits import limit_error
-from fastfeed.preprocess.recipe import Limits
-from fastfeed.preprocess.record import REASONS
 
 LIMITS = Limits(min_side=100, max_aspect=2.5, formats=("jpeg", "PNG"), max_pixels=1_000_000)
 

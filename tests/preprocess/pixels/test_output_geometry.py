@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from fastfeed.preprocess.model.recipe import MODES, Scaling
+from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels.geometry import (
     OutputGeometry,
     nearest_bucket,
     output_error,
     output_geometry,
 )
-from fastfeed.preprocess.recipe import MODES, Scaling
-from fastfeed.preprocess.record import REASONS
 
 SIDES = st.integers(1, 5000) | st.integers(1, 30)
 SHAPES = st.tuples(SIDES, SIDES)

@@ -17,8 +17,8 @@ from helpers.preprocess.transforming import pixels_of, processed, saved_as, tran
 from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
+from fastfeed.preprocess.model.recipe import Encoding, Scaling
 from fastfeed.preprocess.pixels.passthrough import decodes_alike
-from fastfeed.preprocess.recipe import Encoding, Scaling
 
 PIXELS = picture(2, (48, 64), detail=3)
 RGB = Image.fromarray(PIXELS)

@@ -17,7 +17,7 @@ from helpers.preprocess.rasters import TURNED, decoded, info_of
 from preprocess.pixels.test_decode_cost import MEASURE
 
 from fastfeed.decode import Bad
-from fastfeed.decode.heic import installed
+from fastfeed.decode.formats.heic import installed
 from fastfeed.preprocess import Limits, Recipe, run
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.exif import exif_columns

@@ -26,14 +26,14 @@ from helpers.preprocess.transforming import (
 from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
+from fastfeed.preprocess.model.recipe import Encoding, Limits, Scaling
+from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels import transform
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.encode import encode
 from fastfeed.preprocess.pixels.geometry import output_geometry
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
-from fastfeed.preprocess.record import REASONS
 
 PIXELS = picture(5, (60, 90), detail=0.5)
 RAW, PNG = Encoding("raw"), Encoding("png")
@@ -318,7 +318,7 @@ def test_the_same_bytes_from_every_transformer_and_thread() -> None:
 
 
 def test_facts_can_be_counted() -> None:
-    from fastfeed.preprocess.record import Counts
+    from fastfeed.preprocess.model.record import Counts
 
     tally = Counts()
     tally.add(Counts.of(processed(saved_as(PIXELS, "JPEG"), Scaling(120, enlarge=True))))

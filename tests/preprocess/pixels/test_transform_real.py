@@ -15,9 +15,9 @@ from helpers.preprocess.transforming import CountingContext, pixels_of, processe
 from PIL import Image
 
 from fastfeed.decode.base import Bad
+from fastfeed.preprocess.model.recipe import Encoding, Limits, Scaling
+from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.recipe import Encoding, Limits, Scaling
-from fastfeed.preprocess.record import REASONS
 
 PHOTOS = 3
 STEP = 9  # of the bad files, every so many
@@ -62,9 +62,10 @@ def test_scaling_planes_is_as_good_as_scaling_pixels(photos: list[bytes]) -> Non
 
 @pytest.mark.parametrize("image", ["jpeg", "png", "webp"])
 def test_bad_files_become_readable_ones_or_have_a_reason(data: Path, image: str) -> None:
+    # the most are kept where nothing is scaled
     one = Transformer(
         recipe(Scaling(3000), Encoding(image, keep_small=True), Limits(max_pixels=500_000))
-    )  # the most are kept where nothing is scaled
+    )
     paths = sorted(path for path in (data / "bad-images").rglob("*") if path.is_file())
     reasons, good = set(), 0
     for path in paths[::STEP]:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
-from fastfeed.preprocess.planning import check_free_space
-from fastfeed.preprocess.reports.estimate import (
+from fastfeed.preprocess.planning.estimate import (
     Estimate,
     check_space,
     estimate,
     sample_positions,
     surely_fits,
 )
+from fastfeed.preprocess.planning.planning import check_free_space
 
 
 @given(st.integers(0, 10**9), st.integers(1, 300))

@@ -13,11 +13,11 @@ from helpers.photos import picture
 from helpers.small_jobs import FORMATS, finished_job
 from PIL import Image
 
-from fastfeed.preprocess.record import BadSample
+from fastfeed.preprocess.model.record import BadSample
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.preview import PAGE, page, preview
 from fastfeed.preprocess.reports.statistics import statistics
-from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.targets.job_state import open_job
 
 
 class Links(HTMLParser):

@@ -11,16 +11,9 @@ import pytest
 from rich.console import Console
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.report import Progress
-from fastfeed.preprocess.reports.progress import (
-    SpeedMeter,
-    format_duration,
-    format_line,
-    format_reasons,
-    format_size,
-    render,
-    show_progress,
-)
+from fastfeed.preprocess.job.progress import SpeedMeter, format_line, render, show_progress
+from fastfeed.preprocess.model.format import format_duration, format_reasons, format_size
+from fastfeed.preprocess.model.report import Progress
 
 BEGUN = Progress("shards", 4, 10, 4, 400, 1000, 400, seconds=2.0)
 LATER = replace(

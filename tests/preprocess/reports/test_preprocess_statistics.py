@@ -7,7 +7,6 @@ import json
 import pytest
 from helpers.small_jobs import finished_job
 
-from fastfeed.preprocess.finalize import TIMES
 from fastfeed.preprocess.reports.statistics import (
     Run,
     aspect,
@@ -18,6 +17,7 @@ from fastfeed.preprocess.reports.statistics import (
     summary,
     top_rows,
 )
+from fastfeed.preprocess.targets.finalize import TIMES
 
 
 @pytest.fixture(scope="module")

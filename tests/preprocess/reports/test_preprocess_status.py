@@ -10,9 +10,9 @@ import pytest
 from helpers.small_jobs import InlineEngine, finished_job, recipe, source
 
 from fastfeed.preprocess import Choice, open_input, run
+from fastfeed.preprocess.planning.survey import SurveyTask
 from fastfeed.preprocess.reports.status import count_surveyed, job_status, shard_pace
-from fastfeed.preprocess.state import open_job
-from fastfeed.preprocess.survey.survey import SurveyTask
+from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target
 

@@ -15,13 +15,13 @@ from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess import run
-from fastfeed.preprocess.record import Record
+from fastfeed.preprocess.model.layout import SUFFIXES
+from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.reports.count_samples import count_samples
 from fastfeed.preprocess.reports.verify import repair, verify
-from fastfeed.preprocess.state import open_job
+from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target
-from fastfeed.preprocess.writers import SUFFIXES
 
 
 @pytest.fixture(scope="module")

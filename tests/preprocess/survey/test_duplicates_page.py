@@ -14,9 +14,9 @@ import pytest
 from helpers.preprocess.surveying import BytesSource, MemoryTarget, saved, scene
 from PIL import Image
 
-from fastfeed.preprocess.layout import DUPLICATES
-from fastfeed.preprocess.survey.duplicates_page import PAIRS, write_duplicates
-from fastfeed.preprocess.survey.select import DuplicatePair
+from fastfeed.preprocess.model.layout import DUPLICATES
+from fastfeed.preprocess.planning.duplicates_page import PAIRS, write_duplicates
+from fastfeed.preprocess.planning.select import DuplicatePair
 
 
 class Flowers(BytesSource):

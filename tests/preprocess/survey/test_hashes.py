@@ -10,7 +10,7 @@ from helpers.preprocess.surveying import saved, scene
 from PIL import Image, ImageEnhance, ImageOps
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.survey.hashes import ImageHasher, dhash
+from fastfeed.preprocess.planning.hashes import ImageHasher, dhash
 
 MAX = 300_000_000
 
@@ -52,9 +52,8 @@ def test_orientation_is_applied() -> None:
     image = scene(4)
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = saved(
-        image.transpose(Image.Transpose.ROTATE_90), exif=exif
-    )  # stored lying, shown as `image`
+    # stored lying, shown as `image`
+    turned = saved(image.transpose(Image.Transpose.ROTATE_90), exif=exif)
     assert apart(turned, saved(image)) <= 1
     assert apart(saved(image.transpose(Image.Transpose.ROTATE_90)), saved(image)) > 10
 

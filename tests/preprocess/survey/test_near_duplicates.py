@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess.survey import near_duplicates
-from fastfeed.preprocess.survey.near_duplicates import near_pairs
+from fastfeed.preprocess.planning import near_duplicates
+from fastfeed.preprocess.planning.near_duplicates import near_pairs
 
 Found = set[tuple[int, int, int]]
 

@@ -12,9 +12,9 @@ from helpers.preprocess.surveying import make_survey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess.recipe import Choice, Recipe, Scaling
-from fastfeed.preprocess.survey.select import DuplicatePair, Selection, needs_pixels, select
-from fastfeed.preprocess.survey.survey import BAD, GOOD, PLAIN, Survey
+from fastfeed.preprocess.model.recipe import Choice, Recipe, Scaling
+from fastfeed.preprocess.planning.select import DuplicatePair, Selection, needs_pixels, select
+from fastfeed.preprocess.planning.survey import BAD, GOOD, PLAIN, Survey
 
 BUCKETS = ((512, 512), (512, 768), (768, 512))
 
@@ -64,9 +64,8 @@ def test_of_the_same_bytes_the_first_stays() -> None:
 
 
 def test_chains_are_not_followed() -> None:
-    survey = make_survey(
-        range(4), [0b0, 0b111, 0b111111, 0b111111111]
-    )  # 0 ~ 1 ~ 2 ~ 3, three bits each
+    # 0 ~ 1 ~ 2 ~ 3, three bits each
+    survey = make_survey(range(4), [0b0, 0b111, 0b111111, 0b111111111])
     found = chosen(Choice(dedupe="near"), survey)
     assert ids(found) == {"": [0, 2]}
     assert found.pairs == [

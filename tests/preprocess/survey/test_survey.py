@@ -21,8 +21,8 @@ from helpers.preprocess.surveying import (
 )
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.survey import survey
-from fastfeed.preprocess.survey.survey import (
+from fastfeed.preprocess.planning import survey
+from fastfeed.preprocess.planning.survey import (
     BAD,
     GOOD,
     PLAIN,
@@ -146,9 +146,8 @@ def test_large_files_are_read_when_there_is_room_for_them(
     for i in (0, 1, 6):
         (tmp_path / f"{i}.jpg").write_bytes(BLOBS[i] or b"")
     expected = surveyed(source := ImageFolder(tmp_path, labeled=False), [0, 3]).rows
-    monkeypatch.setattr(
-        "fastfeed.preprocess.inputs.readahead.FREE_BYTES", 100
-    )  # all of them are large
+    # all of them are large
+    monkeypatch.setattr("fastfeed.preprocess.inputs.readahead.FREE_BYTES", 100)
     monkeypatch.setattr(survey, "FREE_BYTES", 1)  # and need more than usual
     diary, shelf = RecordingContext(), MemoryTarget()
     task(source, shelf, [0, 3]).run(0, diary, {})

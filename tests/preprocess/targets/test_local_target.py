@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.layout import TEMPORARY
-from fastfeed.preprocess.record import ShardFile
+from fastfeed.preprocess.model.layout import TEMPORARY
+from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import Target, open_target
 

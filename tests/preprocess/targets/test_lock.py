@@ -40,9 +40,8 @@ def test_a_living_process_keeps_its_files_and_a_dead_one_does_not(child, tmp_pat
     target.attempt().create("mine").write(b"2")
     assert not has_ended(name) and target.sweep() == 0 and folder.exists()
     child.kill()
-    os.waitid(
-        os.P_PID, child.pid, os.WEXITED | os.WNOWAIT
-    )  # it is a zombie now: its parent has not asked yet
+    # it is a zombie now: its parent has not asked yet
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert has_ended(name)
     child.wait()
     assert has_ended(name)

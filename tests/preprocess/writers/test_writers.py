@@ -19,8 +19,9 @@ import pytest
 from helpers.preprocess.packing import NullFile, entries, files, large_entries, write
 
 from fastfeed.errors import ConfigError, MissingExtra
-from fastfeed.preprocess.recipe import FORMATS, Packing
-from fastfeed.preprocess.writers import SUFFIXES, writer_for
+from fastfeed.preprocess.model.layout import SUFFIXES
+from fastfeed.preprocess.model.recipe import FORMATS, Packing
+from fastfeed.preprocess.writers import writer_for
 from fastfeed.preprocess.writers.plain import as_json, as_text
 
 SMALL = 8 << 20  # bytes that a writer may hold
@@ -82,9 +83,8 @@ def test_offsets_are_where_samples_begin(packing: Packing, tmp_path: Path) -> No
         return
     ends = [*offsets[1:], len(content)]
     for one, start, end in zip(found, offsets, ends, strict=True):
-        image = (
-            one.image[-240:] if packing.format == "raw" else one.image
-        )  # there without its header
+        # there without its header
+        image = one.image[-240:] if packing.format == "raw" else one.image
         assert image in content[start:end]
 
 
@@ -154,9 +154,8 @@ def test_a_large_shard_needs_little_memory(packing: Packing) -> None:
     finally:
         tracemalloc.stop()
     assert sum(sink.bytes for sink in sinks) > 99 << 20
-    spool = (
-        34 << 20 if packing.format in ("mds", "raw") else 0
-    )  # what these keep in memory before they use a file
+    # what these keep in memory before they use a file
+    spool = 34 << 20 if packing.format in ("mds", "raw") else 0
     assert most < spool + 3 * SMALL, f"{most >> 20} MiB"
     assert max(sink.largest for sink in sinks) < SMALL
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.preprocess.packing import entries, pixels, write
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.recipe import Packing
 
 RAW = Packing("raw")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.preprocess.packing import entries, large_entries, write
 
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.sources import Table
 
 pq = pytest.importorskip("pyarrow.parquet", reason="no PyArrow; pip install 'fastfeed[parquet]'")

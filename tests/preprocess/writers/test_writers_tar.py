@@ -17,10 +17,10 @@ import pytest
 from helpers.preprocess.packing import encoded, entries, files, pixels, write
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers.tar import header
 from fastfeed.sources import TarShards
-from fastfeed.sources import tar as tar_source
+from fastfeed.sources.tar import source as tar_source
 
 TAR = Packing("webdataset")
 

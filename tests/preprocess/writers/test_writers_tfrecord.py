@@ -15,7 +15,7 @@ from helpers.needs import require
 from helpers.preprocess.packing import entries, files, write
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.recipe import Packing
+from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.writers import tfrecord
 from fastfeed.sources import TFRecords
 

@@ -72,12 +72,10 @@ def test_a_call_that_allocates_within_allocates():
 
 def test_a_few_microseconds_are_latency_and_more_is_held():
     builder = launched()
-    builder.op(
-        20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US)
-    )  # launched in time, 8 us late: nothing to see
-    builder.op(
-        21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US)
-    )  # 60 us: held back, the reason is not recorded
+    # launched in time, 8 us late: nothing to see
+    builder.op(20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US))
+    # 60 us: held back, the reason is not recorded
+    builder.op(21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US))
     assert causes(builder) == {Cause.LATENCY: 8 * US, Cause.GPU_SHARED: 60 * US}
 
 
@@ -171,9 +169,8 @@ def test_the_producer_is_the_last_op_launched_on_that_stream_before_the_recordin
     builder.op(60, 90, (-65, -64), stream=1)  # 5: launched before it was told to wait
     builder.op(60, 90, (-50, -49), stream=4)  # 6: another stream
     builder.add(Waits, corr=wait, process=0, stream=1, on_stream=2, on_corr=recorded)
-    builder.add(
-        Waits, corr=wait, process=0, stream=3, on_stream=-1, on_corr=-1
-    )  # recorded on an unknown stream
+    # recorded on an unknown stream
+    builder.add(Waits, corr=wait, process=0, stream=3, on_stream=-1, on_corr=-1)
     host = Host(builder.trace())
     assert producers(host, np.array([4, 5, 6, 3])).tolist() == [1, -1, -1, -1]
 

@@ -13,9 +13,8 @@ from fastfeed.profiler.attribution.launches import is_long_call, launch_calls
 from fastfeed.profiler.model.trace import Calls, Ops, Origin, Process, Thread, Trace, table
 
 ids = st.integers(-1, 6)
-calls = st.lists(
-    st.tuples(st.integers(0, 9), st.integers(-1, 2), ids), max_size=10
-)  # start, thread, id
+# start, thread, id
+calls = st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 2), ids), max_size=10)
 ops = st.lists(st.tuples(st.integers(0, 1), ids), max_size=10)  # process, id
 PROCESS_OF = (0, 0, 1)  # of threads
 

@@ -44,9 +44,8 @@ def test_shares_of_causes_sum_to_idle():
     )
     families = sum(share(device, key) for key in FAMILIES if key != "input")
     own = sum(ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == "input")
-    exposed = (
-        device.judged.budget.h2d + device.judged.budget.comm
-    )  # part of their families, and not idle
+    # part of their families, and not idle
+    exposed = device.judged.budget.h2d + device.judged.budget.comm
     assert families + (own - exposed) / device.judged.budget.window == pytest.approx(idle)
     assert share(device, "input") == device.share.value
 

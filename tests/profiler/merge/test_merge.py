@@ -27,9 +27,8 @@ from fastfeed.profiler.readers.nvprof import text as nvprof_text
 
 WALL = 1_700_000_000_000_000_000
 MS = 1_000_000
-STEPS = (
-    np.arange(12) * 10 * MS + np.array([0, 1, 7, 2, 9, 4, 4, 8, 1, 5, 2, 6]) * 100_000
-)  # no two steps alike
+# no two steps alike
+STEPS = np.arange(12) * 10 * MS + np.array([0, 1, 7, 2, 9, 4, 4, 8, 1, 5, 2, 6]) * 100_000
 
 
 def gpu(

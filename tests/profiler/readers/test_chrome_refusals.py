@@ -40,9 +40,8 @@ def test_times_that_int64_nanoseconds_cannot_hold(tmp_path: Path, ts: str):
 
 def test_a_number_of_thousands_of_digits_costs_nothing(tmp_path: Path):
     rows = [json.dumps(row) for row in PAIRS]
-    rows[3] = rows[3].replace(
-        '"args": {', f'"x": {"7" * 5000}, "args": {{'
-    )  # in no known order of keys
+    # in no known order of keys
+    rows[3] = rows[3].replace('"args": {', f'"x": {"7" * 5000}, "args": {{')
     path = tmp_path / "a.json"
     path.write_text(
         f'{{"schemaVersion": 1, "big": -{"7" * 5000}, "traceEvents": [{", ".join(rows)}]}}'

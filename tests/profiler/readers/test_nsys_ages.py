@@ -49,9 +49,8 @@ def story(path: Path, age: str) -> Path:
     )
     export.call(4_000, 4_100, "cuLaunchKernelEx", 6, eventClass=1)
     export.kernel(4_200, 4_300, "ncclDevKernel_AllReduce_Sum_f32", 6, streamId=13)
-    export.call(
-        4_000, 4_100, "cuLaunchKernelEx", 6, eventClass=67, callchainId=8
-    )  # the same with its stack
+    # the same with its stack
+    export.call(4_000, 4_100, "cuLaunchKernelEx", 6, eventClass=67, callchainId=8)
     export.nvtx(900, 5_000, "step 1")
     export.nvtx(950, 990, None, textId=export.string("fastfeed:wait"))
     export.row(

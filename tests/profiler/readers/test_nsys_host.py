@@ -194,9 +194,8 @@ def test_waits_by_the_id_of_the_recording(export):
     record(export, 10, event=5, stream=13, sync_id=71)
     record(export, 20, event=5, stream=14, sync_id=72)
     export.call(4_000, 4_001, "cudaStreamWaitEvent_v3020", 30)
-    sync(
-        export, 30, 2, event=5, sync_id=71
-    )  # the handle was recorded again, and this waits for the first time
+    # the handle was recorded again, and this waits for the first time
+    sync(export, 30, 2, event=5, sync_id=71)
     assert waits(nsys.read(export.done())) == [(30, 9, 13, 10)]
 
 
@@ -219,9 +218,8 @@ def test_what_a_row_waits_for_is_told_by_its_call(export):
     sync(export, 30, 2, event=5)
     export.call(4_002, 4_003, "cuStreamWaitEvent_ptsz", 31)
     sync(export, 31, 3, event=5)
-    export.call(
-        4_002, 4_003, "cudaStreamWaitEvent_v3020", 30, tid=gid(200, 200)
-    )  # the same id, another process
+    # the same id, another process
+    export.call(4_002, 4_003, "cudaStreamWaitEvent_v3020", 30, tid=gid(200, 200))
     assert [corr for corr, *_ in waits(nsys.read(export.done()))] == [31]
 
 

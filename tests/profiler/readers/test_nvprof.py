@@ -52,12 +52,10 @@ def test_a_damaged_size_that_sqlite_calls_a_lack_of_memory_is_a_note(
         query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
         page = (database.execute(query, (table,)).fetchone()[0] - 1) * size
     damaged = bytearray(path.read_bytes())
-    damaged[page + 8 : page + 10] = (2000).to_bytes(
-        2, "big"
-    )  # where the first row of the table lies
-    damaged[page + 2000 : page + 2015] = (
-        b"\xff" * 9 + b"\x02\x08\x00\xd3\x18\x6c"
-    )  # a row of 2^64 - 1 bytes
+    # where the first row of the table lies
+    damaged[page + 8 : page + 10] = (2000).to_bytes(2, "big")
+    # a row of 2^64 - 1 bytes
+    damaged[page + 2000 : page + 2015] = b"\xff" * 9 + b"\x02\x08\x00\xd3\x18\x6c"
     path.write_bytes(damaged)
     expected = f"{note} (a value in it is larger than memory)"
     assert any(said.startswith(expected) for said in nvprof.read(path).origin.notes)
@@ -218,16 +216,14 @@ def test_waits_overheads_unified(tmp_path: Path) -> None:
     sheet.add("CUDA_EVENT", correlationId=3, streamId=7, eventId=5)
     sheet.add("CUDA_EVENT", correlationId=9, streamId=8, eventId=5)  # recorded after the wait
     sheet.add("SYNCHRONIZATION", type=2, correlationId=6, streamId=9, cudaEventId=5, **times)
-    sheet.add(
-        "SYNCHRONIZATION", type=2, correlationId=2, streamId=9, cudaEventId=5, **times
-    )  # before any record
+    # before any record
+    sheet.add("SYNCHRONIZATION", type=2, correlationId=2, streamId=9, cudaEventId=5, **times)
     sheet.add("SYNCHRONIZATION", type=3, correlationId=7, streamId=9, **times)
     sheet.add("OVERHEAD", overheadKind=1 << 16, objectKind=1, objectId=owner(), **times)
     sheet.add("OVERHEAD", overheadKind=1, objectKind=2, objectId=owner(), **times)
     sheet.add("UNIFIED_MEMORY_COUNTER", counterKind=1, value=64, srcId=9, dstId=1, **times)
-    sheet.add(
-        "UNIFIED_MEMORY_COUNTER", counterKind=3, value=64, srcId=9, dstId=1, **times
-    )  # page faults
+    # page faults
+    sheet.add("UNIFIED_MEMORY_COUNTER", counterKind=3, value=64, srcId=9, dstId=1, **times)
     trace = read(sheet, tmp_path)
     waits = trace.waits
     assert [

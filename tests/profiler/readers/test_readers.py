@@ -170,9 +170,8 @@ def test_special_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             readers.read(path)
     (tmp_path / "mine").write_bytes(b"{}")
     denied = PermissionError(13, "Permission denied")
-    monkeypatch.setattr(
-        Path, "open", lambda *_: (_ for _ in ()).throw(denied)
-    )  # root may read everything
+    # root may read everything
+    monkeypatch.setattr(Path, "open", lambda *_: (_ for _ in ()).throw(denied))
     with pytest.raises(
         TraceError, match=r"cannot read .*mine: Permission denied; check its permissions"
     ):

@@ -10,8 +10,8 @@ import typer
 from helpers.profiler import results_made
 from typer.testing import CliRunner
 
-from fastfeed.cli import trace_io
-from fastfeed.cli.analyze import analyze
+from fastfeed.cli.traces import options as trace_io
+from fastfeed.cli.traces.analyze import analyze
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.reports.markdown import as_markdown
 

@@ -37,9 +37,8 @@ TRAIN = """
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NSYS", raising=False)
-    monkeypatch.setattr(
-        "fastfeed.profiler.runner.surroundings.has_gpu", lambda: False
-    )  # else nsys, if installed
+    # else nsys, if installed
+    monkeypatch.setattr("fastfeed.profiler.runner.surroundings.has_gpu", lambda: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     fake_torch.install(tmp_path / "site")

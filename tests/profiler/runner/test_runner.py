@@ -164,9 +164,8 @@ def test_the_command_runs_where_nsys_hangs(run: Run, monkeypatch: pytest.MonkeyP
 def test_an_nsys_that_does_not_end_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(recorder, "END_S", 0.5)
     monkeypatch.setattr(recorder, "_BUSY", 0.5)
-    done = run(
-        "import time; time.sleep(1.5); raise SystemExit(8)", stays=True
-    )  # an idle command is waited for
+    # an idle command is waited for
+    done = run("import time; time.sleep(1.5); raise SystemExit(8)", stays=True)
     assert done.code == 137  # nsys has taken the command's with it
     assert done.notes == (
         "nsys left no recording: it hung after the command had ended, and was killed",

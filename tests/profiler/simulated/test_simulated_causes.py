@@ -19,10 +19,11 @@ from fastfeed.profiler.model.trace import Ranges, table
 
 PAIRS = [(name, dialect) for name in ALL for dialect in ALL[name].dialects]
 WHOLE = [(name, dialect) for name, dialect in PAIRS if name != "dropped"]  # with all launches
+# the late rank's, and the usual ones of its peers
 TWO_CAUSES = (
     "checkpoint_and_loader",
     "late_checkpoint",
-)  # the late rank's, and the usual ones of its peers
+)
 ONE_CAUSE = [
     (name, dialect)
     for name, dialect in PAIRS
@@ -99,9 +100,8 @@ def test_the_verdict(name: str, dialect: str) -> None:
     verdict = judged(name, dialect).result.verdict
     words = ALL[name].words
     if ALL[name].main in (Cause.PEER, Cause.DEPENDENCY) and dialect == "xplane":
-        words |= {
-            "abstained"
-        }  # no waits of streams are recorded: what held the work back cannot be told from a loss
+        # no waits of streams are recorded: what held the work back cannot be told from a loss
+        words |= {"abstained"}
     assert verdict.word in words, (verdict.headline, verdict.reasons)
 
 

@@ -48,9 +48,8 @@ def test_the_late_rank_and_its_cause_are_charged(name: str, dialect: str) -> Non
     for gpu, device, _ in run.devices():
         if gpu == LATE_RANK:
             continue
-        early, true = _waited(
-            run, gpu, LATE_RANK
-        )  # before its first op nothing of the late device is recorded
+        # before its first op nothing of the late device is recorded
+        early, true = _waited(run, gpu, LATE_RANK)
         charged: Counter[tuple[str, Cause | None]] = Counter()
         for item in device.charges:
             charged[item.culprit, item.cause] += item.ns

@@ -97,9 +97,8 @@ def test_a_few_marked_steps_are_all_used(active: int, cost: int, seed: int):
     run = one_gpu(seed, lambda batch: cost, steps=8 + active, change=reads_loss, workers=1, depth=2)
     marks = [one for one in run.ranges if one.kind is RangeKind.STEP][-active:]
     begin, end = marks[0].start, marks[-1].end
-    run = replace(
-        run, ranges=tuple(one for one in run.ranges if "train_step" not in one.name)
-    )  # ends with its mark
+    # ends with its mark
+    run = replace(run, ranges=tuple(one for one in run.ranges if "train_step" not in one.name))
     result = result_of(recording(run, begin, end))
     (device,) = result.devices
     assert device.steps.steady.sum() == active

@@ -43,9 +43,8 @@ def test_a_step_is_not_as_long_as_two(lost: tuple[int, ...], tail: float):
     assert (steady[:, 1] - steady[:, 0] == PERIOD_NS).all()
     assert device.share.value == pytest.approx(0.3, abs=0.001)
     assert device.steps.missing == len(lost)
-    excluded = (
-        ", 1 cut step excluded" if tail and 1 in lost else ""
-    )  # the first, as its end is not known
+    # the first, as its end is not known
+    excluded = ", 1 cut step excluded" if tail and 1 in lost else ""
     assert f"Only {len(device.steps.labels)} of" in " ".join(result.verdict.against)
     assert (
         f"{len(steady)} steps of 100 ms{excluded}, {len(lost)} missing by their numbers"

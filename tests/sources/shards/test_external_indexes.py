@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.sources import TarShards, tar
+from fastfeed.sources import TarShards
+from fastfeed.sources.tar import source as tar
 
 
 @pytest.fixture(autouse=True)

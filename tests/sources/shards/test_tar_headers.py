@@ -66,9 +66,8 @@ def test_gnu_tar(tmp_path, format):
 @pytest.mark.parametrize("front", ["", "./", "././", ".//"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_python(format, front):
-    files = files_for(
-        "v7" if front else format
-    )  # of the longest names no two writers make the same with `./`
+    # of the longest names no two writers make the same with `./`
+    files = files_for("v7" if front else format)
     assert contents(by_python(files, format, front)) == files
 
 

@@ -7,8 +7,8 @@ from helpers.records import entry, example, feature, field, varint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.shards.protobuf import LazyMessage, Malformed
-from fastfeed.sources.shards.tf_example import Example, FeatureNames
+from fastfeed.sources.tfrecord.example import Example, FeatureNames
+from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
 
 IMAGE, LABEL = b"image/encoded", b"image/class/label"
 VALUES = st.one_of(

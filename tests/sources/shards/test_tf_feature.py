@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.records import feature, field, varint
 
-from fastfeed.sources.shards.tf_feature import to_python
+from fastfeed.sources.tfrecord.example import to_python
 
 CASES: list[tuple[bytes, Any]] = [
     (feature("ä".encode()), "ä"),

@@ -67,9 +67,8 @@ def hue(op: Hue, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndar
     sixths = 6 * float(values["shift"][row])
     thirds = round(sixths / 2)
     share = sixths - 2 * thirds  # in [-1, 1]
-    order = (
-        (0, 1, 2) if share >= 0 else (0, 2, 1)
-    )  # backwards is forwards with two channels swapped; its own inverse
+    # backwards is forwards with two channels swapped; its own inverse
+    order = (0, 1, 2) if share >= 0 else (0, 2, 1)
     height, width = image.shape[:2]
     step = max(_BLOCK // width, 1)
     for top in range(0, height, step):
@@ -123,20 +122,20 @@ class Turn:
         middle, next_middle, middle0, middle3 = between
         before[...] = third
         after[...] = first
-        cv2.compare(
-            pairs, others, cv2.CMP_GE, over
-        )  # from here on bytes of 0 and 255 are no and yes
+        # from here on bytes of 0 and 255 are no and yes
+        cv2.compare(pairs, others, cv2.CMP_GE, over)
         np.bitwise_xor(over0, over1, odd)
         np.bitwise_xor(odd, over2, odd)
         np.bitwise_xor(own, previous, middle)  # no where it is the middle one
         middle3[...] = middle0
         np.bitwise_xor(here, odd, here)
+        # no more needed as what they were
         room, pace, maximum, minimum = (
             before,
             after,
             over0,
             over1,
-        )  # no more needed as what they were
+        )
         np.maximum(first, second, out=maximum)
         np.minimum(first, second, out=minimum)
         np.minimum(maximum, third, out=room)

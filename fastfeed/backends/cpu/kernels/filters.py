@@ -13,9 +13,8 @@ from fastfeed.ops.filters import GaussianBlur, JPEGCompression, Sharpness
 
 __all__ = ["KERNELS"]
 
-_SMOOTH = (
-    np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
-)  # Pillow's ImageFilter.SMOOTH
+# Pillow's ImageFilter.SMOOTH
+_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
 
 def sharpness(op: Sharpness, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:

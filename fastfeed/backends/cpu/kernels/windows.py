@@ -30,9 +30,8 @@ def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
         down, across = values["flip"][row].tolist()
         if not (down or across):
             return np.ascontiguousarray(part)
-        target = (
-            image if part.shape == image.shape else None
-        )  # then the cut is all of it, and may be turned in place
+        # then the cut is all of it, and may be turned in place
+        target = image if part.shape == image.shape else None
         return cv2.flip(part, -1 if down and across else int(across), dst=target).reshape(
             part.shape
         )

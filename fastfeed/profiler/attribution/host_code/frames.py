@@ -88,9 +88,8 @@ def nest(
     depth = index - np.searchsorted(np.sort(end), start, side="right")
     key = depth * (count + 1) + index
     by_depth = np.argsort(key, kind="stable")
-    above = (
-        np.searchsorted(key[by_depth], key - count - 1) - 1
-    )  # the last of the depth above that began before
+    # the last of the depth above that began before
+    above = np.searchsorted(key[by_depth], key - count - 1) - 1
     parent = (
         np.where((depth > 0) & (above >= 0), by_depth[np.maximum(above, 0)], -1) if count else index
     )

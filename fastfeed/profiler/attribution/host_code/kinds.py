@@ -23,9 +23,8 @@ from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 
 __all__ = ["LONG_NS", "PINS", "CodeSpans", "ThreadCode", "classify_code", "process_launches"]
 
-LONG_NS = (
-    1_000_000  # without a launch: shorter pauses are launching, unless they are input beyond doubt
-)
+# without a launch: shorter pauses are launching, unless they are input beyond doubt
+LONG_NS = 1_000_000
 _SHORT_NS = 100_000
 _MOST = 0.5  # of a stretch of code, or of the steps
 _MIN_BATCH = 65_536  # bytes of a copy to the device: less is an index or a loss weight
@@ -42,12 +41,13 @@ _KNOWN = (  # by the names of ranges
 )
 
 
+# kinds of functions
 _USUAL = (
     Activity.INPUT,
     Activity.INPUT_WORK,
     Activity.CHECKPOINT,
     Activity.ENVIRONMENT,
-)  # kinds of functions
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +300,12 @@ class _Places:
     """Places of stretches within a step. Columns of bool, shape (n,)."""
 
     marked: np.ndarray  # steps are: the next three are False where they are not
-    first: (
-        np.ndarray
-    )  # before the first launch of a step, in most steps, which have no known loader
+    # before the first launch of a step, in most steps, which have no known loader
+    first: np.ndarray
     inside: np.ndarray  # between two launches of one step
     last: np.ndarray  # after the last launch of a step
-    feeds: (
-        np.ndarray
-    )  # a batch is copied to the device during it, or in the same step before anything else happens
+    # a batch is copied to the device during it, or in the same step before anything else happens
+    feeds: np.ndarray
     precedes: np.ndarray  # a batch is copied next, but maybe the step before ended with it
 
 
@@ -329,9 +327,8 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
     closed = bounds[np.maximum(step, 0), 1]
     began = np.searchsorted(work, start) > opened
     continues = following < closed
-    is_final = np.concatenate(
-        [following[1:] != following[:-1], [True]]
-    )  # none follows before the next launch
+    # none follows before the next launch
+    is_final = np.concatenate([following[1:] != following[:-1], [True]])
     is_between = ~in_mark & is_final & (following < len(work))
     is_first = (in_mark & ~began & continues) | is_between
     of_step = np.where(in_mark, step, step + 1)
@@ -357,9 +354,8 @@ def _copies(code: ThreadCode, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         frames.span[frames.outer == np.arange(len(frames.outer))], code.spans_of(Activity.INPUT)
     )
     is_long = others[:, 1] - others[:, 0] >= LONG_NS
-    until = np.where(
-        is_long, others[:, 0], others[:, 1]
-    )  # a short function may be the one that copies
+    # a short function may be the one that copies
+    until = np.where(is_long, others[:, 0], others[:, 1])
     following = np.searchsorted(others[:, 0], end)
     is_during = copied < end
     return is_during, ~is_during & (

@@ -22,9 +22,8 @@ class Sign(IntEnum):
     ITERATES = 0  # the protocol of iterators
     BLOCKS = 1  # waits for another thread, another process, or the clock
     DECODES = 2  # libraries that decode and transform samples
-    PREPARES = (
-        3  # words that people use for it; they say little about a function in the middle of a step
-    )
+    # words that people use for it; they say little about a function in the middle of a step
+    PREPARES = 3
     RECORDS = 4  # logging, metrics, saving
     SIMULATES = 5  # an environment of reinforcement learning
     TRANSFERS = 6  # reads or writes files and sockets

@@ -1,17 +1,5 @@
 """Chrome trace JSON: Kineto (torch.profiler) of every age, on NVIDIA and AMD, and trace.json.gz of
 JAX and TensorFlow.
-
-layout   one regular expression for an order of keys
-rows     a complete event as a row
-stream   bytes -> rows of events; lenient_json parses those that the layout does not match
-scanned  events that the native kernel takes apart, without a row for each
-times    decimal microseconds -> integer nanoseconds
-args     arguments of events
-events   rows -> columns; what each category means
-accelerators  what is no GPU
-hosts    which pid is a process, which a GPU
-jax      events without category
-tables   columns -> tables
 """
 
 from __future__ import annotations
@@ -113,9 +101,8 @@ def _trace(
     ops, ordinals, duplicates = tables.ops(events, hosts, calls)
     ranges, overheads = tables.ranges(events, hosts)
     gpus = _gpus(metadata)
-    common_name = (
-        next(iter(gpus.values())) if len(set(gpus.values())) == 1 else ""
-    )  # ROCm counts by another number
+    # ROCm counts by another number
+    common_name = next(iter(gpus.values())) if len(set(gpus.values())) == 1 else ""
     process = 0 if len(hosts.processes) == 1 else -1
     is_truncated = bool(exported) and total >= jax.EVENT_LIMIT
     notes = [

@@ -37,13 +37,11 @@ _MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the
 _MAX_EVENT = 16 << 20  # of one event
 _TAIL = 64 << 10
 _MAX_NESTED = 64  # objects inside of one event, before it is skipped
-_MAX_DROPPED = (
-    100_000  # events that are no JSON: each takes time, and a few kilobytes can hold millions
-)
+# events that are no JSON: each takes time, and a few kilobytes can hold millions
+_MAX_DROPPED = 100_000
 
-_REST = re.compile(
-    rb'\}\s*,?\s*\]\s*(?:,\s*"[^"]*"\s*:|\}?\s*\Z)'
-)  # of a file, from the last event's brace on
+# of a file, from the last event's brace on
+_REST = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"[^"]*"\s*:|\}?\s*\Z)')
 BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 

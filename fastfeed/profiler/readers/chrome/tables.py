@@ -25,9 +25,8 @@ from fastfeed.profiler.readers.chrome.hosts import Hosts
 __all__ = ["calls", "counts", "ops", "ranges", "waits"]
 
 _STEP = re.compile(rf"^(ProfilerStep#|{STEP})")
-_ANNOTATION = re.compile(
-    r"^(enumerate\(.*\)#|Optimizer\.(step|zero_grad)#)"
-)  # in 2021 of category Operator
+# in 2021 of category Operator
+_ANNOTATION = re.compile(r"^(enumerate\(.*\)#|Optimizer\.(step|zero_grad)#)")
 _GC = re.compile(
     r"^(Python )?GC$|garbage collect|gc\.collect\b|^<built-in function collect>$", re.I
 )
@@ -119,9 +118,8 @@ def ranges(events: EventTable, hosts: Hosts) -> tuple[Ranges, Overheads]:
     columns = ("start", "end", "thread_key", "name", "cat")
     start, end, thread_key, name, cat = map(events.ranges.take, columns)
     uncategorized = dict(zip(columns, map(events.uncategorized.take, columns), strict=True))
-    on_known_thread = (
-        hosts.thread_of[uncategorized["thread_key"]] >= 0
-    )  # unknown category, known thread
+    # unknown category, known thread
+    on_known_thread = hosts.thread_of[uncategorized["thread_key"]] >= 0
     start, end, thread_key, name, cat = (
         np.concatenate([profiler_own, uncategorized[key][on_known_thread]])
         for key, profiler_own in zip(columns, (start, end, thread_key, name, cat), strict=True)

@@ -18,10 +18,11 @@ from fastfeed.profiler.readers.nsys import pages
 __all__ = ["BROKEN", "MAGIC", "ColumnMap", "NsysDatabase", "open_database"]
 
 MAGIC = b"SQLite format 3\0"
+# SQLite quotes what is damaged, which may be no text at all
 BROKEN = (
     sqlite3.Error,
     UnicodeDecodeError,
-)  # SQLite quotes what is damaged, which may be no text at all
+)
 ColumnMap = dict[str, np.ndarray]
 
 _ROWS_PER_QUERY = 200_000  # rows per query: a text of some 4 MB per column
@@ -38,9 +39,8 @@ class NsysDatabase:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
-        connection.text_factory = (
-            _lenient  # host names and window titles in whatever code page the machine had
-        )
+        # host names and window titles in whatever code page the machine had
+        connection.text_factory = _lenient
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         self.tables: dict[str, tuple[str, ...]] = {
             name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})"))
@@ -184,9 +184,8 @@ def open_database(path: Path) -> Iterator[NsysDatabase]:
     """Open an export to read; TraceError where it is none, is damaged, or is cut off."""
     _check(path)
     try:
-        connection = _connected(
-            path
-        )  # an error's text may quote bytes of a damaged schema, which are no text
+        # an error's text may quote bytes of a damaged schema, which are no text
+        connection = _connected(path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     try:
@@ -233,9 +232,8 @@ def _connected(path: Path) -> sqlite3.Connection:
     """
     uri = path.resolve().as_uri()
     with path.open("rb") as file:
-        journaled = (
-            file.read(19)[18:] == b"\2"
-        )  # then even readers create files next to it, if there are none yet
+        # then even readers create files next to it, if there are none yet
+        journaled = file.read(19)[18:] == b"\2"
     journal = path.with_name(f"{path.name}-wal")
     immutable = "mode=ro&immutable=1"
     for options in (immutable,) if journaled and not journal.exists() else ("mode=ro", immutable):

@@ -88,9 +88,8 @@ def _decoded(
         if payload.lstrip().startswith("{"):
             return _from_json(payload)
         try:
-            payload = bytes.fromhex(
-                payload
-            )  # the column is declared as text, and some writers mean it
+            # the column is declared as text, and some writers mean it
+            payload = bytes.fromhex(payload)
         except ValueError:
             return {}
     if not isinstance(payload, bytes) or len(payload) < _HEADER.size:

@@ -1,14 +1,5 @@
 """Reads SQLite exports of Nsight Systems, of every version of its schema, as one `Trace`.
 
-    database  a file as columns of numpy
-    identity  processes, threads, GPUs
-    ops       the device side
-    host      calls, system ranges, scheduling
-    nvtx      NVTX ranges
-    nccl      NCCL's payloads in them
-    repair    invalid rows
-    metadata  version, clock, machine, environment, lost records
-
 Sampled call stacks (SAMPLING_CALLCHAINS, COMPOSITE_EVENTS) are most of many files and are never
 read.
 """

@@ -57,9 +57,8 @@ _UNIFIED = {
 _START, _END = 2, 4  # flags of a marker
 _THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
 _COMPILING = {1: "driver compiler", 4 << 16: "module loading", 5 << 16: "lazy function loading"}
-_EPOCH = (
-    1_000_000_000_000_000_000  # earlier (2001) than any trace: smaller times do not count from 1970
-)
+# earlier (2001) than any trace: smaller times do not count from 1970
+_EPOCH = 1_000_000_000_000_000_000
 
 
 def knows(path: Path, head: bytes) -> bool:
@@ -108,9 +107,8 @@ class _TraceBuilder:
             *self._copies(),
             self._unified(),
         ]
-        op_rows = np.concatenate(
-            op_tables
-        )  # start, end, device, stream, kind, name, corr, bytes, pageable
+        # start, end, device, stream, kind, name, corr, bytes, pageable
+        op_rows = np.concatenate(op_tables)
         call_rows = np.concatenate(call_tables)  # start, end, thread, name, corr
         ranges = np.concatenate([markers, compiling])  # start, end, thread, name, kind, domain
         process = self._owners(op_rows[:, 6], call_rows)
@@ -259,9 +257,8 @@ class _TraceBuilder:
             kind = np.array([kinds[number][1] for number in rows[:, 6].tolist()], np.int64)
             indexes = np.array([names[number] for number in rows[:, 6].tolist()], np.int64)
             host = np.where(kind == Kind.H2D, rows[:, 7], np.where(kind == Kind.D2H, rows[:, 8], 0))
-            pageable = np.select(
-                [host == 1, host > 1], [1, 0], -1
-            )  # 1 pageable, 2 pinned, 5 managed
+            # 1 pageable, 2 pinned, 5 managed
+            pageable = np.select([host == 1, host > 1], [1, 0], -1)
             tables.append(self._ops(rows, kind, indexes, rows[:, 4], rows[:, 5], pageable))
         rows = self._valid(self.database.rows(_PREFIX + "MEMSET", *_OP_COLUMNS, "bytes"))
         name = self.strings["[CUDA memset]"] if len(rows) else -1
@@ -278,9 +275,8 @@ class _TraceBuilder:
             "dstId",
             "value",
         )
-        rows = self._valid(
-            rows[np.isin(rows[:, 2], list(_UNIFIED))]
-        )  # the others count page faults
+        # the others count page faults
+        rows = self._valid(rows[np.isin(rows[:, 2], list(_UNIFIED))])
         name = np.array([self.strings[_UNIFIED[kind]] for kind in rows[:, 2].tolist()], np.int64)
         device = np.where(rows[:, 2] == 2, rows[:, 4], rows[:, 5])
         op_rows = np.column_stack([rows[:, :2], device, rows[:, 3]])
@@ -320,9 +316,8 @@ class _TraceBuilder:
         )
         valid = (rows[:, 1] & (_START | _END) > 0) & (rows[:, 0] > 0)
         rows, blobs = rows[valid], blobs[valid]
-        order = np.lexsort(
-            [rows[:, 1] & _END, rows[:, 0], rows[:, 2]]
-        )  # by id, then time, starts first
+        # by id, then time, starts first
+        order = np.lexsort([rows[:, 1] & _END, rows[:, 0], rows[:, 2]])
         rows, blobs = rows[order], blobs[order]
         starts = np.flatnonzero(rows[:, 1] & _START)
         follows = np.minimum(starts + 1, max(len(rows) - 1, 0))

@@ -116,9 +116,8 @@ class NvprofDatabase:
             ]
             expressions += [f'"{blob}"'] if blob in present else ["NULL"]
             cursor = self._connection.execute(f'SELECT {", ".join(expressions)} FROM "{name}"')
-            remaining = (
-                self.path.stat().st_size
-            )  # rows that fit; pages of a damaged file may point back
+            # rows that fit; pages of a damaged file may point back
+            remaining = self.path.stat().st_size
             while chunk := cursor.fetchmany(_ROWS):
                 remaining -= len(chunk)
                 if remaining < 0:

@@ -39,17 +39,15 @@ __all__ = ["knows", "read"]
 _SCALES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _BYTES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _VALUE = re.compile(r"(\d{1,30}(?:\.\d{0,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)")
-_MESSAGE = re.compile(
-    r"={2,}(?:(\d{1,18})==|={2,})\s*(.*)"
-)  # ==4242== Warning: ..., ======== Profiling result:
+# ==4242== Warning: ..., ======== Profiling result:
+_MESSAGE = re.compile(r"={2,}(?:(\d{1,18})==|={2,})\s*(.*)")
 _HEADERS = re.compile(
     rb'^(={2}\d+== (NVPROF|Profiling)|={8} (NVPROF|Profiling result)|"?Start"?\s*,\s*"?Duration"?,'
     rb"|\s*Start\s{2,}Duration\s{2,})",
     re.MULTILINE,
 )
-_CSV = re.compile(
-    r'"?Start"?\s*,|"Type"|"Device"'
-)  # the first column of a trace, a summary, metrics
+# the first column of a trace, a summary, metrics
+_CSV = re.compile(r'"?Start"?\s*,|"Type"|"Device"')
 _COMMAND = re.compile(r"NVPROF is profiling process (\d{1,18}), command: (.*)")
 _LOST = re.compile(r"Warning: (\d{1,18}) records have invalid timestamps")
 _CORR = re.compile(r" \[(\d+)\]\)?$")

@@ -128,9 +128,8 @@ def _ranges(events: PlaneEvents, rows: np.ndarray, thread: np.ndarray, names: St
         [names[text] if at else -1 for (_, text), at in zip(meanings, used, strict=True)], np.int32
     )
     name = name[events.code[rows]]
-    kind[events.ints("_a")[rows] > 0] = (
-        RangeKind.OTHER
-    )  # asynchronous: it began on this thread, which then went on
+    # asynchronous: it began on this thread, which then went on
+    kind[events.ints("_a")[rows] > 0] = RangeKind.OTHER
     if "step_num" in events.stats:
         step = events.ints("step_num")[rows]
         for row in np.flatnonzero(step >= 0):

@@ -52,9 +52,8 @@ class Stats:
     """All values of one kind of stat, in the order of their events."""
 
     event: np.ndarray  # int64, index into Events
-    number: (
-        np.ndarray
-    )  # field number of the value: 2 double, 3 uint64, 4 int64, 5 text, 6 bytes, 7 a stat's name
+    # field number of the value: 2 double, 3 uint64, 4 int64, 5 text, 6 bytes, 7 a stat's name
+    number: np.ndarray
     value: np.ndarray  # int64: the number, its raw bits for a double, or where the text begins
     stop: np.ndarray  # where the text ends
 
@@ -251,9 +250,8 @@ def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]
         for value in (offset, base):
             valid &= (value > -_MAX_TIME) & (value < _MAX_TIME)
         impossible += int(np.count_nonzero(timed & ~valid))
-        new_row = (
-            np.cumsum(valid) - 1 + count
-        )  # where each event stands after the others are left out
+        # where each event stands after the others are left out
+        new_row = np.cumsum(valid) - 1 + count
         start, stop = base + offset // 1000, base + (offset + length) // 1000
         parts.append((of_line[rows][valid], meta[valid], start[valid], stop[valid]))
         stats.append(

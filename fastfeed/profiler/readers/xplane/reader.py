@@ -69,9 +69,8 @@ def knows(path: Path, head: bytes) -> bool:
     if _FIRST.match(head):
         return True
     named = ".xplane.pb" in path.name or bool(_result_of(path, head))
-    return named and not head.startswith(
-        (b"{", b"[", b"SQLite")
-    )  # a trace of another kind may speak of one
+    # a trace of another kind may speak of one
+    return named and not head.startswith((b"{", b"[", b"SQLite"))
 
 
 def read(path: Path) -> Trace:

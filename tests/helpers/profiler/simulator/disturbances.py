@@ -15,9 +15,8 @@ from helpers.profiler.simulator.training import BATCH_BYTES, COMPUTE, Trainer
 
 __all__ = ["DISTURBED", "Disturbance"]
 
-Disturbance = Callable[
-    [Host], None
-]  # what happens at the end of a step, when the device has run dry
+# what happens at the end of a step, when the device has run dry
+Disturbance = Callable[[Host], None]
 
 
 def collect(host: Host) -> None:

@@ -45,9 +45,8 @@ class Op:
     visible: int  # when the device had it in its queue
     start: int
     end: int
-    held: Cause | None = (
-        None  # what an event that kept it from starting stands for: DEPENDENCY, PEER, or LATENCY
-    )
+    # what an event that kept it from starting stands for: DEPENDENCY, PEER, or LATENCY
+    held: Cause | None = None
     bytes: int = -1
     pageable: int = -1
     group: str = ""

@@ -69,9 +69,8 @@ class Host:
     _left: dict[int, int] = field(default_factory=dict)  # thread -> when it passed the baton on
     _cause: Cause = Cause.PYTHON
     _rng: np.random.Generator = field(init=False)
-    _queued: dict[int, deque[int]] = field(
-        default_factory=dict
-    )  # gpu -> when its last DEPTH launches started
+    # gpu -> when its last DEPTH launches started
+    _queued: dict[int, deque[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.threads[self.pid] = "python"

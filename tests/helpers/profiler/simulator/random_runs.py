@@ -48,9 +48,8 @@ class RandomRun:
     late: int  # index of the GPU whose share is known
     steps: int  # that were recorded whole and warm
     period_ns: float  # their mean length, on the host or, where that runs ahead, on the device
-    shares: tuple[
-        float, float
-    ]  # lowest and highest true share, by which steps at either end are counted
+    # lowest and highest true share, by which steps at either end are counted
+    shares: tuple[float, float]
 
 
 def random_run(seed: int) -> RandomRun:

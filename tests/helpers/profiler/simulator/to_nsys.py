@@ -14,12 +14,13 @@ __all__ = ["BEFORE_NS", "write_nsys"]
 
 BEFORE_NS = 2_000_000_000  # the session began this long before time 0
 _VM = 1 << 48
+# kind, from, to
 _COPY = {
     Kind.H2D: (1, 1, 2),
     Kind.D2H: (2, 2, 1),
     Kind.D2D: (8, 2, 2),
     Kind.P2P: (10, 2, 2),
-}  # kind, from, to
+}
 _TABLES = {
     "StringIds": "id value",
     "META_DATA_EXPORT": "name value",
@@ -61,12 +62,13 @@ _TABLES = {
     "SCHED_EVENTS": "start cpu isSchedIn globalTid threadState threadBlock",
 }
 _TEXT = {"value", "name", "text", "utcTime", "localTime", "busLocation", "uuid"}
+# what of a run is an NVTX range; nsys has no Python frames here
 _RANGE_KINDS = (
     RangeKind.NVTX,
     RangeKind.STEP,
     RangeKind.OP,
     RangeKind.GC,
-)  # what of a run is an NVTX range; nsys has no Python frames here
+)
 
 
 def write_nsys(run: Run, path: Path, *, granularity: str = "node") -> Path:
@@ -94,9 +96,8 @@ def write_nsys(run: Run, path: Path, *, granularity: str = "node") -> Path:
 class _Database:
     def __init__(self, run: Run, granularity: str) -> None:
         self.run = run
-        self.shift = (
-            BEFORE_NS  # a session's clock begins with the session; the skew is in its utcEpochNs
-        )
+        # a session's clock begins with the session; the skew is in its utcEpochNs
+        self.shift = BEFORE_NS
         self.rows: dict[str, list[Mapping[str, Any]]] = {table: [] for table in _TABLES}
         self._strings: dict[str, int] = {}
         self._hosts = dict(zip(sorted({op.host for op in run.ops}), run.hosts, strict=True))

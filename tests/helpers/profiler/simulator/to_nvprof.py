@@ -29,12 +29,13 @@ _CBID = {
     "cudaLaunchKernel": 211,
     "cudaGraphLaunch": 311,
 }
+# as CUPTI counts them
 _COPY = {
     Kind.H2D: (1, 2, 3),
     Kind.D2H: (2, 3, 2),
     Kind.D2D: (8, 3, 3),
     Kind.P2P: (10, 3, 3),
-}  # as CUPTI counts them
+}
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _TABLES = {
     "Version": "version INTEGER",

@@ -36,9 +36,8 @@ def idle_times(hosts: Sequence[Host]) -> Iterator[Idle]:
         done, until = known_time(gpu, ops, [one for host in hosts for one in host.ranges])
         for op in ops:
             if op.start > done:
-                host = next(
-                    host for host in hosts if host.index == op.host
-                )  # the one that comes to the rescue
+                # the one that comes to the rescue
+                host = next(host for host in hosts if host.index == op.host)
                 waiting = [
                     one
                     for one in host.ops

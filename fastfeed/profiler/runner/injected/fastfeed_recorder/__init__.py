@@ -3,14 +3,6 @@ over some of them.
 
 It runs in the program's own Python, where fastfeed need not be installed: it imports the standard
 library alone, and no framework before the program does. Python 3.9 or later.
-
-plan          ->  what to record, from the environment; messages to `fastfeed profile`
-after_import  ->  functions called when the program has imported a module
-window        ->  which steps are recorded, and by which recorder
-calls         ->  how many functions a step calls, which bounds what is recorded
-torch_hooks, jax_hooks, tensorflow_hooks, keras_hooks  ->  ends of training steps
-recorders     ->  torch.profiler, jax.profiler, TensorFlow's profiler
-nvtx          ->  ranges of steps and of loaders for Nsight Systems
 """
 
 from __future__ import annotations

@@ -19,13 +19,11 @@ class Plan:
     def __init__(self, fields: dict) -> None:
         self.out: str = fields["out"]  # folder of the traces
         self.log: str = fields["log"]  # file of the messages
-        self.claims: str = fields[
-            "claims"
-        ]  # folder: the first process to step under a name records
+        # folder: the first process to step under a name records
+        self.claims: str = fields["claims"]
         self.name: str = fields["name"]  # of the trace: "trace", "rank3"
-        self.ranks: list[str] = fields[
-            "ranks"
-        ]  # environment variables in which launchers give a process its rank
+        # environment variables in which launchers give a process its rank
+        self.ranks: list[str] = fields["ranks"]
         self.recorder: str = fields["recorder"]  # auto, torch, jax, tensorflow, nvtx
         self.skip: int = fields["skip"]  # steps before recording
         self.steps: int = fields["steps"]  # recorded steps; 0: all

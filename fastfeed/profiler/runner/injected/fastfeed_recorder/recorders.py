@@ -206,9 +206,8 @@ class _TensorFlowRecorder(_XplaneRecorder):
     def begin(self, folder: str, python_level: int) -> None:
         import tensorflow as tf
 
-        options = tf.profiler.experimental.ProfilerOptions(
-            python_tracer_level=python_level
-        )  # 2.21 records none
+        # 2.21 records none
+        options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=python_level)
         tf.profiler.experimental.start(folder, options=options)
 
     def end(self) -> None:

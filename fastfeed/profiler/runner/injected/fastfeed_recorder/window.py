@@ -176,9 +176,8 @@ class Window:
             )
         recorder.start(has_functions)
         self._recorder = recorder
-        atexit.register(
-            self._exit
-        )  # again: before the framework's own, which were registered meanwhile
+        # again: before the framework's own, which were registered meanwhile
+        atexit.register(self._exit)
         recorder.mark(self._count)
 
     def _stop(self) -> None:

@@ -1,0 +1,1 @@
+"""Keras adapter: PyDataset, checks, epoch callbacks, backup."""

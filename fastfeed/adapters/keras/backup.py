@@ -1,0 +1,136 @@
+"""A Keras callback that saves the model and the position in the data together, and resumes from
+both.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+from fastfeed.adapters.keras.checks import check_fitted
+from fastfeed.errors import ConfigError, MissingExtra, StateError
+from fastfeed.feed.feed import Feed
+from fastfeed.sampling.checkpoint import load_state, save_state
+
+try:
+    keras: Any = importlib.import_module("keras")
+except ImportError as error:
+    raise MissingExtra.of("keras_backup", "Keras 3", "keras") from error
+
+__all__ = ["keras_backup"]
+
+_STATE, _WEIGHTS = "state.json", "backup-*.weights.h5"
+
+
+def keras_backup(
+    feed: Feed, folder: str | Path, save_freq: str | int = "epoch", delete_checkpoint: bool = True
+) -> Any:
+    """See Feed.keras_backup."""
+    if save_freq != "epoch" and (
+        isinstance(save_freq, bool) or not isinstance(save_freq, int) or save_freq < 1
+    ):
+        raise ConfigError(
+            f'save_freq must be "epoch" or a number of batches >= 1, got {save_freq!r}'
+        )
+    return _backup_class()(feed, Path(folder), save_freq, delete_checkpoint)
+
+
+def _backup_class() -> Any:
+    class FeedBackup(keras.callbacks.Callback):
+        """Written by rank 0 alone, read by all: the folder must be one that every rank sees.
+
+        Weights go into a new file; then one small file that names it and holds the position
+        replaces the last one, whole or not at all. A run that is killed at any moment resumes from
+        the newest pair. The position is that of the trainer: batches that a framework has taken
+        ahead of it do not count.
+        """
+
+        def __init__(
+            self, feed: Feed, folder: Path, save_freq: str | int, delete_checkpoint: bool
+        ) -> None:
+            super().__init__()
+            self._feed, self._folder = feed, folder
+            self._every, self._delete = save_freq, delete_checkpoint
+            self._at = 0  # batches before the trainer's position, from epoch 0 on
+            self._saved = 0  # the position that was saved last
+            self._epoch, self._batch = 0, 0  # of Keras: batches count in its epoch
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            check_fitted(self._feed)
+            path = self._folder / _STATE
+            if path.exists():
+                self._restore(load_state(path))
+            state = self._feed.state()
+            self._at = self._saved = state["epoch"] * len(self._feed) + state["step"]
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self._epoch, self._batch = epoch, 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            steps = len(self._feed)
+            # with several steps per execution Keras counts full ones, also where the data has ended
+            # before
+            self._at += min(batch + 1 - self._batch, steps - self._at % steps)
+            self._batch = batch + 1
+            if self._every != "epoch" and self._at - self._saved >= int(self._every):
+                # Keras ends an epoch where the feed's ends, and after as many steps as it was told
+                over = self._at % steps == 0 or self._batch >= (self.params.get("steps") or steps)
+                self._save(self._epoch + over)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if self._every == "epoch":
+                self._save(epoch + 1)
+
+        def on_train_end(self, logs: Any = None) -> None:
+            if self._delete and self._feed.plan.world.main and not self._feed.is_proving:
+                (self._folder / _STATE).unlink(missing_ok=True)  # first: it names the weights
+                self._clear()
+                for torn in self._folder.glob(
+                    f"{_STATE}.*.new"
+                ):  # of a run that was killed while it wrote
+                    torn.unlink(missing_ok=True)
+                if self._folder.is_dir() and not any(self._folder.iterdir()):
+                    self._folder.rmdir()
+
+        def _save(self, epoch: int) -> None:
+            self._saved = self._at
+            if not self._feed.plan.world.main:
+                return
+            at = divmod(self._at, len(self._feed))
+            position = self._feed.state(at)  # first: it is refused during a proof
+            self._folder.mkdir(parents=True, exist_ok=True)
+            weights = f"backup-{at[0]:06}-{at[1]:09}.weights.h5"
+            self.model.save_weights(self._folder / weights, overwrite=True)
+            with open(self._folder / weights, "rb") as file:
+                os.fsync(file.fileno())
+            state = {"keras_epoch": epoch, "weights": weights, "feed": position}
+            save_state(self._folder / _STATE, state)
+            self._clear(but=weights)
+
+        def _clear(self, but: str = "") -> None:
+            for old in self._folder.glob(_WEIGHTS):
+                if old.name != but:
+                    old.unlink(missing_ok=True)
+
+        def _restore(self, saved: dict[str, Any]) -> None:
+            if not self.model.built:
+                raise ConfigError(
+                    "the model must be built before training resumes from a backup; give it an"
+                    " Input layer, or call it on a batch before fit"
+                )
+            if {"keras_epoch", "weights", "feed"} - saved.keys():
+                raise StateError(
+                    f"{self._folder / _STATE} was not written by keras_backup; choose another"
+                    " folder"
+                )
+            self._feed.restore(saved["feed"])
+            optimizer = self.model.optimizer
+            if optimizer is not None and not optimizer.built:
+                optimizer.build(self.model.trainable_variables)
+            self.model.load_weights(self._folder / saved["weights"])
+            # as Keras's own BackupAndRestore; a key into `fit`, which has read its argument by now
+            self.model._initial_epoch = saved["keras_epoch"]
+
+    return FeedBackup

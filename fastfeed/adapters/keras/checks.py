@@ -1,0 +1,141 @@
+"""Checks of `fit`, `evaluate` and `predict` for what Keras would silently do wrong with a feed."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastfeed.errors import ConfigError
+from fastfeed.feed.feed import Feed
+from fastfeed.printable import warn
+
+__all__ = [
+    "check_fitted",
+    "check_whole",
+    "fitted_feed",
+    "follow_fit",
+    "refuse_ignored",
+    "refuse_same_feed",
+]
+
+_IGNORED = {
+    "class_weight": "use feed.to_keras(class_weight={...})",
+    "sample_weight": "put weights into the source, as in ff.Table(weight=...)",
+    "y": "labels come from the feed's source",
+}
+_MAX_FRAMES = 16  # between Keras's `fit` and us, at most
+_warned: weakref.WeakSet[Feed] = weakref.WeakSet()  # of leaving samples out
+
+
+def refuse_ignored(caller: Mapping[str, Any]) -> None:
+    """Keras drops other arguments of `fit` that gets an adapter; its iterator, which asks us first,
+    still has them.
+    """
+    for name, instead in _IGNORED.items():
+        if caller.get(name) is not None and "steps_per_execution" in caller:
+            raise ConfigError(
+                f"{name} must not be given to fit or evaluate together with a feed: Keras would"
+                f" ignore it; {instead}"
+            )
+
+
+def refuse_same_feed(feed: Feed) -> None:
+    """A feed has one position: validating on the one that is trained on would end its epoch."""
+    validation = _fit_locals().get("validation_data")
+    if _feed_of(_fit_locals().get("x")) is feed and _feed_of(validation) is feed:
+        raise ConfigError(
+            "x and validation_data must be two feeds, got the same feed for both; create another"
+            " Feed, of the validation data, with shuffle=False and no random ops"
+        )
+
+
+def check_fitted(feed: Feed) -> None:
+    """ConfigError where the `fit` that calls this gets another feed, whose position would not be
+    saved.
+    """
+    fitted = fitted_feed()
+    if fitted is not None and fitted is not feed:
+        raise ConfigError(
+            f"this keras_backup saves the position of {feed!r}, but fit is given {fitted!r}; use"
+            " the keras_backup of the feed that is fitted"
+        )
+
+
+def follow_fit(feed: Feed) -> None:
+    """Move a feed that is behind the epoch at which the `fit` that calls this begins, unless it was
+    moved by hand.
+
+    `fit(initial_epoch=3)` would train on the order and the augmentation of epoch 0 again.
+    """
+    fit = _fit_locals()
+    begins = fit.get("initial_epoch")  # within its loop also what a callback has restored
+    if (
+        not isinstance(begins, int)
+        or begins != fit.get("epoch", begins)
+        or _feed_of(fit.get("x")) is not feed
+    ):
+        return
+    steps = fit.get("steps_per_epoch") or len(feed)
+    # Keras ends one of its epochs where the feed's ends
+    epoch, part = divmod(begins, -(-len(feed) // steps))
+    feed.advance(epoch, part * steps)
+
+
+def check_whole(feed: Feed) -> None:
+    """Refuse `predict` in another order than the source's; warn once where it or `evaluate` leaves
+    samples out.
+    """
+    plan, whole = feed.plan, 'shuffle=False, tail="pad", on_bad="mask"'
+    name, steps = next(
+        (
+            (name, frame.get("steps"))
+            for name, frame in _callers()
+            if name in ("fit", "evaluate", "predict") and {"self", "callbacks"} <= frame.keys()
+        ),
+        ("", None),
+    )
+    if name == "predict" and plan.shuffle != "none":
+        raise ConfigError(
+            f"predict needs a feed in the order of its source, got shuffle={str(plan.shuffle)!r}:"
+            f" nothing tells which prediction belongs to which file; create one with {whole}"
+        )
+    left_out = plan.length - plan.steps * plan.global_batch
+    if name in ("evaluate", "predict") and steps is None and left_out > 0 and feed not in _warned:
+        _warned.add(feed)
+        warn(
+            f"{name} leaves out {left_out:,} of {plan.length:,} samples: the feed drops an"
+            f" incomplete last batch; create one with {whole}",
+            stacklevel=2,
+        )
+
+
+def fitted_feed() -> Any:
+    """The feed, or the loader under `ff.watched`, that the `fit` that calls this trains on; None
+    for other data.
+    """
+    return _feed_of(_fit_locals().get("x"))
+
+
+def _callers() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names and local variables of the functions that call this, from the innermost on."""
+    frame: Any = sys._getframe(2)
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return
+        yield frame.f_code.co_name, frame.f_locals
+        frame = frame.f_back
+
+
+def _fit_locals() -> Mapping[str, Any]:
+    """Return the local variables of the innermost running `fit` of Keras; empty if none runs."""
+    return next(
+        (frame for name, frame in _callers() if name == "fit" and "validation_data" in frame), {}
+    )
+
+
+def _feed_of(data: Any) -> Any:
+    """The feed, or the watched loader, behind an argument of `fit`."""
+    feed = getattr(data, "_fastfeed", None)
+    return getattr(feed, "feed", feed)  # a dataset's owner may be the epochs of a feed

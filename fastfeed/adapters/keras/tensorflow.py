@@ -1,0 +1,130 @@
+"""What Keras iterates on TensorFlow instead of a `tf.data.Dataset`.
+
+Keras takes a `tf.distribute.DistributedDataset` as it is. One of ours yields tensors straight from
+the feed; under a strategy of one process, one of TensorFlow's own gives each device a piece of each
+batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from fastfeed.adapters.keras.epochs import Epochs, is_keras_peeking
+from fastfeed.errors import ConfigError
+
+__all__ = ["direct", "distributed", "is_chosen", "watched"]
+
+
+def is_chosen(strategy: Any) -> bool:
+    """Whether the user chose this strategy: it is not TensorFlow's default."""
+    with strategy.scope():
+        return bool(tf.distribute.has_strategy())
+
+
+def direct(epochs: Epochs) -> Any:
+    """Eager tensors on TensorFlow's first device, as the feed makes them: no dataset between it and
+    the trainer.
+
+    For Keras from 3.7, which takes any iterator, and one step per execution: more are one graph,
+    which needs a dataset.
+    """
+    return _Direct(epochs)
+
+
+def watched(loader: Any, dataset: Any) -> Any:
+    """A dataset as it is, taken eagerly, a batch at a time; `loader.walk` times that."""
+    return _Watched(loader, dataset)
+
+
+def distributed(dataset: Any, epochs: Epochs, strategy: Any) -> Any:
+    """What Keras iterates instead of the dataset of these epochs."""
+    if (
+        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        and strategy.num_replicas_in_sync > 1
+    ):
+        raise several_workers(f"a strategy of {strategy.num_replicas_in_sync}")
+    return _Distributed(strategy.experimental_distribute_dataset(dataset), epochs)
+
+
+def several_workers(got: str) -> ConfigError:
+    """Keras 3 ends in errors of its own there, whatever its data: it reduces each worker's values
+    as several.
+    """
+    return ConfigError(
+        f"to_keras can feed one TensorFlow worker, got {got}: Keras 3 does not run under"
+        " MultiWorkerMirroredStrategy (github.com/keras-team/keras/issues/20585), and without it"
+        " each worker would train alone; write the loop yourself, over"
+        " strategy.distribute_datasets_from_function(lambda context: feed.to_tfdata()), or train"
+        " by Keras on JAX, with keras.distribution.DataParallel"
+    )
+
+
+class _Direct(tf.distribute.DistributedDataset):
+    """Epochs of a feed, as Keras asks for them."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Steps(self._epochs.walk())
+
+    @property
+    def element_spec(self) -> Any:
+        return tf.nest.map_structure(tf.TensorSpec.from_tensor, self._epochs.zeros())
+
+
+class _Watched(tf.distribute.DistributedDataset):
+    """A dataset under a watch."""
+
+    def __init__(self, loader: Any, dataset: Any) -> None:
+        self._loader, self._dataset = loader, dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        return (
+            iter(self._dataset) if is_keras_peeking() else _Steps(self._loader.walk(self._dataset))
+        )
+
+    @property
+    def element_spec(self) -> Any:
+        return self._dataset.element_spec
+
+
+class _Steps:
+    """Ends as TensorFlow's iterators do: Keras would take `StopIteration` for a step without a
+    result.
+    """
+
+    def __init__(self, walk: Iterator[Any]) -> None:
+        self._walk = walk
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        for item in self._walk:
+            return item
+        raise tf.errors.OutOfRangeError(None, None, "the epoch has ended")
+
+
+class _Distributed(tf.distribute.DistributedDataset):
+    """A distributed dataset that Keras may look at without taking batches from the feed.
+
+    It does so before every `fit` and `evaluate`, and TensorFlow draws more of them meanwhile, for
+    each device.
+    """
+
+    def __init__(self, dataset: Any, epochs: Epochs) -> None:
+        self._dataset, self._epochs = dataset, epochs
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self._epochs.zeros()] if is_keras_peeking() else self._dataset)
+
+    @property
+    def element_spec(self) -> Any:
+        return self._dataset.element_spec
+
+    def reduce(self, initial_state: Any, reduce_func: Any) -> Any:
+        return self._dataset.reduce(initial_state, reduce_func)

@@ -1,0 +1,1 @@
+"""Callbacks and wrappers that monitor training steps and foreign loaders."""

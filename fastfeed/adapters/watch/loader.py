@@ -1,0 +1,211 @@
+"""Other loaders, watched as a feed is: how long a loop waits for them, exactly."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from fastfeed.arguments import checked
+from fastfeed.distributed.world import World
+from fastfeed.errors import ConfigError
+from fastfeed.live.meter import Meter
+from fastfeed.live.status import LiveStatus, SlowCounts
+from fastfeed.system.clocks import steady_ns
+from fastfeed.version import __version__
+
+__all__ = ["Watched", "watched"]
+
+T = TypeVar("T")
+
+
+@checked
+def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Watched[T]:
+    """Iterate a loader so that `fastfeed watch`, `ff.Watch` and `ff.StepWatch` see how long the
+    loop waits for it.
+
+    For a `DataLoader`, a Grain loader, a generator, a `tf.data.Dataset`, a `PyDataset`. What is
+    yielded is handed on as it is. For Keras there is `to_keras`:
+    `model.fit(ff.watched(data).to_keras())`.
+
+    Args:
+        data (Iterable): Anything that is iterated. Each iteration counts as an epoch.
+        name (str): Shown by `fastfeed watch`. Default: "".
+        world (World | None): This rank; None: what the launcher's environment says. Default: None.
+
+    Returns:
+        What to iterate instead.
+
+    Raises:
+        ConfigError: `data` cannot be iterated.
+
+    Example:
+        >>> loader = ff.watched([np.zeros((8, 3)), np.zeros((8, 3))], name="train")
+        >>> watch = ff.StepWatch(loader, every=1)
+        >>> for batch in loader:
+        ...     log = watch.step()
+        >>> sorted(log)
+        ['feed_rate', 'feed_wait']
+    """
+    if (
+        not hasattr(data, "__iter__")
+        and hasattr(data, "__getitem__")
+        and not hasattr(data, "__len__")
+    ):
+        raise ConfigError(
+            f"watched() needs an iterable, got a {type(data).__name__}, which has items by index"
+            " and no length; pass a generator of its items"
+        )
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise ConfigError(f"watched() needs a loader to iterate, got {type(data).__name__}")
+    return Watched(data, name, World.detect() if world is None else world)
+
+
+class Watched(Generic[T]):
+    """A loader that is watched while it is iterated; made by `ff.watched`.
+
+    Args:
+        data (Iterable): The loader.
+        name (str): Shown by `fastfeed watch`.
+        world (World): This rank.
+
+    Example:
+        >>> loader = ff.watched([1, 2, 3])
+        >>> len(loader), list(loader)
+        (3, [1, 2, 3])
+    """
+
+    def __init__(self, data: Iterable[T], name: str, world: World) -> None:
+        self._data, self._meter, self._epoch = data, Meter(), 0
+        steps = getattr(data, "__len__", None)
+        identity = {
+            "version": __version__,
+            "name": name[:200],
+            "source": type(data).__name__[:200],
+            "steps": _length(data) if steps is not None else None,
+            "prefetch": None,  # how many batches are ready is not known
+            "rank": world.rank,
+            "world": world.size,
+            "local_rank": world.local_rank,
+        }
+        self.live = LiveStatus(self._meter, identity, SlowCounts)
+
+    def __iter__(self) -> Iterator[T]:
+        return self.walk(self._data if hasattr(self._data, "__iter__") else _items(self._data))
+
+    def walk(self, data: Iterable[Any]) -> Iterator[Any]:
+        """Iterate other data and count it as this loader's: the data as converted by a framework,
+        for example.
+
+        Args:
+            data (Iterable): Batches.
+
+        Returns:
+            The same batches, one epoch.
+
+        Example:
+            >>> loader = ff.watched([1, 2, 3])
+            >>> list(loader.walk(batch * 2 for batch in [1, 2, 3]))
+            [2, 4, 6]
+        """
+        meter, live, clock = self._meter, self.live, steady_ns
+        batches, epoch, step = iter(data), self._epoch, 0
+        self._epoch += 1
+        meter.pause()
+        while True:
+            requested = clock()
+            meter.record_request(requested, 0)
+            live.requested(requested, 0)
+            try:
+                batch = next(batches)
+            except StopIteration:
+                live.paused(clock())
+                return
+            except BaseException as error:
+                live.paused(clock(), failed=isinstance(error, Exception))
+                raise
+            now, step = clock(), step + 1
+            meter.record_delivery(requested, now, count_samples(batch))
+            live.delivered(now, (epoch, step))
+            yield batch
+
+    def pause(self) -> None:
+        """The loop does something else now, such as validating: the time until the next batch does
+        not count.
+
+        Example:
+            >>> loader = ff.watched([1, 2])
+            >>> batches = iter(loader)
+            >>> first = next(batches)
+            >>> loader.pause()  # save a checkpoint
+            >>> next(batches)
+            2
+        """
+        now = steady_ns()
+        self._meter.record_request(now, 0)
+        self.live.paused(now)
+
+    def to_keras(self) -> Any:
+        """The data for `fit`, `evaluate` and `predict`, watched where Keras takes its batches, on
+        any backend.
+
+        TensorFlow would otherwise read a `tf.data` pipeline inside of its graph, and run ahead of a
+        generator in a thread of its own: nothing that wraps the data sees the trainer wait there.
+        This takes batches eagerly, one at a time, from what Keras itself makes of the data; it
+        needs TensorFlow's default strategy and one step per execution, and does not watch
+        otherwise, which it logs.
+
+        Returns:
+            A Keras `DataAdapter`.
+
+        Raises:
+            ConfigError: Keras does not take such data.
+            MissingExtra: Keras is not installed.
+
+        Example:
+            >>> batches = ((np.zeros((4, 2), "float32"), np.zeros(4)) for _ in range(8))
+            >>> data = ff.watched(batches).to_keras()  # model.fit(data, steps_per_epoch=6, callbacks=[ff.Watch(data)])
+        """
+        return importlib.import_module("fastfeed.adapters.watch.keras_data").watched_adapter(
+            self, self._data
+        )
+
+    def __len__(self) -> int:
+        return len(self._data)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Remove the live page; garbage collection does this as well.
+
+        Example:
+            >>> loader = ff.watched([1, 2])
+            >>> loader.close()
+        """
+        self.live.close()
+
+
+def _items(data: Any) -> Iterator[Any]:
+    """Iterate data that has items by index."""
+    for index in range(len(data)):
+        yield data[index]
+
+
+def _length(data: Any) -> int | None:
+    try:
+        return len(data)
+    except TypeError:  # a loader over an iterable has the method and no length
+        return None
+
+
+def count_samples(batch: Any) -> int:
+    """The first axis of the first array in a batch; 1 if there is none."""
+    for _ in range(8):  # nested so deep at most
+        shape = getattr(batch, "shape", None)
+        if shape is not None:
+            return int(shape[0]) if len(shape) else 1
+        if isinstance(batch, Mapping):
+            batch = next(iter(batch.values()), None)
+        elif isinstance(batch, (tuple, list)) and batch:
+            batch = batch[0]
+        else:
+            break
+    return 1

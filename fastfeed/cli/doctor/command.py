@@ -1,0 +1,284 @@
+"""`fastfeed doctor`: what this machine offers a feed, and what to install or fix.
+
+`collect()` gathers facts and imports no framework; `doctor_advice` derives what to do; `render()`
+prints both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from importlib import import_module, metadata, util
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fastfeed.cli.doctor.advice import PACKAGES, advise, next_command
+from fastfeed.cli.doctor.kernel import find_kernel, kernel_rows
+from fastfeed.cli.doctor.machine import Advice, GpuInfo, MachineReport
+from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.streams import Console
+from fastfeed.distributed.cores import cgroup_limits
+from fastfeed.distributed.world import World
+from fastfeed.errors import ConfigError
+from fastfeed.system.processes import memory_bytes, open_files, usable_cores
+
+__all__ = ["collect", "doctor", "render", "with_advice"]
+
+DALI = ("nvidia-dali-cuda120", "nvidia-dali-cuda130")
+# Every build of OpenCV installs the same `cv2` folder.
+OPENCV = (
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python-headless",
+    "opencv-contrib-python",
+)
+FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
+CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
+CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Show what this machine offers, and what to install or fix.
+
+    Checks hardware, libraries and ranks. The exit code is 1 if something has to be fixed.
+
+    Examples:
+        fastfeed doctor                    # in the environment of the trainer
+        srun -n 1 fastfeed doctor          # on the machine that will train
+        fastfeed doctor --json             # for a script
+    """
+    report = collect()
+    with streams.report() as console:
+        if as_json:
+            typer.echo(json.dumps(asdict(report), indent=2))
+        else:
+            render(report, console)
+    if any(advice.problem for advice in report.advice):
+        raise typer.Exit(1)
+
+
+def installed(name: str) -> str | None:
+    """The version of an installed distribution, without importing it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def collect(
+    *,
+    environ: Mapping[str, str] | None = None,
+    version: Callable[[str], str | None] = installed,
+    has_module: Callable[[str], bool] = lambda name: util.find_spec(name) is not None,
+    nvml: Any = "pynvml",
+    kernel: str | ModuleType = "fastfeed._native",
+    root: Path = Path("/"),
+    which: Callable[[str], str | None] = shutil.which,
+) -> MachineReport:
+    """Inspect this machine.
+
+    The arguments let tests replace the environment, packages, NVML, kernel, root and PATH.
+    """
+    try:
+        world, world_error = World.detect(environ), None
+    except ConfigError as error:
+        world, world_error = None, str(error)
+    quota, memory_limit = cgroup_limits(root)
+    cores, pillow, opencv = os.cpu_count() or 1, version("pillow"), _versions(OPENCV, version)
+    if not opencv and has_module("cv2"):
+        opencv = {"cv2": "of unknown version"}  # built from source, or by conda
+    report = MachineReport(
+        fastfeed=version("fastfeed"),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
+        cores=cores,
+        cores_affinity=min(usable_cores(), cores),
+        cores_quota=quota,
+        memory=memory_bytes(),
+        memory_limit=memory_limit,
+        open_files=open_files(),
+        pillow=pillow,
+        codecs=_codecs() if pillow else {},
+        kernel=find_kernel(kernel),
+        opencv=opencv,
+        dali=_versions(DALI, version),
+        vips=version("pyvips"),
+        frameworks=_versions(FRAMEWORKS, version),
+        world=world,
+        world_error=world_error,
+        package_manager=next(filter(which, PACKAGES), None),
+        cache=_cache(),
+        **find_gpus(nvml),
+    )
+    return with_advice(report)
+
+
+def with_advice(report: MachineReport) -> MachineReport:
+    """The report, and what follows from it."""
+    advice = tuple(advise(report))
+    is_broken = any(each.problem for each in advice)
+    return replace(report, advice=advice, next=None if is_broken else next_command(report))
+
+
+def find_gpus(nvml: Any) -> dict[str, Any]:
+    """The last fields of MachineReport: GPUs and driver, or why there are none.
+
+    `nvml` is the module or its name.
+    """
+    if isinstance(nvml, str):
+        try:
+            nvml = import_module(nvml)
+        except ImportError:
+            return {"no_gpu": "unknown: nvidia-ml-py is not installed"}
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return {"no_gpu": f"none: no NVIDIA driver answers ({error})"}
+    try:
+        handles = [
+            nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())
+        ]
+        gpus = tuple(
+            GpuInfo(nvml.nvmlDeviceGetName(handle), _gpu_memory(nvml, handle)) for handle in handles
+        )
+        number, driver = nvml.nvmlSystemGetCudaDriverVersion(), nvml.nvmlSystemGetDriverVersion()
+        cuda = (number // 1000, number % 1000 // 10)  # 12040 is 12.4
+        return {"gpus": gpus, "no_gpu": None if gpus else "none", "driver": driver, "cuda": cuda}
+    except nvml.NVMLError as error:
+        return {"no_gpu": f"not readable: {error}"}
+    finally:
+        nvml.nvmlShutdown()
+
+
+def render(report: MachineReport, console: Console) -> None:
+    """Print the report for a person."""
+    fastfeed = f"fastfeed {report.fastfeed or '(source tree, not installed)'}"
+    console.print(Text(f"{fastfeed}, Python {report.python}, {report.platform}", style="bold"))
+    for title, rows in sections(report):
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in rows:
+            # Text: brackets are not markup here; filled up, as versions of Rich differ in what a
+            # least width includes
+            table.add_row(Text(f"  {name}".ljust(16)), Text(value))
+        console.print(Text(f"\n{title}", style="bold"))
+        console.print(table)
+    optional = [advice for advice in report.advice if advice.optional]
+    needed = [advice for advice in report.advice if not advice.optional]
+    if needed:
+        broken = any(advice.problem for advice in needed)
+        _list(
+            needed,
+            "To fix:" if broken else "To do:",
+            "bold red" if broken else "bold yellow",
+            console,
+        )
+    if optional:
+        _list(optional, "Optional:", "bold", console)
+    if report.next:
+        text = Text("\nNext:  " if needed else "\nAll fine. Next:  ", style="bold green")
+        console.print(text.append(report.next, style="default"), soft_wrap=True)
+
+
+def _list(all_advice: list[Advice], title: str, style: str, console: Console) -> None:
+    console.print(Text(f"\n{title}", style=style))
+    for number, advice in enumerate(all_advice, 1):
+        line = Table.grid(padding=(0, 1))
+        line.add_row(f"  {number}.", Text(advice.text))
+        console.print(line)
+        if advice.command:  # never wrapped: it is there to be copied
+            console.print(Text(f"     {advice.command}", style="bold"), soft_wrap=True)
+
+
+def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The report as titled rows of plain text."""
+    usable = min(report.cores_affinity, report.cores_quota or report.cores_affinity)
+    why = [f"affinity {report.cores_affinity}"] if report.cores_affinity < report.cores else []
+    why += [f"quota {report.cores_quota:g}"] if report.cores_quota else []
+    cores = f"{usable:g} of {report.cores} usable" + (f" ({', '.join(why)})" if why else "")
+    memory = _gib(report.memory)
+    if report.memory_limit and report.memory_limit < (report.memory or 1 << 60):
+        memory = f"{_gib(report.memory_limit)} of {memory} (cgroup limit)"
+    machine = [("CPU cores", cores), ("memory", memory)]
+    if report.open_files:
+        soft, hard = (f"{limit}" if limit >= 0 else "no limit" for limit in report.open_files)
+        machine.append(
+            ("open files", soft if soft == hard else f"{soft} (can be raised to {hard})")
+        )
+    if report.cache and report.cache[1]:
+        folder, size, limit = report.cache
+        machine.append(
+            ("cache", f"{size / 1e9:.1f} of {limit / 1e9:g} GB of indexes and tables in {folder}")
+        )
+    machine += [
+        (f"GPU {i}", f"{gpu.name}, {_gib(gpu.memory)}") for i, gpu in enumerate(report.gpus)
+    ]
+    machine += [("GPU", report.no_gpu)] if report.no_gpu else []
+    if report.driver and report.cuda:
+        machine.append(("driver", f"{report.driver}, runs CUDA {report.cuda[0]}.{report.cuda[1]}"))
+    codecs = ", ".join(f"{name} {version}" for name, version in report.codecs.items())
+    decode = [
+        *kernel_rows(report.kernel),
+        ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
+        ("OpenCV", _listed(report.opencv) or "not installed"),
+        ("DALI", _listed(report.dali) or "not installed"),
+        ("pyvips", report.vips or "not installed"),
+    ]
+    world = [("this process", str(report.world or "unknown, see below"))]
+    if report.world and not report.world.found_by.startswith("default"):
+        world.append(("read from", report.world.found_by))
+    return [
+        ("Machine", machine),
+        ("Decode", decode),
+        (
+            "Frameworks",
+            [*report.frameworks.items()] or [("none", "fastfeed feeds NumPy arrays without one")],
+        ),
+        ("Ranks", world),
+    ]
+
+
+def _cache() -> tuple[str, int, int] | None:
+    from fastfeed.sources.cache_folder import cache_folder, cache_limit, cache_size
+
+    try:
+        folder = cache_folder()
+        return str(folder), cache_size(folder), cache_limit()
+    except ConfigError:  # a source says so
+        return None
+
+
+def _versions(names: tuple[str, ...], version: Callable[[str], str | None]) -> dict[str, str]:
+    return {name: number for name in names if (number := version(name)) is not None}
+
+
+def _listed(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{version} ({name})" for name, version in versions.items())
+
+
+def _codecs() -> dict[str, str]:
+    features = import_module("PIL.features")
+    return {title: version for name, title in CODECS.items() if (version := features.version(name))}
+
+
+def _gpu_memory(nvml: Any, handle: Any) -> int | None:
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except nvml.NVMLError:
+        return None
+
+
+def _gib(size: int | None) -> str:
+    return "memory unknown" if size is None else f"{size / 2**30:.1f} GiB"

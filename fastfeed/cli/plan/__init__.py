@@ -1,0 +1,1 @@
+"""`fastfeed plan`: order, files and steps of a feed, without reading images."""

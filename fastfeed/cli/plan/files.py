@@ -1,0 +1,111 @@
+"""What `fastfeed plan` knows of samples that are files of their own: their classes, and their
+sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastfeed.sources.base import Sharded
+
+if TYPE_CHECKING:
+    from fastfeed.cli.plan.cluster import Simulation
+    from fastfeed.sources.base import Source
+
+__all__ = ["Groups", "groups_of", "lies_in_files", "sizes_of", "with_mean_size"]
+
+_MEASURED = 1000  # files whose sizes stand for all
+_ALL = 20_000  # files that are measured for a picture
+_NAMED = 2_000_000  # samples whose folders are looked up
+_ROWS, _PLACE = 60, 8  # of a picture; samples that are a row at least
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Samples by class or, where there is no more than one, by place in the listing."""
+
+    of: np.ndarray  # int64 (samples,): the group of each
+    names: tuple[str, ...]  # of classes; empty for places
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Samples of each group, int64 (groups,)."""
+        return np.bincount(self.of, minlength=len(self.names))
+
+
+def groups_of(source: Source) -> Groups:
+    """Classes by label or by folder, neighbors joined if there are more than a picture has rows
+    for.
+    """
+    of, names = _classes(source)
+    if len(names) < 2:
+        rows = min(max(len(source) // _PLACE, 1), _ROWS)
+        return Groups(np.arange(len(source)) * rows // len(source), ())
+    if len(names) > _ROWS:
+        of = of * _ROWS // len(names)
+        firsts = -(-np.arange(_ROWS) * len(names) // _ROWS)
+        names = tuple(f"{names[first]} ..." for first in firsts.tolist())
+    return Groups(of, names)
+
+
+def _classes(source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The class of each sample, and the names of those that have samples."""
+    if source.classes:
+        labels, names = (
+            source.label(np.arange(len(source))),
+            np.array([*source.classes, "(no label)"], object),
+        )
+    elif (paths := getattr(source, "paths", None)) is not None and len(source) <= _NAMED:
+        folders = [
+            path.partition("/")[0] if "/" in path else "(no folder)" for path in paths.tolist()
+        ]
+        names, labels = np.unique(np.array(folders, object), return_inverse=True)
+    else:
+        return np.zeros(0, np.int64), ()
+    present, of = np.unique(labels, return_inverse=True)
+    return of, tuple(names[present].tolist())
+
+
+def lies_in_files(source: Source) -> bool:
+    """Each sample is a file of its own, in a folder or named by a table."""
+    return not isinstance(source, Sharded) or getattr(source, "paths", None) is not None
+
+
+def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Ids, int64 (n,), and bytes, float64 (n,), of the samples whose sizes are known: all of them,
+    or some.
+    """
+    limit = _ALL if every else _MEASURED
+    ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), limit), dtype=np.int64))
+    listed = getattr(source, "sizes", np.zeros_like)(ids).tolist()
+    known, sizes = [], []
+    for id, size in zip(ids.tolist(), listed, strict=True):
+        try:
+            sizes.append(
+                size if size > 0 else os.stat(re.sub(r"#row \d+$", "", source.uri(id))).st_size
+            )
+            known.append(id)
+        except OSError:  # remote, or missing
+            continue
+    return np.array(known, np.int64), np.array(sizes, np.float64)
+
+
+def with_mean_size(simulation: Simulation) -> Simulation:
+    """With bytes by the mean size of some files, where sizes are not known and the files are
+    local.
+    """
+    source = simulation.source
+    if simulation.bytes.any() or not lies_in_files(source):
+        return simulation
+    sizes = sizes_of(source)[1]
+    mean = float(sizes.mean()) if len(sizes) else 0.0
+    return replace(
+        simulation,
+        bytes=simulation.samples * mean,
+        unit_bytes=mean * len(source) / simulation.units,
+    )

@@ -1,0 +1,1 @@
+"""`fastfeed preprocess` and its subcommands."""

@@ -1,0 +1,222 @@
+"""`fastfeed preprocess SRC DST --dry-run`: estimates a job from a sample; DST is not touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fastfeed.cli.preprocess import values as preprocess_values
+from fastfeed.cli.preprocess.messages import in_options
+from fastfeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.inputs.inputs import Input
+    from fastfeed.preprocess.model.recipe import Recipe
+    from fastfeed.preprocess.planning.estimate import Estimate
+    from fastfeed.preprocess.targets.job_state import Job
+
+__all__ = ["dry_run"]
+
+
+def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> None:
+    """Process a sample and print an estimate of the job."""
+    import numpy as np
+
+    from fastfeed.cli.preprocess.inspect import _print, _say, _status
+    from fastfeed.preprocess.engines.named import engine_for
+    from fastfeed.preprocess.engines.parts import select_part
+    from fastfeed.preprocess.planning.check_source import planned_ids
+    from fastfeed.preprocess.planning.estimate import estimate
+    from fastfeed.preprocess.planning.planning import planned_input, unmixed
+    from fastfeed.preprocess.targets.overlap import check_overlap
+
+    check_overlap(src, dst)
+    job, free = _existing_job(dst, recipe, values)
+    source = preprocess_values.opener(src, values)(None if job is None else job.target)
+    if job is not None:
+        source = planned_input(job.plan, source, planned_ids(job.target, job.plan, source))
+    ids = None
+    part = preprocess_values.part_of(values["part"])
+    if job is not None:
+        todo = select_part(job.todo, part or (0, 1))
+        order = [job.plan.order[job.shards[k].first : job.shards[k].last] for k in todo]
+        ids = np.concatenate(order) if order else np.zeros(0, np.int64)
+        if not len(ids):
+            _say(f"{dst}: nothing is left to do")
+            return
+    engine = engine_for("local", values["workers"], values["memory"], values["timeout"])
+    workers = getattr(engine, "workers", 1)
+    with _status("processing a sample") as bar:
+        estimated = estimate(
+            source,
+            recipe,
+            engine,
+            ids=ids,
+            free=free,
+            on_sample=lambda done, of: bar.update(
+                f"processing a sample: {done} of {of} photographs"
+            ),
+        )
+    if values["as_json"]:
+        typer.echo(json.dumps(estimated.document(workers) | {"source": src, "target": dst}))
+        return
+    _print(
+        f"{src} -> {dst} (dry run, nothing is written)",
+        _facts(estimated, source, recipe, job, workers),
+    )
+    labels = source.source.label(np.arange(len(source.source)))
+    hints = [*source.hints, *unmixed(labels, recipe)] if job is None else []
+    for sentence in (*map(in_options, hints), *_warnings(estimated, recipe, dst)):
+        _say(sentence, style="yellow")
+
+
+def _existing_job(
+    dst: str, recipe: Recipe, values: Mapping[str, Any]
+) -> tuple[Job | None, int | None]:
+    """The job in DST, if there is one, and the free space there."""
+    from fastfeed.preprocess.model.layout import is_job_file
+    from fastfeed.preprocess.planning.planning import check_plan
+    from fastfeed.preprocess.targets.job_state import load_plan, open_job
+    from fastfeed.preprocess.targets.target import open_target
+    from fastfeed.storage.byte_range import is_local
+    from fastfeed.storage.storage import Storage
+
+    path, storage_options = dst.removeprefix("file://"), preprocess_values.target_options(values)
+    if is_local(path) and not os.path.exists(path):
+        return None, _free(path)
+    try:
+        target = open_target(dst, storage_options, writes=False)
+    except ConfigError:
+        if is_local(path) or Storage(storage_options).find(dst):
+            raise
+        return None, None  # an empty place in a bucket
+    plan, free = load_plan(target), target.free_bytes()
+    if plan is None:
+        if other_files := sorted(name for name in target.files() if not is_job_file(name)):
+            raise ConfigError(
+                f"{dst} is not empty: it contains {other_files[0]} but no job; choose an empty"
+                " folder"
+            )
+        return None, free
+    check_plan(target, plan, recipe)
+    return open_job(target, plan), free
+
+
+def _free(path: str) -> int:
+    """Free space where a folder will be created."""
+    folder = os.path.abspath(path)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return shutil.disk_usage(folder).free
+
+
+def _facts(
+    estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int
+) -> list[tuple[str, str]]:
+    from fastfeed.preprocess.model.format import format_duration, format_reasons, format_size
+
+    images = f"{estimated.images:,}"
+    if job is not None:
+        images += (
+            f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards are done"
+            " already"
+        )
+    rows = [
+        ("images", images),
+        (
+            "shards",
+            f"{estimated.shards:,} of up to {recipe.packing.samples:,}, {recipe.packing.format}",
+        ),
+    ]
+    if source.left_out:
+        rows.append(
+            (
+                "left out",
+                ", ".join(f"{n:,} {what}" for what, n in sorted(source.left_out.items())[:8]),
+            )
+        )
+    if recipe.looks:
+        rows.append(
+            (
+                "survey",
+                (
+                    "a survey of all photographs, for duplicates or sizes: not included in this"
+                    " estimate"
+                ),
+            )
+        )
+    rows.append(("sample", f"{estimated.sampled:,} photographs were processed, spread over all"))
+    bad = estimated.bad.total()
+    rows.append(
+        (
+            "bad",
+            (
+                f"{bad} of these ({bad / max(estimated.sampled, 1):.1%}):"
+                f" {format_reasons(estimated.bad)}"
+                if bad
+                else "none"
+            ),
+        )
+    )
+    spread = (
+        f", {format_size(estimated.low)} to {format_size(estimated.high)}"
+        if estimated.spread
+        else ""
+    )
+    rows.append(
+        (
+            "output",
+            (
+                f"about {format_size(estimated.output)}{spread}, {format_size(estimated.bytes_out)}"
+                " per image"
+            ),
+        )
+    )
+    if estimated.bytes_in:
+        rows.append(
+            (
+                "input",
+                (
+                    f"about {format_size(estimated.bytes_in * estimated.good)}, "
+                    f"{format_size(estimated.bytes_in)} per image"
+                ),
+            )
+        )
+    if estimated.free is not None:
+        rows.append(("free", f"{format_size(estimated.free)} in the target"))
+    stages = {name: took for name, took in estimated.stages.items() if took >= 5e-5}
+    stage_times = ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())
+    seconds = estimated.seconds(workers)
+    about = (
+        f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
+    )
+    rows.append(("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"))
+    rows.append(("ms per image", stage_times))
+    return rows
+
+
+def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:
+    from fastfeed.errors import TargetError
+    from fastfeed.preprocess.planning.estimate import check_space
+
+    warnings = []
+    try:
+        check_space(estimated, dst)
+        if estimated.free is not None and estimated.high > estimated.free:
+            warnings.append(f"{dst} may have too little space for the whole job")
+    except TargetError as error:
+        warnings.append(str(error))
+    encode, total = estimated.stages.get("encode", 0.0), sum(estimated.stages.values())
+    if recipe.encoding.image in ("webp", "png") and encode > total / 2:
+        warnings.append(
+            f"encoding {recipe.encoding.image} takes {encode / total:.0%} of the time;"
+            " --image-format jpeg is many times faster"
+        )
+    if estimated.sampled and estimated.bad.total() == estimated.sampled:
+        warnings.append("all photographs of the sample are bad: check the reasons before you start")
+    return warnings

@@ -1,0 +1,101 @@
+"""`fastfeed preprocess SRC DST`: a group of commands whose default is `run`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+import typer
+
+from fastfeed.cli.preprocess.inspect import preview, stats, status, verify
+from fastfeed.cli.preprocess.messages import in_options
+from fastfeed.cli.preprocess.run import ARGUMENTS, resume, retry, run
+from fastfeed.cli.screen import usage_errors
+from fastfeed.cli.screen.help import HELP, Command, Group, usage
+from fastfeed.errors import ConfigError, SourceError
+
+__all__ = ["preprocess"]
+
+_CODES = (
+    "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad photographs"
+    " than --max-bad allows, or no image at all; 4 the target, disk or a worker failed; 130 Ctrl-C;"
+    " 143 SIGTERM. Finished shards are always kept."
+)
+
+
+class WithRun(Group):
+    """Passes arguments that are not a command to `run`; the help shows the options of `run`, then
+    the commands.
+    """
+
+    default_command = "run"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """`photos/ shards/ --size 256` is `run photos/ shards/ --size 256`."""
+        ctx.meta[ARGUMENTS] = list(args)
+        if args and args[0] not in self.commands and args[0] not in HELP:
+            self._refuse_misspelled(args[0], ctx)
+            args = ["run", *args]
+        elif (
+            len(args) > 1
+            and args[0] != "run"
+            and os.path.isdir(args[0])
+            and not os.path.isdir(args[1])
+        ):
+            typer.echo(
+                f"fastfeed: {args[0]} is interpreted as the command; for the folder of that name"
+                f" use: fastfeed preprocess run {shlex.join(args)}",
+                err=True,
+            )
+        return super().parse_args(ctx, args)
+
+    def _refuse_misspelled(self, word: str, ctx: Any) -> None:
+        """ConfigError for a command's name with a typo, which would otherwise be a source that does
+        not exist.
+        """
+        near = word.isalpha() and usage_errors.nearest(word, list(self.commands))
+        if near and not ctx.resilient_parsing and not os.path.exists(word):
+            raise usage_errors.no_command(word, list(self.commands), ctx.command_path)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Errors name options."""
+        try:
+            return super().invoke(ctx)
+        except (ConfigError, SourceError) as error:
+            if len(error.args) == 1:
+                error.args = (in_options(str(error)),)
+            raise
+
+    def shown_params(self, ctx: Any) -> list[Any]:
+        """Options of `run`, then the group's own."""
+        return [*self.commands["run"].params, *self.get_params(ctx)]
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`run` need not be said."""
+        return [*usage(self.commands["run"].params), "or COMMAND ..."]
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Commands and the options of `run`."""
+        own = super().shell_complete(ctx, incomplete)
+        return [*own, *self.commands["run"].shell_complete(ctx, incomplete)]
+
+
+preprocess = typer.Typer(
+    cls=WithRun,
+    help=run.__doc__,
+    epilog=_CODES,
+    context_settings={"help_option_names": list(HELP)},
+)
+preprocess.command(
+    "run",
+    cls=Command,
+    epilog=_CODES,
+    short_help="Build shards: the default. Name it if SRC has the name of a command.",
+)(run)
+preprocess.command("resume", cls=Command)(resume)
+preprocess.command("retry", cls=Command)(retry)
+preprocess.command("status", cls=Command)(status)
+preprocess.command("stats", cls=Command)(stats)
+preprocess.command("verify", cls=Command)(verify)
+preprocess.command("preview", cls=Command)(preview)

@@ -1,0 +1,274 @@
+"""`fastfeed preprocess status|stats|verify|preview DST`: reports about a job, from its output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fastfeed.cli.preprocess import values as preprocess_values
+from fastfeed.cli.preprocess.messages import again
+from fastfeed.cli.screen.streams import Console
+from fastfeed.cli.screen.table import show_facts
+from fastfeed.printable import printable
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.targets.job_state import Job
+    from fastfeed.preprocess.targets.target import Target
+
+__all__ = ["preview", "stats", "status", "verify"]
+
+LINES_S = 10.0  # between plain lines
+_BAR = 24  # columns of the longest bar of a histogram
+
+Place = Annotated[str, typer.Argument(metavar="DST", help="Target of the job.", show_default=False)]
+Options = Annotated[
+    list[str] | None, typer.Option("--target-option", metavar="N=V", help="name=value for fsspec.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
+    """Show the progress of a job.
+
+    Works while it runs, and from other machines.
+
+    Examples:
+        fastfeed preprocess status shards/          # shards, bad ones by reason
+        fastfeed preprocess status shards/ --json   # for a script
+    """
+    from fastfeed.preprocess.reports.status import count_surveyed, job_status
+
+    target = _target(dst, target_option)
+    if surveyed := count_surveyed(target):
+        facts = {"surveyed": surveyed, "planned": None, "shards": None}
+        message = (
+            f"at least {surveyed:,} photographs are surveyed, for duplicates or sizes; there is no"
+            " plan yet"
+        )
+        typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}")
+        return
+    job = _open(target)
+    result = job_status(job)
+    if as_json:
+        typer.echo(json.dumps(result.document()))
+        return
+    _print(dst, result.rows())
+    if result.todo and not result.running:
+        _say(f"\nResume:  {_resume_line(job, dst, target_option)}")
+
+
+def _resume_line(job: Job, dst: str, target: list[str] | None) -> str:
+    plan = job.plan
+    extras = plan.recipe.metadata.extras
+    return printable(
+        again("resume", plan.source, dst, extras, request=plan.request, target=target), None
+    )
+
+
+def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
+    """Show what a job read and wrote, and its bottleneck.
+
+    Examples:
+        fastfeed preprocess stats shards/          # sizes, shapes, formats, times
+        fastfeed preprocess stats shards/ --json   # for a script
+    """
+    from fastfeed.preprocess.reports.statistics import (
+        aspect,
+        bins,
+        bottleneck,
+        megapixel,
+        statistics,
+        summary,
+        top_rows,
+    )
+
+    result = statistics(_job(dst, target_option))
+    if as_json:
+        typer.echo(json.dumps(result.document()))
+        return
+    _print(dst, summary(result))
+    tally = result.tally
+    console = Console(emoji=False)
+    for title, counts in (
+        ("bad, by reason", top_rows(result.bad, 12)),
+        ("formats", top_rows(tally.formats, 8)),
+        ("megapixels", bins(tally.megapixels, megapixel)),
+        ("width : height", bins(tally.aspects, aspect)),
+        ("colors", top_rows(tally.modes, 8)),
+        ("profiles", top_rows(tally.icc, 8)),
+        ("EXIF orientations", top_rows(tally.orientations, 8)),
+        ("sizes written, height x width", top_rows(tally.sizes, 8)),
+    ):
+        if counts:
+            _histogram(console, title, counts)
+    if message := bottleneck(result.took):
+        _say(f"\n{message[0].upper()}{message[1:]}.")
+
+
+def verify(
+    dst: Place,
+    target_option: Options = None,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Remove broken shards' records, so that a run rebuilds them; write indexes again.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read every shard again, and compare checksums.
+
+    Also checks sizes and samples, and lists unexpected files. Exit code 1 if there are problems.
+
+    Examples:
+        fastfeed preprocess verify shards/         # report problems only
+        fastfeed preprocess verify shards/ --fix   # the next run rebuilds it
+    """
+    from dataclasses import asdict
+
+    from fastfeed.preprocess.model.format import format_size
+    from fastfeed.preprocess.reports.verify import repair, verify
+
+    job = _job(dst, target_option)
+    with _status("reading") as bar:
+        result = verify(job, lambda done, of: bar.update(f"reading shard {done:,} of {of:,}"))
+    fixed = repair(job, result) if fix else []
+    if as_json:
+        typer.echo(json.dumps(asdict(result) | {"fixed": fixed}))
+        raise typer.Exit(1 if result.problems else 0)
+    facts = [
+        ("shards", f"{result.whole:,} intact of {result.done:,} done, {result.shards:,} planned"),
+        ("samples", f"{result.samples:,}"),
+        ("read", format_size(result.bytes)),
+    ]
+    _print(dst, facts)
+    for problem in result.problems:
+        _say(f"  {problem}", style="red")
+    if not result.problems:
+        _say("All files match their checksums.", style="green")
+        return
+    resume_command = _resume_line(job, dst, target_option)
+    if removed := len(set(fixed) & {shard.name for shard in job.shards}):
+        _say(f"the records of {removed:,} shards are removed; to rebuild them:  {resume_command}")
+    elif fixed:
+        _say(f"written again: {', '.join(fixed)}")
+    elif result.broken:
+        _say(f"{len(result.broken):,} shards are broken; run with --fix, then:  {resume_command}")
+    elif any(problem.kind == "index" for problem in result.problems):
+        _say("run with --fix to write the index again")
+    raise typer.Exit(1)
+
+
+def preview(
+    dst: Place,
+    shards: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1000, metavar="N", help="Shards to draw, spread over the job, up to 1000."
+        ),
+    ] = 8,
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count", "-n", min=1, max=1000, metavar="N", help="Samples per shard, up to 1000."
+        ),
+    ] = 24,
+    side: Annotated[
+        int,
+        typer.Option(min=32, max=1024, metavar="N", help="Side of a sample in pixels, 32 to 1024."),
+    ] = 160,
+    target_option: Options = None,
+) -> None:
+    """Write contact sheets of shards, and a page about the job.
+
+    The page has statistics and bad images; all of it is written to __job/preview/ in DST.
+
+    Examples:
+        fastfeed preprocess preview shards/                     # 8 shards
+        fastfeed preprocess preview shards/ --shards 2 -n 100   # 2 x 100 samples
+    """
+    from fastfeed.preprocess.reports.preview import preview as draw
+
+    job = _job(dst, target_option)
+    with _status("drawing") as bar:
+        names = draw(
+            job,
+            shards=shards,
+            count=count,
+            side=side,
+            on_shard=lambda done, of: bar.update(f"drawing shard {done:,} of {of:,}"),
+        )
+    for name in names:
+        _say(f"{dst.rstrip('/')}/{job.target.layout.path(name)}")
+
+
+def _job(dst: str, storage_options: list[str] | None) -> Job:
+    return _open(_target(dst, storage_options))
+
+
+def _target(dst: str, storage_options: list[str] | None) -> Target:
+    from fastfeed.preprocess.targets.target import open_target
+
+    return open_target(
+        dst, preprocess_values.target_options({"target_option": storage_options}), writes=False
+    )
+
+
+def _open(target: Target) -> Job:
+    from fastfeed.preprocess.targets.job_state import open_job
+
+    return open_job(target)
+
+
+def _print(title: str, facts: list[tuple[str, str]]) -> None:
+    show_facts(Console(emoji=False), title, facts)
+
+
+def _histogram(console: Console, title: str, counts: list[tuple[str, int]]) -> None:
+    console.print(Text(f"\n{title}", style="bold"))
+    largest, table = max(n for _, n in counts), Table.grid(padding=(0, 2))
+    table.add_column(min_width=16, overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True, style="green")
+    blocks = (console.encoding or "").lower().startswith("utf")
+    for name, n in counts:
+        table.add_row(
+            Text(f"  {name}"),
+            f"{n:,}",
+            ("█" if blocks else "#") * max(round(_BAR * n / largest), 1),
+        )
+    console.print(table)
+
+
+def _say(text: str, style: str = "") -> None:
+    Console(soft_wrap=True, emoji=False).print(
+        text, markup=False, highlight=False, soft_wrap=True, style=style
+    )
+
+
+def _status(text: str) -> Any:
+    """A status line on a terminal, else plain lines."""
+    return Console(stderr=True, emoji=False).status(text) if sys.stderr.isatty() else _Lines()
+
+
+class _Lines:
+    """Instead of a status line: a plain line every LINES_S."""
+
+    def __enter__(self) -> _Lines:
+        self._last = monotonic()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def update(self, text: str) -> None:
+        if monotonic() - self._last >= LINES_S:
+            self._last = monotonic()
+            typer.echo(text, err=True)

@@ -1,0 +1,368 @@
+"""`fastfeed preprocess SRC DST`, `resume` and `retry`: commands that build shards."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fastfeed.cli.preprocess import options
+from fastfeed.cli.preprocess import values as preprocess_values
+from fastfeed.cli.preprocess.messages import again, in_options, without_secret
+from fastfeed.cli.screen.streams import Console
+from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.model.recipe import Recipe
+    from fastfeed.preprocess.model.report import Progress, Report
+
+__all__ = ["ARGUMENTS", "FULL", "STOPPED", "TOO_BAD", "resume", "retry", "run"]
+
+TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
+ARGUMENTS = (  # key of the command-line arguments in the context's meta
+    "fastfeed.preprocess.arguments"
+)
+
+_MAX_SHOWN = 3  # bad photographs printed
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM was received."""
+
+
+@options.with_job_options
+def run(
+    ctx: typer.Context,
+    src: options.Source,
+    dst: options.Destination,
+    size: options.Size = "512",
+    mode: options.Mode = "short",
+    filter: options.Filter = "lanczos",
+    enlarge: options.Enlarge = False,
+    full_decode: options.FullDecode = False,
+    buckets: options.Buckets = "",
+    matte: options.Matte = "#ffffff",
+    fill: options.Fill = "#000000",
+    image_format: options.ImageFormat = "jpeg",
+    quality: options.Quality = 90,
+    subsampling: options.Subsampling = "4:2:0",
+    optimize: options.Optimize = False,
+    keep_small: options.KeepSmall = False,
+    format: options.Format = "webdataset",
+    shard_samples: options.ShardSamples = 1000,
+    shuffle: options.Shuffle = None,
+    val: options.Val = 0.0,
+    split_seed: options.SplitSeed = 0,
+    split_by: options.SplitBy = "looks",
+    min_side: options.MinSide = 1,
+    max_aspect: options.MaxAspect = 0.0,
+    only_formats: options.OnlyFormats = "",
+    max_pixels: options.MaxPixels = 300_000_000,
+    dedupe: options.Dedupe = "none",
+    distance: options.Distance = 4,
+    exif: options.Exif = "",
+    absolute_uri: options.AbsoluteUri = False,
+    with_: options.With = "",
+    with_batch: options.WithBatch = 16,
+    *,
+    append: options.Append = False,
+    dry_run: options.DryRun = False,
+) -> None:
+    """Turn photographs into training shards.
+
+    If interrupted, run it again to resume.
+
+    Examples:
+        fastfeed preprocess photos/ shards/ --size 512                # WebDataset
+        fastfeed preprocess photos/ shards/ --val 0.05 --dedupe near  # a split
+        fastfeed preprocess s3://photos s3://shards --dry-run         # estimate
+    """
+    recipe = preprocess_values.recipe_of(ctx.params)
+    if dry_run:
+        from fastfeed.cli.preprocess.dry_run import dry_run as print_estimate
+
+        print_estimate(src, dst, recipe, ctx.params)
+        return
+    _run_job(ctx, src, dst, recipe, append=append)
+
+
+@options.with_job_options
+def resume(
+    ctx: typer.Context,
+    paths: options.Places,
+    with_: options.With = "",
+) -> None:
+    """Resume a job with the recipe in its plan.
+
+    Give SRC, its options and --with again: a plan alone may not name them.
+
+    Examples:
+        fastfeed preprocess resume photos/ shards/       # the source as before
+        fastfeed preprocess resume /mnt/photos shards/   # it has moved
+    """
+    src, dst, recipe = _job_in_plan("resume", paths, ctx.params)
+    _run_job(ctx, src, dst, recipe)
+
+
+@options.with_job_options
+def retry(
+    ctx: typer.Context,
+    paths: options.Places,
+    with_: options.With = "",
+    *,
+    reason: Annotated[
+        str,
+        typer.Option(help="Reasons of bad photographs, such as io_error,timeout.", metavar="NAMES"),
+    ],
+) -> None:
+    """Rebuild shards whose bad photographs may succeed now.
+
+    Rebuilds shards with bad photographs of these reasons, and missing shards.
+
+    Examples:
+        fastfeed preprocess retry photos/ shards/ --reason io_error,timeout  # either
+        fastfeed preprocess retry /mnt/photos shards/ --reason io_error      # moved
+    """
+    from fastfeed.preprocess.model.record import REASONS
+
+    reasons = tuple(name.strip() for name in reason.split(",") if name.strip())
+    unknown = [name for name in reasons if name not in REASONS]
+    if unknown or not reasons:
+        raise ConfigError(
+            f"--reason must be among {', '.join(REASONS)}, got {', '.join(unknown) or repr(reason)}"
+        )
+    src, dst, recipe = _job_in_plan("retry", paths, ctx.params, ("--reason", ",".join(reasons)))
+    _run_job(ctx, src, dst, recipe, reasons)
+
+
+def command(arguments: Sequence[str]) -> str:
+    """The command line for a shell; values of options that look like secrets are left out."""
+    return shlex.join(["fastfeed", "preprocess", *map(without_secret, arguments)])
+
+
+def _job_in_plan(
+    verb: str, paths: Sequence[str], values: dict[str, Any], more: Sequence[str] = ()
+) -> tuple[str, str, Recipe]:
+    """SRC, DST and recipe of the job in DST.
+
+    ConfigError for a source or code that only its plan names.
+
+    `more`: options of the command line that is to be written again.
+    """
+    from fastfeed.preprocess.targets.job_state import load_plan
+    from fastfeed.preprocess.targets.target import open_target
+
+    if len(paths) > 2:
+        raise ConfigError(f"expected SRC and DST, got {len(paths)} arguments: {' '.join(paths)}")
+    dst = paths[-1]
+    plan = load_plan(open_target(dst, preprocess_values.target_options(values), writes=False))
+    if plan is None:
+        raise ConfigError(
+            f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}"
+        )
+    extras = plan.recipe.metadata.extras
+    source = paths[0] if len(paths) == 2 else plan.source
+    line = again(
+        verb, source, dst, extras, *more, request=plan.request, target=values["target_option"]
+    )
+    if len(paths) == 1:
+        raise ConfigError(
+            f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it,"
+            f" say\n  {line}"
+        )
+    if values["with_"] != extras:
+        if not extras:
+            raise ConfigError(
+                f"the job in {dst} has no --with, got {values['with_']}; leave it out"
+            )
+        raise ConfigError(
+            f"--with is {values['with_'] or 'missing'}, the job in {dst} has {extras}: no code is"
+            f" imported that only its plan names. If it is yours, say\n  {line}"
+        )
+    if plan.request.get("labels_file") and values["labels"] is None:
+        raise ConfigError(
+            f"--labels is missing, the job in {dst} has {plan.request['labels_file']}: no file is"
+            f" read that only its plan names. If you trust it, say\n  {line}"
+        )
+    _take_names(values, plan.request)
+    return paths[0], dst, plan.recipe
+
+
+def _take_names(values: dict[str, Any], request: Mapping[str, Any]) -> None:
+    """Names of columns and the like are in the job: its plan has those that the command line does
+    not.
+    """
+    for name in ("label", "label_kind", "image", "caption"):
+        if values[name] is None:
+            values[name] = request.get(name)
+    values["columns"] = values["columns"] or ",".join(request.get("columns", ()))
+    values["drop_unlabeled"] = values["drop_unlabeled"] or request.get("missing") == "drop"
+
+
+def _run_job(
+    ctx: typer.Context,
+    src: str,
+    dst: str,
+    recipe: Recipe,
+    reasons: Collection[str] = (),
+    append: bool = False,
+) -> None:
+    from fastfeed.faults import TRANSIENT
+    from fastfeed.preprocess.job.job import run as run_job
+    from fastfeed.preprocess.job.progress import show_progress
+    from fastfeed.preprocess.model.report import STAGES
+    from fastfeed.preprocess.targets.overlap import check_overlap
+
+    if recipe.metadata.extras:
+        sys.path.insert(0, os.getcwd())  # the function's module may lie here
+    values, errors = ctx.params, Console(stderr=True, emoji=False)
+    storage_options, source = (
+        preprocess_values.target_options(values),
+        preprocess_values.opener(src, values),
+    )
+    part, engine = (
+        preprocess_values.part_of(values["part"]),
+        preprocess_values.engine_of(values["ray"]),
+    )
+    limit = preprocess_values.limit_of(values["max_bad"])
+    log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
+    check_overlap(src, dst)
+    started = False
+    try:
+        with _sigterm_as_exception(), show_progress(errors, log) as on_progress:
+
+            def listen(now: Progress) -> None:
+                nonlocal started
+                started = started or now.phase not in STAGES
+                on_progress(now)
+
+            report = run_job(
+                source,
+                dst,
+                recipe,
+                engine=engine,
+                workers=values["workers"],
+                memory=values["memory"],
+                max_bad=limit,
+                part=part,
+                timeout_s=values["timeout"],
+                retry=reasons,
+                append=append,
+                target_storage=storage_options,
+                on_progress=listen,
+                on_hint=lambda hint: _printer(errors)(f"fastfeed: {in_options(hint)}"),
+            )
+    except KeyboardInterrupt as error:
+        raise _stop(
+            errors, ctx, "stopped", ENDED if isinstance(error, _Terminated) else STOPPED
+        ) from None
+    except TooManyFailures as error:
+        raise _stop(errors, ctx, str(error), TOO_BAD) from None
+    except ConfigError:
+        raise
+    except (TargetError, OSError) as error:
+        if isinstance(error, SourceError) and not started:
+            raise
+        raise _stop(errors, ctx, str(error), FULL) from None
+    except FastfeedError as error:
+        if not started:
+            raise
+        raise _stop(errors, ctx, str(error), FULL) from None
+    retryable = ",".join(sorted(TRANSIENT & report.reasons.keys()))
+    given = {"request": source.document(), "target": values["target_option"]}
+    line = (
+        again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given)
+        if retryable
+        else ""
+    )
+    _print_report(report, dst, line, part, as_json=values["as_json"])
+    if report.complete and not report.tally.samples:
+        _printer(errors)(
+            "fastfeed: no image is in the shards: all are bad or left out, for the reasons above"
+        )
+        raise typer.Exit(TOO_BAD)
+
+
+def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
+    print_line = _printer(errors)
+    print_line(f"fastfeed: {in_options(message)}")
+    limit = ", with a larger --max-bad" if code == TOO_BAD else ""
+    kept_hint = "" if "finished shards are kept" in message else "finished shards are kept; "
+    print_line(f"{kept_hint}to resume{limit}:\n  {command(ctx.meta.get(ARGUMENTS, []))}")
+    return typer.Exit(code)
+
+
+def _print_report(
+    report: Report, dst: str, retry: str, part: tuple[int, int] | None, as_json: bool
+) -> None:
+    if as_json:
+        typer.echo(json.dumps(_document(report)))
+        return
+    print_line, quoted_dst = _printer(Console(soft_wrap=True, emoji=False)), shlex.quote(dst)
+    print_line(in_options(str(report)))
+    for bad in report.bad[:_MAX_SHOWN]:
+        print_line(f"    {bad}")
+    if len(report.bad) > _MAX_SHOWN:
+        print_line(
+            f"    and {len(report.bad) - _MAX_SHOWN:,} more"
+            + (f", all in {dst.rstrip('/')}/{report.bad_list}" if report.bad_list else "")
+        )
+    for note in report.notes[:_MAX_SHOWN]:
+        print_line(f"  of the source: {in_options(note)}")
+    if len(report.notes) > _MAX_SHOWN:
+        print_line(
+            f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of"
+            " --json"
+        )
+    if report.duplicates:
+        print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{report.duplicates}")
+    if retry:
+        print_line(f"  some may succeed now:  {retry}")
+    if not report.complete:
+        others = f"; part {part[0]}/{part[1]} is done" if part else ""
+        print_line(f"  {report.shards - report.shards_done:,} shards are not done yet{others}")
+        return
+    print_line("  to inspect it:")
+    for command in ("preview", "stats", "verify"):
+        print_line(f"    fastfeed preprocess {command} {quoted_dst}")
+
+
+def _document(report: Report) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    document = asdict(report)
+    return document | {
+        "bad": dict(report.reasons),
+        "complete": report.complete,
+        "bad_images": document["bad"],
+    }
+
+
+def _printer(console: Console) -> Callable[[str], None]:
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _sigterm_as_exception() -> Iterator[None]:
+    """Handle SIGTERM, as sent by schedulers, like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _Terminated
+
+    handler = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)

@@ -1,0 +1,171 @@
+"""Values of the options of `fastfeed preprocess`, converted for the library: the recipe, the
+source, the limits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastfeed.cli.open_source import label_kind_of, storage_options
+from fastfeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.inputs.request import InputRequest
+    from fastfeed.preprocess.model.recipe import Recipe
+
+__all__ = ["engine_of", "limit_of", "opener", "part_of", "recipe_of", "target_options"]
+
+_COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
+
+
+def recipe_of(values: Mapping[str, Any]) -> Recipe:
+    """The recipe from the options, by name. ConfigError."""
+    from fastfeed.preprocess.model.recipe import (
+        Choice,
+        Encoding,
+        Limits,
+        Metadata,
+        Packing,
+        Recipe,
+        Scaling,
+    )
+
+    buckets, mode = (
+        tuple(_sides("--buckets", text) for text in _names(values["buckets"])),
+        values["mode"],
+    )
+    if buckets and mode == "short":  # the default mode
+        mode = "buckets"
+    image_format, enlarge = values["image_format"], values["enlarge"]
+    if values["format"] == "raw":  # pixels, and all of one size
+        mode = "cover" if mode == "short" else mode
+        image_format, enlarge = (
+            "raw" if image_format == "jpeg" else image_format,
+            enlarge or mode in ("cover", "exact"),
+        )
+    return Recipe(
+        Scaling(
+            _size(values["size"]),
+            mode,
+            values["filter"],
+            enlarge,
+            buckets,
+            _color("--matte", values["matte"]),
+            _color("--fill", values["fill"]),
+            values["full_decode"],
+        ),
+        Encoding(
+            image_format,
+            values["quality"],
+            values["subsampling"],
+            values["keep_small"],
+            values["optimize"],
+        ),
+        Limits(
+            values["min_side"],
+            values["max_aspect"],
+            _names(values["only_formats"]),
+            values["max_pixels"],
+        ),
+        Packing(values["format"], values["shard_samples"]),
+        Choice(
+            values["shuffle"],
+            values["val"],
+            values["split_seed"],
+            values["split_by"],
+            values["dedupe"],
+            values["distance"],
+        ),
+        Metadata(
+            values["absolute_uri"], _names(values["exif"]), values["with_"], values["with_batch"]
+        ),
+    )
+
+
+def opener(path: str, values: Mapping[str, Any]) -> InputRequest:
+    """The source, to be opened when it is needed: listing it may take long."""
+    from fastfeed.preprocess.inputs.request import InputRequest
+    from fastfeed.storage.retry import RetryPolicy
+    from fastfeed.storage.storage import Storage
+
+    policy = RetryPolicy.patient(values["patience"])
+    allow: dict[str, Any] = {
+        name: tuple(values[name] or ()) for name in ("allow_path", "allow_host", "allow_scheme")
+    }
+    return InputRequest(
+        path,
+        label=values["label"],
+        image=values["image"],
+        caption=values["caption"],
+        columns=_names(values["columns"]),
+        labels_file=values["labels"],
+        missing="drop" if values["drop_unlabeled"] else "error",
+        **allow,
+        label_kind=label_kind_of(values["label_kind"]),
+        storage=Storage(storage_options(values["storage_option"] or []), policy=policy),
+    )
+
+
+def target_options(values: Mapping[str, Any]) -> dict[str, object] | None:
+    """Storage options of DST; None if there are none."""
+    return storage_options(values["target_option"] or [], "--target-option") or None
+
+
+def engine_of(ray: str | None) -> str:
+    """The engine for `--ray`."""
+    return "local" if ray is None else "ray" if ray == "auto" else f"ray:{ray}"
+
+
+def part_of(text: str | None) -> tuple[int, int] | None:
+    """Parse `--part 3/8`. ConfigError."""
+    from fastfeed.preprocess.engines.parts import parse_part
+
+    return None if text is None else parse_part(text)
+
+
+def limit_of(text: str | None) -> float | None:
+    """Parse `--max-bad`: "1%" is the fraction 0.01, "100" a count. ConfigError."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not match or (match[2] and value >= 1) or (not match[2] and value >= 1 and value % 1):
+        raise ConfigError(
+            "--max-bad must be a percentage below 100%, such as 1%, or a count, such as 100, got"
+            f" {text!r}"
+        )
+    return value
+
+
+def _size(text: str) -> int | tuple[int, int]:
+    if text.strip().isdecimal():
+        return int(text)
+    return _sides("--size", text)
+
+
+def _sides(option: str, text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"\s*(\d{1,9})\s*[xX×]\s*(\d{1,9})\s*", text)
+    if not match:
+        examples = "512 or 512x768" if option == "--size" else "512x768,768x512"
+        raise ConfigError(
+            f"{option} must be pixels, height x width, such as {examples}, got {text!r}"
+        )
+    return int(match[1]), int(match[2])
+
+
+def _color(option: str, text: str) -> tuple[int, int, int]:
+    if text.lower() in _COLORS:
+        return _COLORS[text.lower()]
+    match = re.fullmatch(r"#?([0-9a-fA-F]{6})", text.strip())
+    if not match:
+        raise ConfigError(
+            f"{option} must be a color such as '#ffffff', {', '.join(_COLORS)}, got {text!r}"
+        )
+    red, green, blue = bytes.fromhex(match[1])
+    return red, green, blue
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,1 @@
+"""Terminal output shared by commands: streams, tables, help, usage errors."""

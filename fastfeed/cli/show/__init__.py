@@ -1,0 +1,1 @@
+"""`fastfeed show`: a contact sheet of augmented images."""

@@ -1,0 +1,339 @@
+"""`fastfeed show DIR`: draws a contact sheet of what the trainer will see, or a grid of what ops
+do.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fastfeed.cli.open_source import (
+    AllowHost,
+    AllowPath,
+    AllowScheme,
+    StorageOption,
+    allowed,
+    label_kind_of,
+)
+from fastfeed.cli.screen.streams import Console
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL import Image
+
+    from fastfeed.cli.open_source import Allow
+    from fastfeed.runtime.batch import Batch
+    from fastfeed.sources import ImageFolder
+    from fastfeed.sources.base import Source
+    from fastfeed.sources.shards.labels import LabelKind
+
+__all__ = ["contact_sheet", "folder", "show"]
+
+_MORE = "More options"  # title in --help-all
+_MARGIN, _TEXT = 8, 14  # pixels
+_PAPER, _INK = (250, 250, 248), (40, 40, 40)
+_SUFFIXES = (".png", ".jpg", ".webp")
+_PHOTOS, _SHORT = 4, 640  # as many as Mosaic shows; pixels of their short side
+_TRIED = 64  # images, some of which may be bad
+_LONGEST = 4  # times its short side: the middle is shown of what is longer
+
+
+def show(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder of class folders, shards or a table, local or s3://...",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Picture to write. Default: contact-sheet.png or ops.png.",
+        ),
+    ] = None,
+    ops: Annotated[
+        str,
+        typer.Option(
+            metavar="OPS",
+            help=(
+                "Draw one photograph after each of these ops: a recipe (imagenet_train), a family"
+                " (color), 'all', or "
+                "a list: 'Hue(0.1), RandAugment()'."
+            ),
+        ),
+    ] = "",
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count", "-n", min=1, max=1000, metavar="N", help="Samples to draw, up to 1000."
+        ),
+    ] = 24,
+    size: Annotated[
+        int,
+        typer.Option(
+            min=16,
+            max=1024,
+            metavar="N",
+            help="Side of a sample in pixels, 16 to 1024.",
+            rich_help_panel=_MORE,
+        ),
+    ] = 160,
+    evaluate: Annotated[
+        bool, typer.Option("--eval", help="Only resize and center crop, as in validation.")
+    ] = False,
+    scale: Annotated[
+        float,
+        typer.Option(
+            metavar="X",
+            help="Smallest fraction of an image's area that a random crop covers.",
+            rich_help_panel=_MORE,
+        ),
+    ] = 0.08,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)
+    ] = 0,
+    epoch: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE),
+    ] = 0,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Label: a member, field or column of shards or a table."),
+    ] = None,
+    label_kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="name|index",
+            help="Integer labels are the name of a class (default in tables) or its index.",
+            rich_help_panel=_MORE,
+        ),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Column or feature that holds the image.", rich_help_panel=_MORE
+        ),
+    ] = None,
+    storage_option: StorageOption = None,
+    allow_path: AllowPath = None,
+    allow_host: AllowHost = None,
+    allow_scheme: AllowScheme = None,
+) -> None:
+    """Draw what a trainer will see, or what each op does.
+
+    Examples:
+        fastfeed show photos/train                           # contact-sheet.png
+        fastfeed show photos/val --eval -n 48                # as in validation
+        fastfeed show photos/train --ops color               # after each color op
+        fastfeed show 'train-{000..099}.tar' --label cls     # shards
+    """
+    from fastfeed.distributed.world import World
+    from fastfeed.errors import ConfigError
+    from fastfeed.feed.feed import Feed
+    from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+
+    console = Console()
+    allow = allowed(allow_path, allow_host, allow_scheme)
+    opened = _opened(
+        str(source), label, image, storage_option or [], allow, label_kind_of(label_kind)
+    )
+    console.print(str(opened), soft_wrap=True, highlight=False, markup=False)
+    out = out or Path("ops.png" if ops else "contact-sheet.png")
+    if out.suffix.lower() not in _SUFFIXES or not out.resolve().parent.is_dir():
+        raise ConfigError(
+            f"--out must be a {', '.join(_SUFFIXES)} in an existing folder, got {out}"
+        )
+    if ops:
+        _grid(opened, ops, size, out, console)
+        return
+    chosen = (
+        [Resize(round(size * 256 / 224)), CenterCrop(size)]
+        if evaluate
+        else [RandomResizedCrop(size, scale=(scale, 1.0)), RandomFlip()]
+    )
+    with Feed(opened, chosen, batch=min(count, len(opened)), seed=seed, world=World()) as feed:
+        batch = next(feed.batches(epoch))
+        bad = feed.stats().bad
+    contact_sheet(batch, opened.classes).save(out)
+    console.print(
+        f"{len(batch)} samples of epoch {epoch}, seed {seed} -> [bold]{out}[/]", highlight=False
+    )
+    for failure in bad:
+        console.print(
+            f"  left out, bad: {failure}",
+            style="yellow",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+
+
+def _opened(
+    source: str,
+    label: str | None,
+    image: str | None,
+    options: list[str],
+    allow: Allow,
+    kind: LabelKind | None,
+) -> Source:
+    from fastfeed.cli.open_source import open_source
+    from fastfeed.sources.detect import kind_of
+    from fastfeed.storage.byte_range import is_local
+
+    if kind_of(source) == "folder" and is_local(source):
+        return folder(Path(source))
+    is_folder = kind_of(source) == "folder"
+    return open_source(
+        source, label, options, image, labeled=not is_folder, allow=allow, label_kind=kind
+    )
+
+
+def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> None:
+    """Draw the ops of --ops. Ops without random numbers share a row."""
+    from dataclasses import replace
+
+    from fastfeed.cli.show.grid import OpRow, draw
+    from fastfeed.cli.show.ops import arguments, sections
+    from fastfeed.cli.show.strengths import STRENGTHS, Picture, pictures, sample_box, scaled
+    from fastfeed.feed.explain import short
+
+    requested = sections(text)
+    photos = _photographs(source)
+    images = [image for _, image in photos]
+    first, drawn = scaled(images[0], side), []
+    for section in requested:
+        rows: list[OpRow] = []
+        for op in section.ops:
+            drawings = pictures([op], images, side)
+            if len(drawings) > 1:
+                rows.append(OpRow(type(op).__name__, arguments(op), drawings))
+                continue
+            if not rows or rows[-1].name or len(rows[-1].pictures) == len(STRENGTHS):
+                rows.append(OpRow("", "deterministic", []))
+            rows[-1].pictures.append(replace(drawings[0], words=short(op)))
+        if section.whole:
+            rows.append(
+                OpRow("whole list", "applied in order", pictures(section.whole, images, side))
+            )
+        drawn.append((section.heading, rows))
+        for op in section.left_out:
+            console.print(
+                f"  skipped, no visible effect: {short(op)}",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
+            )
+    below = "Columns: random draws at 10, 30, 50, 70 and 90 %. The box shows where ops move pixels."
+    original = Picture(first, box=sample_box(first))
+    sheet = draw(Path(photos[0][0]).name, below, original, drawn, [f"draw {u}" for u in STRENGTHS])
+    sheet.save(out, **({} if out.suffix.lower() == ".png" else {"quality": 82}))
+    count = sum(len(rows) for _, rows in drawn)
+    console.print(f"{count} rows -> [bold]{out}[/]", highlight=False)
+
+
+def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
+    """A few readable photographs with their names, spread over the folder."""
+    from fastfeed.errors import SourceError
+
+    step = max(1, len(source) // _PHOTOS)
+    ids = [
+        first + step * k
+        for first in range(step)
+        for k in range(_PHOTOS)
+        if first + step * k < len(source)
+    ]
+    photos: list[tuple[str, np.ndarray]] = []
+    for id in ids[:_TRIED]:
+        image = _photograph(source, id)
+        if image is not None:
+            photos.append((source.uri(id), image))
+        if len(photos) == _PHOTOS:
+            return photos
+    if not photos:
+        raise SourceError(
+            f"none of the first {min(len(ids), _TRIED)} images of {source!r} can be read"
+        )
+    return photos
+
+
+def _photograph(source: Source, id: int) -> np.ndarray | None:
+    """The photograph in RGB, no larger than needed; the middle of a long one.
+
+    None if it cannot be decoded.
+    """
+    import threading
+
+    import numpy as np
+
+    from fastfeed.decode import Bad, Request, engine_for
+    from fastfeed.faults import Failure
+    from fastfeed.ops import Resize
+    from fastfeed.ops.program.compile import fuse
+
+    (blob,) = source.read([id])
+    if isinstance(blob, np.ndarray):
+        return np.repeat(blob, 3, axis=2) if blob.shape[2] == 1 else blob
+    engine = engine_for(fuse([Resize(_SHORT)], source.spec, fixed=False))
+    header = Bad("missing") if isinstance(blob, Failure) else engine.probe([blob])[0]
+    if isinstance(header, Bad):
+        return None
+    by = min(1.0, _SHORT / min(header.height, header.width))
+    height, width = max(1, round(header.height * by)), max(1, round(header.width * by))
+    program = fuse([Resize((height, width))], source.spec)
+    out = np.empty((1, height, width, program.pixels.channels or 3), np.uint8)
+    windows = program.windows([np.empty((1, 0))], np.array([[header.height, header.width]]))
+    (bad,) = engine.decode(
+        Request([blob], [header], windows, program.filter), out, threading.Event()
+    )
+    if bad:
+        return None
+    limit = _LONGEST * min(height, width)
+    top, left = max(0, height - limit) // 2, max(0, width - limit) // 2
+    return np.ascontiguousarray(out[0, top : top + limit, left : left + limit])
+
+
+def folder(directory: Path) -> ImageFolder:
+    """The images of a folder, labeled if it has class folders.
+
+    Of a folder with train/ and val/, those of train/.
+    """
+    from fastfeed.sources import ImageFolder
+
+    if (directory / "train").is_dir() and (directory / "val").is_dir():
+        directory = directory / "train"
+    has_folders = directory.is_dir() and any(
+        p.is_dir() for p in directory.iterdir() if not p.name.startswith(".")
+    )
+    return ImageFolder(directory, labeled=has_folders, min_per_class=1)
+
+
+def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
+    """The images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids under
+    them.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    n, height, width = batch.images.shape[:3]
+    columns = max(1, min(n, round(math.sqrt(n * 4 / 3))))
+    rows = -(-n // columns)
+    step_x, step_y = width + _MARGIN, height + _MARGIN + _TEXT + 4
+    sheet = Image.new("RGB", (columns * step_x + _MARGIN, rows * step_y + _MARGIN), _PAPER)
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(_TEXT - 2)
+    for i in range(n):
+        x, y = _MARGIN + i % columns * step_x, _MARGIN + i // columns * step_y
+        pixels = batch.images[i]
+        sheet.paste(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), (x, y))
+        label = int(batch.labels[i])
+        name = classes[label] if 0 <= label < len(classes) else ("" if label < 0 else str(label))
+        text = f"{name}  #{batch.ids[i]}".strip()
+        while len(text) > 1 and draw.textlength(text, font) > width:
+            text = text[:-2] + "…"
+        draw.text((x, y + height + 2), text, _INK, font)
+    return sheet

@@ -1,0 +1,1 @@
+"""Commands on traces: analyze, diff, profile, sweep."""

@@ -1,0 +1,169 @@
+"""What `analyze`, `diff` and `profile` share: options, reading trace files, checking limits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fastfeed.cli.screen.streams import say
+from fastfeed.errors import ConfigError, TraceError
+
+if TYPE_CHECKING:
+    from fastfeed.profiler.compare.ci_gate import Gate
+    from fastfeed.profiler.model.result import Result
+    from fastfeed.profiler.model.trace import Trace
+
+__all__ = [
+    "MORE",
+    "AsJson",
+    "FailOn",
+    "Force",
+    "InputRange",
+    "MaxEvents",
+    "Steps",
+    "analyze_files",
+    "exit_code",
+    "parse_limits",
+    "show_json",
+]
+
+_STDIN = "standard input"
+MORE = "More options"  # title in --help-all
+InputRange = Annotated[
+    str,
+    typer.Option(
+        metavar="REGEX",
+        help="Also count profiler ranges whose name matches as waiting for input.",
+        rich_help_panel=MORE,
+    ),
+]
+Steps = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Analyze only the last N steady steps.")
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LIMIT",
+        help=(
+            "Such as 'input>5%' or 'idle>30%'. Can be repeated. Exit code 3 if exceeded, 4 without"
+            " a verdict."
+        ),
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Also overwrite files that fastfeed did not write.", rich_help_panel=MORE
+    ),
+]
+MaxEvents = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Refuse files with more events. Default: 5 million.",
+        show_default=False,
+        rich_help_panel=MORE,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def analyze_files(
+    paths: Sequence[Path],
+    input_range: str = "",
+    steps: int | None = None,
+    again: str = "",
+    max_events: int = 0,
+) -> Result:
+    """Read files and folders of one run, and analyze them together.
+
+    If no GPU trace can be read but there is a feed's timeline, the timeline is analyzed, with a
+    note. `max_events` 0 is the readers' own limit.
+    """
+    from fastfeed.profiler import analysis, readers
+    from fastfeed.profiler.merge import merge
+    from fastfeed.profiler.readers import limits
+    from fastfeed.profiler.readers.folders import expand
+
+    traces, errors = [], []
+    with (
+        limits.max_events(max_events or limits.MAX_EVENTS),
+        _standard_input(paths) as (paths, spooled),
+    ):
+        for path in expand(paths):
+            try:
+                traces.append(_renamed(readers.read(path), path, spooled))
+            except TraceError as error:
+                errors.append(
+                    TraceError(str(error).replace(str(spooled), _STDIN)) if spooled else error
+                )
+    if errors and not (traces and all(trace.origin.dialect == "timeline" for trace in traces)):
+        raise errors[0]
+    result = analysis.analyze(
+        merge.combine(traces), input_range=input_range, last_steps=steps, again=again
+    )
+    return replace(result, notes=(*map(str, errors), *result.notes))
+
+
+@contextmanager
+def _standard_input(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Path | None]]:
+    """The paths with `-` replaced by a file that holds what standard input has, and that file."""
+    if Path("-") not in paths:
+        yield list(paths), None
+        return
+    if [*paths].count(Path("-")) > 1:
+        raise ConfigError("standard input can be read once; pass the other trace as a file")
+    if sys.stdin is None or sys.stdin.isatty():
+        raise ConfigError(
+            "- reads a trace from standard input, and none is connected; pass a file, or pipe"
+            " one in"
+        )
+    with tempfile.TemporaryDirectory(prefix="fastfeed-") as folder:
+        spooled = Path(folder) / "trace"
+        try:
+            with spooled.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+        except OSError as error:
+            raise TraceError(
+                f"cannot copy standard input to {folder}: {error.strerror}; pass a file"
+            ) from error
+        yield [spooled if path == Path("-") else path for path in paths], spooled
+
+
+def _renamed(trace: Trace, path: Path, spooled: Path | None) -> Trace:
+    return replace(trace, origin=replace(trace.origin, path=_STDIN)) if path == spooled else trace
+
+
+def parse_limits(texts: Sequence[str] | None) -> list[Gate]:
+    """The limits of `--fail-on`, parsed before any long work starts."""
+    from fastfeed.profiler.compare.ci_gate import parse
+
+    return [parse(text) for text in texts or ()]
+
+
+def exit_code(limits: Sequence[Gate], result: Result, name: str = "") -> int:
+    """The exit code of `--fail-on`; prints on standard error which limits hold and which do not.
+
+    `name` tells which of several runs this is.
+    """
+    from fastfeed.profiler.compare.ci_gate import check
+
+    code, sentences = check(limits, result)
+    for sentence in sentences:
+        say(f"{name}: {sentence}" if name else sentence, style="bold red" if code else "green")
+    return code
+
+
+def show_json(document: dict[str, object]) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(document, indent=1, allow_nan=False))

@@ -1,0 +1,1 @@
+"""Container formats: sizes, orientation and color of image files, read from their headers."""

@@ -1,0 +1,259 @@
+"""Reads the container of AVIF and HEIC files: properties of the primary image, its coded data, its
+EXIF.
+
+ISO/IEC 23008-12, and ISO/IEC 14496-12 for boxes and for the track of an image sequence. Nothing
+here raises for what a file contains: what is damaged counts as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = [
+    "UNSPECIFIED",
+    "Container",
+    "Property",
+    "Signal",
+    "boxes",
+    "content_of",
+    "profile_in",
+    "signal_in",
+]
+
+Property = tuple[bytes, bytes]  # kind and content of a box
+Span = tuple[int, int]  # of the file: start and end
+Signal = tuple[int, int]  # primaries and transfer of ITU-T H.273
+
+UNSPECIFIED: Signal = 2, 2
+_METADATA = (b"Exif", b"mime")  # kinds of items; XMP is the second
+_NO_KIND = b"skip"  # a kind of item that decoders ignore
+_TRACK = (b"mdia", b"minf", b"stbl")
+_SAMPLE_ENTRY = 78  # bytes of a visual sample entry before its boxes
+
+
+class Container:
+    """The primary image of a file, or the first track of an image sequence (`avis`)."""
+
+    def __init__(self, blob: bytes) -> None:
+        self._blob = blob
+        begin, end = _child(blob, (0, len(blob)), b"meta")
+        self._spans: dict[bytes, Span] = {}  # of the boxes of `meta`, the first of each kind
+        for kind, first, last in boxes(blob, begin + 4, end):
+            self._spans.setdefault(kind, (first, last))
+        at, _ = self._find(b"pitm")
+        self._primary = self._number(at + 4, 4 if self._number(at, 1) else 2)
+        self._sequence = self._first_track() if blob[8:12] == b"avis" else None
+        tiles = (to[0] for item, to in self._references(b"dimg") if item == self._primary and to)
+        self._tile = next(tiles, self._primary)
+
+    def properties(self) -> list[Property]:
+        """Properties of the primary image, in the order of the file."""
+        if self._sequence is not None:
+            return self._track_properties(self._sequence)
+        return self._item_properties(self._primary)
+
+    def tile_properties(self) -> list[Property]:
+        """Properties of a grid's first tile; of another image its own."""
+        return (
+            self.properties() if self._sequence is not None else self._item_properties(self._tile)
+        )
+
+    def coded(self, most: int) -> bytes:
+        """The first bytes, at most `most`, of the primary image's coded data; of a grid, of its
+        first tile's.
+        """
+        if self._sequence is not None:
+            at = self._first_sample(self._sequence)
+            return self._blob[at : at + most] if at else b""
+        return self._data(self._tile, most)
+
+    def exif(self, most: int) -> bytes:
+        """The EXIF of the primary image, a TIFF of at most `most` bytes; b"": it has none."""
+        describing = {item for item, to in self._references(b"cdsc") if self._primary in to}
+        for number, kind, _ in self._items():
+            if kind == b"Exif" and number in describing:
+                data = self._data(number, most)
+                return data[4 + int.from_bytes(data[:4], "big") :]
+        return b""
+
+    def without_metadata(self) -> bytes:
+        """The file with EXIF and XMP marked as unknown items, which decoders skip."""
+        places = [at for _, kind, at in self._items() if kind in _METADATA]
+        if not places:
+            return self._blob
+        changed = bytearray(self._blob)
+        for at in places:
+            changed[at : at + 4] = _NO_KIND
+        return bytes(changed)
+
+    def _number(self, at: int, size: int) -> int:
+        return int.from_bytes(self._blob[at : at + size], "big")
+
+    def _find(self, kind: bytes) -> Span:
+        return self._spans.get(kind, (0, 0))
+
+    def _boxes(self, span: Span) -> list[Property]:
+        return [(kind, self._blob[begin:end]) for kind, begin, end in boxes(self._blob, *span)]
+
+    def _item_properties(self, item: int) -> list[Property]:
+        span = self._find(b"iprp")
+        properties = self._boxes(_child(self._blob, span, b"ipco"))
+        uses = [content for kind, content in self._boxes(span) if kind == b"ipma"]
+        numbers = (number for box in uses for owner, number in _associated(box) if owner == item)
+        return [properties[number - 1] for number in numbers if 0 < number <= len(properties)]
+
+    def _items(self) -> Iterator[tuple[int, bytes, int]]:
+        """Yield number, kind, and the byte of the file at which the kind stands, of each item."""
+        begin, end = self._find(b"iinf")
+        entries = begin + (8 if self._number(begin, 1) else 6)
+        for kind, at, _ in boxes(self._blob, entries, end):
+            version = self._number(at, 1)
+            if kind == b"infe" and version >= 2:
+                size = 4 if version > 2 else 2
+                kind_at = at + 6 + size
+                yield self._number(at + 4, size), self._blob[kind_at : kind_at + 4], kind_at
+
+    def _references(self, kind: bytes) -> Iterator[tuple[int, list[int]]]:
+        """Yield an item and those that it refers to."""
+        begin, end = self._find(b"iref")
+        size = 4 if self._number(begin, 1) else 2
+        for name, at, stop in boxes(self._blob, begin + 4, end):
+            if name == kind:
+                yield (
+                    self._number(at, size),
+                    [self._number(to, size) for to in range(at + size + 2, stop, size)],
+                )
+
+    def _data(self, item: int, most: int) -> bytes:
+        idat = self._find(b"idat")
+        result = bytearray()
+        for is_inside, offset, length in self._extents(item):
+            begin, end = idat if is_inside else (0, len(self._blob))
+            begin += offset
+            end = min(end, begin + length) if length else end
+            result += self._blob[begin : min(end, begin + most - len(result))]
+            if len(result) >= most:
+                break
+        return bytes(result)
+
+    def _extents(self, item: int) -> Iterator[tuple[bool, int, int]]:
+        """Yield the parts of an item's data from `iloc`: True if in `idat`, offset, length (0: to
+        the end).
+        """
+        at, end = self._find(b"iloc")
+        version = self._number(at, 1)
+        offset_size = self._number(at + 4, 1) >> 4
+        length_size = self._number(at + 4, 1) & 15
+        base_size = self._number(at + 5, 1) >> 4
+        index_size = self._number(at + 5, 1) & 15 if version else 0
+        number_size = 4 if version > 1 else 2
+        at += 6 + number_size
+        while at < end:
+            number = self._number(at, number_size)
+            at += number_size
+            is_inside = version > 0 and self._number(at, 2) & 15 == 1
+            at += 4 if version else 2
+            base = self._number(at, base_size)
+            count = self._number(at + base_size, 2)
+            at += base_size + 2
+            step = index_size + offset_size + length_size
+            if number == item:
+                extents = (
+                    range(at + index_size, min(at + count * step, end), step)
+                    if step
+                    else [at] * count
+                )
+                for extent in extents:
+                    offset = base + self._number(extent, offset_size)
+                    yield is_inside, offset, self._number(extent + offset_size, length_size)
+                return
+            at += count * step
+
+    def _first_track(self) -> Span | None:
+        """The sample tables of the first track that is no alpha."""
+        movie = _child(self._blob, (0, len(self._blob)), b"moov")
+        for kind, begin, end in boxes(self._blob, *movie):
+            if kind == b"trak" and not any(_child(self._blob, (begin, end), b"tref", b"auxl")):
+                return _child(self._blob, (begin, end), *_TRACK)
+        return None
+
+    def _track_properties(self, table: Span) -> list[Property]:
+        begin, end = _child(self._blob, table, b"stsd")
+        _, entry, stop = next(boxes(self._blob, begin + 8, end), (b"", 0, 0))
+        return self._boxes((entry + _SAMPLE_ENTRY, stop))
+
+    def _first_sample(self, table: Span) -> int:
+        for kind, size in ((b"stco", 4), (b"co64", 8)):
+            begin, end = _child(self._blob, table, kind)
+            if end:
+                return self._number(begin + 8, size)
+        return 0
+
+
+def signal_in(properties: list[Property]) -> Signal:
+    """Primaries and transfer of the first `colr` box of numbers; `UNSPECIFIED` without one."""
+    for kind, content in properties:
+        if kind == b"colr" and content[:4] == b"nclx" and len(content) >= 8:
+            return int.from_bytes(content[4:6], "big"), int.from_bytes(content[6:8], "big")
+    return UNSPECIFIED
+
+
+def content_of(kind: bytes, properties: list[Property]) -> bytes:
+    """The content of the first box of a kind; b"" without one."""
+    return next((content for name, content in properties if name == kind), b"")
+
+
+def profile_in(properties: list[Property]) -> bytes:
+    """The first ICC profile; b"" without one."""
+    profiles = (
+        content[4:]
+        for kind, content in properties
+        if kind == b"colr" and content[:4] in (b"prof", b"rICC")
+    )
+    return next(profiles, b"")
+
+
+def _child(blob: bytes, span: Span, *path: bytes) -> Span:
+    """The content of the first box of each kind, each inside the one before; (0, 0) if one is
+    missing.
+    """
+    for wanted in path:
+        span = next(
+            ((begin, end) for kind, begin, end in boxes(blob, *span) if kind == wanted), (0, 0)
+        )
+    return span
+
+
+def boxes(blob: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the boxes that lie in a range: kind, start and end of the content (ISO/IEC 14496-12,
+    4.2).
+    """
+    while at + 8 <= end:
+        head = 8
+        size = int.from_bytes(blob[at : at + 4], "big") or end - at
+        if size == 1:
+            head = 16
+            size = int.from_bytes(blob[at + 8 : at + 16], "big")
+        if size < head or size > end - at:
+            return
+        yield blob[at + 4 : at + 8], at + head, at + size
+        at += size
+
+
+def _associated(box: bytes) -> Iterator[tuple[int, int]]:
+    """Yield item and number of property from an `ipma` box."""
+    item_bytes = 4 if box[:1] > b"\0" else 2
+    number_bytes = 1 + (int.from_bytes(box[3:4], "big") & 1)
+    at = 8
+    while at + item_bytes < len(box):
+        item = int.from_bytes(box[at : at + item_bytes], "big")
+        count = box[at + item_bytes]
+        at += item_bytes + 1
+        for first in range(at, at + count * number_bytes, number_bytes):
+            number = int.from_bytes(box[first : first + number_bytes], "big")
+            # the upper bit says whether it is essential
+            yield (
+                item,
+                number & ((1 << (8 * number_bytes - 1)) - 1),
+            )
+        at += count * number_bytes

@@ -1,0 +1,1 @@
+"""Assembly of one batch: reading, decoding, augmenting, placing rows."""

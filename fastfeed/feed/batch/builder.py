@@ -1,0 +1,487 @@
+"""Builds one batch: read, decode, augment, replace bad samples, mix, convert.
+
+Many threads make its rows.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastfeed.backends.base import Backend
+from fastfeed.backends.cpu.mixing import mix_labels
+from fastfeed.decode.base import DecodeEngine
+from fastfeed.decode.executor import Executor
+from fastfeed.faults import Failure, FaultPolicy, Outage, ends_run
+from fastfeed.feed.batch.annotations import Annotations, annotator
+from fastfeed.feed.batch.loader import Loader, ReadRows
+from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
+from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
+from fastfeed.feed.batch.rows import Branch, RowMaker
+from fastfeed.feed.batch.sample_choice import StepVisits
+from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.feed.faults.outages import Outages
+from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.feed.substitutes import substitutes
+from fastfeed.ops.program.program import Program
+from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.rng import uniform
+from fastfeed.sources.base import Fetching, Optionals, Source
+from fastfeed.sources.shards.extra_columns import as_array
+
+__all__ = ["BatchBuilder"]
+
+
+class MadeRows(NamedTuple):
+    """Samples whose rows have been made; those of bad ones are black."""
+
+    ids: np.ndarray
+    bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
+
+
+class BatchBuilder:
+    """Makes the jobs that build batches."""
+
+    def __init__(
+        self,
+        source: Source,
+        branches: Sequence[Branch],
+        plan: Plan,
+        engine: DecodeEngine,
+        quarantine: Quarantine,
+        timeline: Timeline,
+        sizes: TaskSizes,
+        outage: Outage,
+        weigh: bool = True,  # by the source's weights, where it has any
+        executor: Executor | None = None,  # reads many samples per call
+        native: bool = False,  # and holds them for the backend
+    ) -> None:
+        self.source, self.plan, self._visits = source, plan, StepVisits(plan)
+        self._optionals = Optionals(source)
+        self._weigh = weigh
+        self.branches = list(branches)
+        self.quarantine, self.timeline = quarantine, timeline
+        self._executor, self.sizes = executor, sizes
+        self._outage = outage
+        self._outages = Outages(outage, len(source), source.uri, timeline.progress)
+        self._loader = Loader(
+            source, engine, quarantine, timeline, sizes.max_bytes, self._outages, executor, native
+        )
+        self._policy: FaultPolicy = quarantine.policy
+        self._annotator = annotator(source, self.program)
+        self._rows = RowMaker(self.branches, self._annotator, self._loader.failure)
+        mix = self.program.mix
+        self._group = mix.op.group if mix is not None else 1
+
+    @property
+    def program(self) -> Program:
+        """The program of the first branch, which has what belongs to samples rather than to
+        images.
+        """
+        return self.branches[0].program
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the first branch; those of the others are of the same kind."""
+        return self.branches[0].backend
+
+    def with_branches(self, branches: Sequence[Branch]) -> BatchBuilder:
+        """A builder of the same batches through other programs."""
+        other = copy.copy(self)
+        other.branches = list(branches)
+        other._rows = RowMaker(other.branches, self._annotator, self._loader.failure)
+        return other
+
+    @property
+    def encoded_bytes(self) -> int:
+        """At most so many are held of files that were read and not yet decoded, one large file per
+        task left out.
+        """
+        ahead = READ_AHEAD_BYTES if isinstance(self.source, Fetching) and self.source.remote else 0
+        return self.sizes.threads * self.sizes.max_bytes + ahead
+
+    def close(self) -> None:
+        """End threads that run Python for native ones."""
+        if self._executor is not None:
+            self._executor.close()
+
+    def read_ahead(self) -> ReadAhead | None:
+        """A read-ahead for one stream of batches, for sources where that is worth it."""
+        if not isinstance(self.source, Fetching) or not self.source.remote:
+            return None
+        return ReadAhead(self.source, wait=self._outage.wait)
+
+    def job(
+        self, epoch: int, step: int, number: int, stop: CancelToken, ahead: ReadAhead | None = None
+    ) -> ParallelJob[Batch]:
+        """The batch of one step; `number` counts batches for the timeline."""
+        plan = self.plan
+        rows = BatchRows.around(plan.first(step), plan.batch, self._group)
+        visits = self._visits(epoch, step) if self._group == 1 else plan.at(epoch, rows.positions)
+        weights = np.ones(rows.count, np.float32)
+        weights[rows.own] = plan.weights(step)
+        here = CancelToken(stop)  # an error in one task ends the others, which may wait for storage
+        batch = PendingBatch(
+            epoch, step, number, here, ahead, rows, visits.ids, visits.keys, weights
+        )
+        tickets = self._request(batch.ids, ahead)
+        requested = batch.ids.copy()  # rows of `ids` change as samples are replaced
+        allocating = threading.Lock()
+
+        def read(rows: list[int]) -> list[Any]:
+            if ahead is None:
+                return self.source.read(requested[rows].tolist())
+            return [ahead.take(tickets.pop(row), here.is_set) for row in rows]
+
+        def task(first: int, last: int) -> Callable[[], None]:
+            def fill() -> None:
+                try:
+                    with self.backend.device_context():
+                        with allocating:  # queued jobs hold no memory
+                            if not batch.images:
+                                self._allocate(batch)
+                        self._make(batch, first, last, read)
+                # whatever it is, also Ctrl-C: the batch's other threads stop; it is raised again
+                except BaseException:
+                    here.set()
+                    raise
+                finally:
+                    self.timeline.progress.leave(number)
+
+            return fill
+
+        def finish() -> Batch:
+            for branch in self.branches:  # a GPU's have a stream each
+                branch.backend.synchronize()
+            if ahead is not None:
+                ahead.drop(tickets.values())  # they have turned out bad since they were requested
+            return self._finished_without_failures(batch)
+
+        return ParallelJob(
+            stop, [task(first, last) for first, last in rows.chunks(self.sizes.rows)], finish
+        )
+
+    def _finished_without_failures(self, batch: PendingBatch) -> Batch:
+        """The batch; made again without the samples whose labels or columns raise an unforeseen
+        error.
+        """
+        while True:
+            try:
+                return self._finished(batch)
+            except Exception as error:  # a source may raise anything
+                failed = (
+                    []
+                    if ends_run(error)
+                    else self._failed_alone(batch, batch.ids, self._check_facts, "read")
+                )
+                if not failed:
+                    raise
+            batch.unreadable += failed
+            for first, last in batch.rows.chunks(self.sizes.rows):
+                self._make(
+                    batch,
+                    first,
+                    last,
+                    lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch),
+                )
+
+    def _failed_alone(
+        self,
+        batch: PendingBatch,
+        ids: np.ndarray,
+        check: Callable[[np.ndarray], object],
+        stage: str,
+    ) -> list[int]:
+        """Samples not known to fail at which an error is raised when they are checked one at a
+        time; noted as such.
+        """
+        failed = []
+        for id in ids.tolist():
+            try:
+                if id not in batch.failed:
+                    check(np.array([id]))
+            except Exception as error:
+                if ends_run(error):
+                    raise
+                batch.failed[id] = self._loader.unforeseen(id, error, stage)
+                failed.append(id)
+        return failed
+
+    def _check_facts(self, ids: np.ndarray) -> None:
+        self.source.label(ids)
+        self._optionals.weights(ids)
+        self._optionals.columns(ids)
+
+    def _finished(self, batch: PendingBatch) -> Batch:
+        own = batch.rows.own
+        ids, weights, facts = batch.ids[own], batch.weights[own], batch.readable_ids
+        of_source = self._optionals.weights(facts[own]) if self._weigh else None
+        if of_source is not None:
+            weights = (weights * of_source).astype(np.float32, copy=False)
+        columns = self._columns(batch, facts[own])
+        views = tuple(batch.images) if self.program.views else ()
+        objects, masks = batch.annotations.objects, batch.annotations.masks
+        labels = self._labels(batch, facts)
+        return Batch(
+            batch.images[0],
+            labels,
+            weights,
+            ids,
+            batch.epoch,
+            batch.step,
+            columns,
+            views,
+            objects,
+            masks,
+        )
+
+    def _columns(self, batch: PendingBatch, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Values of the columns, read with the samples where the source reads them."""
+        if not self._loader.reads_columns:
+            return self._optionals.columns(ids)
+        # masked: what can be read of them
+        others = [id for id in ids.tolist() if id not in batch.columns]
+        unread = self._optionals.column_values(others) if others else None
+        by_id = batch.columns | dict(zip(others, unread or (), strict=True))
+        rows = [by_id[id] for id in ids.tolist()]
+        return {name: as_array([values[name] for values in rows]) for name in rows[0]}
+
+    def _labels(self, batch: PendingBatch, ids: np.ndarray) -> np.ndarray:
+        """int64 (batch,), or what the program makes of them: float32 (batch, classes)."""
+        labels, targets = self.source.label(ids), self.program.targets
+        if targets is None:
+            return labels[batch.rows.own]
+        soft = targets.of(labels)
+        return (
+            soft[batch.rows.own]
+            if batch.mix_plan is None
+            else mix_labels(soft, batch.rows.members, batch.mix_plan)
+        )
+
+    def _request(self, ids: np.ndarray, ahead: ReadAhead | None) -> dict[int, Ticket]:
+        """Begin to read the rows of a batch that are not known to be bad."""
+        if ahead is None:
+            return {}
+        rows = np.flatnonzero(~self.quarantine.known_bad(ids)).tolist()
+        return dict(zip(rows, ahead.request(ids[rows].tolist()), strict=True))
+
+    def _allocate(self, batch: PendingBatch) -> None:
+        """Take memory, and draw all random numbers."""
+        batch.draws = self._draws(batch.epoch, batch.keys)
+        mix = self.program.mix
+        if mix is not None:
+            u = uniform(
+                self.plan.seed, batch.epoch, batch.keys[batch.rows.own], mix.slot, mix.op.draws
+            )
+            batch.mix_plan = mix.op.mix_plan(u, self.program.augmented.size)
+        batch.annotations = self._annotator.empty(self.plan.batch, mixed=mix is not None)
+        batch.images = [branch.buffers.take() for branch in self.branches]
+
+    def _draws(self, epoch: int, keys: np.ndarray) -> list[list[np.ndarray]]:
+        """Random numbers of these samples, per branch."""
+        seed = self.plan.seed
+        return [
+            branch.program.draw(lambda slot, n: uniform(seed, epoch, keys, slot, n))
+            for branch in self.branches
+        ]
+
+    def _make(self, batch: PendingBatch, first: int, last: int, read: ReadRows) -> None:
+        """Rows [first, last) of those made."""
+        if batch.mix_plan is None:
+            outs = [images[first:last] for images in batch.images]
+            self._fill(batch, first, last, outs, batch.annotations[first:last], read)
+            return
+        samples = self.branches[0].unmixed.take()[: last - first]
+        annotations = self._annotator.empty(last - first)
+        masked = self._fill(batch, first, last, [samples], annotations, read)
+        begin, end = batch.rows.within(first, last)
+        if batch.stop.is_set() or begin >= end:
+            return
+        members, mix_plan = batch.rows.members[begin:end] - first, batch.mix_plan[begin:end]
+        if masked:  # black, and no label to mix in
+            unmixed = np.isin(members, masked).any(axis=1)
+            mix_plan.how[unmixed], mix_plan.shares[unmixed] = 0, 0
+            mix_plan.shares[unmixed, 0] = 1
+        out, annotated = batch.images[0][begin:end], batch.annotations[begin:end]
+
+        def mix(rows: slice) -> None:
+            self.backend.mix(
+                samples, members[rows], mix_plan[rows], out[rows], batch.stop, batch.number
+            )
+            self._annotator.mix(annotations, members[rows], mix_plan[rows], annotated[rows])
+
+        try:
+            mix(slice(0, end - begin))
+        except Exception as error:
+            own = batch.ids[first:last][members[:, 0]]
+            row_of = {id: row for row, id in enumerate(own.tolist())}
+
+            def mix_alone(ids: np.ndarray) -> None:
+                row = row_of[int(ids[0])]
+                mix(slice(row, row + 1))
+
+            if ends_run(error) or not self._failed_alone(batch, own, mix_alone, "augment"):
+                raise
+            self._make(
+                batch,
+                first,
+                last,
+                lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch),
+            )
+
+    def _fill(
+        self,
+        batch: PendingBatch,
+        first: int,
+        last: int,
+        outs: list[np.ndarray],
+        annotations: Annotations,
+        read: ReadRows,
+    ) -> list[int]:
+        """Make these rows; `ids` and `weights` change where samples are replaced or masked.
+
+        Returns masked rows.
+        """
+        start, masked = first, []
+        while start < last and not batch.stop.is_set():
+
+            def read_rest(rows: list[int], start: int = start) -> list[Any]:
+                return read([start + row for row in rows])
+
+            part = slice(start - first, last - first)
+            draws = [[u[start:] for u in draws] for draws in batch.draws]
+            made = self._make_rows(
+                batch.ids[start:last],
+                draws,
+                [out[part] for out in outs],
+                annotations[part],
+                batch,
+                read_rest,
+            )
+            if batch.stop.is_set():
+                break
+            self._record(made, batch)
+            for row in sorted(start + row for row in made.bad):
+                if self._policy.action == "mask":
+                    batch.weights[row] = 0
+                    masked.append(row - first)
+                else:
+                    part = slice(row - first, row - first + 1)
+                    batch.ids[row] = self._substitute(
+                        row, [out[part] for out in outs], annotations[part], batch
+                    )
+            start += len(made.ids)
+        return masked
+
+    def _make_rows(
+        self,
+        ids: np.ndarray,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        annotations: Annotations,
+        batch: PendingBatch,
+        read: ReadRows,
+    ) -> MadeRows:
+        """Make the rows of the first of these samples, as many as fit into memory.
+
+        An unforeseen error, wherever it comes from, costs the sample that raises it: all are made
+        again, each alone.
+        """
+        if not batch.failed or batch.failed.keys().isdisjoint(ids.tolist()):
+            try:
+                return self._make_rows_at_once(ids, draws, outs, annotations, batch, read)
+            except Exception as error:  # sources, decoders and ops may raise anything
+                if ends_run(error):
+                    raise
+                if len(ids) == 1:
+                    batch.failed[int(ids[0])] = self._loader.unforeseen(ids[0], error, "decode")
+        if len(ids) == 1:
+            self._rows.clear([0], outs, annotations)
+            return MadeRows(ids, {0: batch.failed[int(ids[0])]})
+        bad: dict[int, Failure | None] = {}
+        for row in range(len(ids)):
+            if batch.stop.is_set():
+                break
+            part, own = slice(row, row + 1), ids[row : row + 1]
+            made = self._make_rows(
+                own,
+                [[u[row:] for u in draws] for draws in draws],
+                [out[part] for out in outs],
+                annotations[part],
+                batch,
+                lambda _, own=own: self._loader.read_now(own.tolist(), batch),
+            )
+            bad.update(dict.fromkeys([row] if made.bad else [], made.bad.get(0)))
+        return MadeRows(ids, bad)
+
+    def _make_rows_at_once(
+        self,
+        ids: np.ndarray,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        annotations: Annotations,
+        batch: PendingBatch,
+        read: ReadRows,
+    ) -> MadeRows:
+        samples = self._loader.load(ids, batch, read)  # as many as fit into memory
+        part = slice(0, len(samples.ids))
+        self.timeline.progress.enter(
+            batch.number, "decode" if self.program.decode is not None else "augment"
+        )
+        self._rows.fill(samples, draws, [out[part] for out in outs], annotations[part], batch)
+        return MadeRows(samples.ids, samples.bad)
+
+    def _substitute(
+        self, row: int, outs: list[np.ndarray], annotations: Annotations, batch: PendingBatch
+    ) -> int:
+        """Put the first good substitute into a row; its id."""
+        plan, id = self.plan, int(batch.ids[row])
+        positions = substitutes(
+            plan.seed, batch.epoch, int(batch.keys[row]), self._policy.attempts, plan.length
+        )
+        down: list[Failure] = []
+        for other in plan.at(batch.epoch, positions).ids:
+            ids = np.array([other])
+            made = self._make_rows(
+                ids,
+                self._draws(batch.epoch, ids),
+                outs,
+                annotations,
+                batch,
+                lambda _, ids=ids: self._loader.read_now(ids.tolist(), batch),
+            )
+            if batch.stop.is_set():
+                return id
+            down += self._record(made, batch, scheduled=False)
+            if not made.bad:
+                return int(other)
+        if down:
+            raise self._outages.error(down[0])
+        self.quarantine.raise_exhausted(id)
+        return id
+
+    def _record(
+        self, samples: MadeRows, batch: PendingBatch, scheduled: bool = True
+    ) -> list[Failure]:
+        """Returns failures of a storage that is down, which are not listed: they say nothing about
+        the files.
+        """
+        self.quarantine.record_good(len(samples.ids) - len(samples.bad), scheduled)
+        failures = [failure for failure in samples.bad.values() if failure is not None]
+        down = [failure for failure in failures if failure.reason == "outage"]
+        if len(samples.bad) > len(down):
+            failures = [failure for failure in failures if failure.reason != "outage"]
+            known = [
+                int(samples.ids[row]) for row, failure in samples.bad.items() if failure is None
+            ]
+            self.quarantine.record_bad(
+                failures, batch.epoch, batch.step, known=known, scheduled=scheduled
+            )
+        return down

@@ -1,0 +1,400 @@
+"""Reads samples, looks at their headers, and finds the region of each that the ops use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from fastfeed.decode.base import Bad, DecodeEngine, FunctionFailed, Header
+from fastfeed.decode.executor import Executor, Samples
+from fastfeed.decode.native import orientation
+from fastfeed.decode.pillow_warnings import Name, probe_named
+from fastfeed.errors import SampleError
+from fastfeed.faults import Failure, ends_run, error_text
+from fastfeed.feed.batch.pending_batch import PendingBatch
+from fastfeed.feed.endpoints import endpoint_of
+from fastfeed.feed.entries import checked, size_of
+from fastfeed.feed.faults.outages import Outages
+from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.ops.program.program import Program, Work
+from fastfeed.ops.source_crop import parts
+from fastfeed.runtime.addresses import Addresses
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sources.arrays import Arrays
+from fastfeed.sources.base import Holding, Optionals, Sharded, Source, addresses_of
+from fastfeed.storage.pending import Pending
+
+__all__ = ["LoadedSamples", "Loader", "ReadRows"]
+
+_BLACK = Header(1, 1, "array")
+_READ_AT_ONCE = 4  # samples per call of source.read
+
+ReadRows = Callable[[list[int]], list[Any]]  # rows -> bytes or Failure each
+
+
+@dataclass(slots=True)
+class LoadedSamples:
+    """Samples whose size is known, all of equal length; `bad` ones have no blob."""
+
+    ids: np.ndarray
+    blobs: list[Any]  # empty where native threads hold them
+    headers: list[Header]
+    native: Samples | None
+    image_sizes: np.ndarray  # int64 (n, 2): height, width as displayed; 1, 1 of bad samples
+    corners: np.ndarray | float  # of the regions to use, top and left, whole pixels
+    sizes: np.ndarray  # int64 (n, 2): height, width of these regions
+    bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
+
+    def orientations(self) -> np.ndarray:
+        """EXIF orientation of each image, 1..8: int64 (n,); 1 of bad samples, and where decoding
+        turns the image.
+        """
+        found, native = np.ones(len(self.ids), np.int64), self.native
+        if native is not None and not native.encoded:
+            return found
+        for row in range(len(found)):
+            if row in self.bad:
+                continue
+            if native is None:
+                found[row] = orientation(self.blobs[row], self.headers[row])
+            else:
+                found[row] = orientation(native.handle.view(row), native.others.get(row))
+        return found
+
+    def work(self, program: Program, draws: list[np.ndarray]) -> Work:
+        """What a program does to these samples."""
+        work = program.work([u[: len(self.ids)] for u in draws], self.sizes)
+        corners = self.corners
+        if isinstance(corners, np.ndarray):
+            if work.views > 1:
+                corners = np.repeat(corners, work.views, axis=0)
+            work.windows.boxes[:, :2] += corners
+            if work.windows.limits is not None:
+                work.windows.limits[:, :2] += corners
+        return work
+
+
+class Loader:
+    """Reads at most `max_bytes` at once. A bad sample is a result, never an exception."""
+
+    def __init__(
+        self,
+        source: Source,
+        engine: DecodeEngine,
+        quarantine: Quarantine,
+        timeline: Timeline,
+        max_bytes: int,
+        outages: Outages,
+        executor: Executor | None = None,  # reads with native threads
+        # it keeps the samples for native threads; otherwise they become Python's
+        native: bool = False,
+    ) -> None:
+        self._source, self._engine, self._quarantine, self._max_bytes = (
+            source,
+            engine,
+            quarantine,
+            max_bytes,
+        )
+        self._timeline, self._executor, self._native, self._outages = (
+            timeline,
+            executor,
+            native,
+            outages,
+        )
+        self._optionals = Optionals(source)
+        self.reads_columns = self._optionals.column_values([]) is not None
+        self._progress, self._in_memory = timeline.progress, isinstance(source, Arrays)
+
+    def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
+        """The first of these ids, up to the limit of bytes."""
+        self._progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
+        if self._executor is not None:
+            return self._load_native(self._executor, ids, batch, read)
+        bad: dict[int, Failure | None] = {}
+        blobs = self._read(ids, bad, batch, read)
+        ids = ids[: len(blobs)]
+        headers = [_BLACK] * len(ids)
+        good = [row for row in range(len(ids)) if row not in bad]
+        names = [self._name(ids, row) for row in good]
+        for row, header in zip(
+            good, probe_named(self._engine, [blobs[row] for row in good], names), strict=True
+        ):
+            if isinstance(header, Bad):
+                bad[row] = self.failure(ids[row], header)
+            else:
+                headers[row] = header
+        self._read_columns(ids, bad, batch)
+        sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
+        return LoadedSamples(ids, blobs, headers, None, sizes, *self._regions(ids, sizes, bad), bad)
+
+    def _where(self, id: int) -> str:
+        """The endpoint, or the folder, that a sample is read from."""
+        uri = str(self._source.uri(id))
+        return endpoint_of(uri) or os.path.dirname(uri)
+
+    def _name(self, ids: np.ndarray, row: int) -> Name:
+        return partial(self._source.uri, int(ids[row]))
+
+    def failure(self, id: Any, bad: Bad) -> Failure:
+        """The failure as the quarantine lists it.
+
+        Raises MemoryError, which is no sample's fault, and if the policy says so, what a user's
+        function raised.
+        """
+        uri = self._source.uri(int(id))
+        if bad.reason == "oom":
+            raise MemoryError(
+                f"decoding sample {int(id)}, {uri}: {bad.detail}; no sample is listed as bad for"
+                " it: lower Feed(memory=...), batch or threads, or leave large images out with"
+                " Decode(max_pixels=...)"
+            )
+        if not isinstance(bad, FunctionFailed):
+            return Failure(int(id), uri, "decode", bad.reason, bad.detail)
+        if self._quarantine.policy.on_error == "raise":
+            raise SampleError(
+                f"sample {int(id)}, {uri}: {bad.detail}; fix the function, or pass"
+                ' Feed(on_error="bad") to count such samples as bad'
+            ) from bad.error
+        return Failure(int(id), uri, "augment", bad.reason, bad.detail)
+
+    def unforeseen(self, id: Any, error: Exception, stage: str) -> Failure:
+        """The failure of a sample at which an unforeseen error was raised."""
+        try:
+            uri = self._source.uri(int(id))
+        except Exception:  # it may be what raised
+            uri = f"sample {int(id)}"
+        return Failure(int(id), uri, stage, "internal", error_text(error))
+
+    def _load_native(
+        self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows
+    ) -> LoadedSamples:
+        bad: dict[int, Failure | None] = {}
+        ahead, stop = batch.ahead is not None, batch.stop
+        addresses = None if ahead else addresses_of(self._source, ids)
+        if addresses is None:
+            blobs = self._read(ids, bad, batch, read, 1 if ahead else executor.threads)
+            samples = executor.borrow(blobs, stop, partial(self._name, ids))
+        else:
+            samples = self._read_addresses(executor, addresses, ids, bad, batch, read)
+            self._timeline.record_native(batch.number, ("read",), samples.spans)
+        ids = ids[: len(samples)]
+        for row, reason in samples.bad.items():
+            bad.setdefault(row, self.failure(ids[row], reason))
+        self._read_columns(ids, bad, batch)
+        sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
+        if bad:
+            sizes[list(bad)] = 1
+        corners, regions = self._regions(ids, sizes, bad)
+        if self._native:
+            return LoadedSamples(ids, [], [], samples, sizes, corners, regions, bad)
+        blobs = [None if row in bad else executor.blob(samples, row) for row in range(len(ids))]
+        headers = [_BLACK if row in bad else samples.header(row) for row in range(len(ids))]
+        return LoadedSamples(ids, blobs, headers, None, sizes, corners, regions, bad)
+
+    def _read_addresses(
+        self,
+        executor: Executor,
+        addresses: Addresses,
+        ids: np.ndarray,
+        bad: dict[int, Failure | None],
+        batch: PendingBatch,
+        read: ReadRows,
+    ) -> Samples:
+        """The first samples, read by native threads; what they cannot read, the source reads, or
+        knows the reason.
+        """
+        known_bad, stop = self._quarantine.known_bad(ids), batch.stop
+        some_known = bool(np.count_nonzero(known_bad))
+        samples = executor.read(
+            addresses,
+            self._max_bytes,
+            stop,
+            known_bad if some_known else None,
+            partial(self._name, ids),
+        )
+        unread = [row for row in samples.unread if not known_bad[row]]
+        size, step = 0, executor.threads * _READ_AT_ONCE
+        for k in range(0, len(unread), step):
+            if size >= self._max_bytes:
+                samples = samples.first(unread[k])
+                break
+            rows = unread[k : k + step]
+            for row, entry in self._read_parallel(rows, ids, batch, read, executor.threads).items():
+                if entry is None or isinstance(entry, Failure):
+                    bad[row] = entry
+                else:
+                    executor.put(samples, row, entry)
+                    size += size_of(entry)
+        self._progress.count(samples.read_bytes + size)
+        if some_known:
+            bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
+        return samples
+
+    def _read_columns(
+        self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch
+    ) -> None:
+        """Columns of the samples that are good so far; where one cannot be read, the sample is
+        bad.
+        """
+        rows = [row for row in range(len(ids)) if row not in bad] if self.reads_columns else []
+        if not rows:
+            return
+        good = [int(ids[row]) for row in rows]
+        entries = self._outages.settle(
+            good, self._column_entries(good), self._column_entries, batch.stop
+        )
+        for row, id, entry in zip(rows, good, entries, strict=True):
+            if entry is None or isinstance(entry, Failure):
+                bad[row] = entry
+            else:
+                batch.columns[id] = entry
+
+    def _column_entries(self, ids: list[int]) -> list[Any]:
+        """The columns of each sample by name, or the first failure among them."""
+        rows = self._optionals.column_values(ids) or []
+        return [
+            next((value for value in row.values() if isinstance(value, Failure)), row)
+            for row in rows
+        ]
+
+    def _regions(
+        self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
+    ) -> tuple[np.ndarray | float, np.ndarray]:
+        """The region of each image to use, in whole pixels: top left corners and (height,
+        width).
+        """
+        boxes = self._optionals.boxes(ids)
+        if boxes is None:
+            return 0.0, sizes
+        first, sizes, outside = parts(boxes, sizes)
+        for row, detail in outside.items():
+            bad.setdefault(row, self.failure(ids[row], Bad("corrupt", detail)))
+        return first, sizes
+
+    def _read(
+        self,
+        ids: np.ndarray,
+        bad: dict[int, Failure | None],
+        batch: PendingBatch,
+        read: ReadRows,
+        threads: int = 1,
+    ) -> list[Any]:
+        """Blobs of the first samples; in `bad` those without one.
+
+        Reads a few at a time, so that it can stop early.
+        """
+        if (
+            batch.ahead is None
+            and isinstance(self._source, Holding)
+            and isinstance(self._source, Sharded)
+        ):
+            count = 1 + int(
+                np.searchsorted(np.cumsum(self._source.sizes(ids[:-1])), self._max_bytes)
+            )
+            if (held := self._source.hold(ids[:count])) is not None:
+                return self._read_held(held, ids[:count], bad, batch, threads)
+        known_bad = self._quarantine.known_bad(ids)
+        blobs: list[Any] = []
+        size = 0  # bytes
+        while (
+            len(blobs) < len(ids) and size < self._max_bytes and not (blobs and batch.stop.is_set())
+        ):
+            rows = range(len(blobs), min(len(blobs) + threads * _READ_AT_ONCE, len(ids)))
+            by_row = self._read_parallel(
+                [row for row in rows if not known_bad[row]], ids, batch, read, threads
+            )
+            for row in rows:
+                blob = by_row.get(row)
+                if blob is None or isinstance(blob, Failure):
+                    bad[row], blob = blob, None
+                else:
+                    size += size_of(blob)
+                blobs.append(blob)
+        self._progress.count(0 if self._in_memory else size)
+        return blobs
+
+    def _read_held(
+        self,
+        held: list[Pending],
+        ids: np.ndarray,
+        bad: dict[int, Failure | None],
+        batch: PendingBatch,
+        threads: int,
+    ) -> list[Any]:
+        """Blobs of samples whose units the source holds, read unit by unit, so that each is read
+        once.
+        """
+        units = np.searchsorted(cast(Sharded, self._source).bounds, ids, side="right")
+        known_bad = self._quarantine.known_bad(ids)
+        rows = [row for row in np.argsort(units, kind="stable").tolist() if not known_bad[row]]
+        try:
+            by_row = self._read_parallel(
+                rows, ids, batch, lambda rows: [held[row].result() for row in rows], threads
+            )
+        finally:
+            for pending in held:
+                pending.cancel()
+        blobs = [by_row.get(row) for row in range(len(ids))]
+        for row, blob in enumerate(blobs):
+            if blob is None or isinstance(blob, Failure):
+                bad[row], blobs[row] = blob, None
+        self._progress.count(sum(size_of(blob) for blob in blobs if blob is not None))
+        return blobs
+
+    def _read_parallel(
+        self, rows: list[int], ids: np.ndarray, batch: PendingBatch, read: ReadRows, threads: int
+    ) -> dict[int, Any]:
+        """Entries by row; None for those that were not read before the stop."""
+        by_row: dict[int, Any] = dict.fromkeys(rows)
+        step = max(1, min(_READ_AT_ONCE, -(-len(rows) // threads)))
+        groups = [rows[k : k + step] for k in range(0, len(rows), step)]
+        tasks = [partial(self._read_rows, group, ids, batch, read, by_row) for group in groups]
+        if self._executor is not None and batch.ahead is None and tasks:
+            self._executor.run_python(tasks, batch.stop)
+        else:
+            for task in tasks:
+                task()
+        return by_row
+
+    def _read_rows(
+        self,
+        rows: list[int],
+        ids: np.ndarray,
+        batch: PendingBatch,
+        read: ReadRows,
+        by_row: dict[int, Any],
+    ) -> None:
+        here = [int(ids[row]) for row in rows]
+
+        def again(ids: list[int]) -> list[Any]:
+            return self._checked(ids, self.read_now(ids, batch))
+
+        with self._timeline.span("read", batch.number):
+            try:
+                with self._outages.patience():
+                    entries = self._checked(here, read(rows))
+                entries = self._outages.settle(here, entries, again, batch.stop)
+            except BaseException as error:  # raised again, whatever it is
+                if ends_run(error):
+                    batch.stop.set()  # other threads of this batch may wait for storage
+                raise
+        by_row.update(zip(rows, entries, strict=True))
+
+    def read_now(self, ids: list[int], batch: PendingBatch) -> list[Any]:
+        """Samples that were not requested ahead."""
+        if batch.ahead is None:
+            with self._outages.patience():
+                return self._source.read(ids)
+        return [batch.ahead.take(ticket, batch.stop.is_set) for ticket in batch.ahead.request(ids)]
+
+    def _checked(self, ids: list[int], entries: list[Any]) -> list[Any]:
+        if len(entries) != len(ids):
+            raise TypeError(
+                f"{type(self._source).__name__}.read({len(ids)} ids) gave {len(entries)} entries"
+            )
+        return [checked(self._source, id, entry) for id, entry in zip(ids, entries, strict=True)]

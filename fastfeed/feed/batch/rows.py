@@ -1,0 +1,113 @@
+"""From loaded samples to rows of a batch, through the program of every branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from fastfeed.backends.base import Backend, NativeRenderer
+from fastfeed.decode.base import Bad
+from fastfeed.faults import Failure
+from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
+from fastfeed.feed.batch.loader import LoadedSamples
+from fastfeed.feed.batch.pending_batch import PendingBatch
+from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.ops.program.program import Program
+from fastfeed.runtime.buffers import BufferPool
+
+__all__ = ["Branch", "RowMaker"]
+
+
+class Branch:
+    """One program and its buffers; a second branch exists only for views of a second size."""
+
+    def __init__(
+        self, program: Program, backend: Backend, batch: int, keep: int, sizes: TaskSizes
+    ) -> None:
+        """keep: how many batches are reused."""
+        self.program, self.backend, empty = program, backend, backend.empty
+        self.buffers = BufferPool((batch, *program.shape), program.spec.dtype, keep, empty)
+        rendered = backend.rendered  # of one task, before mixing
+        self.unmixed = BufferPool(
+            (sizes.rows, *rendered.shape), rendered.spec.dtype, sizes.threads, empty
+        )
+
+    def black(self) -> Any:
+        """A black pixel as `render` leaves it, in a shape that broadcasts to any image."""
+        program = self.backend.rendered
+        level = self.backend.xp.asarray(np.array(program.convert.offset, program.spec.dtype))
+        return level[:, None, None] if program.convert.layout == "CHW" else level
+
+
+class RowMaker:
+    """Decodes and augments samples into rows, one array per branch."""
+
+    def __init__(
+        self,
+        branches: Sequence[Branch],
+        annotator: Annotator,
+        failure: Callable[[Any, Bad], Failure],
+    ) -> None:
+        self._branches, self._annotator, self._failure = branches, annotator, failure
+
+    def fill(
+        self,
+        samples: LoadedSamples,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        annotations: Annotations,
+        batch: PendingBatch,
+    ) -> None:
+        """Make the rows of samples that are good so far; the others become black.
+
+        Adds to `samples.bad`.
+        """
+        for branch, numbers, out in zip(self._branches, draws, outs, strict=True):
+            work = samples.work(branch.program, numbers)
+            self._annotator.fill(samples, work, annotations)
+            for row, bad in self._render(branch, samples, work, out, batch):
+                if bad is not None:
+                    samples.bad[row] = self._failure(samples.ids[row], bad)
+        if samples.bad:
+            self.clear(sorted(samples.bad), outs, annotations)
+
+    def clear(self, rows: list[int], outs: list[np.ndarray], annotations: Annotations) -> None:
+        """Make these rows black, without boxes and masks."""
+        for branch, out in zip(self._branches, outs, strict=True):
+            with (
+                branch.backend.device_context()
+            ):  # on its own stream, as all that is written to its batches
+                out[rows] = branch.black()
+        clear(annotations, rows)
+
+    def _render(
+        self, branch: Branch, samples: LoadedSamples, work: Any, out: Any, batch: PendingBatch
+    ) -> Iterable[tuple[int, Bad | None]]:
+        backend, bad = branch.backend, samples.bad
+        if samples.native is not None:
+            skip = np.zeros(len(samples.ids), bool)
+            if bad:
+                skip[list(bad)] = True
+            renderer = cast(NativeRenderer, backend)
+            return renderer.render_native(
+                samples.native, skip, work, out, batch.stop, batch.number
+            ).items()
+        good = [row for row in range(len(samples.ids)) if row not in bad]
+        target = (
+            out
+            if len(good) == len(out)
+            else backend.empty((len(good), *out.shape[1:]), out.dtype.name)
+        )
+        if not good:
+            return ()
+        blobs, headers = (
+            [samples.blobs[row] for row in good],
+            [samples.headers[row] for row in good],
+        )
+        results = backend.render(blobs, headers, work[good], target, batch.stop, batch.number)
+        if target is not out:
+            with backend.device_context():  # `target` is given back to this backend's memory
+                out[good] = target
+        return zip(good, results, strict=True)

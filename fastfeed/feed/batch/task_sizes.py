@@ -1,0 +1,45 @@
+"""How much of a batch one task makes, how many threads run Python, and what they may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["TaskSizes"]
+
+_ROWS = 32  # of a task that decodes on the thread that runs it: enough to vectorize over
+# of a task of native threads that are mixed afterwards: as bytes they need memory of their own
+_ROWS_MIXED = 64
+_READ_BYTES = 32 << 20  # encoded bytes that a task holds before it decodes them
+_READ_BYTES_THREAD = 8 << 20  # the same, of a task of native threads, per thread
+# where one task makes a whole batch, for a GPU that wants many images at once
+_READ_BYTES_WHOLE = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSizes:
+    """A task is what one Python thread does without a break."""
+
+    rows: int  # samples
+    threads: int  # Python threads
+    max_bytes: int  # of encoded samples that a task holds
+
+    @classmethod
+    def of(cls, batch: int, group: int, threads: int, native: bool, lanes: int = 0) -> TaskSizes:
+        """For batches whose samples are mixed in groups of `group`; 1 where they are not mixed.
+
+        lanes: whole batches that a GPU makes at once; 0 where threads share a batch.
+        """
+        # groups at the batch's edges are made completely
+        most = batch + (2 * group if group > 1 else 0)
+        if native and lanes:
+            return cls(most, lanes + 1, _READ_BYTES_WHOLE)  # one reads meanwhile
+        # tasks wait for native threads most of the time; these want the next task before one has
+        # ended
+        if native:
+            rows = most if group == 1 else min(most, _ROWS_MIXED)
+            return cls(
+                rows, 2 + -(-4 * threads // rows), max(_READ_BYTES, _READ_BYTES_THREAD * threads)
+            )
+        if lanes:
+            return cls(most, threads, _READ_BYTES_WHOLE)
+        return cls(max(1, min(_ROWS, -(-batch // threads))), threads, _READ_BYTES)

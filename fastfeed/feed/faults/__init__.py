@@ -1,0 +1,1 @@
+"""Bad samples and storage outages of a feed."""

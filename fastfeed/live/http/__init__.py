@@ -1,0 +1,1 @@
+"""Monitoring endpoint: Prometheus metrics, JSON and a page."""

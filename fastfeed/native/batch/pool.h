@@ -1,0 +1,59 @@
+// A persistent thread pool, and a shared limit on the memory for progressive files.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+
+#include "system/stop.h"
+
+namespace fastfeed {
+
+class Worker;
+
+// How many bytes all Admissions of this process may hold at once; 1 GiB at first. Those that wait look again when one ends.
+void limit_held_bytes(size_t bytes);
+
+// Holds `bytes` of what all threads may hold at once; waits for room, first come, first served, so that something large
+// does not starve. A request larger than the limit waits until it is alone. Nothing is held where `stop` was set first.
+class Admission {
+ public:
+  explicit Admission(size_t bytes, Stop stop = nullptr);
+  ~Admission();
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+  bool stopped() const { return stopped_; }
+
+ private:
+  size_t bytes_;
+  bool stopped_ = false;
+};
+
+// The threads start with the first run. In a forked child, whose threads and locks are not to be trusted, a pool is
+// recreated at its next use, and the old one is leaked.
+class Pool {
+ public:
+  explicit Pool(int threads);
+  ~Pool();  // cancels active runs and waits for the images being decoded
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  // Call task(worker, i) for every i < n, by the caller and the pool's threads; returns when all are done. After
+  // cancel(), tasks that have not begun are not called. An exception from a task cancels the rest and is rethrown here.
+  void run(int n, const std::function<void(Worker&, int)>& task);
+  // The same by the pool's threads alone, in order of the runs, urgent ones first. The caller waits, and asks `stopped` now and then
+  // whether to cancel this run; an exception from it cancels the run too and is rethrown at its end.
+  void run_behind(int n, const std::function<void(Worker&, int)>& task, const std::function<bool()>& stopped,
+                  bool urgent = false);
+  void cancel();  // cancels active runs
+  int size() const { return threads_; }
+
+ private:
+  class State;
+  State& state();
+
+  const int threads_;
+  std::atomic<State*> state_;
+};
+
+}  // namespace fastfeed

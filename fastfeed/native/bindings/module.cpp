@@ -1,0 +1,307 @@
+// Python bindings of the kernel: checks arguments, releases the GIL and runs the pool.
+#include <array>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include <jpeglib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bindings.h"
+#include "system/instruction_sets.h"
+#include "decode/kernel.h"
+#include "jpeg/libjpeg.h"
+#include "batch/pool.h"
+#include "pixels/tables.h"
+
+using namespace fastfeed;
+
+namespace {
+
+// Buffers of files (bytes, memoryview, mmap, NumPy), without a copy. Held until destruction, even if the list changes.
+class Blobs {
+ public:
+  explicit Blobs(const nb::list& list) {
+    views_.reserve(nb::len(list));
+    for (nb::handle item : list) {
+      Py_buffer view;
+      if (PyObject_GetBuffer(item.ptr(), &view, PyBUF_SIMPLE) != 0) {
+        release();
+        throw nb::python_error();
+      }
+      views_.push_back(view);
+    }
+  }
+  ~Blobs() { release(); }  // with the GIL
+  Blobs(const Blobs&) = delete;
+  Blobs& operator=(const Blobs&) = delete;
+
+  size_t size() const { return views_.size(); }
+  const uint8_t* data(size_t i) const { return static_cast<const uint8_t*>(views_[i].buf); }
+  size_t bytes(size_t i) const { return size_t(views_[i].len); }
+
+ private:
+  void release() {
+    for (Py_buffer& view : views_) PyBuffer_Release(&view);
+    views_.clear();
+  }
+
+  std::vector<Py_buffer> views_;
+};
+
+std::array<size_t, 4> held_by_denominator(const nb::object& blob) {
+  nb::list one;
+  one.append(blob);
+  const Blobs blobs(one);
+  const Header header = read_header(blobs.data(0), blobs.bytes(0));
+  if (header.status != Status::ok) return {};
+  JpegReader::Denominators eighth;  // in planes, a component with fewer samples than others may be shrunk by a quarter only
+  for (size_t i = 0; i < eighth.size(); ++i)
+    eighth[i] = header.sampling[i] >> 4 == header.most_across() && (header.sampling[i] & 15) == header.most_down() ? 8 : 4;
+  const size_t least = header.format == Format::jpeg ? held_bytes(header, eighth) : 0;
+  return {held_bytes(header, 1), held_bytes(header, 2), held_bytes(header, 4), std::max(held_bytes(header, 8), least)};
+}
+
+int check_jpeg(const nb::object& blob) {
+  nb::list one;
+  one.append(blob);
+  const Blobs blobs(one);
+  const GilRelease release;
+  return int(libjpeg_reader(libjpeg_huffman_reason().empty())->check(blobs.data(0), blobs.bytes(0)));
+}
+
+using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+using Times = nb::ndarray<int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
+using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
+using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Changed = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
+using Entries = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<nb::c_contig, nb::device::cpu>;
+using Counts = nb::ndarray<uint32_t, nb::shape<-1, 256>, nb::c_contig, nb::device::cpu>;
+
+void probe(const nb::list& list, Table out, int64_t max_pixels) {
+  const Blobs blobs(list);
+  same_length(blobs.size(), out.shape(0), "out");
+  int32_t* row = out.data();
+  const Limits limits{max_pixels};
+  GilRelease release;
+  for (size_t i = 0; i < blobs.size(); ++i, row += 9) {
+    const Header h = read_header(blobs.data(i), blobs.bytes(i));
+    const int32_t values[9] = {int32_t(admit(h, blobs.bytes(i), limits)),
+                               h.shown_height(),
+                               h.shown_width(),
+                               h.orientation,
+                               h.components,
+                               h.sof,
+                               h.precision,
+                               h.restart_interval,
+                               int32_t(h.icc)};
+    std::memcpy(row, values, sizeof values);
+  }
+}
+
+// Arguments common to decode and recode: a window of each file, and how to scale it.
+class Ask {
+ public:
+  Ask(const nb::list& list, const Boxes& boxes, const Flips& flips, const Codes& codes, int filter, int64_t max_pixels,
+      double enlarge, const Matte& matte)
+      : blobs(list), filter(Filter(filter)), limits{max_pixels, enlarge, matte}, codes(codes.data()), box_(boxes.data()),
+        flip_(flips.data()) {
+    same_length(size(), boxes.shape(0), "boxes");
+    same_length(size(), flips.shape(0), "flips");
+    same_length(size(), codes.shape(0), "codes");
+    if (filter < 0 || filter > 3) throw std::invalid_argument("filter must be in [0, 3]");
+  }
+
+  size_t size() const { return blobs.size(); }
+  Window window(size_t i) const {
+    const double* box = box_ + 4 * i;
+    return {box[0], box[1], box[2], box[3], flip_[2 * i], flip_[2 * i + 1]};
+  }
+  // Calls task(worker, i) for each file, whose result is the file's code. `times`: nanoseconds of resizing and encoding.
+  template <class Task>
+  void run(Pool& pool, int64_t* times, Task task) const {
+    std::memset(codes, int(Status::cancelled), size());
+    pool.run(int(size()), [&](Worker& worker, int i) {
+      worker.resize_ns = worker.encode_ns = 0;
+      codes[i] = int8_t(task(worker, size_t(i)));
+      if (times) times[2 * i] = worker.resize_ns, times[2 * i + 1] = worker.encode_ns;
+    });
+  }
+
+  const Blobs blobs;
+  const Filter filter;
+  const Limits limits;
+  int8_t* const codes;
+
+ private:
+  const double* box_;
+  const bool* flip_;
+};
+
+int64_t* times_of(const std::optional<Times>& times, size_t samples) {
+  if (!times) return nullptr;
+  same_length(samples, times->shape(0), "times");
+  return times->data();
+}
+
+void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels out, Codes codes, int filter,
+            int64_t max_pixels, double enlarge, const Matte& matte, const std::optional<Times>& times) {
+  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge, matte);
+  same_length(ask.size(), out.shape(0), "out");
+  if (out.shape(3) != 3 || out.stride(3) != 1 || out.stride(2) != 3)
+    throw std::invalid_argument("out must be uint8 (n, height, width, 3) whose rows are contiguous");
+  if (!out.shape(1) || !out.shape(2)) throw std::invalid_argument("out must have at least one pixel");
+  uint8_t* pixels = out.data();
+  const ptrdiff_t image = out.stride(0), row = out.stride(1);
+  const int height = int(out.shape(1)), width = int(out.shape(2));
+  GilRelease release;
+  ask.run(pool, times_of(times, ask.size()), [&](Worker& worker, size_t i) {
+    const Slot slot{pixels + ptrdiff_t(i) * image, row, height, width};
+    return worker.decode(ask.blobs.data(i), ask.blobs.bytes(i), ask.window(i), ask.filter, ask.limits, slot);
+  });
+}
+
+nb::list recode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Sizes sizes, Codes codes, int filter,
+                int64_t max_pixels, double enlarge, const Matte& matte, int quality, bool subsampled, bool optimize,
+                const std::optional<Times>& times) {
+  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge, matte);
+  same_length(ask.size(), sizes.shape(0), "sizes");
+  if (quality < 1 || quality > 100) throw std::invalid_argument("quality must be in [1, 100]");
+  const int64_t* side = sizes.data();
+  for (size_t i = 0; i < 2 * ask.size(); ++i)
+    if (side[i] < 1 || side[i] > kMaxSide) throw std::invalid_argument("sizes must be in [1, 65500]");
+  const Coding coding{quality, subsampled, optimize};
+  std::vector<std::vector<uint8_t>> files(ask.size());
+  {
+    GilRelease release;
+    ask.run(pool, times_of(times, ask.size()), [&](Worker& worker, size_t i) {
+      const int height = int(side[2 * i]), width = int(side[2 * i + 1]);
+      const Status status = worker.recode(ask.blobs.data(i), ask.blobs.bytes(i), ask.window(i), ask.filter, ask.limits,
+                                          height, width, coding);
+      try {
+        if (status == Status::ok) files[i] = worker.file().take();
+      } catch (const std::bad_alloc&) {
+        return Status::no_memory;
+      }
+      return status;
+    });
+  }
+  nb::list result;
+  for (const auto& file : files) result.append(nb::bytes(file.data(), file.size()));
+  return result;
+}
+
+void give_back() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+int channels_of(const Image& image) {
+  const size_t channels = image.shape(2);
+  if (channels != 1 && channels != 3) throw std::invalid_argument("image must be uint8 (height, width, 1 or 3)");
+  return int(channels);
+}
+
+void look_up_all(Image image, Bytes table, Changed out) {
+  const size_t channels = size_t(channels_of(image)), of = table.ndim() == 2 ? table.shape(1) : 1;
+  if (table.ndim() < 1 || table.ndim() > 2 || table.shape(0) != 256 || (of != 1 && of != channels))
+    throw std::invalid_argument("table must be uint8 (256,) or (256, channels)");
+  if (out.shape(0) != image.shape(0) || out.shape(1) != image.shape(1) || out.shape(2) != channels)
+    throw std::invalid_argument("out must be of the image's shape");
+  uint8_t tables[3][256];
+  for (size_t v = 0; v < 256; ++v)
+    for (size_t c = 0; c < of; ++c) tables[c][v] = table.data()[v * of + c];
+  GilRelease release;
+  look_up(image.data(), out.data(), image.size(), tables, int(of));
+}
+
+void convert_all(Image image, Entries table, Numbers out, bool planar) {
+  const size_t channels = size_t(channels_of(image)), height = image.shape(0), width = image.shape(1);
+  const size_t size = out.itemsize();
+  if ((size != 2 && size != 4) || table.dtype() != out.dtype())
+    throw std::invalid_argument("table and out must be of one dtype of 2 or 4 bytes");
+  if (table.ndim() != 2 || table.shape(0) != 256 || table.shape(1) != channels)
+    throw std::invalid_argument("table must be (256, channels)");
+  const size_t shape[3] = {planar ? channels : height, planar ? height : width, planar ? width : channels};
+  if (out.ndim() != 3 || out.shape(0) != shape[0] || out.shape(1) != shape[1] || out.shape(2) != shape[2])
+    throw std::invalid_argument("out must be of the image's shape, channels first if planar");
+  const uint8_t* entries = static_cast<const uint8_t*>(table.data());
+  uint8_t* made = static_cast<uint8_t*>(out.data());
+  GilRelease release;
+  convert(image.data(), made, height * width, EntryTables(entries, int(channels), int(size)), planar);
+}
+
+void gray_all(Changed image) {
+  if (image.shape(2) != 3) throw std::invalid_argument("image must be uint8 (height, width, 3)");
+  GilRelease release;
+  gray(image.data(), image.shape(0) * image.shape(1));
+}
+
+void count_all(Image image, Counts counts) {
+  const int channels = channels_of(image);
+  same_length(size_t(channels), counts.shape(0), "counts", "channel");
+  GilRelease release;
+  count(image.data(), image.shape(0) * image.shape(1), channels, reinterpret_cast<uint32_t(*)[256]>(counts.data()));
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // a daemon thread, or a forked child, still holds objects at exit
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)  // the main one's; _Main() is not in the stable ABI
+    throw nb::import_error(
+        "fastfeed runs in the main interpreter of a process only, and this is a sub-interpreter: its threads would take "
+        "the wrong one's lock. Use a process instead, such as one of multiprocessing");
+  nb::class_<Pool>(m, "Pool")
+      .def(nb::init<int>(), nb::arg("threads") = 1)
+      // noconvert: what is written into a converted copy would be lost
+      .def("decode", &decode, nb::arg("blobs"), nb::arg("boxes").noconvert(), nb::arg("flips").noconvert(),
+           nb::arg("out").noconvert(), nb::arg("codes").noconvert(), nb::arg("filter"), nb::arg("max_pixels"),
+           nb::arg("enlarge"), nb::arg("matte") = Matte{255, 255, 255}, nb::arg("times").noconvert().none() = nb::none())
+      .def("recode", &recode, nb::arg("blobs"), nb::arg("boxes").noconvert(), nb::arg("flips").noconvert(),
+           nb::arg("sizes").noconvert(), nb::arg("codes").noconvert(), nb::arg("filter"), nb::arg("max_pixels"),
+           nb::arg("enlarge"), nb::arg("matte"), nb::arg("quality"), nb::arg("subsampled"),
+           nb::arg("optimize"), nb::arg("times").noconvert().none() = nb::none())
+      .def("cancel", &Pool::cancel)
+      .def_prop_ro("threads", &Pool::size);
+  m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));
+  m.def("held_bytes", &held_by_denominator, nb::arg("blob"),
+        "Bytes that decoding a file keeps at once, shrunk by 1, 2, 4 and 8; zeros where the kernel does not decode it.");
+  m.def("check_jpeg", &check_jpeg, nb::arg("blob"),
+        "Status of a JPEG of any number of components, all of whose coded data are read.");
+  m.def("look_up", &look_up_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert());
+  m.def("convert", &convert_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert(),
+        nb::arg("planar"));
+  m.def("count", &count_all, nb::arg("image").noconvert(), nb::arg("counts").noconvert());
+  m.def("gray", &gray_all, nb::arg("image").noconvert());
+  bind_draws(m);
+  bind_executor(m);
+  bind_libjpeg(m);
+  bind_masks(m);
+  bind_nvjpeg(m);
+  bind_scaling(m);
+  bind_traces(m);
+  m.def("limit_held_bytes", &limit_held_bytes, nb::arg("bytes"),
+        "How many bytes decoding may hold at once in this process, over what the smallest images need.");
+  m.def("give_back", &give_back, nb::call_guard<GilRelease>(),
+        "Returns memory that the C library's allocator keeps after large images to the system.");
+  m.def("instruction_sets", &instruction_sets,
+        "Instruction sets that this machine has of those that the kernel was compiled for, fastest first.");
+  m.def("use_instruction_set", [](const std::optional<std::string>& name) { use_instruction_set(name.value_or("")); },
+        nb::arg("name").none(),
+        "For tests: all threads use one of instruction_sets() from now on; None: the fastest. Raises ValueError for "
+        "others. Not while a batch is being made.");
+  m.attr("WIDE_LOOK_UPS") = wide_look_ups();
+  m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
+}

@@ -1,0 +1,79 @@
+// Reads rows of RGB pixels from a file.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "image/header.h"
+#include "system/stop.h"
+
+namespace fastfeed {
+
+using Matte = std::array<uint8_t, 3>;  // RGB behind transparent pixels
+
+// A sample over the matte's, blended and rounded as Pillow does it.
+inline uint8_t over(unsigned value, unsigned alpha, unsigned matte) {
+  const unsigned sum = value * alpha + matte * (255 - alpha) + 128;
+  return uint8_t((sum + (sum >> 8)) >> 8);
+}
+
+// A part of the stored image, in pixels of the image shrunk by `denominator`.
+struct Region {
+  int denominator = 1;  // 1, 2, 4, 8
+  int top = 0, left = 0, height = 0, width = 0;
+  Matte matte{};
+};
+
+// Decodes one region, top to bottom. Nothing here throws for what a file contains.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+
+  Stop stop = nullptr;  // ends what takes long: start() with Status::cancelled, rows() with none
+
+  // Begin; the region may come out wider to the left, never to the right: `left()` says where a row begins. `plain`
+  // leaves everything to libjpeg.
+  virtual Status start(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) = 0;
+  virtual int left() const = 0;
+  // The next rows of RGB pixels, one after the other, valid until the next call; none after a failure or a stop.
+  struct Rows {
+    const uint8_t* at;
+    size_t stride;
+    int count;
+  };
+  virtual Rows rows() = 0;
+  // After the last row: whether all of the file is sound, as far as it was read, and ends where it should. Releases.
+  virtual Status finish() = 0;
+  // Whether the failure is not the file's: start again with `plain`.
+  virtual bool gave_up() const = 0;
+  // Releases the image's memory in any state.
+  virtual void release() = 0;
+};
+
+// A JPEG's components can also be read one by one, as they are stored: chroma not enlarged, colors not converted.
+class JpegReader : public RowReader {
+ public:
+  using Denominators = std::array<int, 3>;  // by component: 1, 2, 4, 8
+  // Begins as start() does, with all rows, and at least these columns of the image shrunk by the first denominator.
+  // Status::unsupported_format: the components are not luma, or luma and chroma.
+  virtual Status start_planes(const uint8_t* data, size_t size, const Header& header, const Denominators& denominators,
+                              int left, int width, bool plain) = 0;
+  // The next rows of samples of each component, from the left edge on; as rows().
+  virtual std::array<Rows, 3> planes() = 0;
+  // Whether all of a file is sound, of any number of components: its coded data are read to their end, no pixels are kept.
+  virtual Status check(const uint8_t* data, size_t size) = 0;
+};
+
+// The reader on libjpeg-turbo. Keeps its memory between images; one thread at a time. Without `huffman` it leaves Huffman
+// decoding to libjpeg, and has no planes.
+std::unique_ptr<JpegReader> libjpeg_reader(bool huffman);
+
+// Bytes at most that decoding a region, shrunk by `denominator`, keeps at once, in addition to rows: the coefficients of a
+// JPEG with several scans, the pixels of a WebP, a row of tiles of a TIFF.
+size_t held_bytes(const Header& header, int denominator);
+// Likewise of a JPEG that is read in planes.
+size_t held_bytes(const Header& header, const JpegReader::Denominators& denominators);
+
+}  // namespace fastfeed

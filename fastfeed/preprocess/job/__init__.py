@@ -1,0 +1,1 @@
+"""A job from start to finish, with its progress."""

@@ -1,0 +1,226 @@
+"""Shows the progress of a job: live on a terminal, as plain lines, or as JSON lines in a file."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.format import (
+    format_duration,
+    format_megabytes,
+    format_reasons,
+)
+from fastfeed.preprocess.model.report import STAGES, Progress
+
+__all__ = ["Speed", "SpeedMeter", "show_progress"]
+
+LINES_S = 10.0  # between plain lines
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Speed of this run per second, averaged since its first shard was started."""
+
+    images: float = 0.0
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    left_s: float | None = None  # remaining time at this speed; None: unknown
+
+
+class SpeedMeter:
+    """Computes speeds from Progress. Excludes earlier runs and the time before the first shard."""
+
+    def __init__(self) -> None:
+        self._first: Progress | None = None
+        self._last: Progress | None = None  # when bytes last changed: they are counted per shard
+
+    def __call__(self, now: Progress) -> Speed:
+        """The speed at this Progress."""
+        if self._first is None or self._first.phase != now.phase:
+            self._first, self._last = now, None
+        first = self._first
+        if now.bytes_in > (first.bytes_in if self._last is None else self._last.bytes_in):
+            self._last = now
+        images = _per_second(now.images_done - first.images_done, now.seconds - first.seconds)
+        remaining = max(now.images - now.images_done, 0)
+        left_s = 0.0 if not remaining else remaining / images if images else None
+        if self._last is None:
+            return Speed(images, left_s=left_s)
+        span = self._last.seconds - first.seconds
+        return Speed(
+            images,
+            _per_second(self._last.bytes_in - first.bytes_in, span),
+            _per_second(self._last.bytes_out - first.bytes_out, span),
+            left_s,
+        )
+
+
+@contextmanager
+def show_progress(
+    console: Console,
+    log: Path | None = None,
+    every_s: float = LINES_S,
+    clock: Callable[[], float] = time.time,
+) -> Iterator[OnProgress]:
+    """Yields a callback for `run(on_progress=...)`.
+
+    Shows a live display on a terminal, else prints lines.
+
+    `log` gets one JSON object per line for each completed shard. ConfigError if it cannot be
+    written.
+    """
+    listeners: list[OnProgress] = []
+    file = _open_log(log)
+    try:
+        if file is not None:
+            listeners.append(_json_logger(file, clock))
+        if not console.is_terminal:
+            listeners.append(_line_printer(console, every_s))
+            yield lambda now: _notify(listeners, now)
+            return
+        with Live(console=console, transient=True, auto_refresh=False) as live:
+            pace = SpeedMeter()
+            listeners.append(
+                lambda now: live.update(render(now, pace(now), console.width), refresh=True)
+            )
+            yield lambda now: _notify(listeners, now)
+    finally:
+        if file is not None:
+            file.close()
+
+
+def render(now: Progress, speed: Speed, width: int) -> Group:
+    """A progress bar with up to three lines below."""
+    if now.phase in STAGES:  # listings have a display of their own
+        return Group() if now.phase == "source" else Group(Text(STAGES[now.phase], style="bold"))
+    share = now.images_done / now.images if now.images else 0.0
+    bar = Table.grid(padding=(0, 1))
+    left = "" if speed.left_s is None else f"{format_duration(speed.left_s)} left"
+    # fixed width: else growing digits would make the bar flicker
+    bar.add_row(
+        ProgressBar(1.0, share, width=max(10, min(width, 100) - 28)),
+        f"{share:5.1%}",
+        Text(left, "bold cyan"),
+    )
+    lines = [Text(f"{_describe(now)}", style="bold"), Text(", ".join(_speeds(speed)))]
+    if now.bad:
+        lines.append(
+            Text(f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}", style="yellow")
+        )
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return Group(bar, *lines)
+
+
+def format_line(now: Progress, speed: Speed) -> str:
+    """Progress as one line of text."""
+    if now.phase in STAGES:
+        return STAGES[now.phase]
+    words = [_describe(now), *_speeds(speed)]
+    if speed.left_s is not None:
+        words.append(f"{format_duration(speed.left_s)} left")
+    if now.bad:
+        words.append(f"{sum(now.bad.values()):,} bad ({format_reasons(now.bad)})")
+    return ", ".join(words)
+
+
+def document(now: Progress, speed: Speed, at: float) -> dict[str, object]:
+    """Progress as JSON values. `at` is seconds since 1970."""
+    return {
+        "time": round(at, 3),
+        "seconds": round(now.seconds, 3),
+        "phase": now.phase,
+        "shards_done": now.shards_done,
+        "shards": now.shards,
+        "shards_before": now.shards_before,
+        "images_done": now.images_done,
+        "images": now.images,
+        "images_per_s": round(speed.images, 3),
+        "bytes_in": now.bytes_in,
+        "bytes_out": now.bytes_out,
+        "bytes_in_per_s": round(speed.bytes_in),
+        "bytes_out_per_s": round(speed.bytes_out),
+        "seconds_left": None if speed.left_s is None else round(speed.left_s, 1),
+        "bad": dict(sorted(now.bad.items())),
+    }
+
+
+def _describe(now: Progress) -> str:
+    images = f"{now.images_done:,} of {now.images:,} images"
+    if now.phase == "room":
+        return f"processing a sample to estimate the output size: {images}"
+    if now.phase != "shards":
+        return f"survey: {images}"
+    return f"{now.shards_done:,} of {now.shards:,} shards, {images}"
+
+
+def _speeds(speed: Speed) -> list[str]:
+    if not speed.images:
+        return []
+    words = [
+        f"{speed.images:,.1f} images/s" if speed.images < 100 else f"{speed.images:,.0f} images/s"
+    ]
+    if speed.bytes_in:
+        words.append(
+            f"{format_megabytes(speed.bytes_in)}/s in, {format_megabytes(speed.bytes_out)}/s out"
+        )
+    return words
+
+
+def _line_printer(console: Console, every_s: float) -> OnProgress:
+    pace, last_printed = SpeedMeter(), -every_s
+
+    def listen(now: Progress) -> None:
+        nonlocal last_printed
+        speed = pace(now)
+        if now.phase in STAGES or now.seconds - last_printed >= every_s:
+            last_printed = last_printed if now.phase in STAGES else now.seconds
+            console.print(format_line(now, speed), markup=False, highlight=False, soft_wrap=True)
+
+    return listen
+
+
+def _json_logger(file: TextIO, clock: Callable[[], float]) -> OnProgress:
+    pace, last_logged = SpeedMeter(), ("", -1)
+
+    def listen(now: Progress) -> None:
+        nonlocal last_logged
+        speed = pace(now)
+        if now.phase not in STAGES and (now.phase, now.shards_done) != last_logged:
+            last_logged = (now.phase, now.shards_done)
+            file.write(json.dumps(document(now, speed, clock())) + "\n")
+            file.flush()
+
+    return listen
+
+
+def _notify(listeners: list[OnProgress], now: Progress) -> None:
+    for listen in listeners:
+        listen(now)
+
+
+def _open_log(log: Path | None) -> TextIO | None:
+    try:
+        return None if log is None else log.open("a", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the log {log}: {error.strerror}; name a file in an existing folder"
+        ) from error
+
+
+def _per_second(count: float, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0

@@ -1,0 +1,1 @@
+"""Data model of a preprocess job: recipe, plan, records, reports."""

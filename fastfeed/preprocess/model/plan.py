@@ -1,0 +1,356 @@
+"""The plan of a job: which photographs go into which shard. Made once and written to a file.
+
+It changes only when photographs are appended: the plan then gets more ids and shards, and the
+earlier ones stay as they are, with the hash of the plan that they were made by.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.preprocess.model.layout import JOB
+from fastfeed.preprocess.model.recipe import Recipe, digest
+
+__all__ = [
+    "ORDER",
+    "PLAN",
+    "Earlier",
+    "JobPlan",
+    "Shard",
+    "make_plan",
+    "plan_files",
+    "relative_uri",
+    "saved",
+    "uri_prefixes",
+    "version_differences",
+]
+
+# of shards, below the target
+_FOLDER = re.compile(r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")
+PLAN, ORDER = f"{JOB}/plan.json", f"{JOB}/order.npy"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard: a slice of the plan's order."""
+
+    index: int
+    name: str  # without suffix: "shard-000012", "val/shard-000003", "train/512x768/shard-000000"
+    first: int  # in the order
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a plan was before photographs were appended."""
+
+    hash: str  # of that plan: the records of its shards have it
+    shards: int
+    length: int  # photographs in the source
+    fingerprint: str  # of the source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobPlan:
+    """What a job will do: the recipe, the source, and the ids of each shard."""
+
+    recipe: Recipe
+    source: str  # as the user named it, without storage options, which may hold secrets
+    fingerprint: str  # of the source
+    length: int  # photographs in the source
+    classes: tuple[str, ...]  # class names by label
+    order: np.ndarray  # int64, shape (planned,): ids in the source, shard by shard
+    groups: tuple[tuple[str, int], ...]  # folder ("" is the target itself) and its number of ids
+    # photographs left out by the plan, by reason (duplicates)
+    left_out: dict[str, int] = field(default_factory=dict)
+    # library versions that bytes depend on; {}: any
+    made_with: dict[str, str] = field(default_factory=dict)
+    # URI of the first photograph: later runs may spell the source's path differently
+    first_uri: str = ""
+    earlier: tuple[Earlier, ...] = ()  # one for each time that photographs were appended
+    # int64, shape (length,): where the plan's ids are in the source; None: the same
+    source_ids: np.ndarray | None = None
+    # detail by id of photographs that the survey failed on
+    failed: dict[int, str] = field(default_factory=dict)
+    # what the split and the duplicates came to: survey/shares.py
+    shares: dict[str, Any] = field(default_factory=dict)
+    # options that opened the source: InputRequest.document
+    request: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All shards.
+
+        Each group starts a new shard, numbered from 0, or after those of the same folder.
+        """
+        shards: list[Shard] = []
+        numbers = Counter[str]()
+        start = 0
+        for folder, count in self.groups:
+            for first in range(0, count, self.recipe.packing.samples):
+                k = numbers[folder]
+                numbers[folder] += 1
+                last = min(first + self.recipe.packing.samples, count)
+                name = f"{folder}/shard-{k:06d}" if folder else f"shard-{k:06d}"
+                shards.append(Shard(len(shards), name, start + first, start + last))
+            start += count
+        return shards
+
+    @property
+    def hash(self) -> str:
+        """Hash of everything that determines the shards' bytes."""
+        return digest({**self._header(), "order": digest(self.order.tolist())})
+
+    @property
+    def shard_hashes(self) -> list[str]:
+        """For each shard, the hash of the plan that it was made by, which its record has."""
+        hashes: list[str] = []
+        for before in self.earlier:
+            hashes += [before.hash] * (before.shards - len(hashes))
+        return hashes + [self.hash] * (len(self.shards) - len(hashes))
+
+    def _header(self) -> dict[str, Any]:
+        appended: dict[str, Any] = {}
+        if self.earlier:
+            assert self.source_ids is not None
+            appended = {
+                "earlier": [
+                    [part.hash, part.shards, part.length, part.fingerprint] for part in self.earlier
+                ],
+                "source_ids": digest(self.source_ids.tolist()),
+            }
+        if self.failed:
+            appended["failed"] = [[i, detail] for i, detail in sorted(self.failed.items())]
+        return appended | {
+            "version": 1,
+            "recipe": self.recipe.document(),
+            "fingerprint": self.fingerprint,
+            "length": self.length,
+            "classes": list(self.classes),
+            "groups": [list(group) for group in self.groups],
+            "made_with": self.made_with,
+        }
+
+    @property
+    def head(self) -> bytes:
+        """Content of PLAN."""
+        about: dict[str, Any] = {
+            "hash": self.hash,
+            "source": self.source,
+            "first_uri": self.first_uri,
+            "left_out": self.left_out,
+        }
+        about |= {name: value for name in ("shares", "request") if (value := getattr(self, name))}
+        return json.dumps({**about, **self._header()}, indent=1).encode() + b"\n"
+
+    def files(self) -> dict[str, bytes]:
+        """Content of the plan's files by name; write PLAN last."""
+        head = self.head
+        arrays = (self.order, self.source_ids)
+        contents = [saved(array) for array in arrays if array is not None]
+        return {**dict(zip(plan_files(head), contents, strict=True)), PLAN: head}
+
+    @classmethod
+    def load(
+        cls, plan: bytes, order: bytes, where: str, source_ids: bytes | None = None
+    ) -> JobPlan:
+        """Parse the plan's files, PLAN and those of `plan_files`.
+
+        SourceError if they are damaged.
+        """
+        try:
+            header = json.loads(plan)
+            loaded = cls(
+                Recipe.of(header["recipe"]),
+                header["source"],
+                header["fingerprint"],
+                header["length"],
+                tuple(header["classes"]),
+                np.load(io.BytesIO(order), allow_pickle=False),
+                tuple((name, count) for name, count in header["groups"]),
+                header["left_out"],
+                header["made_with"],
+                header.get("first_uri", ""),
+                tuple(Earlier(*part) for part in header.get("earlier", ())),
+                None if source_ids is None else np.load(io.BytesIO(source_ids), allow_pickle=False),
+                {int(i): str(detail) for i, detail in header.get("failed", ())},
+                header.get("shares", {}),
+                header.get("request", {}),
+            )
+            loaded._check()
+            if header["hash"] != loaded.hash:
+                raise ValueError(f"its hash is {loaded.hash}, not {header['hash']}")
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise SourceError(
+                f"the plan in {where} is damaged: {error}; start in an empty folder"
+            ) from error
+        return loaded
+
+    def _check(self) -> None:
+        """ValueError for folders that lead out of the target, other types, and numbers that do not
+        fit each other.
+        """
+        texts = (
+            self.source,
+            self.fingerprint,
+            self.first_uri,
+            *self.classes,
+            *self.made_with.values(),
+        )
+        numbers = (self.length, *self.left_out.values())
+        if self.earlier and self.source_ids is None:
+            raise ValueError("it has no ids in the source")
+        if not all(type(text) is str for text in texts) or not all(
+            type(number) is int for number in numbers
+        ):
+            raise ValueError("a text or a number is something else")
+        for value in self.request.values():
+            if not all(
+                type(text) is str for text in (value if isinstance(value, list) else [value])
+            ):
+                raise ValueError("an option of its source is no text")
+        for folder, count in self.groups:
+            if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
+                raise ValueError(f"{folder!r} with {count!r} photographs is no folder of shards")
+        for ids in (self.order, *(() if self.source_ids is None else (self.source_ids,))):
+            if ids.ndim != 1 or ids.dtype != np.int64 or (len(ids) and int(ids.min()) < 0):
+                raise ValueError("its order must be ids")
+        if sum(count for _, count in self.groups) != len(self.order):
+            raise ValueError(f"its order has {len(self.order)} ids, which its folders do not")
+        if len(self.order) and not int(self.order.max()) < self.length:
+            raise ValueError(f"its order has id {self.order.max()}, of {self.length} photographs")
+
+    def differences(self, other: JobPlan) -> str:
+        """How `other`, the plan requested now, differs, one line each; empty if it does not."""
+        lines = [f"  {line}" for line in self.recipe.difference(other.recipe)]
+        if self.fingerprint != other.fingerprint:
+            lines.append(
+                f"  source: {self.source} with {self.length} images -> {other.source} with"
+                f" {other.length}"
+            )
+        lines += [f"  {line}" for line in version_differences(self.made_with, other.made_with)]
+        return "\n".join(lines)
+
+
+def plan_files(head: bytes) -> list[str]:
+    """Names of the files that belong to the content of PLAN: the order, and ids in the source if
+    there are any.
+
+    Those of a plan with appended photographs have names of their own: writing PLAN is what makes
+    them count.
+    """
+    try:
+        header = json.loads(head)
+        name = header["hash"] if header.get("earlier") else ""
+        name = name if re.fullmatch("[0-9a-f]*", name) else ""  # a path would lead out of the job
+    except (ValueError, KeyError, TypeError, AttributeError):  # damaged: `load` says so
+        name = ""
+    return [f"{JOB}/order-{name}.npy", f"{JOB}/source-ids-{name}.npy"] if name else [ORDER]
+
+
+def saved(array: np.ndarray) -> bytes:
+    """The content of an .npy file."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def make_plan(
+    recipe: Recipe,
+    *,
+    source: str,
+    fingerprint: str,
+    length: int,
+    classes: tuple[str, ...],
+    groups: list[tuple[str, np.ndarray]],
+    left_out: dict[str, int],
+    made_with: dict[str, str],
+    first_uri: str = "",
+    failed: dict[int, str] | None = None,
+    shares: dict[str, Any] | None = None,
+    request: dict[str, Any] | None = None,
+) -> JobPlan:
+    """Make a plan from groups of (folder, ids in order)."""
+    groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
+    if not groups:
+        raise ConfigError(
+            f"no photographs to process: {length} images in {source}, left out: {left_out}"
+        )
+    order = np.concatenate([ids for _, ids in groups])
+    sizes = tuple((folder, len(ids)) for folder, ids in groups)
+    return JobPlan(
+        recipe,
+        source,
+        fingerprint,
+        length,
+        classes,
+        order,
+        sizes,
+        left_out,
+        made_with,
+        first_uri,
+        failed=failed or {},
+        shares=shares or {},
+        request=request or {},
+    )
+
+
+def version_differences(planned: dict[str, str], here: dict[str, str]) -> list[str]:
+    """`pillow: 12.0.0 -> 13.0.0`, one line for each library whose version differs."""
+    return [
+        f"{name}: {planned.get(name, 'none')} -> {here.get(name, 'none')}"
+        for name in sorted(planned.keys() | here.keys())
+        if planned.get(name, "none") != here.get(name, "none")
+    ]
+
+
+def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
+    """The prefixes of URIs in the plan and in this run, such as `photos/` and `/data/photos/`.
+
+    Derived from the two URIs of one photograph: the rest, from a slash on, is equal.
+    """
+    planned_parts, here_parts = planned.split("/"), here.split("/")
+    while planned_parts and here_parts and planned_parts[-1] == here_parts[-1]:
+        planned_parts.pop()
+        here_parts.pop()
+    return "/".join([*planned_parts, ""]), "/".join([*here_parts, ""])
+
+
+def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = None) -> str | None:
+    """A photograph's URI relative to its source; None if it lies elsewhere.
+
+    That is relative to the folder `source` or, of files and patterns, to their folder. root: the
+    source's own spelling of its folder.
+    """
+    source = source.removeprefix("file://")
+    folder = re.split(r"[*?\[{]", source, maxsplit=1)[0].rpartition("/")[0]
+    bases = [
+        None if root is None else os.fspath(root),
+        source,
+        os.path.abspath(source),
+        folder,
+        os.path.abspath(folder) if "://" not in source else None,
+    ]
+    for base in bases:
+        if base and uri.startswith(base.rstrip("/") + "/"):
+            return uri.removeprefix(base.rstrip("/") + "/")
+    return None

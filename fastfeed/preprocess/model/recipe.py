@@ -1,0 +1,351 @@
+"""How photographs are scaled, encoded, filtered and packed: what a job is planned with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.image_recipe import (
+    FILTERS,
+    IMAGES,
+    MAX_SIDE,
+    MODES,
+    Encoding,
+    Scaling,
+    check_choice,
+    is_int_in,
+)
+
+__all__ = [
+    "EXIF_FIELDS",
+    "FILTERS",
+    "FORMATS",
+    "IMAGES",
+    "MODES",
+    "Choice",
+    "Encoding",
+    "Limits",
+    "Metadata",
+    "Packing",
+    "Recipe",
+    "Scaling",
+]
+
+# what can be decoded
+SOURCE_FORMATS = (
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "TIFF",
+    "AVIF",
+    "JPEG2000",
+    "PPM",
+    "HEIC",
+)
+FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
+
+
+EXIF_FIELDS = ("time", "camera", "lens", "gps")
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What samples carry of their source files, and of a function of yours, in addition to labels,
+    captions, columns.
+
+    Args:
+        absolute_uri (bool): Write the full path or URL of the source file, not the one relative to
+            the source. Default: False.
+        exif (tuple[str, ...]): Of "time", "camera", "lens", "gps": written as metadata columns
+            `exif_time` and the like. Default: ().
+        extras (str): "module:function", called in the workers with a list of Samples. It returns a
+            mapping for each: NumPy arrays become arrays of the shards, "text" the caption, all else
+            metadata columns. Of a class, an object is created in each worker and called. "" calls
+            nothing. Default: "".
+        extras_batch (int): Samples per call, at least 1. A process that dies in a call with one
+            sample costs that sample, with more the job ends. Default: 16.
+
+    Raises:
+        ConfigError: If `exif` names anything else, or `extras` is no module and function.
+
+    Example:
+        >>> from fastfeed.preprocess import Metadata
+        >>> Metadata(exif=["time", "camera"]).exif
+        ('time', 'camera')
+    """
+
+    absolute_uri: bool = False
+    exif: tuple[str, ...] = ()
+    extras: str = ""
+    extras_batch: int = 16
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exif", tuple(self.exif))
+        for name in self.exif:
+            check_choice("exif", name, EXIF_FIELDS)
+        module, _, function = (
+            self.extras.partition(":") if isinstance(self.extras, str) else ("", "", "")
+        )
+        if self.extras and not (module and function):
+            raise ConfigError(f"extras must be 'module:function', got {self.extras!r}")
+        if not is_int_in(self.extras_batch, 1, 1 << 16):
+            raise ConfigError(f"extras_batch must be in [1, 65536], got {self.extras_batch!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which photographs are accepted; the others are listed with the reason.
+
+    Args:
+        min_side (int): Pixels of the short side, as displayed, in [1, 65500]. Default: 1.
+        max_aspect (float): Long side / short side, at least 1; 0 is any. Default: 0.0.
+        formats (tuple[str, ...]): "JPEG", "PNG" and the like, detected from the bytes; () is any.
+            Default: ().
+        max_pixels (int): Pixels that a file may claim, at least 1. Default: 300_000_000.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> from fastfeed.preprocess import Limits
+        >>> Limits(min_side=256, formats=("jpeg",)).formats
+        ('JPEG',)
+    """
+
+    min_side: int = 1
+    max_aspect: float = 0.0
+    formats: tuple[str, ...] = ()
+    max_pixels: int = 300_000_000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "formats", tuple(name.upper() for name in self.formats))
+        for name in self.formats:
+            check_choice("formats", name, SOURCE_FORMATS)
+        if not is_int_in(self.min_side, 1, MAX_SIDE):
+            raise ConfigError(f"min_side must be in [1, {MAX_SIDE}] pixels, got {self.min_side!r}")
+        if self.max_aspect and self.max_aspect < 1:
+            raise ConfigError(
+                f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}"
+            )
+        if not is_int_in(self.max_pixels, 1, 1 << 40):
+            raise ConfigError(f"max_pixels must be >= 1, got {self.max_pixels!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How samples are packed: a shard is a fixed slice of the plan, whether or not its photographs
+    are good.
+
+    Args:
+        format (str): "webdataset", "tfrecord", "parquet", "mds" or "raw". Default: "webdataset".
+        samples (int): Planned photographs per shard, at least 1; bad ones leave gaps. Default:
+            1000.
+        group_bytes (int): Bytes of a Parquet row group, at least 1. Default: 67_108_864.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> from fastfeed.preprocess import Packing
+        >>> Packing("tfrecord", samples=500).samples
+        500
+    """
+
+    format: str = "webdataset"
+    samples: int = 1000
+    group_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        check_choice("format", self.format, FORMATS)
+        for name in ("samples", "group_bytes"):
+            if not is_int_in(getattr(self, name), 1, 1 << 40):
+                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which photographs, in which order: decided once, when the plan is made.
+
+    Args:
+        shuffle (int | None): Seed of the order. Default: None, the source's order.
+        val (float): Fraction that goes to val/, the rest to train/, in [0, 1); 0 is no split.
+            Default: 0.0.
+        split_seed (int): Seed of the split. Default: 0.
+        split_by (str): "looks": similar photographs stay on one side; "names": no survey needed.
+            Default: "looks".
+        dedupe (str): "none", "exact" (equal bytes), or "near" (also similar images). Default:
+            "none".
+        distance (int): Bits of 64 in which the dHashes of similar images differ at most, in [0,
+            16]. Default: 4.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> from fastfeed.preprocess import Choice
+        >>> Choice(val=0.05, split_by="names").compares
+        False
+    """
+
+    shuffle: int | None = None
+    val: float = 0.0
+    split_seed: int = 0
+    split_by: str = "looks"
+    dedupe: str = "none"
+    distance: int = 4
+
+    def __post_init__(self) -> None:
+        check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
+        check_choice("split_by", self.split_by, ("looks", "names"))
+        if not 0 <= self.val < 1:
+            raise ConfigError(
+                f"val must be in [0, 1), the fraction of photographs in val/, got {self.val!r}"
+            )
+        if not is_int_in(self.distance, 0, 16):
+            raise ConfigError(f"distance must be in [0, 16] bits of 64, got {self.distance!r}")
+
+    @property
+    def compares(self) -> bool:
+        """Whether photographs are compared by their pixels."""
+        return self.dedupe == "near" or (self.val > 0 and self.split_by == "looks")
+
+
+_EARLIER_METADATA = Metadata(absolute_uri=True)  # of plans without this section
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that decides what is in the shards of a job, in addition to its source.
+
+    Args:
+        scaling (Scaling): Default: Scaling().
+        encoding (Encoding): Default: Encoding().
+        limits (Limits): Default: Limits().
+        packing (Packing): Default: Packing().
+        choice (Choice): Default: Choice().
+        metadata (Metadata): Default: Metadata().
+
+    Raises:
+        ConfigError: If the parts do not fit together: shards of pixels need images of one size.
+
+    Example:
+        >>> from fastfeed.preprocess import Encoding, Recipe, Scaling
+        >>> recipe = Recipe(Scaling(512), Encoding("jpeg", 90))
+        >>> recipe.difference(Recipe(Scaling(256), Encoding("jpeg", 90)))
+        ['scaling.size: 512 -> 256']
+        >>> Recipe.of(recipe.document()).as_in(recipe) == recipe
+        True
+    """
+
+    scaling: Scaling = field(default_factory=Scaling)
+    encoding: Encoding = field(default_factory=Encoding)
+    limits: Limits = field(default_factory=Limits)
+    packing: Packing = field(default_factory=Packing)
+    choice: Choice = field(default_factory=Choice)
+    metadata: Metadata = field(default_factory=Metadata)
+
+    def __post_init__(self) -> None:
+        if self.packing.format == "raw":
+            if self.scaling.fixed is None:
+                raise ConfigError(
+                    'format "raw" holds one array per shard, so all images must have one size: use'
+                    ' mode "contain", or "cover" or "exact" with enlarge=True'
+                )
+            if self.encoding.image != "raw":
+                raise ConfigError(
+                    f'format "raw" holds pixels: use Encoding("raw"), got {self.encoding.image!r}'
+                )
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values.
+
+        Returns:
+            What `of` reads.
+        """
+        document = json.loads(json.dumps(asdict(self)))
+        # the hashes of earlier plans stay valid
+        if self.metadata == _EARLIER_METADATA:
+            del document["metadata"]
+        elif not self.metadata.extras:
+            del document["metadata"]["extras"], document["metadata"]["extras_batch"]
+        if not self.scaling.full_decode:
+            del document["scaling"]["full_decode"]
+        if not self.encoding.optimize:
+            del document["encoding"]["optimize"]
+        return document
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Recipe:
+        """The recipe of a document.
+
+        Args:
+            document (dict[str, Any]): What `document` returned.
+
+        Returns:
+            An equal recipe.
+        """
+        kinds = {
+            "scaling": Scaling,
+            "encoding": Encoding,
+            "limits": Limits,
+            "packing": Packing,
+            "choice": Choice,
+        }
+        metadata = Metadata(**document["metadata"]) if "metadata" in document else _EARLIER_METADATA
+        return cls(
+            **{name: kind(**document[name]) for name, kind in kinds.items()}, metadata=metadata
+        )
+
+    def as_in(self, plan: Recipe) -> Recipe:
+        """This recipe, for a job that an earlier version planned: its default for metadata was
+        another one.
+
+        Args:
+            plan (Recipe): That of the job.
+
+        Returns:
+            This one, with the job's default where it has today's.
+        """
+        is_earlier = plan.metadata == _EARLIER_METADATA and self.metadata == Metadata()
+        return replace(self, metadata=_EARLIER_METADATA) if is_earlier else self
+
+    @property
+    def looks(self) -> bool:
+        """Whether the plan needs a survey of all photographs."""
+        return (
+            self.choice.dedupe != "none" or self.choice.compares or self.scaling.mode == "buckets"
+        )
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits that identify the recipe."""
+        return digest(self.document())
+
+    def difference(self, other: Recipe) -> list[str]:
+        """What differs from another recipe.
+
+        Args:
+            other (Recipe): The other one.
+
+        Returns:
+            One line for each field that differs: `scaling.size: 512 -> 256`.
+        """
+        lines = []
+        for group in fields(self):
+            section, other_section = getattr(self, group.name), getattr(other, group.name)
+            for item in fields(section):
+                value, other_value = getattr(section, item.name), getattr(other_section, item.name)
+                if value != other_value:
+                    lines.append(f"{group.name}.{item.name}: {value!r} -> {other_value!r}")
+        return lines
+
+
+def digest(document: Any) -> str:
+    """16 hexadecimal digits: a hash of JSON values."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,193 @@
+"""The JSON record of each shard: its files, its samples, the images that failed and why, and
+counts.
+
+A shard counts as done when its record is there and matches the plan and the files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from fastfeed.errors import SourceError
+from fastfeed.faults import REASONS as FILE_REASONS
+from fastfeed.preprocess.model.entry import ProcessedImage
+from fastfeed.preprocess.model.layout import record_name
+from fastfeed.printable import printable
+
+__all__ = ["EXCLUDED", "REASONS", "BadSample", "Counts", "Record", "ShardFile", "part_of_sum"]
+
+Histogram = dict[str, int]
+
+_SUM = 8  # hexadecimal digits of a photograph's sha256
+
+# why an image is not in the shards: the reasons of the feed, and those of a job
+REASONS = FILE_REASONS | {
+    "too_small": "smaller than the minimum side",
+    "aspect": "aspect ratio above the maximum",
+    "policy": "a format that is not allowed",
+    "oom": "needs more memory than allowed",
+    "worker_crash": "the process that decoded it died, twice",
+    "duplicate_exact": "the same bytes as another",
+    "duplicate_near": "looks like another",
+}
+
+
+# reasons that a recipe asks for: no sign of a fault
+EXCLUDED = frozenset({"too_small", "aspect", "policy"})
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """One file of a shard."""
+
+    name: str  # below the target: "train/shard-000012.tar"
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadSample:
+    """One photograph that could not be put into a shard, and why."""
+
+    id: int  # in the source
+    uri: str
+    reason: str  # a key of REASONS
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return printable(
+            f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else ""), None
+        )
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts over the photographs in the shards; they add up in any order.
+
+    Histogram keys are lower bin edges.
+    """
+
+    samples: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0  # of the images alone, without the shard format's overhead
+    pixels_in: int = 0
+    pixels_out: int = 0
+    kept: int = 0  # files passed through unchanged
+    enlarged: int = 0
+    formats: Histogram = field(default_factory=dict)
+    modes: Histogram = field(default_factory=dict)
+    icc: Histogram = field(default_factory=dict)
+    orientations: Histogram = field(default_factory=dict)
+    # of the source, in powers of two: "4" is [4, 8)
+    megapixels: Histogram = field(default_factory=dict)
+    aspects: Histogram = field(default_factory=dict)  # width / height, in quarter octaves
+    sizes: Histogram = field(default_factory=dict)  # "512x768": height x width of the results
+
+    @classmethod
+    def of(cls, image: ProcessedImage) -> Counts:
+        """Counts of one photograph."""
+        facts = image.facts
+        height, width = facts["source_height"], facts["source_width"]
+        return cls(
+            samples=1,
+            bytes_in=facts["source_bytes"],
+            bytes_out=len(image.image),
+            pixels_in=height * width,
+            pixels_out=image.height * image.width,
+            kept=int(bool(facts.get("kept"))),
+            enlarged=int(image.height * image.width > height * width),
+            formats={facts["format"]: 1},
+            modes={facts.get("mode", "RGB"): 1},
+            icc={facts.get("icc", "none"): 1},
+            orientations={str(facts.get("orientation", 1)): 1},
+            megapixels={f"{2.0 ** math.floor(math.log2(height * width / 1e6)):g}": 1},
+            aspects={f"{2 ** (math.floor(4 * math.log2(width / height) + 0.5) / 4):.2f}": 1},
+            sizes={f"{image.height}x{image.width}": 1},
+        )
+
+    def add(self, more: Counts) -> None:
+        """Count the photographs of `more` as well."""
+        for item in fields(self):
+            value, added = getattr(self, item.name), getattr(more, item.name)
+            if isinstance(value, dict):
+                for name, n in added.items():
+                    value[name] = value.get(name, 0) + n
+            else:
+                setattr(self, item.name, value + added)
+
+    @classmethod
+    def sum(cls, parts: Iterable[Counts]) -> Counts:
+        """Counts of several shards together."""
+        total = cls()
+        for part in parts:
+            total.add(part)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one shard holds."""
+
+    shard: str  # its name without suffix: "train/shard-000012"
+    index: int  # in the plan
+    plan: str  # hash of the plan that it belongs to
+    files: tuple[ShardFile, ...]  # the main one first
+    ids: tuple[int, ...]  # source ids of its samples, in order
+    # of each sample in the main file, bytes; () for formats without offsets
+    offsets: tuple[int, ...]
+    bad: tuple[BadSample, ...]
+    tally: Counts = field(default_factory=Counts)  # counts over the good ones
+    # `part_of_sum` of what each sample was made of; "": not known, in records of earlier versions
+    sums: str = ""
+    arrays: dict[str, list[Any]] = field(default_factory=dict)  # of `extras`, by name: dtype, shape
+
+    @property
+    def parts_of_sums(self) -> list[str]:
+        """Of each sample; [] where they are not known."""
+        return [self.sums[at : at + _SUM] for at in range(0, len(self.sums), _SUM)]
+
+    @property
+    def name(self) -> str:
+        """Name of this record's file."""
+        return record_name(self.shard)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files."""
+        return sum(part.bytes for part in self.files)
+
+    def dump(self) -> bytes:
+        """The file's content; deterministic."""
+        document = asdict(self)
+        if not self.sums:
+            del document["sums"]
+        if not self.arrays:
+            del document["arrays"]
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def load(cls, content: bytes, name: str) -> Record:
+        """Parse a record file; `name` is for the error. SourceError if it is not a record."""
+        try:
+            document: dict[str, Any] = json.loads(content)
+            return cls(
+                **document
+                | {
+                    "files": tuple(ShardFile(**part) for part in document["files"]),
+                    "bad": tuple(BadSample(**bad) for bad in document["bad"]),
+                    "ids": tuple(document["ids"]),
+                    "offsets": tuple(document["offsets"]),
+                    "tally": Counts(**document["tally"]),
+                }
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise SourceError(f"{name} is not a shard record: {error}") from error
+
+
+def part_of_sum(sha256: str) -> str:
+    """What a record keeps of the sha256 of a photograph's bytes, hexadecimal."""
+    return sha256[:_SUM]

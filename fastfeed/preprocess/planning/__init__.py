@@ -1,0 +1,1 @@
+"""Survey and plan of a job: selection, duplicates, splits, size estimates."""

@@ -1,0 +1,329 @@
+"""Estimates the output size and run time of a job by processing a sample of its photographs."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastfeed.decode.base import Bad
+from fastfeed.errors import TargetError
+from fastfeed.preprocess.model.format import format_size
+from fastfeed.preprocess.model.layout import CURRENT
+from fastfeed.preprocess.model.plan import make_plan
+from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.model.record import Record, ShardFile
+from fastfeed.preprocess.model.task import TaskContext
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.engines import Engine
+    from fastfeed.preprocess.inputs.inputs import Input
+    from fastfeed.preprocess.shard.build import ShardTask
+
+__all__ = ["SAMPLE_SIZE", "Estimate", "check_space", "estimate", "sample_positions", "surely_fits"]
+
+SAMPLE_SIZE = 128  # photographs
+_PIECE_SIZE = 16  # photographs per piece
+_MAX_S = 30.0  # then the finished pieces are used
+_STANDARD_ERRORS = 2.0  # standard errors: 95 %
+_MAX_MEAN_ASPECT = 3.0  # upper bound of the mean of long side / short side
+_METADATA_BYTES = 4096  # upper bound per sample, without the image
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Estimate for `images` photographs, from those that were processed."""
+
+    images: int
+    sampled: int
+    bad: Counter[str]  # sampled ones, by reason
+    bytes_in: float  # per good photograph
+    bytes_out: float  # per sample in the shards, including its share of overhead
+    spread: float  # half of the 95 % confidence interval of bytes_out
+    stages: dict[str, float] = field(default_factory=dict)  # seconds per photograph of one worker
+    shards: int = 0
+    free: int | None = None  # free bytes in the target; None: unknown
+
+    @property
+    def good(self) -> float:
+        """Expected photographs in the shards."""
+        return self.images * (1 - self.bad.total() / self.sampled) if self.sampled else 0.0
+
+    @property
+    def output(self) -> float:
+        """Expected bytes of all shards."""
+        return self.good * self.bytes_out
+
+    @property
+    def low(self) -> float:
+        """Lower bound of the bytes of all shards, at 95 % confidence."""
+        return self.good * max(self.bytes_out - self.spread, 0.0)
+
+    @property
+    def high(self) -> float:
+        """Upper bound of the bytes of all shards, at 95 % confidence."""
+        return self.good * (self.bytes_out + self.spread)
+
+    def seconds(self, workers: int) -> float:
+        """Expected run time with this many workers, each with its own core."""
+        return (
+            self.images * sum(self.stages.values()) / max(min(workers, self.shards or workers), 1)
+        )
+
+    def document(self, workers: int) -> dict[str, Any]:
+        """Values for JSON."""
+        return {
+            "images": self.images,
+            "shards": self.shards,
+            "sampled": self.sampled,
+            "bad": dict(sorted(self.bad.items())),
+            "bytes": round(self.output),
+            "bytes_least": round(self.low),
+            "bytes_most": round(self.high),
+            "bytes_in": round(self.bytes_in * self.good),
+            "workers": workers,
+            "seconds": round(self.seconds(workers), 1),
+            "stages": {name: round(took, 6) for name, took in self.stages.items()},
+            "free": self.free,
+        }
+
+
+def sample_positions(count: int, size: int) -> np.ndarray:
+    """Positions in [0, count), spread evenly without a period, ordered such that any prefix is
+    spread evenly as well.
+
+    int64, shape (min(count, size),). Deterministic.
+    """
+    if count <= size:
+        strata = np.arange(count)
+    else:
+        edges = np.arange(size + 1) * count // size
+        strata = edges[:-1] + (np.random.default_rng(0).random(size) * np.diff(edges)).astype(
+            np.int64
+        )
+    order = (
+        np.arange(len(strata)) * 0.6180339887498949
+    ) % 1.0  # multiples of the golden ratio fill [0, 1) evenly
+    return strata[np.argsort(np.argsort(order, kind="stable"), kind="stable")].astype(np.int64)
+
+
+def estimate(
+    input: Input,
+    recipe: Recipe,
+    engine: Engine,
+    *,
+    ids: np.ndarray | None = None,
+    sample: int = SAMPLE_SIZE,
+    free: int | None = None,
+    on_sample: Callable[[int, int], None] | None = None,
+    longest_s: float = _MAX_S,
+    at_once: int = _PIECE_SIZE,
+) -> Estimate:
+    """Process and pack `sample` of these photographs (None: of all), and discard the result.
+
+    Writes nothing.
+
+    Raises errors of the source. After `longest_s` the estimate uses the finished ones.
+    """
+    candidates = np.arange(len(input.source)) if ids is None else ids
+    sample_ids = candidates[sample_positions(len(candidates), sample)]
+    plan = make_plan(
+        replace(recipe, packing=replace(recipe.packing, samples=at_once)),
+        source=input.text,
+        fingerprint="",
+        length=len(input.source),
+        classes=tuple(input.source.classes),
+        groups=[("", sample_ids)],
+        left_out={},
+        made_with={},
+    )
+    from fastfeed.preprocess.shard.build import ShardTask
+
+    pieces, started = range(len(plan.shards)), monotonic()
+    summaries: list[dict[str, Any]] = []
+    in_progress: dict[int, int] = {}
+    outcomes = engine.run(_SizedTask(ShardTask(input, _NullTarget(), plan)), pieces)
+    try:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+            in_progress[outcome.piece] = outcome.samples
+            if outcome.summary:
+                summaries.append(outcome.summary)
+                del in_progress[outcome.piece]
+            if on_sample is not None:
+                done = sum(summary["samples"] for summary in summaries) + sum(in_progress.values())
+                on_sample(done, len(sample_ids))
+            if summaries and monotonic() - started > longest_s:
+                break
+    finally:
+        outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
+    shards = -(-len(candidates) // recipe.packing.samples)
+    return _summarize(summaries, len(candidates), shards, free)
+
+
+def check_space(estimated: Estimate, target: str) -> None:
+    """TargetError if the target certainly has too little free space."""
+    if estimated.free is not None and estimated.low > estimated.free:
+        raise TargetError(
+            f"{target} has {format_size(estimated.free)} free, the shards need"
+            f" {format_size(estimated.output)} (estimated from {estimated.sampled} photographs);"
+            " free some space, or choose another target or size",
+            errno.ENOSPC,
+        )
+
+
+def surely_fits(images: int, recipe: Recipe, free: int) -> bool:
+    """Whether the free space suffices for any photographs. False: an estimate is needed."""
+    scaling, lossless = (
+        recipe.scaling,
+        recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95,
+    )
+    sides = [
+        (side, side) if isinstance(side, int) else side
+        for side in (scaling.size, *scaling.buckets)
+        if side
+    ]
+    if scaling.mode == "none" or not sides:
+        return False
+    if scaling.mode == "buckets":
+        sides = sides[1:] if scaling.size else sides
+    pixels = max(height * width for height, width in sides) * (
+        _MAX_MEAN_ASPECT if scaling.mode == "short" else 1
+    )
+    return free >= images * (pixels * (3.2 if lossless else 1.5) + _METADATA_BYTES)
+
+
+def _summarize(
+    summaries: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None
+) -> Estimate:
+    count = sum(summary["samples"] for summary in summaries)
+    bad, stages = Counter[str](), Counter[str]()
+    for summary in summaries:
+        bad.update(summary["bad"])
+        stages.update(summary["seconds"])
+    sizes = np.array([size for summary in summaries for size in summary["sizes"]], float)
+    good = count - bad.total()
+    # a complete sample has no uncertainty
+    correction = math.sqrt(max(1 - count / images, 0.0)) if images else 0.0
+    # the number of bad ones is uncertain as well
+    sizes_with_bad = np.append(sizes, np.zeros(bad.total()))
+    error = (
+        float(sizes_with_bad.std(ddof=1)) / math.sqrt(len(sizes_with_bad)) / (good / count)
+        if good and len(sizes_with_bad) > 1
+        else 0.0
+    )
+    return Estimate(
+        images=images,
+        sampled=count,
+        bad=bad,
+        bytes_in=sum(summary["bytes_in"] for summary in summaries) / good if good else 0.0,
+        bytes_out=float(sizes.mean()) if len(sizes) else 0.0,
+        spread=_STANDARD_ERRORS * error * correction,
+        stages=(
+            {name: stages[name] / count for name in sorted(stages) if name != "commit"}
+            if count
+            else {}
+        ),
+        shards=shards,
+        free=free,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SizedTask:
+    """A ShardTask that also reports the size of each sample."""
+
+    task: ShardTask
+
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        summary = self.task.run(piece, context, poison)
+        target = self.task.target
+        assert isinstance(target, _NullTarget)
+        return {**summary, "sizes": _sizes(target.last.pop())}
+
+    def alone(self, sample: int, context: TaskContext) -> None:
+        self.task.alone(sample, context)
+
+
+def _sizes(record: Record) -> list[float]:
+    """Bytes of each sample, without the file's header and footer, which occur once per shard."""
+    if not record.ids:
+        return []
+    index_bytes = sum(part.bytes for part in record.files[1:]) / len(record.ids)
+    if len(record.offsets) < 2:
+        return [record.bytes / len(record.ids)] * len(record.ids)
+    return [float(size) + index_bytes for size in np.diff(record.offsets)]
+
+
+class _NullTarget:
+    """A target that counts."""
+
+    text, layout = "nowhere", CURRENT
+
+    def __init__(self) -> None:
+        self.last: list[Record] = []
+
+    def read(self, name: str) -> bytes | None:
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        raise AssertionError(f"{name} is written during a dry run")
+
+    def files(self) -> dict[str, int]:
+        return {}
+
+    def remove(self, name: str) -> None:
+        pass
+
+    def attempt(self) -> _NullAttempt:
+        return _NullAttempt(self)
+
+    def sweep(self, everything: bool = False) -> int:
+        return 0
+
+    def free_bytes(self) -> int | None:
+        return None
+
+
+class _NullAttempt:
+    def __init__(self, target: _NullTarget) -> None:
+        self._target = target
+        self._files: dict[str, _CountingFile] = {}
+
+    def create(self, name: str) -> _CountingFile:
+        return self._files.setdefault(name, _CountingFile())
+
+    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
+        name, content = record(
+            [
+                ShardFile(name, file.bytes, file.digest.hexdigest())
+                for name, file in self._files.items()
+            ]
+        )
+        self._target.last.append(Record.load(content, name))
+
+    def abandon(self) -> None:
+        self._files.clear()
+
+
+class _CountingFile:
+    """Counts and hashes bytes, as hashing takes time in a real run."""
+
+    def __init__(self) -> None:
+        self.bytes, self.digest = 0, hashlib.sha256()
+
+    def write(self, data: Any, /) -> int:
+        self.digest.update(data)
+        self.bytes += (count := memoryview(data).nbytes)
+        return count
+
+    def close(self) -> None:
+        pass

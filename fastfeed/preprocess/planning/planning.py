@@ -1,0 +1,308 @@
+"""Makes the plan of a job, or loads an existing one and checks that it matches the current
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.engines import Engine, run_pieces
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.renumbered import Renumbered
+from fastfeed.preprocess.inputs.request import keep_listing
+from fastfeed.preprocess.model.layout import is_job_file
+from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, make_plan, saved
+from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.planning.changes import Changes, describe, samples_file
+from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
+from fastfeed.preprocess.planning.select import needs_pixels, select
+from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
+from fastfeed.preprocess.shard.versions import versions
+from fastfeed.preprocess.targets.job_state import load_plan
+from fastfeed.preprocess.targets.target import Target
+from fastfeed.sources.class_names import class_numbers, nfc
+
+__all__ = [
+    "append_plan",
+    "check_free_space",
+    "check_plan",
+    "create_plan",
+    "existing_plan",
+    "planned_input",
+    "unmixed",
+]
+
+# pieces done, pieces, photographs done, photographs
+OnSurvey = Callable[[int, int, int, int], None]
+
+_SURVEY_PIECE = 2000  # photographs per piece of the survey
+# photographs per piece, seconds: the check must not delay the start of a job
+_QUICK_SAMPLE = (
+    4,
+    10.0,
+)
+
+
+def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
+    """ConfigError, with the differences, if the target's plan is not the one requested now."""
+    requested = replace(plan, recipe=recipe.as_in(plan.recipe), made_with=versions(recipe))
+    if lines := plan.differences(requested):
+        raise ConfigError(
+            f"{target.text} holds a job with another plan:\n{lines}\n"
+            "run it with the same settings, or choose another, empty target"
+        )
+
+
+def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
+    """A hint where most shards of photographs with these labels, in this order, would hold one
+    class only.
+    """
+    shard = np.arange(len(labels)) // recipe.packing.samples
+    count = int(shard[-1]) + 1 if len(labels) else 0
+    if recipe.choice.shuffle is not None or count < 2 or len(np.unique(labels[labels >= 0])) < 2:
+        return ()
+    changes = np.flatnonzero((labels[1:] != labels[:-1]) & (shard[1:] == shard[:-1]))
+    pure = count - len(np.unique(shard[changes]))
+    if 2 * pure < count:
+        return ()
+    return (
+        (
+            f"{pure:,} of {count:,} shards hold one class only, as the source is in this order;"
+            " shuffle=0 mixes them"
+        ),
+    )
+
+
+def check_free_space(
+    input: Input,
+    recipe: Recipe,
+    engine: Engine,
+    target: Target,
+    on_sample: Callable[[int, int], None] | None = None,
+) -> None:
+    """TargetError if the target certainly has too little free space for the job.
+
+    Costs nothing where there is plenty. Else a sample is processed, and `on_sample` is called with
+    (done, total).
+    """
+    free = target.free_bytes()
+    if free is None or surely_fits(len(input.source), recipe, free):
+        return
+    if on_sample is not None:
+        on_sample(0, min(len(input.source), SAMPLE_SIZE))
+    at_once, longest_s = _QUICK_SAMPLE
+    estimated = estimate(
+        input, recipe, engine, free=free, on_sample=on_sample, longest_s=longest_s, at_once=at_once
+    )
+    check_space(estimated, target.text)
+
+
+def create_plan(
+    target: Target,
+    input: Input,
+    recipe: Recipe,
+    engine: Engine,
+    on_survey: OnSurvey,
+    on_sample: Callable[[int, int], None] | None = None,
+    on_compare: Callable[[], None] | None = None,
+    part: tuple[int, int] = (0, 1),
+    request: dict[str, Any] | None = None,
+) -> JobPlan:
+    """Make the plan and write it, after a survey of all photographs if the recipe needs one.
+
+    TargetError if there is too little free space for the job's output.
+    """
+    if missing := input.missing():
+        raise ConfigError(
+            f"no checked sample of {input.text} has {', '.join(missing)}; "
+            "use the names of captions and columns as they are in the source"
+        )
+    check_free_space(input, recipe, engine, target, on_sample)
+    source = input.source
+    length, ids = len(source), np.arange(len(source))
+    survey = None
+    if recipe.looks:
+        survey = _run_survey(
+            target, input, recipe, engine, _bounds([length]), on_survey, on_compare, part=part
+        )
+    selection = select(recipe, length, source.label(ids), survey, source.uri)
+    if selection.pairs:
+        from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
+
+        write_duplicates(target, source, selection.pairs)
+    plan = make_plan(
+        recipe,
+        source=input.text,
+        fingerprint=input.fingerprint,
+        length=length,
+        classes=tuple(source.classes),
+        groups=selection.groups,
+        left_out=selection.left_out,
+        made_with=versions(recipe),
+        first_uri=source.uri(0) if length else "",
+        failed=survey.failed if survey else {},
+        shares=selection.shares,
+        request=request,
+    )
+    if (
+        existing := load_plan(target)
+    ) is not None:  # another part of the job, or another user, was faster
+        check_plan(target, existing, recipe)
+        return existing
+    target.write(samples_file(plan), saved(describe(input)))
+    for name, content in plan.files().items():
+        target.write(name, content)
+    return plan
+
+
+def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:
+    """The input with the ids and labels of the plan, which differ where photographs were added: see
+    `planned_ids`.
+    """
+    if ids is None:
+        return input
+    return replace(input, source=Renumbered(input.source, ids, plan.classes))
+
+
+def append_plan(
+    target: Target,
+    plan: JobPlan,
+    changes: Changes,
+    listing: str | None,
+    engine: Engine,
+    on_survey: OnSurvey,
+    on_compare: Callable[[], None] | None = None,
+) -> tuple[JobPlan, Input]:
+    """Add what is new in the source to the plan, in shards of its own, and write it; also returns
+    the planned input.
+
+    Every photograph of the plan must be there still. `listing`: prefix of the listing that
+    `changes` comes from.
+    """
+    recipe, now = plan.recipe, changes.now
+    ids = np.concatenate([changes.kept, changes.added])
+    known = class_numbers(plan.classes)
+    classes = (*plan.classes, *(name for name in now.source.classes if nfc(name) not in known))
+    hashes = plan.shard_hashes
+    earlier = (*plan.earlier, Earlier(plan.hash, len(hashes), plan.length, plan.fingerprint))
+    grown = replace(
+        plan,
+        fingerprint=now.fingerprint,
+        length=len(ids),
+        classes=classes,
+        earlier=earlier,
+        source_ids=ids,
+    )
+    input = planned_input(grown, now, ids)
+    survey = None
+    if recipe.looks:
+        bounds = _bounds([*(part.length for part in earlier), len(ids)])
+        survey = _run_survey(target, input, recipe, engine, bounds, on_survey, on_compare, earlier)
+    labels = input.source.label(np.arange(len(ids)))
+    selection = select(recipe, len(ids), labels, survey, input.source.uri, _sides(plan))
+    if selection.pairs:
+        from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
+
+        write_duplicates(target, input.source, selection.pairs)
+    groups = [(folder, group) for folder, group in selection.groups if len(group)]
+    grown = replace(
+        grown,
+        order=np.concatenate([plan.order, *(group for _, group in groups)]).astype(np.int64),
+        groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
+        left_out={**plan.left_out, **selection.left_out},
+        failed=survey.failed if survey else {},
+        shares=selection.shares,
+    )
+    keep_listing(listing, target, grown.hash)
+    for name, content in {samples_file(grown): saved(describe(now)[ids]), **grown.files()}.items():
+        target.write(name, content)  # PLAN last
+    return grown, input
+
+
+def _sides(plan: JobPlan) -> np.ndarray:
+    """Where the plan's photographs are: int8, shape (length,): 0 train, 1 val, -1 left out."""
+    sides, start = np.full(plan.length, -1, np.int8), 0
+    for folder, count in plan.groups:
+        sides[plan.order[start : start + count]] = folder.partition("/")[0] == "val"
+        start += count
+    return sides
+
+
+def _bounds(lengths: Sequence[int]) -> np.ndarray:
+    """First ids of the pieces of a survey, and its length last; each of these lengths, ascending,
+    ends a piece.
+    """
+    starts = [np.arange(first, last, _SURVEY_PIECE) for first, last in pairwise([0, *lengths])]
+    return np.append(np.concatenate(starts), lengths[-1]).astype(np.int64)
+
+
+def _run_survey(
+    target: Target,
+    input: Input,
+    recipe: Recipe,
+    engine: Engine,
+    bounds: np.ndarray,
+    on_survey: OnSurvey,
+    on_compare: Callable[[], None] | None,
+    earlier: Sequence[Earlier] = (),
+    part: tuple[int, int] = (0, 1),
+) -> Survey:
+    """Survey the pieces that are not surveyed yet, and load all; `on_compare` is called in between.
+
+    Each part (i, n) of a job begins elsewhere, and skips what another has completed by the time it
+    gets there.
+    """
+    pixels, max_pixels = needs_pixels(recipe), recipe.limits.max_pixels
+    fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
+    known = [(part.length, part.fingerprint) for part in earlier]
+    done = completed_pieces(target, bounds, fingerprint, pixels, max_pixels, known)
+    remaining = [piece for piece in range(pieces) if piece not in done]
+    if not remaining:
+        return _load_all(target, pieces, on_compare)
+    start = len(remaining) * part[0] // part[1]
+    remaining = [*remaining[start:], *remaining[:start]]
+    pieces_done, images_done = (
+        len(done),
+        sum(int(bounds[piece + 1] - bounds[piece]) for piece in done),
+    )
+    in_progress: dict[int, int] = {}
+    on_survey(pieces_done, pieces, images_done, length)
+    with run_pieces(
+        engine, SurveyTask(input.source, target, bounds, pixels, max_pixels, fingerprint), remaining
+    ) as outcomes:
+        for outcome in outcomes:
+            if outcome.error:
+                raise outcome.error
+            in_progress[outcome.piece] = outcome.samples
+            if outcome.summary:
+                pieces_done, images_done = pieces_done + 1, images_done + outcome.summary["samples"]
+                del in_progress[outcome.piece]
+            on_survey(pieces_done, pieces, images_done + sum(in_progress.values()), length)
+    return _load_all(target, pieces, on_compare)
+
+
+def _load_all(target: Target, pieces: int, on_compare: Callable[[], None] | None) -> Survey:
+    if on_compare is not None:
+        on_compare()
+    return load_survey(target, range(pieces))
+
+
+def existing_plan(target: Target) -> JobPlan | None:
+    """The plan in the target; None if the target is empty. ConfigError if it holds other files."""
+    plan = load_plan(target)
+    others = [] if plan else sorted(name for name in target.files() if not is_job_file(name))
+    if (
+        others and (plan := load_plan(target)) is None
+    ):  # else another part of the job has just started
+        raise ConfigError(
+            f"{target.text} is not empty: it holds {others[0]}"
+            + (f" and {len(others) - 1} more files" if len(others) > 1 else "")
+            + f" and no plan ({PLAN}); choose an empty folder"
+        )
+    return plan

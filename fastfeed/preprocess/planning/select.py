@@ -1,0 +1,207 @@
+"""Selects the photographs of a job and their folders, from the recipe and the survey alone.
+
+Duplicates: of files with equal bytes the lowest id is kept. Similar photographs are visited in the
+order of pixels,
+bytes and ids, the largest first: one is dropped if it is within the distance of a kept one, in
+favor of the nearest of these, so every dropped photograph is similar to a kept one. Chains are not
+followed: in A ~ B ~ C, B is dropped, and C is kept if it is not similar to A. A photograph that
+cannot be decoded, or that the recipe excludes, is never a
+duplicate: its shard reports the reason. One that is too uniform for a dHash can only be an exact
+duplicate.
+
+Split: photographs connected by steps within the distance are on one side, unless there are too many
+of them (`split`). Appended photographs join the side of those that they are similar to; one that is
+similar to both sides is left out. The side is drawn by a hash of the content, or without a survey
+by the last two parts of the path. Adding photographs moves only those that are similar to new ones,
+and moving the data set changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastfeed.preprocess.model.image_recipe import Size
+from fastfeed.preprocess.model.recipe import Choice, Recipe
+from fastfeed.preprocess.pixels.geometry import nearest_bucket, output_error, output_geometry
+from fastfeed.preprocess.pixels.limits import limit_error
+from fastfeed.preprocess.planning.near_duplicates import near_pairs
+from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
+from fastfeed.preprocess.planning.split import Similar, split
+from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
+from fastfeed.sampling.permute import permute
+
+__all__ = ["DuplicatePair", "Selection", "needs_pixels", "select"]
+
+_SHUFFLE_KEY = 0x6F72646572  # makes this permutation differ from others of the same seed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """The groups of a plan, and what was left out of them."""
+
+    groups: list[tuple[str, np.ndarray]]  # folder, and ids in the order of its shards: int64
+    left_out: dict[str, int] = field(default_factory=dict)  # how many by reason
+    pairs: list[DuplicatePair] = field(default_factory=list)  # by the id that was dropped
+    shares: dict[str, Any] = field(default_factory=dict)  # see `shares`
+
+
+def needs_pixels(recipe: Recipe) -> bool:
+    """Whether the survey must compute dHashes: to drop near duplicates, or to keep them on one side
+    of the split.
+    """
+    return recipe.choice.compares
+
+
+def select(
+    recipe: Recipe,
+    length: int,
+    labels: np.ndarray,
+    survey: Survey | None,
+    uris: Callable[[int], str],
+    sides: np.ndarray | None = None,
+) -> Selection:
+    """Assign the ids of a source of this length to groups, and drop duplicates.
+
+    labels: int64, shape (length,), -1 for none. survey: None if the recipe needs none. uris: called
+    only for photographs that are split by name. sides: of a job to which photographs are appended,
+    those that it has, which are
+    the first ones: int8, 0 train, 1 val, -1 left out; only the others are in the groups.
+    """
+    placed = np.zeros(0, np.int8) if sides is None else sides
+    choice = recipe.choice
+    similar = None if survey is None else _find_similar(recipe, survey, placed)
+    pairs = [] if similar is None else _pairs(similar, choice, labels, placed)
+    is_kept = np.ones(length, bool)
+    is_kept[[pair.dropped for pair in pairs]] = False
+    left_out = {
+        reason: sum(p.reason == reason for p in pairs)
+        for reason in sorted({p.reason for p in pairs})
+    }
+    val, parted = np.zeros(length, bool), 0
+    if choice.val:
+        is_kept[: len(placed)] &= placed >= 0
+        drawn = split(choice, is_kept, survey, similar, uris, placed)
+        val, parted = drawn.val, drawn.parted
+        if drawn.between.any():
+            left_out["between_splits"] = int(drawn.between.sum())
+        is_kept &= ~drawn.between
+    shares = shares_of(choice, labels, is_kept, val, parted, pairs)
+    is_kept[: len(placed)] = False
+    groups = {"": np.flatnonzero(is_kept)}
+    if choice.val:
+        groups = {"train": np.flatnonzero(is_kept & ~val), "val": np.flatnonzero(is_kept & val)}
+    if recipe.scaling.mode == "buckets":
+        assert survey is not None, "buckets need a survey"
+        groups = _by_bucket(groups, survey, recipe.scaling.buckets)
+    if choice.shuffle is not None:
+        key = (choice.shuffle, _SHUFFLE_KEY)
+        groups = {
+            name: ids[permute(np.arange(len(ids)), len(ids), key)] for name, ids in groups.items()
+        }
+    return Selection(list(groups.items()), left_out, pairs, shares)
+
+
+def _find_similar(recipe: Recipe, survey: Survey, placed: np.ndarray) -> Similar:
+    """Similar photographs, in the order of preference: those of the job, most pixels, most bytes,
+    the source's order.
+
+    What the recipe excludes is similar to nothing: its shard reports the reason.
+    """
+    rows, length = survey.rows, len(survey)
+    new = np.ones(length, np.int8)
+    new[: len(placed)] = placed < 0
+    new[len(placed) :] = 2
+    order = np.lexsort((-rows["bytes"], -rows["height"].astype(np.int64) * rows["width"], new))
+    rank = np.empty(length, np.int64)
+    rank[order] = np.arange(length)
+    is_good = rows["state"] != BAD
+    if recipe.choice.dedupe == "near":
+        is_good &= ~_excluded(recipe, survey)
+    good = np.flatnonzero(is_good)
+    # stable: ids ascend within a run
+    by_bytes = good[np.lexsort((rows["sha"][good, 1], rows["sha"][good, 0]))]
+    same = np.zeros(len(good), bool)
+    same[1:] = (rows["sha"][by_bytes[1:]] == rows["sha"][by_bytes[:-1]]).all(axis=1)
+    first = by_bytes[np.maximum.accumulate(np.where(same, 0, np.arange(len(good))))]
+    firsts = by_bytes[~same]
+    hashable = firsts[rows["state"][firsts] == GOOD]
+    hashable = hashable[np.argsort(rank[hashable])]
+    a, b, bits = near_pairs(rows["dhash"][hashable], recipe.choice.distance)
+    return Similar((first[same], by_bytes[same]), (hashable[a], hashable[b], bits), rank)
+
+
+def _excluded(recipe: Recipe, survey: Survey) -> np.ndarray:
+    """Photographs that the recipe refuses for their format or size: bool, shape (length,)."""
+    rows = survey.rows
+    facts = np.stack([rows["format"].astype(np.int32), rows["height"], rows["width"]], axis=1)
+    kinds, which = np.unique(facts, axis=0, return_inverse=True)
+    refused = [bool(kind[1] and kind[2]) and _is_refused(recipe, *kind) for kind in kinds.tolist()]
+    return np.array(refused, bool)[which.reshape(-1)]
+
+
+def _is_refused(recipe: Recipe, format: int, height: int, width: int) -> bool:
+    limits = recipe.limits
+    if limit_error(limits, format_name(format), height, width) is not None:
+        return True
+    geometry = output_geometry(recipe.scaling, height, width)
+    return output_error(geometry, recipe.encoding.image, limits.max_pixels) is not None
+
+
+def _pairs(
+    similar: Similar, choice: Choice, labels: np.ndarray, placed: np.ndarray
+) -> list[DuplicatePair]:
+    """Which photograph is dropped in favor of which.
+
+    Those in the job's shards stay, and no others of the job do.
+    """
+    dropped: dict[int, tuple[int, str, int]] = {}  # id -> kept id, reason, bits
+    sides = dict(enumerate(placed.tolist()))
+    if choice.dedupe == "near":
+        a, b, bits = similar.near
+        order = np.lexsort((similar.rank[a], bits, similar.rank[b]))
+        for first, second, differing_bits in zip(
+            a[order].tolist(), b[order].tolist(), bits[order].tolist(), strict=True
+        ):
+            if second in dropped or sides.get(second, -1) >= 0:
+                continue
+            if first not in dropped:
+                if sides.get(first, 0) >= 0:
+                    dropped[second] = first, "duplicate_near", differing_bits
+            elif not differing_bits:  # equal hash to a dropped one: as near to the kept one
+                dropped[second] = dropped[first]
+    if choice.dedupe != "none":
+        for first, second in zip(*(ids.tolist() for ids in similar.twins), strict=True):
+            dropped[second] = dropped.get(first, (first, "duplicate_exact", 0))
+    return [
+        DuplicatePair(
+            kept,
+            id,
+            reason,
+            bits,
+            bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0),
+        )
+        for id, (kept, reason, bits) in sorted(dropped.items())
+    ]
+
+
+def _by_bucket(
+    groups: dict[str, np.ndarray], survey: Survey, buckets: tuple[Size, ...]
+) -> dict[str, np.ndarray]:
+    """Split each group into one per bucket; bad photographs go to the first."""
+    rows = survey.rows
+    shapes, which = np.unique(
+        np.stack([rows["height"], rows["width"]], axis=1), axis=0, return_inverse=True
+    )
+    bucket_of_shape = [
+        nearest_bucket(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()
+    ]
+    bucket = np.where(survey.bad, 0, np.array(bucket_of_shape, np.int64)[which.reshape(-1)])
+    return {
+        f"{folder}/{height}x{width}" if folder else f"{height}x{width}": ids[bucket[ids] == i]
+        for folder, ids in groups.items()
+        for i, (height, width) in enumerate(buckets)
+    }

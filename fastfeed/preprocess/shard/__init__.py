@@ -1,0 +1,1 @@
+"""Construction of one shard in a worker."""

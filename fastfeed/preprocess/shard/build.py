@@ -1,0 +1,390 @@
+"""Builds one shard: reads its photographs, transforms and packs them, and commits.
+
+Runs in worker processes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fastfeed.decode.base import Bad
+from fastfeed.decode.pillow_warnings import named
+from fastfeed.errors import ConfigError, FastfeedError, TargetError
+from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
+from fastfeed.preprocess.model.entry import Entry, ProcessedImage, entry_of
+from fastfeed.preprocess.model.layout import record_name
+from fastfeed.preprocess.model.plan import JobPlan, Shard, relative_uri, uri_prefixes
+from fastfeed.preprocess.model.record import BadSample, Counts, Record, ShardFile, part_of_sum
+from fastfeed.preprocess.model.sample_faults import fault_of
+from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
+from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.shard.user_function import Extras, extended, sample_of
+from fastfeed.preprocess.shard.versions import check_here
+from fastfeed.preprocess.targets.target import Target
+from fastfeed.preprocess.writers import Writer, writer_for
+
+__all__ = ["NeedsMore", "ReservedContext", "ShardTask"]
+
+_NO_SAMPLE = -1
+# samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
+_HOPELESS = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardTask:
+    """Builds the shards of a plan; pieces are shard indexes."""
+
+    input: Input
+    target: Target
+    plan: JobPlan
+    _cache: dict[str, Any] = field(default_factory=dict)  # per process: values computed once
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.input, self.target, self.plan
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        for name, value in zip(("input", "target", "plan", "_cache"), (*state, {}), strict=True):
+            object.__setattr__(self, name, value)
+
+    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+        """As in Task.
+
+        OSError and TargetError if the shard cannot be read or written; ConfigError if this process
+        would write other bytes than the one that made the plan.
+        """
+        self._check_versions()
+        shard = self._shards[piece]
+        if (existing := self._existing_record(shard)) is not None:
+            return _summary(existing, {})
+        poison = {i: Bad("internal", detail) for i, detail in self.plan.failed.items()} | dict(
+            poison
+        )
+        packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
+        attempt = self.target.attempt()
+        try:
+            builder = _ShardBuilder(
+                self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds
+            )
+            builder.fill(context, poison)
+            context.begin(_NO_SAMPLE)
+            started = perf_counter()
+            offsets = builder.writer.close()
+            records: list[Record] = []
+
+            def record(files: Sequence[ShardFile]) -> tuple[str, bytes]:
+                records.append(builder.record(files, offsets))
+                return records[0].name, records[0].dump()
+
+            attempt.commit(record)
+            seconds["commit"] += perf_counter() - started
+        except TargetError:  # maybe another run built this shard, completed the job, and swept
+            if (existing := self._existing_record(shard)) is None:
+                raise
+            return _summary(existing, {})
+        finally:  # also if the parent process is gone: partial files must be removed
+            attempt.abandon()
+        return _summary(records[0], seconds)
+
+    def alone(self, sample: int, context: TaskContext) -> None:
+        """As in Task."""
+        with self.read_samples([sample], context) as blobs:
+            for i, blob, _ in blobs:
+                image = self.make(i, blob, context)
+                if self.batch == 1 and isinstance(image, ProcessedImage):
+                    label, note = (
+                        int(self.input.source.label(np.array([i]))[0]),
+                        self.input.notes([i], earlier=True)[0],
+                    )
+                    if not isinstance(note, Failure):
+                        list(self.extend([self.entry(i, label, note, image)], context))
+
+    def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | Bad:
+        """Transform a photograph from what `read_ahead` returned for it."""
+        if isinstance(blob, Failure):
+            return Bad(blob.reason, blob.detail)
+        try:
+            if blob is DEFERRED:
+                return self._make_large(sample, context)
+            context.begin(sample)
+            with named(partial(self.uri, sample)):
+                return self._transformer(blob, context)
+        except Exception as error:
+            return fault_of(error)
+
+    def entry(self, i: int, label: int, note: dict[str, Any], image: ProcessedImage) -> Entry:
+        """The sample of a photograph in its shard."""
+        return entry_of(i, image, self.sample_uri(i), label, self.plan.classes, note)
+
+    @property
+    def batch(self) -> int:
+        """Samples for which the function in `Metadata.extras` is called together."""
+        return self.plan.recipe.metadata.extras_batch if self.plan.recipe.metadata.extras else 1
+
+    def extend(self, entries: Sequence[Entry], context: TaskContext) -> Sequence[Entry | Exception]:
+        """With what the function in `Metadata.extras` adds, or what it raises."""
+        name = self.plan.recipe.metadata.extras
+        if not name or not entries:
+            return entries
+        if "extras" not in self._cache:
+            self._cache["extras"] = Extras(name)
+        if self.batch == 1:
+            context.begin(int(entries[0].key))
+        added = self._cache["extras"]([sample_of(entry) for entry in entries])
+        context.begin(_NO_SAMPLE)
+        return [
+            more if isinstance(more, Exception) else extended(entry, more)
+            for entry, more in zip(entries, added, strict=True)
+        ]
+
+    def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
+        """Reserve memory before reading the file; if decoding needs more, start over with a larger
+        reservation.
+        """
+        source = self.input.source
+        need = known_sizes(source, [sample])[0]
+        try:
+            while True:
+                context.begin(_NO_SAMPLE)  # waiting for memory must not count against its timeout
+                with context.room(need):
+                    (blob,) = read_each(source, [sample])
+                    if isinstance(blob, Failure):
+                        return Bad(blob.reason, blob.detail)
+                    context.begin(sample)
+                    try:
+                        with named(partial(self.uri, sample)):
+                            return self._transformer(
+                                blob, ReservedContext(context, need - len(blob))
+                            )
+                    except NeedsMore as more:
+                        need = len(blob) + more.need
+                    del blob
+        except MemoryLimitError as error:
+            return Bad("oom", str(error))
+
+    def read_samples(
+        self, ids: Sequence[int], context: TaskContext
+    ) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
+        """As `read_ahead` does; time spent waiting is attributed to no sample."""
+        return read_ahead(self.input.source, ids, lambda: context.begin(_NO_SAMPLE))
+
+    def _existing_record(self, shard: Shard) -> Record | None:
+        """The record of the shard, if another run has completed it."""
+        content = self.target.read(record_name(shard.name))
+        if content is None:
+            return None
+        try:
+            record = Record.load(content, shard.name)
+        except OSError:
+            return None
+        return record if record.index == shard.index and record.plan == self.hash(shard) else None
+
+    def uri(self, i: int) -> str:
+        """The URI as spelled in the plan, however the source is named now.
+
+        Bytes that are not UTF-8 become \\xNN.
+        """
+        if "spelled" not in self._cache:
+            first = self.plan.first_uri
+            self._cache["spelled"] = (
+                uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
+            )
+        planned, here = self._cache["spelled"]
+        uri = self.input.source.uri(i)
+        return _encodable(planned + uri[len(here) :] if uri.startswith(here) else uri)
+
+    def sample_uri(self, i: int) -> str:
+        """The URI in the sample's metadata."""
+        if self.plan.recipe.metadata.absolute_uri:
+            return self.uri(i)
+        uri = self.input.source.uri(i)
+        relative = relative_uri(uri, self.input.text, getattr(self.input.source, "root", None))
+        return self.uri(i) if relative is None else _encodable(relative)
+
+    def _check_versions(self) -> None:
+        """Check library versions, once per process."""
+        if "checked" not in self._cache:
+            check_here(self.plan)
+            self._cache["checked"] = True
+
+    def hash(self, shard: Shard) -> str:
+        """Hash of the plan that a shard is made by."""
+        if "hashes" not in self._cache:
+            self._cache["hashes"] = self.plan.shard_hashes
+        return self._cache["hashes"][shard.index]
+
+    @property
+    def _shards(self) -> list[Shard]:
+        if "shards" not in self._cache:
+            self._cache["shards"] = self.plan.shards
+        return self._cache["shards"]
+
+    @property
+    def _transformer(self) -> Transformer:
+        if "transformer" not in self._cache:
+            self._cache["transformer"] = Transformer(self.plan.recipe)
+        return self._cache["transformer"]
+
+
+@dataclass(slots=True)
+class _ShardBuilder:
+    """Collects the samples, bad samples and counts of a shard."""
+
+    task: ShardTask
+    shard: Shard
+    writer: Writer
+    seconds: defaultdict[str, float]  # by stage
+    ids: list[int] = field(default_factory=list)
+    sums: list[str] = field(default_factory=list)  # of each of them
+    bad: list[BadSample] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    # not written yet
+    waiting: list[tuple[int, Entry, ProcessedImage]] = field(default_factory=list)
+    # of the function in `Metadata.extras`, and of the writer
+    failed: list[Exception] = field(default_factory=list)
+
+    def fill(self, context: TaskContext, poison: Mapping[int, Bad]) -> None:
+        plan, source = self.task.plan, self.task.input.source
+        ids = plan.order[self.shard.first : self.shard.last]
+        labels, notes = source.label(ids).tolist(), self.task.input.notes(ids, earlier=True)
+        with self.task.read_samples([i for i in ids.tolist() if i not in poison], context) as blobs:
+            for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
+                if i in poison:
+                    result: ProcessedImage | Bad | Failure = poison[i]
+                else:
+                    _, blob, waited = next(blobs)
+                    self.seconds["read"] += waited
+                    result = self.task.make(i, blob, context)
+                    del blob
+                context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
+                result = (
+                    note
+                    if isinstance(note, Failure) and isinstance(result, ProcessedImage)
+                    else result
+                )
+                if isinstance(result, ProcessedImage):
+                    self.add(i, int(label), note, result, context)
+                else:
+                    self.reject(i, result)
+        self.write(context)
+        if len(self.failed) > max(
+            len(self.ids), 1
+        ):  # it is the function or the format that fails, not an image
+            self.give_up()
+
+    def add(
+        self, i: int, label: int, note: Any, image: ProcessedImage, context: TaskContext
+    ) -> None:
+        for stage, stage_seconds in image.seconds.items():
+            self.seconds[stage] += stage_seconds
+        try:
+            self.waiting.append((i, self.task.entry(i, label, note, image), image))
+        except Exception as error:
+            self.reject(i, fault_of(error))
+        if len(self.waiting) >= self.task.batch:
+            self.write(context)
+
+    def write(self, context: TaskContext) -> None:
+        """Write the samples that wait for the function in `Metadata.extras`, if there is one."""
+        started = perf_counter()
+        waiting, self.waiting = self.waiting, []
+        entries = self.task.extend([entry for _, entry, _ in waiting], context)
+        extended = perf_counter()
+        for (i, _, image), entry in zip(waiting, entries, strict=True):
+            self.write_one(i, entry, image)
+        self.seconds["extras"] += (
+            extended - started if self.task.plan.recipe.metadata.extras else 0.0
+        )
+        self.seconds["write"] += perf_counter() - extended
+
+    def write_one(self, i: int, entry: Entry | Exception, image: ProcessedImage) -> None:
+        """Write a sample; one that the function or the writer fails on is bad."""
+        try:
+            if isinstance(entry, Exception):
+                raise entry
+            counts = Counts.of(image)
+            self.writer.add(entry)
+        except (OSError, FastfeedError):  # of the target, or what no image can change
+            raise
+        except Exception as error:
+            self.failed.append(error)
+            if not self.ids:
+                self.writer.columns.forget()
+            self.reject(i, fault_of(error))
+            if len(self.failed) == _HOPELESS and not self.ids:
+                self.give_up()
+            return
+        self.ids.append(i)
+        self.sums.append(part_of_sum(image.facts["sha256"]))
+        self.counts.add(counts)
+
+    def reject(self, i: int, why: Bad | Failure) -> None:
+        self.bad.append(BadSample(i, self.task.uri(i), why.reason, _encodable(why.detail)))
+
+    def give_up(self) -> None:
+        raise ConfigError(fault_of(self.failed[0]).detail) from self.failed[0]
+
+    def record(self, files: Sequence[ShardFile], offsets: list[int]) -> Record:
+        shard = self.shard
+        return Record(
+            shard.name,
+            shard.index,
+            self.task.hash(shard),
+            tuple(files),
+            tuple(self.ids),
+            tuple(offsets),
+            tuple(self.bad),
+            self.counts,
+            "".join(self.sums),
+            self.writer.columns.kinds,
+        )
+
+
+def _summary(record: Record, seconds: dict[str, float]) -> dict[str, Any]:
+    return {
+        "samples": len(record.ids) + len(record.bad),
+        "bad": dict(Counter(bad.reason for bad in record.bad)),
+        "bytes_in": record.tally.bytes_in,
+        "bytes_out": record.bytes,
+        "seconds": dict(seconds),
+    }
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+class NeedsMore(BaseException):
+    """A photograph needs more memory than is reserved.
+
+    Not an Exception: decoders must not catch it.
+    """
+
+    def __init__(self, need: int) -> None:
+        self.need = need
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedContext:
+    """A Watch with memory that is reserved already."""
+
+    context: TaskContext
+    bytes: int
+
+    def begin(self, sample: int) -> None:
+        self.context.begin(sample)
+
+    @contextmanager
+    def room(self, need: int) -> Iterator[None]:
+        if need > self.bytes:
+            raise NeedsMore(need)
+        yield

@@ -1,0 +1,266 @@
+"""Arrays and texts that a user's function adds to samples: embeddings, latents, scores, captions.
+
+    def embed(samples):  # in features.py, for Metadata(extras="features:embed")
+        return [{"clip": model(sample.pixels), "text": sample.uri} for sample in samples]
+
+A class is created once per worker process and its objects are called, so that a model is loaded
+once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.model.sample_faults import SampleFault
+
+__all__ = ["Added", "Extras", "Sample", "extended", "find_function", "sample_of"]
+
+MAX_BYTES = 16 << 20  # of an array
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_TAKEN = (
+    "cls",
+    "json",
+    "txt",
+    "npy",
+    "image",
+    "extension",
+    "height",
+    "width",
+    "label",
+    "labels",
+    "class",
+    "uri",
+    "meta",
+    "key",
+    "exif_time",
+    "exif_camera",
+    "exif_lens",
+    "exif_gps",
+)
+_DTYPES = (
+    "float16",
+    "float32",
+    "float64",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a function of `Metadata(extras=...)` is given of each sample.
+
+    Args:
+        data (bytes): The image as it is in the shard: a JPEG, WebP, PNG or .npy file.
+        extension (str): "jpg", "webp", "png" or "npy".
+        height (int): Pixels.
+        width (int): Pixels.
+        uri (str): The source file, as in the sample's metadata.
+        label (int | None): Number of its class. Default: None.
+        text (str | None): Its caption. Default: None.
+        columns (dict[str, Any]): Its metadata columns. Default: {}.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fastfeed.preprocess import Sample
+        >>> sample = Sample(Path("photos/cat/0000.jpg").read_bytes(), "jpg", 40, 56, "cat/0000.jpg")
+        >>> sample.pixels.shape
+        (40, 56, 3)
+    """
+
+    data: bytes
+    extension: str
+    height: int
+    width: int
+    uri: str
+    label: int | None = None
+    text: str | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def pixels(self) -> np.ndarray:
+        """The image, decoded: uint8 (height, width, 3), RGB."""
+        file = io.BytesIO(self.data)
+        if self.extension == "npy":
+            return np.load(file, allow_pickle=False)
+        with Image.open(file) as image:
+            return np.asarray(image.convert("RGB"))
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What a function returned for one sample."""
+
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # little endian, C order
+    columns: dict[str, Any] = field(default_factory=dict)  # JSON values
+    text: str | None = None  # a caption
+
+
+class Extras:
+    """The function in `Metadata.extras`, found and checked.
+
+    What it raises names it and the sample.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        found = find_function(name)
+        try:
+            self._function = found() if isinstance(found, type) else found
+        except Exception as error:  # the user's code
+            raise ConfigError(f"{name}() raised {_where(error)}") from error
+
+    def __call__(self, samples: Sequence[Sample]) -> list[Added | SampleFault]:
+        """Of each sample.
+
+        Where the function raises for several, it is called with each of them alone.
+        """
+        try:
+            results = self._function(list(samples))
+            results = None if isinstance(results, (str, Mapping)) else list(results)
+        except Exception as error:  # the user's code
+            if len(samples) > 1:
+                return [self([sample])[0] for sample in samples]
+            fault = SampleFault(f"{self.name} raised {_where(error)}, for {samples[0].uri}")
+            fault.__cause__ = error
+            return [fault]
+        if results is None or len(results) != len(samples):
+            got = "a single object" if results is None else len(results)
+            raise ConfigError(
+                f"{self.name} must return one mapping per sample, {len(samples)} here, got {got}"
+            )
+        return [
+            self._checked(result, sample) for result, sample in zip(results, samples, strict=True)
+        ]
+
+    def _checked(self, result: Any, sample: Sample) -> Added | SampleFault:
+        try:
+            return self._added(result, sample)
+        except SampleFault as fault:
+            return fault
+        except Exception as error:  # objects of the user's
+            return SampleFault(
+                f"{self.name} returned what raised {_where(error)}, for {sample.uri}"
+            )
+
+    def _added(self, result: Any, sample: Sample) -> Added:
+        if not isinstance(result, Mapping):
+            raise self._wrong(
+                sample, f"must return mappings of names to values, got {type(result).__name__}"
+            )
+        added, text = Added(), None
+        for name, value in result.items():
+            if name == "text":
+                if not isinstance(value, str):
+                    raise self._wrong(
+                        sample, f"'text' must be a string, got {type(value).__name__}"
+                    )
+                text = value
+                continue
+            if problem := _name_problem(name):
+                raise self._wrong(sample, problem)
+            if isinstance(value, np.ndarray) and value.ndim:
+                added.arrays[name] = self._array(name, value, sample)
+            else:
+                added.columns[name] = self._column(name, value, sample)
+        return Added(added.arrays, added.columns, text)
+
+    def _array(self, name: str, value: np.ndarray, sample: Sample) -> np.ndarray:
+        value = value.astype(np.uint8) if value.dtype == bool else value
+        if value.dtype.name not in _DTYPES or not value.size or value.nbytes > MAX_BYTES:
+            raise self._wrong(
+                sample,
+                f"{name!r} must be an array of {', '.join(_DTYPES)}, of 1 to {MAX_BYTES:,} bytes, "
+                f"got {value.dtype} {value.shape}",
+            )
+        return np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
+
+    def _column(self, name: str, value: Any, sample: Sample) -> Any:
+        value = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            wanted = "a NumPy array, a text, a number, or what JSON can hold"
+            raise self._wrong(sample, f"{name!r} must be {wanted}: {error}") from error
+        return value
+
+    def _wrong(self, sample: Sample, text: str) -> SampleFault:
+        return SampleFault(f"{self.name}: {text}, for {sample.uri}")
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """What "module:function" names. ConfigError."""
+    module, _, path = name.partition(":")
+    if not module or not path:
+        raise ConfigError(f"extras must be 'module:function', got {name!r}")
+    try:
+        found = importlib.import_module(module)
+    except Exception as error:  # the user's code
+        advice = "; set PYTHONPATH to its folder" if isinstance(error, ImportError) else ""
+        raise ConfigError(
+            f"extras must name a module that can be imported: {module} raised"
+            f" {_where(error)}{advice}"
+        ) from error
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ConfigError(f"extras must name a function: {module} has none called {path!r}")
+    return found
+
+
+def sample_of(entry: Entry) -> Sample:
+    """An entry, as the function is given it."""
+    meta = entry.meta
+    return Sample(
+        entry.image,
+        entry.extension,
+        entry.height,
+        entry.width,
+        meta["uri"],
+        entry.label,
+        entry.text,
+        dict(meta.get("columns", {})),
+    )
+
+
+def extended(entry: Entry, added: Added) -> Entry:
+    """The entry with what was returned for it."""
+    meta = entry.meta
+    if added.columns:
+        meta = meta | {"columns": meta.get("columns", {}) | added.columns}
+    return replace(
+        entry, meta=meta, text=entry.text if added.text is None else added.text, arrays=added.arrays
+    )
+
+
+def _name_problem(name: Any) -> str:
+    """What is wrong with the name of an array or column; "" if nothing is."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return f"names must be lower-case letters, digits and _, 40 at most, got {name!r}"
+    return f"the name {name!r} is that of another part of a sample" if name in _TAKEN else ""
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {error}" + (
+        f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    )

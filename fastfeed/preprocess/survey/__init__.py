@@ -1,1 +1,0 @@
-"""A survey of all photographs before the plan is made, and what is decided from it."""

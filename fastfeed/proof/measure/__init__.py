@@ -1,0 +1,1 @@
+"""Blocks of steps with different inputs, and statistics over them."""

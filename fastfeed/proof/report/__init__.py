@@ -1,0 +1,1 @@
+"""Text and HTML reports of a proof."""

@@ -1,0 +1,137 @@
+"""The report in a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from fastfeed.profiler.reports.layout import Sheet, bar, encodable, fitted
+from fastfeed.proof.measure.statistics import Estimate
+from fastfeed.proof.report.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, shown
+from fastfeed.proof.result import Proof, verdict, word
+
+__all__ = ["plain", "render"]
+
+_STYLES = {"not_starved": "green", "starved": "red", "severe": "bold red", "unsure": "yellow"}
+_BAR = 16
+_TABLES = 75  # columns from which there is room for tables,
+_BARS = 76  # for bars in them,
+_WORDS = 140  # and for what the parts are
+
+
+def render(proof: Proof, console: Console) -> None:
+    """Print the report."""
+    sheet = Sheet(console, min(console.width, 110), lines=12)
+    label = verdict(proof).upper()
+    for line in [
+        *sheet.labeled(label, headline(proof), style=_STYLES[word(proof)], indent=len(label) + 2),
+        *sheet.sentence(cannot(proof)),
+    ]:
+        console.print(encodable(line, console), highlight=False, soft_wrap=True)
+    wide = console.width >= _TABLES
+    parts = _parts(proof, console.width, sheet.ascii) if wide else _narrow_parts(proof)
+    for text in [*parts, *_steps(proof, sheet, wide), *_what_if(proof, sheet, wide)]:
+        style = "bold" if text and not text.startswith(" ") else ""
+        console.print(encodable(Text(text, style=style), console), highlight=False, soft_wrap=True)
+    tail = [f"note: {note}" for note in proof.notes]
+    for sentence in [_how(proof), *tail]:
+        for line in sheet.sentence(sentence, style="dim"):
+            console.print(encodable(line, console), highlight=False, soft_wrap=True)
+
+
+def plain(proof: Proof, width: int = 100) -> str:
+    """Return the report as text without colors."""
+    out = io.StringIO()
+    render(
+        proof,
+        Console(
+            file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False
+        ),
+    )
+    return out.getvalue().rstrip("\n")
+
+
+def _range(part: Estimate) -> str:
+    return f"{ms(part.low)} to {ms(part.high)}"
+
+
+def _parts(proof: Proof, width: int, ascii: bool) -> Iterator[str]:
+    real = proof.real.ns
+    rows = [("step", proof.steps["resident"]), *proof.parts.items(), ("total", proof.real)]
+    yield ""
+    yield f"{'part of step':13}{'ms':>9}  {'95 % interval':>20}{'share':>9}"
+    for name, part in rows:
+        share = part.ns / real if real else 0.0
+        line = f"  {name:11}{ms(part.ns):>9}  {_range(part):>20}{percent(share):>9}"
+        if width >= _BARS:
+            line += "  " + fitted(bar(share, _BAR, ascii), _BAR)
+        if width >= _WORDS:
+            line += "  " + PARTS.get(name, "")
+        yield line.rstrip()
+
+
+def _narrow_parts(proof: Proof) -> Iterator[str]:
+    yield ""
+    yield f"{'part of step':13}{'ms':>10}{'share':>10}"
+    for name, part in [
+        ("step", proof.steps["resident"]),
+        *proof.parts.items(),
+        ("total", proof.real),
+    ]:
+        share = part.ns / proof.real.ns if proof.real.ns else 0.0
+        yield f"  {name:11}{ms(part.ns):>10}{percent(share):>10}"
+        yield f"    {_range(part)}"
+
+
+def _steps(proof: Proof, sheet: Sheet, wide: bool) -> Iterator[str]:
+    yield ""
+    yield f"{'measured with':46}{'ms':>9}{'images/s':>12}{'cores':>8}" if wide else "measured with"
+    for name, step in proof.steps.items():
+        images, cores = rate(proof.images_per_second(name)), f"{proof.cores.get(name, 0.0):.1f}"
+        if wide:
+            yield f"  {MODES[name]:44}{ms(step.ns):>9}{images:>12}{cores:>8}"
+            continue
+        yield from _indented(sheet, MODES[name], 2)
+        yield f"    {ms(step.ns)} ms, {images} images/s, {cores} cores"
+
+
+def _what_if(proof: Proof, sheet: Sheet, wide: bool) -> Iterator[str]:
+    if not proof.whatif:
+        return
+    yield ""
+    yield f"{'what if (estimates)':46}{'ms':>9}{'gain':>12}" if wide else "what if (estimates)"
+    for row in proof.whatif:
+        if wide:
+            yield f"  {row.change:44}{ms(row.step_ns):>9}{percent(row.gain):>12}"
+        else:
+            yield from _indented(sheet, row.change, 2)
+            yield f"    {ms(row.step_ns)} ms, gain {percent(row.gain)}"
+        if row.remedy:
+            yield from _indented(sheet, row.remedy, 4)
+    yield ""
+
+
+def _indented(sheet: Sheet, text: str, columns: int) -> Iterator[str]:
+    for line in sheet.sentence(text, width=sheet.width - columns):
+        yield " " * columns + line.plain
+
+
+def _how(proof: Proof) -> str:
+    feed = proof.feed
+    is_feed = proof.slowest != "real"
+    whose = "the feed's" if is_feed else "the loop's"
+    own = (
+        ""
+        if proof.own_wait is None
+        else f"; {whose} own count of waiting: {percent(proof.own_wait)}"
+    )
+    name = shown(feed["name"] or feed["source"])
+    rank = f", rank {feed['rank']} of {feed['world']}" if feed["world"] > 1 else ""
+    ahead = f", {feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} ahead"
+    return (
+        f"{name}{rank}, batch {feed['batch']}{ahead * is_feed}; {proof.rounds} rounds of "
+        f"blocks of {proof.block_steps} steps, intervals over rounds{own}"
+    )

@@ -1,0 +1,1 @@
+"""`fastfeed prove`: measures inside an unchanged trainer, on one or many ranks."""

@@ -1,0 +1,181 @@
+"""Starts the trainer, or several ranks of it, with FASTFEED_PROVE set, and reads what it has
+measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastfeed.errors import ProofError
+from fastfeed.feed.adapter_api import PROVE
+from fastfeed.profiler.runner.injection import after_import
+from fastfeed.proof.measure.modes import FEED_MODES, Mode
+from fastfeed.proof.measure.record import Record
+from fastfeed.proof.report.sentences import shown
+from fastfeed.proof.result import Proof, steps_text
+from fastfeed.proof.run import launch
+from fastfeed.proof.run.data_loaders import AFTER_IMPORT
+from fastfeed.proof.run.trainer import JOB, OTHERS, PROBLEM, complete_name
+from fastfeed.system.signals import died_of, is_kill
+
+__all__ = ["Job", "Outcome", "concluded", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is asked of a trainer."""
+
+    seconds: float = 60.0
+    cold: bool = True
+    feed: str | None = None  # name of the feed; None: the first that is iterated
+    modes: tuple[Mode, ...] = FEED_MODES
+
+    def as_dict(self) -> dict[str, object]:
+        """For the trainer's process."""
+        modes = [mode.value for mode in self.modes]
+        return {"seconds": self.seconds, "cold": self.cold, "feed": self.feed, "modes": modes}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of the trainer has left."""
+
+    code: int  # the first exit code that is not 0; negative: the signal that killed it
+    records: tuple[Record, ...]  # by rank; those that have begun
+    others: tuple[str, ...]  # feeds that were not measured
+    problem: str  # why the trainer could not be measured, in its own words
+
+
+def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
+    """Run the trainer until its proof is complete, or it ends. Its output goes to standard error.
+
+    Args:
+        command: The trainer and its arguments.
+        job: What to measure.
+        ranks: Start so many processes with the environment of torchrun; None: one, with the
+            environment as it is.
+    """
+    with launch.orderly(), _folder(job) as folder:
+        port = _free_port() if ranks else 0
+        variables = {PROVE: str(folder)} | after_import(AFTER_IMPORT, os.environ)
+        processes: list[launch.Process[bytes]] = []
+        interrupted = True
+        try:
+            for rank in range(ranks or 1):
+                more = _torchrun(rank, ranks, port) if ranks else {}
+                processes.append(launch.start(command, variables | more))
+            codes = launch.wait(processes, lambda: _is_complete(folder, ranks or 1))
+            interrupted = False
+        finally:
+            launch.end(processes, interrupted)
+        texts = {
+            path.name: path.read_text("utf-8")
+            for path in folder.iterdir()
+            if path.suffix in (".json", ".txt")
+        }
+    names = sorted((n for n in texts if n.startswith("record-")), key=lambda n: int(n[7:-5]))
+    records = tuple(Record.from_dict(json.loads(texts[n])) for n in names)
+    others = tuple(
+        shown(name) or f"{source} (without a name)"
+        for name, source in json.loads(texts.get(OTHERS, "[]"))
+    )
+    return Outcome(
+        next((code for code in codes if code), 0), records, others, texts.get(PROBLEM, "")
+    )
+
+
+def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
+    """The first rank's proof. ProofError where there is none, with what happened instead."""
+    if outcome.problem:
+        raise ProofError(outcome.problem)
+    if not outcome.records or (outcome.code and len(outcome.records) < ranks):
+        raise ProofError(_no_feed(outcome, job))
+    record, others = outcome.records[0], ", ".join(outcome.others)
+    if not record.complete and outcome.code:
+        after = f" after {steps_text(record.steps)}," if record.left else ""
+        raise ProofError(
+            f"the command {_ended(outcome.code)}{after} before its proof was"
+            f" complete{_above(outcome)}"
+        )
+    try:
+        return Proof.of(
+            record, [f"other feeds were iterated and not measured: {others}"] if others else []
+        )
+    except ProofError as error:
+        if not others:
+            raise
+        raise ProofError(
+            f"{error}; other feeds were iterated as well, and --feed NAME chooses: {others}"
+        ) from error
+
+
+@contextmanager
+def _folder(job: Job) -> Iterator[Path]:
+    """For what a run leaves, with its job in it."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="fastfeed-prove-", ignore_cleanup_errors=True)
+        (Path(folder.name) / JOB).write_text(json.dumps(job.as_dict()), "utf-8")
+    except OSError as error:
+        reason = error.strerror or error
+        raise ProofError(
+            f"cannot write temporary files: {reason}; set TMPDIR to a folder with room"
+        ) from error
+    with folder:
+        yield Path(folder.name)
+
+
+def _ended(code: int) -> str:
+    if code > 0:
+        return f"ended with exit code {code}"
+    return f"was {died_of(code)}{', as the system does when memory runs out' * is_kill(code)}"
+
+
+def _above(outcome: Outcome) -> str:
+    return "; its own message is above" if outcome.code > 0 else ""
+
+
+def _no_feed(outcome: Outcome, job: Job) -> str:
+    if outcome.code:
+        return (
+            f"the command {_ended(outcome.code)} before it took a batch from a feed or"
+            f" loader{_above(outcome)}"
+        )
+    if job.feed is not None and outcome.others:
+        return (
+            f"no feed is named {job.feed!r}; the command iterated {', '.join(outcome.others)}:"
+            ' --feed takes a name that the trainer gives, as in Feed(name="train")'
+        )
+    return (
+        "the command ended without taking a batch from a fastfeed.Feed, or stepping an optimizer of"
+        " PyTorch on a batch of a DataLoader: there is nothing to measure; pass other loaders to"
+        " ff.prove, or try `fastfeed profile`"
+    )
+
+
+def _torchrun(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """What torchrun sets for one machine (pytorch.org/docs/stable/elastic/run.html)."""
+    own = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+        "MASTER_PORT": port,
+    }
+    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in own.items()}
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _is_complete(folder: Path, ranks: int) -> bool:
+    return all((folder / complete_name(rank)).exists() for rank in range(ranks))

@@ -1,0 +1,281 @@
+"""The proof inside an unchanged trainer: FASTFEED_PROVE names the folder of the job; the feed asks
+here for batches, or a loader that is measured in its place.
+
+The record is written after each round, so that a run that ends early leaves what is known. The run
+ends with the proof: by SystemExit(0) in the thread that asked, or, where that is not the main
+thread, without more ado.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fastfeed.adapters.no_saving import refuse_loaded
+from fastfeed.distributed.cores import cores_for
+from fastfeed.distributed.world import World
+from fastfeed.errors import ProofError
+from fastfeed.feed.adapter_api import PROVE
+from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.loaders import Begin, LoaderSession
+from fastfeed.proof.measure.modes import LOADER_MODES, Mode
+from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.session import Scheme, Session, Settings
+from fastfeed.proof.synchronize import synchronize
+from fastfeed.runtime.atomic_write import atomic_write
+from fastfeed.runtime.thread_pool import LockedIterator
+from fastfeed.system.processes import process_exists
+
+if TYPE_CHECKING:
+    from fastfeed.feed.feed import Feed
+    from fastfeed.feed.producer import PlaceFunction
+
+__all__ = [
+    "JOB",
+    "OTHERS",
+    "PROBLEM",
+    "ProofDone",
+    "complete_name",
+    "iterate",
+    "measure",
+    "measured",
+    "record_name",
+]
+
+JOB, OTHERS, PROBLEM = "job.json", "others.json", "problem.txt"  # in the folder
+_SCHEME = "scheme.json"
+Unproven = Callable[[], Any]  # begins the iteration of a feed that is not measured
+_AGREE_S = 300.0  # that ranks wait for the first one
+_lock = threading.Lock()
+_run: list[_Run] = []  # of this process, once it has begun
+
+
+class ProofDone(SystemExit):
+    """Ends the trainer, whose proof is complete; exit code 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+def record_name(rank: int) -> str:
+    """File of a rank's record."""
+    return f"record-{rank}.json"
+
+
+def complete_name(rank: int) -> str:
+    """File that is there when the record is complete."""
+    return f"complete-{rank}"
+
+
+def iterate(
+    feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven
+) -> LockedIterator[Any]:
+    """Instead of the feed's own iteration, which `unproven` begins."""
+    folder = os.environ.get(PROVE)
+    if not folder:  # ff.prove()
+        session: Session = feed.proof
+        return LockedIterator(session.iterate(place, raw), session.close)
+    return _run_of(folder).iterate(feed, place, raw, unproven)
+
+
+def measure(loader: Any, begin: Begin, under_way: Iterator[Any]) -> LoaderSession | None:
+    """Measure a loader that is no Feed, from its next batch on; None if a feed is measured.
+
+    Args:
+        loader: The trainer's loader.
+        begin: Starts an epoch of it.
+        under_way: The epoch that the trainer has begun.
+    """
+    return _run_of(os.environ[PROVE]).measure(loader, begin, under_way)
+
+
+def measured(session: LoaderSession) -> Generator[Any, None, None]:
+    """Batches of a loader's proof, which ends the trainer when it is complete."""
+    return _run[0].measured(session, session.iterate())
+
+
+def _run_of(folder: str) -> _Run:
+    with _lock:
+        if not _run:
+            _run.append(_Run(Path(folder)))
+    return _run[0]
+
+
+class _Run:
+    """The proof of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            job = json.loads((folder / JOB).read_text("utf-8"))
+            modes = tuple(Mode(mode) for mode in job["modes"])
+            self._settings = Settings(float(job["seconds"]), bool(job["cold"]), modes)
+            self._name: str | None = job["feed"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ProofError(
+                f"{PROVE}={folder} is not the job of a running `fastfeed prove`; unset {PROVE}:"
+                f" {error}"
+            ) from error
+        self._feed: Any = None  # a weak reference to the feed that is measured
+        self._session: Session | None = None
+        self._world = World()
+        self._others: set[tuple[str, str]] = set()  # name and source
+
+    def iterate(
+        self, feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven
+    ) -> LockedIterator[Any]:
+        with _lock:
+            session = self._session_of(feed)
+        if session is None:
+            batches = unproven()
+            return LockedIterator(self._other(batches), batches.close)
+        return LockedIterator(self.measured(session, session.iterate(place, raw)), session.close)
+
+    def measure(self, loader: Any, begin: Begin, under_way: Iterator[Any]) -> LoaderSession | None:
+        if self._feed is not None or self._name is not None:
+            return None
+        self._begin(World.detect())
+        modes = LOADER_MODES if Mode.CACHED in self._settings.modes else (Mode.RESIDENT, Mode.REAL)
+        session = LoaderSession(
+            loader,
+            begin,
+            self._settings.seconds,
+            under_way=under_way,
+            modes=modes,
+            on_change=self._write,
+            agree=self._agree,
+        )
+        session.record.feed |= {"rank": self._world.rank, "world": self._world.size}
+        self._write(session.record)
+        return session
+
+    def _begin(self, world: World) -> None:
+        self._world = world
+        self._claim()
+        refuse_loaded()
+
+    def _session_of(self, feed: Feed) -> Session | None:
+        name = feed.timeline.helper_arguments["name"]
+        if self._feed is None and self._name in (None, name):
+            self._begin(feed.plan.world)
+            self._feed = weakref.ref(feed)
+            feed.proof = self._session = Session(
+                feed, self._settings, synchronize, self._write, self._agree
+            )
+            self._session.record.cores = cores_for(feed.plan.world)
+            self._write(self._session.record)  # a run that is killed leaves at least this
+        if self._feed is not None and self._feed() is feed:
+            return self._session
+        self._others.add((name, type(feed.source).__name__))
+        _write_json(self._folder / OTHERS, sorted(self._others))
+        return None
+
+    def _claim(self) -> None:
+        """One process measures a rank; those that come after the proof end at once."""
+        if (self._folder / complete_name(self._world.rank)).exists():
+            self._end(f"fastfeed prove: process {os.getpid()} ends here, as the proof is complete")
+        claim = self._folder / f"process-{self._world.rank}"
+        with suppress(OSError, ValueError):
+            other = int(claim.read_text("ascii"))
+            if other != os.getpid() and process_exists(other):
+                raise self._told(
+                    ProofError(
+                        f"processes {other} and {os.getpid()} both train as rank"
+                        f" {self._world.rank}; start them with torchrun or another launcher that"
+                        " fastfeed.World.detect() knows, or say which feed to measure with --feed"
+                        " NAME"
+                    )
+                )
+        claim.write_text(str(os.getpid()), "ascii")
+
+    def measured(
+        self, session: Session | LoaderSession, batches: Generator[Any]
+    ) -> Generator[Any, None, None]:
+        session.record.left = False
+        try:
+            yield from batches
+        except ProofError as error:
+            raise self._told(error) from None
+        finally:
+            if not session.done:
+                session.record.left = True
+                self._write(session.record)
+        steps = session.record.steps
+        self._end(
+            f"fastfeed prove: done after {steps} steps; this run ends here, its weights are"
+            " meaningless"
+        )
+
+    def _other(self, batches: Iterator[Any]) -> Generator[Any, None, None]:
+        """A feed that is not measured.
+
+        Where none was chosen by name, it must not be asked within a block.
+        """
+        for batch in batches:
+            if self._name is None and self._session is not None:
+                try:
+                    self._session.disturb()
+                except ProofError as error:
+                    raise self._told(error) from None
+            yield batch
+
+    def _told(self, error: ProofError) -> ProofError:
+        """The error, after `fastfeed prove` can read it."""
+        with suppress(OSError):
+            (self._folder / PROBLEM).write_text(str(error), "utf-8", "backslashreplace")
+        return error
+
+    def _write(self, record: Record) -> None:
+        _write_json(self._folder / record_name(self._world.rank), record.as_dict())
+        if record.complete:
+            (self._folder / complete_name(self._world.rank)).touch()
+
+    def _agree(self, scheme: Scheme) -> Scheme:
+        """All ranks take the first one's scheme: they step together, and must change modes at the
+        same step.
+        """
+        path = self._folder / _SCHEME
+        if self._world.size == 1:
+            return scheme
+        if self._world.rank == 0:
+            _write_json(path, asdict(scheme))
+            return scheme
+        end = time.monotonic() + _AGREE_S
+        while not path.exists():
+            if time.monotonic() > end:
+                raise ProofError(
+                    f"rank 0 has not begun its proof within {_AGREE_S:.0f} s; all ranks must"
+                    " iterate the same feed or loader, and share the folder for temporary files"
+                )
+            time.sleep(0.05)
+        first = json.loads(path.read_text("utf-8"))
+        return Scheme(
+            Design(**first["design"]),
+            tuple(map(Mode, first["modes"])),
+            first["no_cold"],
+            first["seed"],
+        )
+
+    def _end(self, sentence: str) -> NoReturn:
+        """End the trainer; one rank says why."""
+        if not self._world.rank:
+            print(f"\n{sentence}", file=sys.stderr, flush=True)
+        if threading.current_thread() is threading.main_thread():
+            raise ProofDone
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _write_json(path: Path, values: Any) -> None:
+    with atomic_write(path) as file:
+        file.write(json.dumps(values).encode())

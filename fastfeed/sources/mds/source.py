@@ -1,0 +1,279 @@
+"""Shards of MosaicML's streaming (MDS): random access, without its package.
+
+A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample the sizes (u32) of
+those columns that vary, then all columns, sorted by name: streaming/base/format/mds/writer.py.
+Little endian. The folder's `index.json` lists the shards.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.arguments import checked_early
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import printable
+from fastfeed.runtime.addresses import FileRanges
+from fastfeed.sources.access import allow_of
+from fastfeed.sources.mds.index import expand_indexes
+from fastfeed.sources.mds.shard import (
+    Damaged,
+    column_encodings,
+    column_locations,
+    header,
+    short_value,
+)
+from fastfeed.sources.shards.base import Paths, ShardedSource
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.extra_columns import (
+    LARGEST,
+    LARGEST_ARRAY,
+    ValueLocation,
+    add_row,
+    column_names,
+)
+from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.mds_values import (
+    IMAGES,
+    LABELS,
+    VALUES,
+    image_file,
+    is_image,
+    is_label,
+    is_value,
+    value_of,
+)
+from fastfeed.storage.byte_range import Stat
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.expand import find_files
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Storage
+
+__all__ = ["MDSShards"]
+
+_NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
+_NOTES = 50  # kept per shard
+_DAMAGED = 1  # in place of a check
+_WHY = {
+    "pkl": " (pickles are not loaded: they can run any code)",
+    "jpeg_array": " (a sample of it holds several images)",
+    "jpegarray": " (a sample of it holds several images)",
+}
+
+
+@checked_early
+class MDSShards(ShardedSource):
+    """Images in the shards of MosaicML's streaming, without its package.
+
+    Compressed shards cannot be read at random and are refused.
+
+    Args:
+        shards (str | os.PathLike[str] | Sequence): A folder with its `index.json`, such a file,
+            `.mds` files, a pattern, or a list of these, local or remote (`s3://...`).
+        image (str): Column with the image: of the encoding jpeg, png, pil, or bytes of a file.
+            Default: "image".
+        label (str | None): Column with an integer (below 0: none) or a text; None for none.
+            Default: "label".
+        columns (Sequence[str]): Other columns that are carried to the batch: texts, numbers, bytes,
+            arrays, JSON; all but pickles and lists of images. Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them;
+            "name": they are names of classes, sorted and numbered as texts are. Default: None,
+            "index" in a column named `label` or `cls`, else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels;
+            `train.classes` for validation. Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to
+            the shards or, where that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        progress (bool | None): Show how far indexing is. Default: None, on a terminal.
+        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or
+            addresses, below which an `index.json` may name shards, as in Table: it may be from
+            elsewhere. Default: ().
+        allow_host (str | Sequence[str]): As in Table. Default: ().
+        allow_scheme (str | Sequence[str]): As in Table. Default: ().
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If shards cannot be read, or no sample has an image or a label.
+
+    Example:
+        >>> ff.MDSShards("mds")
+        MDSShards(mds/shard.00000.mds and 1 more): 8 images
+    """
+
+    suffix = ".mds"
+
+    def __init__(
+        self,
+        shards: Paths,
+        *,
+        image: str = "image",
+        label: str | None = "label",
+        columns: Sequence[str] = (),
+        label_kind: LabelKind | None = None,
+        classes: Sequence[str] | None = None,
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+        index: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+        allow_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        allow_host: str | Sequence[str] = (),
+        allow_scheme: str | Sequence[str] = (),
+    ) -> None:
+        for option, name in (("image", image), ("label", image if label is None else label)):
+            if not isinstance(name, str) or not name:
+                raise ConfigError(f"MDSShards: {option} must be the name of a column, got {name!r}")
+        self._image, self._label, self._names = image, label, column_names(columns, "MDSShards")
+        self._kinds: dict[str, str] = {}
+        self._allow = allow_of(allow_path, allow_host, allow_scheme, "MDSShards")
+        super().__init__(
+            shards,
+            f"mds 1 image {image!r} label {label!r}",
+            label=label,
+            label_kind=label_kind,
+            classes=classes,
+            storage=storage,
+            cache=cache,
+            index=index,
+            progress=progress,
+            columns=self._names,
+        )
+
+    def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
+        paths, storage = expand_indexes(shards, storage, self._allow)
+        files = find_files(paths, self.suffix, storage, "MDSShards", self._folder_notes)
+        encodings = column_encodings(*files[0], storage)
+        for name in dict.fromkeys(
+            [self._image, *([self._label] if self._label else []), *self._names]
+        ):
+            if name not in encodings:
+                raise ConfigError(
+                    f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}"
+                )
+        for who, names, fits, held, advice in (
+            ("the image column", [self._image], is_image, IMAGES, "pass image='its name'"),
+            (
+                "the label column",
+                [self._label] if self._label else [],
+                is_label,
+                LABELS,
+                "pass label='its name'",
+            ),
+            ("columns", self._names, is_value, VALUES, "leave it out of columns"),
+        ):
+            for name in names:
+                kind = encodings[name]
+                if not fits(kind):
+                    raise ConfigError(
+                        f"MDSShards: {who} must hold {', '.join(held)}, got {name!r} with {kind!r};"
+                        f" {advice}{_WHY.get(kind, '')}"
+                    )
+        self._kinds = encodings
+        return files, storage
+
+    def _scan(self, reader: ForwardReader) -> ShardScan:
+        return self._scan_samples(reader, ShardScan(), ShardScan())[0]
+
+    def _scan_columns(self, reader: ForwardReader) -> ShardScan:
+        return self._scan_samples(reader, ShardScan(), ShardScan())[1]
+
+    def _scan_samples(
+        self, reader: ForwardReader, scan: ShardScan, column_scan: ShardScan
+    ) -> tuple[ShardScan, ShardScan]:
+        offsets, columns = header(reader)
+        kinds = dict(zip(columns.names, columns.encodings, strict=True))
+        for name in (self._image, self._label, *self._names):
+            if name is None or len(offsets) == 1:
+                continue
+            kind, needed = kinds.get(name, "missing"), self._kinds[name]
+            if kind != needed and not (
+                name == self._image and is_image(kind) and "pil" not in (kind, needed)
+            ):
+                raise SourceError(
+                    f"MDSShards: column {name!r} is {kind} in {reader.uri}, {needed} in the first"
+                    " shard"
+                )
+        name_column = next((name for name in _NAMES if kinds.get(name) == "str"), None)
+        notes: list[str] = []
+        for k, (start, stop) in enumerate(
+            zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        ):
+            try:
+                locations = column_locations(reader, columns, start, stop)
+                image, label = locations[self._image], None
+                if self._label is not None:
+                    label = self._label_in(reader, locations[self._label], k, notes)
+                name = short_value(reader, locations[name_column]) if name_column else b""
+                scan.add(image.offset, image.size, label, name or b"%06d" % k)
+            except Damaged as error:
+                locations = {}
+                notes.append(f"sample {k} at {start} is damaged: {error}")
+                scan.add(min(start, reader.size), 0, None, b"%06d" % k, _DAMAGED)
+            add_row(column_scan, self._names, locations)
+        scan.notes = notes[:_NOTES] + (
+            [f"and {len(notes) - _NOTES} more"] if len(notes) > _NOTES else []
+        )
+        return scan, column_scan
+
+    def _label_in(
+        self, reader: ForwardReader, location: ValueLocation, k: int, notes: list[str]
+    ) -> int | str | None:
+        assert self._label is not None
+        try:
+            if location.size > 1000:
+                raise ValueError(f"{location.size} bytes, too long for a label")
+            value = self._value(self._label, reader.read(location.offset, location.size))
+            value = value.item() if isinstance(value, np.generic) else value
+            value = value.decode() if isinstance(value, bytes) else value
+            if isinstance(value, str) and value.isprintable():
+                return value or None
+            value = int(value) if isinstance(value, float) and value.is_integer() else value
+            if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
+                raise ValueError(
+                    f"got {printable(repr(value), 80)}, must be an integer or a string"
+                )
+            return value if value >= 0 else None
+        except (ValueError, RecursionError) as error:
+            notes.append(f"no label in sample {k}: {error}")
+            return None
+
+    def _check_columns(
+        self, missing: Sequence[str], first: tuple[str, Any], storage: Storage
+    ) -> None:
+        """Nothing: the first shard's header has been looked at."""
+
+    def _names_in(self, reader: ForwardReader) -> list[str]:
+        return list(header(reader)[1].names)
+
+    def _value(self, name: str, data: bytes) -> Any:
+        return value_of(self._kinds[name], data)
+
+    def _largest(self, name: str) -> int:
+        return LARGEST if self._kinds[name].startswith(("str", "json")) else LARGEST_ARRAY
+
+    def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        starts = self._index.offsets[ids]
+        return starts, starts, starts + self._index.lengths[ids]
+
+    def addresses(self, ids: np.ndarray) -> FileRanges | None:
+        """Local images; None for remote shards, and for images that have to be converted."""
+        if self._kinds[self._image] == "pil":
+            return None
+        return self._addresses(ids, self._index.checks[ids] == _DAMAGED)
+
+    def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
+        if self._index.checks[i] == _DAMAGED:
+            return Unread("corrupt", "the sizes in the sample are invalid")
+        try:
+            return image_file(self._kinds[self._image], data)
+        except ValueError as error:
+            return Unread("corrupt", f"{self._image}: {error}")
+
+    def _label_advice(self) -> str:
+        return "pass label='the column that holds it', or label=None for images without"

@@ -1,0 +1,1 @@
+"""TFRecord shards of tf.train.Example messages."""

@@ -1,0 +1,342 @@
+"""TFRecord files of tf.train.Examples: random access, without TensorFlow.
+
+A record is its length (uint64), the length's checksum, the data, the data's checksum; all little
+endian: TensorFlow, core/lib/io/record_writer.h. A checksum is CRC32C, rotated and with a constant
+added, since data may hold checksums of its own: `Mask` in core/lib/hash/crc32c.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from fastfeed.arguments import checked_early
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import warn
+from fastfeed.runtime.addresses import FileRanges
+from fastfeed.sources.shards.base import Paths, ShardedSource
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.extra_columns import (
+    LARGEST_ARRAY,
+    ValueLocation,
+    add_row,
+    bytes_columns,
+    column_names,
+)
+from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.notes import Notes
+from fastfeed.sources.tfrecord.dali_index import lengths_from_idx, missing_records
+from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
+from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.expand import SPLIT
+from fastfeed.storage.retry import Unread
+from fastfeed.storage.storage import Storage
+
+__all__ = ["TFRecords", "records"]
+
+_HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
+_MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
+_NO_IMAGE = "no record has an image: "  # prefix of a shard's first note
+_FILENAME = b"image/filename"
+_LOOKED_AT = 100  # records of a shard, for the names in a message
+
+
+@checked_early
+class TFRecords(ShardedSource):
+    """Images in TFRecord files of tf.train.Examples, as TensorFlow's scripts write them.
+
+    TensorFlow is not needed. Checksums are verified whenever an image is read. An index is built
+    when the shards are first used.
+
+    Args:
+        shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tfrecord`,
+            `*-of-01024`), folder, or a list of these, local or remote (`s3://...`).
+        image (str): Feature with the encoded image. Default: "image/encoded".
+        label (str | None): Feature with an integer or a string; None for none. Default:
+            "image/class/label".
+        columns (Sequence[str]): Other features that are carried to the batch; "vector:bytes" leaves
+            bytes that are not text as they are. Default: ().
+        label_kind (str | None): "index": integers are labels already, and `classes` names them;
+            "name": they are names of classes, sorted and numbered as texts are. Default: None,
+            "index" in a feature whose last part is `label` or `cls`, else "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels;
+            `train.classes` for validation. Default: None, the sorted names of the data.
+        storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
+            anon ...), or a Storage that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
+        index (str | os.PathLike[str] | None): File of the index of samples. Default: None, next to
+            the shards or, where that cannot be written, in FASTFEED_CACHE (`~/.cache/fastfeed`).
+        progress (bool | None): Show how far indexing is. Default: None, on a terminal.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If shards cannot be read, or no sample has an image or a label.
+
+    Example:
+        >>> ff.TFRecords("tfrecord/*.tfrecord")
+        TFRecords(tfrecord/s-000.tfrecord and 1 more): 8 images
+    """
+
+    suffix, also = ".tfrecord", SPLIT
+
+    def __init__(
+        self,
+        shards: Paths,
+        *,
+        image: str = "image/encoded",
+        label: str | None = "image/class/label",
+        columns: Sequence[str] = (),
+        label_kind: LabelKind | None = None,
+        classes: Sequence[str] | None = None,
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+        index: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self._columns, self._raw = bytes_columns(column_names(columns, "TFRecords"))
+        column_options = [("columns", name) for name in self._columns]
+        for option, name in (
+            ("image", image),
+            ("label", image if label is None else label),
+            *column_options,
+        ):
+            if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
+                raise ConfigError(
+                    f"TFRecords: {option} must be the name of a feature, got {name!r}"
+                )
+        if google_crc32c.implementation != "c":
+            warn(
+                "google-crc32c has no compiled part here, so that checking a record takes"
+                " milliseconds; pip install --force-reinstall google-crc32c",
+                stacklevel=3,
+            )
+        self._image = image.encode()
+        self._label = None if label is None else label.encode()
+        self._feature_names = FeatureNames(self._image)
+        super().__init__(
+            shards,
+            f"tfrecord 2 image {image!r} label {label!r}",
+            label=label,
+            label_kind=label_kind,
+            classes=classes,
+            storage=storage,
+            cache=cache,
+            index=index,
+            progress=progress,
+            columns=self._columns,
+        )
+        self._check_images()
+
+    def _scan(self, reader: ForwardReader) -> ShardScan:
+        scanner = _ShardScanner(reader, self._image, self._label)
+        for offset, length in records(reader, scanner.structure):
+            scanner.add(offset, length)
+        return scanner.end()
+
+    def _scan_columns(self, reader: ForwardReader) -> ShardScan:
+        scan, names = ShardScan(), {name: name.encode() for name in self._columns}
+        features = FeatureNames(*names.values())
+        for offset, length in records(reader, Notes()):
+            start, stop = offset + _HEADER, offset + length - _TAIL
+            locations: dict[str, ValueLocation] | None = None
+            with contextlib.suppress(Malformed):
+                example = Example(LazyMessage(reader.read, stop), start, stop, features)
+                bounds = {name: example.feature(key) for name, key in names.items()}
+                locations = {
+                    name: ValueLocation(place[0], place[1] - place[0])
+                    for name, place in bounds.items()
+                    if place
+                }
+            add_row(scan, self._columns, locations)
+        return scan
+
+    def _names_in(self, reader: ForwardReader) -> list[str]:
+        names: set[str] = set()
+        for offset, length in islice(records(reader, Notes()), _LOOKED_AT):
+            start, stop = offset + _HEADER, offset + length - _TAIL
+            with contextlib.suppress(Malformed):
+                names.update(
+                    Example(
+                        LazyMessage(reader.read, stop), start, stop, self._feature_names
+                    ).names()
+                )
+        return sorted(names)
+
+    def _value(self, name: str, data: bytes) -> Any:
+        return to_python(data, text=name not in self._raw)
+
+    def _largest(self, name: str) -> int:
+        return LARGEST_ARRAY  # may be a list of numbers
+
+    def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        starts = self._index.offsets[ids]
+        return starts + _HEADER, starts + _HEADER, starts + self._index.lengths[ids]
+
+    def addresses(self, ids: np.ndarray) -> FileRanges | None:
+        """Local records; None for remote shards."""
+        return self._addresses(
+            ids, checks=self._index.checks[ids], feature=self._feature_names.heads[0]
+        )
+
+    def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
+        check = int(self._index.checks[i])
+        if not _is_intact(data):
+            return Unread("corrupt", "the record's checksum is wrong")
+        if check and int.from_bytes(data[-_TAIL:], "little") != check:
+            return Unread("changed", "the record has changed since it was indexed")
+        try:
+            first, last = Example(
+                LazyMessage.of(data), 0, len(data) - _TAIL, self._feature_names
+            ).image(self._image)
+        except Malformed as error:
+            return Unread("corrupt", str(error))
+        return data[first:last]
+
+    def _label_advice(self) -> str:
+        return "pass label='the feature that holds it', or label=None for images without"
+
+    def _check_images(self) -> None:
+        """If no record has an image, the name is wrong; that is not damage."""
+        notes, sizes = self._index.notes, np.diff(self._index.bounds)
+        firsts = [note[0] if note else "" for note, size in zip(notes, sizes, strict=True) if size]
+        if all(first.startswith(_NO_IMAGE) for first in firsts):
+            raise SourceError(f"TFRecords: {firsts[0]}; pass image='the feature that holds it'")
+
+
+class _ShardScanner:
+    """Scans the records of one shard."""
+
+    def __init__(self, reader: ForwardReader, image: bytes, label: bytes | None) -> None:
+        self.structure, self._contents = Notes(), Notes()
+        self._reader, self._image, self._label = reader, image, label
+        self._feature_names = FeatureNames(
+            *(name for name in (image, label, _FILENAME) if name is not None)
+        )
+        self._scan, self._images, self._reason = ShardScan(), 0, ""
+        self._verified: set[int | str] = set()
+
+    def add(self, offset: int, length: int) -> None:
+        """The record there."""
+        label, name, check = None, b"", 0
+        if offset + length <= self._reader.size:
+            try:
+                label, name = self._read(offset, length)
+            except Malformed as error:
+                self._reason = self._reason or str(error)
+                self._contents.add(f"no tf.train.Example at {offset}: {error}")
+            check = int.from_bytes(self._reader.read(offset + length - _TAIL, _TAIL), "little")
+        self._scan.add(offset, length, label, name or b"%06d" % len(self._scan.offsets), check)
+
+    def end(self) -> ShardScan:
+        """The samples and notes."""
+        all_lack = (
+            [_NO_IMAGE + (self._reason or "all are cut off")]
+            if self._scan.offsets and not self._images
+            else []
+        )
+        self._scan.notes = all_lack + self.structure.all() + self._contents.all()
+        return self._scan
+
+    def _read(self, offset: int, length: int) -> tuple[int | str | None, bytes]:
+        """Label and name. The image is skipped."""
+        start, stop = offset + _HEADER, offset + length - _TAIL
+        example = Example(LazyMessage(self._reader.read, stop), start, stop, self._feature_names)
+        label, name = None, b""
+        try:
+            example.image(self._image)
+            self._images += 1
+        except Malformed as error:
+            self._reason = self._reason or str(error)
+            self._contents.add(f"no image at {offset}: {error}")
+        if self._label is not None:
+            try:
+                label = self._verified_label(example.label(self._label), offset, length)
+            except Malformed as error:
+                self._contents.add(f"no label at {offset}: {error}")
+        with contextlib.suppress(Malformed):  # it has no other use than to be shown
+            name = example.file(_FILENAME)
+        return label, name
+
+    def _verified_label(self, label: int | str, offset: int, length: int) -> int | str:
+        """Check the record's checksum for each new label: a damaged one would become one more
+        class.
+        """
+        if label not in self._verified:
+            if not _is_intact(self._reader.read(offset + _HEADER, length - _HEADER)):
+                raise Malformed("the record's checksum is wrong")
+            self._verified.add(label)
+        return label
+
+
+def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
+    """Offset and length of every record with its frame; the last may be cut off.
+
+    What is damaged goes to `notes`.
+
+    Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list next
+    to the shard.
+    """
+    begin, at, count, listed = 0, 0, 0, None
+    if not reader.size:
+        notes.add("empty: no records")
+    while at < reader.size:
+        begin, header = at, reader.read(at, _HEADER)
+        if len(header) < _HEADER:
+            at = reader.size + 1
+            break
+        if _is_intact(header):
+            length = _HEADER + int.from_bytes(header[:8], "little") + _TAIL
+        else:
+            if at == 0:
+                _refuse_compressed(reader.uri, header)
+            if listed is None:
+                listed = lengths_from_idx(reader, notes)
+            if at not in listed:
+                what = "no TFRecord file: wrong checksum" if at == 0 else "damaged length"
+                notes.add(f"{what} at {at}: nothing after it can be found")
+                return
+            length = listed[at]
+            notes.add(f"damaged length at {at}: the .idx file says where the record ends")
+        if length < _MOST:
+            count += 1
+            yield at, length
+        else:
+            notes.add(f"left out the record at {at}: {length} bytes, more than an Example can have")
+        at += length
+    incomplete = f"the record at {begin} is incomplete" if at > reader.size else ""
+    if lost := missing_records(reader, count):
+        incomplete = f"{incomplete}; {lost}" if incomplete else lost
+    if incomplete:
+        notes.add(f"cut off at {reader.size}: {incomplete}")
+
+
+def _refuse_compressed(uri: str, header: bytes) -> None:
+    # RFC 1950: deflate, a window of 32 kB
+    zlib = header[:1] == b"\x78" and int.from_bytes(header[:2], "big") % 31 == 0
+    if zlib or header.startswith(b"\x1f\x8b"):
+        raise SourceError(
+            f"{uri} is compressed with {'zlib' if zlib else 'gzip'}: records in it cannot be found"
+            " without unpacking all before them; write it without compression once (images do not"
+            " shrink any further)"
+        )
+
+
+def _is_intact(data: bytes) -> bool:
+    """The last 4 bytes are the checksum of those before them.
+
+    Compares CRCs of all of it, which copies nothing.
+    """
+    tail = data[-_TAIL:]
+    masked = (int.from_bytes(tail, "little") - 0xA282EAD8) & 0xFFFFFFFF
+    return google_crc32c.value(data) == google_crc32c.extend(
+        (masked >> 17 | masked << 15) & 0xFFFFFFFF, tail
+    )

@@ -1,11 +1,14 @@
 """Words that are not this project's English, with what to write instead: a part of `make lint`.
 
-Looked for in every text file that git tracks, whatever their case: in whole words, over the ends of
-lines, and in the words that identifiers are made of (`a_goes_on`, `GoesOn`).
+Searched for in every text file that git tracks, in any case: in whole words, across line ends, and
+in the words of identifiers (`a_goes_on`, `GoesOn`). Modules of the package are also searched for
+tells of translated prose, and their docstrings for summaries that are not one line or begin with a
+question word. `words.py --report FOLDER` lists these without failing.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -51,6 +54,13 @@ _TEXT = {
     ".yaml",
     ".yml",
 }
+# in docstrings, comments and messages of the package
+_TELLS = re.compile(
+    r"\b(there is none|there are none|where there (?:is|are)|of (?:its|their) own|lies|so many"
+    r"|said|told|that which|as ever)\b",
+    re.IGNORECASE,
+)
+_QUESTIONS = re.compile(r"(What|Where|How|Whether|Of)\b")
 ALLOWED = {"tests/helpers/words.py", "tests/project/test_words.py"}
 
 
@@ -68,6 +78,35 @@ def complaints(root: Path, names: list[str]) -> list[str]:
     return lines
 
 
+def prose(root: Path, names: list[str]) -> list[str]:
+    """`file:line: problem` of docstrings, comments and messages in these Python files."""
+    lines = []
+    for name in names:
+        path = root / name
+        if path.suffix not in {".py", ".pyi"} or name in ALLOWED or not path.is_file():
+            continue
+        text = path.read_text()
+        for match in _TELLS.finditer(text):
+            number = text.count("\n", 0, match.start()) + 1
+            lines.append(f"{name}:{number}: {match[0]!r} reads translated")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                lines += [f"{name}:{_line(node)}: {problem}" for problem in _docstring(node)]
+    return lines
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 1)
+
+
+def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+    summary = (ast.get_docstring(node) or "").partition("\n\n")[0]
+    if _QUESTIONS.match(summary):
+        yield f"a docstring begins with {summary.split()[0]!r}: write a noun phrase or an imperative"
+    if "\n" in summary:
+        yield f"the summary is not one line: {summary.splitlines()[0]!r}"
+
+
 def _phrase(matched: str) -> str:
     """As the table has it: `Goes_on` and `GoesOn` are "goes on"."""
     letters = re.sub("[^a-z]", "", matched.lower())
@@ -78,6 +117,11 @@ def main() -> int:
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
+    if sys.argv[1:2] == ["--report"]:
+        folders = tuple(folder.rstrip("/") + "/" for folder in sys.argv[2:])
+        chosen = [name for name in tracked.split("\0") if name.startswith(folders)]
+        print(*prose(ROOT, chosen), sep="\n")
+        return 0
     problems = complaints(ROOT, tracked.split("\0"))
     print("\n".join(problems) if problems else "Words: all allowed.")
     return bool(problems)

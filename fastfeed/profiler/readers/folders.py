@@ -17,14 +17,7 @@ _MAX_FILES = 2_000  # files in a folder
 _MAX_DEPTH = 6  # of nested folders; plugins/profile/<run>/ is 3
 _TIMELINE = "timeline"  # may accompany every other dialect
 # among files of one recording
-_PREFERRED = (
-    "nsys",
-    "nvprof",
-    "xplane",
-    "chrome",
-    "nvprof_text",
-    "nsys_report",
-)
+_PREFERRED = ("nsys", "nvprof", "xplane", "chrome", "nvprof_text", "nsys_report")
 _SUFFIXES = re.compile(
     r"(\.(gz|xz|zst|bz2|zip|json|trace|pt|xplane|pb|sqlite3?|db|nsys-rep|qdrep|qdstrm|nvprof|nvvp|csv|txt|log))+$",
     re.I,

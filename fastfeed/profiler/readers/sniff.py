@@ -53,23 +53,7 @@ _ROCPROF_TABLE = re.compile(  # the first line of a CSV file of rocprofv3
 )
 _ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-[\w-]+"')
 # of a TracePacket, not of an XPlane
-_PERFETTO_FIELDS = {
-    8,
-    10,
-    11,
-    13,
-    33,
-    35,
-    36,
-    41,
-    42,
-    50,
-    58,
-    59,
-    60,
-    79,
-    89,
-}
+_PERFETTO_FIELDS = {8, 10, 11, 13, 33, 35, 36, 41, 42, 50, 58, 59, 60, 79, 89}
 _XPROF_RESULTS = re.compile(
     r"\.(input_pipeline|overview_page|kernel_stats|tensorflow_stats|framework_op_stats|memory_profile|op_profile|pod_viewer"
     r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)",

@@ -156,11 +156,7 @@ class _CommandMonitor:
         )
         self._deadline, self._written = time.monotonic() + START_S, written
         # processor time and bytes of nsys's files, and when
-        self._work, self._bytes, self._worked_at = (
-            0,
-            0,
-            0.0,
-        )
+        self._work, self._bytes, self._worked_at = (0, 0, 0.0)
         self._ancestors: list[int] = []
         self.why_ended = ""  # by us
         self._piped, self._copied = False, 0  # bytes of the log that the terminal has

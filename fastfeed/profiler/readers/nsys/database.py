@@ -19,10 +19,7 @@ __all__ = ["BROKEN", "MAGIC", "ColumnMap", "NsysDatabase", "open_database"]
 
 MAGIC = b"SQLite format 3\0"
 # SQLite quotes what is damaged, which may be no text at all
-BROKEN = (
-    sqlite3.Error,
-    UnicodeDecodeError,
-)
+BROKEN = (sqlite3.Error, UnicodeDecodeError)
 ColumnMap = dict[str, np.ndarray]
 
 _ROWS_PER_QUERY = 200_000  # rows per query: a text of some 4 MB per column

@@ -167,10 +167,7 @@ def _clock(db: NsysDatabase, exported: Mapping[str, str]) -> tuple[int | None, i
     shift_ns = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
     if exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true":
         # its times are those of the wall clock already
-        return (
-            -shift_ns,
-            monotonic - wall - shift_ns if monotonic else None,
-        )
+        return (-shift_ns, monotonic - wall - shift_ns if monotonic else None)
     return wall - shift_ns, monotonic - shift_ns if monotonic else None
 
 

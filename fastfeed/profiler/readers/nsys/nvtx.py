@@ -26,10 +26,7 @@ _RANGES = (
 _OPERATOR = (", seq", ", op_id", ", sizes", ", input_op_ids")
 _SHORTENED = "\x1d"  # after a shortened name
 # domains of the Python package nvtx: its default, and ours; libraries may leave theirs empty
-_PYTHON = (
-    "NVTX",
-    "fastfeed",
-)
+_PYTHON = ("NVTX", "fastfeed")
 _MAX_NAME = 400  # characters of a name
 _HOLDS_GIL = 255
 _SHORT_TEXT = (  # what stands before the first " = " says whether it is an operator's

@@ -23,11 +23,7 @@ __all__ = [
 
 _STREAM = re.compile(r"Stream #(-?\d+)")
 # records that are no work
-_MEMORY = (
-    "memalloc_details",
-    "memfree_details",
-    "memoryresidency_details",
-)
+_MEMORY = ("memalloc_details", "memfree_details", "memoryresidency_details")
 _WANTED = frozenset({"correlation_id", "memcpy_details", "memset_details", "group_id", *_MEMORY})
 _BYTES = re.compile(r"\b(?:size|num_bytes):(\d+)")
 _ENDS = re.compile(r"\bkind_src:(\w+)\s+kind_dst:(\w+)")

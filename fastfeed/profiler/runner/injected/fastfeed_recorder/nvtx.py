@@ -20,14 +20,7 @@ _CALLBACKS = 1  # NVTX_ETID_CALLBACKS
 _VERSION_INFO = 3  # NVTX_ETID_VERSIONINFO
 _CORE = 1  # NVTX_CB_MODULE_CORE
 # of NVTX's modules: entries in the table of each, the first unused
-_SIZES = {
-    1: 16,
-    2: 9,
-    3: 15,
-    4: 7,
-    5: 16,
-    6: 7,
-}
+_SIZES = {1: 16, 2: 9, 3: 15, 4: 7, 5: 16, 6: 7}
 _RANGE_START = 5  # NVTX_CBID_CORE_RangeStartA
 _RANGE_END = 7
 _RANGE_PUSH = 9

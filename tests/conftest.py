@@ -25,7 +25,7 @@ from helpers.s3 import s3, s3_process  # noqa: F401  fixtures
 from hypothesis import HealthCheck, settings
 
 from fastfeed.decode.memory_limit import DECODING, DEFAULT_BYTES, limit_decoding
-from fastfeed.profiler.readers import native
+from fastfeed.profiler.readers.chrome import native_scan
 from fastfeed.sources import ImageFolder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -169,10 +169,10 @@ def data() -> Path:
 
 @pytest.fixture(params=["native", "python"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Readers of traces with the native kernel, where it is built, and without it."""
+    """Readers of traces with the native extension, where it is built, and without it."""
     if request.param == "python":
-        monkeypatch.setattr(native, "kernel", lambda: None)
-    elif native.kernel() is None:
+        monkeypatch.setattr(native_scan, "extension", lambda: None)
+    elif native_scan.extension() is None:
         pytest.skip("the kernel is not built")
     return request.param
 

@@ -1,11 +1,10 @@
-// Python bindings of what the profiler reads in native code: events of Chrome traces, columns of databases.
+// Python bindings of what the profiler reads in native code: events of Chrome traces.
 #include <nanobind/stl/vector.h>
 
 #include <utility>
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "traces/sqlite_table.h"
 #include "traces/trace_events.h"
 
 namespace fastfeed {
@@ -49,17 +48,6 @@ nb::list since(const TextIndex& texts, size_t first) {
   return result;
 }
 
-nb::list integer_arrays(int fd, uint32_t root, const std::vector<uint32_t>& columns) {
-  std::vector<std::vector<int64_t>> values;
-  {
-    GilRelease release;
-    values = integer_columns(fd, root, columns);
-  }
-  nb::list result;
-  for (auto& column : values) result.append(array(std::move(column)));
-  return result;
-}
-
 }  // namespace
 
 void bind_traces(nb::module_& m) {
@@ -70,7 +58,6 @@ void bind_traces(nb::module_& m) {
       .def("names", [](const EventScanner& s, size_t first) { return since(s.names(), first); }, nb::arg("first"))
       .def("threads", [](const EventScanner& s, size_t first) { return since(s.threads(), first); }, nb::arg("first"))
       .def("streams", [](const EventScanner& s, size_t first) { return since(s.streams(), first); }, nb::arg("first"));
-  m.def("integer_columns", &integer_arrays, nb::arg("fd"), nb::arg("root"), nb::arg("columns"));
 }
 
 }  // namespace fastfeed

@@ -14,7 +14,7 @@ from fastfeed.errors import TraceError
 from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.model.trace import Device, Origin, Trace
 from fastfeed.profiler.readers import decompress, limits
-from fastfeed.profiler.readers.chrome import accelerators, jax, scanned, tables
+from fastfeed.profiler.readers.chrome import accelerators, jax, native_scan, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
@@ -48,7 +48,7 @@ def read(path: Path) -> Trace:
     """The trace in a file. It may be compressed in any way that `decompress` supports."""
     events = EventTable()
     with decompress.open_stream(path) as source:
-        stream = EventStream(source, scanned.scan_into(events))
+        stream = EventStream(source, native_scan.scan_into(events))
         try:
             for groups in stream:
                 events.add(groups)

@@ -13,7 +13,6 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.format import one_line
-from fastfeed.profiler.readers.nsys import pages
 
 __all__ = ["BROKEN", "MAGIC", "ColumnMap", "NsysDatabase", "open_database"]
 
@@ -84,21 +83,10 @@ class NsysDatabase:
     def columns(self, table: str, names: Sequence[str], where: str = "") -> ColumnMap:
         """Integer columns of a table, in the order of its rows.
 
-        The kernel reads them from the pages of the file. Where it is not built, or finds anything
-        unusual, SQLite joins each column into one text and numpy reads it: three times as fast as a
-        Python integer per value.
+        SQLite joins each column into one text and numpy reads it: three times as fast as a Python
+        integer per value.
         """
         present = [name for name in names if self.has(table, name)]
-        if (
-            present
-            and not where
-            and (columns := pages.integer_columns(self.path, self.connection, table, present))
-        ):
-            rows = len(columns[present[0]])
-            return {
-                name: columns[name] if name in columns else np.full(rows, -1, np.int64)
-                for name in names
-            }
         parts: dict[str, list[np.ndarray]] = {name: [] for name in present}
         values = [f"group_concat(ifnull(CAST({_quoted(name)} AS INTEGER), -1))" for name in present]
         for _, _, *row in self._chunks(table, present, values, where) if present else ():

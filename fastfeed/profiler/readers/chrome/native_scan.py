@@ -1,34 +1,41 @@
-"""Events that the native kernel takes apart: a piece of the file as columns, without a Python
-object for each event.
-"""
+"""Events parsed by the native extension: columns of a piece of the file, no object per event."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
 
-from fastfeed.profiler.readers import native
 from fastfeed.profiler.readers.chrome.args import numbered
 from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, family_of
 
-__all__ = ["scan_into"]
+__all__ = ["extension", "scan_into"]
+
+
+@functools.cache
+def extension() -> Any:
+    """The native extension; None if it is not built, or too old to know of traces."""
+    try:
+        native = importlib.import_module("fastfeed._native")
+    except ImportError:
+        return None
+    return native if hasattr(native, "EventScanner") else None
 
 
 def scan_into(events: EventTable) -> Callable[[bytes], list[bytes]] | None:
-    """A function that adds the plain events of a piece to the table and returns the texts of all
-    others.
+    """A function that adds the plain events of a piece to the table and returns all other texts.
 
-    None where the kernel is not built: the reader then matches every piece with a regular
-    expression.
+    None without the native extension: the reader then matches pieces with a regular expression.
     """
-    kernel = native.kernel()
-    return _Scan(events, kernel.EventScanner()) if kernel else None
+    native = extension()
+    return _Scan(events, native.EventScanner()) if native else None
 
 
 class _Scan:
-    """Maps the kernel's numbers of texts to those of the table."""
+    """Maps the extension's numbers of texts to those of the table."""
 
     def __init__(self, events: EventTable, scanner: Any) -> None:
         self._events, self._scanner = events, scanner
@@ -102,7 +109,7 @@ class _Scan:
 
 
 class _IndexMap:
-    """The kernel's numbers of names to indexes of strings; each name is looked up once."""
+    """The extension's numbers of names to indexes of strings; each name is looked up once."""
 
     def __init__(self) -> None:
         self._indexes = np.empty(0, np.int32)

@@ -1,14 +1,10 @@
-"""What the native kernel reads of a file is what Python reads of it: simulated runs, real traces,
-bent files.
-"""
+"""Native extension and Python read the same: simulated runs, real traces, damaged files."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import random
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,11 +17,11 @@ from helpers.profiler.soundness import rows_of
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
 from fastfeed.profiler.model.trace import Trace
-from fastfeed.profiler.readers import native
-from fastfeed.profiler.readers.chrome import stream
-from fastfeed.profiler.readers.nsys import database, pages
+from fastfeed.profiler.readers.chrome import native_scan, stream
 
-pytestmark = pytest.mark.skipif(native.kernel() is None, reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(
+    native_scan.extension() is None, reason="the native extension is not built"
+)
 
 
 def read(path: Path) -> Trace | str:
@@ -37,37 +33,30 @@ def read(path: Path) -> Trace | str:
 
 
 def read_both(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Trace | str, Trace | str]:
-    by_kernel = read(path)
+    by_extension = read(path)
     with monkeypatch.context() as patch:
-        patch.setattr(native, "kernel", lambda: None)
-        return by_kernel, read(path)
+        patch.setattr(native_scan, "extension", lambda: None)
+        return by_extension, read(path)
 
 
 def assert_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_kernel, by_python = read_both(path, monkeypatch)
-    if isinstance(by_kernel, str) or isinstance(by_python, str):
-        assert by_kernel == by_python
+    by_extension, by_python = read_both(path, monkeypatch)
+    if isinstance(by_extension, str) or isinstance(by_python, str):
+        assert by_extension == by_python
         return
-    assert rows_of(by_kernel) == rows_of(by_python)
-    assert by_kernel.origin == by_python.origin
+    assert rows_of(by_extension) == rows_of(by_python)
+    assert by_extension.origin == by_python.origin
 
 
 @pytest.mark.parametrize("scenario", ["across_streams", "graphs", "pageable_copy", "no_core"])
-@pytest.mark.parametrize("dialect", ["nsys", "nsys_graph", "chrome"])
-def test_simulated_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, dialect: str
-) -> None:
-    for path in write_run(run_of(scenario), dialect, tmp_path):
+def test_simulated_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str) -> None:
+    for path in write_run(run_of(scenario), "chrome", tmp_path):
         assert_same(path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_real_traces(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [
-        path
-        for folder in ("kineto", "nsys_sqlite")
-        for path in (data / "traces").rglob(f"{folder}/**/*.*")
-    ]
+    paths = list((data / "traces").rglob("kineto/**/*.*"))
     assert len(paths) > 20
     for path in paths:
         assert_same(path, monkeypatch)
@@ -144,114 +133,15 @@ def test_bent_chrome_traces_are_read_or_refused(
         assert len(found) < 2 or abs(len(found[0]) - len(found[1])) <= 2, path.read_bytes()
 
 
-def test_bent_databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Damage is SQLite's to tell: the kernel reads the same, or leaves the table to it."""
-    whole = write_run(run_of("pageable_copy"), "nsys", tmp_path)[0].read_bytes()
-    dice, agreed = random.Random(5), 0
-    for _ in range(150):
-        path = tmp_path / "b.sqlite"
-        path.write_bytes(mutate(whole, "sqlite", dice, tmp_path))
-        by_kernel, by_python = read_both(path, monkeypatch)
-        if isinstance(by_kernel, Trace) and isinstance(by_python, Trace):
-            assert rows_of(by_kernel) == rows_of(by_python)
-            agreed += 1
-    assert agreed > 50
-
-
-def test_wide_rows_on_several_pages(tmp_path: Path) -> None:
-    """Columns before a long text are on a row's first page; one behind it is SQLite's to fetch."""
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as made:
-        made.execute("PRAGMA page_size = 512")
-        made.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, a INT, text TEXT, b INT)")
-        made.executemany(
-            "INSERT INTO t (a, text, b) VALUES (?, ?, ?)",
-            [(-n, "x" * n, n << 40) for n in range(900)],
-        )
-        made.commit()
-        assert pages.integer_columns(path, made, "t", ["b"]) is None
-        assert pages.integer_columns(path, made, "t", ["id"]) is None
-        columns = pages.integer_columns(path, made, "t", ["a"])
-        assert columns and columns["a"].tolist() == [-n for n in range(900)]
-    with database.open_database(path) as db:
-        rows = db.columns("t", ("id", "a", "b", "c"))
-        assert (
-            rows["b"].tolist() == [n << 40 for n in range(900)]
-            and rows["id"][-1] == 900
-            and rows["c"][0] == -1
-        )
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "ALTER TABLE t ADD COLUMN b INT DEFAULT 5",  # rows lack it
-        "UPDATE t SET b = 1.5 WHERE a = 3",
-        "UPDATE t SET b = 'text' WHERE a = 3",
-        "UPDATE t SET b = '12' WHERE a = 3",
-        "UPDATE t SET b = NULL WHERE a = 3",
-        "UPDATE t SET b = 9223372036854775807",
-        "UPDATE t SET b = -(1 << 47)",
-        "ALTER TABLE t ADD COLUMN c INT AS (a + 1)",
-        "DELETE FROM t WHERE a % 2",
-    ],
-)
-def test_columns_as_sqlite_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
-) -> None:
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as made:
-        made.execute(f"CREATE TABLE t (a INT{', b' if 'COLUMN b' not in statement else ''})")
-        made.executemany("INSERT INTO t (a) VALUES (?)", [(n,) for n in range(3_000)])
-        made.execute(statement)
-        made.commit()
-    with database.open_database(path) as db:
-        by_kernel = db.columns("t", ("b", "a", "c"))
-        monkeypatch.setattr(native, "kernel", lambda: None)
-        by_sqlite = db.columns("t", ("b", "a", "c"))
-    assert {name: column.tolist() for name, column in by_kernel.items()} == {
-        name: column.tolist() for name, column in by_sqlite.items()
-    }
-
-
-def test_rows_that_are_not_in_the_file_yet(tmp_path: Path) -> None:
-    """A journal next to the file holds what its pages do not."""
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as made:
-        made.execute("PRAGMA journal_mode = WAL")
-        made.execute("CREATE TABLE t (a INT)")
-        made.execute("INSERT INTO t VALUES (7)")
-        made.commit()
-        with database.open_database(path) as db:
-            assert db.columns("t", ("a",))["a"].tolist() == [7]
-
-
-def test_pages_that_point_at_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    with closing(sqlite3.connect(path)) as made:
-        made.execute("PRAGMA page_size = 512")
-        made.execute("CREATE TABLE t (a INT)")
-        made.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(5_000)])
-        made.commit()
-        whole = bytearray(path.read_bytes())
-        root = 512  # the second page: its children become itself
-        assert whole[root] == 5
-        for cell in range(12, 20, 2):
-            at = root + int.from_bytes(whole[root + cell : root + cell + 2], "big")
-            whole[at : at + 4] = (2).to_bytes(4, "big")
-        path.write_bytes(whole)
-        assert pages.integer_columns(path, made, "t", ["a"]) is None
-
-
 def test_a_piece_of_unclosed_strings_takes_linear_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each event opens a list that nothing closes: looking for its end in the rest of the piece
     would never be done.
     """
-    kernel = native.kernel()
+    native = native_scan.extension()
     event = b'"ph":"X","name":"k","args":{"a":[[[[},{'
-    columns, others = kernel.EventScanner().scan(event * 100_000)
+    columns, others = native.EventScanner().scan(event * 100_000)
     assert len(columns["cat"]) == 0 and len(others) == 100_000
 
 

@@ -12,7 +12,7 @@
 # make docs          builds the site into build/docs
 # make gpu-kit       packs everything that needs a GPU into files to copy to a GPU machine: benchmarks/gpu_check/README.md
 # make gpu-kit-dry   runs the same steps here, on the CPU, with tiny inputs
-# make gpu-check     runs a subset of the kit on this machine
+# make gpu-check     runs the same steps on this machine, with the packages it has
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -135,18 +135,19 @@ gpu-check:
 	elif $(GPU_PIP) --target $(GPU_SITE) . && ls $(GPU_SITE)/fastfeed/_native* >/dev/null; then \
 	    echo "fastfeed was built into $(GPU_SITE), with its JPEG kernel."; \
 	else echo "The JPEG kernel was not built: continuing with Pillow, which is slower, in every row labeled 'cpu kernel'."; fi
-	PYTHONPATH=$(GPU_SITE)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
+	$(GPU_PYTHON) -m benchmarks.gpu_check.kit.pack --code-alone --out build/gpu-check
+	PYTHONPATH=$(CURDIR)/$(GPU_SITE)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(GPU_PYTHON) build/gpu-check/run.py $(ARGS)
 
 # its wheel wants Python 3.12 or newer, a compiler and NASM; ARGS=--without-kernel sends the source alone
 gpu-kit:
 	@$(MAKE) -s nasm-needs || true
-	$(PYTHON) -m benchmarks.gpu_kit.pack $(ARGS)
+	$(PYTHON) -m benchmarks.gpu_check.kit.pack $(ARGS)
 
 # with PyTorch; and where no CUDA toolkit is, the headers that the program for the JPEG engine is compiled with
 gpu-kit-dry: $(VENV)/.dev
 	$(PIP) install -q $(or $(strip $(TORCH)),torch==2.13.0)
 	@test -f /usr/local/cuda/include/crt/host_defines.h || $(PIP) install -q nvidia-cuda-runtime nvidia-cuda-crt || true
-	$(BIN)/python -m benchmarks.gpu_kit.dry $(ARGS)
+	$(BIN)/python -m benchmarks.gpu_check.kit.dry $(ARGS)
 
 test-lowest:
 	$(PYTHON) packaging/clean_room.py --lowest $(ARGS)

@@ -45,7 +45,7 @@ echo "NVIDIA H200, {driver}, 143771 MiB, {free} MiB, {capability}"
 @pytest.fixture
 def kit(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    return lambda name: importlib.import_module(f"benchmarks.gpu_kit.{name}")
+    return lambda name: importlib.import_module(f"benchmarks.gpu_check.{name}")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def files(tmp_path):
 def packed(kit, files, tmp_path):
     """A kit of four files in four parts of 1,000 bytes; (folder, manifest)."""
     folder = tmp_path / "kit"
-    manifest = kit("pack").packed(folder, files, 0.001, "{}.{}".format(*sys.version_info[:2]))
+    manifest = kit("kit.pack").packed(folder, files, 0.001, "{}.{}".format(*sys.version_info[:2]))
     return folder, manifest
 
 
@@ -76,7 +76,7 @@ def call(kit, monkeypatch, tmp_path, packed, capsys):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "toys"))
     monkeypatch.setattr(kit("process"), "STEP", "toy_step")
     monkeypatch.setattr(run, "KIT", packed[0])
-    monkeypatch.setattr(kit("unpack"), "kernel_loads", lambda *_: "")
+    monkeypatch.setattr(kit("kit.unpack"), "kernel_loads", lambda *_: "")
 
     def called(steps, *options):
         rows = tuple(

@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 def test_parts_are_small_and_give_the_same_files_back(kit, packed, files, tmp_path):
     folder, manifest = packed
     assert [part["bytes"] for part in manifest["parts"].values()] == [1000, 1000, 1000, 710]
-    complete, lost = kit("parts").extract(
-        folder, manifest, kit("parts").arrived(folder, manifest), tmp_path / "out"
+    complete, lost = kit("kit.parts").extract(
+        folder, manifest, kit("kit.parts").arrived(folder, manifest), tmp_path / "out"
     )
     assert not lost and [path.read_bytes() for path in complete] == [
         path.read_bytes() for path in files
@@ -30,7 +30,7 @@ def test_parts_are_small_and_give_the_same_files_back(kit, packed, files, tmp_pa
 
 def test_a_missing_part_costs_only_the_files_in_it(kit, packed, tmp_path):
     folder, manifest = packed
-    parts, kept = kit("parts"), (folder / "part-01").read_bytes()
+    parts, kept = kit("kit.parts"), (folder / "part-01").read_bytes()
     (folder / "part-01").unlink()
     faults = parts.arrived(folder, manifest)
     assert (
@@ -159,7 +159,7 @@ def test_a_wheel_whose_kernel_does_not_load_does_not_travel(kit, tmp_path):
             archive.writestr("fastfeed/_native.py", text)
         # not the virtual environment, which may hold a fastfeed of its own
         own = os.path.realpath(sys.executable)
-        found = kit("pack")._loads(own, wheel, tmp_path / name)
+        found = kit("kit.pack")._loads(own, wheel, tmp_path / name)
         assert found == f"ImportError: {want}" if want else not found
 
 
@@ -171,7 +171,7 @@ def test_the_runner_needs_nothing_but_the_standard_library(packed):
 
 
 def test_wheels_share_the_namespace_of_nvidia_and_stay_in_their_folder(kit, tmp_path):
-    unpack, site = kit("unpack"), tmp_path / "site"
+    unpack, site = kit("kit.unpack"), tmp_path / "site"
     for name, inner in (
         ("a", "nvidia/first/__init__.py"),
         ("b", "b-1.data/purelib/nvidia/second.py"),
@@ -233,7 +233,7 @@ def test_marks_are_met_missed_or_not_measured_and_never_by_a_stand_in(kit):
 
 def test_speed_up_and_efficiency_by_number_of_gpus(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    scaling = importlib.import_module("benchmarks.gpu_check.scaling")
+    scaling = importlib.import_module("benchmarks.gpu_check.parts.scaling")
     rows = {
         1: {"synthetic": 100.0, "real": 90.0},
         2: {"synthetic": 180.0, "real": 144.0},
@@ -257,7 +257,7 @@ def test_the_dry_run_brings_its_own_pytorch():
 
 
 def test_the_dry_run_forgives_a_machine_without_cuda_and_nothing_else(kit, capsys):
-    ended = kit("dry").ended
+    ended = kit("kit.dry").ended
     absent = {
         "state": "not run",
         "reason": "CUDA's headers and libcudart are not here: they are in a CUDA toolkit",

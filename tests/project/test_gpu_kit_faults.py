@@ -51,9 +51,9 @@ def test_a_part_that_has_not_arrived_is_one_sentence_and_the_steps_run(call, pac
 
 def test_no_manifest_and_changed_code_are_said(call, packed):
     folder, _ = packed
-    changed = folder / "benchmarks" / "gpu_kit" / "marks.py"
+    changed = folder / "benchmarks" / "gpu_check" / "marks.py"
     changed.write_text(changed.read_text() + "\n")
-    assert "benchmarks/gpu_kit/marks.py is not as it was packed" in call({"plain": ()})[1]
+    assert "benchmarks/gpu_check/marks.py is not as it was packed" in call({"plain": ()})[1]
     (folder / "manifest.json").write_text("{")
     assert "manifest.json is damaged" in call({"plain": ()})[1]
     (folder / "manifest.json").unlink()
@@ -78,7 +78,7 @@ def test_no_gpu_is_one_sentence_and_the_rest_runs(call, monkeypatch, tmp_path):
 
 def test_an_old_driver_leaves_out_what_needs_a_newer_one(call, smi, kit, monkeypatch):
     smi(driver="535.230.02")
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
+    monkeypatch.setattr(kit("look"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
     _, said, found = call({"on-gpu": ("gpu",), "dali": ("DALI",)})
     sentence = "driver 535.230.02 is older than packages for CUDA 13 want (580 or newer)"
     assert said.count(f"\n{sentence}") + said.startswith(sentence) == 1
@@ -92,7 +92,7 @@ def test_a_kit_for_other_gpus_leaves_out_what_was_made_smaller(
     smi(capability=here)
     folder, manifest = packed
     (folder / "manifest.json").write_text(json.dumps(manifest | {"gpu": packed_for}))
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
+    monkeypatch.setattr(kit("look"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
     _, said, found = call({"on-gpu": ("gpu",), "dali": ("DALI",)})
     sentence = (
         "the kit was packed for GPUs of compute capability 9.0, NVIDIA H200 has 8.0: DALI and"
@@ -115,11 +115,11 @@ def test_a_gpu_that_others_fill_is_said(call, smi):
 
 def test_dali_that_is_absent_is_said_and_tried_again_when_it_came(call, smi, kit, monkeypatch):
     smi()
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"torch"})
+    monkeypatch.setattr(kit("look"), "_modules", lambda *_: {"torch"})
     code, _, found = call({"plain": (), "dali": ("torch", "DALI")})
     assert found["dali"]["reason"] == "nvidia.dali and nvidia.nvimgcodec are not here" and code == 2
     monkeypatch.setattr(
-        kit("machine"), "_modules", lambda *_: {"torch", "nvidia.dali", "nvidia.nvimgcodec"}
+        kit("look"), "_modules", lambda *_: {"torch", "nvidia.dali", "nvidia.nvimgcodec"}
     )
     code, said, found = call({"plain": (), "dali": ("torch", "DALI")})
     assert (
@@ -131,7 +131,7 @@ def test_dali_that_is_absent_is_said_and_tried_again_when_it_came(call, smi, kit
 def test_one_of_the_two_decoders_that_is_absent_is_named_alone(call, smi, kit, monkeypatch, absent):
     smi()
     there = {"torch", "nvidia.dali", "nvidia.nvimgcodec"} - {absent}
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: there)
+    monkeypatch.setattr(kit("look"), "_modules", lambda *_: there)
     code, said, found = call(
         {"plain": (), "on-gpu": ("gpu", "torch"), "dali": ("gpu", "torch", "DALI")}
     )
@@ -154,7 +154,7 @@ def test_what_nvidia_smi_does_not_tell_is_one_sentence_each_and_the_steps_run(
 ):
     """As containers and shared GPUs have it."""
     smi(driver="[N/A]", free="[N/A]")
-    monkeypatch.setattr(kit("machine"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
+    monkeypatch.setattr(kit("look"), "_modules", lambda *_: {"nvidia.dali", "nvidia.nvimgcodec"})
     code, said, found = call({"plain": (), "on-gpu": ("gpu",), "dali": ("DALI",)})
     assert said.count("nvidia-smi does not tell the driver's version ([N/A]): taken as new\n") == 1
     assert (
@@ -168,7 +168,7 @@ def test_what_nvidia_smi_does_not_tell_is_one_sentence_each_and_the_steps_run(
 
 
 def test_packages_that_take_too_long_to_look_for_are_one_sentence(call, kit, monkeypatch):
-    machine = kit("machine")
+    machine = kit("look")
     monkeypatch.setattr(machine, "PROBE_SECONDS", 0)
     code, said, found = call({"plain": (), "wants": ("torch",)})
     sentence = (
@@ -180,7 +180,7 @@ def test_packages_that_take_too_long_to_look_for_are_one_sentence(call, kit, mon
 
 
 def test_a_kernel_that_takes_too_long_to_load_is_one_sentence(kit, monkeypatch, tmp_path):
-    unpack = kit("unpack")
+    unpack = kit("kit.unpack")
     monkeypatch.setattr(unpack, "LOAD_SECONDS", 0)
     assert unpack.kernel_loads({}, tmp_path) == "TimeoutExpired: it could not be tried"
     assert (
@@ -191,7 +191,7 @@ def test_a_kernel_that_takes_too_long_to_load_is_one_sentence(kit, monkeypatch, 
 
 def test_nvidia_smi_that_hangs_does_not_end_the_inventory(smi, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
-    machine = importlib.import_module("benchmarks.gpu_check.machine")
+    machine = importlib.import_module("benchmarks.gpu_check.steps.inventory")
     smi()
 
     run = subprocess.run

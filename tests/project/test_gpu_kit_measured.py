@@ -35,7 +35,7 @@ def order(check, monkeypatch, tmp_path, learned):
     """Names of those who were measured one by one, with loads that this machine was told before
     each hybrid.
     """
-    rates, setting = check("rates"), check("setting")
+    rates, setting = check("parts.rates"), check("parts.setting")
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path))
     told = setting.Setting(
         True, False, 16, tmp_path, None, time.perf_counter() + 1e6, {"imagenet": tmp_path}, learned
@@ -133,7 +133,8 @@ def test_without_a_rate_of_hybrid_the_step_has_no_result_and_is_tried_again(
 
     monkeypatch.setattr(step.rates, "run", run)
     with pytest.raises(
-        check("setting").NotRun, match=r"hybrid was not measured on imagenet in 60 s: run the same"
+        check("parts.setting").NotRun,
+        match=r"hybrid was not measured on imagenet in 60 s: run the same",
     ):
         step.run(context)
     assert sets == [["imagenet"]]
@@ -287,7 +288,7 @@ def test_keras_has_the_same_epochs_on_both_sides_and_keeps_rows_as_they_come(
 
 
 def test_a_count_of_gpus_that_fails_is_the_steps_failure(kit, check, context, monkeypatch):
-    step, scaling = kit("steps.gpus"), check("scaling")
+    step, scaling = kit("steps.gpus"), check("parts.scaling")
 
     def count(folder, ranks, stand_in, seconds):
         if ranks == 8:
@@ -297,7 +298,7 @@ def test_a_count_of_gpus_that_fails_is_the_steps_failure(kit, check, context, mo
     monkeypatch.setattr(scaling, "_count", count)
     monkeypatch.setattr(scaling, "counts_here", lambda: [1, 2, 4, 8])
     with pytest.raises(
-        check("setting").Wrong, match=r"8 ranks: rank 3 of 8 ended with 1: no room"
+        check("parts.setting").Wrong, match=r"8 ranks: rank 3 of 8 ended with 1: no room"
     ) as error:
         step.run(context)
     assert error.value.figures["by count"]["4"]["real efficiency"] == 0.25
@@ -305,7 +306,7 @@ def test_a_count_of_gpus_that_fails_is_the_steps_failure(kit, check, context, mo
 
 @needs("nvidia")
 def test_one_count_that_hangs_leaves_time_for_the_others(check, monkeypatch, tmp_path):
-    scaling, given = check("scaling"), []
+    scaling, given = check("parts.scaling"), []
     monkeypatch.setattr(
         scaling, "_count", lambda folder, ranks, stand_in, seconds: given.append(seconds) or {}
     )
@@ -314,7 +315,7 @@ def test_one_count_that_hangs_leaves_time_for_the_others(check, monkeypatch, tmp
 
 
 def test_a_wheel_without_its_kernel_is_not_packed_unless_asked(kit, monkeypatch, tmp_path, capsys):
-    pack, packed = kit("pack"), []
+    pack, packed = kit("kit.pack"), []
     monkeypatch.setattr(pack, "built", lambda *_: None)
     monkeypatch.setattr(
         pack, "packed", lambda out, files, *_: packed.append(files) or {"parts": {}}

@@ -23,7 +23,7 @@ OPERATIONS = {"resnet50": 4.09e9, "resnet18": 1.81e9, "vit_b": 17.56e9}
 JAX = """
 import json, sys
 import jax, numpy as np
-from benchmarks.gpu_kit.steps import jax_nets
+from benchmarks.gpu_check.steps import jax_nets
 
 def scan(step, x, blocks):  # without the loop, in which operations are counted once
     for k in range(len(jax.tree.leaves(blocks)[0])):
@@ -57,7 +57,7 @@ print(json.dumps(told))
 """
 PADDED = """
 import jax, numpy as np, torch
-from benchmarks.gpu_kit.steps import jax_nets
+from benchmarks.gpu_check.steps import jax_nets
 jax_nets._HALF = np.float32
 rng = np.random.default_rng(0)
 x, weights = rng.standard_normal((2, 15, 16, 3), np.float32), rng.standard_normal((3, 3, 3, 8), np.float32)
@@ -103,7 +103,7 @@ def test_convolution_and_normalization_are_pytorchs():
 )
 def test_vit_in_keras_has_the_weights_of_vit_and_trains(backend):
     program = (
-        "import numpy as np\nfrom benchmarks.gpu_kit.steps import nets\nmodel ="
+        "import numpy as np\nfrom benchmarks.gpu_check.steps import nets\nmodel ="
         f" nets.keras_model('vit_b', {backend!r}, True)\nimages, labels ="
         " np.random.default_rng(0).random((8, 64, 64, 3), np.float32), np.arange(8)\nlosses ="
         " model.fit(images, labels, batch_size=8, epochs=5,"

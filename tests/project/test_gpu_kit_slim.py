@@ -53,7 +53,9 @@ def slimmed(kit, tmp_path):
         with zipfile.ZipFile(given, "w") as archive:
             for name, body in files.items():
                 archive.writestr(name, body)
-        with zipfile.ZipFile(kit("slim").slim(given, tmp_path / "made.whl", 90, "3.12")) as archive:
+        with zipfile.ZipFile(
+            kit("kit.slim").slim(given, tmp_path / "made.whl", 90, "3.12")
+        ) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
 
     return make
@@ -107,11 +109,11 @@ def test_libraries_of_dali_are_read_whole(kit):
     library = bytearray((Path(spec.origin).parent / "libdali.so").read_bytes())
     start, size = next(
         (start, size)
-        for name, start, size in kit("slim")._sections(library)
+        for name, start, size in kit("kit.slim")._sections(library)
         if name == ".nv_fatbin"
     )
     found = [
-        entry for entries in kit("slim")._fat(library, start, start + size) for entry in entries
+        entry for entries in kit("kit.slim")._fat(library, start, start + size) for entry in entries
     ]
     assert {built_for for _, built_for, _, _ in found} >= {75, 80, 90, 100}
     assert sum(last - first for _, _, first, last in found) > 0.95 * size

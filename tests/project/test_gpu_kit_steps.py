@@ -21,7 +21,7 @@ README = (ROOT / "benchmarks" / "gpu_check" / "README.md").read_text()
 @pytest.fixture
 def kit(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    return lambda name: importlib.import_module(f"benchmarks.gpu_kit.{name}")
+    return lambda name: importlib.import_module(f"benchmarks.gpu_check.{name}")
 
 
 def on_one_gpu(kit):
@@ -54,9 +54,7 @@ def test_every_documented_call_takes_its_results_along():
 
 def test_without_a_gpu_every_step_that_wants_one_says_so_in_one_sentence(kit):
     """Packages may all be there: what would fail inside is not begun."""
-    here = kit("machine").Machine(
-        modules={"numpy", "PIL", "cv2", "torch", "jax", "keras", "fastfeed"}
-    )
+    here = kit("look").Machine(modules={"numpy", "PIL", "cv2", "torch", "jax", "keras", "fastfeed"})
     here.modules |= {"nvidia.dali", "nvidia.nvimgcodec"}
     said = {step.name: here.lacks(step.needs, stand_in=False) for step in kit("table").STEPS}
     assert {name for name, reason in said.items() if not reason} == {
@@ -71,7 +69,7 @@ def test_without_a_gpu_every_step_that_wants_one_says_so_in_one_sentence(kit):
 
 def test_what_does_not_need_dali_comes_with_the_first_part(kit):
     """Parts may arrive one at a time."""
-    names = [package.split("==")[0] for package in kit("contents").PACKAGES]
+    names = [package.split("==")[0] for package in kit("kit.contents").PACKAGES]
     first = names.index("astunparse")
     assert {"keras", "h5py", "typer", "nvidia-nvjpeg", "packaging"} <= set(names[:first])
     assert (
@@ -101,7 +99,7 @@ def test_a_package_that_another_needs_is_missed_before_the_journey(kit, tmp_path
         "wheel<1",
     ]
     wheels = [wheel(tmp_path, "keras", requires), wheel(tmp_path, "absl_py")]
-    assert kit("contents").lacking(wheels) == ["keras wants h5py", "keras wants pyyaml"]
+    assert kit("kit.contents").lacking(wheels) == ["keras wants h5py", "keras wants pyyaml"]
 
 
 def test_marks_of_steps_that_failed_are_not_measured(kit):
@@ -175,7 +173,7 @@ def test_watch_and_the_profiler_are_compared_on_the_same_seconds(kit):
 def test_photographs_are_made_without_opencv():
     """It may be missing where PyTorch is."""
     program = (
-        "import sys, io; sys.modules['cv2'] = None\nfrom benchmarks.gpu_check import photos\nfrom"
+        "import sys, io; sys.modules['cv2'] = None\nfrom benchmarks.gpu_check.parts import photos\nfrom"
         " PIL import Image\nkind = photos.KINDS['imagenet']\nfiles = [photos.made(photos._base(k),"
         " kind, k) for k in range(3)]\nprint([Image.open(io.BytesIO(file)).size for file in files],"
         " min(map(len, files)) > 50_000)\n"
@@ -197,7 +195,7 @@ def test_without_photographs_a_step_says_what_to_run_and_is_tried_again(kit, tmp
     command = [
         sys.executable,
         "-m",
-        "benchmarks.gpu_kit.step",
+        "benchmarks.gpu_check.step",
         "kernel",
         "--out",
         str(tmp_path / "kernel.json"),
@@ -225,8 +223,26 @@ def test_stand_ins_run_two_at_once_after_those_that_others_need(kit, monkeypatch
     monkeypatch.setattr(run, "_one", one)
     monkeypatch.setattr(run, "_ready", lambda *_: ({}, {}))
     monkeypatch.setattr(run, "_reported", lambda *_: 0)
-    monkeypatch.setattr(run.machine, "look", lambda *_: kit("machine").Machine())
+    monkeypatch.setattr(run.machine, "look", lambda *_: kit("look").Machine())
     folders = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
     assert run.main([*folders, "--only", "kernel,inventory,photos,nvjpeg", "--at-once", "2"]) == 0
     assert order[:2] == ["inventory", "photos"] and set(order[2:]) == {"kernel", "nvjpeg"}
     assert run._options([]).at_once == 1
+
+
+def test_packages_for_remote_storage_may_be_absent():
+    """A machine without a registry: fastfeed's local sources and feeds still import."""
+    program = (
+        "import sys; [sys.modules.__setitem__(name, None) for name in "
+        "('fsspec', 'google_crc32c', 'rich', 'typer', 'pyarrow', 'tensorflow', 'pynvml')]\n"
+        "from benchmarks.gpu_check.parts import bare\n"
+        "print(bare.fill())\n"
+        "import fastfeed as ff; ff.Feed, ff.ImageFolder, ff.Arrays\n"
+        "from fastfeed.backends import dali\n"
+        "from benchmarks.gpu_check.parts import agree, faults, overlap, rates\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "google_crc32c" in done.stdout

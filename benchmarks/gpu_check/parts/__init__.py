@@ -1,0 +1,1 @@
+"""Contestants, inputs and comparisons that several steps use."""

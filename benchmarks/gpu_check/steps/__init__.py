@@ -1,0 +1,1 @@
+"""One module per question, each with `run(context)`, in the order of `table`."""

@@ -1,3 +1,0 @@
-"""One module per question, each with `run(context)`; benchmarks/gpu_kit/table.py has their
-order.
-"""

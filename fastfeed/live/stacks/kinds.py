@@ -135,7 +135,7 @@ def _kind(
         return Activity.COMPILE
     if loop is not None:
         is_wait = blocked is not None or is_idle or _waits_natively(frames, says, activities, own)
-        return Activity.INPUT if is_wait else Activity.INPUT_WORK
+        return Activity.INPUT if is_wait else Activity.INPUT_IN_THREAD
     if blocked is not None:
         is_queue = _QUEUE.search(names[blocked]) or (
             blocked == len(frames) - 1 and _QUEUE_CALL.search(text)
@@ -144,7 +144,7 @@ def _kind(
     inner = activities[own:]
     computes = any(_COMPUTE.search(name) for name in names)
     kinds = (
-        (anywhere[Sign.DECODES], Activity.INPUT_WORK),
+        (anywhere[Sign.DECODES], Activity.INPUT_IN_THREAD),
         (Activity.HOST_COMM in activities, Activity.HOST_COMM),
         (anywhere[Sign.SIMULATES], Activity.ENVIRONMENT),
         (inside[Sign.RECORDS] or Activity.CHECKPOINT in inner, Activity.CHECKPOINT),
@@ -153,7 +153,7 @@ def _kind(
             Activity.SYNC,
         ),
         (computes, Activity.FRAMEWORK),
-        (prepares, Activity.INPUT_WORK),
+        (prepares, Activity.INPUT_IN_THREAD),
         (inside[Sign.TRANSFERS], Activity.IO),
         ("gc.collect(" in text, Activity.GC),
     )

@@ -12,7 +12,6 @@ from typing import Any
 from fastfeed.live.stacks.frames import Frame, Stack
 from fastfeed.live.stacks.kinds import read_stack
 from fastfeed.profiler.attribution.classify import INPUT_ACTIVITIES, Activity
-from fastfeed.profiler.model.causes import CAUSES
 
 __all__ = ["STARVED", "FunctionShare", "Summary", "key", "summarize", "title"]
 
@@ -23,7 +22,7 @@ _TITLES = {  # samples do not know launches, so these mean more than in a trace
 }
 _INPUT = {
     Activity.INPUT: "wait for input",
-    Activity.INPUT_WORK: "prepare batches in the main thread",
+    Activity.INPUT_IN_THREAD: "prepare batches in the main thread",
 }
 _MIN_SHARE = 0.01  # of all samples; less is left out of the table
 _MOST = 12  # functions in the table
@@ -94,7 +93,7 @@ class Summary:
     def advice(self) -> str:
         """The next thing to do, one sentence."""
         first = self.functions[0]
-        if self.kinds.get(Activity.INPUT_WORK, 0.0) >= max(
+        if self.kinds.get(Activity.INPUT_IN_THREAD, 0.0) >= max(
             STARVED, self.kinds.get(Activity.INPUT, 0.0)
         ):
             return (
@@ -179,12 +178,12 @@ def summarize(stacks: Sequence[Stack], ready: float | None) -> Summary:
 
 def key(kind: Activity) -> str:
     """The stable name of a kind, as in the profiler's JSON."""
-    return "waiting" if kind is Activity.WAITING else CAUSES[kind.cause].key
+    return "waiting" if kind is Activity.WAITING else kind.cause.key
 
 
 def title(kind: Activity) -> str:
     """The name of a kind in reports."""
-    return _TITLES.get(kind) or CAUSES[kind.cause].title
+    return _TITLES.get(kind) or kind.cause.title
 
 
 def _where(function: FunctionShare) -> str:

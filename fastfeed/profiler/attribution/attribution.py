@@ -29,7 +29,7 @@ from fastfeed.profiler.model.trace import Trace
 
 __all__ = ["Attribution", "attribute_device", "spans_with_cause", "summarize_period"]
 
-_RAMP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.GC, Cause.GIL, Cause.PYTHON, Cause.LATENCY)
+_RAMP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.GC, Cause.GIL, Cause.PYTHON, Cause.LAUNCH_LATENCY)
 
 
 @dataclass(frozen=True, slots=True)

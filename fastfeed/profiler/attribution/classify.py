@@ -30,7 +30,7 @@ class Activity(IntEnum):
     SYNC = 6
     HOST_COMM = 7
     # this one and the next four: long stretches of code without a launch, see host_code/kinds
-    INPUT_WORK = 8
+    INPUT_IN_THREAD = 8
     ENVIRONMENT = 9
     IO = 10
     PROFILER = 11
@@ -48,7 +48,7 @@ class Activity(IntEnum):
         return Cause.MODULE_LOAD if self is Activity.LOAD else Cause[self.name]
 
 
-INPUT_ACTIVITIES = (Activity.INPUT, Activity.INPUT_WORK)
+INPUT_ACTIVITIES = (Activity.INPUT, Activity.INPUT_IN_THREAD)
 
 
 def _pattern(*patterns: str) -> re.Pattern[str]:

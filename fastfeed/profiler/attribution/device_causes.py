@@ -61,7 +61,7 @@ def launch_call_causes(
         covered = overlap(span[group], host.spans_of(int(thread_id), Activity.ALLOC))
         cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.ALLOC
         covered = overlap(span[group], host.contention(int(thread_id)))
-        cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.CONTENTION
+        cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.CPU_CONTENTION
     blocking = host.call_activity[call] == Activity.COPY
     cause[blocking] = Cause.COPY
     cause[(ops.kind[op] == Kind.H2D) & (ops.pageable[op] == 1)] = Cause.H2D_STAGING
@@ -90,7 +90,7 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     needs_producer = is_longer | (length > _MAX_LATENCY_NS)
     producer = np.full(len(rows), -1, np.int64)
     producer[needs_producer] = producers(host, op[needs_producer])
-    cause = np.full(len(rows), Cause.LATENCY, np.uint8)
+    cause = np.full(len(rows), Cause.LAUNCH_LATENCY, np.uint8)
     cause[is_longer & (~in_gap | (producer >= 0) | (length > _MAX_LATENCY_NS))] = Cause.DEPENDENCY
     # a process with several devices starts a collective on all of them or on none
     peers = np.flatnonzero((cause == Cause.DEPENDENCY) & (producer < 0))

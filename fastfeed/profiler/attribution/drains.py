@@ -29,7 +29,7 @@ from fastfeed.profiler.model.intervals import union
 
 __all__ = ["with_drains"]
 
-_CATCHING_UP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.PYTHON, Cause.LATENCY)
+_CATCHING_UP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.PYTHON, Cause.LAUNCH_LATENCY)
 _LONGEST_NS = 500_000  # what the host does for longer, in one piece, is a cause of its own
 # of the time from the first operation to the last: less is harmless, and stays with what is done
 _MIN_SHARE = 0.05

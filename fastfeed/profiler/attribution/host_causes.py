@@ -27,7 +27,7 @@ _BEFORE_WAITING = (
     Activity.COPY,
     Activity.SYNC,
     Activity.HOST_COMM,
-    Activity.INPUT_WORK,
+    Activity.INPUT_IN_THREAD,
     Activity.ENVIRONMENT,
     Activity.IO,
 )
@@ -162,7 +162,7 @@ def _explain(
             rest = _explain_idle_syncs(host, rest, thread, parts)
         rest = _take_activity(host, rest, thread, activity, parts)
     contention = host.contention(thread)
-    parts.append(AttributedSpans.of(intersect(rest, contention), Cause.CONTENTION, thread))
+    parts.append(AttributedSpans.of(intersect(rest, contention), Cause.CPU_CONTENTION, thread))
     rest = subtract(rest, contention)
     waiting = empty() if is_last else host.spans_of(thread, Activity.WAITING)
     parked, rest = intersect(rest, waiting), subtract(rest, waiting)

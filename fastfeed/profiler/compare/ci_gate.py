@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastfeed.errors import ConfigError
-from fastfeed.profiler.model.causes import CAUSES, FAMILIES, cause_of
+from fastfeed.profiler.model.causes import FAMILIES, Cause
 from fastfeed.profiler.model.format import percent
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.verdict.advice import family_costs
@@ -36,7 +36,7 @@ def parse(text: str) -> Gate:
         raise ConfigError(
             f"--fail-on must be a cause and a share of time, such as 'input>5%', got {text!r}"
         )
-    keys = {IDLE, *FAMILIES, *(about.key for about in CAUSES.values())}
+    keys = {IDLE, *FAMILIES, *(cause.key for cause in Cause)}
     if match[1] not in keys:
         raise ConfigError(f"--fail-on takes one of {', '.join(sorted(keys))}; got {match[1]!r}")
     if float(match[2]) >= 100:
@@ -63,7 +63,7 @@ def share(device: DeviceResult, key: str) -> float:
     elif key in FAMILIES:
         lost = family_costs(device)[key]
     else:
-        lost = period.causes.get(cause_of(key), 0)
+        lost = period.causes.get(Cause[key.upper()], 0)
     return lost / period.budget.window if period.budget.window else 0.0
 
 

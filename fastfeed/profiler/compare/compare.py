@@ -12,7 +12,7 @@ from fastfeed.profiler.compare.feeds import feed_changes
 from fastfeed.profiler.compare.noise import with_statistics
 from fastfeed.profiler.compare.outcome import summarize
 from fastfeed.profiler.model import intervals
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import DeviceResult, Result, Share
 from fastfeed.profiler.steps.input_share import STARVING
 
@@ -93,8 +93,8 @@ def _device_change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
     )
     causes = [
         _metric_change(
-            f"cause:{CAUSES[cause].key}",
-            CAUSES[cause].title,
+            f"cause:{cause.key}",
+            cause.title,
             before,
             after,
             (before.judged.causes.get(cause, 0), after.judged.causes.get(cause, 0)),

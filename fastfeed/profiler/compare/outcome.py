@@ -5,7 +5,6 @@ most now.
 from __future__ import annotations
 
 from fastfeed.profiler.compare.changes import Comparison, DeviceChange, FeedChange, MetricChange
-from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.format import duration, percent
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.thresholds import STARVED
@@ -145,4 +144,4 @@ def _largest(device: DeviceResult) -> tuple[str, float] | None:
     if not causes or not window:
         return None
     cause = max(causes, key=lambda cause: causes[cause])
-    return CAUSES[cause].title, causes[cause] / window
+    return cause.title, causes[cause] / window

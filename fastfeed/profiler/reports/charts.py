@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastfeed.printable import printable
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult, TimeBreakdown
 from fastfeed.profiler.reports import figures
@@ -63,11 +63,11 @@ def idle_bar(rows: list[figures.CauseRow]) -> str:
     """Idle time split into its causes."""
     total = sum(row.ns for row in rows)
     parts = "".join(
-        f'<i style="flex:{row.ns / total:.6f};background:{CAUSES[row.cause].color}" '
-        f'title="{escaped(f"{CAUSES[row.cause].title} {percent(row.share)}, {duration(row.ns)}")}"></i>'
+        f'<i style="flex:{row.ns / total:.6f};background:{row.cause.color}" '
+        f'title="{escaped(f"{row.cause.title} {percent(row.share)}, {duration(row.ns)}")}"></i>'
         for row in rows
     )
-    label = ", ".join(f"{CAUSES[row.cause].title} {percent(row.ns / total)}" for row in rows)
+    label = ", ".join(f"{row.cause.title} {percent(row.ns / total)}" for row in rows)
     return (
         '<div class="bar" role="img"'
         f' aria-label="{escaped(f"Of the idle time: {label}")}">{parts}</div>'
@@ -85,7 +85,7 @@ def steps(device: DeviceResult) -> str:
     edges = np.unique(np.linspace(0, count, min(count, COLUMNS) + 1).astype(int))
     waited = np.add.reduceat(shares.input, edges[:-1]) / np.diff(edges)
     other = np.add.reduceat(shares.idle, edges[:-1]) / np.diff(edges)
-    color, top = CAUSES[Cause.INPUT].color, _top(float((waited + other).max(initial=0)))
+    color, top = Cause.INPUT.color, _top(float((waited + other).max(initial=0)))
     columns = []
     for index, (low, high) in enumerate(pairwise(edges.tolist())):
         label = _label(device, low) + (f" to {_label(device, high - 1)}" if high - low > 1 else "")

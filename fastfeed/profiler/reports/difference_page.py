@@ -14,7 +14,7 @@ from fastfeed.profiler.compare.changes import (
     MetricChange,
     Side,
 )
-from fastfeed.profiler.model.causes import CAUSES, cause_of
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import WORDS, duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.reports import figures, picture, sections, tables
@@ -144,7 +144,7 @@ def _table(title: str, metrics: Sequence[MetricChange]) -> str:
 def _swatch(metric: MetricChange) -> str:
     """The color that the timelines give to it."""
     if metric.key.startswith("cause:"):
-        return swatch(CAUSES[cause_of(metric.key.removeprefix("cause:"))].color)
+        return swatch(Cause[metric.key.removeprefix("cause:").upper()].color)
     return swatch(LOOK[metric.key][1]) if metric.key in LOOK else ""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import (
     Cold,
     DeviceResult,
@@ -65,7 +65,7 @@ def as_dict(result: Result) -> dict[str, Any]:
         "notes": [_text(note) for note in result.notes],
         "causes": {
             about.key: {"title": about.title, "family": about.family, "means": about.means}
-            for about in CAUSES.values()
+            for about in Cause
         },
     }
 
@@ -168,7 +168,7 @@ def _device(device: DeviceResult) -> dict[str, Any]:
         "charges": [
             {
                 "culprit": _text(charge.culprit),
-                "cause": None if charge.cause is None else CAUSES[charge.cause].key,
+                "cause": None if charge.cause is None else charge.cause.key,
                 "ns": int(charge.ns),
             }
             for charge in device.charges
@@ -191,7 +191,7 @@ def _stage(stage: InputStage) -> dict[str, Any]:
 def _late_rank(late: LateRank) -> dict[str, Any]:
     return {
         "label": _text(late.label),
-        "cause": None if late.cause is None else CAUSES[late.cause].key,
+        "cause": None if late.cause is None else late.cause.key,
         "waited_ns": int(late.waited_ns),
         "share": _number(late.share),
         "changes": bool(late.changes),
@@ -233,7 +233,7 @@ def _function(time: FunctionTime, device: DeviceResult) -> dict[str, Any]:
         "file": _text(time.file),
         "line": time.line or None,
         "inside": _text(time.inside),
-        "cause": CAUSES[time.cause].key,
+        "cause": time.cause.key,
         "ns": int(time.ns),
         "ns_per_step": int(time.ns / steps) if steps else None,
         "gaps": int(time.gaps),
@@ -303,7 +303,7 @@ def _share(share: Share) -> dict[str, Any]:
 
 
 def _causes(causes: Mapping[Cause, int]) -> dict[str, int]:
-    return {CAUSES[cause].key: int(ns) for cause, ns in causes.items()}
+    return {cause.key: int(ns) for cause, ns in causes.items()}
 
 
 def _number(value: float | None) -> float | int | None:

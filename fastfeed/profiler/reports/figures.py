@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.profiler.model import intervals
-from fastfeed.profiler.model.causes import CAUSES, INPUT_CAUSES, Cause
+from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, multiple
 from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
 from fastfeed.profiler.verdict.phase_advice import PHASES, phase_change
@@ -157,7 +157,7 @@ def judged_share(result: Result) -> Share:
 def top_cause(device: DeviceResult) -> str:
     """Title of the largest cause; "" if the device is never idle."""
     rows = cause_rows(device)
-    return CAUSES[rows[0].cause].title if rows else ""
+    return rows[0].cause.title if rows else ""
 
 
 def computing(device: DeviceResult) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.reports import figures
@@ -87,7 +86,7 @@ def _devices(devices: Sequence[DeviceResult]) -> str:
 def _causes(device: DeviceResult) -> str:
     rows = [
         [
-            _escaped(CAUSES[row.cause].title),
+            _escaped(row.cause.title),
             percent(row.share),
             "–" if row.ns_per_step is None else duration(row.ns_per_step),
         ]
@@ -101,7 +100,7 @@ def _functions(device: DeviceResult) -> str:
     rows = [
         [
             _escaped(str(time), 80),
-            _escaped(CAUSES[time.cause].title),
+            _escaped(time.cause.title),
             percent(figures.share_of_window(device.judged, time.ns)),
             duration(time.ns / steps) if steps else "–",
         ]

@@ -17,7 +17,7 @@ from typing import IO
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.reports import figures
@@ -74,13 +74,13 @@ def _device(pid: int, device: DeviceResult, begin: int) -> Iterator[str]:
         yield from _spans(pid, 1, figures.PARTS.get(key, key), spans, begin)
     yield from _slices(pid, device, begin)
     yield from _steps(pid, device, begin)
-    yield from _spans(pid, 4, CAUSES[Cause.INPUT].title, device.waits, begin)
+    yield from _spans(pid, 4, Cause.INPUT.title, device.waits, begin)
 
 
 def _slices(pid: int, device: DeviceResult, begin: int) -> Iterator[str]:
     slices = device.slices
-    titles = {int(cause): json.dumps(about.title) for cause, about in CAUSES.items()}
-    keys = {int(cause): about.key for cause, about in CAUSES.items()}
+    titles = {int(cause): json.dumps(cause.title) for cause in Cause}
+    keys = {int(cause): cause.key for cause in Cause}
     prefixes: dict[tuple[int, int, int], str] = {}
     columns = (slices.start, slices.end, slices.cause, slices.gap, slices.thread, slices.name)
     for start, end, cause, gap, thread, name in zip(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
@@ -45,10 +45,7 @@ def timelines(devices: Sequence[tuple[DeviceResult, int]], rows: int) -> dict[st
     """Return the timelines of any devices, each with the time that its picture calls 0."""
     share = max(1, len(devices))
     look = [{"title": title, "color": color, "means": ""} for title, color in LOOK.values()]
-    causes = [
-        {"title": about.title, "color": about.color, "means": about.means}
-        for _, about in sorted(CAUSES.items())
-    ]
+    causes = [{"title": cause.title, "color": cause.color, "means": cause.means} for cause in Cause]
     return {
         "classes": look + causes,
         "busy": len(look),

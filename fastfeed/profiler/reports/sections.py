@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fastfeed.profiler.model.causes import CAUSES, FAMILIES
+from fastfeed.profiler.model.causes import FAMILIES
 from fastfeed.profiler.model.format import (
     WORDS,
     duration,
@@ -131,15 +131,14 @@ def _causes(device: DeviceResult) -> str:
     steps = figures.steps_judged(device)
     lines = []
     for row in rows:
-        about = CAUSES[row.cause]
         time = f"{(row.ns_per_step or row.ns) / 1e6:,.2f}"
         lines.append(
-            f"<tr><td>{swatch(about.color)}{escaped(about.title)}</td>"
+            f"<tr><td>{swatch(row.cause.color)}{escaped(row.cause.title)}</td>"
             f'<td class="num">{escaped(percent(row.share))}</td><td class="num">{time} ms</td>'
             '<td class="wide"><span class="track"><i'
             f' style="width:{100 * row.ns / rows[0].ns:.1f}%;'
-            f'background:{about.color}"></i></span></td><td class="wide'
-            f' soft">{escaped(about.means)}</td></tr>'
+            f'background:{row.cause.color}"></i></span></td><td class="wide'
+            f' soft">{escaped(row.cause.means)}</td></tr>'
         )
     head = (
         "Cause",
@@ -248,7 +247,7 @@ def _timeline_label(device: DeviceResult) -> str:
 
 
 def _titles(causes: Mapping, limit: int) -> str:
-    return ", ".join(CAUSES[cause].title for cause in list(causes)[:limit])
+    return ", ".join(cause.title for cause in list(causes)[:limit])
 
 
 def _worst(result: Result, device: DeviceResult) -> str:
@@ -264,8 +263,7 @@ def _worst(result: Result, device: DeviceResult) -> str:
 def _gap(index: int, gap: Gap, begin: int) -> str:
     length = max(1, gap.end - gap.start)
     causes = ", ".join(
-        f"{CAUSES[cause].title} {percent(ns / length)}"
-        for cause, ns in list(gap.causes.items())[:3]
+        f"{cause.title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:3]
     )
     lines = [
         f"<b>{escaped(duration(length))}</b> at {escaped(duration(gap.start - begin))}:"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import duration, interval, multiple, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
 from fastfeed.profiler.reports import figures
@@ -68,7 +68,7 @@ def per_step(device: DeviceResult) -> str:
 
     The means of the classes add up to the step, and those of the causes to its idle part.
     """
-    titles = {about.key: about.title for about in CAUSES.values()} | _CLASSES
+    titles = {about.key: about.title for about in Cause} | _CLASSES
     rows, rest = [], []
     for key, spread in device.per_step.items():
         is_small = spread.mean < _MIN_STEP_SHARE * device.per_step["step"].mean
@@ -100,7 +100,7 @@ def functions(device: DeviceResult) -> str:
         [
             f"<b>{escaped(one_line(str(time), 120))}</b>",
             escaped(one_line(time.inside, 120)),
-            f"{swatch(CAUSES[time.cause].color)}{escaped(CAUSES[time.cause].title)}",
+            f"{swatch(time.cause.color)}{escaped(time.cause.title)}",
             escaped(percent(figures.share_of_window(device.judged, time.ns))),
             escaped(duration(time.ns / (steps or 1))),
             f"{time.gaps:,}",
@@ -167,7 +167,7 @@ def _blame(device: DeviceResult) -> str:
     charge = max(device.charges, key=lambda charge: charge.ns, default=None)
     if charge is None:
         return ""
-    why = f": {CAUSES[charge.cause].title}" if charge.cause is not None else ""
+    why = f": {charge.cause.title}" if charge.cause is not None else ""
     return escaped(one_line(charge.culprit, 40) + why)
 
 
@@ -255,7 +255,7 @@ def phases(device: DeviceResult) -> str:
 
 def _largest_causes(causes: Mapping[Cause, int]) -> str:
     largest = sorted(causes.items(), key=lambda item: -item[1])[:3]
-    return ", ".join(f"{CAUSES[cause].title} {duration(ns)}" for cause, ns in largest if ns > 0)
+    return ", ".join(f"{cause.title} {duration(ns)}" for cause, ns in largest if ns > 0)
 
 
 def cold(device: DeviceResult) -> str:
@@ -263,8 +263,7 @@ def cold(device: DeviceResult) -> str:
     if device.cold is None or not device.cold.idle:
         return ""
     items = "".join(
-        f"<li>{swatch(CAUSES[cause].color)}{escaped(CAUSES[cause].title)}"
-        f" <b>{escaped(duration(ns))}</b></li>"
+        f"<li>{swatch(cause.color)}{escaped(cause.title)} <b>{escaped(duration(ns))}</b></li>"
         for cause, ns in sorted(device.cold.causes.items(), key=lambda item: -item[1])
         if ns > 0
     )

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures, layout
@@ -212,17 +211,16 @@ def _causes(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     lines = [Text.assemble(sheet.label("Idle for"), (head, "dim"))]
     shown = rows if len(rows) == detail.causes + 1 else rows[: detail.causes]
     for row in shown:
-        about = CAUSES[row.cause]
         lines.append(
             _cause(
                 sheet,
-                about.title,
+                row.cause.title,
                 title,
                 row.share,
                 row.ns_per_step or row.ns,
                 rows[0].ns,
                 row.ns,
-                about.color,
+                row.cause.color,
             )
         )
     rest = rows[len(shown) :]
@@ -283,7 +281,7 @@ def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]
             f" {one_line(str(time), 60)}"
         )
         inside = f", in {one_line(time.inside, 40)}" if time.inside else ""
-        text += f"{inside}: {CAUSES[time.cause].title}"
+        text += f"{inside}: {time.cause.title}"
         lines += sheet.labeled("" if lines else "Functions", text, lines=min(2, detail.wrap))
     return lines
 
@@ -351,7 +349,7 @@ def _phases(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
 
 
 def _briefly(gap: Gap) -> str:
-    cause = next((CAUSES[cause].title for cause in gap.causes), "no cause")
+    cause = next((cause.title for cause in gap.causes), "no cause")
     inside = f" in {one_line(gap.inside, 30)}" if gap.inside else ""
     thread = f", {one_line(gap.thread, 20)}" if gap.thread else ""
     return f"{cause}{inside}{thread}" + (
@@ -361,10 +359,7 @@ def _briefly(gap: Gap) -> str:
 
 def _explained(gap: Gap) -> str:
     length = max(gap.end - gap.start, 1)
-    causes = [
-        f"{CAUSES[cause].title} {percent(ns / length)}"
-        for cause, ns in list(gap.causes.items())[:2]
-    ]
+    causes = [f"{cause.title} {percent(ns / length)}" for cause, ns in list(gap.causes.items())[:2]]
     who = f", {one_line(gap.thread, 30)}" if gap.thread else ""
     inside = f" in {one_line(gap.inside, 48)}" if gap.inside else ""
     inside += f" in {one_line(gap.step, 24)}" if gap.step else ""

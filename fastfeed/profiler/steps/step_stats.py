@@ -11,7 +11,7 @@ import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution, spans_with_cause
 from fastfeed.profiler.attribution.time_breakdown import BUSY
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.intervals import measure, overlap
 from fastfeed.profiler.model.result import Period, Spread, Steps
 from fastfeed.profiler.model.statistics import MIN_STEPS, share
@@ -33,7 +33,7 @@ def step_spreads(attribution: Attribution, steps: Steps, judged: Period) -> Mapp
     sets = {name: attribution.busy[name] for name in BUSY if measure(attribution.busy[name])}
     for cause in Cause:
         if judged.causes.get(cause):
-            sets[CAUSES[cause].key] = spans_with_cause(attribution.slices, cause)
+            sets[cause.key] = spans_with_cause(attribution.slices, cause)
     spent = {key: overlap(steady, covered) for key, covered in sets.items()}
     spent = {key: each for key, each in spent.items() if each.any()}
     means = _means([int(each.sum()) for each in spent.values()], len(steady))

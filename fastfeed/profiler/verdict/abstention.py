@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.intervals import clip, intersect, measure, union
 from fastfeed.profiler.model.result import DeviceResult
@@ -362,7 +362,7 @@ def doubts(device: DeviceResult, origin: Origin) -> list[str]:
         )
     if device.share.value >= STARVED and _assumed_share(device) > _MAX_ASSUMED:
         prepares = next(
-            (time for time in device.functions if CAUSES[time.cause].family == "input"), "this code"
+            (time for time in device.functions if time.cause.family == "input"), "this code"
         )
         sentences.append(
             f"That {prepares} prepares batches is concluded from its place: before the first launch"

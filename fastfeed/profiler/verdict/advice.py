@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import CAUSES, FAMILIES, Cause
+from fastfeed.profiler.model.causes import FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.result import (
@@ -49,7 +49,7 @@ def family_costs(device: DeviceResult) -> dict[str, int]:
     judged, proxy = device.judged, proxy_input(device)
     spent = dict.fromkeys(FAMILIES, 0)
     for cause, ns in judged.causes.items():
-        spent[CAUSES[cause].family] += ns
+        spent[cause.family] += ns
     spent["input"] += proxy
     spent["comm"] += max(judged.budget.comm - proxy, 0)
     spent["h2d"] += judged.budget.h2d
@@ -78,11 +78,7 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
                     else None
                 ),
                 ceiling=window / max(window - spent, 1),
-                causes={
-                    cause: ns
-                    for cause, ns in judged.causes.items()
-                    if CAUSES[cause].family == family
-                },
+                causes={cause: ns for cause, ns in judged.causes.items() if cause.family == family},
                 change=change,
                 evidence=evidence,
             )
@@ -94,10 +90,8 @@ def main_function(device: DeviceResult, family: str) -> FunctionTime | None:
     """The function of a program that costs most of a family's idle time; None where none takes half
     of it.
     """
-    of_family = [
-        time for time in device.functions if CAUSES[time.cause].family == family and time.file
-    ]
-    spent = sum(ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == family)
+    of_family = [time for time in device.functions if time.cause.family == family and time.file]
+    spent = sum(ns for cause, ns in device.judged.causes.items() if cause.family == family)
     worst = max(of_family, key=lambda time: time.ns, default=None)
     return worst if worst is not None and worst.ns * 2 >= spent else None
 
@@ -106,9 +100,7 @@ def interpreter_cause(device: DeviceResult, family: str) -> Cause | None:
     """Garbage collection or the interpreter's lock, if it takes half of a family's idle time or
     more; else None.
     """
-    causes = {
-        cause: ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == family
-    }
+    causes = {cause: ns for cause, ns in device.judged.causes.items() if cause.family == family}
     spent = sum(causes.values())
     return next(
         (cause for cause in _INTERPRETER if spent and causes.get(cause, 0) * 2 >= spent), None

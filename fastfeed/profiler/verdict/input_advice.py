@@ -53,9 +53,9 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
     ):  # otherwise the wait is for another loader
         return feed_advice(feed), evidence
     causes = device.judged.causes
-    if causes.get(Cause.INPUT_WORK, 0) > causes.get(Cause.INPUT, 0):
+    if causes.get(Cause.INPUT_IN_THREAD, 0) > causes.get(Cause.INPUT, 0):
         work = next(
-            (f"{time}" for time in device.functions if time.cause is Cause.INPUT_WORK),
+            (f"{time}" for time in device.functions if time.cause is Cause.INPUT_IN_THREAD),
             "preparing batches",
         )
         return (
@@ -65,7 +65,7 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
             ),
             (
                 f"{evidence} The training thread prepares batches itself for"
-                f" {duration(causes[Cause.INPUT_WORK])}."
+                f" {duration(causes[Cause.INPUT_IN_THREAD])}."
             ),
         )
     if (stage := device.stage) is not None:

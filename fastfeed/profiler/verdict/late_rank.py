@@ -4,7 +4,6 @@ time.
 
 from __future__ import annotations
 
-from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.format import duration, one_line, percent
 from fastfeed.profiler.model.result import LateRank
 
@@ -29,7 +28,7 @@ def late_rank_sentence(late: LateRank) -> str:
             f" collectives; the late one changes from step to step, most often {_short(late.label)}"
             f" ({percent(late.share, 0)})"
         )
-    why = CAUSES[late.cause].title if late.cause is not None else "unknown reason"
+    why = late.cause.title if late.cause is not None else "unknown reason"
     if _is_slower(late):
         why = f"its kernels take {late.kernels:.2f} times as long"
     return (
@@ -66,7 +65,7 @@ def late_rank_advice(late: LateRank) -> tuple[str, str]:
         return (
             (
                 "Make steps equally long on all ranks: the late one changes from step to step,"
-                f" mostly because of {CAUSES[late.cause].title}."
+                f" mostly because of {late.cause.title}."
             ),
             often,
         )
@@ -78,7 +77,7 @@ def late_rank_advice(late: LateRank) -> tuple[str, str]:
             ),
             f"{label}, which is late for a reason that is not recorded.",
         )
-    title = CAUSES[late.cause].title
+    title = late.cause.title
     return (
         f"Make {label} as fast as the others: it is late because of {title}.",
         f"{label}, which is late: {title}.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastfeed.profiler.model.causes import CAUSES, FAMILIES, INPUT_CAUSES, Cause
+from fastfeed.profiler.model.causes import FAMILIES, INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, interval, percent, plural
 from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.model.thresholds import STARVED, word
@@ -243,7 +243,7 @@ def _loss(bound: str, device: DeviceResult) -> str:
     if bound == "comm" and device.late_rank is not None and waited * 2 > device.judged.budget.comm:
         return f"waiting for {late_rank_name(device.late_rank)} in collectives"
     cause = interpreter_cause(device, bound)
-    return FAMILIES[bound] if cause is None else CAUSES[cause].title
+    return FAMILIES[bound] if cause is None else cause.title
 
 
 def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]:

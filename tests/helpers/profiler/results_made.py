@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastfeed.profiler.model import intervals
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import WORDS, percent
 from fastfeed.profiler.model.result import (
     Charge,
@@ -186,12 +186,12 @@ def _timeline(
         if wait:
             put(Cause.INPUT, wait, 0, 0)
         put(Cause.PYTHON, 180 * US, 0, 2)
-        put(Cause.LATENCY, 6 * US)
+        put(Cause.LAUNCH_LATENCY, 6 * US)
         put("h2d", 1.1 * MS)
         for kernel in range(kernels):
             put(Cause.FRAMEWORK, 60 * US, kernel % 2, 1)
             put(Cause.LAUNCH, 12 * US, kernel % 2, 1)
-            put(Cause.LATENCY, 5 * US)
+            put(Cause.LAUNCH_LATENCY, 5 * US)
             put("compute", 1.2 * MS)
         put("comm", 2 * MS)
         put(Cause.SYNC, 400 * US, 0, 3)
@@ -238,9 +238,7 @@ def result(*devices: DeviceResult, word: str = "", **more: object) -> Result:
     remedies = []
     for family in ("input", "launch", "sync"):
         causes = {
-            c: ns
-            for c, ns in (judged.causes if judged else {}).items()
-            if CAUSES[c].family == family
+            c: ns for c, ns in (judged.causes if judged else {}).items() if c.family == family
         }
         x = sum(causes.values()) / judged.budget.window if judged else 0.0
         if x:

@@ -43,7 +43,7 @@ STACKS = {
         4,
     ),
     f"{MAIN.format(4)};{LOADER};fetch ({TORCH}/utils/data/_utils/fetch.py:54);Photos.__getitem__ (/code/data.py:3);resize ({LIB}/site-packages/PIL/Image.py:2365)": (
-        Activity.INPUT_WORK,
+        Activity.INPUT_IN_THREAD,
         "__getitem__",
         4,
     ),
@@ -52,7 +52,7 @@ STACKS = {
         "OwnedIterator.__next__",
         4,
     ),
-    f"{MAIN.format(8)};preprocess (/code/images.py:40)": (Activity.INPUT_WORK, "", 40),
+    f"{MAIN.format(8)};preprocess (/code/images.py:40)": (Activity.INPUT_IN_THREAD, "", 40),
     f"{MAIN.format(6)};Module._call_impl ({TORCH}/nn/modules/module.py:1784);forward (/code/net.py:20);conv2d ({TORCH}/nn/functional.py:10)": (
         Activity.FRAMEWORK,
         "conv2d",

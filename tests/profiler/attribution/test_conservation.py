@@ -8,7 +8,6 @@ import pytest
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze
-from fastfeed.profiler.model.causes import CAUSES, Cause
 from fastfeed.profiler.model.format import WORDS
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.runner import nsight
@@ -89,10 +88,3 @@ def test_every_idle_nanosecond_of_every_real_trace_has_one_cause(data):
         assert (result.verdict.word == "abstained") == bool(result.verdict.reasons), path.name
         assert result.verdict.change and result.verdict.command
     assert answered >= 20
-
-
-@pytest.mark.parametrize("cause", list(Cause))
-def test_every_cause_is_described(cause):
-    about = CAUSES[cause]
-    assert about.means.endswith(".") and about.color.startswith("#")
-    assert about.key == about.key.lower()

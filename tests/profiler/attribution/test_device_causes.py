@@ -76,7 +76,7 @@ def test_a_few_microseconds_are_latency_and_more_is_held():
     builder.op(20 * MS + 8 * US, 21 * MS, (19 * MS, 19 * MS + 5 * US))
     # 60 us: held back, the reason is not recorded
     builder.op(21 * MS + 60 * US, 22 * MS, (20 * MS, 20 * MS + 5 * US))
-    assert causes(builder) == {Cause.LATENCY: 8 * US, Cause.GPU_SHARED: 60 * US}
+    assert causes(builder) == {Cause.LAUNCH_LATENCY: 8 * US, Cause.GPU_SHARED: 60 * US}
 
 
 def _held(**more: object) -> TraceBuilder:

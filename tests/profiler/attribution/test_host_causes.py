@@ -122,7 +122,7 @@ def test_ready_and_without_a_core():
     builder = TraceBuilder()
     builder.range(0, 9_000, "aten::conv2d", RangeKind.OP)
     builder.add(Sched, start=1_200, end=1_300, thread=0)
-    assert causes(builder)[1] == (Cause.CONTENTION, 1_200, 1_300, 0)
+    assert causes(builder)[1] == (Cause.CPU_CONTENTION, 1_200, 1_300, 0)
 
 
 def test_many_gaps_of_many_threads_are_told_apart():

@@ -99,11 +99,11 @@ def only(result: Result) -> DeviceResult:
         ([("a.py(1): zork", 0, 9), ("<unknown> acquire", 0.1, 9)], Cause.INPUT),
         ([("a.py(1): zork", 0, 9), ("connection.py(379): _recv", 0.1, 9)], Cause.INPUT),
         ([("a.py(1): zork", 0, 9), ("time sleep", 0.1, 9)], Cause.INPUT),
-        ([("a/b.py(3): __next__", 0, 9), ("a/c.py(4): zork", 0.1, 9)], Cause.INPUT_WORK),
-        ([("a.py(1): zork", 0, 9), ("PIL/Image.py(2332): resize", 0.1, 8)], Cause.INPUT_WORK),
-        ([("a.py(1): collate", 0, 9)], Cause.INPUT_WORK),
-        ([("a.py(1): zork", 0, 9)], Cause.INPUT_WORK),
-        ([], Cause.INPUT_WORK),
+        ([("a/b.py(3): __next__", 0, 9), ("a/c.py(4): zork", 0.1, 9)], Cause.INPUT_IN_THREAD),
+        ([("a.py(1): zork", 0, 9), ("PIL/Image.py(2332): resize", 0.1, 8)], Cause.INPUT_IN_THREAD),
+        ([("a.py(1): collate", 0, 9)], Cause.INPUT_IN_THREAD),
+        ([("a.py(1): zork", 0, 9)], Cause.INPUT_IN_THREAD),
+        ([], Cause.INPUT_IN_THREAD),
         ([("a.py(1): log_metrics", 0, 9)], Cause.CHECKPOINT),
         ([("a.py(1): zork", 0, 9), ("wandb/sdk/run.py(3): log", 0.1, 9)], Cause.CHECKPOINT),
         ([("a.py(1): rollout", 0, 9), ("gymnasium/core.py(9): step", 0.1, 9)], Cause.ENVIRONMENT),
@@ -131,8 +131,8 @@ def test_code_before_the_first_launch_of_each_step(frames: Frames, cause: Cause)
             [("a.py(1): zork", 0, 6), ("<built-in method write of _io.FileIO object>", 0, 6)],
             Cause.IO,
         ),
-        ([("a.py(1): __next__", 0, 6)], Cause.INPUT_WORK),
-        ([("cv2/a.py(1): zork", 0, 6)], Cause.INPUT_WORK),
+        ([("a.py(1): __next__", 0, 6)], Cause.INPUT_IN_THREAD),
+        ([("cv2/a.py(1): zork", 0, 6)], Cause.INPUT_IN_THREAD),
     ],
 )
 def test_code_between_the_launches_of_one_step(frames: Frames, cause: Cause):
@@ -147,7 +147,7 @@ def test_where_batches_are_copied_code_without_a_copy_is_no_batch():
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_copy_of_the_batch_right_afterwards_is_evidence(marked: bool):
     result = run([("a.py(1): zork", 0, 9.9)], marked=marked, copies=True)
-    assert largest(result) is Cause.INPUT_WORK
+    assert largest(result) is Cause.INPUT_IN_THREAD
     # where no mark says that it is of the same step, it may be the end of the step before
     assert (
         any("concluded from its place" in sentence for sentence in result.verdict.against) != marked
@@ -242,8 +242,8 @@ def test_the_profilers_own_steps_are_not_the_programs():
     ("inner", "cause"),
     [
         ([LOCK], Cause.INPUT),
-        (["PIL/Image.py(2332): resize"], Cause.INPUT_WORK),
-        ([], Cause.INPUT_WORK),
+        (["PIL/Image.py(2332): resize"], Cause.INPUT_IN_THREAD),
+        ([], Cause.INPUT_IN_THREAD),
     ],
 )
 def test_a_function_that_delivers_batches_does_so_wherever_a_step_calls_it(
@@ -295,7 +295,7 @@ def test_a_place_in_the_step_alone_makes_a_verdict_less_certain():
 
 def test_what_blocks_inside_work_on_a_batch_is_a_wait():
     causes = only(run([("a.py(1): collate", 0, 9), (LOCK, 1, 4)])).judged.causes
-    assert causes[Cause.INPUT] / causes[Cause.INPUT_WORK] == pytest.approx(3 / 7, rel=0.1)
+    assert causes[Cause.INPUT] / causes[Cause.INPUT_IN_THREAD] == pytest.approx(3 / 7, rel=0.1)
 
 
 def test_the_second_batch_of_a_step_is_waited_for_where_the_first_is():
@@ -322,7 +322,7 @@ def test_memory_that_is_pinned_for_a_batch_is_no_device_allocation():
         builder.op(begin + 9 * MS, begin + STEP, (begin + 9 * MS, begin + 9 * MS + 5))
     causes = only(analyze([builder.trace()])).judged.causes
     assert Cause.ALLOC not in causes
-    assert causes[Cause.INPUT_WORK] == pytest.approx(9 * MS * (STEPS - 1), rel=0.2)
+    assert causes[Cause.INPUT_IN_THREAD] == pytest.approx(9 * MS * (STEPS - 1), rel=0.2)
 
 
 def test_functions_are_the_outermost_of_the_users_and_the_innermost_of_all():
@@ -336,7 +336,7 @@ def test_functions_are_the_outermost_of_the_users_and_the_innermost_of_all():
     time = only(result).functions[0]
     assert (time.function, time.file, time.line) == ("preprocess", "train.py", 40)
     assert time.inside == "ImagingCore.resize"
-    assert time.cause is Cause.INPUT_WORK
+    assert time.cause is Cause.INPUT_IN_THREAD
     assert "mostly in preprocess (train.py:40), " in result.verdict.headline
     assert result.verdict.change.startswith(
         "Move preprocess (train.py:40) out of the training thread"

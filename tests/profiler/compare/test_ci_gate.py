@@ -9,7 +9,7 @@ from helpers.profiler.simulator.judged import judged
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.compare.ci_gate import Gate, check, parse, share
-from fastfeed.profiler.model.causes import CAUSES, FAMILIES
+from fastfeed.profiler.model.causes import FAMILIES, Cause
 from fastfeed.profiler.model.format import percent
 
 
@@ -38,12 +38,9 @@ def test_shares_of_causes_sum_to_idle():
     device = judged("slow_loader", "nsys").result.devices[0]
     idle = share(device, "idle")
     assert idle > 0.1
-    assert (
-        sum(share(device, about.key) for about in CAUSES.values() if about.key not in FAMILIES)
-        < idle
-    )
+    assert sum(share(device, about.key) for about in Cause if about.key not in FAMILIES) < idle
     families = sum(share(device, key) for key in FAMILIES if key != "input")
-    own = sum(ns for cause, ns in device.judged.causes.items() if CAUSES[cause].family == "input")
+    own = sum(ns for cause, ns in device.judged.causes.items() if cause.family == "input")
     # part of their families, and not idle
     exposed = device.judged.budget.h2d + device.judged.budget.comm
     assert families + (own - exposed) / device.judged.budget.window == pytest.approx(idle)

@@ -14,7 +14,7 @@ from helpers.profiler.browser import Browser, Tab, browser, found
 from helpers.profiler.results_made import EVERY
 from helpers.profiler.screenshots import take
 
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.reports.page import page
 
@@ -27,7 +27,7 @@ pytestmark = [
 
 WIDTHS = (360, 1280)
 TIP = "document.getElementById('tip')"
-INPUT = CAUSES[Cause.INPUT].title
+INPUT = Cause.INPUT.title
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -103,7 +103,7 @@ def test_pointing_at_a_gap_names_its_cause(
         tab.hover(x, y)
         text = tip(tab)
         assert text.startswith(INPUT), text
-        assert CAUSES[Cause.INPUT].means in text
+        assert Cause.INPUT.means in text
         assert device.worst[0].step.split()[0] in text or name == "hostile"
         if name == "one":
             assert (
@@ -130,7 +130,7 @@ def test_the_keyboard_goes_from_gap_to_gap(chrome: Browser, pages: dict[str, Pat
         for _ in range(3):
             tab.press("ArrowRight")
             seen.append(tip(tab).splitlines()[0])
-        titles = [CAUSES[cause].title for cause in (Cause.MODULE_LOAD, Cause.ALLOC, Cause.INPUT)]
+        titles = [cause.title for cause in (Cause.MODULE_LOAD, Cause.ALLOC, Cause.INPUT)]
         assert [text.split(",")[0] for text in seen] == titles
         tab.press("Escape")
         assert tip(tab) == ""
@@ -179,7 +179,7 @@ def test_the_close_up_of_a_gap_can_be_pointed_at(chrome: Browser, pages: dict[st
 
 
 def test_pictures_are_drawn_in_their_colors(chrome: Browser, pages: dict[str, Path]) -> None:
-    color = [int(CAUSES[Cause.INPUT].color[at : at + 2], 16) for at in (1, 3, 5)]
+    color = [int(Cause.INPUT.color[at : at + 2], 16) for at in (1, 3, 5)]
     device = results_made.one().devices[0]
     with chrome.tab(pages["one"], 1280) as tab:
         x, y = at(tab, middle(device), device)

@@ -12,7 +12,7 @@ import pytest
 from helpers.profiler import results_made
 from helpers.profiler.results_made import EVERY
 
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Share
 from fastfeed.profiler.reports import document
 
@@ -51,7 +51,7 @@ def test_budget_sums_to_the_window_and_causes_to_the_idle_time(name: str) -> Non
 
 def test_causes_go_by_their_stable_keys() -> None:
     parsed = document.as_dict(results_made.many())
-    assert set(parsed["causes"]) == {about.key for about in CAUSES.values()}
+    assert set(parsed["causes"]) == {about.key for about in Cause}
     assert parsed["devices"][3]["steady"]["causes"]["input"] > 0
     assert [charge["cause"] for charge in parsed["devices"][0]["charges"]] == ["input", None]
 

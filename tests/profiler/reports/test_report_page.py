@@ -12,7 +12,7 @@ import pytest
 from helpers.profiler import results_made
 from helpers.profiler.results_made import EVERY
 
-from fastfeed.profiler.model.causes import CAUSES
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.reports.page import MAX_BYTES, page
 from fastfeed.profiler.reports.picture import LOOK
 
@@ -133,7 +133,7 @@ def test_the_picture_has_every_idle_nanosecond_of_200000_slices_by_its_cause() -
             at += 6 + 2 * count
     whole = result.devices[0].whole
     for kind, about in enumerate(parsed["classes"][parsed["busy"] :]):
-        cause = next(cause for cause, info in CAUSES.items() if info.title == about["title"])
+        cause = next(cause for cause in Cause if cause.title == about["title"])
         assert total[parsed["busy"] + kind] == whole.causes.get(cause, 0)
     assert total[0] == whole.budget.compute
 
@@ -147,7 +147,7 @@ def luminance(color: str) -> float:
 @pytest.mark.parametrize("ground", ["#ffffff", "#14171c"])
 def test_colors_can_be_told_from_the_ground(ground: str) -> None:
     assert f"--ground: {ground}" in page(results_made.empty())
-    colors = [about.color for about in CAUSES.values()] + [color for _, color in LOOK.values()]
+    colors = [cause.color for cause in Cause] + [color for _, color in LOOK.values()]
     for color in colors:
         low, high = sorted([luminance(color), luminance(ground)])
         assert (high + 0.05) / (low + 0.05) >= 3.0, color  # WCAG 2.2, 1.4.11

@@ -11,7 +11,6 @@ import pytest
 from helpers.profiler import results_made
 from helpers.profiler.results_made import EVERY
 
-from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.reports import perfetto
 
@@ -39,7 +38,7 @@ def test_gap_causes_sum_to_the_idle_time_exactly(file: str, tmp_path: Path) -> N
             total[event["args"]["cause"]] = (
                 total.get(event["args"]["cause"], Decimal(0)) + event["dur"] * 1000
             )
-        assert total == {CAUSES[cause].key: ns for cause, ns in device.whole.causes.items()}
+        assert total == {cause.key: ns for cause, ns in device.whole.causes.items()}
 
 
 def test_every_device_has_its_tracks_by_name(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from fastfeed.profiler import analysis
-from fastfeed.profiler.model.causes import CAUSES
 from fastfeed.profiler.model.format import interval
 from fastfeed.profiler.model.result import Result, Share
 from fastfeed.profiler.model.trace import RangeKind
@@ -95,7 +94,7 @@ def test_what_speaks_against_it_is_said_on_a_small_screen_of_many_ranks_too() ->
 def test_causes_come_largest_first_and_the_rest_is_summed() -> None:
     result = results_made.one()
     lines = printed(result, 80, 22).splitlines()
-    titles = [CAUSES[cause].title for cause in result.devices[0].judged.causes]
+    titles = [cause.title for cause in result.devices[0].judged.causes]
     rows = [
         next((at for at, line in enumerate(lines) if line.strip().startswith(title)), None)
         for title in titles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.profiler.simulator.judged import judged
 
-from fastfeed.profiler.model.causes import CAUSES, Cause
+from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.reports.document import as_dict
 from fastfeed.profiler.reports.figures import PARTS
 from fastfeed.profiler.reports.page import page
@@ -25,7 +25,7 @@ def test_means_are_the_period_by_its_steps(result):
         assert per_step[key].mean * steps == pytest.approx(getattr(budget, key), rel=0.01)
     for cause, ns in device.judged.causes.items():
         if ns > 0.01 * budget.window:
-            assert per_step[CAUSES[cause].key].mean * steps == pytest.approx(ns, rel=0.01)
+            assert per_step[cause.key].mean * steps == pytest.approx(ns, rel=0.01)
 
 
 @pytest.mark.parametrize("scenario", ("slow_loader", "every_fourth", "checkpoints", "tiny_kernels"))
@@ -33,7 +33,7 @@ def test_the_parts_of_a_step_add_up_to_it_exactly(scenario: str):
     device = judged(scenario, "chrome").result.devices[0]
     mean = {key: spread.mean for key, spread in device.per_step.items()}
     assert sum(mean.get(part, 0) for part in PARTS) == mean["step"]
-    assert sum(mean.get(CAUSES[cause].key, 0) for cause in Cause) == mean["idle"]
+    assert sum(mean.get(cause.key, 0) for cause in Cause) == mean["idle"]
     assert mean["step"] == round(device.judged.budget.window / device.steps.steady.sum())
     assert device.metrics["step_ms"] == pytest.approx(mean["step"] / 1e6, rel=1e-6)
 

@@ -44,7 +44,7 @@ _KNOWN = (  # by the names of ranges
 # kinds of functions
 _USUAL = (
     Activity.INPUT,
-    Activity.INPUT_WORK,
+    Activity.INPUT_IN_THREAD,
     Activity.CHECKPOINT,
     Activity.ENVIRONMENT,
 )
@@ -206,7 +206,7 @@ def _kinds(
         Activity.CHECKPOINT: says[Sign.RECORDS] & ~says[Sign.ITERATES],
         Activity.ENVIRONMENT: says[Sign.SIMULATES],
         Activity.INPUT: is_input & says[Sign.BLOCKS],
-        Activity.INPUT_WORK: is_input,
+        Activity.INPUT_IN_THREAD: is_input,
         Activity.IO: says[Sign.TRANSFERS],
         Activity.NOTHING: is_op,  # the ranges themselves say so
         Activity.FRAMEWORK: (
@@ -400,7 +400,7 @@ def _recurs(
 
 def _with_blocked(stretches: CodeSpans, code: ThreadCode) -> CodeSpans:
     """Adds the calls that block inside work on a batch: these parts of it wait for input."""
-    at_work = stretches.activity == Activity.INPUT_WORK
+    at_work = stretches.activity == Activity.INPUT_IN_THREAD
     if not at_work.any():
         return stretches
     frames = code.frames

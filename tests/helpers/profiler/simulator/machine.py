@@ -133,7 +133,7 @@ class Host:
     def preempted(self, ns: int) -> None:
         """The operating system gives the core to somebody else."""
         start = self.now
-        self.spend(ns, Cause.CONTENTION)
+        self.spend(ns, Cause.CPU_CONTENTION)
         self.sched.append(Runnable(start, self.now, self.index, self.pid + self._thread))
 
     # ---- API calls
@@ -215,7 +215,7 @@ class Host:
             self.spend(1 * US, Cause.LAUNCH)
         free = event.done + self.about(1 * US + slow)
         if free >= stream.free:
-            stream.free, stream.held = free, Cause.DEPENDENCY if slow else Cause.LATENCY
+            stream.free, stream.held = free, Cause.DEPENDENCY if slow else Cause.LAUNCH_LATENCY
             if event.stream.gpu != stream.gpu:
                 stream.held = Cause.PEER
         self.waits.append(

@@ -293,6 +293,6 @@ SCENARIOS: dict[str, Scenario] = {
     "across_streams": Scenario(across_streams, NOT, Cause.DEPENDENCY),
     "graphs": Scenario(graphs, STARVED, Cause.INPUT),
     "garbage": Scenario(garbage, NOT, Cause.GC),
-    "no_core": Scenario(no_core, NOT, Cause.CONTENTION, ("nsys",)),
+    "no_core": Scenario(no_core, NOT, Cause.CPU_CONTENTION, ("nsys",)),
     "cold_start": Scenario(cold_start, NOT, Cause.MODULE_LOAD),
 }

@@ -79,7 +79,7 @@ def _one_gap(start: int, end: int, gpu: int, host: Host, waiting: Sequence[Op]) 
 def _held(op: Op, when: int) -> Cause:
     """Why work that the device has does not run."""
     if when < op.visible or op.held is None:
-        return Cause.LATENCY
+        return Cause.LAUNCH_LATENCY
     return op.held
 
 

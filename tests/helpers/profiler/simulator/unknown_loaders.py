@@ -65,7 +65,7 @@ class UnknownLoader(Loader):
     def next(self, batch: int) -> None:
         host = self.host
         with ExitStack() as stack:
-            stack.enter_context(host.doing(Cause.INPUT_WORK if self.inline else Cause.INPUT))
+            stack.enter_context(host.doing(Cause.INPUT_IN_THREAD if self.inline else Cause.INPUT))
             for frame in self.frames:
                 stack.enter_context(host.inside(frame, RangeKind.PYTHON))
             if self.inline:

@@ -234,16 +234,15 @@ def section(name: str, command: Any, level: str = "##") -> list[str]:
     """One command: what it does, examples, usage, a table."""
     context = typer.Context(command, info_name=name)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
-    parts = command_help.split(command.help)
-    lines = [f"{level} {name}", "", plain(parts.summary), "", "```bash", *parts.examples, "```", ""]
+    text, examples = command_help.paragraphs(command.help)
+    lines = [f"{level} {name}", "", plain("\n\n".join(text)), "", "```bash", *examples, "```", ""]
     lines += ["```text", usage, "```", ""]
-    for title, params in command_help.panels(command.params).items():
+    for title, rows in command_help.panels(command.params, context).items():
         lines += [f"| {title.lower()} | |", "|---|---|"]
-        for words, help, default in map(command_help.columns, params):
-            lines.append(f"| `{cell(words)}` | {cell(plain(f'{help} {default}'))} |")
+        lines += [f"| `{cell(names)}` | {cell(plain(help))} |" for names, help in rows]
         lines.append("")
-    for text in filter(None, (parts.notes, command.epilog)):
-        lines += [plain(text), ""]
+    if command.epilog:
+        lines += [plain(command.epilog), ""]
     return lines
 
 

@@ -14,7 +14,7 @@ from fastfeed.cli.plan.command import plan
 from fastfeed.cli.preprocess.group import preprocess
 from fastfeed.cli.prove import prove
 from fastfeed.cli.screen import streams
-from fastfeed.cli.screen.help import HELP, Command, Group
+from fastfeed.cli.screen.help import SETTINGS, Command, Group, flag
 from fastfeed.cli.show.command import show
 from fastfeed.cli.traces.analyze import analyze
 from fastfeed.cli.traces.diff import diff
@@ -47,7 +47,9 @@ _TITLES = {  # in the help: the first command under each
 app = typer.Typer(
     name="fastfeed",
     cls=Group,
-    context_settings={"help_option_names": list(HELP)},
+    context_settings=SETTINGS,
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 _title = ""
 for _name, _command in COMMANDS.items():
@@ -69,21 +71,16 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
-        ),
+        bool, flag("Show the version and exit.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Keeps training GPUs busy: photographs in, augmented batches out.
+    """Keep training GPUs busy: images in, augmented batches out.
 
     Examples:
         fastfeed doctor                          # check this machine
         fastfeed show photos/                    # draw what a trainer will see
         fastfeed preprocess photos/ shards/      # build shards of photographs
         fastfeed profile -- python train.py      # why was the GPU idle?
-
-    fastfeed COMMAND --help shows examples and options of a command.
     """
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fastfeed.cli.screen.help import option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError
 from fastfeed.faults import REASONS
@@ -29,38 +29,23 @@ __all__ = ["demo"]
 def demo(
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help=(
-                "Folder with train/ and val/, each with one folder per class. Default: generated"
-                " photographs."
-            ),
+        option(
+            "DIR",
+            "train/ and val/, each with one folder per class. Default: generated images.",
         ),
     ] = None,
     work: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", help="Folder for generated photographs and the list of bad files."
-        ),
+        Path, option("DIR", "Folder for generated photographs and the list of bad files.")
     ] = Path(".fastfeed-demo"),
     epochs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Epochs. Default: depends on the number of images."),
+        int | None, option("N", "Epochs. Default: depends on the number of images.", min=1)
     ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Images per training step.")
-    ] = None,
+    batch: Annotated[int | None, option("N", "Images per training step.", min=1)] = None,
     backend: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Backend that decodes and augments: cpu, dali or nvjpeg."
-        ),
+        str, option("NAME", "Backend that decodes and augments: cpu, dali or nvjpeg.")
     ] = "cpu",
     seed: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Seed of the sample order, the augmentation and the weights."
-        ),
+        int, option("N", "Seed of the sample order, the augmentation and the weights.")
     ] = 0,
 ) -> None:
     """Train a small classifier, and show where the time went.

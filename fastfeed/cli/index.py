@@ -13,6 +13,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from fastfeed.cli.open_source import StorageOption, storage_options
+from fastfeed.cli.screen.help import argument, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.cli.screen.table import show_facts
 
@@ -28,38 +29,23 @@ Facts = list[tuple[str, str]]
 
 
 def index(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="Folder of images, or shards, local or s3://..."),
-    ],
+    source: Annotated[str, argument("SOURCE", "Folder of images, or shards, local or s3://...")],
     out: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE",
+            "File to write: a folder's listing (.parquet, .csv, .jsonl) or the index of shards.",
             "--out",
             "-o",
-            metavar="FILE",
-            help=(
-                "File to write: a folder's listing (.parquet, .csv, .jsonl) or the index of shards."
-            ),
         ),
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Where shards hold the label: cls, json:field, image/class/label, or none.",
-        ),
+        option("NAME", "Where shards hold the label: cls, json:field, image/class/label, or none."),
     ] = None,
     workers: Annotated[
         int,
-        typer.Option(
-            "--workers",
-            "-w",
-            min=1,
-            max=64,
-            metavar="N",
-            help="Remote folders to list at a time, up to 64.",
-        ),
+        option("N", "Remote folders to list at a time.", "--workers", "-w", min=1, max=64),
     ] = 16,
     storage_option: StorageOption = None,
 ) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from fastfeed.cli.screen.help import ACCESS, option
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,39 +23,21 @@ __all__ = [
     "storage_options",
 ]
 
-_ACCESS = "Access"  # title in --help-all
 
 StorageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="N=V",
-        help="name=value, passed to fsspec. Can be repeated.",
-        rich_help_panel=_ACCESS,
-    ),
+    list[str] | None, option("N=V", "name=value, passed to fsspec. Can be repeated.", panel=ACCESS)
 ]
 AllowPath = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="DIR",
-        help="Folder that a table or an index may name files in.",
-        rich_help_panel=_ACCESS,
-    ),
+    option("DIR", "Folder that a table or an index may name files in.", panel=ACCESS),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="HOST",
-        help="Private host that a table or an index may name.",
-        rich_help_panel=_ACCESS,
-    ),
+    option("HOST", "Private host that a table or an index may name.", panel=ACCESS),
 ]
 AllowScheme = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="Scheme that a table or an index may use, such as http.",
-        rich_help_panel=_ACCESS,
-    ),
+    option("NAME", "Scheme that a table or an index may use, such as http.", panel=ACCESS),
 ]
 
 Allow = Mapping[str, Any]  # what a table or an index may name besides, by the name of its argument

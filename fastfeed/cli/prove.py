@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.screen.streams import say
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.runtime.atomic_write import atomic_write
@@ -26,48 +27,28 @@ __all__ = ["prove"]
 
 _LIMIT = re.compile(r"input>(\d+(?:\.\d+)?)%?")
 _MAX_RANKS = 1024
-_MORE = "More options"  # title in --help-all
 EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on
 
 
 def prove(
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="The trainer, with its arguments.")
-    ],
+    command: Annotated[list[str], argument("COMMAND", "The trainer, with its arguments.")],
     seconds: Annotated[
-        float,
-        typer.Option(
-            min=1, max=86_400, metavar="S", help="Time to measure, after the first steps."
-        ),
+        float, option("S", "Time to measure, after the first steps.", min=1, max=86400)
     ] = 60.0,
     feed: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The feed to measure. Default: the first that is iterated.",
-            rich_help_panel=_MORE,
-        ),
+        option("NAME", "The feed to measure. Default: the first that is iterated.", panel=MORE),
     ] = None,
     cold: Annotated[
-        bool,
-        typer.Option(
-            help="Also measure without the page cache, by dropping the files read.",
-            rich_help_panel=_MORE,
-        ),
+        bool, flag("Also measure without the page cache, by dropping the files read.", panel=MORE)
     ] = True,
     ranks: Annotated[
-        str | None,
-        typer.Option(metavar="1,2,4", help="Measure with these numbers of ranks; print one table."),
+        str | None, option("1,2,4", "Measure with these numbers of ranks; print one table.")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the report as a page.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    html: Annotated[Path | None, option("FILE", "Also write the report as a page.")] = None,
+    as_json: Annotated[bool, flag("Print the result as JSON.", "--json")] = False,
     fail_on: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIMIT", help="Such as 'input>5%'. Exit code 3 if exceeded, 4 if undecided."
-        ),
+        str | None, option("LIMIT", "Such as 'input>5%'. Exit code 3 if exceeded, 4 if undecided.")
     ] = None,
 ) -> None:
     """Measure which part of a step the input costs.

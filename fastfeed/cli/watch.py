@@ -9,10 +9,10 @@ import sys
 from dataclasses import replace
 from typing import Annotated, cast
 
-import typer
 from rich.console import Console
 from rich.live import Live
 
+from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import report, say
 from fastfeed.errors import ConfigError
 from fastfeed.live.document import document
@@ -33,40 +33,24 @@ _SAMPLED_S = 5  # how long a process without a feed is sampled
 
 def watch(
     target: Annotated[
-        str | None,
-        typer.Argument(metavar="PID|FOLDER", help="One process, or a folder of live pages."),
+        str | None, argument("PID|FOLDER", "One process, or a folder of live pages.")
     ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Look for two seconds, print, and exit.")
-    ] = False,
+    once: Annotated[bool, flag("Look for two seconds, print, and exit.", "--once")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: one document, or a line per update.")
+        bool, flag("Print JSON: one document, or a line per update.", "--json")
     ] = False,
     every: Annotated[
-        float,
-        typer.Option(
-            "--every",
-            min=0.2,
-            max=86_400,
-            metavar="S",
-            help="Seconds between updates, 0.2 or more.",
-        ),
+        float, option("S", "Seconds between updates.", "--every", min=0.2, max=86400)
     ] = 1.0,
     seconds: Annotated[
-        int | None,
-        typer.Option(
-            "--seconds", min=1, max=86_400, metavar="S", help="Sample PID's stack for S seconds."
-        ),
+        int | None, option("S", "Sample PID's stack for S seconds.", "--seconds", min=1, max=86400)
     ] = None,
     prometheus: Annotated[
         str | None,
-        typer.Option(
-            "--prometheus", metavar=":PORT", help="Serve metrics for Prometheus; :9400: loopback."
-        ),
+        option(":PORT", "Serve Prometheus metrics; :9400 binds to 127.0.0.1.", "--prometheus"),
     ] = None,
     web: Annotated[
-        str | None,
-        typer.Option("--web", metavar="HOST:PORT", help="Serve a page, as in 127.0.0.1:8080."),
+        str | None, option("HOST:PORT", "Serve a page, as in 127.0.0.1:8080.", "--web")
     ] = None,
 ) -> None:
     """Show which running trainers wait for input, and why.
@@ -91,10 +75,8 @@ def watch(
         raise ConfigError(
             "--seconds samples one process and ends; pass its PID, and no --prometheus or --web"
         )
-    wanted = [
-        (option, text) for option, text in (("--prometheus", prometheus), ("--web", web)) if text
-    ]
-    addresses = [(option, parse_address(text, option)) for option, text in wanted]
+    wanted = [(name, text) for name, text in (("--prometheus", prometheus), ("--web", web)) if text]
+    addresses = [(name, parse_address(text, name)) for name, text in wanted]
     gpus, servers = Gpus(), cast(dict[Address, Server], {})
     looks = Watch(places, pid, gpus)
     try:
@@ -123,14 +105,14 @@ def _serve(
     ConfigError if none can be had and the watch has no other output.
     """
     notes: list[str] = []
-    for option, address in addresses:
+    for name, address in addresses:
         try:
-            server = servers.get(address) or Server(*address, option)
+            server = servers.get(address) or Server(*address, name)
         except ConfigError as error:
             notes.append(str(error))
             continue
         servers[address] = server
-        path = "/metrics" if option == "--prometheus" else "/"
+        path = "/metrics" if name == "--prometheus" else "/"
         notes.append(f"{server.url}{path}" + (f": {server.warning}" if server.warning else ""))
     if is_needed and addresses and not servers:
         raise ConfigError("; ".join(notes))

@@ -102,10 +102,6 @@ def test_refuses_before_reading(tmp_path: Path):
         run("analyze", absent, "--perfetto", tmp_path / "tracks.pb")
     with pytest.raises(TraceError, match="absent"):
         run("analyze", absent)
-    with pytest.raises(ConfigError, match="fastfeed analyze needs FILE"):
-        run("analyze")
-    with pytest.raises(ConfigError, match="--steps"):
-        run("analyze", "--steps", 0, absent)
 
 
 def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path):

@@ -199,7 +199,7 @@ def test_help_shows_options_in_groups_and_commands(monkeypatch, columns):
         "Scaling",
         "Encoding",
         "Shards",
-        "Which photographs",
+        "Which images",
         "Commands",
     ):
         assert f"\n{panel}:\n" in said

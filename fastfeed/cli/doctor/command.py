@@ -25,6 +25,7 @@ from fastfeed.cli.doctor.advice import PACKAGES, advise, next_command
 from fastfeed.cli.doctor.kernel import find_kernel, kernel_rows
 from fastfeed.cli.doctor.machine import Advice, GpuInfo, MachineReport
 from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.help import flag
 from fastfeed.cli.screen.streams import Console
 from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.distributed.world import World
@@ -46,9 +47,7 @@ CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "
 CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-) -> None:
+def doctor(as_json: Annotated[bool, flag("Print the report as JSON.", "--json")] = False) -> None:
     """Show what this machine offers, and what to install or fix.
 
     Checks hardware, libraries and ranks. The exit code is 1 if something has to be fixed.

@@ -18,6 +18,7 @@ from fastfeed.cli.open_source import (
     allowed,
     open_source,
 )
+from fastfeed.cli.screen.help import ACCESS, MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
-_MORE = "More options"  # title in --help-all
 _RANKS, _BATCH = 8, 128  # by default, where there is data enough
 _LEAST_STEPS = 4  # of a picture
 _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
@@ -38,85 +38,44 @@ _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
 
 def plan(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Folder of images, shards or a table, local or s3://...",
-        ),
+        str, argument("SOURCE", "Folder of images, shards or a table, local or s3://...")
     ],
     world_size: Annotated[
         int | None,
-        typer.Option(
-            "--world-size",
-            "-w",
-            min=1,
-            metavar="N",
-            help="Ranks. Default: 8, or what the data allows.",
-        ),
+        option("N", "Ranks. Default: 8, or what the data allows.", "--world-size", "-w", min=1),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(
-            "--batch",
-            "-b",
-            min=1,
-            metavar="N",
-            help="Samples per rank and step. Default: 128, or less.",
-        ),
+        option("N", "Samples per rank and step. Default: 128, or less.", "--batch", "-b", min=1),
     ] = None,
     ranks_per_node: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Ranks per machine; they share a disk cache.",
-            rich_help_panel=_MORE,
-        ),
+        int, option("N", "Ranks per machine; they share a disk cache.", panel=MORE, min=1)
     ] = 8,
-    speed: Annotated[
-        float, typer.Option(min=0.001, metavar="X", help="Images per second of one rank.")
-    ] = 1000.0,
+    speed: Annotated[float, option("X", "Images per second of one rank.", min=0.001)] = 1000.0,
     blocks: Annotated[
         int,
-        typer.Option(
+        option(
+            "N",
+            "Shards per lane and window, as in ff.Blocks. 0: shuffle all samples.",
+            panel=MORE,
             min=0,
-            metavar="N",
-            help=(
-                "Shuffle windows of this many shards per lane, as ff.Blocks does. 0: shuffle all"
-                " samples."
-            ),
-            rich_help_panel=_MORE,
         ),
     ] = 0,
     lanes: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Lanes that every batch is drawn from, with --blocks.",
-            rich_help_panel=_MORE,
-        ),
+        int, option("N", "Lanes that every batch is drawn from, with --blocks.", panel=MORE, min=1)
     ] = 64,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="PNG", help="Also draw a picture of what is read when."
-        ),
+        Path | None, option("PNG", "Also draw a picture of what is read when.", "--out", "-o")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)
-    ] = 0,
-    epoch: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE),
-    ] = 0,
+    as_json: Annotated[bool, flag("Print the result as JSON.", "--json")] = False,
+    seed: Annotated[int, option("N", "Seed of the training run.", panel=MORE)] = 0,
+    epoch: Annotated[int, option("N", "Epoch of the training run.", panel=MORE, min=0)] = 0,
     label: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Label: a member, field or column of shards or a table. Not needed to plan.",
-            rich_help_panel="Access",
+        option(
+            "NAME",
+            "Label: a member, field or column of shards or a table. Not needed to plan.",
+            panel=ACCESS,
         ),
     ] = None,
     storage_option: StorageOption = None,

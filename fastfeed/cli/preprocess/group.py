@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -11,8 +12,7 @@ import typer
 from fastfeed.cli.preprocess.inspect import preview, stats, status, verify
 from fastfeed.cli.preprocess.messages import in_options
 from fastfeed.cli.preprocess.run import ARGUMENTS, resume, retry, run
-from fastfeed.cli.screen import usage_errors
-from fastfeed.cli.screen.help import HELP, Command, Group, usage
+from fastfeed.cli.screen.help import HELP, SETTINGS, Command, Group, usage
 from fastfeed.errors import ConfigError, SourceError
 
 __all__ = ["preprocess"]
@@ -28,8 +28,6 @@ class WithRun(Group):
     """Passes arguments that are not a command to `run`; the help shows the options of `run`, then
     the commands.
     """
-
-    default_command = "run"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """`photos/ shards/ --size 256` is `run photos/ shards/ --size 256`."""
@@ -51,12 +49,10 @@ class WithRun(Group):
         return super().parse_args(ctx, args)
 
     def _refuse_misspelled(self, word: str, ctx: Any) -> None:
-        """ConfigError for a command's name with a typo, which would otherwise be a source that does
-        not exist.
-        """
-        near = word.isalpha() and usage_errors.nearest(word, list(self.commands))
+        """Fail for a mistyped command, which would otherwise be a source that does not exist."""
+        near = word.isalpha() and get_close_matches(word, self.commands, 1)
         if near and not ctx.resilient_parsing and not os.path.exists(word):
-            raise usage_errors.no_command(word, list(self.commands), ctx.command_path)
+            ctx.fail(f"No such command {word!r}. Did you mean {near[0]!r}?")
 
     def invoke(self, ctx: Any) -> Any:
         """Errors name options."""
@@ -85,13 +81,15 @@ preprocess = typer.Typer(
     cls=WithRun,
     help=run.__doc__,
     epilog=_CODES,
-    context_settings={"help_option_names": list(HELP)},
+    context_settings=SETTINGS,
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 preprocess.command(
     "run",
     cls=Command,
     epilog=_CODES,
-    short_help="Build shards: the default. Name it if SRC has the name of a command.",
+    short_help="Build shards; the default.",
 )(run)
 preprocess.command("resume", cls=Command)(resume)
 preprocess.command("retry", cls=Command)(retry)

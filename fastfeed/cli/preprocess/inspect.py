@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fastfeed.cli.preprocess import values as preprocess_values
 from fastfeed.cli.preprocess.messages import again
+from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.cli.screen.table import show_facts
 from fastfeed.printable import printable
@@ -26,11 +27,9 @@ __all__ = ["preview", "stats", "status", "verify"]
 LINES_S = 10.0  # between plain lines
 _BAR = 24  # columns of the longest bar of a histogram
 
-Place = Annotated[str, typer.Argument(metavar="DST", help="Target of the job.", show_default=False)]
-Options = Annotated[
-    list[str] | None, typer.Option("--target-option", metavar="N=V", help="name=value for fsspec.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+Place = Annotated[str, argument("DST", "Target of the job.")]
+Options = Annotated[list[str] | None, option("N=V", "name=value for fsspec.", "--target-option")]
+AsJson = Annotated[bool, flag("Print everything as JSON.", "--json")]
 
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
@@ -116,9 +115,9 @@ def verify(
     target_option: Options = None,
     fix: Annotated[
         bool,
-        typer.Option(
+        flag(
+            "Remove broken shards' records, so that a run rebuilds them; write indexes again.",
             "--fix",
-            help="Remove broken shards' records, so that a run rebuilds them; write indexes again.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -169,21 +168,10 @@ def verify(
 def preview(
     dst: Place,
     shards: Annotated[
-        int,
-        typer.Option(
-            min=1, max=1000, metavar="N", help="Shards to draw, spread over the job, up to 1000."
-        ),
+        int, option("N", "Shards to draw, spread over the job.", min=1, max=1000)
     ] = 8,
-    count: Annotated[
-        int,
-        typer.Option(
-            "--count", "-n", min=1, max=1000, metavar="N", help="Samples per shard, up to 1000."
-        ),
-    ] = 24,
-    side: Annotated[
-        int,
-        typer.Option(min=32, max=1024, metavar="N", help="Side of a sample in pixels, 32 to 1024."),
-    ] = 160,
+    count: Annotated[int, option("N", "Samples per shard.", "--count", "-n", min=1, max=1000)] = 24,
+    side: Annotated[int, option("N", "Side of a sample in pixels.", min=32, max=1024)] = 160,
     target_option: Options = None,
 ) -> None:
     """Write contact sheets of shards, and a page about the job.

@@ -18,6 +18,8 @@ import typer
 from fastfeed.cli.preprocess import options
 from fastfeed.cli.preprocess import values as preprocess_values
 from fastfeed.cli.preprocess.messages import again, in_options, without_secret
+from fastfeed.cli.preprocess.options import with_options
+from fastfeed.cli.screen.help import option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
 
@@ -39,44 +41,8 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM was received."""
 
 
-@options.with_job_options
-def run(
-    ctx: typer.Context,
-    src: options.Source,
-    dst: options.Destination,
-    size: options.Size = "512",
-    mode: options.Mode = "short",
-    filter: options.Filter = "lanczos",
-    enlarge: options.Enlarge = False,
-    full_decode: options.FullDecode = False,
-    buckets: options.Buckets = "",
-    matte: options.Matte = "#ffffff",
-    fill: options.Fill = "#000000",
-    image_format: options.ImageFormat = "jpeg",
-    quality: options.Quality = 90,
-    subsampling: options.Subsampling = "4:2:0",
-    optimize: options.Optimize = False,
-    keep_small: options.KeepSmall = False,
-    format: options.Format = "webdataset",
-    shard_samples: options.ShardSamples = 1000,
-    shuffle: options.Shuffle = None,
-    val: options.Val = 0.0,
-    split_seed: options.SplitSeed = 0,
-    split_by: options.SplitBy = "looks",
-    min_side: options.MinSide = 1,
-    max_aspect: options.MaxAspect = 0.0,
-    only_formats: options.OnlyFormats = "",
-    max_pixels: options.MaxPixels = 300_000_000,
-    dedupe: options.Dedupe = "none",
-    distance: options.Distance = 4,
-    exif: options.Exif = "",
-    absolute_uri: options.AbsoluteUri = False,
-    with_: options.With = "",
-    with_batch: options.WithBatch = 16,
-    *,
-    append: options.Append = False,
-    dry_run: options.DryRun = False,
-) -> None:
+@with_options({**options.RECIPE, **options.JOB, **options.RUN})
+def run(ctx: typer.Context, src: options.Source, dst: options.Destination) -> None:
     """Turn photographs into training shards.
 
     If interrupted, run it again to resume.
@@ -87,20 +53,16 @@ def run(
         fastfeed preprocess s3://photos s3://shards --dry-run         # estimate
     """
     recipe = preprocess_values.recipe_of(ctx.params)
-    if dry_run:
+    if ctx.params["dry_run"]:
         from fastfeed.cli.preprocess.dry_run import dry_run as print_estimate
 
         print_estimate(src, dst, recipe, ctx.params)
         return
-    _run_job(ctx, src, dst, recipe, append=append)
+    _run_job(ctx, src, dst, recipe, append=ctx.params["append"])
 
 
-@options.with_job_options
-def resume(
-    ctx: typer.Context,
-    paths: options.Places,
-    with_: options.With = "",
-) -> None:
+@with_options({**options.WITH, **options.JOB})
+def resume(ctx: typer.Context, paths: options.Places) -> None:
     """Resume a job with the recipe in its plan.
 
     Give SRC, its options and --with again: a plan alone may not name them.
@@ -113,16 +75,11 @@ def resume(
     _run_job(ctx, src, dst, recipe)
 
 
-@options.with_job_options
+@with_options({**options.WITH, **options.JOB})
 def retry(
     ctx: typer.Context,
     paths: options.Places,
-    with_: options.With = "",
-    *,
-    reason: Annotated[
-        str,
-        typer.Option(help="Reasons of bad photographs, such as io_error,timeout.", metavar="NAMES"),
-    ],
+    reason: Annotated[str, option("NAMES", "Reasons of bad images, such as io_error,timeout.")],
 ) -> None:
     """Rebuild shards whose bad photographs may succeed now.
 

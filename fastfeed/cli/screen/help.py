@@ -1,327 +1,168 @@
-"""The screen of `fastfeed COMMAND --help`: usage, a sentence or two, examples, arguments, options,
-notes.
+"""Commands with a help screen in sections: text, examples, arguments, options.
 
-It is made of the command's docstring and parameters, so that it is the same with every version of
-Typer. A docstring is a paragraph, a section `Examples:` with one command per line, and notes, which
-are printed below the options.
-
---help fits one screen: it shows the options without a panel, which are the frequent ones.
---help-all also shows those of every panel, and the epilog.
+A docstring is a paragraph or two and a section `Examples:` with one command per line. --help fits
+one screen: it shows options without a panel; --help-all also shows those of every panel.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from fastfeed.cli.screen import streams, usage_errors
+from fastfeed.cli.screen import streams
 
 __all__ = [
+    "ACCESS",
     "HELP",
-    "HELP_ALL",
+    "MORE",
+    "SETTINGS",
     "Command",
     "Group",
-    "HelpSections",
-    "columns",
+    "argument",
+    "flag",
+    "option",
     "panels",
-    "split",
+    "paragraphs",
     "usage",
 ]
 
 HELP_ALL = "--help-all"
 HELP = ("-h", "--help", HELP_ALL)  # the names of the help option
+SETTINGS = {"help_option_names": list(HELP), "max_content_width": 120}  # of a context of Click
+MORE, ACCESS = "More options", "Access"  # panels
 _EVERYTHING = "fastfeed.help_all"  # key in the context's meta: whether all options are shown
-
-_WIDEST = 30  # characters of the first column; the text of a longer name is below it
-_NARROWEST = 20  # of the second
-_NAMED = 3  # options that the line about --help-all names
-_NO_BREAK = "\ufffc"  # a space at which no line ends: Rich breaks at all that Unicode has
-_EXAMPLES = re.compile(r"(?:^|\n)Examples:\n((?:(?: {4}.*)?\n?)+)")
-_OPTION = r"(?<![\w-])--?[a-z][\w-]*"
+_EXAMPLES = "Examples:"
 
 
-@dataclass(frozen=True, slots=True)
-class HelpSections:
-    """A docstring in parts."""
-
-    summary: str
-    examples: tuple[str, ...]  # lines of a shell, each with a comment
-    notes: str
+def argument(metavar: str, help: str) -> Any:
+    """An argument, for `Annotated`."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
-class Command(TyperCommand):
-    """A command with such a screen."""
+def option(metavar: str, help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option with a value, for `Annotated`; only --help-all shows those with a panel."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
+
+
+def flag(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option without a value, for `Annotated`."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+def paragraphs(help: str | None) -> tuple[list[str], list[str]]:
+    """The paragraphs of a docstring, and the lines of its examples."""
+    blocks = [block.strip() for block in inspect.cleandoc(help or "").split("\n\n")]
+    examples = [line.strip() for b in blocks if b.startswith(_EXAMPLES) for line in b.split("\n")]
+    return [" ".join(b.split()) for b in blocks if not b.startswith(_EXAMPLES)], examples[1:]
+
+
+def panels(params: list[Any], ctx: Any) -> dict[str, list[tuple[str, str]]]:
+    """Names and help of arguments and options, by the title that they are shown under."""
+    shown: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+    for param in params:
+        if param.param_type_name == "argument":
+            shown["Arguments"].append((_argument(param), param.help))
+        elif record := param.get_help_record(ctx):
+            names = ", ".join(HELP) if HELP_ALL in param.opts else record[0]  # in any order
+            title = getattr(param, "rich_help_panel", None) or "Options"
+            shown.setdefault(title, []).append((names, record[1]))
+    return {title: rows for title, rows in shown.items() if rows}
+
+
+def usage(params: list[Any]) -> list[str]:
+    """`[OPTIONS] SOURCE`, of these parameters."""
+    return ["[OPTIONS]", *(_argument(p) for p in params if p.param_type_name == "argument")]
+
+
+def _argument(param: Any) -> str:
+    if " " in param.metavar:
+        return param.metavar
+    name = param.metavar + ("..." if param.nargs == -1 else "")
+    return name if param.required else f"[{name}]"
+
+
+class _Screen:
+    """The sections of the screen, as Click asks for them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Errors are those of fastfeed."""
-        ctx.meta[_EVERYTHING] = _wants_everything(args)
-        with usage_errors.as_config_errors(ctx):
-            return super().parse_args(ctx, args)
+        """Parse arguments, of which --help-all may be one."""
+        ctx.meta[_EVERYTHING] = HELP_ALL in args[: args.index("--") if "--" in args else None]
+        return super().parse_args(ctx, args)  # type: ignore[misc]
+
+    def shown_params(self, ctx: Any) -> list[Any]:
+        """Parameters on the screen."""
+        return self.get_params(ctx)  # type: ignore[attr-defined]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the docstring; examples are not wrapped."""
+        text, examples = paragraphs(self.help)  # type: ignore[attr-defined]
+        for paragraph in text:
+            formatter.write_paragraph()
+            formatter.write_text(paragraph)
+        with formatter.section("Examples"):
+            for line in examples:
+                formatter.write(f"  {line}\n")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, options and, for a group, its commands."""
+        listed = panels(self.shown_params(ctx), ctx)
+        everything = ctx.meta[_EVERYTHING]
+        rare = sum(len(rows) for title, rows in listed.items() if title not in _FREQUENT)
+        for title, rows in listed.items():
+            if everything or title in _FREQUENT:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        self.format_commands(ctx, formatter)
+        if rare and not everything:
+            formatter.write_paragraph()
+            formatter.write_text(f"{ctx.command_path} {HELP_ALL} shows {rare} more options.")
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write nothing; a group has commands."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the epilog with --help-all."""
+        if ctx.meta[_EVERYTHING]:
+            super().format_epilog(ctx, formatter)  # type: ignore[misc]
+
+
+_FREQUENT = ("Arguments", "Options")
+
+
+class Command(_Screen, TyperCommand):
+    """A command with such a screen."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] SOURCE`."""
         return usage(self.get_params(ctx))
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the screen, as wide as the terminal."""
-        formatter.write(_screen(self, ctx, self.get_params(ctx)))
 
-
-class Group(TyperGroup):
-    """A group of commands with such a screen, which is also printed where there are no
-    arguments.
-    """
-
-    default_command = ""  # the command that need not be named
+class Group(_Screen, TyperGroup):
+    """A group of commands, listed by panel."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Help is printed in here."""
+        """Parse arguments; help is printed in here."""
         with nullcontext() if parent is not None else streams.command_output():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        """Commands print in here."""
+        """Run a command, which prints in here."""
         with nullcontext() if ctx.parent is not None else streams.command_output():
             return super().invoke(ctx)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Typer's `no_args_is_help` depends on help that prints itself."""
-        if not args and not ctx.resilient_parsing:
-            with streams.report():
-                typer.echo(ctx.get_help())
-            raise typer.Exit(2)
-        ctx.meta[_EVERYTHING] = _wants_everything(args)
-        with usage_errors.as_config_errors(ctx):
-            return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Errors are those of fastfeed."""
-        if (
-            args
-            and self.get_command(ctx, args[0]) is None
-            and args[0][:1] != "-"
-            and not ctx.resilient_parsing
-        ):
-            raise usage_errors.no_command(args[0], list(self.commands), ctx.command_path)
-        return super().resolve_command(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the screen, as wide as the terminal."""
-        formatter.write(_screen(self, ctx, self.shown_params(ctx)))
-
-    def shown_params(self, ctx: Any) -> list[Any]:
-        """Parameters on the screen."""
-        return self.get_params(ctx)
-
-
-def split(help: str | None) -> HelpSections:
-    """The parts of a docstring, or of a command's `help`."""
-    text = inspect.cleandoc(help or "").partition("\f")[0]
-    found = _EXAMPLES.search(text)
-    if found is None:
-        return HelpSections(text.strip(), (), "")
-    examples = tuple(line.strip() for line in found[1].splitlines() if line.strip())
-    return HelpSections(text[: found.start()].strip(), examples, text[found.end() :].strip())
-
-
-def panels(params: Iterable[Any]) -> dict[str, list[Any]]:
-    """Arguments and options by the title that they are shown under, in order; frequent options
-    under "Options".
-    """
-    shown: dict[str, list[Any]] = {"Arguments": [], "Options": []}
-    for param in params:
-        if getattr(param, "hidden", False):
-            continue
-        title = "Arguments" if param.param_type_name == "argument" else "Options"
-        shown.setdefault(getattr(param, "rich_help_panel", None) or title, []).append(param)
-    return {title: listed for title, listed in shown.items() if listed}
-
-
-def columns(param: Any) -> tuple[str, str, str]:
-    """`-o, --out FILE`, its help, and `[default: ...]` or nothing."""
-    if param.param_type_name == "argument":
-        return _argument(param), param.help or "", ""
-    shorts, longs = (
-        [n for n in param.opts if n.startswith("--") is is_long] for is_long in (False, True)
-    )
-    if HELP_ALL in longs:  # Click has them in any order
-        return ", ".join(HELP), "Show the frequent options, or all of them, and exit.", ""
-    name = ", ".join([*shorts, "/".join([*longs, *param.secondary_opts])])
-    if not param.is_flag:
-        name += f" {param.metavar or 'VALUE'}"
-    return name, getattr(param, "help", None) or "", _default(param)
-
-
-def _screen(command: Any, ctx: Any, params: list[Any]) -> str:
-    console = Console(highlight=False)
-    with console.capture() as captured:
-        for line in _lines(command, ctx, params, console):
-            console.print(line, soft_wrap=True)
-    return captured.get()
-
-
-def _lines(command: Any, ctx: Any, params: list[Any], console: Console) -> Iterator[Text]:
-    sections = split(command.help)
-    pieces = " ".join(command.collect_usage_pieces(ctx))
-    yield Text.assemble(("Usage: ", "yellow"), (ctx.command_path, "bold"), f" {pieces}")
-    yield Text("")
-    yield from _wrapped(Text(" ".join(sections.summary.split())), console)
-    if sections.examples:
-        yield from _title("Examples")
-        for example in sections.examples:
-            text = Text(f"  {example}")
-            text.highlight_regex(r"  # .*$", "dim")
-            yield text
-    everything = ctx.meta.get(_EVERYTHING, False)
-    listed, more = panels(params), ""
-    if not everything:
-        listed, more = _frequent(listed, ctx.command_path, getattr(command, "commands", {}))
-    parts = [_parameters(listed, console), _commands(command, console, everything)]
-    for part in parts if "Arguments" in listed else reversed(parts):
-        yield from part
-    for paragraph in filter(
-        None, [*sections.notes.split("\n\n"), command.epilog if everything else "", more]
-    ):
-        yield Text("")
-        yield from _wrapped(_styled(" ".join(paragraph.split())), console)
-
-
-def _wants_everything(args: list[str]) -> bool:
-    return HELP_ALL in args[: args.index("--") if "--" in args else None]
-
-
-def _frequent(
-    listed: dict[str, list[Any]], path: str, commands: Any
-) -> tuple[dict[str, list[Any]], str]:
-    """What --help shows of the options, and the line about the others, if there are any."""
-    # those of a group are rare
-    kept = () if commands and "Arguments" not in listed else ("Arguments", "Options")
-    shown = {title: params for title, params in listed.items() if title in kept}
-    if shown == listed:
-        return listed, ""
-    shown = {
-        title: [p for p in params if HELP_ALL not in p.opts] for title, params in shown.items()
-    }
-    options = [
-        p
-        for title, params in listed.items()
-        if title != "Arguments"
-        for p in params
-        if HELP_ALL not in p.opts
-    ]
-    others = [
-        max(param.opts, key=len) for param in options if param not in shown.get("Options", [])
-    ]
-    what = ", ".join(others) if len(others) <= _NAMED else f"all {len(options)} options"
-    return shown, f"{path} {HELP_ALL} shows {what}."
-
-
-def _parameters(listed: dict[str, list[Any]], console: Console) -> Iterator[Text]:
-    shown = [(title, [columns(param) for param in params]) for title, params in listed.items()]
-    width = _width(name for _, rows in shown for name, _, _ in rows)
-    for title, rows in shown:
-        yield from _title(title)
-        for name, text, default in rows:
-            yield from _row(name, _styled(text, default), width, console)
-
-
-def _commands(command: Any, console: Console, everything: bool) -> Iterator[Text]:
-    """Commands of a group under the titles that they have, each with its first sentence."""
-    default = getattr(command, "default_command", "")
-    inner = {
-        name: c
-        for name, c in getattr(command, "commands", {}).items()
-        if everything or name != default
-    }
-    titles = dict.fromkeys(_panel(each) for each in inner.values())
-    width = _width(inner)
-    for title in titles:
-        yield from _title(title)
-        for name, each in inner.items():
-            if _panel(each) == title and not each.hidden:
-                text = each.short_help or re.split(r"(?<=[.?])\s", split(each.help).summary)[0]
-                yield from _row(name, Text(" ".join(text.split())), width, console)
-
-
-def _panel(command: Any) -> str:
-    title = getattr(command, "rich_help_panel", None)
-    return title if isinstance(title, str) else "Commands"
-
-
-def _title(title: str) -> tuple[Text, Text]:
-    return Text(""), Text(f"{title}:", style="bold")
-
-
-def _styled(text: str, default: str = "") -> Text:
-    styled = Text.assemble(text, (f" {default.replace(' ', _NO_BREAK)}", "dim") if default else "")
-    styled.highlight_regex(_OPTION, "cyan")
-    return styled
-
-
-def _row(name: str, text: Text, width: int, console: Console) -> Iterator[Text]:
-    """A name and its text, which continues below itself."""
-    lines = list(_wrapped(text, console, width + 4)) or [Text("")]
-    first = Text(f"  {name}")
-    first.highlight_regex(rf"^  \w[\w-]*|{_OPTION}", "cyan")
-    if len(name) > width:
-        yield first
-    else:
-        first.append(" " * (width + 4 - len(first)))
-        first.append_text(lines.pop(0))
-        first.rstrip()
-        yield first
-    for line in lines:
-        yield Text(" " * (width + 4)).append_text(line)
-
-
-def _width(names: Iterable[str]) -> int:
-    return max((len(name) for name in names if len(name) <= _WIDEST), default=0)
-
-
-def _wrapped(text: Text, console: Console, indent: int = 0) -> Iterator[Text]:
-    for line in text.wrap(console, max(console.width - indent, _NARROWEST)):
-        line.rstrip()
-        yield Text(line.plain.replace(_NO_BREAK, " "), spans=line.spans)
-
-
-def usage(params: Iterable[Any]) -> list[str]:
-    """`[OPTIONS] SOURCE`, of these parameters."""
-    words = [
-        _argument(param)
-        for param in params
-        if param.param_type_name == "argument" and not param.hidden
-    ]
-    return ["[OPTIONS]", *words]
-
-
-def _argument(param: Any) -> str:
-    name = param.metavar or param.name.upper()
-    if " " in name:  # says it all
-        return name
-    name += "..." if param.nargs == -1 else ""
-    return name if param.required else f"[{name}]"
-
-
-def _default(param: Any) -> str:
-    """From the declaration alone: nothing is asked of the environment."""
-    if param.required:
-        return "[required]"
-    value, shown = param.default, getattr(param, "show_default", False)
-    if not shown or value is None or callable(value) or value in ("", [], ()):
-        return ""
-    if param.is_flag:
-        names = param.opts if value else param.secondary_opts
-        return f"[default: {names[-1].lstrip('-')}]" if param.secondary_opts else ""
-    value = getattr(value, "value", value)
-    return f"[default: {value:g}]" if isinstance(value, float) else f"[default: {value}]"
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the first sentence of each command."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            panel = getattr(command, "rich_help_panel", None)
+            title = panel if isinstance(panel, str) else "Commands"
+            sections.setdefault(title, []).append((name, command.get_short_help_str(100)))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)

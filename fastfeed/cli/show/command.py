@@ -8,8 +8,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from fastfeed.cli.open_source import (
     AllowHost,
     AllowPath,
@@ -18,6 +16,7 @@ from fastfeed.cli.open_source import (
     allowed,
     label_kind_of,
 )
+from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["contact_sheet", "folder", "show"]
 
-_MORE = "More options"  # title in --help-all
 _MARGIN, _TEXT = 8, 14  # pixels
 _PAPER, _INK = (250, 250, 248), (40, 40, 40)
 _SUFFIXES = (".png", ".jpg", ".webp")
@@ -43,83 +41,46 @@ _LONGEST = 4  # times its short side: the middle is shown of what is longer
 
 def show(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Folder of class folders, shards or a table, local or s3://...",
-        ),
+        str, argument("SOURCE", "Folder of class folders, shards or a table, local or s3://...")
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Picture to write. Default: contact-sheet.png or ops.png.",
-        ),
+        option("FILE", "Picture to write. Default: contact-sheet.png or ops.png.", "--out", "-o"),
     ] = None,
     ops: Annotated[
         str,
-        typer.Option(
-            metavar="OPS",
-            help=(
-                "Draw one photograph after each of these ops: a recipe (imagenet_train), a family"
-                " (color), 'all', or "
-                "a list: 'Hue(0.1), RandAugment()'."
-            ),
+        option(
+            "OPS",
+            "Draw an image after each op: a recipe (imagenet_train), a family (color), all,"
+            " or a list: 'Hue(0.1), RandAugment()'.",
         ),
     ] = "",
-    count: Annotated[
-        int,
-        typer.Option(
-            "--count", "-n", min=1, max=1000, metavar="N", help="Samples to draw, up to 1000."
-        ),
-    ] = 24,
+    count: Annotated[int, option("N", "Samples to draw.", "--count", "-n", min=1, max=1000)] = 24,
     size: Annotated[
-        int,
-        typer.Option(
-            min=16,
-            max=1024,
-            metavar="N",
-            help="Side of a sample in pixels, 16 to 1024.",
-            rich_help_panel=_MORE,
-        ),
+        int, option("N", "Side of a sample in pixels.", panel=MORE, min=16, max=1024)
     ] = 160,
     evaluate: Annotated[
-        bool, typer.Option("--eval", help="Only resize and center crop, as in validation.")
+        bool, flag("Only resize and center crop, as in validation.", "--eval")
     ] = False,
     scale: Annotated[
         float,
-        typer.Option(
-            metavar="X",
-            help="Smallest fraction of an image's area that a random crop covers.",
-            rich_help_panel=_MORE,
-        ),
+        option("X", "Smallest fraction of an image's area that a random crop covers.", panel=MORE),
     ] = 0.08,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of the training run.", rich_help_panel=_MORE)
-    ] = 0,
-    epoch: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Epoch of the training run.", rich_help_panel=_MORE),
-    ] = 0,
+    seed: Annotated[int, option("N", "Seed of the training run.", panel=MORE)] = 0,
+    epoch: Annotated[int, option("N", "Epoch of the training run.", panel=MORE, min=0)] = 0,
     label: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Label: a member, field or column of shards or a table."),
+        str | None, option("NAME", "Label: a member, field or column of shards or a table.")
     ] = None,
     label_kind: Annotated[
         str | None,
-        typer.Option(
-            metavar="name|index",
-            help="Integer labels are the name of a class (default in tables) or its index.",
-            rich_help_panel=_MORE,
+        option(
+            "name|index",
+            "Integer labels are the name of a class (default in tables) or its index.",
+            panel=MORE,
         ),
     ] = None,
     image: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Column or feature that holds the image.", rich_help_panel=_MORE
-        ),
+        str | None, option("NAME", "Column or feature that holds the image.", panel=MORE)
     ] = None,
     storage_option: StorageOption = None,
     allow_path: AllowPath = None,

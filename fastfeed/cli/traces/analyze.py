@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.traces import options as trace_io
 from fastfeed.cli.traces import report_files, sweep
-from fastfeed.cli.traces.options import MORE, AsJson, FailOn, Force, InputRange, MaxEvents, Steps
+from fastfeed.cli.traces.options import AsJson, FailOn, Force, InputRange, MaxEvents, Steps
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,20 +23,14 @@ __all__ = ["analyze"]
 
 def analyze(
     files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE", help="Traces or folders of one run, all ranks. -: standard input."
-        ),
+        list[Path], argument("FILE", "Traces or folders of one run, all ranks. -: standard input.")
     ],
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with the timeline.")
+        Path | None, option("FILE", "Also write an HTML page with the timeline.")
     ] = None,
     fail_on: FailOn = None,
     each: Annotated[
-        bool,
-        typer.Option(
-            "--each", help="Treat each FILE, or entry of a folder, as a run; print a table."
-        ),
+        bool, flag("Treat each FILE, or entry of a folder, as a run; print a table.", "--each")
     ] = False,
     as_json: AsJson = False,
     steps: Steps = None,
@@ -43,19 +38,15 @@ def analyze(
     max_events: MaxEvents = 0,
     perfetto: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also write idle-time tracks for ui.perfetto.dev (.json or .json.gz).",
-            rich_help_panel=MORE,
+        option(
+            "FILE",
+            "Also write idle-time tracks for ui.perfetto.dev (.json or .json.gz).",
+            panel=MORE,
         ),
     ] = None,
     as_markdown: Annotated[
         bool,
-        typer.Option(
-            "--markdown",
-            help="Print a short report in Markdown, for a pull request.",
-            rich_help_panel=MORE,
-        ),
+        flag("Print a short report in Markdown, for a pull request.", "--markdown", panel=MORE),
     ] = False,
     force: Force = False,
 ) -> None:

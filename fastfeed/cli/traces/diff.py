@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.help import argument, option
 from fastfeed.cli.traces import options as trace_io
 from fastfeed.cli.traces import report_files
 from fastfeed.cli.traces.options import AsJson, Force, InputRange, MaxEvents, Steps
@@ -18,29 +19,19 @@ __all__ = ["diff"]
 
 def diff(
     before: Annotated[
-        Path,
-        typer.Argument(
-            metavar="BEFORE", help="Trace or folder of the run before the change. -: stdin."
-        ),
+        Path, argument("BEFORE", "Trace or folder of the run before the change. -: stdin.")
     ],
     after: Annotated[
-        Path,
-        typer.Argument(
-            metavar="AFTER", help="Trace or folder of the run after the change. -: stdin."
-        ),
+        Path, argument("AFTER", "Trace or folder of the run after the change. -: stdin.")
     ],
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write an HTML page with both timelines."),
+        Path | None, option("FILE", "Also write an HTML page with both timelines.")
     ] = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LIMIT",
-            help=(
-                "For AFTER, such as 'input>5%'. Can be repeated. Exit code 3 if exceeded, 4 without"
-                " a verdict."
-            ),
+        option(
+            "LIMIT",
+            "For AFTER, such as 'input>5%'. Exit code 3 if exceeded, 4 without a verdict.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fastfeed.cli.screen.help import MORE, flag, option
 from fastfeed.cli.screen.streams import say
 from fastfeed.errors import ConfigError, TraceError
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from fastfeed.profiler.model.trace import Trace
 
 __all__ = [
-    "MORE",
     "AsJson",
     "FailOn",
     "Force",
@@ -37,45 +37,34 @@ __all__ = [
 ]
 
 _STDIN = "standard input"
-MORE = "More options"  # title in --help-all
 InputRange = Annotated[
     str,
-    typer.Option(
-        metavar="REGEX",
-        help="Also count profiler ranges whose name matches as waiting for input.",
-        rich_help_panel=MORE,
+    option(
+        "REGEX", "Also count profiler ranges whose name matches as waiting for input.", panel=MORE
     ),
 ]
-Steps = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Analyze only the last N steady steps.")
-]
+Steps = Annotated[int | None, option("N", "Analyze only the last N steady steps.", min=1)]
 FailOn = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="LIMIT",
-        help=(
-            "Such as 'input>5%' or 'idle>30%'. Can be repeated. Exit code 3 if exceeded, 4 without"
-            " a verdict."
-        ),
+    option(
+        "LIMIT",
+        "Such as 'input>5%' or 'idle>30%'. Exit code 3 if exceeded, 4 without a verdict.",
     ),
 ]
 Force = Annotated[
-    bool,
-    typer.Option(
-        "--force", help="Also overwrite files that fastfeed did not write.", rich_help_panel=MORE
-    ),
+    bool, flag("Also overwrite files that fastfeed did not write.", "--force", panel=MORE)
 ]
 MaxEvents = Annotated[
     int,
-    typer.Option(
+    option(
+        "N",
+        "Refuse files with more events. Default: 5 million.",
+        panel=MORE,
         min=0,
-        metavar="N",
-        help="Refuse files with more events. Default: 5 million.",
         show_default=False,
-        rich_help_panel=MORE,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+AsJson = Annotated[bool, flag("Print the result as JSON.", "--json")]
 
 
 def analyze_files(

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastfeed.cli.screen import streams
+from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.screen.streams import say
 from fastfeed.cli.traces import options as trace_io
 from fastfeed.cli.traces import report_files
-from fastfeed.cli.traces.options import MORE, FailOn, Force, InputRange, Steps
+from fastfeed.cli.traces.options import FailOn, Force, InputRange, Steps
 from fastfeed.errors import ConfigError, FastfeedError
 
 if TYPE_CHECKING:
@@ -37,76 +38,39 @@ class Tool(str, enum.Enum):
 
 
 def profile(
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.")
-    ],
+    command: Annotated[list[str], argument("COMMAND", "The command to run, with its arguments.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Folder to record to. Default: a new fastfeed-profile.",
-        ),
+        option("DIR", "Folder to record to. Default: a new fastfeed-profile.", "--out", "-o"),
     ] = None,
-    html: Annotated[bool, typer.Option(help="Write report.html to the folder.")] = True,
+    html: Annotated[bool, flag("Write report.html to the folder.")] = True,
     fail_on: FailOn = None,
     steps: Steps = None,
     stop_after: Annotated[
-        bool,
-        typer.Option(
-            "--stop-after", help="End the command when the steps are recorded. Not with nsys."
-        ),
+        bool, flag("End the command when the steps are recorded. Not with nsys.", "--stop-after")
     ] = False,
     skip_steps: Annotated[
         int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Training steps before recording begins. Not with nsys.",
-            rich_help_panel=MORE,
-        ),
+        option("N", "Training steps before recording begins. Not with nsys.", panel=MORE, min=1),
     ] = 10,
     record_steps: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Training steps to record. Not with nsys.",
-            rich_help_panel=MORE,
-        ),
+        int, option("N", "Training steps to record. Not with nsys.", panel=MORE, min=1)
     ] = 30,
-    delay: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="S", help="Seconds to wait before recording.", rich_help_panel=MORE
-        ),
-    ] = 0,
-    duration: Annotated[
-        int,
-        typer.Option(min=0, metavar="S", help="Seconds to record. 0: all.", rich_help_panel=MORE),
-    ] = 0,
+    delay: Annotated[int, option("S", "Seconds to wait before recording.", panel=MORE, min=0)] = 0,
+    duration: Annotated[int, option("S", "Seconds to record. 0: all.", panel=MORE, min=0)] = 0,
     tool: Annotated[
         Tool,
-        typer.Option(
+        option(
+            "TOOL",
+            "nsys, nvprof, torch, jax, tensorflow, or auto: nsys, else the framework's profiler.",
             "--with",
-            metavar="TOOL",
-            help=(
-                "Recorder: nsys, nvprof, torch, jax, tensorflow, or auto: nsys if it is installed,"
-                " otherwise the "
-                "profiler of the framework that trains."
-            ),
-            rich_help_panel=MORE,
+            panel=MORE,
         ),
     ] = Tool.auto,
     input_range: InputRange = "",
     nsys: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Path to nsys. Default: $NSYS, then PATH and the usual places.",
-            rich_help_panel=MORE,
-        ),
+        option("PATH", "Path to nsys. Default: $NSYS, then PATH and the usual places.", panel=MORE),
     ] = None,
     force: Force = False,
 ) -> None:

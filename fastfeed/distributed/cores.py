@@ -23,9 +23,7 @@ def cores_for(world: World, root: Path = Path("/")) -> int:
 
 
 def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
-    """(cores, bytes of memory) that the container or job allows: the tightest limit of its cgroup
-    and its parents.
-    """
+    """(cores, bytes of memory) allowed by the cgroup and its parents; None for no limit."""
     cores: list[float] = []
     memory: list[int] = []
     for line in _text(root / "proc/self/cgroup").splitlines():

@@ -1,4 +1,4 @@
-"""What launchers say of a process in its environment variables, read without the network.
+"""Ranks from launchers' environment variables, read without the network.
 
 `LAUNCHERS` is the order of priority: the inner launcher wins, because it numbered this process,
 while the outer ones only describe the machine.
@@ -44,9 +44,7 @@ class Found(NamedTuple):
 
 
 def torchrun(environ: Environ) -> Found | None:
-    """torchrun, DeepSpeed, Accelerate, Kubeflow's PyTorchJob: RANK and WORLD_SIZE, mostly with
-    LOCAL_RANK.
-    """
+    """torchrun, DeepSpeed, Accelerate, PyTorchJob: RANK and WORLD_SIZE, mostly LOCAL_RANK."""
     pair = [name for name in ("RANK", "WORLD_SIZE") if _is_set(environ, name)]
     hints = [
         name
@@ -81,9 +79,7 @@ def pmi(environ: Environ) -> Found | None:
 
 
 def jax(environ: Environ) -> Found | None:
-    """JAX_PROCESS_ID and JAX_NUM_PROCESSES, as scripts pass them to
-    `jax.distributed.initialize`.
-    """
+    """JAX_PROCESS_ID and JAX_NUM_PROCESSES, as passed to `jax.distributed.initialize`."""
     both = _is_set(environ, "JAX_PROCESS_ID") and _is_set(environ, "JAX_NUM_PROCESSES")
     if not both and not _is_set(environ, "JAX_COORDINATOR_ADDRESS"):
         return None
@@ -91,9 +87,7 @@ def jax(environ: Environ) -> Found | None:
 
 
 def tf_config(environ: Environ) -> Found | None:
-    """TF_CONFIG's cluster, in TensorFlow's order: chief (or master), then workers; other tasks are
-    alone.
-    """
+    """TF_CONFIG's cluster: chief (or master), then workers; other tasks are alone."""
     if not _is_set(environ, "TF_CONFIG"):
         return None
     try:
@@ -282,9 +276,7 @@ def _integer(environ: Environ, name: str, launcher: str) -> int:
 
 
 def _slurm_tasks_here(environ: Environ, size: int) -> tuple[int, int] | None:
-    """(local rank, tasks on this node) of the srun step, if it is the step that has `size`
-    ranks.
-    """
+    """(local rank, tasks on this node) of the srun step, if it has `size` ranks."""
     if environ.get("SLURM_STEP_NUM_TASKS") != str(size):
         return None
     if not all(

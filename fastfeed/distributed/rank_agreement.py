@@ -15,8 +15,7 @@ __all__ = ["check_process_groups", "check_ranks"]
 
 
 def check_ranks(world: World, framework: str, rank: int, size: int) -> None:
-    """Raise where the framework runs other processes than the launcher's variables have told the
-    feed.
+    """Raise ConfigError if the framework and the feed disagree on this process's rank.
 
     A world that was passed on purpose is believed: a feed may be for one rank alone, as when rank 0
     evaluates.
@@ -39,9 +38,7 @@ def check_ranks(world: World, framework: str, rank: int, size: int) -> None:
 
 
 def check_process_groups(world: World) -> None:
-    """As `check_ranks`, for each framework that runs several processes by now; called before a
-    feed's first batch.
-    """
+    """Check ranks with each framework that runs several processes now."""
     torch: Any = sys.modules.get("torch.distributed")
     if torch is not None and torch.is_available() and torch.is_initialized():
         check_ranks(world, "torch.distributed", torch.get_rank(), torch.get_world_size())

@@ -104,9 +104,7 @@ class World:
 
     @property
     def gpu(self) -> int:
-        """The GPU of this process on its machine; GPU 0 if the launcher shows each process only its
-        own GPU.
-        """
+        """GPU of this process on its machine; 0 if the launcher shows it only one."""
         return self.local_rank
 
     @property

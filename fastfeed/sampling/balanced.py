@@ -41,9 +41,7 @@ class Classes:
 
     @classmethod
     def sorted(cls, samples: int, labels: Labels, values: np.ndarray, sizes: np.ndarray) -> Classes:
-        """From labels that are read a part at a time, and their counts: no array but the ids is
-        held.
-        """
+        """Build from labels that are read in parts, and their counts, holding only the ids."""
         ids, firsts = np.empty(samples, np.min_scalar_type(samples - 1)), np.cumsum(sizes) - sizes
         table = np.full(int(values[-1]) + 1, -1) if values[-1] < _PART else None
         if table is not None:
@@ -147,9 +145,7 @@ class Balanced:
         return samples if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        """Rounds of one sample per class, each in its own order; the last round of an epoch may be
-        shorter, and its classes rotate from epoch to epoch.
-        """
+        """Rounds of one sample per class in random order; a shorter last round rotates classes."""
         assert self.classes is not None  # positions() has checked that
         count = len(self.classes.sizes)
         rounds, extra = divmod(epoch.length, count)

@@ -39,7 +39,7 @@ class Visits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What an order may depend on in addition to a position."""
+    """Inputs of an order in addition to a position."""
 
     number: int
     samples: int  # in the source
@@ -80,7 +80,7 @@ class Order(Protocol):
             How many samples an epoch visits.
 
         Raises:
-            ConfigError: If the order does not fit a source of so many samples.
+            ConfigError: If the order does not fit a source of this length.
         """
         ...
 

@@ -26,8 +26,7 @@ __all__ = ["Blocks"]
 @checked
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Every sample once, reading few shards at a time: for storage where sequential reads are
-    cheaper than random ones.
+    """Every sample once, from few shards at a time: for storage with fast sequential reads.
 
     The shards of an epoch are laid end to end in random order and cut into lanes of equal length. A
     lane fills the same rows of every global batch, from `window` open shards, whose samples come in
@@ -106,7 +105,7 @@ class Blocks:
         return samples
 
     def count(self, samples: int) -> int:
-        """How many blocks there are.
+        """Number of blocks.
 
         Args:
             samples (int): Samples in the source.

@@ -21,8 +21,7 @@ _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISD
 
 @checked
 def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Save a feed's position as JSON, committed by atomic rename after fsync; until then the old
-    file stays.
+    """Save a feed's position as JSON, committed by atomic rename after fsync.
 
     Args:
         path (str | os.PathLike[str]): The file, in a folder that exists.

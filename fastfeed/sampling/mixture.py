@@ -1,6 +1,4 @@
-"""MixtureOrder: several sources in one epoch, each in proportion to its weight and in its own
-order.
-"""
+"""Mixtures: several sources in one epoch, each with its share and order."""
 
 from __future__ import annotations
 
@@ -137,7 +135,8 @@ class _Parts:
         self.proportions = proportions_of(tuple(float(part.weight) for part in parts))
         self.firsts = np.array([part.first for part in parts])
         self.sizes = np.array([part.length for part in parts])
-        self.last, self.total = int((self.firsts + self.sizes).max()), int(self.sizes.sum())
+        self.last = int((self.firsts + self.sizes).max())
+        self.total = int(self.sizes.sum())
         self.checked = False  # its Blocks are bound, and fit
         self._kinds = np.empty(0, np.int64)
         self._walks: dict[tuple[int, int, int], PartPasses] = {}
@@ -145,7 +144,7 @@ class _Parts:
 
     @property
     def kinds(self) -> np.ndarray:
-        """How each part is read."""
+        """Kind of order of each part."""
         if not len(self._kinds):  # orders that are not bound to a source have none
             self._kinds = np.array([_kind(part) for part in self._parts])
         return self._kinds

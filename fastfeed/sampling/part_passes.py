@@ -1,5 +1,4 @@
-"""The passes through parts of a mixture that are read in Blocks: those of all parts are looked up
-at once.
+"""Passes through parts of a mixture that are read in Blocks, for all parts at once.
 
 Of every part one pass is laid out, so that a batch costs a few look-ups however many parts there
 are: units of unequal sizes stand end to end in one array, equal ones are computed. A part that is
@@ -52,7 +51,7 @@ class _RowUnits:
 
 
 class PartPasses:
-    """Of one mixture, seed, length of an epoch and batch. Any thread may ask."""
+    """Passes for one mixture, seed, epoch length and batch. Thread-safe."""
 
     def __init__(
         self,
@@ -64,18 +63,20 @@ class PartPasses:
         # of each part, to be laid out first: all at once cost less than one by one
         passes: np.ndarray,
     ) -> None:
-        self._proportions, self._parts, self._seed, self._batch = proportions, parts, seed, batch
-        self._length, self._steps = length, length // batch
+        self._proportions = proportions
+        self._parts = parts
+        self._seed = seed
+        self._batch = batch
+        self._length = length
+        self._steps = length // batch
         blocks = [(i, order) for i, (_, order) in enumerate(parts) if order is not None]
         count = len(parts)
         self._sizes = np.array([size for size, _ in parts])
         self._window, self._lanes, self._width = (np.ones(count, np.int64) for _ in range(3))
         for i, order in blocks:
-            self._window[i], self._lanes[i], self._width[i] = (
-                order.window,
-                order.lanes,
-                proportions.minimum(i, batch),
-            )
+            self._window[i] = order.window
+            self._lanes[i] = order.lanes
+            self._width[i] = proportions.minimum(i, batch)
         self._units = np.array([_listed_units(size, order) for size, order in parts], np.int64)
         self._listed = self._units > 0
         self._units_before = np.cumsum(self._units) - self._units
@@ -86,7 +87,8 @@ class PartPasses:
         self._firsts = np.empty(len(self._edges) - 1, np.int64)
         self._equal = np.ones((4, count), np.int64)  # EqualUnits: size, count, missing, short
         self._pass = np.full(count, -1)  # that is laid out
-        self._begin, self._count = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._begin = np.zeros(count, np.int64)
+        self._count = np.zeros(count, np.int64)
         self._lock = threading.Lock()
         first = np.array([i for i, _ in blocks])
         self._lay_out(first, passes[first])
@@ -199,9 +201,7 @@ class PartPasses:
         self._pass[changed] = wanted
 
     def _whole_steps(self, part: np.ndarray, passes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first step that is completely within this pass through a part, counted over all
-        epochs, and the number of such steps: int64, int64.
-        """
+        """First step within this pass through a part, over all epochs, and number of such steps."""
         if not self._steps:
             return np.zeros_like(part), np.zeros_like(part)
         size = self._sizes[part]
@@ -209,7 +209,7 @@ class PartPasses:
         high = reach.astype(np.int64) + 3
 
         def first(reached: np.ndarray, more: int) -> np.ndarray:
-            """The first step before whose position `more` a part has had so many samples."""
+            """First step before whose position `more` a part has had `reached` samples."""
             low, above = np.zeros_like(part), high.copy()
             for _ in range(int(high.max()).bit_length()):
                 middle = (low + above) // 2

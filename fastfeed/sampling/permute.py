@@ -33,11 +33,10 @@ Side = np.uint64 | np.ndarray
 
 
 def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = False) -> np.ndarray:
-    """Where each of `values` (int64 in [0, n)) goes under the permutation named by `key`: int64,
-    same shape.
+    """Permuted `values` (int64 in [0, n)) under the permutation of `key`: int64, same shape.
 
     n (below 2**52) and the parts of the key may be arrays of the shape of `values`: each value then
-    has its own permutation, the same as in a call of its own.
+    has its own permutation, the same as in a separate call.
     """
     values = np.asarray(values, np.int64)
     if not values.size:
@@ -128,9 +127,7 @@ def _mix(x: np.ndarray, spare: np.ndarray) -> None:
 
 
 def _round_keys(key: Key) -> np.ndarray:
-    """One key per round: uint64, shape (rounds, 1), or (rounds, len(values)) where a part of the
-    key is an array.
-    """
+    """One key per round: uint64 (rounds, 1), or (rounds, len(values)) for keys with arrays."""
     if any(isinstance(part, np.ndarray) for part in key):
         return _derive(key)
     return _cached_keys(tuple(int(part) & _WORD for part in key))  # type: ignore[arg-type]

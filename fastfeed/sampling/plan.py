@@ -1,5 +1,4 @@
-"""Which rank reads which sample at which step: shuffle -> shard -> batch, by integer arithmetic
-alone.
+"""Samples of each rank and step: shuffle -> shard -> batch, by integer arithmetic.
 
 An epoch has `length` positions, and its order maps each to a sample. Orders are computed, never
 stored, so a billion samples cost no memory, and starting at step one million costs as much as
@@ -156,9 +155,7 @@ class Plan:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """This rank's slice [first, last) of every global batch; slices differ by one when ranks do
-        not divide it.
-        """
+        """Slice [first, last) of every global batch on this rank; slices differ by at most one."""
         return self._share(self.global_batch)
 
     @property
@@ -208,10 +205,8 @@ class Plan:
         """
         length = self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
-        info, order = (
-            Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed)),
-            order_of(self.shuffle),
-        )
+        info = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed))
+        order = order_of(self.shuffle)
         if self.mixed:
             positions = self._shuffled_rows(int(epoch), positions, length)
         return order.visits(positions % (length if order.open else used), info)
@@ -231,8 +226,7 @@ class Plan:
         return weights
 
     def first(self, step: int) -> int:
-        """The position in an epoch of this rank's first sample of a step, counted over all ranks;
-        others follow.
+        """Position in an epoch of this rank's first sample of a step, counted over all ranks.
 
         Args:
             step (int): Within the epoch, in [0, steps).
@@ -255,9 +249,7 @@ class Plan:
         return begin + first, begin + last
 
     def _share(self, count: int) -> tuple[int, int]:
-        """This rank's slice [first, last) of so many samples of a step: as many as other ranks
-        have, or one more.
-        """
+        """Slice [first, last) of `count` samples of a step: an equal share, or one more."""
         size = self.world.size
         each, rest = divmod(count, size)
 
@@ -272,9 +264,7 @@ class Plan:
         return edge(self.world.rank), edge(self.world.rank + 1)
 
     def _shuffled_rows(self, epoch: int, positions: np.ndarray, length: int) -> np.ndarray:
-        """The positions in the order whose samples are at these; each stays in its step, and
-        padding in its rows.
-        """
+        """Positions with rows of each step shuffled; padding stays in its rows."""
         steps, rows = np.divmod(positions, self.global_batch)
         shuffled = positions.copy()
         for step in np.unique(steps).tolist():
@@ -285,8 +275,7 @@ class Plan:
         return shuffled
 
     def state(self, epoch: int, step: int, fingerprint: str) -> dict[str, Any]:
-        """The position before (epoch, step) as plain integers and strings, ready for JSON; valid at
-        any world size.
+        """Position before (epoch, step), ready for JSON, valid at any world size.
 
         Args:
             epoch (int): Counts from 0.

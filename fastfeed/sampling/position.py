@@ -20,9 +20,7 @@ def position_of(
     changed: Callable[[str], str] | None,
     known: Iterable[str],
 ) -> tuple[int, int]:
-    """(epoch, step) of a saved state; StateError names the field in which it differs from the
-    current one.
-    """
+    """(epoch, step) of a saved state; StateError names the first field that differs."""
     if not isinstance(state, Mapping):
         raise StateError(
             f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave"

@@ -1,5 +1,4 @@
-"""An infinite sequence of slots assigned to parts by weight, as evenly as integers allow, by
-arithmetic alone.
+"""Slots assigned to parts by weight, as evenly as integers allow.
 
 Two parts of weights v and w divide the slots so that the first part has round(n * v / (v + w)) of
 the first n. More parts form a tree of such pairs, built like a Huffman code: the two lightest are
@@ -58,14 +57,14 @@ class Proportions:
         return node, slots
 
     def count(self, part: int, slots: Any) -> Any:
-        """How many of the first `slots` slots (an integer or an array) a part has."""
+        """Slots of a part among the first `slots` (an integer or an array)."""
         for heavy, total, goes_left in self.paths[part]:
             left = _share(slots, heavy, total)
             slots = left if goes_left else slots - left
         return slots
 
     def counts(self, parts: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """As `count`, of a part per entry: int64."""
+        """Slots of a part per entry, as `count`: int64."""
         for heavy, total, goes_left in zip(
             *(column[:, parts] for column in self.table), strict=True
         ):
@@ -74,7 +73,7 @@ class Proportions:
         return slots
 
     def minimum(self, part: int, slots: int) -> int:
-        """How many of any `slots` consecutive slots a part has at least."""
+        """Least number of slots of a part in any `slots` consecutive ones."""
         share, error = Fraction(1), Fraction(0)
         for heavy, total, goes_left in self.paths[part]:
             side = Fraction(heavy if goes_left else total - heavy, total)
@@ -97,11 +96,9 @@ def proportions_of(weights: tuple[float, ...]) -> Proportions:
             max(round(Fraction(weight * (_TOTAL - len(integers)), sum(integers))), 1)
             for weight in integers
         ]
-    heavy, total, sides = (
-        [1] * len(integers),
-        [1] * len(integers),
-        [(i, i) for i in range(len(integers))],
-    )
+    heavy = [1] * len(integers)
+    total = [1] * len(integers)
+    sides = [(i, i) for i in range(len(integers))]
     nodes = [(weight, i) for i, weight in enumerate(integers)]
     heapq.heapify(nodes)
     while len(nodes) > 1:

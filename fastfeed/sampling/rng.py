@@ -1,5 +1,4 @@
-"""Random numbers that are looked up, not generated: a pure function of (seed, epoch, sample id, op
-slot).
+"""Random numbers as a pure function of (seed, epoch, sample id, op slot).
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1,
 2, 3", SC11), vectorized over samples. The 128-bit counter holds the sample id (64 bits), the epoch
@@ -26,19 +25,15 @@ _ROUNDS = 10
 
 
 def philox(counter: np.ndarray, key: int) -> np.ndarray:
-    """Philox4x32-10 of `counter` (uint64 array, shape (4, n), each word < 2**32) under a 64-bit
-    key; same shape.
-    """
+    """Philox4x32-10 of `counter` (uint64 (4, n), words < 2**32) under a 64-bit key."""
     c0, c1, c2, c3 = (counter[i] for i in range(4))
     k0, k1 = key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF
     for _ in range(_ROUNDS):
         p0, p1 = c0 * _MUL0, c2 * _MUL1
-        c0, c1, c2, c3 = (
-            (p1 >> _SHIFT32) ^ c1 ^ np.uint64(k0),
-            p1 & _LOW,
-            (p0 >> _SHIFT32) ^ c3 ^ np.uint64(k1),
-            p0 & _LOW,
-        )
+        c0 = (p1 >> _SHIFT32) ^ c1 ^ np.uint64(k0)
+        c1 = p1 & _LOW
+        c2 = (p0 >> _SHIFT32) ^ c3 ^ np.uint64(k1)
+        c3 = p0 & _LOW
         k0, k1 = (k0 + _WEYL0) & 0xFFFFFFFF, (k1 + _WEYL1) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3])
 

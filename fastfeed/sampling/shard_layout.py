@@ -38,9 +38,7 @@ class ShuffledUnits(Protocol):
         ...
 
     def starts(self, units: np.ndarray) -> np.ndarray:
-        """The first offset of each unit of the sequence; numbers outside of it are clipped:
-        int64.
-        """
+        """First offset of each unit of the sequence; numbers are clipped: int64."""
         ...
 
     def ids(self, offsets: np.ndarray) -> np.ndarray:
@@ -104,9 +102,7 @@ class ListedUnits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """The units of a source; caches their permutations for the last epochs, unless they are all of
-    one size.
-    """
+    """Units of a source, with cached permutations unless all have one size."""
 
     bounds: np.ndarray  # first id of each, and the number of samples: int64, strictly ascending
     # samples of each; the last may have fewer. None: of any sizes
@@ -169,9 +165,7 @@ def bounds_of(source: Any) -> np.ndarray:
 
 
 def lane_of(rows: np.ndarray, width: Any, lanes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each row's lane, the lane's first row, and how many it has, when `width` rows are divided
-    among the lanes.
-    """
+    """Lane of each row, its first row and its width, for `width` rows in `lanes` lanes."""
     lane = ((rows + 1) * lanes - 1) // width
     first = width * lane // lanes
     return lane, first, width * (lane + 1) // lanes - first

@@ -26,8 +26,7 @@ _CACHED = 2  # orders of columns: prefetching crosses from one epoch to the next
 
 @dataclass(frozen=True, slots=True)
 class WeightLine:
-    """All samples on a line, each as long as its weight, in another order for every cycle of
-    epochs.
+    """All samples on a line, as long as their weights, in another order for every cycle.
 
     Sample i belongs to column i % 2**18, and columns are what is permuted: up to 2**18 samples in
     any order, of more those with the same remainder stay together.
@@ -100,7 +99,7 @@ class WeightLine:
         return cls(lengths, digest.hexdigest()[:12], int(lengths[-_COLUMNS:].sum()), most)
 
     def turns(self, count: int) -> int:
-        """How many epochs of `count` positions take turns on one line: a power of two."""
+        """Epochs of `count` positions that take turns on one line: a power of two."""
         return 1 << max(self.total // (self.largest * count), 1).bit_length() - 1
 
     def columns(self, seed: int, cycle: int) -> tuple[np.ndarray, np.ndarray]:
@@ -224,10 +223,7 @@ class Weighted:
 
 
 def _offset(seed: int, cycle: int, turn: int) -> int:
-    """The offset of an epoch's marks, as a fraction of their distance in units of 2**-52: the
-    reversed bits of its number in the cycle (van der Corput's sequence), plus a start that depends
-    on seed and cycle.
-    """
+    """Offset of an epoch's marks, in units of 2**-52: van der Corput's sequence plus a start."""
     return (int(f"{turn:0{_BITS}b}"[::-1], 2) + _start(seed, cycle)) % (1 << _BITS)
 
 

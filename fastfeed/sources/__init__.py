@@ -1,6 +1,4 @@
-"""Where samples come from: one class per module, behind the protocols of `base`; describe prints
-them.
-"""
+"""Sources of samples: one class per module, behind the protocols of `base`."""
 
 from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source

@@ -1,5 +1,4 @@
-"""Which files and addresses may be named by a file from elsewhere, such as a table or an index of
-shards.
+"""Rules for what tables and indexes from elsewhere may name.
 
 It must not make its user read whatever the user can read.
 """
@@ -50,9 +49,7 @@ _FOLDERS = 1 << 14  # whose real paths are kept
 
 
 class Allow(NamedTuple):
-    """What a file from elsewhere may name besides its own folder: values of the `allow_`
-    options.
-    """
+    """Paths, hosts and schemes allowed by the `allow_` options."""
 
     paths: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -75,8 +72,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Paths below `roots` and `paths`, and public hosts by https, by `schemes` and as the roots are
-    read.
+    """Allowed paths, public hosts by https, and hosts and schemes of the roots.
 
     Private and loopback addresses must be named, in a root or in `hosts`. Build it with `of`.
     """
@@ -96,9 +92,7 @@ class Access:
         hosts: Sequence[str] = (),
         schemes: Sequence[str] = (),
     ) -> Access:
-        """From the addresses of the tables, where their relative paths begin, and what is allowed
-        besides.
-        """
+        """Build the rules from addresses of tables, roots of relative paths and allowed names."""
         roots = tuple(dict.fromkeys(roots))
         named = (*roots, *tables)
         own = [uri for uri in named if not is_local(uri)]
@@ -142,19 +136,17 @@ class Access:
                 kind = "a private address" if scheme in _PORTS else "a host that was not named"
                 problems.append(f"{host} is {kind}")
                 allow_host = _joined(host, port, scheme)
-        return (
-            Refusal(" and ".join(problems), host=allow_host, scheme=allow_scheme)
-            if problems
-            else None
-        )
+        if problems:
+            return Refusal(" and ".join(problems), host=allow_host, scheme=allow_scheme)
+        return None
 
     def left(self, path: str) -> Refusal:
-        """The refusal of a local file that turned out to lie elsewhere when it was opened."""
+        """Refuse a local file that was outside the allowed folders once it was opened."""
         _real_folder.cache_clear()  # links have changed
         return self._of_path(path) or Refusal(f"{path} was replaced while it was read")
 
     def names(self, host: str, port: int) -> bool:
-        """Whether this host was named, with this port or with none."""
+        """Return True if this host was named, with this port or without a port."""
         host = host.lower().rstrip(".")
         return host in self.hosts or f"{host}:{port}" in self.hosts
 
@@ -188,7 +180,7 @@ class Access:
 
 
 def advice(refusals: Sequence[Refusal]) -> str:
-    """What to pass so that all of these are allowed: in Python, and on the command line."""
+    """Options that would allow all of these, in Python and on the command line."""
     options = {
         "allow_path": _common_folders([refusal.path for refusal in refusals if refusal.path]),
         "allow_scheme": sorted({refusal.scheme for refusal in refusals if refusal.scheme}),
@@ -227,9 +219,7 @@ def allowed_values(option: str, values: object, who: str) -> tuple[str, ...]:
 
 
 def is_public(host: str) -> bool:
-    """Whether a host's name or address is not one of this machine or of its network, as far as its
-    text says.
-    """
+    """Return False for names and addresses of this machine or a private network."""
     host = unicodedata.normalize("NFKC", host).lower().rstrip(".").strip("[]")
     if host == "localhost" or host.endswith(".localhost"):
         return False
@@ -254,9 +244,7 @@ def _scheme(uri: str) -> str:
 
 
 def _netloc(uri: str) -> str:
-    """The host of an address the user named: with its port where it is read by HTTP, so that others
-    are not meant.
-    """
+    """Host of an address the user named, with its port for HTTP."""
     scheme, (host, port, _) = _scheme(uri), _host_of(uri.replace(_user_of(uri), "", 1))
     return host if scheme in _BUCKETS else f"{host}:{port}"
 

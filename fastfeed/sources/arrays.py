@@ -87,7 +87,8 @@ class Arrays:
             )
         self.classes = tuple(classes)
         _check_range(labels_array, len(self.classes))
-        self._images, self._labels = images, labels_array.astype(np.int64)
+        self._images = images
+        self._labels = labels_array.astype(np.int64)
         self._fingerprint = ""
 
     @classmethod
@@ -146,7 +147,7 @@ class Arrays:
         return len(self._images)
 
     def uri(self, i: int) -> str:
-        """`array[i]`."""
+        """Name of a sample: `array[i]`."""
         return f"array[{i}]"
 
     def read(self, ids: Sequence[int]) -> list[Any]:
@@ -154,18 +155,16 @@ class Arrays:
         return [self._images[int(i)] for i in ids]
 
     def addresses(self, ids: np.ndarray) -> ArrayRows | None:
-        """Rows of the array, where they lie behind each other in memory."""
+        """Rows of the array, if it is contiguous in memory."""
         return ArrayRows(self._images, ids) if self._images.flags.c_contiguous else None
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """int64, shape (len(ids),)."""
+        """Labels: int64, shape (len(ids),)."""
         return self._labels[ids]
 
     @property
     def fingerprint(self) -> str:
-        """Of all labels, and of all pixels up to 256 MB; of more, those of images at even
-        distances. Computed on first use.
-        """
+        """Hash of labels and pixels (above 256 MB, of evenly spaced images), made on first use."""
         if not self._fingerprint:
             digest = hashlib.sha256(repr((self._images.shape, self.classes)).encode())
             digest.update(self._labels.tobytes())
@@ -175,15 +174,11 @@ class Arrays:
         return self._fingerprint
 
     def _fingerprinted(self) -> Iterable[int]:
-        """The images whose pixels count: others may lie on a disk, and reading all of it may take
-        hours.
-        """
+        """Ids of images whose pixels are hashed: all of them, unless that could take hours."""
         count = min(len(self), max(2, _FINGERPRINTED * len(self) // max(self._images.nbytes, 1)))
-        return (
-            range(len(self))
-            if count == len(self)
-            else np.linspace(0, len(self) - 1, count).astype(int).tolist()
-        )
+        if count == len(self):
+            return range(len(self))
+        return np.linspace(0, len(self) - 1, count).astype(int).tolist()
 
     def __repr__(self) -> str:
         of_classes = f" of {len(self.classes)} classes" if self.classes else ""
@@ -196,10 +191,8 @@ def _check_range(labels: np.ndarray, classes: int) -> None:
     if classes:
         wrong = wrong | (labels >= classes)
     if wrong.any():
-        i, allowed = (
-            int(np.argmax(wrong)),
-            f"in [0, {classes}) for {classes} classes" if classes else ">= 0",
-        )
+        i = int(np.argmax(wrong))
+        allowed = f"in [0, {classes}) for {classes} classes" if classes else ">= 0"
         raise ConfigError(
             f"Arrays: labels must be {allowed}, or -1 for none, got {labels[i]} for image {i}; "
             "number the classes from 0"

@@ -1,4 +1,4 @@
-"""Where samples come from: what every source has, and what some have besides."""
+"""Protocols of sources: the required one, and the optional ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def uri(self, i: int) -> str:
-        """Where a sample lies, for messages and the quarantine list.
+        """Address of a sample, for messages and the quarantine list.
 
         Args:
             i (int): Sample id.
@@ -63,21 +63,19 @@ class Source(Protocol):
         ...
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Labels of samples.
+        """Class numbers of samples.
 
         Args:
             ids (np.ndarray): Sample ids, int64 (n,).
 
         Returns:
-            int64 (n,); -1 where there is none.
+            int64 (n,); -1 for a sample without a label.
         """
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the content changes, so that a saved position is not restored over other
-        data.
-        """
+        """Changes with the content, so that a saved position is not restored over other data."""
         ...
 
 
@@ -114,20 +112,18 @@ class Fetching(Protocol):
 
 @runtime_checkable
 class Holding(Protocol):
-    """A source that has to read more than a sample at once, and keeps it for samples that are known
-    to come.
-    """
+    """A source that reads blocks of samples, and keeps those of samples to come."""
 
     def expect(self, samples: int) -> None:
-        """So many samples of a feed may be under way at once.
+        """Reserve room for this number of samples in flight.
 
         Args:
-            samples (int): How many; a source keeps the largest number that it was told.
+            samples (int): Samples in flight; a source keeps the largest number it gets.
         """
         ...
 
     def hold(self, ids: np.ndarray) -> list[Pending] | None:
-        """As `fetch`, to be taken in the order of units, where that saves reads.
+        """Begin to read as `fetch` does, keeping each block until its samples are taken.
 
         Args:
             ids (np.ndarray): Sample ids: int64, shape (n,).
@@ -140,12 +136,10 @@ class Holding(Protocol):
 
 @runtime_checkable
 class Addressable(Protocol):
-    """A source that says where the bytes of its samples lie, so that native threads can read
-    them.
-    """
+    """A source whose bytes native threads can read at known locations."""
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
-        """Where the bytes of samples lie.
+        """Locations of the bytes of samples.
 
         One that cannot be read there is read with `read`, which gives the reason.
 
@@ -165,19 +159,17 @@ class Noted(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What it leaves out and what is damaged, a line each, with a count or the place."""
+        """Skipped and damaged files, a line each, with a count or the place."""
         ...
 
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A source whose samples lie together in units of storage: shards, row groups."""
+    """A source whose samples are stored together in units: shards, row groups."""
 
     @property
     def bounds(self) -> np.ndarray:
-        """First id of every unit, and the number of samples last: int64, shape (units + 1,),
-        ascending.
-        """
+        """First id of every unit, then the number of samples: int64 (units + 1,), ascending."""
         ...
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
@@ -192,7 +184,7 @@ class Sharded(Protocol):
         ...
 
     def shard(self, unit: int) -> str:
-        """Where a unit lies, for messages and pictures.
+        """Address of a unit, for messages and pictures.
 
         Args:
             unit (int): Number of the shard or row group.
@@ -226,13 +218,12 @@ class Annotated(Protocol):
 
         Returns:
             float64 (n, 4): top, left, height, width, pixels as displayed; NaN for all of the image.
-                None: no sample has
-            one.
+                None: no sample has one.
         """
         ...
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What else is carried to the batch.
+        """Other values carried to the batch.
 
         Args:
             ids (np.ndarray): Sample ids, int64 (n,).
@@ -253,9 +244,8 @@ class ReadsColumns(Protocol):
             ids (Sequence[int]): Sample ids.
 
         Returns:
-            One entry per id: by name, values, None for a missing one, or the Failure that happened
-                instead. None in
-            place of the list: its columns are in memory, or there are none.
+            One entry per id: values by name, None for a missing one, or the Failure of the read.
+                None in place of the list: no column is read from storage.
         """
         ...
 
@@ -273,21 +263,17 @@ class Instances(NamedTuple):
 
 @runtime_checkable
 class Located(Protocol):
-    """A source that says where things are in its images; masks, and boxes with their room, each are
-    optional.
-    """
+    """A source with boxes or masks; each of them is optional."""
 
     object_classes: tuple[str, ...]  # names by label of an object; empty where they have no names
 
     @property
     def most(self) -> int:
-        """Room for so many objects per image; of more the largest are kept. 0: there are no
-        boxes.
-        """
+        """Room for objects per image; the largest are kept. 0: no boxes."""
         ...
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """Boxes of images.
+        """Boxes and labels of objects in images.
 
         Args:
             ids (np.ndarray): Sample ids, int64 (n,).
@@ -304,16 +290,14 @@ class Located(Protocol):
             ids (Sequence[int]): Sample ids.
 
         Returns:
-            An entry per id: a PNG's bytes, uint8 (height, width) of the displayed image, None where
-                nothing is known,
-            or the Failure that happened instead. None in place of the list: there are no masks.
+            An entry per id: a PNG's bytes, uint8 (height, width) of the displayed image, None if
+                nothing is known, or the Failure of the read. None in place of the list: no masks.
         """
         ...
 
 
 class Optionals:
-    """What any source says of its samples: the methods of Annotated, ReadsColumns and Located, each
-    of them optional.
+    """Optional methods of any source, with defaults for the missing ones.
 
     What a source lacks, or has as something other than a method, is as of a source without.
     """
@@ -324,7 +308,7 @@ class Optionals:
         self.frame = frame_of(source)
 
     def uri(self, i: int) -> str:
-        """Where a sample lies."""
+        """Address of a sample."""
         return self._source.uri(i)
 
     def _call(self, name: str, ids: Any, default: Any = None) -> Any:
@@ -369,10 +353,9 @@ class Optionals:
 
 
 def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
-    """Where the bytes of these samples lie, int64 (n,); None where only its `read` knows.
+    """Locations of the bytes of samples, int64 (n,); None if only `read` can get them.
 
-    A subclass or an object may have a `read` or a `uri` of its own, which `addresses` says nothing
-    about.
+    A subclass or an object that overrides `read` or `uri` has no locations.
     """
     own = {"read", "uri"}
     if own & getattr(source, "__dict__", {}).keys():
@@ -389,18 +372,16 @@ def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
 
 
 def says_where(source: Any) -> bool:
-    """It has boxes or masks."""
+    """Return True for a source with boxes or masks."""
     optionals = Optionals(source)
     return optionals.most > 0 or optionals.masks([]) is not None
 
 
 def frame_of(source: Any) -> str:
-    """The frame that boxes and masks are in: "displayed", with EXIF's orientation done, or
-    "stored", without.
-    """
+    """Frame of boxes and masks: "displayed", after EXIF orientation, or "stored", before it."""
     return getattr(source, "frame", "displayed")
 
 
 def notes_of(source: Any) -> list[str]:
-    """What a source leaves out and what is damaged in it; nothing where it reads no files."""
+    """Notes on skipped and damaged files; empty for sources without notes."""
     return list(source.notes) if isinstance(source, Noted) else []

@@ -1,6 +1,4 @@
-"""The folder for indexes of shards and columns of tables: where it lies, what it holds, and how
-much it may.
-"""
+"""Cache folder for indexes of shards and columns of tables, and its limit."""
 
 from __future__ import annotations
 
@@ -18,10 +16,7 @@ from fastfeed.system.processes import user
 __all__ = ["cache_folder", "cache_limit", "cache_size", "trim_cache"]
 
 # suffixes by folder; nothing else is counted or removed
-_KINDS = {
-    "index": ".ffindex",
-    "tables": ".ffarrays",
-}
+_KINDS = {"index": ".ffindex", "tables": ".ffarrays"}
 
 
 def cache_folder() -> Path:
@@ -56,8 +51,7 @@ def cache_size(folder: Path) -> int:
 
 
 def trim_cache(folder: Path, kept: Path) -> None:
-    """Remove what was used longest ago while there is more than the limit; `kept` stays, whatever
-    its size.
+    """Remove the least recently used files above the limit, but never `kept`.
 
     Processes that have a removed file open can still read it; others build it again.
     """
@@ -73,7 +67,7 @@ def trim_cache(folder: Path, kept: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """When each was used, its bytes, and its path."""
+    """Last use, size in bytes and path of each cached file."""
     for kind, suffix in _KINDS.items():
         with suppress(OSError), os.scandir(folder / kind) as entries:
             for entry in entries:

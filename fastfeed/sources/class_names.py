@@ -1,5 +1,4 @@
-"""Names of classes: which of them are equal, which are integers, and in what order classes are
-numbered.
+"""Comparing, parsing and numbering names of classes.
 
 Names are compared in Unicode's normal form C (NFC): macOS stores `é` as two characters, other
 systems as one.
@@ -26,9 +25,7 @@ _CANONICAL = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
 def canonical_integers(texts: Iterable[str]) -> list[int] | None:
-    """The integers that these texts are, if all of them are written as Python writes integers; else
-    None.
-    """
+    """Integers written as Python writes them; None if any text is something else."""
     integers = []
     for text in texts:
         if not _CANONICAL.fullmatch(text) or not -1 << 63 <= int(text) < 1 << 63:
@@ -43,8 +40,7 @@ def nfc(name: str) -> str:
 
 
 def class_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The classes of a source other than a folder: each once, integers as numbers are sorted,
-    others as texts are.
+    """Unique classes of a source other than a folder, sorted as integers or as texts.
 
     Names that are equal in NFC are one class, which is called by that form.
     """
@@ -63,7 +59,7 @@ def class_numbers(names: Sequence[str]) -> dict[str, int]:
 
 
 def equal_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that are equal in NFC; None where there are no such."""
+    """Two names that are equal in NFC; None if all differ."""
     by_form: dict[str, str] = {}
     for name in names:
         if (form := nfc(name)) in by_form:

@@ -1,4 +1,4 @@
-"""How sources are printed: a line about each, and its first notes."""
+"""Printed form of sources: a line, and the first notes."""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ _MOST = 10_000  # files of a folder, or of a pattern, that are looked at
 
 
 def kind_of(uri: str) -> str:
-    """ "tar", "tfrecord", "mds", "raw", "table" or "folder": by the contents of a local folder, else
-    by the name, of a local pattern by the names that match.
-    """
+    """Kind of source: "tar", "tfrecord", "mds", "raw", "table" or "folder"."""
     uri = uri.removeprefix("file://")
     is_folder = is_local(uri) and os.path.isdir(uri)
     kind = (_inside(Path(uri)) if is_folder else "") or _by_name(uri, is_folder)

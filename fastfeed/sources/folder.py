@@ -63,7 +63,7 @@ class _Patience:
     words: int = 0  # so far
 
     def ends(self, now: float) -> bool:
-        """Whether to explain it now."""
+        """Return True if the wait should be explained now."""
         is_due = now - self.since >= _FIRST_WORD_S + self.words * _NEXT_WORD_S
         self.words += is_due
         return is_due
@@ -71,8 +71,7 @@ class _Patience:
 
 @checked_early
 class ImageFolder:
-    """Every image below a folder, whose class is the first folder on the way: root/daisy/2019/a.jpg
-    is a daisy.
+    """Images below a folder, with their first folder as class: root/daisy/a.jpg is a daisy.
 
     Classes and files are sorted, so ids mean the same on every machine. Symbolic links are
     followed, and every path counts: a file that is linked twice into a class is two samples, and
@@ -223,14 +222,12 @@ class ImageFolder:
 
     @property
     def left_out(self) -> Counter[str]:
-        """Counts of files below the root that are not samples, by extension, `(hidden)`, `(no
-        class)` and so on.
-        """
+        """Counts of skipped files below the root, by extension, `(hidden)`, `(no class)` etc."""
         return self._left_out.counts
 
     @property
     def notes(self) -> list[str]:
-        """What is left out, with an example of each kind, and classes without images."""
+        """Skipped files, with an example of each kind, and classes without images."""
         empty = np.flatnonzero(
             np.bincount(self._labels[self._labels >= 0], minlength=len(self.classes)) == 0
         ).tolist()
@@ -278,7 +275,7 @@ class ImageFolder:
         return self._labels[ids].astype(np.int64)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """The files' bytes."""
+        """Read the bytes of files."""
         if self.remote:
             return [pending.result() for pending in self.fetch(ids)]
         return [self._look(int(i), read_file(self.uri(i), self._within)) for i in ids]
@@ -295,9 +292,7 @@ class ImageFolder:
         )
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of each sample: as listed, else as local files have now; -1: not known. int64,
-        shape (len(ids),).
-        """
+        """Bytes of each sample as listed or on disk; -1 if unknown: int64, shape (len(ids),)."""
         ids = np.asarray(ids, np.int64)
         return self._sizes[ids] if self._sizes is not None else self._sizes_now(ids.tolist())
 
@@ -318,7 +313,7 @@ class ImageFolder:
         return MappedRead(self._storage.fetch([span])[0], lambda data: self._look(i, data))
 
     def _size(self, i: int) -> int:
-        """As listed, bytes; -1: not known."""
+        """Listed size in bytes; -1 if unknown."""
         return -1 if self._sizes is None else int(self._sizes[i])
 
     def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
@@ -327,11 +322,9 @@ class ImageFolder:
             data = Unread("empty")
         elif isinstance(data, bytes) and size not in (-1, len(data)):
             data = Unread("changed", f"{len(data)} bytes, {size} when it was listed")
-        return (
-            Failure(i, self.uri(i), "read", data.reason, data.detail)
-            if isinstance(data, Unread)
-            else data
-        )
+        if isinstance(data, Unread):
+            return Failure(i, self.uri(i), "read", data.reason, data.detail)
+        return data
 
     @property
     def fingerprint(self) -> str:

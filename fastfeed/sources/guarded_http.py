@@ -27,7 +27,7 @@ class GuardedClient:
     limit: int  # bytes of a body whose length the server does not say
 
     async def __call__(self, loop: Any = None, **more: Any) -> aiohttp.ClientSession:
-        """The session."""
+        """Create the session."""
         return new_session(_Connector(self.access), self.limit, **more)
 
 
@@ -49,10 +49,11 @@ class _Connector(Connector):
 
 class _Resolver(AbstractResolver):
     def __init__(self, access: Access) -> None:
-        self._access, self._resolver = access, DefaultResolver()
+        self._access = access
+        self._resolver = DefaultResolver()
 
     async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[Any]:
-        """As aiohttp's. aiohttp connects to these very addresses: they cannot change in between."""
+        """Resolve a host and check its addresses, which aiohttp then connects to."""
         addresses = await self._resolver.resolve(host, port, family)
         if not self._access.names(host, port):
             private = [address["host"] for address in addresses if not is_public(address["host"])]

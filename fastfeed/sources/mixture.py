@@ -72,7 +72,9 @@ class Mixture:
             raise ConfigError("Mixture needs at least one source, got none")
         for name, source in by_name.items():
             check_source(source, f"Mixture: source {name!r}")
-        self.sources, self.names, self.length = tuple(by_name.values()), tuple(by_name), length
+        self.sources = tuple(by_name.values())
+        self.names = tuple(by_name)
+        self.length = length
         self.shares = self._shares(weights)
         self.spec = self.sources[0].spec
         for name, source in by_name.items():
@@ -127,9 +129,7 @@ class Mixture:
     def _merge(
         self, sources: Sequence[tuple[str, tuple[str, ...]]], label_kind: str
     ) -> tuple[tuple[str, ...], list[np.ndarray | None]]:
-        """Class names of all, and per source a table from its labels to these; None where they are
-        the same.
-        """
+        """Merged class names, and a table from each source's labels to them; None if equal."""
         class_lists = [classes for _, classes in sources]
         if not any(class_lists):
             return (), [None] * len(class_lists)
@@ -205,14 +205,14 @@ class Mixture:
         )
 
     def addresses(self, ids: np.ndarray) -> Grouped | None:
-        """As the sources say; samples of those that say nothing are in no group."""
+        """Locations by source; samples without a location are in no group."""
         return Grouped.of(
             len(ids), self._gather(ids, lambda _, source, own: addresses_of(source, own))
         )
 
     @property
     def remote(self) -> bool:
-        """Whether any source is remote."""
+        """True if any source is remote."""
         return any(isinstance(source, Fetching) and source.remote for source in self.sources)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
@@ -232,11 +232,9 @@ class Mixture:
 
     def _own(self, part: int, sample: Any) -> Any:
         """Number a failure by its id in the mixture."""
-        return (
-            replace(sample, id=sample.id + int(self.starts[part]))
-            if isinstance(sample, Failure)
-            else sample
-        )
+        if isinstance(sample, Failure):
+            return replace(sample, id=sample.id + int(self.starts[part]))
+        return sample
 
     @property
     def fingerprint(self) -> str:
@@ -347,7 +345,8 @@ class Mixture:
 
         for at, (part, instances) in self._gather(ids, ask):
             if instances is not None:
-                counts[at], table = instances.counts, self._kinds[part]
+                counts[at] = instances.counts
+                table = self._kinds[part]
                 if instances.sizes is not None:
                     sizes[at] = instances.sizes
                 labels = instances.labels if table is None else table[instances.labels]

@@ -45,9 +45,7 @@ def read_mnist(folder: Path, split: str, memory: int) -> tuple[np.ndarray, np.nd
 
 
 def read_idx(path: Path, memory: int = MEMORY) -> np.ndarray:
-    """One idx file of unsigned bytes (format: yann.lecun.com/exdb/mnist), .gz or not, of up to
-    `memory` bytes.
-    """
+    """One idx file of unsigned bytes (yann.lecun.com/exdb/mnist), .gz or not."""
     data = _content(path, "idx")
     if path.suffix == ".gz":
         try:
@@ -77,9 +75,7 @@ def read_idx(path: Path, memory: int = MEMORY) -> np.ndarray:
 
 
 def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Images uint8 (n, 32, 32, 3), labels (fine ones for CIFAR-100), class names where the folder
-    has them.
-    """
+    """Images uint8 (n, 32, 32, 3), labels (fine ones for CIFAR-100), and class names if present."""
     _split(split)
     if not folder.is_dir():
         raise SourceError(f"CIFAR: no folder {folder}; pass the one that was unpacked")

@@ -52,7 +52,7 @@ class Objects:
         source (Source): The images; their labels and classes stay as they are.
         boxes (Sequence[Any] | None): One array (k, 4) per sample, k may be 0, in pixels of the
             image as `frame` says. Half-open: [0, 0, width, height] is the whole image; what reaches
-            outside is cut off, and a box that lies outside altogether makes its sample bad.
+            outside is cut off, and a box completely outside makes its sample bad.
             Default: None, only masks.
         labels (Sequence[Any] | None): One integer array (k,) per sample. Default: None, all are 0.
         masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or
@@ -234,13 +234,14 @@ class Objects:
             raise ConfigError(
                 f"Objects: most is the room for boxes, got most={most} without boxes; leave it out"
             )
-        self.source, self.spec, self.classes, self.object_classes = (
-            source,
-            source.spec,
-            source.classes,
-            names,
-        )
-        self._lists, self._masks, self._most, self.frame = lists, masks, most, frame
+        self.source = source
+        self.spec = source.spec
+        self.classes = source.classes
+        self.object_classes = names
+        self._lists = lists
+        self._masks = masks
+        self._most = most
+        self.frame = frame
         self._optionals = Optionals(source)
         self._notes: list[str] = []
         self._fingerprint = ""
@@ -255,15 +256,15 @@ class Objects:
         return len(self.source)
 
     def uri(self, i: int) -> str:
-        """As the source says."""
+        """Address of a sample in the source."""
         return self.source.uri(i)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """As the source does."""
+        """Read samples from the source."""
         return self.source.read(ids)
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
-        """As the source says."""
+        """Locations of samples in the source."""
         return addresses_of(self.source, ids)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
@@ -296,7 +297,7 @@ class Objects:
 
     @property
     def remote(self) -> bool:
-        """The source is."""
+        """True if the source is remote."""
         return isinstance(self.source, Fetching) and self.source.remote
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
@@ -305,41 +306,37 @@ class Objects:
         return self.source.fetch(ids)
 
     def expect(self, samples: int) -> None:
-        """Of the source."""
+        """Reserve room in the source."""
         if isinstance(self.source, Holding):
             self.source.expect(samples)
 
     def hold(self, ids: np.ndarray) -> list[Pending] | None:
-        """As the source's."""
+        """Acquire blocks of the source."""
         return self.source.hold(ids) if isinstance(self.source, Holding) else None
 
     # -- Sharded
 
     @property
     def bounds(self) -> np.ndarray:
-        """As the source's; one unit where it has none."""
-        return (
-            self.source.bounds
-            if isinstance(self.source, Sharded)
-            else np.array([0, len(self)], np.int64)
-        )
+        """First id of every unit of the source; one unit if it has none."""
+        if isinstance(self.source, Sharded):
+            return self.source.bounds
+        return np.array([0, len(self)], np.int64)
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """As the source's; 0 where it does not know."""
-        return (
-            self.source.sizes(ids)
-            if isinstance(self.source, Sharded)
-            else np.zeros(len(ids), np.int64)
-        )
+        """Bytes of samples in the source; 0 if unknown."""
+        if isinstance(self.source, Sharded):
+            return self.source.sizes(ids)
+        return np.zeros(len(ids), np.int64)
 
     def shard(self, unit: int) -> str:
-        """As the source's."""
+        """Address of a unit of the source."""
         return self.source.shard(unit) if isinstance(self.source, Sharded) else repr(self.source)
 
     # -- Annotated
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
-        """As the source says."""
+        """Weights of samples in the source."""
         return self._optionals.weights(ids)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
@@ -347,18 +344,18 @@ class Objects:
         return self._optionals.boxes(ids)
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """As the source says."""
+        """Columns of the source."""
         return self._optionals.columns(ids)
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
-        """As the source says."""
+        """Columns that the source reads from storage."""
         return self._optionals.column_values(ids)
 
     # -- Located
 
     @property
     def most(self) -> int:
-        """Room for so many boxes per image; 0: there are no boxes."""
+        """Room for boxes per image; 0 without boxes."""
         if self._lists is None:
             return 0
         return max(1, self._lists.most) if self._most is None else int(self._most)

@@ -256,9 +256,7 @@ def _is_uint8(value: Any) -> bool:
 
 
 def _raw_bytes(value: Any) -> bytes | None:
-    """Bytes however a protocol carries them: Python 2 as text, protocol 2 as encoded text, protocol
-    5 as bytearray.
-    """
+    """Bytes from any protocol: Python 2 text, protocol 2 encoded text, protocol 5 bytearray."""
     if type(value) is Call and value.name == "builtins.bytearray" and value.arguments:
         value = value.arguments[0]
     if type(value) is Call and value.name == "_codecs.encode" and value.arguments:

@@ -1,6 +1,4 @@
-"""Pixels in NumPy's files, one array per shard, as `fastfeed preprocess --format raw` writes
-them.
-"""
+"""Pixels in .npy files, one array per shard, as `fastfeed preprocess --format raw` writes them."""
 
 from __future__ import annotations
 
@@ -148,14 +146,12 @@ class RawShards:
         return np.frombuffer(data, np.uint8).reshape(self._size)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """int64, shape (len(ids),); -1 where there is none."""
+        """Labels: int64, shape (len(ids),); -1 for none."""
         return self._labels[ids]
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of labels, file names and sizes, and some pixels of each file; computed
-        on first use.
-        """
+        """Hash of labels, file names, sizes and some pixels; computed on first use."""
         if not self._fingerprint:
             names = [
                 os.path.basename(uri).encode("utf-8", "surrogateescape") + b"\0"
@@ -186,7 +182,7 @@ class RawShards:
         return np.full(len(ids), self._bytes, np.int64)
 
     def shard(self, unit: int) -> str:
-        """Where a shard lies."""
+        """Path or address of a shard."""
         return self._shards.uris[unit]
 
     def __str__(self) -> str:
@@ -205,7 +201,7 @@ def _text(size: tuple[int, ...]) -> str:
 
 
 def _header(shards: Shards, k: int) -> tuple[int, tuple[int, ...]]:
-    """Where the pixels begin, and the shape (n, height, width, channels). SourceError."""
+    """Offset of the pixels, and the shape (n, height, width, channels). SourceError."""
     uri, size = shards.uris[k], shards.stats[k].size
     start, shape, kind = _npy(shards.read(k, 0, min(size, _HEAD)), uri)
     if kind != "|u1" or len(shape) != 4 or shape[3] not in (1, 3) or (shape[0] and 0 in shape):
@@ -220,7 +216,7 @@ def _header(shards: Shards, k: int) -> tuple[int, tuple[int, ...]]:
 
 
 def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
-    """Where the content begins, shape, and dtype; numpy/lib/format.py. SourceError."""
+    """Offset of the content, shape and dtype (numpy/lib/format.py). SourceError."""
     if isinstance(data, Unread):
         raise SourceError(f"RawShards: cannot read {uri}: {data.detail or data.reason}")
     try:
@@ -248,12 +244,12 @@ def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
 
 
 def _images_of(uri: str) -> str:
-    """The shard that an array `NAME.clip.npy` would lie next to."""
+    """The shard that an array `NAME.clip.npy` belongs to."""
     return uri.removesuffix(".npy").rpartition(".")[0] + ".npy"
 
 
 def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
-    """int64 (count,); -1 where there is no file of labels. SourceError."""
+    """Labels: int64 (count,); -1 without a file of labels. SourceError."""
     path = uri.removesuffix(".npy") + _LABELS
     if is_local(path) and not os.path.exists(path):
         return np.full(count, -1, np.int64)

@@ -65,7 +65,7 @@ class Table:
             local or remote. Folders called `name=value` below a folder are columns.
         image (str): Column of paths, URLs, data URIs or images in base64; relative paths begin at
             `root`. In Parquet, also of the images' bytes, or a struct of `bytes` and `path`, which
-            is read where there are no bytes; `a.b` is a field of a struct, in every column.
+            is read for rows without bytes; `a.b` is a field of a struct, in every column.
         label (str | None): Column of names of classes, texts or integers. Default: None, no labels.
         weight (str | None): Column of weights >= 0 in the loss. Default: None, all are 1.
         box (str | Sequence[str] | None): Column of lists [x, y, width, height], or four columns:
@@ -149,7 +149,9 @@ class Table:
 
     def _set(self, opened: OpenedTable) -> None:
         uris = [uri for uri, _ in opened.files]
-        self._opened, self._arrays, self._fingerprint = opened, opened.arrays, ""
+        self._opened = opened
+        self._arrays = opened.arrays
+        self._fingerprint = ""
         self._where = RowLocator(uris, opened.rows)
         self.classes, self._labels = label_classes(opened, self._requested_classes, self._where)
         self._groups: RowGroups | None = None
@@ -200,9 +202,7 @@ class Table:
         return sum(self._opened.rows)
 
     def uri(self, i: int) -> str:
-        """The image's path or URL, followed by `#row N` where other rows have the same; of bytes,
-        `train.parquet#N`.
-        """
+        """Path or URL, with `#row N` for a repeated one; `train.parquet#N` for bytes."""
         return self._images.uri(int(i))
 
     @property
@@ -214,14 +214,12 @@ class Table:
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),)."""
-        return (
-            np.full(len(ids), -1, np.int64)
-            if self._labels is None
-            else self._labels[ids].astype(np.int64)
-        )
+        if self._labels is None:
+            return np.full(len(ids), -1, np.int64)
+        return self._labels[ids].astype(np.int64)
 
     def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
-        """The images' bytes."""
+        """Read the bytes of images."""
         if self.remote:
             return results(self.fetch(ids))
         return [
@@ -251,16 +249,12 @@ class Table:
         return self._images.remote
 
     def expect(self, samples: int) -> None:
-        """So many samples may be under way at once: what the warning about row groups advises
-        depends on it.
-        """
+        """Number of samples in flight, for advice on row groups."""
         if self._groups is not None:
             self._groups.expected = max(self._groups.expected, samples)
 
     def hold(self, ids: np.ndarray) -> list[Pending] | None:
-        """Of local row groups: those of these samples are kept until each is taken, if there is
-        memory for them.
-        """
+        """Begin to read from local row groups, kept until their images are taken."""
         return None if self._groups is None or self.remote else self.fetch(ids.tolist())
 
     def _unlabeled(self, i: int) -> Unread | None:
@@ -269,17 +263,13 @@ class Table:
         return Unread("label_missing", f"row {self._where.row(i)}: no label")
 
     def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        return (
-            Failure(i, self.uri(i), "read", data.reason, data.detail)
-            if isinstance(data, Unread)
-            else data
-        )
+        if isinstance(data, Unread):
+            return Failure(i, self.uri(i), "read", data.reason, data.detail)
+        return data
 
     @property
     def fingerprint(self) -> str:
-        """Of paths, labels, and all else that the table says, but of the files behind paths
-        nothing; computed when first asked for. Of images in Parquet, the sizes of row groups.
-        """
+        """Hash of paths, labels, columns and sizes of row groups; computed on first use."""
         if not self._fingerprint:
             arrays = self._arrays
             names = [arrays[name].data for name in ("paths", "path_ends") if name in arrays]
@@ -323,13 +313,11 @@ class Table:
         return self._images.bounds
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of each sample in storage: int64, shape (len(ids),). 0 for images named by path:
-        not known.
-        """
+        """Bytes of samples: int64, shape (len(ids),); 0 for images named by path."""
         return self._images.sizes(ids)
 
     def shard(self, unit: int) -> str:
-        """Where a row group lies."""
+        """File and number of a row group."""
         return self._images.shard(unit)
 
     # -- Annotated
@@ -339,9 +327,7 @@ class Table:
         return self._arrays["weights"][ids] if self._requested.weight is not None else None
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
-        """Top, left, height, width in pixels of the displayed image, NaN for all of it: float64
-        (len(ids), 4).
-        """
+        """Top, left, height, width in displayed pixels, NaN for all: float64 (len(ids), 4)."""
         return self._arrays["boxes"][ids].astype(np.float64) if self._requested.box else None
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:

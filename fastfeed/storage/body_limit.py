@@ -30,8 +30,6 @@ def max_announced(options: dict[str, Any]) -> int:
 
 
 def check_announced(size: int | None, limit: int | None) -> None:
-    """BodyTooLarge where a body is known to have more bytes than the limit; None: not known, or no
-    limit.
-    """
+    """Raise BodyTooLarge if a body is known to exceed the limit."""
     if size is not None and limit is not None and size > limit:
         raise BodyTooLarge(f"a body of {size:,} bytes, the limit is {limit:,}")

@@ -53,5 +53,5 @@ def stat_of(info: dict[str, Any]) -> Stat:
 
 
 def is_local(uri: str) -> bool:
-    """It is a path in this machine's file system."""
+    """Return True for a path in this machine's file system."""
     return "://" not in uri and "::" not in uri

@@ -1,6 +1,4 @@
-"""Reads through the disk cache: missing parts are fetched in whole chunks, each once however many
-readers wait.
-"""
+"""Reads through the disk cache in whole chunks, each fetched once for all readers."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ def _within(span: ByteRange, chunk: Chunk, data: bytes) -> bytes:
 
 
 class CachedRead:
-    """A pending read that the cache can serve in full, in part or not at all; read when `result` is
-    called.
-    """
+    """A pending read from cache and storage; reads when `result` is called."""
 
     def __init__(
         self,
@@ -90,8 +86,12 @@ class CachedRead:
         ],  # for chunks evicted in the meantime
     ) -> None:
         assert span.stat is not None and span.stop is not None
-        self._span, self._stat, self._stop = span, span.stat, span.stop
-        self._cache, self._work, self._fetch = cache, work, fetch
+        self._span = span
+        self._stat = span.stat
+        self._stop = span.stop
+        self._cache = cache
+        self._work = work
+        self._fetch = fetch
         self._pieces: dict[int, bytes] = {}
 
     def done(self) -> bool:

@@ -23,8 +23,7 @@ def prefix_of(folder: str, chunk: int, uri: str, version: str, size: int) -> str
 
 
 def mark_ns_of(boot: str) -> int:
-    """The modification time that chunks get once they are known to be whole: it stands for this
-    start of the machine.
+    """Modification time of chunks checked since this boot of the machine.
 
     Times themselves could not be compared with the machine's start: clocks are wrong at times, and
     then set right. Even seconds, and between 1980 and 1997: every file system can hold them, and

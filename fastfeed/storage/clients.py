@@ -60,7 +60,7 @@ _PERMANENT = (
 )
 _REFUSED = {
     *(errno.EINVAL, errno.EPERM, errno.ENOSYS, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR),
-    errno.EREMCHG,  # s3fs: the bucket lies elsewhere
+    errno.EREMCHG,  # s3fs: the bucket is elsewhere
 }
 _ADVICE = (
     "pass storage={'key': ..., 'secret': ...}, or {'anon': True} for public data, or set up the"
@@ -98,16 +98,14 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
 
 
 async def _http_client(limit: int, loop: Any = None, **more: Any) -> Any:
-    """aiohttp's session."""
+    """Create aiohttp's session."""
     from fastfeed.storage.http_client import Connector, new_session  # loads aiohttp
 
     return new_session(Connector(), limit, **more)
 
 
 def _limited_responses(limit: int) -> dict[str, Any]:
-    """Options of the aiohttp session that gcsfs makes; none if neither is installed, which is an
-    error later.
-    """
+    """Options of gcsfs's aiohttp session; none without aiohttp, which is an error later."""
     try:
         from fastfeed.storage.http_client import limited_response  # loads aiohttp
     except ImportError:
@@ -116,9 +114,7 @@ def _limited_responses(limit: int) -> dict[str, Any]:
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
-    """The protocol of an address, and what of a connection's options is written in it, such as a
-    host.
-    """
+    """Protocol of an address, and connection options written in it, such as a host."""
     if "::" in uri:
         raise ConfigError(
             f"cannot open {uri}: chained URLs are not supported; pass cache= instead of"
@@ -203,9 +199,7 @@ def explain(error: Exception) -> Diagnosis:
 
 
 def _status(error: Exception) -> int | None:
-    """HTTP's, where the client says it: aiohttp, gcsfs, Azure; s3fs in the error that it
-    translated.
-    """
+    """HTTP status of a client's error; None if unknown."""
     response = getattr(error.__cause__, "response", None)
     if isinstance(response, dict):
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")

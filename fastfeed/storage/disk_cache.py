@@ -41,8 +41,7 @@ class Chunk(NamedTuple):
 
 @checked_early
 class Cache:
-    """At most `limit` bytes of remote objects in a folder of a local disk; evicts the least
-    recently used.
+    """LRU cache of remote objects, of at most `limit` bytes in a folder of a local disk.
 
     All processes of a machine may share the folder, and it may be kept from run to run. Objects are
     known by uri, version and size, so one that changes is a new one. It never fails a read: what
@@ -172,11 +171,9 @@ class Cache:
                 path, last - first, *((a - first, b - first) for a, b in pairwise(cuts))
             )
         data = self.get(uri, version, cuts[0], cuts[-1], size)
-        return (
-            None
-            if data is None
-            else tuple(data[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts))
-        )
+        if data is None:
+            return None
+        return tuple(data[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts))
 
     def missing(self, uri: str, version: str, start: int, stop: int, size: int) -> list[Chunk]:
         """The chunks to fetch before `get` can give a range of bytes.
@@ -236,9 +233,7 @@ class Cache:
 
     @property
     def counts(self) -> Counter[str]:
-        """What this process did, by chunks: stored, unstored, unread (for want of permission),
-        damaged, evicted.
-        """
+        """Counts of chunks in this process: stored, unstored, unread, damaged, evicted."""
         return Counter(self._quota.counts)
 
     def path(self, uri: str, version: str, number: int, size: int) -> str:
@@ -274,8 +269,7 @@ class Cache:
         return self._read(path, length) is not None  # it is checked there
 
     def _read(self, path: str, length: int, *spans: tuple[int, int]) -> tuple[bytes, ...] | None:
-        """Parts [start, stop) of a chunk that has `length` bytes, or None if there is no such
-        chunk.
+        """Parts [start, stop) of a chunk of `length` bytes; None if it is missing.
 
         No lock is taken: names appear with complete files behind them, and what is removed can be
         read to its end.
@@ -313,9 +307,7 @@ class Cache:
         return parts
 
     def _is_sound(self, fd: int, path: str, length: int) -> bool:
-        """Check a chunk from before the machine's last start, which may have lost what was not on
-        the disk yet.
-        """
+        """Check a chunk from before the last boot, which may have lost unwritten data."""
         if path in self._checked:
             return True
         data = pread(fd, length + _TRAILER_BYTES, 0)

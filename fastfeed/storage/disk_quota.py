@@ -30,10 +30,7 @@ __all__ = ["Quota"]
 _BLOCK = 4096  # bytes; a file takes whole ones
 _FILLED = 0.9  # of the limit, after old files have been removed
 # bytes, or share of the disk if less, that are left to others
-_RESERVE, _RESERVE_SHARE = (
-    10 * 10**9,
-    0.02,
-)
+_RESERVE, _RESERVE_SHARE = (10 * 10**9, 0.02)
 _ABANDONED_S = 3600  # without writing, where locks cannot say whether the writer lives
 _KEY = r"[0-9a-f]{8,}"
 _FILE = re.compile(rf"{_KEY}-[0-9]+")
@@ -59,15 +56,15 @@ after_fork(_forked)
 
 
 class Quota:
-    """At most `limit` bytes in files of `folder`: the least recently read ones make room for new
-    ones.
+    """At most `limit` bytes in files of `folder`; the least recently read make room.
 
     A file's access time says when it was last read. `boot` identifies this boot of the machine:
     after a crash, the folder is counted again. Only files named as above are touched.
     """
 
     def __init__(self, folder: str, limit: int, boot: str) -> None:
-        self.folder, self.limit = folder, limit
+        self.folder = folder
+        self.limit = limit
         self.counts: Counter[str] = Counter()  # what this process did
         self._boot = boot.encode()
         self._usage = os.path.join(folder, "usage")
@@ -81,7 +78,7 @@ class Quota:
     def store(
         self, path: str, parts: Sequence[memoryview | bytes], *, mtime_ns: int | None
     ) -> None:
-        """Write a file, unless it lies there already with this length and modification time.
+        """Write a file, unless it exists with this length and modification time.
 
         It appears when it is complete. OSError: it could not be stored, and nothing is left of it.
         """
@@ -190,16 +187,12 @@ class Quota:
             return open_file(self._usage, CREATE, 0o666)
 
     def _available(self) -> int:
-        """Bytes of the disk that we may still take: who fills a disk takes the room of the next
-        checkpoint.
-        """
+        """Bytes of the disk that may still be used, leaving room for checkpoints of others."""
         free, total = free_bytes(self.folder)
         return max(int(free - min(total * _RESERVE_SHARE, _RESERVE)), 0) if total else self.limit
 
     def _make_room(self, target: int, enough: int) -> int:
-        """Count bytes in use, and if there are more than `enough` remove files until there are
-        `most` or fewer.
-        """
+        """Remove files down to `target` bytes if more than `enough` are in use; return the use."""
         used = 0
         for _ in range(
             3
@@ -233,9 +226,7 @@ class Quota:
         return used, np.array(ages, np.int64), np.array(sizes, np.int64)
 
     def _remove_files(self, age: int, last: int) -> int:
-        """Remove what was read before `age`, and at least `last` bytes of what was read just then;
-        bytes removed.
-        """
+        """Remove files read before `age` and `last` bytes of those read then; return the bytes."""
         freed = 0
         for entry, status in self._files():
             if (
@@ -270,7 +261,8 @@ class _Usage:
     """The number in the file."""
 
     def __init__(self, fd: int, boot: bytes) -> None:
-        self._fd, self._boot = fd, boot
+        self._fd = fd
+        self._boot = boot
 
     def read(self) -> int | None:
         """None if it cannot be trusted."""

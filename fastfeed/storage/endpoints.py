@@ -1,6 +1,4 @@
-"""The file systems behind addresses: connected on first use, one client for all hosts that can
-share it.
-"""
+"""File systems by address, connected on first use and shared among hosts if possible."""
 
 from __future__ import annotations
 
@@ -32,12 +30,12 @@ class Endpoint:
 
 
 class Endpoints:
-    """The endpoints of one `Storage`: options for fsspec, how many requests may run at once,
-    whether it has a cache.
-    """
+    """Endpoints of one `Storage`."""
 
     def __init__(self, options: dict[str, Any], in_flight: int, cached: bool) -> None:
-        self._options, self._in_flight, self._cached = options, in_flight, cached
+        self._options = options
+        self._in_flight = in_flight
+        self._cached = cached
         self._lock = threading.Lock()
         self._endpoints: dict[str, Endpoint] = {}
         self._systems: dict[str, Endpoint] = {}

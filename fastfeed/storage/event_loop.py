@@ -31,7 +31,7 @@ _inherited: list[
 
 
 class _Deferred(threading.local):
-    """What a thread has submitted inside `batched`; None outside of it."""
+    """Submissions of a thread inside `batched`; None outside of it."""
 
     submissions: Submissions | None = None
 
@@ -80,28 +80,30 @@ def launch(submissions: Submissions) -> None:
 
 @contextmanager
 def batched() -> Iterator[None]:
-    """Start what this thread launches inside in one go at the end: waking the event loop is most of
-    the cost.
+    """Launch all submissions of this thread at the end of the block, waking the loop once.
 
     A call of `result` inside starts it at once.
     """
-    outer, _deferred.submissions = _deferred.submissions, []
+    outer = _deferred.submissions
+    _deferred.submissions = []
     try:
         yield
     finally:
-        submissions, _deferred.submissions = _deferred.submissions, outer
+        submissions = _deferred.submissions
+        _deferred.submissions = outer
         launch(submissions)
 
 
 def _flush() -> None:
     if _deferred.submissions:
-        submissions, _deferred.submissions = _deferred.submissions, None
+        submissions = _deferred.submissions
+        _deferred.submissions = None
         launch(submissions)
         _deferred.submissions = []
 
 
 def results(pendings: Sequence[Pending]) -> list[Any]:
-    """Wait for all."""
+    """Wait for all results."""
     try:
         return [pending.result() for pending in pendings]
     except BaseException:  # Ctrl-C, too

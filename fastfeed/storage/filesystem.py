@@ -1,6 +1,4 @@
-"""Calls file systems from the event loop; blocking ones in daemon threads, which do not delay
-exit.
-"""
+"""Calls file systems from the event loop; blocking ones in daemon threads."""
 
 from __future__ import annotations
 
@@ -29,22 +27,23 @@ T = TypeVar("T")
 
 
 class DaemonThreads:
-    """Up to `limit` daemon threads, started as needed. asyncio's own executor is waited for at
-    exit.
-    """
+    """Up to `limit` daemon threads, which do not delay exit as asyncio's executor does."""
 
     def __init__(self, limit: int, name: str) -> None:
-        self._limit, self._name = limit, name
+        self._limit = limit
+        self._name = name
         self._forget()
         after_fork(self._forget)
 
     def _forget(self) -> None:
         self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._threads, self._busy = 0, 0  # busy: with tasks that run or wait
+        # busy: with tasks that run or wait
+        self._threads = 0
+        self._busy = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What the call returns or raises. Canceling does not stop a call that has started."""
+        """Run the call in a thread; canceling does not stop a call that has started."""
         future: Future[T] = Future()
         with self._lock:
             self._busy += 1
@@ -85,8 +84,7 @@ async def call(system: Any, verb: str, *args: Any, **kwargs: Any) -> Any:
 
 
 async def list_files(system: Any, path: str, verb: str = "find") -> dict[str, dict[str, Any]]:
-    """All files below a folder, or those that match a pattern (verb "glob"): fsspec's infos by
-    path.
+    """fsspec's infos of files below a folder, or matching a pattern (verb "glob"), by path.
 
     Raises where some of it cannot be listed; fsspec's own walk would leave that out.
     """
@@ -111,11 +109,9 @@ async def read_range(
         if stop is None:
             return Unread("io_error", "the server does not say how large it is")
         if stop <= start:
-            return (
-                b""
-                if stop == start
-                else Unread("truncated", f"it ends at {stop}, bytes from {start} were asked for")
-            )
+            if stop == start:
+                return b""
+            return Unread("truncated", f"it ends at {stop}, bytes from {start} were asked for")
     if start == 0 and (stop is None or (stat is not None and stop == stat.size)):
         ends = {}  # a whole read shows that the object grew
     else:

@@ -24,9 +24,7 @@ def fingerprint(
     labels: Iterable[Any],
     content: Callable[[int, int], Iterable[Any]],
 ) -> str:
-    """Compute a fingerprint of buffers: all names, all labels, and the content of samples [first,
-    last).
-    """
+    """Fingerprint of all names, all labels, and the content of samples [first, last)."""
     slices = [
         _digest(content(length * i // _SLICES, length * (i + 1) // _SLICES), 2)
         for i in range(_SLICES)
@@ -42,22 +40,16 @@ def _digest(buffers: Iterable[Any], size: int) -> str:
 
 
 def difference(before: str, after: str, length: int, uri: Callable[[int], str]) -> str:
-    """What changed between two fingerprints of a source of this length, in words; "" where they do
-    not say.
-    """
+    """Changes between two fingerprints of a source, in words; "" if unknown."""
     sources = list(zip(before.split(" + "), after.split(" + "), strict=False))
     if len(sources) > 1 and before.count(" + ") == after.count(" + "):  # a mixture's
         changed = [str(i) for i, (old, new) in enumerate(sources) if old != new]
-        return (
-            f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}"
-            if changed
-            else "nothing changed"
-        )
+        if changed:
+            return f"changed: source {', '.join(changed)} of 0..{len(sources) - 1}"
+        return "nothing changed"
     if OBJECTS_SEPARATOR in before and OBJECTS_SEPARATOR in after:
-        (before, old_objects), (after, new_objects) = (
-            before.rsplit(OBJECTS_SEPARATOR, 1),
-            after.rsplit(OBJECTS_SEPARATOR, 1),
-        )
+        (before, old_objects) = before.rsplit(OBJECTS_SEPARATOR, 1)
+        (after, new_objects) = after.rsplit(OBJECTS_SEPARATOR, 1)
         changed = difference(old_objects, new_objects, length, uri).replace(
             "labels or classes", "classes"
         )
@@ -76,10 +68,8 @@ def difference(before: str, after: str, length: int, uri: Callable[[int], str]) 
         if old["content"][i * width : (i + 1) * width] != new["content"][i * width :][:width]
     ]
     if slices:
-        first, last = (
-            length * slices[0] // _SLICES,
-            max(length * (slices[-1] + 1) // _SLICES - 1, 0),
-        )
+        first = length * slices[0] // _SLICES
+        last = max(length * (slices[-1] + 1) // _SLICES - 1, 0)
         changed.append(f"content of samples in {first}..{last} ({uri(first)} to {uri(last)})")
     if not changed:
         return "nothing changed"

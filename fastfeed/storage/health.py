@@ -1,6 +1,4 @@
-"""Whether an endpoint answers at all: one state for all reads, and a line in the log while it does
-not.
-"""
+"""Health of endpoints: one state for all reads, logged while an endpoint is down."""
 
 from __future__ import annotations
 
@@ -37,21 +35,17 @@ _cached: set[str] = set()
 
 
 def last_answer(endpoint: str) -> float:
-    """When an endpoint, such as "s3://bucket", last answered a request of this process:
-    `time.monotonic`, or -inf.
-    """
+    """Time of the last answer of an endpoint such as "s3://bucket" (`time.monotonic`), or -inf."""
     return _answers.get(endpoint, -math.inf)
 
 
 def failing_since(endpoint: str) -> float:
-    """When its first request failed that no answer has followed: `time.monotonic`, or inf."""
+    """Time of the first failure since the last answer (`time.monotonic`), or inf."""
     return _failing.get(endpoint, math.inf)
 
 
 def is_cached(endpoint: str) -> bool:
-    """Whether some of what is read there comes from a disk cache: data alone does not show that it
-    answers.
-    """
+    """Return True if a disk cache may answer for the endpoint."""
     return endpoint in _cached
 
 
@@ -66,16 +60,16 @@ class Health:
         self._since: float | None = None
         self._failing_since: float | None = None
         self._failed_last = 0.0
-        self._only_refused, self._told, self._last = True, False, ""
+        self._only_refused = True
+        self._told = False
+        self._last = ""
         # reads that wait or will be repeated; bytes of the largest one lately
-        self._requests, self._size = (
-            0,
-            0,
-        )
+        self._requests = 0
+        self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, size: int) -> None:
-        """A read of about so many bytes begins."""
+        """Begin a read of about `size` bytes."""
         if not self._requests and _now() - self._failed_last > _FORGOTTEN_S:
             self._since = None
             self._forget()
@@ -98,9 +92,7 @@ class Health:
                 self._since = None  # idle is not silent
 
     def answered(self) -> None:
-        """An attempt was answered, also by an error that shows the service at work, such as "not
-        found".
-        """
+        """Note an answer, including errors such as "not found" that show the service at work."""
         if self._told and self._since is not None:
             _log.warning("%s answers again after %.0f s", self._name, _now() - self._since)
         _answers[self._name] = time.monotonic()
@@ -108,7 +100,10 @@ class Health:
         self._forget()
 
     def _forget(self) -> None:
-        self._failing_since, self._only_refused, self._told, self._last = None, True, False, ""
+        self._failing_since = None
+        self._only_refused = True
+        self._told = False
+        self._last = ""
         _failing.pop(self._name, None)
 
     def failed(self, why: str) -> None:
@@ -121,9 +116,7 @@ class Health:
         self._last = why
 
     def down(self, refused_s: float, failed_s: float) -> bool:
-        """Whether no connection was taken for so many seconds, or no request answered: one attempt
-        has to do.
-        """
+        """Return True after these seconds of refused or failed requests: one attempt is enough."""
         return self.patience_left(refused_s, failed_s) <= 0
 
     def patience_left(self, refused_s: float, failed_s: float) -> float:

@@ -1,6 +1,4 @@
-"""The HTTP client's session: limits bodies that a server does not announce, and says which host
-gets which headers.
-"""
+"""HTTP sessions that limit bodies and withhold headers from other hosts."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ _origin: ContextVar[object] = ContextVar("origin", default=None)
 
 
 class Connector(aiohttp.TCPConnector):
-    """Connections without aiohttp's own limit of 100; a redirect to another scheme, host or port
-    gets no headers of the caller's.
+    """Unlimited connections; redirects to another origin get none of the caller's headers.
 
     Args:
         **more (Any): As of aiohttp's connector.
@@ -36,7 +33,7 @@ class Connector(aiohttp.TCPConnector):
         super().__init__(limit=0, **more)
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
-        """As aiohttp does, for the first request and for every redirect."""
+        """Connect for a request or a redirect."""
         if req.url.origin() != _origin.get():
             withhold_headers(req)
         return await super().connect(req, traces, timeout)
@@ -62,13 +59,11 @@ def new_session(connector: Connector, limit: int, **more: Any) -> aiohttp.Client
 
 
 def limited_response(limit: int) -> type[aiohttp.ClientResponse]:
-    """Responses that have up to `limit` bytes where it is not announced how many they have, else up
-    to MAX_BYTES or `limit`, whichever is more.
-    """
+    """Response class that limits bodies: to `limit` bytes if their length is not announced."""
 
     class Response(aiohttp.ClientResponse):
         async def read(self) -> bytes:
-            """The body."""
+            """Read the body."""
             if self._body is None:
                 try:
                     self._body = await _body(self, limit)

@@ -49,7 +49,9 @@ class LazyBytes:
     """
 
     def __init__(self, file: OpenFile, start: int, size: int) -> None:
-        self._file, self._start, self._size = file, start, size
+        self._file = file
+        self._start = start
+        self._size = size
 
     def __len__(self) -> int:
         return self._size

@@ -61,8 +61,7 @@ def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
 
 
 def open_to_read(path: _Path, opens: Callable[[_Path], int] = open_regular) -> int:
-    """A descriptor; where there are no more of them, idle shards are closed, and it is tried again
-    for two seconds.
+    """Open a file, closing idle shards and retrying for two seconds without descriptors.
 
     StorageError where that does not help.
     """
@@ -99,9 +98,7 @@ def raise_exhausted(error: OSError, what: str) -> None:
 def read_file(
     path: str | bytes, within: Within | None = None, limit: int = MAX_BYTES
 ) -> bytes | Unread:
-    """The file's bytes, up to `limit`; Unread for an empty file as well, and "not_allowed" for one
-    that does not lie `within`.
-    """
+    """Bytes of a file; Unread if empty, larger than `limit` or not `within`."""
     try:
         # a named pipe called photo.jpg must not stop the thread for ever
         fd = open_to_read(path, partial(open_file, wait=False))

@@ -15,7 +15,7 @@ class Pending(Protocol):
         ...
 
     def result(self, timeout: float | None = None) -> Any:
-        """What was read; TimeoutError where that takes longer than `timeout` seconds."""
+        """Result of the read; TimeoutError after `timeout` seconds."""
         ...
 
     def cancel(self) -> object:

@@ -1,6 +1,4 @@
-"""Reads of byte ranges: through the disk cache where there is one, with retries, under the limit of
-requests.
-"""
+"""Reads of byte ranges through the disk cache, with retries, under the request limit."""
 
 from __future__ import annotations
 
@@ -33,12 +31,10 @@ class RangeReads:
     def __init__(
         self, endpoints: Endpoints, limiter: Limiter, cache: Cache | None, policy: RetryPolicy
     ) -> None:
-        self._endpoints, self._limiter, self._cache, self._policy = (
-            endpoints,
-            limiter,
-            cache,
-            policy,
-        )
+        self._endpoints = endpoints
+        self._limiter = limiter
+        self._cache = cache
+        self._policy = policy
         self._chunks = ChunkFetches(self._fetch_chunk)
 
     def begin(self, span: ByteRange, submissions: Submissions) -> Pending:
@@ -77,7 +73,7 @@ class RangeReads:
             request = partial(
                 read_range, endpoint.system, endpoint.s3, path, span, endpoint.max_body
             )
-            # where the size is not known, none can be said to lag
+            # without a size there is no limit for lagging reads
             latencies = endpoint.reads if size else None
             return _checked(
                 span,
@@ -87,9 +83,7 @@ class RangeReads:
             )
 
     async def _fetch_chunk(self, span: ByteRange, chunk: Chunk) -> bytes | Unread:
-        """Fetch a chunk and cache it while holding the permit: a slow disk slows the network
-        down.
-        """
+        """Fetch and cache a chunk while holding the permit, so that a slow disk slows fetching."""
         endpoint, path = self._endpoints.at(span.uri)
         part = replace(span, start=chunk.start, stop=chunk.stop)
         request = partial(read_range, endpoint.system, endpoint.s3, path, part, endpoint.max_body)

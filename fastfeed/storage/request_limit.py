@@ -16,7 +16,8 @@ class Limiter:
     """
 
     def __init__(self, limit: int) -> None:
-        self._free, self._numbers = limit, count()
+        self._free = limit
+        self._numbers = count()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # a heap
 
     def permit(self) -> Permit:
@@ -48,10 +49,11 @@ class Limiter:
 
 
 class Permit:
-    """One read's permit."""
+    """Permit of a read."""
 
     def __init__(self, limiter: Limiter, number: int) -> None:
-        self._limiter, self._number = limiter, number
+        self._limiter = limiter
+        self._number = number
         self._in_use = False
 
     async def __aenter__(self) -> Permit:

@@ -39,9 +39,7 @@ _patience: ContextVar[float] = ContextVar("patience", default=math.inf)
 
 @contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """Reads begun inside fail after an endpoint has not answered for so long, where their policy
-    would try longer.
-    """
+    """Fail reads begun inside once an endpoint has been down for `seconds`."""
     token = _patience.set(seconds)
     try:
         yield
@@ -64,7 +62,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a storage error means."""
+    """Meaning of a storage error."""
 
     unread: Unread
     retryable: bool  # another attempt may succeed
@@ -72,7 +70,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long and how often to try. Time spent waiting for a permit does not count."""
+    """Limits on retries; time spent waiting for a permit does not count."""
 
     deadline_s: float = 60.0  # seconds allowed for one read, including retries and pauses
     # of refused connections, over all reads of an endpoint: then each is tried once
@@ -91,9 +89,7 @@ class RetryPolicy:
 
     @classmethod
     def patient(cls, seconds: float) -> RetryPolicy:
-        """Waits so long for an endpoint that does not answer before its reads fail; for one that
-        refuses connections no longer than by default.
-        """
+        """A policy that waits `seconds` for an endpoint that does not answer."""
         if not seconds >= 0:
             raise ConfigError(f"patience must be seconds >= 0, got {seconds!r}")
         refused_s = min(cls().refused_s, seconds)
@@ -102,9 +98,7 @@ class RetryPolicy:
         )
 
     def within(self, seconds: float) -> RetryPolicy:
-        """For those who wait no longer than this from the first failure; itself where it is no more
-        patient.
-        """
+        """A policy that gives up `seconds` after the first failure; itself if less patient."""
         if seconds >= self.patience_s:
             return self
         attempt_s = max(seconds, _HURRY_S)
@@ -173,7 +167,7 @@ async def retry(
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     health: Health | None = None,
 ) -> T | Unread:
-    """As `_retry`, within `patience`, with the health of the endpoint told what happens."""
+    """Run `_retry` within `patience`, and report to the endpoint's health."""
     policy = policy.within(_patience.get())
     if health is None:
         return await _retry(request, size, explain, policy, latencies, pause, None)
@@ -193,7 +187,7 @@ async def _retry(
     pause: Callable[[float], Awaitable[None]],
     health: Health | None,
 ) -> T | Unread:
-    """The answer, or why there is none after all attempts. The clock is the event loop's.
+    """The answer, or an Unread after all attempts, timed by the event loop's clock.
 
     `size` is how many bytes are expected, about. Without `latencies` no second request is sent.
     What `request` returns is the answer, also where that is an Unread: only an error is a reason to
@@ -269,9 +263,7 @@ async def _ask(
     policy: RetryPolicy,
     latencies: Latencies | None,
 ) -> T:
-    """One attempt: the first good answer of one request or, where that lags, of two. _NoAnswer
-    without any.
-    """
+    """One attempt: the first good answer of one request, or of two if it lags. _NoAnswer."""
     clock = asyncio.get_running_loop().time
     end, lag = clock() + limit, None
     if latencies is not None and policy.hedge:

@@ -55,7 +55,7 @@ _CONFIG_OPTIONS = {"max_pool_connections", "retries"}
 
 
 def is_s3(system: Any) -> bool:
-    """Whether a file system is an s3fs client."""
+    """Return True for an s3fs client."""
     return type(system).__module__.startswith("s3fs") and hasattr(system, "_call_s3")
 
 
@@ -171,7 +171,7 @@ async def _read_by_obstore(
 
 
 def _carries_over(system: Any) -> bool:
-    """Whether obstore can do all that the client's options ask for."""
+    """Return True if obstore supports all of the client's options."""
     options = system.storage_options
     return (
         set(options) <= _OPTIONS

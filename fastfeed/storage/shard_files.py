@@ -29,12 +29,8 @@ __all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "budget", "split
 
 _OPEN = 128  # files held open by one source
 # by all of a process; what it may open where the system does not say
-_LEAST, _MOST, _WINDOWS = (
-    16,
-    4096,
-    512,
-)
-# files opened for one call of native threads, where there are more than can stay open
+_LEAST, _MOST, _WINDOWS = (16, 4096, 512)
+# files opened for one call of native threads, of more than can stay open
 _OPEN_AT_ONCE = 32
 
 
@@ -65,7 +61,9 @@ class Shards:
     """Reads ranges of shards, and notices files that have changed since they were listed."""
 
     def __init__(self, uris: Sequence[str], stats: Sequence[Stat], storage: Storage) -> None:
-        self.uris, self.stats, self.storage = list(uris), list(stats), storage
+        self.uris = list(uris)
+        self.stats = list(stats)
+        self.storage = storage
         self.remote = not all(map(is_local, uris))
         self._forget()
         with _Process.lock:
@@ -159,8 +157,7 @@ class Shards:
         feature: bytes | None = None,
         size: tuple[int, int] = (0, 0),
     ) -> FileRanges | None:
-        """Bytes [first, last) of local shards, all int64 (n,), for native threads; None for remote
-        shards.
+        """Bytes [first, last) of local shards, int64 (n,), for native threads; None for remote.
 
         A shard of -1 is not to be read. What these threads cannot read, `pieces` has a reason for,
         or reads after all.
@@ -249,9 +246,7 @@ class Shards:
 
 
 def budget() -> int:
-    """How many shards this process may hold open: half of its limit on open files, the rest is for
-    others.
-    """
+    """Shards this process may hold open: half of its limit on open files."""
     limit = open_files()
     soft = _WINDOWS if limit is None else limit[0]
     return _MOST if soft < 0 else max(_LEAST, min(_MOST, soft // 2))  # below 0: no limit
@@ -259,7 +254,7 @@ def budget() -> int:
 
 @contextmanager
 def _room(count: int) -> Iterator[bool]:
-    """Room for opening so many more; False if they cannot stay open.
+    """Make room for opening `count` files; False if they cannot stay open.
 
     Other threads count them until the block ends.
 
@@ -339,15 +334,15 @@ class Completed:
         self._value = value
 
     def done(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def cancel(self) -> object:
-        """Nothing to do."""
+        """Do nothing."""
         return None
 
     def result(self, timeout: float | None = None) -> Any:
-        """The value."""
+        """Return the value."""
         return self._value
 
 
@@ -359,8 +354,10 @@ class MappedRead:
     """A pending read whose result goes through a function, in the thread that calls `result`."""
 
     def __init__(self, pending: Pending, function: Callable[[Any], Any]) -> None:
-        self._pending, self._function = pending, function
-        self.done, self.cancel = pending.done, pending.cancel
+        self._pending = pending
+        self._function = function
+        self.done = pending.done
+        self.cancel = pending.cancel
 
     def result(self, timeout: float | None = None) -> Any:
         """The function's value for the result."""
@@ -374,11 +371,11 @@ class DeferredRead:
         self._read = read
 
     def done(self) -> bool:
-        """It does not wait for a network."""
+        """Always True: it does not wait for a network."""
         return True
 
     def cancel(self) -> object:
-        """Nothing has begun."""
+        """Do nothing, as no read has begun."""
         return None
 
     def result(self, timeout: float | None = None) -> Any:

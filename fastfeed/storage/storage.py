@@ -44,8 +44,7 @@ _inherited: list[Any] = []  # file systems of the process that this one was fork
 
 @checked
 class Storage:
-    """Reads, stats and lists objects on S3, Google Cloud, Azure, the web, or any other file system
-    of fsspec.
+    """Reads, stats and lists objects on S3, Google Cloud, Azure, the web, or with fsspec.
 
     It connects on first use, can be pickled, and may be used by many threads.
 
@@ -79,7 +78,9 @@ class Storage:
     ) -> None:
         if in_flight < 1:
             raise ConfigError(f"in_flight must be >= 1, got {in_flight}")
-        self.options, self.cache, self.in_flight = dict(options or {}), cache, in_flight
+        self.options = dict(options or {})
+        self.cache = cache
+        self.in_flight = in_flight
         self.policy = policy or RetryPolicy()
         self._forget()
 
@@ -106,7 +107,7 @@ class Storage:
 
         Returns:
             One `Pending` per range, in their order; its `result()` is all of the requested bytes,
-            or an `Unread` that says why there are none.
+            or an `Unread` with the reason.
 
         Raises:
             ConfigError: A range ends before it starts, or its address has an unknown protocol.
@@ -130,7 +131,7 @@ class Storage:
             spans (Sequence[ByteRange]): What to read.
 
         Returns:
-            For each range all of the requested bytes, or an `Unread` that says why there are none.
+            For each range all of the requested bytes, or an `Unread` with the reason.
 
         Raises:
             ConfigError: A range ends before it starts, or its address has an unknown protocol.
@@ -152,7 +153,7 @@ class Storage:
             uris (Sequence[str]): Addresses, such as "s3://bucket/a.jpg", or paths.
 
         Returns:
-            For each a `Stat`, or an `Unread` that says why there is none.
+            For each a `Stat`, or an `Unread` with the reason.
 
         Example:
             >>> stat, missing = ff.sources.Storage().stat(["photos.csv", "missing.csv"])
@@ -181,7 +182,7 @@ class Storage:
         return stat_of(info)
 
     def find(self, pattern: str) -> list[tuple[str, Stat]]:
-        """List the files that match a pattern, or lie below a folder.
+        """List files that match a pattern or are below a folder.
 
         Args:
             pattern (str): The address of a folder, or one with `*`, `?` (not on the web) and
@@ -202,10 +203,8 @@ class Storage:
         # an address on the web may have a query
         magic = "*[" if pattern.startswith("http") else "*?["
         verb = "glob" if any(mark in pattern for mark in magic) else "find"
-        infos, spell = (
-            self._list(pattern, partial(list_files, verb=verb), default={}),
-            self._endpoints.spelling(pattern),
-        )
+        infos = self._list(pattern, partial(list_files, verb=verb), default={})
+        spell = self._endpoints.spelling(pattern)
         files = {
             spell(name): info for name, info in infos.items() if info.get("type", "file") == "file"
         }
@@ -285,10 +284,8 @@ class Storage:
             True
         """
         (endpoint, path), policy = self._endpoints.at(address), policy or self.policy
-        request, latencies = (
-            partial(operation, endpoint.system, path),
-            endpoint.calls if policy.hedge else None,
-        )
+        request = partial(operation, endpoint.system, path)
+        latencies = endpoint.calls if policy.hedge else None
 
         async def work() -> T | Unread:
             async with self._limiter.permit() as permit:

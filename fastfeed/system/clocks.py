@@ -1,5 +1,4 @@
-"""The clock of everything that is timed: nanoseconds that only grow, the same clock as `clock_ns`
-in native code.
+"""Monotonic clock in nanoseconds, the same one as `clock_ns` in native code.
 
 Linux: CLOCK_MONOTONIC, as is `time.monotonic_ns`. Windows: the performance counter; before Python
 3.13 `time.monotonic_ns` is another clock there, which ticks 64 times a second.

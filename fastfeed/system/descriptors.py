@@ -43,7 +43,7 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def has_pread() -> bool:
-    """Whether threads, native ones among them, may read from one descriptor at the same time."""
+    """Return True if threads may read from one descriptor at the same time."""
     return hasattr(os, "pread")
 
 

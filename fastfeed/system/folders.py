@@ -58,9 +58,7 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
 
 
 def free_bytes(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Bytes of the disk of a folder: what this user may still write, and all; (0, 0) where it does
-    not say. OSError.
-    """
+    """Bytes of a folder's disk: writable by this user, and all; (0, 0) if unknown. OSError."""
     if hasattr(os, "statvfs"):
         disk = os.statvfs(path)
         return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize

@@ -1,8 +1,6 @@
 """Locks on open files, which end with the process that holds them.
 
-OSError where there are none: file systems without locks (some network mounts), systems with neither
-`fcntl` nor
-`msvcrt`. Windows: one byte far behind the end of the file is locked, shared locks are exclusive,
+OSError without locks: on some network mounts, and on systems with neither `fcntl` nor `msvcrt`. Windows: one byte far behind the end of the file is locked, shared locks are exclusive,
 and a lock that is waited for is tried once a second.
 """
 
@@ -33,7 +31,7 @@ _FAR = (1 << 31) - 2
 def lock(fd: int, *, wait: bool = True, shared: bool = False) -> None:
     """Lock an open file.
 
-    BlockingIOError where another process has it, unless `wait`; OSError where there are no locks.
+    BlockingIOError where another process has it, unless `wait`; OSError without locks.
 
     Args:
         fd: descriptor of the file.

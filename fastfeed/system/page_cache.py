@@ -1,5 +1,4 @@
-"""What the operating system holds of files in memory: asks it to forget a part, or whether it has
-it.
+"""Pages of files that the operating system has in memory.
 
 Linux alone can do both (posix_fadvise(2), mincore(2)); elsewhere nothing is forgotten, or known.
 Asking by preadv2(2) with RWF_NOWAIT would be shorter, but it starts to read what is not there.
@@ -19,7 +18,7 @@ _fadvise = getattr(os, "posix_fadvise", None)
 
 
 def can_forget() -> bool:
-    """Whether this system can be asked."""
+    """Return True if this system can drop pages."""
     return _fadvise is not None
 
 
@@ -30,7 +29,7 @@ def forget(fd: int) -> None:
 
 
 def is_held(fd: int, first: int = 0) -> bool | None:
-    """Whether the page at an offset is in memory; None where that is not known.
+    """Return True if the page at an offset is in memory; None if unknown.
 
     Reads nothing from the disk.
     """
@@ -58,9 +57,7 @@ def is_held(fd: int, first: int = 0) -> bool | None:
 
 
 def _may_know(fd: int) -> bool:
-    """Whether Linux tells the truth: files of others that may not be written are always reported as
-    in memory.
-    """
+    """Return True if Linux reports pages of this file, which others may own."""
     try:
         return os.fstat(fd).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{fd}", os.W_OK)
     except OSError:

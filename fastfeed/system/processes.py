@@ -32,9 +32,7 @@ __all__ = [
 
 
 def can_supervise() -> bool:
-    """Whether worker processes can be given descriptors, watched through shared memory, and ended
-    with this one.
-    """
+    """Return True if worker processes can share descriptors and memory and end with this one."""
     return is_available() and hasattr(os, "fork") and hasattr(socket, "AF_UNIX")
 
 
@@ -46,16 +44,12 @@ def usable_cores() -> int:
 
 
 def user() -> str:
-    """Names this user in a folder of all users: a number, or the name where there are no
-    numbers.
-    """
+    """Name of this user in shared folders: a number if the system has them."""
     return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
 
 
 def has_owners() -> bool:
-    """Whether processes and files belong to users by number, and the machine has a name in `os`:
-    not on Windows.
-    """
+    """Return True if processes and files have numeric owners: not on Windows."""
     return hasattr(os, "getuid") and hasattr(os, "uname")
 
 
@@ -77,9 +71,7 @@ def memory_bytes() -> int | None:
 
 
 def open_files() -> tuple[int, int] | None:
-    """How many files this process may have open, and how far it may raise that; None: the system
-    has no such limit.
-    """
+    """Limits on open files of this process, soft and hard; None for no limit."""
     try:
         resource = import_module("resource")
     except ImportError:
@@ -88,9 +80,7 @@ def open_files() -> tuple[int, int] | None:
 
 
 def limit_memory(more: int) -> None:
-    """Limit what this process may reserve to `more` bytes than it uses, so that excessive
-    allocations fail here instead of invoking the OOM killer.
-    """
+    """Limit this process to `more` bytes above its current use, before the OOM killer acts."""
     try:
         resource = import_module("resource")
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -103,9 +93,7 @@ def limit_memory(more: int) -> None:
 
 
 def boot_id() -> str:
-    """A text that is another one after every start of the machine; "" where the kernel does not
-    tell.
-    """
+    """Id of this boot of the machine; "" if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -114,9 +102,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> int:
-    """Number of the namespace that process ids are of, as each container has its own; 0 if
-    unknown.
-    """
+    """Number of the pid namespace, which each container has; 0 if unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -131,9 +117,7 @@ def machine() -> tuple[str, str]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third, the state, on (proc(5)); none where there is no
-    such process.
-    """
+    """Fields of /proc/PID/stat from the third, the state (proc(5)); empty without the process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # follows the process name, which may hold any bytes

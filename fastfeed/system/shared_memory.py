@@ -1,5 +1,4 @@
-"""Anonymous shared memory: it has no name in any folder, and is freed with the last process that
-maps it.
+"""Anonymous shared memory, freed with the last process that maps it.
 
 Linux alone has it (`is_available`). macOS and Windows: no helper process, and jobs run in this
 process.
@@ -23,7 +22,7 @@ _MAP_POPULATE = 0x8000
 
 
 def is_available() -> bool:
-    """Whether the functions of this module work."""
+    """Return True if the functions of this module work."""
     return sys.platform == "linux" and hasattr(os, "memfd_create")
 
 
@@ -49,9 +48,7 @@ def mapped(fd: int, size: int, *, populate: bool = False, private: bool = False)
 
 @cache
 def _libc() -> Any:
-    """Maps by the C library: a mapping made by Python's `mmap` keeps a file descriptor for as long
-    as it lives, and a trainer that keeps a thousand batches would run out of them.
-    """
+    """The C library's mmap, which keeps no file descriptor open for each mapping."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]

@@ -19,14 +19,12 @@ ENDING = tuple(
 
 
 def is_kill(status: int) -> bool:
-    """Whether a process with this return code was killed, as the system does where memory runs
-    out.
-    """
+    """Return True if the return code is of a killed process, as when memory runs out."""
     return hasattr(signal, "SIGKILL") and status == -signal.SIGKILL
 
 
 def died_of(status: int) -> str:
-    """How a process with this return code ended: "killed by SIGSEGV", "exit status 1"."""
+    """Ending of a process: "killed by SIGSEGV", "exit status 1"."""
     if status >= 0:
         return f"exit status {status}"
     names = {number.value: number.name for number in signal.Signals}  # not all numbers have one

@@ -1,5 +1,4 @@
-"""Opens files that must lie in some folders, also behind links, whatever others do to these
-meanwhile.
+"""Files that must be inside some folders, checked after they are opened.
 
 A path that is looked at first and opened later may lead elsewhere by then. So the open file is
 looked at.
@@ -39,7 +38,7 @@ class Within:
         self._forget()
 
     def holds(self, fd: int, path: str | bytes) -> bool:
-        """Whether an open file lies in one of the folders; `path`: as it was opened."""
+        """Return True if an open file is in one of the folders; `path`: as it was opened."""
         if self._below(_path_of(fd)):
             return True
         # where the system does not say, or folders were moved
@@ -49,8 +48,7 @@ class Within:
         return False
 
     def native(self, root: str) -> list[tuple[bytes, bytes, int]]:
-        """For native threads: what paths to files in a folder begin with, its real path, an open
-        descriptor.
+        """For native threads: prefix of paths, its real path and an open descriptor, per folder.
 
         `root`: as it is put before relative paths.
         """
@@ -84,7 +82,7 @@ class Within:
 
 
 def _path_of(fd: int) -> str:
-    """Where an open file lies, links resolved; "" where the system does not say."""
+    """Real path of an open file; "" if unknown."""
     with suppress(OSError, ValueError, ImportError):
         if sys.platform == "darwin":
             import fcntl

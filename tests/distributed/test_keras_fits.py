@@ -67,11 +67,9 @@ def test_several_steps_per_execution(told):
 
 def test_looks_at_batches_cost_none(told):
     """The 3 steps that are left of a restored epoch, and two epochs after another compile."""
-    assert told["looks"] == [
-        {1: 3, 2: 2}[told["together"]],
-        3,
-        0,
-    ], "executions at first, where the feed stands"
+    assert told["looks"] == [{1: 3, 2: 2}[told["together"]], 3, 0], (
+        "executions at first, where the feed stands"
+    )
 
 
 def test_a_batch_that_was_trained_on_does_not_come_again(told):

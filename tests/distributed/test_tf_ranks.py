@@ -70,10 +70,9 @@ def test_fit_on_two_devices_ends_as_one_process(devices, name):
     told = devices[name]
     at_work.same(told, at_work.trained())
     assert told["steps"] == [*range(STEPS)] * 2
-    assert (told["first"]["state"]["epoch"], told["first"]["state"]["step"]) == (
-        1,
-        0,
-    ), "Keras's look took nothing"
+    assert (told["first"]["state"]["epoch"], told["first"]["state"]["step"]) == (1, 0), (
+        "Keras's look took nothing"
+    )
     assert len(told["first"]["val_loss"]) == 1
     assert told["evaluated"] == pytest.approx(told["by_hand"], abs=1e-5)
     assert told["predicted"] == [at_work.SAMPLES, at_work.SAMPLES]

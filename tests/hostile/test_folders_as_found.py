@@ -144,7 +144,7 @@ def test_links_that_are_left_out_are_warned_of_once(tmp_path):
         warnings.simplefilter("always")
         source = ff.ImageFolder(root, allow_links=())
     assert [str(w.message) for w in caught] == [
-        f"ImageFolder: {root}: left out 1 link to a folder that it lies in: ant/up; "
+        f"ImageFolder: {root}: left out 1 link to a folder that contains it: ant/up; "
         "left out 2 links that lead out of the folder, such as ant/more"
     ]
     assert caught[0].filename == __file__

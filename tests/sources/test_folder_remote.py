@@ -191,10 +191,9 @@ def test_what_changed_since_it_was_listed(tmp_path, suffix, cached):
     put(f"{root}/a/4.jpg", b"")
     put(f"{root}/a/5.jpg", b"a/9.jpg")
     found = source.read(range(6))
-    assert [found[0], found[5]] == [
-        b"a/0.jpg",
-        b"a/9.jpg",
-    ], "of the same size: the change cannot be detected"
+    assert [found[0], found[5]] == [b"a/0.jpg", b"a/9.jpg"], (
+        "of the same size: the change cannot be detected"
+    )
     assert [(bad.id, bad.uri, bad.stage, bad.reason) for bad in found[1:5]] == [
         (1, f"{root}/a/1.jpg", "read", "not_found"),
         (2, f"{root}/a/2.jpg", "read", "changed"),

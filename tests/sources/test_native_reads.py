@@ -272,10 +272,9 @@ def test_mixtures(tmp_path):
     mixture = Mixture({"held": held, "rest": inner})
     addresses = addresses_of(mixture, np.array([0, 6, 15, 20]))
     assert addresses is not None
-    assert [rows.tolist() for rows, _ in addresses.groups] == [
-        [1],
-        [2, 3],
-    ], "Python reads what Parquet holds"
+    assert [rows.tolist() for rows, _ in addresses.groups] == [[1], [2, 3]], (
+        "Python reads what Parquet holds"
+    )
     assert check(mixture, {"not_found"}) == [7, *range(19, 23)]
 
 
@@ -324,9 +323,5 @@ def test_a_shard_changes_under_a_running_feed(made):
         rest = list(batches)
         assert [
             int(i) for batch in rest for i, w in zip(batch.ids, batch.weights, strict=True) if not w
-        ] == [
-            15,
-            16,
-            17,
-        ]
+        ] == [15, 16, 17]
         assert {f.reason for f in data.stats().bad} == {"changed"}

@@ -72,7 +72,7 @@ def test_a_folder_with_everything_odd_in_it(tmp_path):
             *NOTES,
             "left out 1 .csv file: b/more/list.csv",
             "left out 1 link that leads nowhere: a/gone",
-            "left out 1 link to a folder that it lies in: b/loop",
+            "left out 1 link to a folder that contains it: b/loop",
             EMPTY,
         ]
     )
@@ -123,7 +123,7 @@ def test_a_listing_that_was_interrupted_remembers_too(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert listed(root, tmp_path / "out.ffarrays").resumed == 3
     source = ImageFolder(root, listing=tmp_path / "out.ffarrays", min_per_class=0)
-    assert "left out 1 link to a folder that it lies in: b/loop" in source.notes
+    assert "left out 1 link to a folder that contains it: b/loop" in source.notes
     assert "left out 3 .txt files, such as a/notes.txt" in source.notes
 
 

@@ -164,13 +164,13 @@ def test_fingerprints_tell_boxes_from_images():
         ([0, 0, 1e39, 1], "must be finite"),  # beyond what a float holds
         (
             [900, 2, 905, 8],
-            r"lies outside of its image, \d+ wide and \d+ high: \[900.0, 2.0, 905.0, 8.0\] as xyxy",
+            r"is outside of its image, \d+ wide and \d+ high: \[900.0, 2.0, 905.0, 8.0\] as xyxy",
         ),
-        ([-9, -9, -1, 3], "lies outside of its image"),
+        ([-9, -9, -1, 3], "is outside of its image"),
         (
             [9, 2, 8, 8],
             (
-                r"got \[9.0, 2.0, 8.0, 8.0\] as xyxy: its right or bottom edge lies before the"
+                r"got \[9.0, 2.0, 8.0, 8.0\] as xyxy: its right or bottom edge is before the"
                 r" other; format"
             ),
         ),

@@ -34,13 +34,7 @@ SPANS = {  # what a Range asks for: [start, stop), or None where nothing of it e
     "bytes=-0": None,
 }
 # S3 then sends the whole object
-NO_SPANS = (
-    "bytes=20-10",
-    "bytes=-",
-    "bytes=x-9",
-    "bytes=0-1,5-6",
-    "bytes=--5",
-)
+NO_SPANS = ("bytes=20-10", "bytes=-", "bytes=x-9", "bytes=0-1,5-6", "bytes=--5")
 # holds, and has moto answer
 NOT_REMEMBERED = {"if-unmodified-since": "Fri, 01 Jan 2100 00:00:00 GMT"}
 

@@ -1,6 +1,4 @@
-"""Packs boxes, one array per image, into one array: a million small arrays would take a
-gigabyte.
-"""
+"""Boxes of all images in one array; a million small arrays would take a gigabyte."""
 
 from __future__ import annotations
 
@@ -79,13 +77,12 @@ class BoxLists:
             np.ndarray | None
         ) = None,  # (n, 2): height, width of the images, where that is known; NaN where not
     ) -> BoxLists:
-        """From one array, checked: finite, not inverted, labels that there are, a part of it inside
-        of the image.
-        """
+        """Build from one array, and check finiteness, order of edges, labels and overlap."""
         first, last, lengths = FORMATS[format]
         corners = np.empty((len(boxes), 4))
         with np.errstate(over="ignore", invalid="ignore"):
-            corners[:, :2], corners[:, 2:] = boxes[:, first], boxes[:, last]
+            corners[:, :2] = boxes[:, first]
+            corners[:, 2:] = boxes[:, last]
             if lengths:
                 corners[:, 2:] += corners[:, :2]
             corners = corners.astype(np.float32)  # an edge at 60,000 pixels is right to 1/256
@@ -102,7 +99,7 @@ class BoxLists:
         sides = (
             "its width or height is negative"
             if lengths
-            else "its right or bottom edge lies before the other"
+            else "its right or bottom edge is before the other"
         )
         refuse(~np.isfinite(corners).all(axis=1), "must be finite numbers, got {box}")
         order = f"got {{box}} as {format}: {sides}; format is one of {', '.join(FORMATS)}"
@@ -114,7 +111,7 @@ class BoxLists:
             shape = f"{each[at, 0]:g} wide and {each[at, 1]:g} high" if len(each) else ""
             refuse(
                 outside,
-                f"lies outside of its image, {shape}: {{box}} as {format}; leave it out, or fix it",
+                f"is outside of its image, {shape}: {{box}} as {format}; leave it out, or fix it",
             )
         refuse(labels < 0, "must have a label >= 0, got {label}; leave out what is not an object")
         if classes:

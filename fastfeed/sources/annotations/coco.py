@@ -105,9 +105,7 @@ def _parsed(uri: str, storage: Storage, memory: int) -> dict[str, Any]:
 
 
 def _bare(data: bytes) -> bytes:
-    """Replace every list of polygons by 0: they hold no quote and no brace, so what follows ends
-    them.
-    """
+    """Replace lists of polygons by 0; they hold no quotes and braces, so the next one ends them."""
     pieces, position = [], 0
     while (at := data.find(_KEY, position)) >= 0:
         at += len(_KEY)
@@ -159,7 +157,10 @@ class _CocoFile:
                 f"Objects.coco: {uri} has two"
                 f" {'images' if len(label) == len(kinds) else 'categories'} of one id"
             )
-        owners, labels, boxes, self._ids = array("q"), array("q"), array("d"), array("q")
+        owners = array("q")
+        labels = array("q")
+        boxes = array("d")
+        self._ids = array("q")
         crowds: list[Any] = []
         for annotation in content["annotations"]:
             try:
@@ -188,10 +189,8 @@ class _CocoFile:
                 f" with id {crowds[0]}"
             )
             self.notes.append(f"{uri}: {note}")
-        self._owners, self._labels = (
-            np.frombuffer(owners, np.int64),
-            np.frombuffer(labels, np.int64),
-        )
+        self._owners = np.frombuffer(owners, np.int64)
+        self._labels = np.frombuffer(labels, np.int64)
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
 
     def lists(self, order: np.ndarray, source: Source) -> BoxLists:
@@ -257,9 +256,7 @@ def _matched(source: Source, paths: Sequence[str], listed: _CocoFile) -> np.ndar
 
 
 class ListedFiles:
-    """Files of a folder, local or remote, by a list of names: nothing is listed, what is missing is
-    a bad sample.
-    """
+    """Files of a folder by a list of names; a missing file is a bad sample."""
 
     spec = ENCODED
     classes: tuple[str, ...] = ()
@@ -268,7 +265,8 @@ class ListedFiles:
     def __init__(
         self, root: str, names: Sequence[str], storage: Storage, allow_path: Sequence[str] = ()
     ) -> None:
-        self.root, self.paths = root, StringColumn.of(names)
+        self.root = root
+        self.paths = StringColumn.of(names)
         self.remote = not is_local(root)
         self._has_urls = any("://" in name for name in names)
         # the list may be from elsewhere: it names files below the folder
@@ -284,15 +282,15 @@ class ListedFiles:
         return len(self.paths)
 
     def uri(self, i: int) -> str:
-        """Path or address."""
+        """Path or address of an image."""
         return self._files.uri(int(i))
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """None: -1."""
+        """Labels of images: always -1."""
         return np.full(len(ids), -1, np.int64)
 
     def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
-        """The files' bytes."""
+        """Read the bytes of files."""
         if self.remote:
             return results(self.fetch(ids))
         return [self._look(int(i), self._files.read(int(i))) for i in ids]
@@ -302,18 +300,16 @@ class ListedFiles:
         return None if self._has_urls else self._files.addresses(ids)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
-        """Begin to read."""
+        """Begin to read files."""
         return [
             MappedRead(self._files.fetch(int(i)), lambda data, i=int(i): self._look(i, data))
             for i in ids
         ]
 
     def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        return (
-            Failure(i, self.uri(i), "read", data.reason, data.detail)
-            if isinstance(data, Unread)
-            else data
-        )
+        if isinstance(data, Unread):
+            return Failure(i, self.uri(i), "read", data.reason, data.detail)
+        return data
 
     @property
     def fingerprint(self) -> str:

@@ -1,6 +1,4 @@
-"""Segmentation masks of images: pixels in memory, or PNG files in memory, on disk, or in remote
-storage.
-"""
+"""Segmentation masks: pixels or PNGs in memory, or PNG files, local or remote."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ __all__ = ["Masks", "masks_of"]
 
 
 class Masks(Protocol):
-    """One per image."""
+    """One segmentation mask per image."""
 
     def __len__(self) -> int: ...
 
@@ -65,7 +63,7 @@ def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> 
 
 
 class _MasksInMemory:
-    """In memory."""
+    """Masks held in memory."""
 
     def __init__(self, masks: list[Any]) -> None:
         self._masks = masks

@@ -18,15 +18,7 @@ from fastfeed.sources.class_names import (
 __all__ = ["AmbiguousClasses", "class_folders", "order_text", "parts_text"]
 
 # names of parts of a data set
-_PARTS = {
-    "train",
-    "training",
-    "val",
-    "valid",
-    "validation",
-    "test",
-    "testing",
-}
+_PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 
 class AmbiguousClasses(SourceError):

@@ -1,6 +1,4 @@
-"""Many files in little memory: their paths, sizes and versions as arrays, in pieces that follow one
-another.
-"""
+"""Paths, sizes and versions of many files as arrays, in pieces."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ class FileTable:
         )
 
     def in_order(self) -> FileTable:
-        """As a walk from folder to folder meets them: what is in a/ before what is in a-b/, unlike
-        by text.
-        """
+        """Sort as a walk from folder to folder does: a/ before a-b/, unlike text order."""
         keys = [path.replace(b"/", b"\0") for path in unpacked(self.paths)]
         return self.take(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
 

@@ -1,5 +1,4 @@
-"""What has been listed so far: in memory, or in a file that only grows, from which an interrupted
-listing resumes.
+"""Progress of a listing, in memory or in an append-only file that can be resumed.
 
 The file: magic, then records of length of the head, length of the body, checksum of both, head
 (JSON), body (the columns of some rows). Where a process did not live to finish a record, the next
@@ -66,7 +65,7 @@ class Journal(Protocol):
 
 
 class MemoryJournal:
-    """In memory."""
+    """A listing held in memory."""
 
     def __init__(self) -> None:
         self.ends: dict[str, End] = {}
@@ -90,7 +89,7 @@ class MemoryJournal:
 
 @dataclass(frozen=True, slots=True)
 class _JournalEntry:
-    """Where a record is in the file."""
+    """Location of a record in the file."""
 
     start: int
     head: int  # bytes
@@ -102,16 +101,18 @@ class _JournalEntry:
 
 
 class FileJournal:
-    """In a file.
+    """A listing appended to a file.
 
     `kind` says what is listed; a file about something else is left as it is, with a SourceError.
     """
 
     def __init__(self, path: str, kind: dict[str, Any]) -> None:
-        self.path, self.ends = path, dict[str, End]()
+        self.path = path
+        self.ends = dict[str, End]()
         self._at: dict[str, list[_JournalEntry]] = {}  # the pieces of each folder
         self._waiting: dict[str, list[FileTable]] = {}  # too few for a piece
-        self._order, self._lock = _OrderCheck(), threading.Lock()
+        self._order = _OrderCheck()
+        self._lock = threading.Lock()
         self._fd = open_file(path, CREATE)
         try:
             _lock(self._fd)
@@ -149,10 +150,8 @@ class FileJournal:
                 elif "images" in head:
                     left_out = LeftOut(Counter(head["left_out"]), head["examples"])
                     end = End(head["images"], head["ordered"], left_out, head["more"])
-                    self.ends[head["folder"]], self._at[head["folder"]] = (
-                        end,
-                        unfinished.pop(head["folder"], []),
-                    )
+                    self.ends[head["folder"]] = end
+                    self._at[head["folder"]] = unfinished.pop(head["folder"], [])
                 elif head == kind:
                     unfinished.clear()
                 else:
@@ -235,9 +234,7 @@ class FileJournal:
 
 
 def folders_listed(path: str) -> tuple[int, int]:
-    """How many folders an unfinished listing has listed, and how many there are; 0, 0 if there is
-    no listing.
-    """
+    """Folders listed so far and folders in all; 0, 0 without an unfinished listing."""
     listed, folders = -1, 0
     try:
         with open(open_regular(path), "rb") as file:
@@ -253,7 +250,7 @@ def folders_listed(path: str) -> tuple[int, int]:
 
 
 def _records(file: BinaryIO) -> Iterator[tuple[_JournalEntry, dict[str, Any]]]:
-    """All complete records."""
+    """Read all complete records."""
     size = os.fstat(file.fileno()).st_size
     while len(lengths := file.read(_RECORD.size)) == _RECORD.size:
         head, body, checksum = _RECORD.unpack(lengths)

@@ -37,7 +37,7 @@ _KINDS = {  # one of them, several
     "(none)": ("file without an extension", "files without an extension"),
     "(hidden)": ("hidden file or folder", "hidden files and folders"),  # or one of the system
     "(no class)": ("image outside the class folders", "images outside the class folders"),
-    "(loop)": ("link to a folder that it lies in", "links to folders that they lie in"),
+    "(loop)": ("link to a folder that contains it", "links to folders that contain them"),
     "(link outside)": ("link that leads out of the folder", "links that lead out of the folder"),
     "(broken link)": ("link that leads nowhere", "links that lead nowhere"),
     "(no name)": ("folder without a name", "folders without a name"),
@@ -67,9 +67,7 @@ class LeftOut:
         return ", ".join(f"{count} {kind}" for kind, count in self.counts.most_common(5))
 
     def notes(self) -> list[str]:
-        """A line per kind, the most frequent first: `left out 3 .txt files, such as
-        a/notes.txt`.
-        """
+        """A line per kind, most frequent first: `left out 3 .txt files, such as a/notes.txt`."""
         return [self._note(kind, count) for kind, count in self.counts.most_common()]
 
     def links(self) -> list[str]:
@@ -91,14 +89,10 @@ def extension_of(name: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """A file or folder whose name begins with a dot, or one that a system keeps for itself
-    (SYSTEM_FOLDERS).
-    """
+    """Return True for dot files and folders that systems keep for themselves (SYSTEM_FOLDERS)."""
     return name.startswith(".") or name in SYSTEM_FOLDERS
 
 
 def may_be_hidden(path: str) -> bool:
-    """Whether a part of a path, separated by slashes, may be hidden: quick, as nearly all paths
-    have none.
-    """
+    """Quick check for hidden parts in a path separated by slashes."""
     return path.startswith(".") or "/." in path or _SYSTEM_FOLDER.search(path) is not None

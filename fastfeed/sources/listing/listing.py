@@ -55,8 +55,7 @@ def list_images(
     who: str = "list_images",
     allow_links: Sequence[str] | None = None,
 ) -> Summary:
-    """Write all images below a folder, with class, size and version, to a file that ImageFolder and
-    Table can read.
+    """Write all images below a folder to a file that ImageFolder and Table can read.
 
     `out` ends in .parquet, .csv or .jsonl. What is listed is kept in `out`.partial, folder by
     folder, until all is: a listing that is interrupted resumes from there. Names that are not UTF-8
@@ -273,7 +272,8 @@ class _LooseImages:
     """Sorted images, handed out up to a name."""
 
     def __init__(self, parts: Iterator[FileTable]) -> None:
-        self._parts, self._remaining = parts, FileTable(packed([]))
+        self._parts = parts
+        self._remaining = FileTable(packed([]))
 
     def before(self, name: bytes | None) -> Iterator[FileTable]:
         """The images before this name that were not yielded yet; None: all of them."""

@@ -1,5 +1,4 @@
-"""A listing of images as a file: columns path, class, label, size, version, as Parquet, CSV or JSON
-lines.
+"""Listings of images as files with columns path, class, label, size, version.
 
 The same as arrays (`.ffarrays`), which only ImageFolder reads, loads at once and holds every name,
 even if it is not UTF-8.
@@ -201,9 +200,7 @@ def _values(rows: FileTable, classes: Sequence[str]) -> Iterator[tuple[Any, ...]
 def read_listing(
     path: str, storage: Storage, versions: bool, who: str
 ) -> tuple[FileTable, list[str], LeftOut]:
-    """Images, labeled by folder, with or without versions; the folders' names; what was left out,
-    as far as the file says. SourceError for other files.
-    """
+    """Images labeled by folder, folders' names, and skipped files if the file has them."""
     if suffix_of(path, who) == ARRAYS:
         return _read_arrays(path, versions, who)
     requested = {"class": True, "size": False} | ({"version": False} if versions else {})

@@ -67,9 +67,7 @@ class Tree(Protocol):
     def below(
         self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]
     ) -> Iterator[tuple[str, FileTable]]:
-        """The images below a group of folders, in pieces, each with its folder; folder by
-        folder.
-        """
+        """Images below a group of folders, folder by folder, in pieces."""
         ...
 
     def stop(self) -> None:
@@ -78,9 +76,7 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """Links are followed, and every path counts, also of files and folders that others lead to as
-    well. Only a folder that lies in itself, through a link to one of its parents, is left out: the
-    walk would not end.
+    """A local folder; links are followed, but for loops, and every path counts.
 
     `stats`: list sizes and versions, which are the times of the last change. `allow_links`: folders
     that links may lead to besides the root; None: anywhere.
@@ -97,7 +93,9 @@ class LocalTree:
         stats: bool = False,
         allow_links: Sequence[str] | None = None,
     ) -> None:
-        self.root, self._extensions, self._who = root, frozenset(e.lower() for e in extensions), who
+        self.root = root
+        self._extensions = frozenset(e.lower() for e in extensions)
+        self._who = who
         self._stats = stats
         within = (
             None
@@ -118,7 +116,7 @@ class LocalTree:
         self._linked = Counter[_Id]()  # walks through links, by the folder that they lead to
 
     def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
-        """The first level."""
+        """List the first level."""
         folders: list[str] = []
         images: list[os.DirEntry[str]] = []
         for entry in self._scan(self.root, left_out):
@@ -129,7 +127,7 @@ class LocalTree:
         yield folders, self._rows([entry.path for entry in images])
 
     def groups(self, folders: Sequence[str]) -> list[list[str]]:
-        """Each folder alone."""
+        """Return each folder as a separate group."""
         return [[folder] for folder in folders]
 
     def below(
@@ -216,9 +214,7 @@ class LocalTree:
 
 
 def _stat(path: str) -> tuple[int, bytes]:
-    """Size and version; -1 and none of a link that leads nowhere, which is a bad sample, not a
-    missing one.
-    """
+    """Size and version of a file; (-1, b"") for a broken link, which becomes a bad sample."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""How far a listing is, on the terminal."""
+"""Progress of a listing on the terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ class ListingProgress:
     """Counts folders and images; from several threads."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
-        self._bar, self._task, self._lock = bar, task, threading.Lock()
-        self._images, self._folders, self._started = 0, 0, time.monotonic()
+        self._bar = bar
+        self._task = task
+        self._lock = threading.Lock()
+        self._images = 0
+        self._folders = 0
+        self._started = time.monotonic()
 
     def begin(self, folders: int, resumed: int) -> None:
         """Set the number of folders, and how many an earlier run has listed."""

@@ -38,10 +38,7 @@ class _Page:
 
 
 class RemoteTree:
-    """Walks remote storage by the rules of a local disk: what is hidden, or in a hidden folder, is
-    left out, and paths are sorted folder by folder. Links, where storage has them, are read like
-    files, and those that lead to folders are left out.
-    """
+    """Remote storage, walked by the rules of a local disk; links are read like files."""
 
     def __init__(
         self,
@@ -52,13 +49,16 @@ class RemoteTree:
         *,
         at_once: int = 16,
     ) -> None:
-        self.root, self._storage, self._who, self.at_once = root, storage, who, at_once
+        self.root = root
+        self._storage = storage
+        self._who = who
+        self.at_once = at_once
         self._extensions = frozenset(e.lower() for e in extensions)
         self._requests: set[Future[Any]] = set()
         self._stopped = False
 
     def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
-        """The first level."""
+        """List the first level."""
         empty = True
         for page in self._pages(self.root, deep=False):
             empty = empty and not page.files and not page.folders
@@ -79,9 +79,7 @@ class RemoteTree:
             )
 
     def groups(self, folders: Sequence[str]) -> list[list[str]]:
-        """Folders to list in a row: on S3, where a page may hold several, neighbors; elsewhere each
-        alone.
-        """
+        """Neighboring folders for one S3 listing; elsewhere each folder alone."""
         ordered, size = sorted(folders, key=_key), 1
         if self._in_pages and len(ordered) > 1:
             first = next(self._pages(self.root, deep=True, after=ordered[0] + "/"))
@@ -104,9 +102,7 @@ class RemoteTree:
             yield folder, page.files
 
     def _by_folder(self, folders: Sequence[str]) -> Iterator[tuple[str, list[tuple[str, Stat]]]]:
-        """Files of several folders, in as many pages as they fill; what lies between the folders is
-        skipped.
-        """
+        """Files of several folders, skipping what is between them."""
         wanted, keys = set(folders), list(map(_key, folders))
         nearest: int | None = 0
         while nearest is not None:
@@ -116,10 +112,7 @@ class RemoteTree:
                     if folder in wanted:
                         below = [(path[len(folder) + 1 :], stat) for path, stat in files]
                         # a folder's own key, or a file of its name
-                        yield (
-                            folder,
-                            [file for file in below if file[0]],
-                        )
+                        yield (folder, [file for file in below if file[0]])
                 if not page.files or not page.token:
                     break
                 last = page.files[-1][0].partition("/")
@@ -174,10 +167,8 @@ class RemoteTree:
         if self._in_pages:
             look = partial(_s3, after=after)
         else:
-            look, policy = (
-                _whole,
-                replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False),
-            )
+            look = _whole
+            policy = replace(policy, deadline_s=_WHOLE_S, attempt_s=_WHOLE_S, hedge=False)
         token = ""
         while True:
             page = self._ask(address, partial(look, deep=deep, token=token), policy)

@@ -14,7 +14,7 @@ __all__ = ["file_in_two_classes"]
 def file_in_two_classes(
     root: str, paths: StringColumn, labels: np.ndarray
 ) -> tuple[str, str] | None:
-    """Two paths below `root` that are one file with two labels; None where there are none.
+    """Two paths below `root` that are one file with two labels; None if there is no conflict.
 
     Asks for each file.
     """

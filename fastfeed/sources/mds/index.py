@@ -22,9 +22,7 @@ _INDEX = "index.json"
 
 
 def expand_indexes(shards: Paths, storage: Storage, allow: Allow) -> tuple[list[Any], Storage]:
-    """Each folder that has an index.json, and each index.json, replaced by the shards that it
-    lists; and the storage to read them with.
-    """
+    """Replace folders and index.json files by the shards they list; also return the storage."""
     items = shard_paths(shards)
     contents = [
         _content(item, storage) if isinstance(item, (str, os.PathLike)) else None for item in items

@@ -1,4 +1,4 @@
-"""Where the columns of an MDS shard are: its header, and the sizes before each sample."""
+"""Columns of an MDS shard: its header, and the sizes before each sample."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
 
 
 def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
-    """Where the samples begin, and the last one ends: int64 (n + 1,); and the columns.
+    """Bounds of the samples, int64 (n + 1,), and the columns.
 
     SourceError.
     """

@@ -129,7 +129,9 @@ class MDSShards(ShardedSource):
         for option, name in (("image", image), ("label", image if label is None else label)):
             if not isinstance(name, str) or not name:
                 raise ConfigError(f"MDSShards: {option} must be the name of a column, got {name!r}")
-        self._image, self._label, self._names = image, label, column_names(columns, "MDSShards")
+        self._image = image
+        self._label = label
+        self._names = column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "MDSShards")
         super().__init__(

@@ -1,1 +1,1 @@
-"""What shard formats have in common: indexes, record formats, metadata columns."""
+"""Parts shared by shard formats: indexes, labels, metadata columns."""

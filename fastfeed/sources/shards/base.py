@@ -1,4 +1,4 @@
-"""What sources of shard files have in common: random access through an index of all samples."""
+"""Base of sources of shards: random access through an index of all samples."""
 
 from __future__ import annotations
 
@@ -72,12 +72,10 @@ class ShardedSource(ABC):
         requested, as_indices = checked_classes(classes, who), label_kind == "index"
         label_kind = resolve_kind(label_kind, label, who)
         own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        self._labeled, self._fingerprint, self._mixed, self._folder_notes = (
-            label is not None,
-            "",
-            "",
-            list[str](),
-        )
+        self._labeled = label is not None
+        self._fingerprint = ""
+        self._mixed = ""
+        self._folder_notes = list[str]()
         files, own = self._files(shards, own)
         self._index = build(who, files, kind, self._scan, own, index, progress)
         self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
@@ -99,7 +97,8 @@ class ShardedSource(ABC):
                 columns_index, self._shards, names, self._head, self._largest
             )
             self._check_columns(self._extra_columns.missing(), files[0], own)
-        self.classes, self._labels = (), np.broadcast_to(np.int32(-1), (len(self._index),))
+        self.classes = ()
+        self._labels = np.broadcast_to(np.int32(-1), (len(self._index),))
         if self._labeled:
             self.classes, self._labels, self._mixed = number_labels(
                 self._index, requested, label_kind, who, as_indices
@@ -114,7 +113,7 @@ class ShardedSource(ABC):
 
     @abstractmethod
     def _scan(self, reader: ForwardReader) -> ShardScan:
-        """Scan one shard."""
+        """Scan the samples of a shard."""
 
     @abstractmethod
     def _scan_columns(self, reader: ForwardReader) -> ShardScan:
@@ -126,13 +125,11 @@ class ShardedSource(ABC):
 
     @abstractmethod
     def _value(self, name: str, data: bytes) -> Any:
-        """The value in such an entry's bytes, as JSON has it. ValueError if there is none."""
+        """Parse the bytes of a column's entry. ValueError if they hold no value."""
 
     @abstractmethod
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Offsets in the shards: of samples' headers (may be empty), of the samples, and of their
-        ends.
-        """
+        """Offsets of samples' headers, of the samples, and of their ends."""
 
     @abstractmethod
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
@@ -140,7 +137,7 @@ class ShardedSource(ABC):
 
     @abstractmethod
     def _label_advice(self) -> str:
-        """What to do when no sample has a label."""
+        """Advice if no sample has a label."""
 
     def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
         """The shards, and the storage to read them with."""
@@ -179,7 +176,7 @@ class ShardedSource(ABC):
         return np.asarray(self._labels[np.asarray(ids, np.int64)], np.int64)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """The images' bytes."""
+        """Read the bytes of images."""
         ranges, shards = self._ranges(ids), self._shards
         if not shards.remote:
             return [self._to_sample(i, shards.pieces(shard, *cuts)) for i, shard, *cuts in ranges]
@@ -195,7 +192,7 @@ class ShardedSource(ABC):
     def _addresses(
         self, ids: np.ndarray, skip: np.ndarray | bool = False, **content: Any
     ) -> FileRanges | None:
-        """What a format's `addresses` returns.
+        """Locations of samples for a format's `addresses`.
 
         `skip`: bool (n,), what only `read` can judge; `content`: `ranges`.
         """
@@ -249,7 +246,7 @@ class ShardedSource(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Of names, labels, and the samples' sizes; computed on first use."""
+        """Hash of names, labels and sizes; computed on first use."""
         if not self._fingerprint:
             index = self._index
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
@@ -283,17 +280,13 @@ class ShardedSource(ABC):
         return LARGEST
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """By name: numbers, and arrays of one shape, as one array (missing: NaN, in arrays of
-        integers 0); all else as objects: texts, bytes, what JSON holds (missing, or not readable:
-        "").
-        """
+        """Columns by name: arrays of numbers (missing: NaN or 0), or objects (missing: "")."""
         rows = self.column_values(np.asarray(ids).tolist()) or []
         names = () if self._extra_columns is None else self._extra_columns.names
         return {name: as_array([row[name] for row in rows]) for name in names}
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
-        """Values of the columns, by name; None where a sample has none, or the Failure that
-        happened instead.
+        """Columns by name; None or a Failure for a missing value.
 
         None in place of the list: there are no columns.
         """
@@ -311,8 +304,7 @@ class ShardedSource(ABC):
             ids (Sequence[int]): Sample ids.
 
         Returns:
-            One entry per id: values by name, None where there is none; or the Failure that happened
-                instead.
+            One entry per id: values by name, None for a missing one; or the Failure of the read.
 
         Example:
             >>> ff.MDSShards("mds", columns=["id"]).extra_columns([0, 1])
@@ -340,7 +332,7 @@ class ShardedSource(ABC):
         return np.asarray(self._index.lengths[np.asarray(ids, np.int64)], np.int64)
 
     def shard(self, unit: int) -> str:
-        """Where a shard lies."""
+        """Path or address of a shard."""
         return self._shards.uris[unit]
 
     # -- index
@@ -352,7 +344,7 @@ class ShardedSource(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What is damaged or left out, in folders and shard by shard."""
+        """Damaged and skipped parts, by folder and shard."""
         notes = [
             f"{uri}: {note}"
             for k, uri in enumerate(self._shards.uris)

@@ -1,6 +1,4 @@
-"""The index of a list of shards: loaded where it exists, else built by scanning the shards in
-parallel.
-"""
+"""Index of a list of shards: loaded if it exists, else built by parallel scans."""
 
 from __future__ import annotations
 
@@ -41,9 +39,12 @@ class ForwardReader:
     """Reads a shard from its start, with jumps forward, in large blocks."""
 
     def __init__(self, uri: str, size: int, read: Callable[[int, int], bytes], block: int) -> None:
-        self.uri, self.size = uri, size
-        self._read, self._block = read, block
-        self._start, self._data = 0, b""
+        self.uri = uri
+        self.size = size
+        self._read = read
+        self._block = block
+        self._start = 0
+        self._data = b""
 
     def read(self, start: int, count: int) -> bytes:
         """Bytes [start, start + count), fewer at the end."""
@@ -74,9 +75,7 @@ def build(
     index_path: str | os.PathLike[str] | None,
     progress: bool | None,
 ) -> Index:
-    """The index of these shards; `kind` names the scan and its options, another kind is another
-    index.
-    """
+    """Load or build the index of these shards; `kind` names the scan and its options."""
     if index_path is not None and not is_index(Path(index_path)):
         raise ConfigError(
             f"{who}: index={os.fspath(index_path)!r} is not an index; pass a path for a new file"
@@ -275,7 +274,7 @@ def read_shard(
 
 @contextlib.contextmanager
 def _progress_bar(who: str, total: int, progress: bool | None) -> Iterator[Callable[[], Any]]:
-    """A progress bar on the terminal, where there is one."""
+    """Progress bar on the terminal."""
     if progress is False or (progress is None and not (sys.stderr and sys.stderr.isatty())):
         yield lambda: None
         return
@@ -319,7 +318,7 @@ def build_lock(*paths: Path) -> Iterator[None]:
 def _index_files(
     files: Sequence[tuple[str, Stat]], kind: str, index_path: str | os.PathLike[str] | None
 ) -> list[_IndexFile]:
-    """Where the index may be: at `index_path` or next to local shards; else in the cache folder."""
+    """Places for the index: `index_path`, next to local shards, then the cache folder."""
     uris = [os.path.abspath(uri) if is_local(uri) else uri for uri, _ in files]
     stats = [stat for _, stat in files]
     paths = [cache_folder() / "index" / _file_name(kind, uris)]

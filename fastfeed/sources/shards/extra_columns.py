@@ -1,4 +1,4 @@
-"""Per-sample metadata columns stored in shards, with an index of their own."""
+"""Per-sample metadata columns stored in shards, with a separate index."""
 
 from __future__ import annotations
 
@@ -45,15 +45,13 @@ class HasExtraColumns(Protocol):
     """A source with metadata columns that are read from storage."""
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-        """By name, values as JSON has them, None where there is none; or the Failure that happened
-        instead.
-        """
+        """Values by name as in JSON, None for a missing one; or the Failure of a sample."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ValueLocation:
-    """Where a value is in its shard."""
+    """Location of a value in its shard."""
 
     offset: int
     size: int
@@ -84,9 +82,7 @@ def bytes_columns(names: Sequence[str]) -> tuple[tuple[str, ...], frozenset[str]
 def add_row(
     scan: ShardScan, names: Sequence[str], locations: dict[str, ValueLocation] | None
 ) -> None:
-    """Add the values of one more sample, an entry for each name; None where the sample cannot be
-    parsed.
-    """
+    """Add an entry per name for one more sample; None for a sample that cannot be parsed."""
     for name in names:
         location = None if locations is None else locations.get(name)
         if location is None:
@@ -106,7 +102,9 @@ class ExtraColumns:
         head: int,
         largest: Callable[[str], int],
     ) -> None:
-        self._index, self._shards, self.names = index, shards, names
+        self._index = index
+        self._shards = shards
+        self.names = names
         self._largest = [largest(name) for name in names]
         self._head = head  # bytes before each value that belong to it
 
@@ -116,7 +114,7 @@ class ExtraColumns:
         return self._index.lengths
 
     def read(self, ids: Sequence[int]) -> list[list[bytes | Unread | None]]:
-        """Of each sample, its values in the order of the names; None where there is none."""
+        """Values of each sample in the order of the names; None for a missing one."""
         count = len(self.names)
         entries = [int(i) * count + k for i in ids for k in range(count)]
         pending = self._begin(entries)
@@ -126,9 +124,7 @@ class ExtraColumns:
     def values(
         self, ids: Sequence[int], convert: Callable[[str, bytes], Any]
     ) -> list[dict[str, Any]]:
-        """The same by name; `convert` makes values of the bytes, or raises ValueError, which
-        becomes an Unread.
-        """
+        """Converted values by name; a ValueError of `convert` becomes an Unread."""
         return [
             {
                 name: _converted(name, data, convert)
@@ -176,8 +172,7 @@ class ExtraColumns:
 
 
 def as_array(values: Sequence[Any]) -> np.ndarray:
-    """The values of one column in one batch: numbers and arrays of one shape as one array, all else
-    as objects.
+    """Values of a column in a batch: one array of numbers, or an array of objects.
 
     A missing value, None or what happened instead of it, is NaN, 0 in an array of integers, ""
     among objects.
@@ -202,7 +197,7 @@ def as_array(values: Sequence[Any]) -> np.ndarray:
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has them: lists for arrays, texts for bytes. ValueError where bytes are no text."""
+    """Values as in JSON: lists for arrays, texts for bytes. ValueError for other bytes."""
     return {name: _json_value(name, value) for name, value in values.items()}
 
 

@@ -60,7 +60,7 @@ class ShardScan:
     def add(
         self, offset: int, length: int, label: int | str | None, name: bytes, check: int = 0
     ) -> None:
-        """One sample."""
+        """Add one sample."""
         self.offsets.append(offset)
         self.lengths.append(length)
         self.labels.append(label)
@@ -116,7 +116,7 @@ class Index:
         path: Path | None = None,
     ) -> None:
         shards = header["shards"]
-        self.path = path  # of the file that it lies in; None: in none
+        self.path = path  # of its file; None: in memory only
         self.kind: str = header["kind"]
         self.uris = [shard["uri"] for shard in shards]
         self.stats = [Stat(shard["size"], shard["version"]) for shard in shards]
@@ -125,18 +125,18 @@ class Index:
         self.has_texts: list[bool] = [shard["worded"] for shard in shards]
         self.notes = [tuple(shard["notes"]) for shard in shards]
         self.bounds = np.cumsum([0] + [shard["samples"] for shard in shards], dtype=np.int64)
-        self.offsets, self.lengths, self.checks = (
-            columns["offsets"],
-            columns["lengths"],
-            columns["checks"],
-        )
-        self.labels, self._ends, self._names = columns["labels"], ends, names
+        self.offsets = columns["offsets"]
+        self.lengths = columns["lengths"]
+        self.checks = columns["checks"]
+        self.labels = columns["labels"]
+        self._ends = ends
+        self._names = names
         # of the shards' names
         self._starts = np.cumsum([0] + [shard["names"] for shard in shards], dtype=np.int64)
 
     @classmethod
     def of(cls, kind: str, parts: Sequence[Section]) -> Index:
-        """One that lies in no file."""
+        """Index in memory, without a file."""
         header, parts = _header(kind, parts)
         columns = {
             name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS
@@ -148,7 +148,7 @@ class Index:
         return len(self.offsets)
 
     def shard_of(self, i: int) -> int:
-        """The shard that sample i lies in."""
+        """Number of the shard that holds sample i."""
         return int(np.searchsorted(self.bounds, i, side="right")) - 1
 
     def name(self, i: int) -> str:
@@ -167,7 +167,7 @@ class Index:
         return np.frombuffer(self._ends[4 * first : 4 * last], np.uint32)
 
     def section(self, shard: int) -> Section:
-        """One shard's part."""
+        """Part of the index for one shard."""
         first, last = int(self.bounds[shard]), int(self.bounds[shard + 1])
         arrays = (
             array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels)
@@ -201,9 +201,7 @@ def save(path: Path, kind: str, parts: Sequence[Section]) -> None:
 
 
 def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[Section]]:
-    """What the header says, and the sections with labels that count the same texts in all of
-    them.
-    """
+    """Header, and the sections with labels that refer to common texts."""
     worded = [
         (part.texts, np.unique(part.columns["labels"]).tolist())
         for part in parts
@@ -251,9 +249,7 @@ def _body(padding: int, parts: Sequence[Section]) -> Iterator[bytes]:
 def load(
     path: Path, kind: str | None = None, of: Set[tuple[str, Stat]] | None = None
 ) -> Index | None:
-    """An index from its file; None where there is none, it is damaged, of another kind, or has no
-    shard `of` these.
-    """
+    """Load an index; None if missing, damaged, of another kind, or without shards `of` these."""
     try:
         with open(open_regular(path), "rb") as file:
             magic, length, header_check, check = _START.unpack(file.read(_START.size))
@@ -270,10 +266,8 @@ def load(
             }
             if (kind is not None and header["kind"] != kind) or (of is not None and not own & of):
                 return None
-            crc, samples = (
-                zlib.crc32(file.read(-file.tell() % 64)),
-                sum(s["samples"] for s in header["shards"]),
-            )
+            crc = zlib.crc32(file.read(-file.tell() % 64))
+            samples = sum(s["samples"] for s in header["shards"])
             if samples > size:
                 return None
             columns = {name: np.empty(samples, dtype) for name, dtype in _COLUMNS if name != "ends"}
@@ -317,14 +311,10 @@ def load(
 
 
 def _check_header(header: dict[str, Any], size: int) -> None:
-    """ValueError where types or numbers are none that `save` writes: an index may come with its
-    shards.
-    """
+    """Raise ValueError for types or numbers that `save` does not write."""
     for shard in header["shards"]:
-        numbers, texts = (
-            (shard["size"], shard["samples"], shard["names"]),
-            (shard["uri"], shard["version"]),
-        )
+        numbers = (shard["size"], shard["samples"], shard["names"])
+        texts = (shard["uri"], shard["version"])
         if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
             raise ValueError("a number is none, or out of range")
         if max(numbers[1:]) > size or type(shard["worded"]) is not bool:
@@ -336,9 +326,9 @@ def _check_header(header: dict[str, Any], size: int) -> None:
 
 
 def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], names: int) -> bool:
-    """Whether labels count what is there, and names are as long as they should be.
+    """Return True if labels and the length of names fit the header.
 
-    A sample that lies nowhere is one bad sample: its offset is moved behind the end of every shard.
+    A sample with an invalid offset is one bad sample: it gets NOWHERE as its offset.
     """
     first, labels, offsets = 0, columns["labels"], columns["offsets"]
     for shard in header["shards"]:
@@ -355,7 +345,7 @@ def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], names: int) -> 
 def sections(
     files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]
 ) -> dict[tuple[str, Stat], tuple[Index, int]]:
-    """Where the indexes of this kind among these files have some shards, by shard and version."""
+    """Locations of shards in indexes of this kind, by shard and version."""
     matches: dict[tuple[str, Stat], tuple[Index, int]] = {}
     for file in files:
         index = load(file, kind, of)
@@ -369,9 +359,7 @@ def sections(
 
 
 def is_index(path: Path) -> bool:
-    """The file is an index, if only half of one or of another version, or there is none: it may be
-    overwritten.
-    """
+    """Return True if the file is missing or an index, of any version: it may be overwritten."""
     try:
         with open(open_regular(path), "rb") as file:
             return _FAMILY.startswith(file.read(len(_FAMILY)))

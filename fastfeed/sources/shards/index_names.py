@@ -23,7 +23,7 @@ def shard_paths(shards: Any) -> list[Any]:
 
 
 class IndexNames:
-    """What indexes may name: files below their own folders, and what `allow` permits."""
+    """Names in indexes: files below the index's folder, and what `allow` permits."""
 
     def __init__(
         self,
@@ -34,7 +34,8 @@ class IndexNames:
         who: str,
     ) -> None:
         self.storage = storage  # to read with; guarded once an index names a web address
-        self._who, self._is_guarded = who, False
+        self._who = who
+        self._is_guarded = False
         own = [
             os.fspath(item).removeprefix("file://")
             for item in shards
@@ -69,7 +70,8 @@ class IndexNames:
                 f" {advice([refusal])}"
             )
         if not self._is_guarded and address.lower().startswith(("http://", "https://")):
-            self.storage, self._is_guarded = guarded(self.storage, self._access), True
+            self.storage = guarded(self.storage, self._access)
+            self._is_guarded = True
         return address
 
     def _refusal(self, base: str, address: str, is_relative: bool) -> Refusal | None:
@@ -85,9 +87,7 @@ def _folder(uri: str) -> str:
 
 
 def _joined(base: str, name: str) -> str:
-    """Relative to the folder of `base`; of an address in its normal form, so that no `..` is left
-    in it.
-    """
+    """Resolve a name against the folder of `base`; addresses are normalized, without `..`."""
     if is_local(base):
         return os.path.join(os.path.dirname(base), name)
     scheme, _, rest = base.partition("://")

@@ -1,6 +1,4 @@
-"""How many samples a shard had when it was whole: of shards that are cut off, files next to them
-still say so.
-"""
+"""Number of samples a truncated shard had, from files next to it."""
 
 from __future__ import annotations
 
@@ -34,21 +32,15 @@ def is_cut(note: str) -> bool:
 
 
 def missing(samples: int, count: int, where: str) -> str:
-    """What a note adds where `samples` of `count` are there, as `where` tells; "" if none is
-    missing.
-    """
+    """Text on missing samples, naming its evidence `where`; "" if none are missing."""
     lost = count - samples
-    return (
-        f"{lost} of {count} samples {'is' if lost == 1 else 'are'} missing, as {where}"
-        if lost > 0
-        else ""
-    )
+    if lost > 0:
+        return f"{lost} of {count} samples {'is' if lost == 1 else 'are'} missing, as {where}"
+    return ""
 
 
 def in_record(uri: str, size: int) -> int | None:
-    """Samples of a local shard that `fastfeed preprocess` has written, if it had more bytes than
-    now.
-    """
+    """Samples of a local shard by the record of `fastfeed preprocess`, if it was longer then."""
     if not is_local(uri):
         return None
     folder, name = os.path.split(os.path.abspath(uri))

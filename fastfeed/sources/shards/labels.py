@@ -1,5 +1,4 @@
-"""What labels mean: integers that are names of classes are numbered like texts, integers that are
-indices are kept.
+"""Labels that are names of classes are numbered like texts; labels that are indices are kept.
 
 A text stays a text unless all labels of a source are integers as Python writes them
 (`canonical_integers`): `007`, `1e5` and `+1` are names.
@@ -42,10 +41,7 @@ _SHOWN = 5  # labels in a message
 _LARGEST = 1 << 31  # what an index of shards holds as a number
 _DIGITS = re.compile("0*[0-9]{1,18}")
 # what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
-_INDEX_FIELDS = (
-    "cls",
-    "label",
-)
+_INDEX_FIELDS = ("cls", "label")
 
 
 def check_label_kind(kind: Any, who: str) -> None:
@@ -58,10 +54,7 @@ def check_label_kind(kind: Any, who: str) -> None:
 
 
 def resolve_kind(kind: LabelKind | None, field: str | None, who: str) -> LabelKind:
-    """`kind`, or what integers under this name are by convention: indices under `cls`, `label`,
-    `image/class/label` and `json:label`, and names under any other, such as `landmark_id`.
-    ConfigError for another kind.
-    """
+    """`kind`, or "index" for fields called `cls` or `label` and "name" for others. ConfigError."""
     check_label_kind(kind, who)
     last = (field or "").replace(":", "/").replace(".", "/").rpartition("/")[2]
     return kind or ("index" if last.lower() in _INDEX_FIELDS else "name")
@@ -79,9 +72,7 @@ def integers_in(texts: Sequence[str], as_indices: bool) -> list[int] | None:
 
 
 def text_label(text: str) -> int | str:
-    """A label of a shard: an integer below 2**31 where the text is one as Python writes it, which
-    loses nothing.
-    """
+    """Label of a shard: an integer below 2**31 if the text is one as Python writes it."""
     integers = canonical_integers([text])
     return integers[0] if integers and 0 <= integers[0] < _LARGEST else text
 
@@ -112,9 +103,7 @@ def checked_classes(classes: Any, who: str) -> tuple[str, ...] | None:
 
 
 def number_integers(labels: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """The distinct integers in ascending order, as texts, and labels that count them; below 0 stays
-    -1.
-    """
+    """Unique integers in ascending order, as texts, and labels that refer to them; -1 stays."""
     values = np.unique(labels[labels >= 0])
     return tuple(map(str, values.tolist())), np.where(
         labels < 0, -1, np.searchsorted(values, labels)
@@ -181,9 +170,7 @@ def number_labels(
 
 
 def _note(texts: Sequence[str], kind: LabelKind) -> str:
-    """What may be meant otherwise: numbers among texts, and indices of classes with leading
-    zeros.
-    """
+    """Note on ambiguous labels: numbers among texts, or indices with leading zeros."""
     numeric = [text for text in texts if canonical_integers([text]) is not None]
     other = printable(repr(next(text for text in texts if text not in numeric)))
     if kind == "index" and all(map(_DIGITS.fullmatch, texts)):
@@ -191,11 +178,11 @@ def _note(texts: Sequence[str], kind: LabelKind) -> str:
             f"labels have leading zeros (as {other}): all are taken as names; pass"
             " label_kind='index' if they count"
         )
-    return (
-        f"labels are numbers (as {numeric[0]!r}) and texts (as {other}): all are taken as names"
-        if numeric
-        else ""
-    )
+    if numeric:
+        return (
+            f"labels are numbers (as {numeric[0]!r}) and texts (as {other}): all are taken as names"
+        )
+    return ""
 
 
 def _worded_parts(index: Index, labels: np.ndarray, worded: bool = True) -> list[np.ndarray]:

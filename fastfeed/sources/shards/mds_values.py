@@ -47,13 +47,7 @@ _ARRAY_TYPES = {
 }
 IMAGES = ("bytes", "jpeg", "png", "pil")  # encodings of an image column
 # bytes of a pixel; "1": eight pixels in a byte
-_PIL_MODES = {
-    "1": 0,
-    "L": 1,
-    "LA": 2,
-    "RGB": 3,
-    "RGBA": 4,
-}
+_PIL_MODES = {"1": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 
 _TEXTS: dict[str, Callable[[str], Any]] = {
     "str": str,

@@ -15,7 +15,7 @@ class Notes:
         self._more = 0
 
     def add(self, note: str) -> None:
-        """Add one."""
+        """Add a note."""
         if len(self._notes) < _NOTES:
             self._notes.append(note)
         else:

@@ -1,3 +1,1 @@
-"""What is behind `Table`: readers of CSV, JSON lines and Parquet, what columns mean, and where the
-images are.
-"""
+"""Parts of `Table`: readers of CSV, JSON lines and Parquet, parsers of columns, images."""

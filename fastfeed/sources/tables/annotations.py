@@ -1,6 +1,4 @@
-"""A table's columns other than image and label: weights, boxes, and extra columns that go into the
-batch.
-"""
+"""Columns other than image and label: weights, boxes, and extra columns of the batch."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _AT_ONCE = 1 << 18  # rows checked together: they fit into the CPU's caches
 
 
 class WeightColumn(ColumnParser):
-    """`weights`: float32."""
+    """Parser of weights: float32."""
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
@@ -55,7 +53,7 @@ class WeightColumn(ColumnParser):
 
 
 class BoxColumn(ColumnParser):
-    """`boxes`: top, left, height, width, from x, y, width, height; NaN where there is none."""
+    """Boxes as top, left, height, width, from x, y, width, height; NaN for none."""
 
     _NEEDED = "[x, y, width, height] in pixels, width and height above 0"
 
@@ -115,14 +113,14 @@ class BoxColumn(ColumnParser):
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
-    """As float32 where that changes nothing."""
+    """Convert to float32 if that changes nothing."""
     with np.errstate(over="ignore"):
         small = values.astype(np.float32)
     return small if bool(np.all((small == values) | np.isnan(values))) else values
 
 
 class ExtraColumn(ColumnParser):
-    """`carried NAME`, and for texts `ends NAME`; NaN or an empty text where there is none."""
+    """`carried NAME`, and for texts `ends NAME`; NaN or an empty text for missing values."""
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
@@ -140,10 +138,8 @@ class ExtraColumn(ColumnParser):
             and not bool(np.all(part.missing()))
             and _width(self._first_valid) != _width(part)
         ):
-            row, before = (
-                int(np.argmin(part.missing())),
-                int(np.argmin(self._first_valid.missing())),
-            )
+            row = int(np.argmin(part.missing()))
+            before = int(np.argmin(self._first_valid.missing()))
             needed = f"what it holds above, such as {printable(repr(self._first_valid[before]))}"
             raise self._wrong(first + row, name, needed, repr(part[row]))
         self._parts.append(part)
@@ -161,11 +157,9 @@ class ExtraColumn(ColumnParser):
         non_null = [p for p in parts if not bool(np.all(p.missing()))]
         if not non_null:
             return {key: [np.full(self.rows[self.names[0]], np.nan)]}
-        return (
-            _texts(parts, self.names[0])
-            if isinstance(non_null[0].values, StringColumn)
-            else {key: [self._values(parts, non_null)]}
-        )
+        if isinstance(non_null[0].values, StringColumn):
+            return _texts(parts, self.names[0])
+        return {key: [self._values(parts, non_null)]}
 
     def _values(self, parts: list[ColumnPart], non_null: list[ColumnPart]) -> np.ndarray:
         arrays = [p.values for p in non_null if isinstance(p.values, np.ndarray)]
@@ -190,7 +184,7 @@ class ExtraColumn(ColumnParser):
 
 
 def _lacks_room(parsed: Sequence[np.ndarray], parts: Sequence[ColumnPart]) -> bool:
-    """Whether these are bools or large integers with gaps, which would be NaN."""
+    """Return True for bools or large integers with gaps, which would be NaN."""
     kind = parsed[0].dtype.kind
     large = kind == "b" or (
         kind == "i" and any(bool(np.any(np.abs(values) > _EXACT)) for values in parsed)

@@ -37,14 +37,14 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
 
 
 def is_text(kind: Any) -> bool:
-    """Also one of few texts, a dictionary."""
+    """Return True for types of texts, including dictionaries."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"
 
 
 def is_bytes(kind: Any) -> bool:
-    """Whether a type is bytes, of any length, also a dictionary of such."""
+    """Return True for types of bytes, including dictionaries."""
     if pa.types.is_dictionary(kind):
         return is_bytes(kind.value_type)
     is_plain = (

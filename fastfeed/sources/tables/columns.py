@@ -1,5 +1,4 @@
-"""What the columns of a table mean: where the images are, and their labels; checked, and made
-compact.
+"""Parsers of a table's columns of images and labels.
 
 Parts of columns come in, in the order of the rows; arrays come out, by the names under which
 `Table` looks for them. What else a table says is in `annotations.py`.
@@ -73,12 +72,12 @@ class ColumnPart:
         return values[row].tolist() if isinstance(values, np.ndarray) else values[row]
 
     def missing(self) -> np.ndarray:
-        """bool (n,)."""
+        """Mask of missing values: bool (n,)."""
         return np.zeros(len(self), bool) if self.null is None else self.null
 
 
 class RowLocator:
-    """Says where a row lies: `train.csv, row 7`. Rows are counted from 0."""
+    """Location of rows, such as `train.csv, row 7`, counted from 0."""
 
     def __init__(self, uris: Sequence[str] = (), rows: Sequence[int] = ()) -> None:
         self.uris = list(uris)
@@ -115,7 +114,8 @@ class ColumnParser(ABC):
     coded = False  # texts are wanted as Codes
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
-        self.names, self.where = tuple(names), where
+        self.names = tuple(names)
+        self.where = where
         self.rows = dict.fromkeys(self.names, 0)  # added so far
 
     def add(self, name: str, part: ColumnPart) -> None:
@@ -128,7 +128,7 @@ class ColumnParser(ABC):
 
     @abstractmethod
     def arrays(self) -> ColumnArrays:
-        """All rows."""
+        """Return the arrays of all rows."""
 
     def _wrong(
         self, row: int, name: str, needed: str, value: object, hint: str = ""
@@ -139,7 +139,7 @@ class ColumnParser(ABC):
         )
 
     def _floats(self, name: str, part: ColumnPart, first: int, needed: str) -> np.ndarray:
-        """float64 (n,), or (n, k) for lists; NaN where there is nothing."""
+        """Numbers as float64 (n,), or (n, k) for lists; NaN for missing values."""
         values = part.values
         if isinstance(values, StringColumn) and not part.typed:
             texts = values.tolist()
@@ -198,7 +198,7 @@ class PathColumn(ColumnParser):
 
 
 class LabelColumn(ColumnParser):
-    """`labels`: -1 where there is none. Names are numbered in their order, and `texts` are they."""
+    """Labels, -1 for none; names of classes in `texts` are numbered in their order."""
 
     coded = True
     _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
@@ -225,7 +225,8 @@ class LabelColumn(ColumnParser):
         if self._textual not in (None, textual):
             what = ("numbers", "texts")[textual], ("numbers", "texts")[not textual]
             raise self._wrong(first + row, name, f"{what[1]} as above", repr(part[row]))
-        self._textual, self._typed = textual, part.typed
+        self._textual = textual
+        self._typed = part.typed
         if isinstance(values, Codes):
             code = [
                 self._code.setdefault(text, len(self._code)) if text else -1
@@ -304,10 +305,8 @@ class LabelColumn(ColumnParser):
             return None
         for code, value in enumerate(values):
             if not (value % 1 == 0 and -(2.0**63) <= value < 2.0**63):
-                row, hint = (
-                    int(np.argmax(labels == code)),
-                    self._NO_CLASS if math.isfinite(value) and value % 1 else "",
-                )
+                row = int(np.argmax(labels == code))
+                hint = self._NO_CLASS if math.isfinite(value) and value % 1 else ""
                 raise self._wrong(row, self.names[0], self._NEEDED, repr(texts[code]), hint)
         return [int(value) for value in values]
 

@@ -51,10 +51,8 @@ def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimi
         header = next(reader, None)
         if not header:
             raise SourceError(f"Table: {uri} has no header; its first line must name the columns")
-        indices, line = (
-            {name: _column_index(name, header, uri) for name in requested},
-            reader.line_num,
-        )
+        indices = {name: _column_index(name, header, uri) for name in requested}
+        line = reader.line_num
         while chunk := list(islice(reader, _ROWS)):
             if set(map(len, chunk)) != {len(header)}:
                 chunk = _even(chunk, len(header), uri, line)

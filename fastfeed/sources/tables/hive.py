@@ -1,6 +1,4 @@
-"""Folders that partition a table: `label=cat/year=2019/part-0.parquet`, as Hive, Spark and PyArrow
-write them.
-"""
+"""Folders that partition a table, `label=cat/part-0.parquet`, as Hive and Spark write them."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def _walk(folder: str) -> Iterator[str]:
 
 
 def partition_columns(uri: str) -> dict[str, str | None]:
-    """Columns of a file by the folders that it lies in; None for null."""
+    """Columns from the names of a file's folders; None for null."""
     columns: dict[str, str | None] = {}
     for part in reversed(uri.split("/")[:-1]):
         name, equals, value = part.partition("=")

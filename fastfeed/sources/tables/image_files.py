@@ -50,21 +50,20 @@ class ImageFiles:
         remote: bool,
         access: Access | None = None,  # None: all that this process may read
     ) -> None:
-        self.remote, self._access = remote, access
+        self.remote = remote
+        self._access = access
         self._within = None if access is None else Within(access.folders)
         # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
         self._states = np.zeros(0, np.int8)
         self._guarded: Storage | None = None  # for addresses on the web
-        self._paths, self._repeated, self._where, self._roots, self._storage = (
-            paths,
-            repeated,
-            where,
-            roots,
-            storage,
-        )
+        self._paths = paths
+        self._repeated = repeated
+        self._where = where
+        self._roots = roots
+        self._storage = storage
 
     def path(self, i: int) -> str:
-        """The path as the table has it; "" if there is none."""
+        """Path in the table; "" for none."""
         return self._paths[i]
 
     def uri(self, i: int) -> str:
@@ -93,9 +92,7 @@ class ImageFiles:
         return data
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
-        """Local files of rows, int64 (n,), -1 for one that is not to be read; None if any may be
-        remote.
-        """
+        """Local files of rows, int64 (n,), -1 to skip; None if any may be remote."""
         if self.remote:
             return None
         ids = ids if self._access is None else self._allowed(ids, self._access)
@@ -153,10 +150,8 @@ class ImageFiles:
             refusal = self._access.refusal(uri, self._paths[i])
             if refusal is None:
                 return
-            first, count = (
-                first or f"row {self._where.row(i)}, {printable(uri)}: {refusal.why}",
-                count + 1,
-            )
+            first = first or f"row {self._where.row(i)}, {printable(uri)}: {refusal.why}"
+            count = count + 1
             if len(refusals) < _REFUSALS:
                 refusals.append(refusal)
         if refusals:
@@ -215,15 +210,15 @@ class ImageFiles:
 
     @property
     def bounds(self) -> np.ndarray:
-        """All in one."""
+        """A single unit for all images."""
         return np.array([0, len(self._paths)], np.int64)
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Not known: 0."""
+        """Sizes of images: unknown, 0."""
         return np.zeros(len(ids), np.int64)
 
     def shard(self, unit: int) -> str:
-        """The table."""
+        """Path or address of the table."""
         return self._where.uris[unit]
 
 
@@ -242,12 +237,11 @@ class _VersionedRead:
     """An object whose version is looked up before it is read, so that the cache may have it."""
 
     def __init__(self, storage: Storage, uri: str) -> None:
-        self._storage, self._uri = storage, uri
-        self._started, self._pending, self._is_canceled = (
-            threading.Event(),
-            Completed(Unread("io_error")),
-            False,
-        )
+        self._storage = storage
+        self._uri = uri
+        self._started = threading.Event()
+        self._pending = Completed(Unread("io_error"))
+        self._is_canceled = False
         self._look = storage.submit(uri, lambda system, path: call(system, "info", path))
         self._look.add_done_callback(self._begin)
 
@@ -269,7 +263,7 @@ class _VersionedRead:
         return MappedRead(self._storage.fetch([span])[0], _or_empty)
 
     def done(self) -> bool:
-        """It is there."""
+        """Return True once the bytes have arrived."""
         return self._started.is_set() and self._pending.done()
 
     def cancel(self) -> object:
@@ -278,7 +272,7 @@ class _VersionedRead:
         return self._look.cancel() or self._pending.cancel()
 
     def result(self, timeout: float | None = None) -> Any:
-        """The bytes."""
+        """Return the bytes."""
         end = None if timeout is None else monotonic() + timeout
         self._look.result(timeout)  # also begins what was only noted so far
         if not self._started.wait(None if end is None else max(0.0, end - monotonic())):

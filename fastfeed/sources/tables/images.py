@@ -1,4 +1,4 @@
-"""What a table needs of whatever reads its images: files of their own, or row groups."""
+"""Protocol of readers of a table's images: files or row groups."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def memory_of(memory: int | str) -> int:
 
 
 def folder_of(uri: str) -> str:
-    """That a table lies in, which its paths begin at."""
+    """Folder of a table, at which its paths begin."""
     return os.path.dirname(uri) if is_local(uri) else uri.partition("?")[0].rpartition("/")[0]

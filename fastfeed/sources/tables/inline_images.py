@@ -22,7 +22,7 @@ _TRACES = tuple(map(str.encode, ("data:", "DATA:", *_BASE64)))
 
 
 def is_inline(text: str) -> bool:
-    """Whether a text is an image rather than its path."""
+    """Return True if a text is an image rather than a path."""
     if text[:5].lower() == "data:":
         return True
     return (
@@ -33,7 +33,7 @@ def is_inline(text: str) -> bool:
 
 
 def has_inline(texts: StringColumn) -> bool:
-    """Whether any of these are images."""
+    """Return True if any text is an image."""
     blob = texts.blob.tobytes()
     if not any(trace in blob for trace in _TRACES):
         return False

@@ -36,7 +36,7 @@ def save(path: Path, header: dict[str, Any], arrays: Parts) -> None:
 
 
 def put(file: BinaryIO, header: dict[str, Any], arrays: Parts) -> None:
-    """What the file holds, into an empty one."""
+    """Write header and arrays into an empty file."""
     table = []
     for name, parts in arrays.items():
         first = parts[0]
@@ -69,7 +69,7 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """Header and arrays; None where there is no such file, or it is damaged."""
+    """Header and arrays; None if the file is missing or damaged."""
     try:
         with open(open_regular(path), "rb") as file:
             start = file.read(len(_MAGIC) + 12)

@@ -49,25 +49,18 @@ _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
 _GAP = 256 << 10  # bytes that are read in vain rather than to send another request
 # times its bytes in the file that something may take, where memory is less
-_IMAGE_RATIO, _COLUMN_RATIO = (
-    20,
-    100,
-)
+_IMAGE_RATIO, _COLUMN_RATIO = (20, 100)
 _NO_IMAGES = 256  # bytes that a column has without any value, and a byte for each row
 _UNKNOWN = 1 << 62
 _STEPS = 8  # in which columns are read that may take too much memory, at least
 _AT_ONCE = 128 << 20  # bytes of columns read and decoded together
 # what PyArrow raises; names that are no UTF-8, too
-_DAMAGE = (
-    pa.ArrowException,
-    OSError,
-    ValueError,
-)
+_DAMAGE = (pa.ArrowException, OSError, ValueError)
 _IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')"
 
 
 class BadFile(Exception):
-    """What a Parquet file holds is not what PyArrow expects."""
+    """A Parquet file that PyArrow cannot read."""
 
 
 class TooLarge(BadFile):
@@ -81,7 +74,8 @@ class Budget:
     """
 
     def __init__(self, memory: int, file_bytes: int) -> None:
-        self.limit, self._taken = max(memory, _COLUMN_RATIO * file_bytes), 0
+        self.limit = max(memory, _COLUMN_RATIO * file_bytes)
+        self._taken = 0
 
     def take(self, size: int, uri: str) -> None:
         """Count bytes. SourceError if there are too many."""
@@ -100,7 +94,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footer:
-    """What a file says of itself."""
+    """Footer of a Parquet file."""
 
     uri: str
     tail: bytes  # as it is written
@@ -157,7 +151,7 @@ def read_footer(shards: Shards, file: int) -> Footer:
 
 
 def metadata(tail: bytes) -> pq.FileMetaData:
-    """What PyArrow makes of a footer. BadFile."""
+    """PyArrow's metadata from a footer. BadFile."""
     try:
         return pq.read_metadata(pa.BufferReader(tail))
     except _DAMAGE as error:
@@ -165,9 +159,7 @@ def metadata(tail: bytes) -> pq.FileMetaData:
 
 
 def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[str | None, str]:
-    """Where the bytes of the images are, `image` or `image.bytes`, or None and where their paths
-    are.
-    """
+    """Column of the images' bytes, `image` or `image.bytes`; or None and the column of paths."""
     kind = footer.kind(name)
     if is_text(kind):
         return None, name
@@ -193,9 +185,7 @@ def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[
 
 
 def _is_empty(shards: Shards, file: int, footer: Footer, leaf: str) -> bool:
-    """Whether a column is null in every row, as where Hugging Face's `datasets` wrote paths
-    alone.
-    """
+    """Return True if a column is all null, as Hugging Face's `datasets` writes for paths."""
     if any(
         footer.span(k, leaf)[2] > _NO_IMAGES + group.rows for k, group in enumerate(footer.groups)
     ):
@@ -265,9 +255,7 @@ def read_parquet(
 def _tables(
     pieces: PartialFile, footer: Footer, groups: list[int], names: list[str], budget: Budget
 ) -> Iterator[pa.Table]:
-    """Columns of row groups: at once, or little by little where they may take more memory than
-    there is.
-    """
+    """Columns of row groups, at once or in batches if memory is short."""
     pages = _pages(pieces, footer, groups, names)
     budget.check(pages.least, footer.uri)
     if pages.most > budget.limit:
@@ -296,9 +284,7 @@ def _pages(
 
 
 def _longest(pieces: PartialFile, footer: Footer, groups: list[int], names: list[str]) -> int:
-    """Bytes of the longest value in the dictionaries of these columns, which are unpacked for it,
-    and nothing else.
-    """
+    """Bytes of the longest value in the dictionaries of these columns."""
     longest = 0
     file = pq.ParquetFile(pieces, metadata=footer.about, pre_buffer=False, read_dictionary=names)
     try:
@@ -342,9 +328,7 @@ def images(
 
 
 def _path_to(schema: pa.Schema, name: str) -> list[str]:
-    """A column, and the fields inside it that a name with dots leads to; the column is "" if there
-    is no such.
-    """
+    """Column and fields that a name with dots leads to; "" for an unknown column."""
     parts = name.split(".")
     heads = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
     head = next((head for head in heads if schema.get_field_index(head) >= 0), "")
@@ -365,16 +349,18 @@ class PartialFile(io.RawIOBase):
     """A file of which some ranges were read; others are read when PyArrow wants them after all."""
 
     def __init__(self, shards: Shards, file: int, pieces: Sequence[tuple[int, bytes]]) -> None:
-        self._shards, self._file, self._at = shards, file, 0
+        self._shards = shards
+        self._file = file
+        self._at = 0
         self._pieces = sorted(pieces)
         self._starts = [start for start, _ in self._pieces]
 
     def readable(self) -> bool:
-        """It is."""
+        """Support reading."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Support seeking."""
         return True
 
     def tell(self) -> int:
@@ -382,12 +368,12 @@ class PartialFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As files do."""
+        """Move the position."""
         self._at = offset + (0, self._at, self._shards.stats[self._file].size)[whence]
         return self._at
 
     def read(self, count: int = -1) -> Any:
-        """The next bytes."""
+        """Read the next bytes."""
         start, end = self._at, self._shards.stats[self._file].size
         stop = end if count is None or count < 0 else min(start + count, end)
         self._at = max(start, stop)
@@ -434,7 +420,7 @@ def _fetch(shards: Shards, file: int, spans: Sequence[tuple[int, int]]) -> list[
 
 
 def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Neighbors as one, with what little lies between them."""
+    """Merge neighboring spans, with small gaps between them."""
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(spans):
         if merged and start - merged[-1][1] <= _GAP:

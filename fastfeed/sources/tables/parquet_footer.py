@@ -1,4 +1,4 @@
-"""Where the columns of a Parquet file lie: its footer, as far as reading ranges needs it.
+"""Location of columns in a Parquet file, parsed from its footer.
 
 PyArrow knows this too, but ends the process where a footer is damaged or a column encrypted.
 Formats: Apache Parquet's parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData) and
@@ -40,7 +40,7 @@ class ColumnChunk:
 
 @dataclass(slots=True)
 class RowGroup:
-    """Rows that lie together, column by column."""
+    """Rows stored together, column by column."""
 
     rows: int = 0
     chunks: list[ColumnChunk] = field(default_factory=list)
@@ -131,7 +131,9 @@ class Thrift:
     """
 
     def __init__(self, data: bytes, at: int = 0) -> None:
-        self._data, self.at, self._depth = data, at, 0
+        self._data = data
+        self.at = at
+        self._depth = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
         """Number and kind of each field; who takes one must read or skip it."""
@@ -141,7 +143,7 @@ class Thrift:
             yield number, byte & 15
 
     def items(self, kind: int) -> range:
-        """As many as a list has."""
+        """Range over the items of a list."""
         byte = self._byte()
         count = byte >> 4 if byte >> 4 < 15 else self._varint()
         if (count and byte & 15 != kind) or count > len(self._data):

@@ -1,5 +1,4 @@
-"""What the pages of a Parquet column take once they are unpacked: from their headers, before any of
-them is.
+"""Memory that pages of a Parquet column need, computed from page headers.
 
 A footer says it as well, but nothing keeps it to the truth, and a dictionary makes a million values
 of one. Formats: Apache Parquet's parquet.thrift (PageHeader), Encodings.md.
@@ -46,11 +45,11 @@ class Pages:
 
 
 def pages_of(chunk: Any, count: int) -> Pages:
-    """The pages of one column in one row group, with `count` values; `chunk`: its bytes.
+    """Pages of one column chunk (its bytes) with `count` values. ValueError.
 
     ValueError if it is damaged.
 
-    What comes after so many values is not read, so it does not count.
+    Pages after these values are not read, so they do not count.
     """
     pages, dictionary, at = Pages(), 0, 0
     while at < len(chunk) and pages.values < count:
@@ -71,9 +70,7 @@ def pages_of(chunk: Any, count: int) -> Pages:
 
 
 def _header(thrift: Thrift) -> tuple[int, int, int, int, bool]:
-    """Bytes unpacked and in the file, values and their encoding, and whether the page is a
-    dictionary.
-    """
+    """Unpacked and packed bytes, values, encoding, and True for a dictionary page."""
     unpacked = packed = values = 0
     encoding, is_dictionary = -1, False
     try:

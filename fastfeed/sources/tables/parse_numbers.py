@@ -25,9 +25,7 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 
 
 def fractions(texts: Iterable[str]) -> list[float] | None:
-    """Numbers, as they are written where some have a decimal point; None if any text is something
-    else.
-    """
+    """Numbers in a column with decimal points; None if any text is something else."""
     values = []
     for text in texts:
         if not _FRACTION.fullmatch(text):
@@ -44,9 +42,7 @@ def fractions(texts: Iterable[str]) -> list[float] | None:
 
 
 def numbers(parts: Sequence[StringColumn]) -> list[np.ndarray] | None:
-    """Integers, else fractions, else bools, 0 where a text is empty; None if one of the texts is
-    none of them.
-    """
+    """Integers, else fractions, else bools, 0 for empty texts; None for other texts."""
     kinds: list[tuple[Callable[[list[str]], list[Any] | None], Any]] = [
         (canonical_integers, np.int64)
     ]

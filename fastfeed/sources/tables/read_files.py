@@ -55,7 +55,7 @@ class Unit:
 
 @dataclass(slots=True)
 class TableFile:
-    """What was read of one file."""
+    """Columns and footer of one file."""
 
     # of columns by name, each column's in the order of the rows
     parts: Iterable[tuple[str, ColumnPart]]

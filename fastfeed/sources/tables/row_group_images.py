@@ -54,7 +54,10 @@ class RowGroups:
         self.remote = shards.remote
         self.memory = memory
         self._paths = paths
-        self._arrays, self._leaf, self._where, self._shards = arrays, leaf, where, shards
+        self._arrays = arrays
+        self._leaf = leaf
+        self._where = where
+        self._shards = shards
         self.bounds = np.concatenate(
             [np.zeros(1, np.int64), np.cumsum(arrays["unit_rows"], dtype=np.int64)]
         )
@@ -65,23 +68,19 @@ class RowGroups:
 
     def _reset(self) -> None:
         # again by a request that is collected meanwhile
-        self._pid, self._lock = (
-            os.getpid(),
-            threading.RLock(),
-        )
-        # by unit: images, or why there are none; last used last
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        # by unit: images, or an Unread; last used last
         self._cache: OrderedDict[int, Any] = OrderedDict()
         # held by those who wait for them
         self._coming: WeakValueDictionary[int, _Coming] = WeakValueDictionary()
         self._requested = Counter[int]()  # by unit: images that were requested and not taken
         self._paths.forget()
         # bytes; whether the warning was given
-        self._cached_bytes, self._read, self._used, self._advised = (
-            0,
-            0,
-            0,
-            False,
-        )
+        self._cached_bytes = 0
+        self._read = 0
+        self._used = 0
+        self._advised = False
 
     # -- Source
 
@@ -107,7 +106,7 @@ class RowGroups:
         return image
 
     def take(self, i: int, image: _Image, timeout: float | None) -> bytes | Unread:
-        """The image of row i; TimeoutError where its row group is not there in so many seconds."""
+        """Image of row i; TimeoutError if its row group does not arrive in time."""
         unit = self._unit(i)
         column = self._cached(unit)
         if column is None:
@@ -126,7 +125,7 @@ class RowGroups:
         return image_bytes or Unread("empty")
 
     def _named(self, i: int, unit: int) -> Pending:
-        """The file of a row without bytes, or that there is none."""
+        """File of a row without bytes; not_found if it names none."""
         file, *_ = self._location(unit)
         named = self._paths.fetch(
             file, int(self._arrays["unit_group"][unit]), i - int(self.bounds[unit])
@@ -183,16 +182,14 @@ class RowGroups:
         return stop - start
 
     def _has_room(self, unit: int) -> bool:
-        """With the lock."""
+        """Return True if the row group fits; call with the lock held."""
         coming = sum(group.size for group in self._coming.values())
         return not coming or coming + self._span(unit) <= self.memory // 2
 
     def _unpack(self, unit: int, data: bytes) -> Any:
         file, start, _ = self._location(unit)
-        pieces, group = (
-            PartialFile(self._shards, file, [(start, data)]),
-            int(self._arrays["unit_group"][unit]),
-        )
+        pieces = PartialFile(self._shards, file, [(start, data)])
+        group = int(self._arrays["unit_group"][unit])
         try:
             rows = int(self._arrays["unit_rows"][unit])
             return images(pieces, self._footer(file), group, self._leaf, rows, data, self.memory)
@@ -281,8 +278,7 @@ class RowGroups:
 
 
 def touched(open: int, expected: int, rows: int) -> int:
-    """Row groups of `rows` images that as many images in a row of an order lie in, if it has `open`
-    of them open.
+    """Row groups that `expected` consecutive images touch if an order has `open` of them open.
 
     Those that are open change all at once, so besides the ones in between there are those at either
     end.
@@ -291,9 +287,7 @@ def touched(open: int, expected: int, rows: int) -> int:
 
 
 def open_at_once(kept: int, expected: int, rows: int) -> int:
-    """How many row groups an order may have open so that all that are touched at once are kept; 0:
-    not even one.
-    """
+    """Row groups an order may have open so that all touched ones are kept; 0 if not even one."""
     return next((open for open in range(kept, 0, -1) if touched(open, expected, rows) <= kept), 0)
 
 
@@ -307,17 +301,17 @@ class _Coming:
     __slots__ = ("__weakref__", "lock", "pending", "size")
 
     def __init__(self, size: int) -> None:
-        self.size, self.lock = size, threading.Lock()
+        self.size = size
+        self.lock = threading.Lock()
         self.pending: Pending | None = None
 
 
 class _Image:
-    """A read that has begun, if there was room; holds on to its row group while that is on its
-    way.
-    """
+    """A pending read, which keeps its row group alive while that is on its way."""
 
     def __init__(self, groups: RowGroups, i: int) -> None:
-        self._groups, self._i = groups, i
+        self._groups = groups
+        self._i = i
         self.coming: _Coming | None = None
         self.named: Pending | None = None  # a file, where the row has no bytes
         self.held: tuple[Counter[int], int] | None = None  # requests by unit, and its own
@@ -336,13 +330,15 @@ class _Image:
         return None
 
     def result(self, timeout: float | None = None) -> bytes | Unread:
-        """The image."""
+        """Return the image."""
         data = self._groups.take(self._i, self, timeout)
         self._release()
         return data
 
     def _release(self) -> None:
-        held, self.held, self.coming = self.held, None, None
+        held = self.held
+        self.held = None
+        self.coming = None
         if held is not None:
             self._groups.release(held)
 

@@ -1,6 +1,4 @@
-"""Reads the images of a struct's rows that have a path and no bytes, where other rows have
-bytes.
-"""
+"""Images of struct rows with a path and no bytes, in a column with bytes."""
 
 from __future__ import annotations
 
@@ -119,9 +117,7 @@ class RowGroupPaths:
 
 
 class _Column(NamedTuple):
-    """Paths in a file: bytes [start, stop) of each row group, its first row, and behind the last
-    one all rows.
-    """
+    """Paths in a file: byte spans of row groups and their first rows; the last edge is all rows."""
 
     about: Any  # of PyArrow
     spans: list[tuple[int, int]]
@@ -134,10 +130,8 @@ def footer_metadata(arrays: dict[str, np.ndarray], file: int) -> Any:
 
 
 def _footer(arrays: dict[str, np.ndarray], file: int) -> bytes:
-    start, stop = (
-        int(arrays["footer_ends"][file - 1]) if file else 0,
-        int(arrays["footer_ends"][file]),
-    )
+    start = int(arrays["footer_ends"][file - 1]) if file else 0
+    stop = int(arrays["footer_ends"][file])
     return arrays["footers"][start:stop].tobytes()
 
 

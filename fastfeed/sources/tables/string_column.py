@@ -21,7 +21,7 @@ class StringColumn:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> StringColumn:
-        """From Python strings."""
+        """Build from Python strings."""
         joined = "".join(texts)
         blob = _encoded(joined)
         pieces: Sequence[str | bytes] = texts
@@ -61,9 +61,7 @@ class StringColumn:
         return np.diff(self.ends, prepend=np.zeros(1, self.ends.dtype)).astype(np.int64)
 
     def hashes(self) -> np.ndarray:
-        """Equal where the texts are equal, and hardly ever else; good within this process: int64
-        (n,).
-        """
+        """Hashes of texts, valid within this process: int64 (n,)."""
         hashes = np.empty(len(self), np.int64)
         for first in range(0, len(self), _AT_ONCE):
             ends = self.ends[first : first + _AT_ONCE].astype(np.int64)
@@ -78,9 +76,7 @@ class StringColumn:
 
 
 def _encoded(text: str) -> bytes:
-    """JSON may hold bytes of a name that is no UTF-8, as Python has them, and halves of pairs,
-    which name no file.
-    """
+    """Encode text that may hold undecodable bytes or lone surrogates."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

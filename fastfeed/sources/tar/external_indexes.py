@@ -1,6 +1,4 @@
-"""Indexes of tar shards from other tools: wids' list of shards, and the `.idx` of DALI's `wds2idx`
-next to each.
-"""
+"""Indexes of tar shards from other tools: wids' lists of shards, and DALI's `.idx` files."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ _HEAD = 30  # bytes of the first line of an .idx, at most
 def shards_from_wids(
     shards: Paths, storage: Storage, allow: Allow, who: str
 ) -> tuple[list[Any], dict[str, int], Storage]:
-    """Shards with each wids index (`.json`) replaced by the shards in it; how many samples it says
-    each has; and the storage to read them with.
-    """
+    """Shards, with wids indexes (`.json`) replaced by theirs; listed samples; the storage."""
     items = shard_paths(shards)
     indexes = [_wids_index(item) for item in items]
     names = IndexNames(items, [index for index in indexes if index], allow, storage, who)
@@ -105,8 +101,7 @@ class _Mismatch(Exception):
 def members_from_dali(
     reader: ForwardReader, read: Callable[[str], bool], notes: list[str]
 ) -> list[Member]:
-    """The members that an `.idx` next to a shard lists; none if there is no such file, or it does
-    not fit: see `notes`.
+    """Members listed by an `.idx` next to a shard; none if it is missing or does not fit.
 
     The headers of the first, the last, and of those whose content will be read at once (`read`
     tells by the name) are compared with it, so that a wrong one can give no wrong label; those of
@@ -128,9 +123,7 @@ def members_from_dali(
 
 
 def samples_in_dali(uri: str) -> tuple[int, str] | None:
-    """How many samples the `.idx` next to a shard lists, whether it fits or not, and its name; None
-    without one.
-    """
+    """Number of samples in the `.idx` next to a shard, and its name; None without one."""
     path = _idx(uri)
     if path is None:
         return None
@@ -144,7 +137,7 @@ def samples_in_dali(uri: str) -> tuple[int, str] | None:
 
 
 def _idx(uri: str) -> str | None:
-    """The path of DALI's index of a shard; None where there is none."""
+    """Path of DALI's index of a shard; None if it does not exist."""
     if not is_local(uri):
         return None
     folder, base = os.path.split(uri)
@@ -154,9 +147,7 @@ def _idx(uri: str) -> str | None:
 
 
 def _parse_idx(text: bytes) -> list[Member]:
-    """First line: version and number of samples; then a sample a line, of each member extension,
-    offset, size, name.
-    """
+    """Parse version and number of samples, then extension, offset, size and name of members."""
     first, *lines = text.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
     version, _, count = first.partition(" ")
     if version == "v1.1":

@@ -30,7 +30,7 @@ __all__ = [
 
 BLOCK = 512  # bytes: headers and contents begin at multiples of it
 _ZEROS = bytes(BLOCK)
-_SHORT = 100  # bytes of a name; a longer one is in a header of its own, too
+_SHORT = 100  # bytes of a name; a longer one is in another header, too
 _FILES = (b"0", b"\0", b"7")  # regular ones; 7: contiguous, of old
 _NAMING = (b"x", b"X", b"g", b"L", b"K")  # say more of the next member, g of all that follow
 _HOLLOW = b"123456"  # have no content, whatever their size field says
@@ -62,8 +62,7 @@ class Member:
 
 
 def members(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
-    """The files of a tar in their order; what is damaged or left out goes to `notes`, with its
-    offset.
+    """Files of a tar in order; damaged or skipped entries go to `notes`, with offsets.
 
     A link has the content of its target. The last file may be cut off: then it ends behind the end
     of the archive.
@@ -98,11 +97,9 @@ def _followed(link: Member, by_name: Mapping[str, Member]) -> Member | None:
 def leads_to(block: bytes) -> str | None:
     """The target of a link, by its header; None for all else."""
     kind = block[156:157]
-    return (
-        _target(_header_name(block), kind, _link_name(block))
-        if kind in _LINKS and _intact(block)
-        else None
-    )
+    if kind in _LINKS and _intact(block):
+        return _target(_header_name(block), kind, _link_name(block))
+    return None
 
 
 def _link_name(block: bytes) -> str:
@@ -110,9 +107,7 @@ def _link_name(block: bytes) -> str:
 
 
 def _target(name: str, kind: bytes, target: str) -> str:
-    """The name of the member that a link leads to; hard links begin at the archive's root, others
-    at their folder.
-    """
+    """Member that a link leads to: hard links from the archive's root, others from their folder."""
     base = posixpath.dirname(name) if kind == _SYMBOLIC_LINK else ""
     return posixpath.normpath(posixpath.join(base, target))
 
@@ -210,9 +205,7 @@ def _intact(block: bytes) -> bool:
 
 
 def header_matches(block: bytes, name: str, size: int) -> bool:
-    """It is the header of a member of this name and size, as far as it can tell: it holds no long
-    names.
-    """
+    """Check a header for a member's name and size; long names are in other headers."""
     if not _intact(block) or _number(block[124:136]) != size:
         return False
     return (
@@ -248,9 +241,7 @@ def strip_dot_slash(name: str) -> str:
 def _names(
     kind: bytes, data: bytes, own: dict[str, str] | None, shared: dict[str, str]
 ) -> tuple[dict[str, str] | None, dict[str, str]]:
-    """Overrides for the next member and for all further ones, after one more header of that
-    sort.
-    """
+    """Overrides for the next member and for all further ones, after one naming header."""
     if own is None:
         return own, shared
     if kind in b"KL":
@@ -280,9 +271,7 @@ def _pax(data: bytes) -> dict[str, str] | None:
 
 
 def _skip_sparse_map(reader: ForwardReader, block: bytes, start: int) -> int:
-    """Where the content of a sparse file of GNU's old format begins: behind further blocks that say
-    where holes are.
-    """
+    """Offset of the content of an old GNU sparse file, after blocks that map its holes."""
     more = block[482]
     while more:
         more = reader.read(start, BLOCK)[504:505].strip(b"\0")

@@ -1,6 +1,4 @@
-"""Tar shards in the layout of WebDataset: members that share a name up to its first dot are one
-sample.
-"""
+"""Tar shards as WebDataset writes them: members with one name up to a dot are one sample."""
 
 from __future__ import annotations
 
@@ -163,7 +161,8 @@ class TarShards(ShardedSource):
         self._images = tuple(
             e.lower().lstrip(".") for e in (IMAGE_EXTENSIONS if images is None else images)
         )
-        self._label, self._field = extension.lower().lstrip("."), field
+        self._label = extension.lower().lstrip(".")
+        self._field = field
         self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
         self._columns, self._raw = bytes_columns(
             tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
@@ -264,19 +263,20 @@ class TarShards(ShardedSource):
     def _notes_on(self, shard: int) -> Sequence[str]:
         notes, count = super()._notes_on(shard), int(self.bounds[shard + 1] - self.bounds[shard])
         wids_count = self._wids_counts.get(self.shard(shard), count)
-        return (
-            notes
-            if wids_count == count
-            else (*notes, f"{count} samples, but its wids index says {wids_count}")
-        )
+        if wids_count == count:
+            return notes
+        return (*notes, f"{count} samples, but its wids index says {wids_count}")
 
 
 class _Samples:
     """Groups the members of a tar into samples, in their order."""
 
     def __init__(self, tar: TarShards, reader: ForwardReader) -> None:
-        self.scan, self.column_scan, self.notes = ShardScan(), ShardScan(), []
-        self._tar, self._reader = tar, reader
+        self.scan = ShardScan()
+        self.column_scan = ShardScan()
+        self.notes = []
+        self._tar = tar
+        self._reader = reader
         self._columns: dict[str, ValueLocation] = {}
         self._key: str | None = None
         self._image: Member | None = None
@@ -330,7 +330,8 @@ class _Samples:
                 )
             if not preferred:
                 return
-        self._image, self._image_rank = member, rank
+        self._image = member
+        self._image_rank = rank
 
     def _take_label(self, member: Member) -> None:
         try:
@@ -351,17 +352,15 @@ class _Samples:
             self.notes.append(
                 f"no image for key {self._key}, only {', '.join(sorted(self._extensions))}"
             )
-        self._key, self._image, self._label, self._extensions, self._columns = (
-            None,
-            None,
-            None,
-            set(),
-            {},
-        )
+        self._key = None
+        self._image = None
+        self._label = None
+        self._extensions = set()
+        self._columns = {}
 
 
 def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
-    """A number or a string; ValueError says why there is none."""
+    """Label as a number or a string. ValueError."""
     if member.size > _MAX_LABEL:
         raise ValueError(f"{member.size} bytes, too long for a label")
     data = reader.read(member.offset, member.size)
@@ -383,7 +382,7 @@ def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
 
 
 def _missing(reader: ForwardReader, samples: int) -> str:
-    """What files next to a shard that is cut off say of its number of samples."""
+    """Text on missing samples from files next to a truncated shard."""
     if listed := samples_in_dali(reader.uri):
         return missing(samples, listed[0], f"{listed[1]} lists them")
     count = in_record(reader.uri, reader.size)

@@ -1,6 +1,4 @@
-"""The list of records that DALI's `tfrecord2idx` leaves next to a TFRecord file: lines "offset
-length".
-"""
+"""Records listed by DALI's `tfrecord2idx` next to a TFRecord file: "offset length"."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def lengths_from_idx(reader: ForwardReader, notes: Notes) -> dict[int, int]:
 
 
 def missing_records(reader: ForwardReader, found: int) -> str:
-    """What a note says of records that an index, or the record of a job, lists behind the end; ""
-    without any.
-    """
+    """Text on records after the end that an index or a job's record lists; "" if none."""
     count = in_record(reader.uri, reader.size)
     if count is not None:
         return missing(found, count, "the record of its job lists them")
@@ -60,7 +56,7 @@ def _alongside(uri: str) -> list[str]:
 
 
 def _numbers(name: str, lines: int) -> list[int]:
-    """What is no number is -1. OSError."""
+    """Numbers in an index; -1 for other words. OSError."""
     with open(open_regular(name), "rb") as file:
         words = file.read(_LINE * lines).split()
     return [int(word) if word.isdigit() and len(word) < 20 else -1 for word in words]

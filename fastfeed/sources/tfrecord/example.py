@@ -52,7 +52,8 @@ class Example:
     __slots__ = ("_bounds", "_message", "_parts")
 
     def __init__(self, message: LazyMessage, start: int, stop: int, features: FeatureNames) -> None:
-        self._message, self._bounds = message, (start, stop)
+        self._message = message
+        self._bounds = (start, stop)
         by_name = _fast_path(message, start, stop, features)
         if by_name is None:
             by_name = {name: parts for name, parts in self._entries() if name in features.names}
@@ -70,20 +71,18 @@ class Example:
         return [name.decode("utf-8", "replace") for name, _ in self._entries()]
 
     def feature(self, name: bytes) -> Bounds | None:
-        """Where a feature's message is; None where there is none. Of several parts, the last."""
+        """Bounds of a feature's message, the last part of several; None if it is missing."""
         return self._parts[name][-1] if self._parts.get(name) else None
 
     def image(self, name: bytes) -> Bounds:
-        """Where a feature's bytes are."""
+        """Bounds of a feature's bytes."""
         value = self._value(name)
         if isinstance(value, int):
             raise Malformed(f"{printable(name)}: holds an integer, not bytes")
         return value
 
     def label(self, name: bytes) -> int | str:
-        """A number from 0 to 2**31 - 1, or a string; one that is written as Python writes such a
-        number is it.
-        """
+        """Label: a number from 0 to 2**31 - 1, also from canonical text, or a string."""
         value = self._value(name)
         if isinstance(value, int):
             text = excerpt = str(value)
@@ -101,7 +100,7 @@ class Example:
         return text
 
     def file(self, name: bytes) -> bytes:
-        """A file's name; none where there is none, or one too long."""
+        """Name of a file; empty if missing or too long."""
         if name not in self._parts:
             return b""
         value = _value(self._message, self._parts[name])
@@ -124,8 +123,7 @@ class Example:
 def _fast_path(
     message: LazyMessage, start: int, stop: int, features: FeatureNames
 ) -> dict[bytes, list[Bounds]] | None:
-    """Values of the named features in an Example as serializers write it: keys before values,
-    nothing between.
+    """Values of the named features if written in the usual order: keys, then values.
 
     None: parse it in full.
     """
@@ -158,9 +156,7 @@ def _fast_path(
 
 
 def _inside(message: LazyMessage, at: int, stop: int, tag: int) -> int:
-    """Where the content of the field at `at` begins, if it is `tag` and fills all up to `stop`; -1
-    if not.
-    """
+    """Offset of the content of the field at `at`, if it is `tag` and ends at `stop`; else -1."""
     i = message.at(at, HEAD)
     data = message.data
     if at >= stop or data[i] != tag:
@@ -184,7 +180,7 @@ def _entry(message: LazyMessage, first: int, last: int) -> tuple[bytes, list[Bou
 
 
 def _value(message: LazyMessage, parts: list[Bounds]) -> Bounds | int:
-    """The one value of a feature: where its bytes lie, or its integer."""
+    """The one value of a feature: bounds of its bytes, or its integer."""
     first, last = parts[0] if len(parts) == 1 else (0, 0)
     first = _inside(message, first, last, _FIRST)
     if first >= 0:
@@ -225,7 +221,7 @@ def _values(message: LazyMessage, kind: int, first: int, last: int) -> list[Boun
 
 
 def _head(name: bytes) -> bytes:
-    """How the entry of a feature begins."""
+    """First bytes of a feature's entry."""
     size = len(name)
     return bytes([_FIRST, size] if size < 0x80 else [_FIRST, size & 0x7F | 0x80, size >> 7]) + name
 
@@ -234,8 +230,7 @@ _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # fields of a Feature: which list it holds
 
 
 def to_python(feature: bytes, text: bool = True) -> Any:
-    """A text, or bytes unless `text`; a float32 or int64 number; a list of texts, an array of
-    numbers.
+    """Text (or bytes unless `text`), number, list of texts or array of numbers.
 
     None where it holds nothing. ValueError where it is damaged, or its bytes are no text.
     """

@@ -18,15 +18,15 @@ class Malformed(ValueError):
 
 
 class LazyMessage:
-    """A message of which only the parts that are used are read: `read(start, count)` gives bytes,
-    fewer at the end.
-    """
+    """A message read in parts by `read(start, count)`, which returns fewer bytes at the end."""
 
     __slots__ = ("_read", "data", "first", "stop")
 
     def __init__(self, read: Callable[[int, int], bytes], stop: int) -> None:
-        self._read, self.stop = read, stop
-        self.data, self.first = b"", 0
+        self._read = read
+        self.stop = stop
+        self.data = b""
+        self.first = 0
 
     @classmethod
     def of(cls, data: bytes) -> LazyMessage:
@@ -36,9 +36,7 @@ class LazyMessage:
         return message
 
     def at(self, start: int, count: int) -> int:
-        """Where byte `start` is in `data`, with the `count` bytes from it on, as far as there are
-        any.
-        """
+        """Position of byte `start` in `data`, followed by up to `count` bytes."""
         i = start - self.first
         have = len(self.data) - i
         if i >= 0 and (count <= have or start + have >= self.stop):
@@ -48,7 +46,7 @@ class LazyMessage:
         return 0
 
     def bytes(self, first: int, last: int) -> bytes:
-        """Bytes [first, last)."""
+        """Read bytes [first, last)."""
         i = self.at(first, last - first)
         data = self.data[i : i + last - first]
         if len(data) < last - first:
@@ -57,9 +55,7 @@ class LazyMessage:
 
 
 def fields(message: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of the message in [at, stop): tag (number and wire type), first and last byte of the
-    content.
-    """
+    """Fields of the message in [at, stop): tag, first and last byte of the content."""
     while at < stop:
         i = begin = message.at(at, HEAD)
         data = message.data

@@ -2,7 +2,7 @@
 
 A record is its length (uint64), the length's checksum, the data, the data's checksum; all little
 endian: TensorFlow, core/lib/io/record_writer.h. A checksum is CRC32C, rotated and with a constant
-added, since data may hold checksums of its own: `Mask` in core/lib/hash/crc32c.h.
+added, since data may contain checksums: `Mask` in core/lib/hash/crc32c.h.
 """
 
 from __future__ import annotations
@@ -216,16 +216,21 @@ class _ShardScanner:
     """Scans the records of one shard."""
 
     def __init__(self, reader: ForwardReader, image: bytes, label: bytes | None) -> None:
-        self.structure, self._contents = Notes(), Notes()
-        self._reader, self._image, self._label = reader, image, label
+        self.structure = Notes()
+        self._contents = Notes()
+        self._reader = reader
+        self._image = image
+        self._label = label
         self._feature_names = FeatureNames(
             *(name for name in (image, label, _FILENAME) if name is not None)
         )
-        self._scan, self._images, self._reason = ShardScan(), 0, ""
+        self._scan = ShardScan()
+        self._images = 0
+        self._reason = ""
         self._verified: set[int | str] = set()
 
     def add(self, offset: int, length: int) -> None:
-        """The record there."""
+        """Add the record at an offset."""
         label, name, check = None, b"", 0
         if offset + length <= self._reader.size:
             try:
@@ -267,9 +272,7 @@ class _ShardScanner:
         return label, name
 
     def _verified_label(self, label: int | str, offset: int, length: int) -> int | str:
-        """Check the record's checksum for each new label: a damaged one would become one more
-        class.
-        """
+        """Check the record's checksum for each new label; a damaged one would be a new class."""
         if label not in self._verified:
             if not _is_intact(self._reader.read(offset + _HEADER, length - _HEADER)):
                 raise Malformed("the record's checksum is wrong")

@@ -222,7 +222,7 @@ def test_boxes_outside_of_their_images_are_refused_where_sizes_are_said(place: P
     for images in (None, ImageFolder(place / "images", min_per_class=1)):
         with pytest.raises(
             ConfigError,
-            match=r"annotation 2 of sample . .*lies outside of its image, 56 wide and 40 high",
+            match=r"annotation 2 of sample . .*is outside of its image, 56 wide and 40 high",
         ):
             loaded(place, images)
     for image in found["images"]:

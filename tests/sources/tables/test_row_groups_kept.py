@@ -24,10 +24,7 @@ from fastfeed.sources.tables.row_group_images import RowGroups, open_at_once, to
 
 BLOBS = [bytes([i]) * 1000 for i in range(20)]
 # so many that memory for 14 of them leaves no doubt that they are read over and over
-GROUPS, ROWS = (
-    80,
-    6,
-)
+GROUPS, ROWS = (80, 6)
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,7 @@ def table(folder: Path, format: str, **columns: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64", "bool_"],
+    "kind", ["int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64", "bool_"]
 )
 def test_numbers_keep_their_type_in_parquet(tmp_path, kind):
     values = np.array([1, 0, 1], "bool" if kind == "bool_" else kind)

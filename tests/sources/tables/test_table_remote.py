@@ -187,10 +187,7 @@ class Fetches:
 
 def test_no_more_than_half_of_the_memory_is_on_its_way(tmp_path, server, monkeypatch):
     # five row groups
-    source, fetches = (
-        held(server, tmp_path, 4, memory=60_000),
-        Fetches(monkeypatch),
-    )
+    source, fetches = (held(server, tmp_path, 4, memory=60_000), Fetches(monkeypatch))
     pending = source.fetch(range(24))
     assert fetches.count == 2
     assert [p.result(5) for p in pending] == BLOBS
@@ -199,10 +196,7 @@ def test_no_more_than_half_of_the_memory_is_on_its_way(tmp_path, server, monkeyp
 
 def test_what_no_one_waits_for_makes_room(tmp_path, server, monkeypatch):
     # two row groups
-    source, fetches = (
-        held(server, tmp_path, 4, memory=24_000),
-        Fetches(monkeypatch),
-    )
+    source, fetches = (held(server, tmp_path, 4, memory=24_000), Fetches(monkeypatch))
     (first,) = source.fetch([0])
     source.fetch([4])
     assert fetches.count == 1

@@ -1,4 +1,4 @@
-"""Runs the whole analysis: from traces to a verdict."""
+"""The whole analysis: from traces to a verdict."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def analyze(
 
 
 def _absent_ranks(traces: Sequence[Trace], results: Sequence[DeviceResult]) -> int:
-    """How many ranks of the run are in none of the traces; 0 if that is not known."""
+    """Number of the run's ranks that are in none of the traces; 0 if unknown."""
     size = next(
         (size for trace in traces if (size := trace.metadata.get("world_size")) is not None), None
     )
@@ -176,9 +176,7 @@ def _result(
 
 
 def _with_ranks(result: DeviceResult, blame: Blame, absent: int) -> DeviceResult:
-    """Adds what other ranks cost this device: waiting for a rank that waits for input is starvation
-    by proxy.
-    """
+    """Add the waits for other ranks; waiting for a rank that waits for input is starvation."""
     own = spans_with_cause(result.slices, *STARVING)
     by_proxy = union(blame.spans[np.isin(blame.cause, STARVING)])
     share = share_of(result.steps, result.judged, own, by_proxy)

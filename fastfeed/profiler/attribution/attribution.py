@@ -1,4 +1,4 @@
-"""Attributes every idle nanosecond of one device to a cause."""
+"""A cause for every idle nanosecond of one device."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RAMP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.GC, Cause.GIL, Cause.PYTHON, Cause
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What a device did from its first op to its last, and why it was idle in between."""
+    """Work of a device from its first op to its last, and the causes of the gaps."""
 
     busy: Mapping[str, np.ndarray]  # disjoint sets, see time_breakdown.BUSY
     covered: np.ndarray  # set: all of these
@@ -50,11 +50,10 @@ class Attribution:
 def attribute_device(
     trace: Trace, device: int, host: Host, edges: np.ndarray | None = None
 ) -> Attribution:
-    """Give every idle nanosecond of a device one cause, between two edges or from its first op to
-    its last.
+    """Give every idle nanosecond of a device between two edges one cause.
 
-    The slices are disjoint and sum to the idle time: asserted, because the whole report depends on
-    it.
+    The default edges are its first op and its last. The slices are disjoint and sum to the idle
+    time: asserted, because the whole report depends on it.
     """
     launch = host.launch
     edges = op_edges(trace, device) if edges is None else edges
@@ -100,7 +99,7 @@ def attribute_device(
 
 
 def _waits(trace: Trace, host: Host, processes: np.ndarray, launch: np.ndarray) -> np.ndarray:
-    """When a thread that launches, or the main thread of a process that does, waited for input."""
+    """Input waits of the threads that launch, and of the main threads of their processes."""
     callers = (
         distinct(trace.calls.thread[launch[launch >= 0]])
         if len(trace.calls.thread)
@@ -114,9 +113,7 @@ def _waits(trace: Trace, host: Host, processes: np.ndarray, launch: np.ndarray) 
 
 
 def _ramp(trace: Trace, slices: Slices, rows: np.ndarray, launch: np.ndarray) -> np.ndarray:
-    """Idle launch time from the end of an input wait until the host is as far ahead of the device
-    as usual.
-    """
+    """Idle launch time after each input wait until the host is as far ahead as usual."""
     waited = slices.end[np.isin(slices.cause, INPUT_CAUSES)]
     is_known = launch >= 0
     if not len(waited) or not is_known.any():

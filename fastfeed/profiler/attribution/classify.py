@@ -1,4 +1,4 @@
-"""Classifies what a host thread was doing by the name of the call or range it was in."""
+"""Activities of host threads, by the name of the call or range that they are in."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ __all__ = ["INPUT_ACTIVITIES", "Activity", "call_activities", "frame_activity", 
 
 
 class Activity(IntEnum):
-    """Ordered by precedence: of the activities that cover an instant, the first is the cause of a
-    late launch.
-    """
+    """Host activities by precedence: the first that covers an instant is the cause."""
 
     INPUT = 0
     CHECKPOINT = 1
@@ -286,9 +284,7 @@ def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
 
 
 def frame_activity(name: str) -> Activity:
-    """The activity that the name of a Python frame shows, `dataloader.py(521): __next__`; else
-    PYTHON.
-    """
+    """The activity that a Python frame's name shows, `dataloader.py(521): __next__`."""
     return _classify_range(name, RangeKind.PYTHON, None)
 
 

@@ -1,4 +1,4 @@
-"""Signs that the recording of a device contradicts itself: what no driver and no stream does."""
+"""Contradictions in the recording of a device: what no driver and no stream does."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _STARTS_MANY = re.compile(r"graph|batch|multidevice|group", re.I)
 def consistency_metrics(
     trace: Trace, host: Host, attribution: Attribution, judged: Period
 ) -> Mapping[str, float]:
-    """What to compare with what is possible.
+    """Metrics to compare with what is possible.
 
-    `longest_op_share`: of the longest operation in the time from the first to the last.
-    `longest_op_overlap`: the share of it in which other operations of its own stream ran.
-    `shared_launches`: the share of the operations whose launch call is that of another one, too.
-    `contradicted_ms`: idle time in which work is said to have been launched and nothing says what
-    held it back, while a launching or main thread waited for input. `lost_launches`: how many
-    launches in the judged time have no operation, of `checked_launches`.
+    `longest_op_share`: the longest operation's share of the time from the first to the last.
+    `longest_op_overlap`: the share of it in which other operations of the same stream ran.
+    `shared_launches`: the share of the operations whose launch call also launched another.
+    `contradicted_ms`: idle time with work launched and nothing that held it back, while a launching
+    or main thread waited for input. `lost_launches`: launches in the judged time without an
+    operation, of `checked_launches`.
     """
     ops, rows = trace.ops, attribution.rows
     length = ops.end[rows] - ops.start[rows]

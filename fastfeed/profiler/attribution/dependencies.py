@@ -1,4 +1,4 @@
-"""Finds the op a launched op was waiting for, via the event its stream waited on."""
+"""Producers: the ops that launched ops wait for, by the events of their streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["producers"]
 
 
 def producers(host: Host, op: np.ndarray) -> np.ndarray:
-    """Index into Trace.ops of the op each of these waited for: int64, shape (len(op),); -1 unknown.
+    """Index into Trace.ops of the op each of these waited for: int64, shape (len(op),); or -1.
 
     The latest wait of the op's stream before its launch identifies an event and the stream it was
     recorded on. The producer is the last op launched on that stream before the recording.
@@ -52,9 +52,7 @@ def producers(host: Host, op: np.ndarray) -> np.ndarray:
 def _last_before(
     key: np.ndarray, at: np.ndarray, target: np.ndarray, limit: np.ndarray
 ) -> np.ndarray:
-    """For each `target` key, the index of its latest row with `at` less than `limit`: int64, -1
-    none.
-    """
+    """Index of each target key's latest row with `at` less than `limit`: int64, or -1."""
     result = np.full(len(target), -1, np.int64)
     if not len(key) or not len(target):
         return result

@@ -1,6 +1,4 @@
-"""Causes of the other two parts of a gap: the launch call itself, and the time from its return to
-the op's start.
-"""
+"""Causes of idle time during launch calls, and from their return to the op's start."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ _GRAPH = re.compile(r"graphlaunch", re.I)  # its nodes may wait for each other, 
 def launch_call_causes(
     trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray
 ) -> list[AttributedSpans]:
-    """Why the device idled during a launch call: staging, loading, allocating, a full queue, or
-    launching.
-    """
+    """Idle time during launch calls: staging, loading, allocating, a full queue, or launching."""
     rows = np.flatnonzero(gaps.call_end > gaps.late_end)
     if not len(rows):
         return []
@@ -69,12 +65,12 @@ def launch_call_causes(
 
 
 def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
-    """Why a launched op had not started: the usual latency, or an order between streams or devices.
+    """Idle time with an op launched: the usual latency, or an order between streams or devices.
 
     A queue that is longer than usual is a dependency if the op was launched before the gap (so the
-    launch was not late) or if its stream was waiting for an event. Where no stream can be waiting,
-    the GPU was not available to this process. Work of another device that ended in the meantime is
-    the cause whatever is usual: if every step waits for it, that wait is the usual length.
+    launch was not late) or if its stream was waiting for an event. If no stream can be waiting, the
+    GPU was not available to this process. Work of another device that ended in the meantime is the
+    cause whatever is usual: if every step waits for it, that wait is the usual length.
     """
     rows = np.flatnonzero(gaps.end > gaps.call_end)
     if not len(rows):
@@ -113,10 +109,9 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
 
 
 def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
-    """Which of these ops wait for no other stream, host function or graph node, by what is
-    recorded: bool, shape (n,).
+    """Mask of ops that wait for no other stream, host function or graph node: shape (n,).
 
-    That is so in a process with one stream, and with several on one device if waits for events are
+    True in a process with one stream, and with several on one device if waits for events are
     recorded, and none of this stream is.
     """
     ops, waits, calls = trace.ops, trace.waits, trace.calls

@@ -1,15 +1,14 @@
-"""Idle time that synchronizing causes after it has returned: the queue is drained, and the host
-must get ahead again.
+"""Idle time after a synchronization has returned: the host must get ahead of the device again.
 
 The same recording is played again without the time that the host spent in synchronizing calls.
-Without them, every launch comes earlier by the time in such calls before it, and an operation
-starts when it is launched and the one before it has ended:
+Every launch then comes earlier by the time in such calls before it, and an operation starts when
+it is launched and the one before it has ended:
 
     start[j] = max(launch[j] - synchronized(launch[j]), end[j - 1])
     end[j] = start[j] + busy[j]
 
-where `busy[j]` is what operation j adds to the time in which the device is busy. Idle time that is
-left in the replay is not synchronization's: the host would be as late without it.
+where `busy[j]` is what operation j adds to the time in which the device is busy. Idle time that
+remains in the replay is not synchronization's: the host would be as late without it.
 """
 
 from __future__ import annotations
@@ -90,9 +89,7 @@ def _driving_threads(host: Host, rows: np.ndarray) -> set[int]:
 
 
 def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarray) -> np.ndarray:
-    """Part of each gap between two operations that the replay lacks: int64 nanoseconds, shape
-    (gaps,).
-    """
+    """Part of each gap between two operations that the replay lacks: int64 ns, shape (gaps,)."""
     ops, calls = host.trace.ops, host.trace.calls
     start, end = ops.start[rows], ops.end[rows]
     reach = np.maximum.accumulate(end)
@@ -123,7 +120,7 @@ def _measure_before(covered: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _split(causes: AttributedSpans, charged: np.ndarray) -> AttributedSpans:
-    """Give the first so many nanoseconds of each slice to synchronization."""
+    """Give the first `charged` nanoseconds of each slice to synchronization."""
     middle = causes.span[:, 0] + charged
     span = np.stack([causes.span[:, 0], middle, middle, causes.span[:, 1]], axis=1).reshape(-1, 2)
     cause = np.stack([np.full(len(middle), Cause.SYNC, np.uint8), causes.cause], axis=1).ravel()
@@ -149,9 +146,7 @@ def _named(host: Host, causes: AttributedSpans) -> AttributedSpans:
 
 
 def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
-    """The innermost frame of the program on a thread at each instant, else the innermost operator:
-    int32, -1 none.
-    """
+    """The innermost frame of the program, else operator, at each instant: int32, or -1."""
     sites = np.full(len(at), -1, np.int32)
     for activity, is_site in ((Activity.FRAMEWORK, _OPERATOR.search), (Activity.PYTHON, _is_users)):
         rows = host.rows(thread, activity)

@@ -1,6 +1,4 @@
-"""Idle gaps of a device, each split into late (not launched yet), call (being launched) and queued
-(not started).
-"""
+"""Idle gaps: late (not launched yet), in the launch call, and queued (not started)."""
 
 from __future__ import annotations
 
@@ -46,14 +44,10 @@ class Gaps:
 def find_gaps(
     trace: Trace, device: int, busy: Mapping[str, np.ndarray], edges: np.ndarray, launch: np.ndarray
 ) -> Gaps:
-    """The gaps of a device between two edges: its first op and its last, or those of the steps
-    around them.
+    """The gaps of a device between two edges.
 
-    `launch` is from `launch_calls`. What follows the last op is late as a whole, on the thread that
-    launched that op.
-
-    A gap that ends in profiler overhead still waits for the next op, so it is late on that op's
-    launch.
+    The time after the last op is late as a whole, on the thread that launched that op. A gap that
+    ends in profiler overhead still waits for the next op, so it is late on that op's launch.
     """
     idle = complement(union(*busy.values()), int(edges[0]), int(edges[1]))
     ops, calls = trace.ops, trace.calls

@@ -1,6 +1,4 @@
-"""What each host thread was doing, as sets of nanoseconds per activity, and which thread drives a
-process.
-"""
+"""Activities of every host thread as sets of nanoseconds, and each process's main thread."""
 
 from __future__ import annotations
 
@@ -150,9 +148,7 @@ class Host:
         return union(*(self.spans_of(thread, activity) for activity in INPUT_ACTIVITIES))
 
     def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:
-        """Per row of Trace.waits, indexes into Trace.calls of the wait and of its event's
-        recording; -1 unknown.
-        """
+        """Indexes into Trace.calls of each wait and of its event's recording; -1 unknown."""
         if self._wait_calls is None:
             waits = self.trace.waits
             waiting, recording = (
@@ -183,9 +179,7 @@ class Host:
         )
 
     def feeding_spans(self, thread: int, activity: Activity) -> np.ndarray:
-        """Like `spans_of`; of what is inside a framework, only what brings data and work to
-        devices.
-        """
+        """Like `spans_of`; inside a framework, only what brings data and work to devices."""
         if activity != Activity.FRAMEWORK:
             return self.spans_of(thread, activity)
         rows = self.rows(thread, activity)
@@ -197,17 +191,13 @@ class Host:
         return self.spans_of(thread, _CONTENTION)
 
     def innermost_name(self, thread: int, activity: int, at: np.ndarray) -> np.ndarray:
-        """The name of the innermost range of this activity that covers each instant: int32, -1
-        none.
-        """
+        """Name of the innermost range of an activity around each instant: int32, or -1."""
         rows = self.rows(thread, activity)
         row = self.innermost_row(rows, at)
         return np.where(row >= 0, self.name[row], -1).astype(np.int32)
 
     def innermost_row(self, rows: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Which of these rows, in order of start, is the innermost that covers each instant: int64,
-        -1 none.
-        """
+        """The innermost of these rows, ordered by start, around each instant: int64, or -1."""
         result = np.full(len(at), -1, np.int64)
         if not len(rows):
             return result

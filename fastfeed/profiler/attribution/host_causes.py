@@ -1,6 +1,4 @@
-"""Why the host was late: the late part of every gap, split by what the launching thread was
-doing.
-"""
+"""Causes of late launches, by the activity of the launching thread."""
 
 from __future__ import annotations
 
@@ -141,9 +139,7 @@ def host_causes(
 def _explain_by_tf_data(
     host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]
 ) -> np.ndarray:
-    """TensorFlow runs ops on any free executor thread, so any thread of the process may be waiting
-    for the iterator.
-    """
+    """Take tf.data waits on any thread: TensorFlow runs ops on any free executor thread."""
     waiting = host.tf_data_waits(thread)
     explained = intersect(rest, waiting)
     parts.append(AttributedSpans.of(explained, Cause.INPUT, thread))
@@ -153,10 +149,7 @@ def _explain_by_tf_data(
 def _explain(
     host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans], is_last: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Appends what this thread explains to `parts`.
-
-    Returns what it does not explain, and when it was parked.
-    """
+    """Append what this thread explains; return what it does not, and when it was parked."""
     for activity in _BEFORE_WAITING:
         if activity is Activity.SYNC:
             rest = _explain_idle_syncs(host, rest, thread, parts)
@@ -174,11 +167,9 @@ def _explain(
 def _explain_idle_syncs(
     host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]
 ) -> np.ndarray:
-    """Asks the other threads of the process while this one waits for devices that have nothing to
-    do.
+    """Explain syncs with idle devices by the threads that feed the devices.
 
-    Such a thread waits for those that feed the devices. What no other thread explains is left: it
-    is synchronization.
+    The rest is synchronization.
     """
     syncing = intersect(rest, host.spans_of(thread, Activity.SYNC)) if thread >= 0 else empty()
     if not len(syncing):

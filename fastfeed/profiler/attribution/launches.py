@@ -17,19 +17,15 @@ _LONG = 10  # times the median of the same API: such a call did more than launch
 
 
 def launch_calls(trace: Trace) -> np.ndarray:
-    """Index into `trace.calls` of each op's launch: int64, shape (len(ops),); -1 if it is not
-    recorded.
-    """
+    """Index into `trace.calls` of each op's launch: int64, shape (len(ops),); -1 unknown."""
     return calls_by_id(trace, trace.ops.process, trace.ops.corr)
 
 
 def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:
-    """Index into `trace.calls` of the call with this correlation id in this process: int64, -1 for
-    none.
+    """Index into `trace.calls` by process and correlation id: int64, -1 for none.
 
-    Ids are unique only within a process, so both are compared. If several calls share an id (the
-    runtime call and the driver call inside it), the outermost one is used: the one that started
-    first.
+    If several calls share an id (the runtime call and the driver call inside it), the outermost one
+    is used: the one that started first.
     """
     calls = trace.calls
     result = np.full(len(corr), -1, np.int64)
@@ -54,10 +50,7 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
 
 
 def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The first of these rows that has each target's key: int64, -1 for none.
-
-    Targets are within the range of keys.
-    """
+    """First of these rows with each target's key: int64, or -1; targets are in range."""
     low, high = int(keys.min()), int(keys.max())
     if high - low <= _SPREAD * len(
         keys
@@ -71,7 +64,7 @@ def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.nd
 
 
 def is_call_of(trace: Trace, pattern: re.Pattern[str]) -> np.ndarray:
-    """Which calls have a name that this matches: bool, shape (len(calls),)."""
+    """Mask of calls whose name matches: bool, shape (len(calls),)."""
     matches = np.zeros(len(trace.names) + 1, bool)  # the last is for calls without a name
     for name in distinct(trace.calls.name):
         matches[name] = pattern.search(trace.name(int(name))) is not None
@@ -79,7 +72,7 @@ def is_call_of(trace: Trace, pattern: re.Pattern[str]) -> np.ndarray:
 
 
 def is_first_use(trace: Trace) -> np.ndarray:
-    """Is this the first op of its name on its device? bool, shape (len(ops),).
+    """Mask of the first op of each name on each device: bool, shape (len(ops),).
 
     Drivers load kernels lazily.
     """
@@ -95,7 +88,7 @@ def is_first_use(trace: Trace) -> np.ndarray:
 
 
 def is_long_call(trace: Trace) -> np.ndarray:
-    """Did this call take more than ten times the median of its API? bool, shape (len(calls),)."""
+    """Mask of calls longer than ten times the median of their API: shape (len(calls),)."""
     calls = trace.calls
     length = calls.end - calls.start
     names, number = numbered(calls.name)

@@ -1,4 +1,4 @@
-"""Launches whose device work is not in the recording: what ran then counts as idle time."""
+"""Launches whose device work is not in the recording: its time counts as idle."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _PENDING = 99
 def lost_launches(
     trace: Trace, launch: np.ndarray, processes: np.ndarray, window: np.ndarray
 ) -> tuple[int, int]:
-    """How many launches of these processes inside a window (a set of spans) have no operation, and
-    of how many.
+    """Count the launches of these processes inside a set of spans: without operation, and all.
 
     `launch` is from `launch_calls`. A recording may end before the device came to what was launched
     last: a launch counts if a later one by the same call of the same thread was run, and if it had
@@ -56,10 +55,9 @@ def lost_launches(
 
 
 def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
-    """Up to when launches like each of these are known to have run: int64, shape (n,).
+    """Time up to which launches like each of these are known to have run: int64, (n,).
 
-    That is the last one with an operation; where none has one, the last synchronization of the
-    thread.
+    That is the last one with an operation; else the last synchronization of the thread.
     """
     calls = trace.calls
     _, group = np.unique(
@@ -80,7 +78,7 @@ def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
 
 
 def _is_captured(trace: Trace, rows: np.ndarray) -> np.ndarray:
-    """Which of these calls were made while their thread captured a graph: bool, shape (n,)."""
+    """Mask of calls during which their thread captured a graph: bool, shape (n,)."""
     calls = trace.calls
     marks = np.flatnonzero(is_call_of(trace, _CAPTURE))
     marks = marks[np.argsort(calls.start[marks], kind="stable")]
@@ -94,7 +92,7 @@ def _is_captured(trace: Trace, rows: np.ndarray) -> np.ndarray:
 
 
 def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Which of these calls lie inside one of the others, or around one: bool, shape (n,).
+    """Mask of calls inside one of the others, or around one: bool, shape (n,).
 
     A call of the runtime makes one of the driver, and the operation names either.
     """

@@ -1,6 +1,4 @@
-"""What a comparison of two analyses consists of, as values: reports print them, nothing here
-computes.
-"""
+"""Values of a comparison of two analyses, which reports print."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ class DeviceChange:
 
 @dataclass(frozen=True, slots=True)
 class FeedChange:
-    """One feed before and after, by its own timelines: what the trainer waited, whether or not a
-    GPU felt it.
-    """
+    """One feed before and after, by its own timelines, felt by a GPU or not."""
 
     before: FeedResult
     after: FeedResult

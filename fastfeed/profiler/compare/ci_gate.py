@@ -47,12 +47,10 @@ def parse(text: str) -> Gate:
 
 
 def share(device: DeviceResult, key: str) -> float:
-    """The fraction of the judged time lost to this key: `input` as in the verdict, a family as in
-    its remedy.
+    """Fraction of the judged time lost to this key: a verdict's input, a family, or a cause.
 
-    If a family and a cause share a name, it means the family. To `input` belong copies from
-    pageable memory: what the driver takes to stage them, as in the verdict, and what no work hides
-    of them on the device.
+    If a family and a cause share a name, it means the family. `input` includes copies from pageable
+    memory: the driver's staging, as in the verdict, and their exposed time on the device.
     """
     period = device.judged
     if key == "input":
@@ -89,9 +87,7 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
 
 
 def _check_feeds(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
-    """Without a GPU in the recording: what the trainer waited for batches, which is at least what a
-    GPU would feel.
-    """
+    """Check waits by timelines without a GPU: at least what a GPU would feel."""
     worst = max(result.feeds, key=lambda feed: feed.wait_share)
     value, code, sentences = worst.wait_share, 0, []
     for gate in gates:

@@ -1,4 +1,4 @@
-"""Compares two analyses: what changed from before to after, and whether that is more than noise."""
+"""Comparison of two analyses: changes from before to after, and their significance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARTS = {
 
 
 def compare(a: Result, b: Result) -> Comparison:
-    """What changed from `a`, before, to `b`, after."""
+    """Changes from `a`, before, to `b`, after."""
     pairs = _pairs(a.devices, b.devices)
     changes = [_device_change(before, after) for before, after in pairs]
     changes.sort(key=lambda change: -max(change.input.before, change.input.after))
@@ -151,9 +151,7 @@ def _metric_change(
     ns: tuple[float, float],
     sets: tuple[np.ndarray, np.ndarray],
 ) -> MetricChange:
-    """The change of what these sets cover per step; `ns` is what they cover of the whole judged
-    periods.
-    """
+    """Change per step of what these sets cover; `ns` covers the whole judged periods."""
     windows = [max(device.judged.budget.window, 1) for device in (before, after)]
     shares = ns[0] / windows[0], ns[1] / windows[1]
     spans = _steps(before), _steps(after)
@@ -165,9 +163,7 @@ def _metric_change(
 
 
 def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
-    """The change of the step length, from start to end, even if the device starts to work later in
-    the step.
-    """
+    """Change of the step length, from start to end, wherever the device starts in it."""
     change = MetricChange("step", "step", 1.0, 1.0, None, None, None, "unknown")
     spans = _steps(before), _steps(after)
     if min(map(len, spans)) == 0:
@@ -177,10 +173,7 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
 
 
 def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
-    """Input as the verdict counts it.
-
-    Input by proxy of other ranks is only in the shares, which is less precise.
-    """
+    """Input as the verdict counts it; input by proxy is only in the shares, less precise."""
     shares = before.share.value, after.share.value
     windows = before.judged.budget.window, after.judged.budget.window
     change = _metric_change(
@@ -203,9 +196,7 @@ def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
 
 
 def _interval(share: Share) -> tuple[float, float] | None:
-    """The ends of its interval, which are the value if all steps are alike; None with too few
-    steps.
-    """
+    """Ends of an interval, the value itself if all steps are alike; None with too few."""
     if share.low is not None and share.high is not None:
         return share.low, share.high
     return None if share.median is None else (share.value, share.value)
@@ -221,7 +212,7 @@ def _unpaired_notes(only_before: tuple[str, ...], only_after: tuple[str, ...]) -
 
 
 def _comparability_notes(a: Result, b: Result, changes: Sequence[DeviceChange]) -> list[str]:
-    """What makes the two analyses hard to compare."""
+    """Differences that make the two analyses hard to compare."""
     notes = []
     dialects = [sorted({origin.dialect for origin in result.origins}) for result in (a, b)]
     if all(dialects) and dialects[0] != dialects[1]:

@@ -1,6 +1,4 @@
-"""Compares feeds by their own timelines: how long the trainer waited for a batch, which needs no
-GPU.
-"""
+"""Comparison of feeds by their own timelines, which needs no GPU."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ __all__ = ["feed_changes"]
 def feed_changes(
     before: Sequence[FeedResult], after: Sequence[FeedResult]
 ) -> tuple[FeedChange, ...]:
-    """The feeds that both runs have, by name and rank; of one feed in each run, whatever their
-    names.
-    """
+    """Changes of the feeds in both runs, by name and rank; a single feed matches any."""
     keys = [[(feed.name or "", feed.rank) for feed in feeds] for feeds in (before, after)]
     pairs = [
         (feed, after[keys[1].index(key)])
@@ -34,10 +30,7 @@ def feed_changes(
 
 
 def _change(before: FeedResult, after: FeedResult) -> FeedChange:
-    """Shares are those of the whole runs.
-
-    Times of a batch leave out the first, which waits for the queue to fill.
-    """
+    """Change of one feed; times of a batch leave out the first, which fills the queue."""
     waited, trained = zip(*(rounds(union(feed.waits)) for feed in (before, after)), strict=True)
     waited = [each[1:] for each in waited]
     length = [wait + each[1:] for wait, each in zip(waited, trained, strict=True)]

@@ -1,6 +1,4 @@
-"""Summarizes a comparison in one sentence: how the step and its input wait changed, and what costs
-most now.
-"""
+"""One sentence about a comparison: step, input wait, and the largest cause now."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ def summarize(comparison: Comparison) -> tuple[str, str]:
 
 
 def _of_feed(change: FeedChange, comparison: Comparison) -> tuple[str, str]:
-    """By what the trainer waited for each batch: with less of it, and the same model, steps are
-    shorter.
-    """
+    """Outcome by the wait for each batch: with less of it, steps are shorter."""
     where = (
         "neither recording has"
         if not comparison.before.devices and not comparison.after.devices

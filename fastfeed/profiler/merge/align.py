@@ -1,6 +1,4 @@
-"""Aligns the clocks of two recordings of one run: by wall clock, refined by the ranges that both
-recorded.
-"""
+"""Clock alignment of two recordings: by wall clock, refined by ranges in both."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ class Alignment:
 def align(
     trace_wall: int | None, side_wall: int | None, trace: RangesByKey, side: RangesByKey
 ) -> Alignment | None:
-    """The offset of the side's clock against the trace's; None where neither wall clocks nor ranges
-    give it.
-    """
+    """The offset of the side's clock against the trace's; None if it cannot be determined."""
     if trace_wall is None or side_wall is None:
         return _by_pattern(trace, side)
     shift = side_wall - trace_wall
@@ -60,9 +56,7 @@ def align(
 def nearest(
     ours: np.ndarray, theirs: np.ndarray, within: int = _SAME_NS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Indexes of spans that are the same: starts at most `within` ns apart, lengths alike; each is
-    used once.
-    """
+    """Indexes of equal spans: starts at most `within` ns apart, lengths alike; each used once."""
     if not len(ours) or not len(theirs):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     after = np.searchsorted(theirs[:, 0], ours[:, 0])
@@ -77,7 +71,7 @@ def nearest(
 
 
 def _by_pattern(trace: RangesByKey, side: RangesByKey) -> Alignment | None:
-    """Aligns by a sequence of ranges whose distances are the same in both recordings."""
+    """Align by a sequence of ranges with the same distances in both recordings."""
     best: Alignment | None = None
     for key in trace.keys() & side.keys():
         ours, theirs = trace[key][:_PATTERN_LENGTH], side[key]

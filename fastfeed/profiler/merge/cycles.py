@@ -1,4 +1,4 @@
-"""Joins the recordings that a profiler with a schedule wrote of one process, one file per cycle."""
+"""Recordings that a profiler with a schedule wrote of one process, one file per cycle."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _Row = TypeVar("_Row", Process, Thread, Device)
 
 
 def join_cycles(traces: Sequence[Trace]) -> list[Trace]:
-    """Make one trace of those whose files differ in their time stamp only; the others are returned
-    as they are.
+    """Join traces whose files differ in their time stamp only; return the others as they are.
 
     Raises:
         TraceError: Files of one worker are of different processes: of several runs, one of which
@@ -106,9 +105,7 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
 
 
 def _begin(trace: Trace) -> int:
-    """Nanoseconds since 1970 of the first event, or on the trace's clock where that is not
-    known.
-    """
+    """Nanoseconds since 1970 of the first event, else on the trace's clock."""
     starts = [getattr(trace, table).start for table in ("ops", "calls", "ranges")]
     return (trace.origin.wall_ns or 0) + min(
         (int(start.min()) for start in starts if len(start)), default=0
@@ -116,9 +113,7 @@ def _begin(trace: Trace) -> int:
 
 
 def _indexes(known: dict[_Row, int], rows: Sequence[_Row]) -> np.ndarray:
-    """Indexes of these rows among the known ones, which gain those that are new; the last index is
-    -1, for none.
-    """
+    """Indexes of these rows among the known ones, with new ones added; the last is -1."""
     return _numbers([known.setdefault(row, len(known)) for row in rows])
 
 

@@ -1,6 +1,4 @@
-"""Merges traces of one run: the feed's timeline into a GPU trace, and the two tables that nvprof
-prints.
-"""
+"""Merges of a feed's timeline into a GPU trace, and of the two tables that nvprof prints."""
 
 from __future__ import annotations
 
@@ -43,10 +41,9 @@ class _ProcessMap:
 
 
 def combine(traces: Sequence[Trace]) -> list[Trace]:
-    """Merges timelines into GPU traces, cycles of one process, and nvprof's printed calls with its
-    printed ops.
+    """Merge timelines into GPU traces, cycles of one process, and nvprof's two tables.
 
-    Timelines are left as they are where there is no GPU trace.
+    Without a GPU trace timelines are returned as they are.
     """
     timelines = [trace for trace in traces if trace.origin.dialect == "timeline"]
     gpu_traces = _join_nvprof(
@@ -72,9 +69,7 @@ def _feeds_of(trace: Trace) -> Sequence[Any]:
 
 
 def merge(trace: Trace, side: Trace) -> Trace:
-    """A GPU trace with the ranges of a feed's timeline added; where they do not match, only a note
-    is added.
-    """
+    """A GPU trace with the ranges of a feed's timeline; only with a note if they do not match."""
     name = f"the timeline {side.origin.path}"
     process, how = _match_processes(trace, side)
     if not process:
@@ -146,9 +141,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
 
 
 def _match_processes(trace: Trace, side: Trace) -> tuple[dict[int, int], str]:
-    """The side's process -> the trace's, by pid and host, else by rank, else the only one; and a
-    note on that.
-    """
+    """Matching processes, side to trace, by pid and host, else by rank; and a note."""
     ours, theirs = trace.processes, side.processes
     matches: dict[int, int] = {}
     for index, process in enumerate(theirs):
@@ -185,9 +178,7 @@ def _processes_by_feed(side: Trace) -> dict[str, list[int]]:
 
 
 def _map_processes(trace: Trace, side: Trace, process: dict[int, int]) -> _ProcessMap:
-    """Adds rows for helper processes of the matched ones, and for threads that are not in the
-    trace.
-    """
+    """Add rows for helper processes of the matched ones, and for new threads."""
     processes, threads = list(trace.processes), list(trace.threads)
     process = dict(process)
     for group in _processes_by_feed(side).values():
@@ -240,9 +231,7 @@ def _wait_ends(side: Trace, thread: int) -> np.ndarray:
 
 
 def _training_thread(trace: Trace, process: int, wait_ends: np.ndarray) -> int:
-    """The thread whose calls follow the waits, where the trace numbers threads in its own way, as
-    nvprof; else -1.
-    """
+    """The thread whose calls follow the waits, if the trace numbers threads its own way; or -1."""
     threads = [at for at, thread in enumerate(trace.threads) if thread.process == process]
     has_main_thread = any(trace.threads[at].tid == trace.processes[process].pid for at in threads)
     rows = np.flatnonzero(np.isin(trace.calls.thread, threads))
@@ -257,9 +246,7 @@ def _training_thread(trace: Trace, process: int, wait_ends: np.ndarray) -> int:
 def _rows_by_key(
     trace: Trace, thread: np.ndarray, which: np.ndarray
 ) -> dict[tuple[str, int], np.ndarray]:
-    """Row numbers of the picked ranges by name and thread of the merged trace, in order of their
-    start.
-    """
+    """Row numbers of the chosen ranges by name and merged thread, in order of start."""
     rows = np.flatnonzero(which)
     rows = rows[np.argsort(trace.ranges.start[rows], kind="stable")]
     keys = trace.ranges.name[rows].astype(np.int64) << 32 | thread[trace.ranges.thread[rows]]
@@ -270,7 +257,7 @@ def _rows_by_key(
 
 
 def _window(trace: Trace) -> tuple[int, int]:
-    """From the first to the last time in the trace."""
+    """The first and the last time in the trace."""
     tables = [
         table_
         for table_ in (trace.ops, trace.calls, trace.ranges, trace.overheads)
@@ -292,7 +279,7 @@ def _time_distance(start: np.ndarray, end: np.ndarray, window: tuple[int, int]) 
 
 
 def _merge_names(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
-    """All names, and where the side's are in them; -1, none, is the last and stays."""
+    """All names, and the indexes of the side's in them; the last, for -1, is -1."""
     merged = list(ours)
     index = {text: at for at, text in reversed(list(enumerate(ours)))}
     indexes = []
@@ -348,7 +335,7 @@ def _join_nvprof(traces: list[Trace]) -> list[Trace]:
 
 
 def _launched_by(ops: Trace, calls: Trace) -> bool:
-    """Whether the ops were launched by these calls."""
+    """True if the ops were launched by these calls."""
     pids = [
         {process.pid for process in trace.processes if process.pid > 0} for trace in (ops, calls)
     ]

@@ -64,8 +64,6 @@ def multiple(times: float) -> str:
 
 
 def one_line(name: str, limit: int = 200) -> str:
-    """A name as one line without control characters; a longer one is cut to `limit` characters with
-    an ellipsis.
-    """
+    """A name on one line without control characters, cut to `limit` with an ellipsis."""
     line = _INVISIBLE.sub(" ", name[: limit * 4]).strip()
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -1,6 +1,4 @@
-"""Which framework wrote a program, from the names in its trace: advice names that framework's
-functions.
-"""
+"""The framework of a program by the names in its trace, for advice with its functions."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ def _where(chosen: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray
 
 
 def union(*many: np.ndarray) -> np.ndarray:
-    """The set of nanoseconds that any of these spans covers; spans in any order, overlapping as
-    they like.
-    """
+    """Nanoseconds that any of these spans covers; they may overlap, in any order."""
     parts = [part for part in many if len(part)]
     if not parts:
         return empty()
@@ -71,7 +69,7 @@ def measure(a: np.ndarray) -> int:
 
 
 def complement(a: np.ndarray, start: int, end: int) -> np.ndarray:
-    """What a set leaves of [start, end)."""
+    """The rest of [start, end) outside a set."""
     if end <= start:
         return empty()
     a = clip(a, start, end)

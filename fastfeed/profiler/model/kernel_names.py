@@ -1,6 +1,4 @@
-"""What names mean in every dialect: API calls without their versions, kernels that are
-communication or copies.
-"""
+"""Meanings of names in every dialect: API calls, communication, copies, ranges."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _COPIES = (
 
 
 def strip_version(api: str) -> str:
-    """`cudaLaunchKernel_v7000` and `cuMemcpyAsync_ptsz` without what says which version was
-    called.
-    """
+    """`cudaLaunchKernel_v7000` and `cuMemcpyAsync_ptsz` without their version suffixes."""
     return _SUFFIX.sub("", api)
 
 
@@ -43,15 +39,13 @@ def kernel_kind(name: str) -> Kind:
 
 
 def copy_kind(text: str) -> Kind:
-    """`Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]`, `kind_src:pageable
-    kind_dst:device`: which way.
-    """
+    """Direction of `Memcpy HtoD (Pageable -> Device)`, `[CUDA memcpy DtoH]` and the like."""
     text = text.split("(")[0] if re.search(r"[dhp]to[dhp]", text, re.I) else text
     return next((kind for pattern, kind in _COPIES if pattern.search(text)), Kind.OTHER)
 
 
 def range_kind(text: str) -> RangeKind:
-    """What an NVTX range may be trusted to mean, by its name."""
+    """Kind of an NVTX range, by its name."""
     if text.startswith("fastfeed:"):
         return RangeKind.FEED
     if text.startswith("aten::"):

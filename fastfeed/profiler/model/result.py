@@ -1,4 +1,4 @@
-"""What an analysis says, as values: reports print them, nothing here decides.
+"""Results of an analysis as values, which reports print.
 
 Nanoseconds are int and on the trace's clock; shares are fractions of a window, 0 to 1.
 """
@@ -54,9 +54,7 @@ class TimeBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A fraction of the window, with what is known about its spread.
-
-    None: fewer than three whole steps.
+    """A fraction of the window and its spread; None for fewer than three whole steps.
 
     Steps that are all alike have no interval: it would say nothing about another recording.
     """
@@ -71,10 +69,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class InputWait:
-    """Time that host threads spent waiting for input, whether or not the device felt it.
-
-    Nanoseconds.
-    """
+    """Time of host threads waiting for input, felt by the device or not: nanoseconds."""
 
     total: int
     exposed: int  # while the device was idle
@@ -128,7 +123,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Cold:
-    """What was left out of the steady period, and what it was idle for."""
+    """The time left out before the steady period, and its idle causes."""
 
     steps: int
     spans: np.ndarray
@@ -152,10 +147,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What one thing takes of a steady step.
-
-    Nanoseconds, and a 95 % interval of its share of the time.
-    """
+    """Time of one thing in a steady step: nanoseconds, and a 95 % interval of its share."""
 
     mean: int
     median: int
@@ -180,9 +172,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTime:
-    """A function that the host was in while the device was idle for a millisecond or more, with one
-    cause.
-    """
+    """Idle time, by cause, with the host in one function for a millisecond or more."""
 
     function: str  # preprocess
     file: str  # as recorded; "" where it is not Python code
@@ -205,9 +195,7 @@ ABSENT_RANKS = "ranks that are not in this analysis"  # in place of a device's l
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Starvation by proxy: time that this device waited inside collectives for a late rank, and why
-    that was late.
-    """
+    """Time inside collectives waiting for a late rank, and why that rank was late."""
 
     culprit: str  # label of the device, or ABSENT_RANKS
     cause: Cause | None  # None: busy, or its reason is not recorded
@@ -285,7 +273,7 @@ class RankResult:
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
-    """What fastfeed's own timeline says of one feed."""
+    """Results of one feed from fastfeed's own timeline."""
 
     feed: str
     name: str
@@ -303,15 +291,13 @@ class FeedResult:
 
     @property
     def wait_share(self) -> float:
-        """The fraction of the trainer's time that it waited: what `feed.stats()` calls
-        `wait_share`, from its spans.
-        """
+        """Fraction of the trainer's time that it waited, as in `feed.stats()`."""
         return self.waited_ns / max(self.training_ns or self.span_ns, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One family of causes, and what would be won at most without it."""
+    """One family of causes, and the gain without it at most."""
 
     family: str
     share: float  # of the judged window

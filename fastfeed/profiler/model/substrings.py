@@ -1,6 +1,4 @@
-"""Which of many names may match a pattern: those that contain a word of it, found in all of them at
-once.
-"""
+"""Prefilter of names by words."""
 
 from __future__ import annotations
 

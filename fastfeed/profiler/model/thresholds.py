@@ -1,6 +1,4 @@
-"""Where a share of idle time becomes a verdict: the marks that xprof and PyTorch's plugin use,
-too.
-"""
+"""Thresholds of a verdict, as in xprof and PyTorch's TensorBoard plugin."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One shape for every dialect: what ran on the devices, and what the host did meanwhile.
-
-Readers make it.
+"""The normal form of every dialect: work of the devices, and activity of the host.
 
 Times are int64 nanoseconds on the trace's own clock, spans are half-open [start, end). A table is a
 frozen dataclass of columns, all of one length, in any order of rows. Texts are interned: a column
@@ -36,7 +34,7 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """What a device op is."""
+    """Kind of a device op."""
 
     COMPUTE = 0
     COMM = 1  # NCCL, RCCL and kin
@@ -50,7 +48,7 @@ class Kind(IntEnum):
 
 
 class RangeKind(IntEnum):
-    """Where a host range comes from: how far its name can be trusted."""
+    """Origin of a host range, which decides how far its name can be trusted."""
 
     # the user's or a library's annotation, also user_annotation of PyTorch, StepTraceAnnotation
     NVTX = 0
@@ -113,10 +111,7 @@ class Ops:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """CUDA or HIP API calls on host threads.
-
-    Version suffixes (_v7000, _ptsz) are stripped from names.
-    """
+    """CUDA or HIP API calls on host threads; names are without suffixes (_v7000, _ptsz)."""
 
     start: np.ndarray
     end: np.ndarray
@@ -127,10 +122,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Everything else that a host thread was inside of.
-
-    Ranges of one thread nest or follow each other.
-    """
+    """Other activity of a host thread; ranges of one thread nest or follow each other."""
 
     start: np.ndarray
     # of a range that was still open at the end of the recording: the end of the recording
@@ -185,7 +177,7 @@ _TYPES |= {"group": np.int32, "kind": np.uint8, "pageable": np.int8}
 def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Table:
     """`table(Ops, start=..., end=...)`: a table of these columns, in their types.
 
-    A column left out is -1, or 0 for `kind`; a scalar fills its column. `table(Ops)` is an empty
+    A missing column is -1, or 0 for `kind`; a scalar fills its column. `table(Ops)` is an empty
     one.
     """
     sizes = {np.shape(column)[0] for column in columns.values() if np.ndim(column)}
@@ -207,9 +199,7 @@ def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Tabl
 
 
 class Strings:
-    """Texts, each once: `strings["gemm"]` is its index, `strings.all` the list for
-    `Trace.names`.
-    """
+    """Interned texts: `strings["gemm"]` is an index into `strings.all`, for `Trace.names`."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
@@ -231,10 +221,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a trace is from, and what its recording leaves out.
-
-    Each of these can make the analysis abstain.
-    """
+    """Source of a trace, and gaps of its recording, each of which can prevent a verdict."""
 
     path: str
     dialect: str  # nsys, nvprof, chrome, xplane, timeline

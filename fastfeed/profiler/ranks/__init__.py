@@ -1,3 +1,1 @@
-"""Several ranks of one run: matching their collectives, aligning their clocks, attributing their
-waits.
-"""
+"""Ranks of one run: matching collectives, aligning clocks, attributing waits."""

@@ -1,4 +1,4 @@
-"""Estimates the clock offsets between several recordings."""
+"""Clock offsets between several recordings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ WALL_NS = 10_000_000_000  # maximum difference between the wall clocks of two ho
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One recording's clock relative to the first one's: its time minus `offset_ns` is the first
-    one's time.
-    """
+    """A recording's clock: its time minus `offset_ns` is the first recording's time."""
 
     offset_ns: int
     spread_ns: int  # median deviation of the ends of collectives from it; 0 if none is matched
@@ -27,9 +25,7 @@ class Clock:
 
 
 def estimate_offset(a: Trace, b: Trace) -> tuple[int, int] | None:
-    """Clock b minus clock a, and its maximum error, before any collective is matched; None if
-    unknown.
-    """
+    """Clock b minus clock a, and its maximum error, by the wall clocks; None if unknown."""
     if a is b:
         return 0, 0
     if a.origin.wall_ns is None or b.origin.wall_ns is None:

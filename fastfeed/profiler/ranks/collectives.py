@@ -1,4 +1,4 @@
-"""Matches the communication kernels of different ranks that belong to the same collective."""
+"""Collectives: communication kernels of different ranks that belong together."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Channel:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the group name identifies all participants, not just a pair of them."""
+        """True if the group name identifies all participants, not just a pair."""
         return bool(self.group) and not np.isin(self.family[0], _POINT_TO_POINT)
 
 
@@ -86,17 +86,13 @@ class MatchedCollectives:
 
 
 def collective_family(kernel: str) -> str:
-    """`ncclDevKernel_AllReduce_Sum_f32_RING_LL` is "allreduce"; "" for a kernel used for all of
-    them.
-    """
+    """ "allreduce" for `ncclDevKernel_AllReduce_Sum_f32_RING_LL`; "" for a generic kernel."""
     match = _FAMILY.search(kernel.split("(")[0])
     return match[0].lower().replace("_", "") if match else ""
 
 
 def find_channels(member: int, trace: Trace, device: int) -> list[Channel]:
-    """The communication of a device: by group, or by family and stream if the trace does not name
-    groups.
-    """
+    """The communication of a device: by group, else by family and stream."""
     ops = trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == device))
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
@@ -132,8 +128,7 @@ def find_channels(member: int, trace: Trace, device: int) -> list[Channel]:
 def match_collectives(
     channels: Sequence[Channel], shifts: Mapping[tuple[int, int], tuple[int, int]]
 ) -> tuple[list[MatchedCollectives], list[str]]:
-    """The collectives that members have in common, and a note per communicator that could not be
-    matched.
+    """The collectives that members share, and a note per communicator without a match.
 
     `shifts[a, b]` is the estimate of clock b minus clock a, and its maximum error, both in
     nanoseconds. A pair whose clocks are unknown is missing.
@@ -268,7 +263,7 @@ def _by_number(a: Channel, b: Channel) -> np.ndarray | None:
 
 
 def _is_consistent(a: Channel, b: Channel, rows: np.ndarray) -> bool:
-    """Whether families and sizes agree in every row."""
+    """True if families and sizes agree in every row."""
     i, j = rows.T
     if (a.family[i] != b.family[j]).any():
         return False
@@ -305,7 +300,7 @@ def _offset_error(a: Channel, b: Channel, rows: np.ndarray, offset: tuple[int, i
 def _leave_together(
     a: Channel, b: Channel, rows: np.ndarray, offset: tuple[int, int] | None, strict: bool
 ) -> bool:
-    """Whether both leave every collective together, as participants do."""
+    """True if both leave every collective together, as participants do."""
     deviation = _clock_difference(a, b, rows, offset)[1]
     if not (offset and not offset[1]):
         ends, difference = a.end[rows[:, 0]], b.end[rows[:, 1]] - a.end[rows[:, 0]]
@@ -327,9 +322,7 @@ def _leave_together(
 
 
 def _drift(time: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """How far one clock drifts from the other over the recording, by the medians of its halves;
-    shape (n,).
-    """
+    """Drift of one clock from the other, by the medians of the halves; shape (n,)."""
     half = len(time) // 2
     if half < _MIN_MATCHES:
         return np.zeros(len(time))

@@ -19,9 +19,7 @@ _ALWAYS = 2 / 3  # of the waiting: a rank that causes less is not the late one i
 
 
 def compute_rows(trace: Trace, device: int, judged: np.ndarray) -> np.ndarray:
-    """Index into Trace.ops of the kernels of a device that start within the judged spans: int64,
-    shape (n,).
-    """
+    """Index into Trace.ops of a device's kernels that start within the spans: int64, (n,)."""
     ops = trace.ops
     rows = np.flatnonzero(
         (ops.device == device) & ((ops.kind == Kind.COMPUTE) | (ops.kind == Kind.GRAPH))
@@ -80,14 +78,13 @@ def _weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
 def late_ranks(
     charges: Sequence[Sequence[Charge]], kernels: Mapping[str, float | None]
 ) -> tuple[LateRank | None, ...]:
-    """The late rank as each member sees it: the one that costs all of them most, unless it waits
-    mostly for another.
+    """The late rank as each member sees it, or None.
 
-    None for a member if no rank of the analysis is waited for.
+    That is the one that costs all of them most, unless a member waits mostly for another.
 
     Args:
-        charges: What each member waited for.
-        kernels: Of each member's label, how long its kernels take relative to the others'.
+        charges: The waits of each member.
+        kernels: By each member's label, its kernels' time relative to the others'.
     """
     common = _late_rank([charge for own in charges for charge in own], kernels)
     if common is None or common.changes:
@@ -100,9 +97,7 @@ def late_ranks(
 
 
 def _late_rank(charges: Sequence[Charge], kernels: Mapping[str, float | None]) -> LateRank | None:
-    """The rank that these charges name most; None if they name only ranks that are not in the
-    analysis.
-    """
+    """The rank that these charges name most; None if it is not in the analysis."""
     by_culprit: dict[str, int] = {}
     by_cause: dict[tuple[str, Cause | None], int] = {}
     for charge in charges:

@@ -1,5 +1,4 @@
-"""Starvation by proxy: which rank a device waits for inside collectives, and why that rank was
-late.
+"""Starvation by proxy: the rank a device waits for inside collectives, and why it was late.
 
 All participants of a collective leave it together, so two ranks start level after it. By the next
 one, the late rank has been idle longer and busy longer than the rank that waits for it, and the sum
@@ -58,7 +57,7 @@ class BlamedWaits:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What made a member late, by key: sets of spans on its clock."""
+    """Causes of a member's lateness, by key: sets of spans on its clock."""
 
     own: dict[int, np.ndarray]  # Cause -> its idle slices
     passed: dict[tuple[int, int], np.ndarray]  # (member, cause) -> its own waits for that
@@ -191,9 +190,7 @@ def _blame_victim(
 
 
 def _allot(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
-    """Nanoseconds of each wait by cause: the largest excess first, the remainder in the last
-    column.
-    """
+    """Nanoseconds of each wait by cause: the largest excess first, the rest in the last column."""
     order = np.argsort(-excess[:, :-1], axis=1, kind="stable")
     reach = np.cumsum(np.maximum(np.take_along_axis(excess, order, axis=1), 0), axis=1)
     reach = np.minimum(reach, (waits[:, 1] - waits[:, 0])[:, None])
@@ -204,8 +201,7 @@ def _allot(waits: np.ndarray, excess: np.ndarray) -> np.ndarray:
 
 
 def _carry_over(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np.ndarray:
-    """Return the losses, with the remainder charged to lateness that compute hid in the collectives
-    just before.
+    """Charge the remainder to lateness that compute hid in the collectives just before.
 
     Lateness enters a pool, and leaves it as far as the waiting rank actually stalled. A collective
     in which this rank did not wait for the other empties the pool.
@@ -237,9 +233,7 @@ def _carry_over(lost: np.ndarray, number: np.ndarray, exposed: np.ndarray) -> np
 
 
 def _cut_waits(waits: np.ndarray, lost: np.ndarray, blame: np.ndarray) -> BlamedWaits:
-    """Splits each wait by cause, the largest first and the part without a cause last; `blame` has a
-    row per column.
-    """
+    """Split each wait by cause, largest first, uncaused last; `blame` has a row per column."""
     order = np.argsort(-lost[:, :-1], axis=1, kind="stable")
     order = np.column_stack([order, np.full(len(waits), len(blame) - 1)])
     ends = waits[:, :1] + np.cumsum(np.take_along_axis(lost, order, axis=1), axis=1)

@@ -1,6 +1,4 @@
-"""Compares several ranks: which waited for which inside collectives, and why the late one was
-late.
-"""
+"""Comparison of ranks: which waited for which inside collectives, and why."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class RankDevice:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What one member waited for inside collectives, within its judged spans.
+    """A member's waits inside collectives, within its judged spans.
 
     `spans`, `cause` and `culprit` are columns of one table, which `charges` sums up: exposed waits
     only, sorted and disjoint. Waits hidden by compute count only in `comm_wait`.
@@ -79,7 +77,7 @@ class RankAnalysis:
 
 
 def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
-    """Which member waited for which. TraceError if the members cannot be ranks of one run."""
+    """Waits of members for each other. TraceError if they cannot be ranks of one run."""
     _check(members)
     traces: list[Trace] = []
     of_member = []
@@ -143,8 +141,7 @@ def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
 
 
 def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) -> Blame:
-    """Estimates waits of a rank whose peers are missing: the excess of each collective over the
-    shortest of its kind.
+    """Estimate waits for missing ranks: each collective's excess over the shortest of its kind.
 
     `known_waits` is the set of waits for peers that are present: they come first in each kernel,
     and are excluded. One kernel may transfer a kilobyte or a gigabyte: if sizes are unknown, a
@@ -181,7 +178,7 @@ def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) ->
 
 
 def _add_absent_waits(blame: Blame, guessed: Blame) -> Blame:
-    """The known waits for ranks that are present, plus the estimated waits for the absent ones."""
+    """Known waits for ranks that are present, plus estimated ones for absent ranks."""
     more = intervals.subtract(guessed.spans, intervals.union(blame.spans))
     ns = intervals.measure(more)
     if not ns:
@@ -205,8 +202,9 @@ def _blame_members(
     member_clocks: Sequence[Clock],
     with_absent: set[int],
 ) -> tuple[list[Blame], list[int]]:
-    """Every member's blame, and how long the others waited for it; `with_absent` may have waited
-    for absent ranks.
+    """Every member's blame, and the time that others waited for it.
+
+    `with_absent`: members that may have waited for absent ranks.
     """
     if not matched:
         return [Blame() for _ in members], [0] * len(members)
@@ -291,7 +289,7 @@ def _blamed_ns(members: Sequence[RankDevice], waits: Sequence[PeerWaits]) -> lis
 
 
 def _exposed(member: RankDevice) -> np.ndarray:
-    """When the device only communicated."""
+    """Spans in which the device only communicated."""
     ops = member.trace.ops
     of_device = ops.device == member.device
     comm = of_device & (ops.kind == Kind.COMM)
@@ -303,7 +301,7 @@ def _exposed(member: RankDevice) -> np.ndarray:
 
 
 def _check(members: Sequence[RankDevice]) -> None:
-    """Raises TraceError unless the members can be ranks of one run."""
+    """Raise TraceError unless the members can be ranks of one run."""
     sizes = {
         size: member
         for member in members

@@ -1,4 +1,4 @@
-"""Builds one device's result: its periods, its worst gaps, its label."""
+"""One device's result: its periods, its worst gaps, its label."""
 
 from __future__ import annotations
 
@@ -129,9 +129,7 @@ def _assumed_input(host: Host, attribution: Attribution) -> np.ndarray:
 def _gap_metrics(
     trace: Trace, device: int, attribution: Attribution, judged: Period
 ) -> dict[str, float]:
-    """How the idle gaps split, and which signs there are that operations are missing from the
-    trace.
-    """
+    """Shares of the parts of gaps, and of idle time that suggests missing operations."""
     gaps, slices = attribution.gaps, attribution.slices
     idle = max(judged.budget.idle, 1)
     unexplained = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
@@ -159,7 +157,7 @@ def main_process(trace: Trace, rows: np.ndarray) -> int:
 
 
 def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
-    """What reports call each device: its rank if there are several, its number, its name."""
+    """Names of devices in reports: rank if there are several, number, product."""
     texts = []
     for trace, number in devices:
         device = trace.devices[number]
@@ -190,7 +188,7 @@ def labels(devices: Sequence[tuple[Trace, int]], trace_count: int) -> list[str]:
 
 
 def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: int) -> Cold | None:
-    """What happened before the first steady step."""
+    """The time before the first steady step, and its causes."""
     steady_start = int(steady.spans[0, 0])
     cold_spans = clip(
         subtract(spans(np.array([first]), np.array([steady_start])), steady.spans),
@@ -208,9 +206,7 @@ def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: i
 def _worst_gaps(
     trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period
 ) -> tuple[Gap, ...]:
-    """The longest gaps of the judged period; those that wait for input come first if input is a
-    large part.
-    """
+    """The longest gaps of the judged period; input waits first if they are a large part."""
     gaps, slices = attribution.gaps, attribution.slices
     if not len(gaps.start):
         return ()
@@ -265,7 +261,7 @@ def _describe_gap(
 
 
 def _shares_process(trace: Trace, device: int) -> bool:
-    """Does a process that uses this device use others too?"""
+    """True if a process that uses this device uses others too."""
     is_other = trace.ops.device != device
     return bool(
         np.isin(distinct(trace.ops.process[~is_other]), distinct(trace.ops.process[is_other])).any()
@@ -273,9 +269,7 @@ def _shares_process(trace: Trace, device: int) -> bool:
 
 
 def _innermost_name(trace: Trace, host: Host, slices: Slices, longest: int) -> str:
-    """The innermost range or call that covers most of a slice and has its cause as activity; else
-    of any activity.
-    """
+    """The innermost range around most of a slice, of its cause if there is one."""
     start, end, thread = (
         int(slices.start[longest]),
         int(slices.end[longest]),

@@ -18,9 +18,7 @@ _PARTS = 20  # equal parts of the window that stand in for steps if there are no
 
 
 def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
-    """The share of the judged period that these sets of nanoseconds cover, and its spread over the
-    steps.
-    """
+    """The part of the judged period that these sets cover, and its spread over steps."""
     covered = intersect(union(*lost), judged.spans)
     window = max(judged.budget.window, 1)
     value = measure(covered) / window
@@ -49,8 +47,6 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
 def _interval(
     value: float, parts: np.ndarray, wholes: np.ndarray
 ) -> tuple[float | None, float | None]:
-    """The interval that holds the value; none if all parts are alike, which says nothing about
-    another recording.
-    """
+    """The interval around the value; None if all parts are alike, which shows no spread."""
     low, high = share(parts, wholes)
     return (None, None) if low == high else (min(low, value), max(high, value))

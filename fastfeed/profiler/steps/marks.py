@@ -1,4 +1,4 @@
-"""Steps that a recording marks: ranges of whole steps, the optimizer's steps, waits for batches."""
+"""Steps that a recording marks: ranges of whole steps, optimizer steps, waits for batches."""
 
 from __future__ import annotations
 
@@ -68,15 +68,14 @@ class Rounds:
 
 
 def in_process(trace: Trace, process: int) -> np.ndarray:
-    """Which ranges belong to this process; those without a thread belong to every process."""
+    """Mask of the ranges of a process; those without a thread belong to every process."""
     thread = trace.ranges.thread
     process_of = np.array([thread.process for thread in trace.threads] + [process])
     return process_of[thread] == process
 
 
 def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) -> Rounds | None:
-    """Ranges of whole steps: those of the format (ProfilerStep#N), else annotations whose names say
-    so.
+    """Ranges of whole steps: ProfilerStep#N, else annotations with such names.
 
     `waits`: a set of spans, which belong to the steps that they precede or follow however long they
     are.
@@ -99,7 +98,7 @@ def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) ->
 
 
 def _matching(trace: Trace, rows: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
-    """Return the indexes of those of these ranges (bool) whose names match."""
+    """Indexes of those of these ranges (bool) whose names match."""
     names = distinct(trace.ranges.name[rows])
     names = names[with_any([trace.name(name) for name in names.tolist()], _WORDS)]
     names = [name for name in names.tolist() if pattern.search(trace.name(name))]
@@ -107,9 +106,7 @@ def _matching(trace: Trace, rows: np.ndarray, pattern: re.Pattern[str]) -> np.nd
 
 
 def _outermost(trace: Trace, rows: np.ndarray) -> np.ndarray:
-    """The ranges of the thread with the most of them, by start; nested or repeated ranges count
-    once.
-    """
+    """Outermost ranges by start, of the thread with the most of them."""
     ranges = trace.ranges
     _, inverse, count = np.unique(ranges.thread[rows], return_inverse=True, return_counts=True)
     rows = rows[inverse == np.argmax(count)]
@@ -119,11 +116,10 @@ def _outermost(trace: Trace, rows: np.ndarray) -> np.ndarray:
 
 
 def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | None) -> Rounds:
-    """Ranges as steps.
+    """Ranges as steps, each until the next one starts.
 
-    A step lasts until the next one starts: many programs annotate the computation and wait for the
-    batch outside it. Where the next one is not what follows, because the recording pauses or marks
-    are missing, it ends with its range.
+    Many programs annotate the computation and wait for the batch outside it. A step ends with its
+    range if the recording pauses or marks are missing after it.
     """
     ranges = trace.ranges
     rows = _outermost(trace, rows)
@@ -158,7 +154,7 @@ def _source(source: str, labels: Sequence[str]) -> str:
 def _is_break(
     start: np.ndarray, end: np.ndarray, period: float, waits: np.ndarray | None
 ) -> np.ndarray:
-    """Which of these pauses between steps are no part of the training: bool, shape (n,)."""
+    """Mask of the pauses between steps that are no part of the training: shape (n,)."""
     pause = end - start
     is_long = pause > _PAUSE * period
     if waits is not None and is_long.any():
@@ -169,11 +165,10 @@ def _is_break(
 
 
 def is_open_ended(trace: Trace, step_spans: np.ndarray) -> bool:
-    """May the recording have ended inside the last step?
+    """True if the recording may have ended inside the last step.
 
-    Readers close ranges that are open then with the last event.
-
-    A step that is about as long as the shortest of the usual ones counts as whole.
+    Readers close open ranges with the last event. A step that is about as long as the shortest of
+    the usual ones counts as whole.
     """
     length, end = step_spans[:, 1] - step_spans[:, 0], step_spans[-1, 1]
     ends = np.concatenate([trace.ranges.end, trace.calls.end, trace.ops.end])
@@ -186,9 +181,9 @@ def is_open_ended(trace: Trace, step_spans: np.ndarray) -> bool:
 
 
 def optimizer_steps(trace: Trace, process: int, waits: np.ndarray | None) -> Rounds | None:
-    """From the end of one optimizer step to the end of the next.
+    """Steps from the end of one optimizer step to the end of the next.
 
-    `waits`: a set of spans. Where several optimizers step for the same batch, the last one ends the
+    `waits`: a set of spans. If several optimizers step for the same batch, the last one ends the
     step.
     """
     is_mark = in_process(trace, process) & np.isin(
@@ -210,11 +205,10 @@ def optimizer_steps(trace: Trace, process: int, waits: np.ndarray | None) -> Rou
 def wait_steps(
     trace: Trace, process: int, waits: np.ndarray | None, launched: np.ndarray
 ) -> Rounds | None:
-    """From one wait for a batch to the next: fastfeed's waits, which are one per step, else any
-    loader's.
+    """Steps from one wait for a batch to the next: fastfeed's waits, else any loader's.
 
     `launched`: when each operation of the device was launched. Waits without work between them are
-    for the same step, and waits that most of the work does not lie between are something else.
+    for the same step, and waits that most of the work is not between are something else.
     """
     ranges = trace.ranges
     names = [index for index, name in enumerate(trace.names) if name == "fastfeed:wait"]

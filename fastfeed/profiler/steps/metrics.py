@@ -1,4 +1,4 @@
-"""Metrics of one device that the advice is computed from; the unit is in each name."""
+"""Metrics of one device for the advice; the unit is in each name."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ _MIN_CHANGE = 1.5  # times from half to half
 def device_metrics(
     trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period
 ) -> Mapping[str, float]:
-    """The metrics the advice needs; those that the trace does not contain are left out.
+    """The metrics that the advice needs; those that the trace lacks are left out.
 
     Of steps: `steps`, `step_ms` (mean), `launches_per_step`. Of kernels, medians: `kernel_us`,
     `lead_us` (from the end of the launch to the start). Of copies to the device: `h2d_mb_per_step`,
     `h2d_gbps`, `h2d_pageable` (share of the bytes), `prefetched` (share of their time that overlaps
-    kernels). Of calls: `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part in
-    which the device was idle). Of
-    waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share of the steps),
-    `wait_every` (steps from one long wait to the next), `wait_rare` (1: a few steps have nearly all
-    of it), `wait_grows` (ratio of the second half of the steps to the first, if it rises or falls
-    steadily), `single_process` (1: a
-    PyTorch DataLoader without workers, 0: with workers). Of the machine: `cores`.
+    kernels). Of calls: `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part with
+    the device idle). Of waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share
+    of the steps), `wait_every` (steps from one long wait to the next), `wait_rare` (1: a few steps
+    have nearly all of it), `wait_grows` (ratio of the second half of the steps to the first, if it
+    rises or falls steadily), `single_process` (1: a PyTorch DataLoader without workers, 0: with
+    workers). Of the machine: `cores`.
     """
     ops = trace.ops
     rows = attribution.rows[_within(ops.start[attribution.rows], judged.spans)]

@@ -1,4 +1,4 @@
-"""Numbers in the labels of steps, which tell whether marks are missing between them."""
+"""Numbers in the labels of steps, which show whether marks are missing between them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _LARGEST = 1 << 60
 
 
 def missing_after(labels: Sequence[str]) -> np.ndarray:
-    """How many steps the numbers skip after each label: int64, shape (n,); none if the labels do
-    not count up.
+    """Steps that the numbers skip after each label: int64, (n,); 0 if they do not count up.
 
     Of several numbers in a label the last that changes counts: "epoch 1 batch 7/500".
     """

@@ -59,8 +59,7 @@ _NEGLIGIBLE = 0.01  # of a step
 def find_phases(
     trace: Trace, host: Host, attribution: Attribution, process: int
 ) -> Mapping[str, np.ndarray]:
-    """Sets of spans by kind: "epoch_start", "validation", "checkpoint"; disjoint, int64, shape (n,
-    2).
+    """Disjoint sets of spans by kind: "epoch_start", "validation", "checkpoint".
 
     Rounds go from one fetch of a batch to the next. A fetch that creates an iterator, or that asks
     an exhausted one before the next, starts an epoch. Rounds in a row without what only training
@@ -90,9 +89,7 @@ def find_phases(
 
 
 def training_steps(steps: Steps, phases: Mapping[str, np.ndarray]) -> Steps:
-    """The same steps; those that contain validation are not steady, unless that would be most of
-    them.
-    """
+    """The steps without validation as steady ones, unless those are the minority."""
     if not len(steps.labels):
         return steps
     length = steps.spans[:, 1] - steps.spans[:, 0]
@@ -103,9 +100,7 @@ def training_steps(steps: Steps, phases: Mapping[str, np.ndarray]) -> Steps:
 def summarize_phases(
     attribution: Attribution, phases: Mapping[str, np.ndarray], cold: Cold | None
 ) -> tuple[Phase, ...]:
-    """The time of each phase by cause, in order of time; the warm-up before the steady steps is
-    one, too.
-    """
+    """Each phase's time by cause, in order of time; includes the warm-up."""
     sets = dict(phases)
     if cold is not None and cold.steps > cold.cut:
         sets["warm_up"] = subtract(cold.spans, union(*phases.values()))
@@ -120,9 +115,7 @@ def summarize_phases(
 def epoch_metrics(
     attribution: Attribution, phases: Mapping[str, np.ndarray], judged: Period
 ) -> Mapping[str, float]:
-    """Return `epoch_waits`, the share of the idle waits for input in the judged time that is at
-    starts of epochs.
-    """
+    """`epoch_waits`: the share of the judged idle waits for input at starts of epochs."""
     waited = intersect(spans_with_cause(attribution.slices, *INPUT_CAUSES), judged.spans)
     if not measure(waited) or not len(phases["epoch_start"]):
         return {}
@@ -130,9 +123,7 @@ def epoch_metrics(
 
 
 def _launched(trace: Trace, attribution: Attribution) -> np.ndarray:
-    """When each op of the device was launched, or started where its launch is not recorded: int64,
-    in row order.
-    """
+    """Launch, else start, of each op of the device: int64, in row order."""
     times = trace.ops.start[attribution.rows].copy()
     known = attribution.launch >= 0
     times[known] = trace.calls.start[attribution.launch[known]]
@@ -142,7 +133,7 @@ def _launched(trace: Trace, attribution: Attribution) -> np.ndarray:
 def _training_times(
     trace: Trace, attribution: Attribution, process: int, launched: np.ndarray
 ) -> np.ndarray:
-    """When something began that only training has: int64, in order."""
+    """Sorted times at which work began that only training has: int64."""
     trains = np.array([bool(_TRAINING.search(name)) for name in trace.names] + [False])
     ranges = trace.ranges.start[trains[trace.ranges.name] & in_process(trace, process)]
     return np.sort(np.concatenate([ranges, launched[trains[trace.ops.name[attribution.rows]]]]))
@@ -160,9 +151,7 @@ def _first_of_fetches(waits: np.ndarray, launched: np.ndarray) -> np.ndarray:
 def _epoch_starts(
     trace: Trace, waits: np.ndarray, first: np.ndarray, process: int, evaluated: np.ndarray
 ) -> np.ndarray:
-    """Fetches that create an iterator, or take more waits than usual because the last iterator is
-    exhausted.
-    """
+    """Fetches that create an iterator, or that take more waits than usual."""
     if not len(first):
         return empty()
     count = np.diff(first, append=len(waits))
@@ -180,9 +169,7 @@ def _epoch_starts(
 def _named_evaluation(
     trace: Trace, process: int, training: np.ndarray, launched: np.ndarray
 ) -> np.ndarray:
-    """The set of ranges that are named after evaluation, launch work and do not contain
-    training.
-    """
+    """Ranges named after evaluation that launch work and do not contain training: a set."""
     matches = np.array([bool(_EVALUATION.search(name)) for name in trace.names] + [False])
     kinds = (RangeKind.NVTX, RangeKind.OP, RangeKind.PYTHON)
     rows = np.flatnonzero(
@@ -193,14 +180,12 @@ def _named_evaluation(
 
 
 def _contain(covered: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Has each of these spans one of the times, which are in order, inside? Bool, shape (n,)."""
+    """Mask of spans with one of the sorted times inside: shape (n,)."""
     return np.diff(np.searchsorted(times, covered), axis=1)[:, 0] > 0
 
 
 def _rounds_without_training(starts: np.ndarray, training: np.ndarray) -> np.ndarray:
-    """The set of rounds, from one of these times to the next, that have nothing of training and
-    come in a row.
-    """
+    """Rounds in a row, from one of these times to the next, without training: a set."""
     trains = np.diff(np.searchsorted(training, starts)) > 0
     if not len(trains) or trains.mean() < _MOST:
         return empty()

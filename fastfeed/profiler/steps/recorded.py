@@ -1,6 +1,4 @@
-"""When the recording of a device begins and ends: marked steps tell more than its first and its
-last operation.
-"""
+"""Beginning and end of the recording of a device, also by marked steps."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def recorded_edges(
 
 
 def _step_of_launch(trace: Trace, marked: Rounds, launch: np.ndarray) -> np.ndarray:
-    """The marked step in which each of these calls began: int64, -1 for none and for calls that are
-    not known.
-    """
+    """The marked step in which each of these calls began: int64, -1 for none."""
     if not len(trace.calls.start):
         return np.full(len(launch), -1, np.int64)
     at = trace.calls.start[launch]
@@ -79,7 +75,7 @@ def _has_usual_count(count: np.ndarray, step: int) -> bool:
 
 
 def _is_known(trace: Trace, launch: np.ndarray, process: int, start: int, end: int) -> bool:
-    """Is there no launch in this time whose operation is not in the recording?"""
+    """True if the operation of every launch in this time is in the recording."""
     lost, _ = lost_launches(
         trace, launch, np.array([process]), spans(np.array([start]), np.array([end]))
     )

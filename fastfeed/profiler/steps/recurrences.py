@@ -26,8 +26,7 @@ _CONTAINER = re.compile(r"epoch|train|fit\b|loop|main\b|bench|profil", re.I)
 def recurring_rounds(
     trace: Trace, device: int, process: int, edges: np.ndarray, launched: np.ndarray
 ) -> Rounds | None:
-    """Rounds of what recurs on the device: a copy of the batch, else a kernel that runs once per
-    round of the others.
+    """Rounds of a recurring copy of the batch, else of a kernel that runs once per round.
 
     What recurs inside one marked range, such as the layers of a forward pass, is not a step, and
     neither is what follows another layer each time. `edges` is the device's first start and last
@@ -78,9 +77,7 @@ def _rounds(start: np.ndarray, source: str) -> Rounds:
 
 
 def _is_periodic(start: np.ndarray, edges: np.ndarray) -> bool:
-    """Are rounds from one start to the next regular enough to be steps, and most of the
-    recording?
-    """
+    """True if rounds are regular enough to be steps, and most of the recording."""
     if len(start) <= MIN_STEPS or 2 * (start[-1] - start[0]) < edges[1] - edges[0]:
         return False
     length = np.diff(start)
@@ -89,9 +86,7 @@ def _is_periodic(start: np.ndarray, edges: np.ndarray) -> bool:
 
 
 def _marked_ranges(trace: Trace, process: int) -> list[np.ndarray]:
-    """The annotations of a process, as disjoint spans by name without numbers; epochs and the like
-    are left out.
-    """
+    """Annotations of a process as disjoint spans per numberless name, without containers."""
     ranges = trace.ranges
     is_mark = in_process(trace, process) & np.isin(ranges.kind, (RangeKind.NVTX, RangeKind.STEP))
     by_name: dict[str, list[int]] = {}
@@ -111,7 +106,7 @@ def _marked_ranges(trace: Trace, process: int) -> list[np.ndarray]:
 
 
 def _inside_marks(at: np.ndarray, marks: list[np.ndarray]) -> bool:
-    """Do most of these instants share a range of one name with another of them?"""
+    """True if most of these instants share a range of one name with another of them."""
     for ranges in marks:
         index = np.searchsorted(ranges[:, 0], at, side="right") - 1
         inside = (index >= 0) & (at < ranges[index, 1])
@@ -122,9 +117,7 @@ def _inside_marks(at: np.ndarray, marks: list[np.ndarray]) -> bool:
 
 
 def _layer_starts(trace: Trace, process: int) -> tuple[np.ndarray, np.ndarray]:
-    """When ranges named after a numbered layer begin, in order, and which number their layer has.
-    int64, shape (n,).
-    """
+    """Sorted starts of ranges named after a numbered layer, and its number: int64, (n,)."""
     # the last is for ranges without name
     ranges, number_of = (
         trace.ranges,
@@ -139,7 +132,7 @@ def _layer_starts(trace: Trace, process: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _among_layers(at: np.ndarray, layers: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Did most of these instants follow the beginning of another layer than the instant before?
+    """True if most of these instants follow another layer than the instant before.
 
     A step runs all layers: what is launched once per step follows the same one each time.
     """

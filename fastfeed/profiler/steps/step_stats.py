@@ -1,6 +1,4 @@
-"""How much of a step each class of time and each cause takes, and how much that varies from step to
-step.
-"""
+"""Time of each class and cause per step, and its spread."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ __all__ = ["step_spreads"]
 
 
 def step_spreads(attribution: Attribution, steps: Steps, judged: Period) -> Mapping[str, Spread]:
-    """Per-step statistics of the steady steps by key: "step", "idle", the busy classes, and causes
-    by their keys.
+    """Statistics over steady steps by key: "step", "idle", busy classes, causes.
 
     Means are rounded so that they add up: the busy classes and "idle" to the step, the causes to
     "idle". Empty with fewer than 3 steady steps, or if they are not what is judged.
@@ -48,9 +45,7 @@ def step_spreads(attribution: Attribution, steps: Steps, judged: Period) -> Mapp
 
 
 def _means(sums: list[int], count: int) -> list[int]:
-    """Each sum divided by the count, rounded so that the results add up to the rounded mean of
-    all.
-    """
+    """Each sum divided by the count, rounded so that the results add up."""
     edges = [round(total / count) for total in accumulate(sums, initial=0)]
     return [end - start for start, end in pairwise(edges)]
 

@@ -1,4 +1,4 @@
-"""Finds the training steps of a trace, and which of them are whole and steady."""
+"""Training steps of a trace, and which of them are whole and steady."""
 
 from __future__ import annotations
 
@@ -73,23 +73,19 @@ def find_steps(
 
 
 def _before_pauses(step_spans: np.ndarray, pauses: Sequence[int]) -> np.ndarray:
-    """The last step before each time at which recording went on after a pause: int64; its
-    successors were left out.
-    """
+    """The last step before each pause of the recording: int64; its successors are missing."""
     return np.unique(
         np.maximum(np.searchsorted(step_spans[:, 0], np.array(pauses, np.int64)) - 1, 0)
     )
 
 
 def no_steps() -> Steps:
-    """No steps were found."""
+    """The result without any steps."""
     return Steps(np.empty((0, 2), np.int64), (), "", np.empty(0, bool))
 
 
 def _launch_times(trace: Trace, launch: np.ndarray) -> np.ndarray:
-    """When each op was launched, or started where the launch is not recorded: int64, shape
-    (len(ops),).
-    """
+    """Launch of each op, else its start: int64, shape (len(ops),)."""
     times = trace.ops.start.copy()
     times[launch >= 0] = trace.calls.start[launch[launch >= 0]]
     return times
@@ -98,9 +94,7 @@ def _launch_times(trace: Trace, launch: np.ndarray) -> np.ndarray:
 def _marked_rounds(
     trace: Trace, device: int, process: int, waits: np.ndarray | None, launched: np.ndarray
 ) -> Rounds | None:
-    """The best marks that are enough to be steps; one range of a whole step if there is nothing
-    else.
-    """
+    """The best marks that are enough to be steps, else one range of a whole step."""
     marked = marked_steps(trace, process, waits)
     if marked is not None and len(marked.labels) > 1:
         return marked
@@ -117,8 +111,7 @@ def _marked_rounds(
 
 
 def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) -> Rounds:
-    """Steps as the device sees them if the host is far ahead: from the first kernel of one step to
-    that of the next.
+    """Steps from kernel to kernel on the device, if the host is far ahead.
 
     Copies do not count: on a stream of their own they run ahead with the host. Steps whose work is
     not recorded, at either end of the recording, are left out.
@@ -154,9 +147,7 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
 
 
 def _begins_at_work(trace: Trace, device: int, launch: np.ndarray) -> bool:
-    """Was the first operation launched before the recording began, so that the device had work
-    until then?
-    """
+    """True if the first operation was launched before the recording began."""
     rows = np.flatnonzero(trace.ops.device == device)
     is_known = launch[rows[np.argsort(trace.ops.start[rows], kind="stable")]] >= 0
     first = int(np.argmax(is_known))
@@ -166,10 +157,10 @@ def _begins_at_work(trace: Trace, device: int, launch: np.ndarray) -> bool:
 def _whole(
     step_spans: np.ndarray, edges: np.ndarray, beginning: float, has_end: bool
 ) -> np.ndarray:
-    """Which steps the recording of the device covers: bool, shape (n,).
+    """Mask of steps that the recording of the device covers: shape (n,).
 
-    What a step waited for before the recording begins is lost, and the rest of the step would pass
-    for a step that waits less: it may lack the fraction `beginning`.
+    Waits before the recording begins are lost, and the rest of the step would pass for a step that
+    waits less: it may lack the fraction `beginning`.
     """
     length = step_spans[:, 1] - step_spans[:, 0]
     whole = step_spans[:, 0] >= edges[0] - beginning * length
@@ -179,9 +170,7 @@ def _whole(
 
 
 def _steady(step_spans: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Whole steps from the first run of three within a fifth of the median length, if that is most
-    of them.
-    """
+    """Whole steps from the first run of three of usual length, if that is most of them."""
     steady = whole.copy()
     if not whole.any():
         return steady

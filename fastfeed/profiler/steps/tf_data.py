@@ -1,10 +1,9 @@
-"""The slowest stage of a tf.data pipeline while the trainer waits for it, by the `Iterator::*`
-events of TensorFlow.
+"""The slowest stage of a tf.data pipeline, by the `Iterator::*` events of TensorFlow.
 
 Each event is a call of `GetNext`, and its name is the path from the root:
 `Iterator::Root::Prefetch::ParallelMapV2`. A stage is at work itself while it is in a call, on any
-thread, and no stage above it in the data flow (further down the path) is: then it waits for nothing
-but its own function. xprof ranks stages by this self time, too.
+thread, and no stage above it in the data flow (further down the path) is. xprof ranks stages by
+this self time, too.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ _SEPARATOR = "::"
 
 
 def slowest_stage(trace: Trace, waits: np.ndarray) -> InputStage | None:
-    """The stage with most self time within these waits; None without events of tf.data, or if none
-    takes long.
+    """The stage with most self time within these waits; None if none takes long.
 
     Args:
         trace: The recording.

@@ -1,1 +1,1 @@
-"""What costs most and what to change, or why the trace does not support a verdict."""
+"""The largest loss and the change for it, or the reasons against a verdict."""

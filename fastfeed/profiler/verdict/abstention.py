@@ -1,6 +1,4 @@
-"""Why a trace does not support a verdict, and what makes a verdict less certain than its number of
-steps.
-"""
+"""Reasons against any verdict on a trace, and doubts that lower its confidence."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _MAX_OVERLAP = 0.01  # of an operation, with others of its own stream: clocks ar
 
 
 def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
-    """Why the trace does not support a verdict; empty if it does."""
+    """Reasons why the trace does not support a verdict; empty if it does."""
     judged, metrics = device.judged, device.metrics
     window, idle = max(judged.budget.window, 1), max(judged.budget.idle, 1)
     reasons = []
@@ -103,7 +101,7 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
 
 
 def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
-    """What makes the launches, or what the host did before them, unreliable or unknown."""
+    """Reasons that concern launches, or the host before them."""
     judged, metrics, reasons = device.judged, device.metrics, []
     unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
     shared, against_record = (
@@ -157,11 +155,9 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
 
 
 def _held_share(device: DeviceResult) -> float:
-    """Return the share of the idle time in which launched work did not start, and operations may be
-    missing.
+    """Share of the idle time with launched work that did not start.
 
-    Where every launch has its operation, and every operation its launch, the GPU was not available
-    instead.
+    If no launch and no operation is missing, the GPU was not available instead.
     """
     metrics = device.metrics
     is_complete = device.launches == device.ops and not metrics.get("lost_launches")
@@ -171,7 +167,7 @@ def _held_share(device: DeviceResult) -> float:
 
 
 def has_all_recorded(device: DeviceResult, reasons: Sequence[str]) -> bool:
-    """Is the only reason code of which nothing tells what it is for?"""
+    """True if the only reason is code without a known purpose."""
     return len(reasons) == 1 and _could_starve(device, _unplaced_share(device))
 
 
@@ -189,15 +185,13 @@ def _mostly_in(device: DeviceResult) -> str:
 
 
 def _assumed_share(device: DeviceResult) -> float:
-    """Return the share of the cost of input that only its place in the step says is input."""
+    """Share of the cost of input that only its place in the step shows to be input."""
     assumed = device.metrics.get("assumed_input_ms", 0.0) * 1e6
     return assumed / max(device.share.value * device.judged.budget.window, 1)
 
 
 def _lost_share(device: DeviceResult) -> float:
-    """Return the share of the launches in the judged time of which no operation is in the
-    recording.
-    """
+    """Share of the judged launches without an operation in the recording."""
     lost, checked = (device.metrics.get(f"{which}_launches", 0.0) for which in ("lost", "checked"))
     return lost / checked if lost >= _MIN_LOST else 0.0
 
@@ -211,9 +205,7 @@ def _lost(device: DeviceResult) -> str:
 
 
 def _has_recorded_waits(device: DeviceResult) -> bool:
-    """Were waits for input recorded all along, so that time of which nothing is known is something
-    else?
-    """
+    """True if waits for input were recorded all along, so that unknown time is not input."""
     waits = device.judged.input.waits
     if device.steady is not None:
         return waits >= device.metrics["steps"] / 2
@@ -224,9 +216,7 @@ def _has_recorded_waits(device: DeviceResult) -> bool:
 
 
 def _longest_without_waits(device: DeviceResult) -> int:
-    """Nanoseconds of the judged time from one wait for input, or an edge, to the next wait or edge;
-    the most of all.
-    """
+    """Longest judged time from one wait for input, or an edge, to the next: nanoseconds."""
     judged = device.judged.spans
     length = judged[:, 1] - judged[:, 0]
     before = np.concatenate([[0], np.cumsum(length)])  # judged time before each span
@@ -237,17 +227,14 @@ def _longest_without_waits(device: DeviceResult) -> int:
 
 
 def _could_starve(device: DeviceResult, share: float) -> bool:
-    """Would the device be starved if this share of the window were input as well, and is it not
-    otherwise?
-    """
+    """True if only this share of the window in addition makes the device starved."""
     return device.share.value < STARVED <= device.share.value + share
 
 
 def _cut_wait(device: DeviceResult) -> int:
-    """Nanoseconds of waiting for input in several marked steps, before the first operation; 0 if
-    any is whole.
+    """Waiting for input in marked steps before the first operation, if no step is whole: ns.
 
-    The whole recording is judged then, and it holds the rest of these steps without their waits.
+    The whole recording is judged then, with the rest of these steps without their waits.
     """
     steps = device.steps
     if steps.guessed or steps.steady.any() or len(steps.labels) < 2:
@@ -256,11 +243,9 @@ def _cut_wait(device: DeviceResult) -> int:
 
 
 def _opening_wait(device: DeviceResult) -> int:
-    """Nanoseconds of the wait for input before the first operation, where no step is judged; 0:
-    none.
+    """Wait for input right before the first operation, if no step is judged: nanoseconds.
 
-    The work behind it is judged, but not the wait, which is no longer than the longest of the
-    others: the first may be the start of the loader.
+    At most the longest of the others: the first may be the start of the loader.
     """
     before = device.waits[device.waits[:, 0] < device.first]
     if device.steady is not None or not len(before):
@@ -271,9 +256,7 @@ def _opening_wait(device: DeviceResult) -> int:
 
 
 def _recorded_part(device: DeviceResult) -> float:
-    """Return the share of the marked time for which the device was recorded; 1 where whole steps
-    are judged.
-    """
+    """Recorded share of the marked time; 1 if whole steps are judged."""
     steps = device.steps
     if device.steady is not None or steps.guessed or not len(steps.labels):
         return 1.0
@@ -287,11 +270,10 @@ def _missing_steps(device: DeviceResult) -> tuple[int, int]:
 
 
 def confidence(device: DeviceResult, origin: Origin) -> str:
-    """Confirmed, likely or weak: by the number of steps, one level less for a recording with holes,
-    one where device operations were lost, one where it may be starved by ranks that are not in it,
-    and one where most of the input is assumed.
+    """Confirmed, likely or weak: by the number of steps, less one level for each doubt.
 
-    Guessed steps confirm nothing.
+    Guessed steps confirm nothing. Doubts: a recording with holes, lost device operations, absent
+    ranks that may starve it, input that is mostly assumed.
     """
     steps = int(device.steps.steady.sum())
     level = (
@@ -314,7 +296,7 @@ def confidence(device: DeviceResult, origin: Origin) -> str:
 
 
 def _starved_by_others(device: DeviceResult) -> bool:
-    """Could waits for the input of ranks whose traces are missing be what its collectives take?"""
+    """True if collectives may hide waits for the input of ranks that are missing."""
     budget = device.judged.budget
     return device.metrics.get("absent_ranks", 0) > 0 and _could_starve(
         device, budget.comm / max(budget.window, 1)
@@ -322,9 +304,7 @@ def _starved_by_others(device: DeviceResult) -> bool:
 
 
 def doubts(device: DeviceResult, origin: Origin) -> list[str]:
-    """Sentences about what the recording lacks, or what is odd about it, without being too much for
-    a verdict.
-    """
+    """Sentences about gaps and oddities of the recording that do not prevent a verdict."""
     sentences, judged = [], device.judged
     if origin.incomplete:
         sentences.append(

@@ -1,6 +1,4 @@
-"""What each family of causes costs and what to change about it, with values computed from the
-trace.
-"""
+"""The cost of each family of causes and the change for it, with values from the trace."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ _INTERPRETER = {
 
 
 def family_costs(device: DeviceResult) -> dict[str, int]:
-    """Nanoseconds of the judged period that each family costs: idle time, exposed copies and
-    communication.
+    """Judged nanoseconds per family: idle time, exposed copies and communication.
 
     Waiting inside a collective for a rank that waits for its own input counts as input, not as
     communication.
@@ -87,9 +84,7 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
 
 
 def main_function(device: DeviceResult, family: str) -> FunctionTime | None:
-    """The function of a program that costs most of a family's idle time; None where none takes half
-    of it.
-    """
+    """The program's function with at least half of a family's idle time, or None."""
     of_family = [time for time in device.functions if time.cause.family == family and time.file]
     spent = sum(ns for cause, ns in device.judged.causes.items() if cause.family == family)
     worst = max(of_family, key=lambda time: time.ns, default=None)
@@ -97,9 +92,7 @@ def main_function(device: DeviceResult, family: str) -> FunctionTime | None:
 
 
 def interpreter_cause(device: DeviceResult, family: str) -> Cause | None:
-    """Garbage collection or the interpreter's lock, if it takes half of a family's idle time or
-    more; else None.
-    """
+    """Garbage collection or the GIL, if it takes half of a family's idle time; else None."""
     causes = {cause: ns for cause, ns in device.judged.causes.items() if cause.family == family}
     spent = sum(causes.values())
     return next(
@@ -215,7 +208,7 @@ def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
 
 
 def _sync_site(device: DeviceResult) -> str:
-    """Words for the call site that costs most; "" if it is not recorded."""
+    """The call site that costs most, in words; "" if it is not recorded."""
     slices = device.slices
     rows = np.flatnonzero((slices.cause == Cause.SYNC) & (slices.name >= 0))
     if not len(rows):
@@ -238,9 +231,7 @@ def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
 
 
 def _module_load(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    """The driver loads a kernel when it is first used, unless told to load all of them at the
-    start.
-    """
+    """The driver loads a kernel at its first use, unless set to load all at the start."""
     share = percent(spent / max(device.judged.budget.window, 1))
     evidence = (
         f"The GPU idled {duration(spent)}, {share} of the time, while contexts were set up or"

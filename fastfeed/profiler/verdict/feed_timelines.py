@@ -1,6 +1,4 @@
-"""Summarizes fastfeed's own timelines: how long the trainer waited for each feed, and which stage
-is slowest.
-"""
+"""Results of fastfeed's own timelines: waits for each feed, and its slowest stage."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ def _of(trace: Trace) -> list[FeedResult]:
 def _by_feed(
     feeds: Sequence[Mapping[str, Any]],
 ) -> dict[tuple[str, frozenset[int]], Mapping[str, Any]]:
-    """Groups rows by feed: a feed with a helper process has one row per process, with the same
-    id.
-    """
+    """Rows by feed: a feed with a helper process has one row per process, with the same id."""
     pids: dict[str, set[int]] = {}
     first_row: dict[str, Mapping[str, Any]] = {}
     for feed in feeds:
@@ -105,14 +101,12 @@ def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResu
 
 
 def rounds(waits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a trainer did with each batch: how long it waited for it, and then until it asked for
-    the next.
+    """A trainer's wait for each batch, and the time until it asked for the next.
 
-    `waits`: a set of spans. Both int64 nanoseconds, shape (n,); empty if there are fewer than two
-    waits. A timeline
-    does not say when an epoch ended: a pause that is much longer than usual is validation or the
-    like, and counts as a usual one, as does the time after the last batch. The first batch's step
-    counts, however long it is: programs are compiled in it.
+    `waits`: a set of spans. Both int64 nanoseconds, shape (n,); empty for fewer than two waits. A
+    timeline does not mark the end of an epoch: a pause much longer than usual is validation or the
+    like and counts as a usual one, as does the time after the last batch. The first batch's step
+    counts however long it is: programs are compiled in it.
     """
     between = waits[1:, 0] - waits[:-1, 1]
     if not len(between):

@@ -1,6 +1,4 @@
-"""The changes that read differently in PyTorch, JAX and TensorFlow; "" is for a program whose
-framework is unknown.
-"""
+"""Changes that read differently in PyTorch, JAX and TensorFlow; "" for any other program."""
 
 from __future__ import annotations
 
@@ -142,6 +140,6 @@ _CHANGES = {
 
 
 def change_in(framework: str, what: str) -> str:
-    """What to change in a program of this framework; `what` is a key of the table above."""
+    """The change in a program of this framework; `what` is a key of the table above."""
     changes = _CHANGES[what]
     return changes.get(framework, changes[""])

@@ -1,6 +1,4 @@
-"""Contents of a recording without device activity: waits for input, and launches whose work is
-missing.
-"""
+"""Recordings without device activity: waits for input, and launches without their work."""
 
 from __future__ import annotations
 
@@ -29,10 +27,7 @@ def launch_count(traces: Sequence[Trace]) -> int:
 
 
 def host_waits(traces: Sequence[Trace], input_range: str = "") -> tuple[str, ...]:
-    """Sentences for each process whose main thread waited.
-
-    Feed timelines are reported separately.
-    """
+    """Sentences for each process whose main thread waited; feeds are reported separately."""
     sentences = []
     for trace in traces:
         ranges = trace.ranges
@@ -82,9 +77,7 @@ def _time(steps: int) -> str:
 
 
 def _longest(host: Host, trace: Trace, thread: int) -> str:
-    """The name of the function that parked the thread for the longest time, with those that it
-    calls.
-    """
+    """Name of the function that parked the thread longest."""
     rows = host.rows(thread, Activity.WAITING)
     time = np.bincount(host.name[rows], weights=(host.end - host.start)[rows])
     return trace.name(int(np.argmax(time)))

@@ -1,6 +1,4 @@
-"""What to change about the input: more workers, deeper prefetch, closer data; by what waits, and in
-which steps.
-"""
+"""Advice on input: more workers, deeper prefetch, closer data, by what waits in which steps."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
 
 
 def proxy_input(device: DeviceResult) -> int:
-    """Nanoseconds that this device waited inside collectives while another rank waited for its
-    input.
-    """
+    """Nanoseconds inside collectives while another rank waited for its input."""
     return sum(charge.ns for charge in device.charges if charge.cause in STARVING)
 
 
@@ -127,7 +123,7 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
 
 
 def _pattern(metrics: Mapping[str, float]) -> str:
-    """Describes which steps wait."""
+    """Describe which steps wait."""
     text = ""
     at_epochs = metrics.get("epoch_waits", 0)
     if at_epochs >= _NEARLY_ALL:
@@ -183,17 +179,13 @@ def feed_advice(feed: FeedResult) -> str:
 
 
 def _speedup_needed(window: int, spent: int) -> str:
-    """T / (T - exposed): how many times faster batches must arrive so that the trainer never
-    waits.
-    """
+    """Speedup of batches, T / (T - exposed), with which the trainer never waits."""
     times = window / max(window - spent, 1)
     return f"{times:.1f} times" if times < 20 else "more than 20 times"
 
 
 def _workers(metrics: Mapping[str, float]) -> str:
-    """Loading takes `wait` ms per step in one process, and the rest of the step can overlap it:
-    ceil(wait / rest).
-    """
+    """The number of workers, ceil(wait / rest): loading overlaps the rest of the step."""
     wait, step = metrics.get("wait_ms_per_step"), metrics.get("step_ms")
     if not wait or not step or step <= wait:
         return "Give the DataLoader workers: "

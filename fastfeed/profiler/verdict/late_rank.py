@@ -1,6 +1,4 @@
-"""Words about the rank that the others wait for, and the change that would make it arrive in
-time.
-"""
+"""Sentences about the rank that the others wait for, and the change that helps it."""
 
 from __future__ import annotations
 
@@ -13,14 +11,12 @@ _SLOWER = 1.1  # times the median rank's kernels: more than boards of one model 
 
 
 def late_rank_name(late: LateRank) -> str:
-    """Return the label of the late rank without the name of its GPU, or words for one that
-    changes.
-    """
+    """Label of the late rank without its GPU, or words for one that changes."""
     return "a late rank that changes from step to step" if _changes(late) else _short(late.label)
 
 
 def late_rank_sentence(late: LateRank) -> str:
-    """Return who waited for whom inside collectives, and why that rank was late."""
+    """The wait for the late rank inside collectives, and the reason for it."""
     waited = duration(late.waited_ns)
     if _changes(late):
         return (
@@ -38,7 +34,7 @@ def late_rank_sentence(late: LateRank) -> str:
 
 
 def late_rank_advice(late: LateRank) -> tuple[str, str]:
-    """Return the change to make, and the rest of the sentence "so much time is waiting for"."""
+    """The change to make, and the end of the sentence "... is waiting for"."""
     label = _short(late.label)
     if _is_slower(late):
         times = f"{late.kernels:.2f} times as long"
@@ -89,9 +85,7 @@ def _changes(late: LateRank) -> bool:
 
 
 def _is_slower(late: LateRank) -> bool:
-    """Do its kernels take longer than those of the others, without another cause of its
-    lateness?
-    """
+    """True if its kernels are slower than the others', without another cause."""
     return late.cause is None and late.kernels is not None and late.kernels >= _SLOWER
 
 

@@ -35,13 +35,12 @@ _MOSTLY = 0.2  # of the idle time is not explained by what was recorded of the h
 
 
 def how_to_record(device: DeviceResult | None = None, origin: Origin | None = None) -> str:
-    """Return one sentence with the command or options; of frames where they are what the recording
-    lacks.
+    """The command or options for a better recording, with frames if those are missing.
 
     Args:
         device (DeviceResult | None): The device that the verdict is about. Default: None, no device
             was active.
-        origin (Origin | None): Where its trace is from. Default: None.
+        origin (Origin | None): Origin of its trace. Default: None.
     """
     if device is None or origin is None or not origin.host_calls:
         return _GENERAL

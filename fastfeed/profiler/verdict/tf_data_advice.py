@@ -44,9 +44,7 @@ _KINDS = (  # the first that matches the name of the stage
 
 
 def stage_advice(stage: str) -> str:
-    """Return what makes a stage with this name faster; a name has a version and an index,
-    ParallelMapV2[0].
-    """
+    """The change for a stage, by a name with version and index, ParallelMapV2[0]."""
     return next(
         (advice for pattern, advice in _KINDS if re.search(pattern, stage)),
         "make it cheaper, or cache() behind it",

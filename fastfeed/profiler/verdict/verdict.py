@@ -1,7 +1,4 @@
-"""Is training starved of input?
-
-How certain that is, what contradicts it, and what to do; or why it is unknown.
-"""
+"""The verdict: starved of input or not, how certain, and what to do; or why it is unknown."""
 
 from __future__ import annotations
 
@@ -44,8 +41,8 @@ _NO_CHANGE = ("unknown", "profiler")  # families of time that no change to the p
 def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
     """The device the verdict is about: the most starved of those that do a real part of the work.
 
-    If none is starved of input, it is the one that loses most to copies, of those that are starved
-    of them.
+    If none is starved of input, the one that loses most to copies, of those that are starved of
+    them.
     """
     max_ops = max(device.ops for device in devices)
     at_work = [device for device in devices if device.ops * 20 >= max_ops]
@@ -58,9 +55,7 @@ def focus(devices: Sequence[DeviceResult]) -> DeviceResult:
 
 
 def starved_word(share: Share) -> str:
-    """The verdict for a share: a threshold counts once the lower bound of the interval exceeds
-    it.
-    """
+    """Verdict for a share: a threshold counts once the interval's lower bound exceeds it."""
     plain = word(share.value)
     low = share.value if share.low is None else share.low
     if plain == "not_starved":
@@ -75,9 +70,9 @@ def _word(device: DeviceResult) -> str:
 
 
 def _lacks_copies(device: DeviceResult) -> bool:
-    """Do exposed copies starve the device, and cost more than anything else?
+    """True if exposed copies starve the device, and cost more than anything else.
 
-    Where the host launches slowly, copies are exposed because of that.
+    If the host launches slowly, copies are exposed because of that.
     """
     if starved_word(device.copies) not in _STARVED:
         return False
@@ -238,7 +233,7 @@ def _headline(
 
 
 def _loss(bound: str, device: DeviceResult) -> str:
-    """Words for the family that costs most; of communication, the rank that is waited for."""
+    """The costliest family in words; for communication, the rank that is waited for."""
     waited = sum(charge.ns for charge in device.charges)
     if bound == "comm" and device.late_rank is not None and waited * 2 > device.judged.budget.comm:
         return f"waiting for {late_rank_name(device.late_rank)} in collectives"
@@ -307,7 +302,7 @@ def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str
 
 
 def _left_out(cold: Cold) -> str:
-    """Why the steady steps do not begin with the first."""
+    """The reason why the steady steps do not begin with the first."""
     if cold.steps == cold.cut:
         return "The recording begins inside the first step, which is left out."
     first = "The first step is" if cold.steps == 1 else f"The first {cold.steps:,} steps are"
@@ -339,7 +334,7 @@ def _falsify(verdict_word: str, device: DeviceResult) -> str:
 
 
 def _change(verdict_word: str, advice: Sequence[Remedy], bound: str) -> str:
-    """About what costs most, whatever the verdict is about."""
+    """The change for what costs most, whatever the verdict is about."""
     if verdict_word == "abstained":
         return "Nothing yet: first a verdict, as described under Record."
     if verdict_word == "not_starved" and bound == "gpu":

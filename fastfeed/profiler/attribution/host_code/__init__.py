@@ -1,3 +1,1 @@
-"""Code that a host thread runs while it launches nothing: its frames, its kind, and the time that
-functions cost.
-"""
+"""Host code without launches: its frames, its kind, and the time that functions cost."""

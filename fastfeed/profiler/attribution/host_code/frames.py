@@ -1,6 +1,4 @@
-"""Frames of one thread: which range is inside which, and in which of them no device work is
-launched.
-"""
+"""Nested frames of one thread, and which of them launch no device work."""
 
 from __future__ import annotations
 
@@ -40,15 +38,11 @@ class Frames:
         return self.outer >= 0
 
     def outermost_of(self, chosen: np.ndarray) -> np.ndarray:
-        """The outermost of the chosen frames (bool, shape (n,)) around each, or itself: int64,
-        shape (n,); -1 none.
-        """
+        """Outermost chosen frame (bool, shape (n,)) around each, or itself: int64; -1 none."""
         return self._inherited(chosen, from_outside=True)
 
     def innermost_of(self, chosen: np.ndarray) -> np.ndarray:
-        """The innermost of the chosen frames (bool, shape (n,)) around each, or itself: int64,
-        shape (n,); -1 none.
-        """
+        """Innermost chosen frame (bool, shape (n,)) around each, or itself: int64; -1 none."""
         return self._inherited(chosen, from_outside=False)
 
     def _inherited(self, chosen: np.ndarray, from_outside: bool) -> np.ndarray:
@@ -75,9 +69,9 @@ def nest(
         start: int64 ns, shape (n,).
         end: int64 ns, shape (n,).
         name: int32, shape (n,).
-        own: when this thread launched work other than copies to the device, sorted, int64 ns.
-        work: when any thread of the process did, sorted, int64 ns.
-        still: the set of long spans in which none did.
+        own: Sorted launches by this thread of work other than copies to the device, int64 ns.
+        work: The same by any thread of the process.
+        still: Long spans without one: a set.
     """
     rows = np.flatnonzero(end - start >= _MIN_NS)
     rows = rows[np.lexsort((-end[rows], start[rows]))]
@@ -101,9 +95,7 @@ def nest(
 
 
 def self_time(frames: Frames) -> tuple[np.ndarray, np.ndarray]:
-    """When each frame was the innermost one: disjoint spans in order, shape (m, 2), and the frame
-    of each, int64.
-    """
+    """Disjoint spans in order in which one frame is innermost, (m, 2), and that frame: int64."""
     children = np.lexsort((frames.start, frames.parent))
     children = children[frames.parent[children] >= 0]
     parent = frames.parent[children]

@@ -1,4 +1,4 @@
-"""The functions that the host was in while a device was idle for long, and for how long."""
+"""Functions that the host was in while a device was idle for long, with their times."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def function_times(
 
 
 class _Sum:
-    """Time of one function with one cause, by the names of its outermost and its innermost
-    frame.
-    """
+    """Time of one function with one cause, by the names of its outer and inner frame."""
 
     def __init__(self) -> None:
         self.by_names: dict[tuple[str, str], int] = {}
@@ -76,9 +74,7 @@ class _Sum:
 def _pieces(
     trace: Trace, frames: Frames, slices: Slices, rows: np.ndarray, window: np.ndarray
 ) -> dict[tuple[str, str, Cause], _Sum]:
-    """Sums over the slices of one thread within a window, by file and name of the function and by
-    cause.
-    """
+    """Sums of one thread's slices within a window, by file, function and cause."""
     inner, owner = self_time(frames)
     idle = intersect(spans(slices.start[rows], slices.end[rows]), window)
     pieces = intersect(idle, inner)
@@ -109,7 +105,7 @@ def _shown(trace: Trace, frames: Frames) -> np.ndarray:
     """The frame that reports name for each: int64, shape (n,).
 
     The outermost function of the program that launches nothing, else of the user's packages, else
-    of anybody's; else the innermost function of the user's.
+    of any; else the innermost function of the user's.
     """
     used, number = numbered(frames.name)
     functions: list[Function] = [parse(trace.names[name]) for name in used]

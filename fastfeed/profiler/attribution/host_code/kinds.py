@@ -1,5 +1,4 @@
-"""Kinds of code that runs while nothing is launched for a millisecond or more: input, logging,
-environments, unknown.
+"""Kinds of code that runs without a launch for a millisecond or more: input, logging, and so on.
 
 No list of loaders decides this. Evidence is the protocol of iterators, a call that blocks at the
 innermost frame, a copy of the batch to the device right afterwards, and the place in the step: once
@@ -144,10 +143,10 @@ class ThreadCode:
 
 
 def classify_code(code: ThreadCode) -> CodeSpans:
-    """The stretches of a thread's code without a launch, and what each is.
+    """The stretches of a thread's code without a launch, with the kind of each.
 
-    A stretch is a millisecond or longer; shorter ones count if they are input beyond doubt. What a
-    range's name says, and calls of the API, are not code.
+    A stretch is a millisecond or longer; shorter ones count if they are input beyond doubt. Ranges
+    with conclusive names, and calls of the API, are not code.
     """
     known = _known(code)
     start, end, name = _stretches(code, known)
@@ -167,7 +166,7 @@ def classify_code(code: ThreadCode) -> CodeSpans:
 
 
 def _known(code: ThreadCode) -> np.ndarray:
-    """When a thread was in a call of the API, or in a range whose name says enough."""
+    """Time of a thread in API calls, or in ranges whose names are conclusive."""
     calls = code.trace.calls
     called = np.flatnonzero(calls.thread == code.thread)
     pins = [
@@ -227,10 +226,10 @@ def _kinds(
 def _take_usual_kinds(
     code: ThreadCode, span: np.ndarray, name: np.ndarray, length: np.ndarray, activity: np.ndarray
 ) -> np.ndarray:
-    """Writes into `activity`, where nothing else tells, the kind of a function in most steps, or
-    for most of its time.
+    """Write a function's usual kind into `activity` where nothing else decides.
 
-    Returns which stretches got one: bool, shape (n,). Functions that also launch have no kind.
+    Usual is the kind in most steps, or for most of its time. Returns which stretches got one: bool,
+    shape (n,). Functions that also launch have no kind.
     """
     frames = code.frames
     told = np.zeros(len(name), bool)
@@ -253,9 +252,7 @@ def _take_usual_kinds(
 
 
 def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Start, end and function of what runs without a launch: outermost quiet frames, and code
-    between them.
-    """
+    """Start, end and function of outermost quiet frames, and of the code between them."""
     frames = code.frames
     chosen = np.flatnonzero(
         (frames.outer == np.arange(len(frames.outer))) & (frames.end - frames.start >= _SHORT_NS)
@@ -281,7 +278,7 @@ def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _signs(
     code: ThreadCode, span: np.ndarray, pieces: np.ndarray, length: np.ndarray
 ) -> Mapping[Sign, np.ndarray]:
-    """Do frames with each sign cover most of a stretch? bool, shape (n,)."""
+    """Mask per sign of stretches that frames with this sign mostly cover: shape (n,)."""
     frames = code.frames
     quiet = np.flatnonzero(frames.quiet)
     used, number = numbered(frames.name[quiet])
@@ -341,9 +338,7 @@ def _places(code: ThreadCode, name: np.ndarray, span: np.ndarray) -> _Places:
 
 
 def _copies(code: ThreadCode, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Is a batch copied to the device during a stretch; or after it, before any other function?
-    bool, shape (n,).
-    """
+    """Masks of stretches during, or right after, which a batch is copied to the device."""
     launches = code.launches
     frames = code.frames
     never = np.iinfo(np.int64).max
@@ -375,9 +370,7 @@ def _marks(code: ThreadCode) -> np.ndarray:
 
 
 def _has_loader(code: ThreadCode, marks: np.ndarray) -> bool:
-    """Does a known loader deliver the batches of most steps, so that what precedes the first launch
-    is no batch?
-    """
+    """True if a known loader delivers the batches of most steps."""
     steps = np.unique(
         np.searchsorted(marks[:, 0], code.spans_of(Activity.INPUT)[:, 1], side="right")
     )
@@ -387,7 +380,7 @@ def _has_loader(code: ThreadCode, marks: np.ndarray) -> bool:
 def _recurs(
     trace: Trace, name: np.ndarray, step: np.ndarray, chosen: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Is the function of each stretch in most steps, of those chosen? bool, shape (n,)."""
+    """Mask of stretches whose function is in most steps, of those chosen: shape (n,)."""
     used, number = numbered(name)
     labels: dict[tuple[str, str], int] = {}
     label = np.array([labels.setdefault(parse(trace.names[at])[:2], len(labels)) for at in used])[
@@ -399,7 +392,7 @@ def _recurs(
 
 
 def _with_blocked(stretches: CodeSpans, code: ThreadCode) -> CodeSpans:
-    """Adds the calls that block inside work on a batch: these parts of it wait for input."""
+    """Add the calls that block inside work on a batch: these parts wait for input."""
     at_work = stretches.activity == Activity.INPUT_IN_THREAD
     if not at_work.any():
         return stretches

@@ -1,6 +1,4 @@
-"""Names of functions, as PyTorch's and JAX's profilers write them: where they are from, and what
-they are signs of.
-"""
+"""Origins and signs of functions, by their names in recordings of PyTorch and JAX."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class Function(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The first folder of the file's path below Python's search path; "" for a script or an
-        absolute path.
-        """
+        """First folder of the file below Python's search path; "" for a script."""
         return self.file.removeprefix("./").rpartition("/")[0].split("/")[0]
 
     def __str__(self) -> str:

@@ -16,11 +16,13 @@ from fastfeed.profiler.attribution.time_breakdown import break_down, busy_sets, 
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import (
+    by_start,
     empty,
     intersect,
     measure,
     overlap,
     spans,
+    spans_at,
     subtract,
     union,
 )
@@ -61,14 +63,14 @@ def attribute_device(
     covered = union(*busy.values())
     gaps = find_gaps(trace, device, busy, edges, launch)
     rows = np.flatnonzero(trace.ops.device == device)
-    rows = rows[np.argsort(trace.ops.start[rows], kind="stable")]
+    rows = by_start(trace.ops, rows)
     is_known = gaps.call >= 0
     processes = distinct(trace.ops.process[rows])
     thread = np.where(
         is_known, trace.calls.thread[gaps.call] if len(trace.calls.thread) else -1, -1
     )
     of_device = np.isin(trace.overheads.process, processes)
-    overhead = union(spans(trace.overheads.start[of_device], trace.overheads.end[of_device]))
+    overhead = union(spans_at(trace.overheads, of_device))
     parts = [AttributedSpans.of(gaps.late[~is_known], Cause.NO_LAUNCH)]
     parts += host_causes(
         host, gaps.late[is_known], thread[is_known], trace.ops.process[gaps.op[is_known]], overhead
@@ -130,14 +132,14 @@ def _ramp(trace: Trace, slices: Slices, rows: np.ndarray, launch: np.ndarray) ->
 def spans_with_cause(slices: Slices, *causes: Cause) -> np.ndarray:
     """The set of idle nanoseconds with one of these causes."""
     rows = np.isin(slices.cause, causes)
-    return union(spans(slices.start[rows], slices.end[rows]))
+    return union(spans_at(slices, rows))
 
 
 def summarize_period(attribution: Attribution, window: np.ndarray) -> Period:
     """The time breakdown of a window (a set of spans), and the causes of its idle time."""
     parts = break_down(attribution.busy, window)
     slices = attribution.slices
-    length = overlap(spans(slices.start, slices.end), window)
+    length = overlap(spans_at(slices), window)
     sums = _exact_sums(slices.cause, length)
     causes = {cause: int(sums[cause]) for cause in Cause if sums[cause]}
     if sum(causes.values()) != parts.idle:

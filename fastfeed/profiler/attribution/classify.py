@@ -10,8 +10,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct, numbered
-from fastfeed.profiler.model.substrings import with_any
-from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Trace
+from fastfeed.profiler.model.trace import RangeKind, Trace
 
 __all__ = ["INPUT_ACTIVITIES", "Activity", "call_activities", "frame_activity", "range_activities"]
 
@@ -75,30 +74,6 @@ _CALLS = (
         Activity.LOAD,
     ),
     (_pattern("memcpy"), Activity.COPY),
-)
-_CALL_WORDS = (  # each name that a pattern above matches contains one of these
-    "malloc",
-    "free",
-    "alloc",
-    "register",
-    "mempool",
-    "memcreate",
-    "memmap",
-    "synchronize",
-    "waitvalue",
-    "query",
-    "link",
-    "nvrtc",
-    "moduleload",
-    "library",
-    "funcgetattr",
-    "occupancy",
-    "ctx",
-    "init",
-    "create",
-    "peeraccess",
-    "propert",
-    "memcpy",
 )
 _QUEUED_COPY = _pattern("async", "batch")  # returns immediately unless the host memory is pageable
 _FRAME = (  # between file and function in PyTorch's Python frames: dataloader.py(521): __next__
@@ -166,60 +141,6 @@ _RANGES = (
     (_SYNC, Activity.SYNC),
     (_WAITING, Activity.WAITING),
 )
-_RANGE_WORDS = (  # each name that one of these matches, or _PROFILER_STEP, contains one of these
-    "data",
-    "batch",
-    "input",
-    "next",
-    "optionalgetvalue",
-    "iterator_ops",
-    "dali",
-    "shareoutputs",
-    "ffcv",
-    "torch_xla",
-    "serialization",
-    "checkpoint",
-    "orbax",
-    "save",
-    "eval",
-    "valid",
-    "test_epoch",
-    "wandb",
-    "mlflow",
-    "tensorboard",
-    "summary",
-    "log",
-    "compil",
-    "dynamo",
-    "inductor",
-    "triton",
-    "autotun",
-    "nvrtc",
-    "cudnn",
-    "gloo:",
-    "mpi_",
-    "c10d",
-    "tcpstore",
-    "ncclcomminit",
-    "barrier",
-    "all_gather_object",
-    "broadcast_object_list",
-    "init_process_group",
-    "horovod",
-    "block",
-    "threading",
-    "queue",
-    "selectors",
-    "futures",
-    "lock",
-    "wait",
-    "pthread",
-    "futex",
-    "poll",
-    "select",
-    "profilerstep",
-    "gpu_user_annotation",
-)
 _PROFILER_STEP = re.compile(r"^(ProfilerStep[#*]|gpu_user_annotation)")
 
 # where the name says nothing; of other kinds NOTHING
@@ -236,15 +157,11 @@ _DEFAULTS = {
 
 def call_activities(trace: Trace) -> np.ndarray:
     """An Activity per call: uint8, shape (len(calls),). An asynchronous copy is a launch."""
-    calls: Calls = trace.calls
     # the last entry is for name -1
     table = np.full(len(trace.names) + 1, Activity.LAUNCH, np.uint8)
-    used = distinct(calls.name)
-    used = used[used >= 0]
-    texts = [trace.names[name] for name in used]
-    for at in np.flatnonzero(with_any(texts, _CALL_WORDS)):
-        table[used[at]] = _classify_call(texts[at])
-    return table[calls.name]
+    for name in distinct(trace.calls.name).tolist():
+        table[name] = _classify_call(trace.name(name))
+    return table[trace.calls.name]
 
 
 def _classify_call(name: str) -> Activity:
@@ -266,21 +183,14 @@ def range_activities(trace: Trace, input_range: str = "") -> np.ndarray:
         raise ConfigError(
             f"the pattern of input ranges, {input_range!r}, is not a regular expression: {error}"
         ) from error
-    ranges: Ranges = trace.ranges
     kinds = len(RangeKind)
-    key = (ranges.name.astype(np.int64) + 1) * kinds + ranges.kind  # name -1 means none
-    table = np.full((len(trace.names) + 1, kinds), Activity.NOTHING, np.uint8)
-    for kind, activity in _DEFAULTS.items():
-        table[:, kind] = activity
-    table = table.reshape(-1)
-    used = np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else np.empty(0, np.int64)
-    names, number = numbered(used // kinds)
-    texts = [trace.name(int(name) - 1) for name in names]
-    says = np.full(len(names), True) if user_pattern is not None else with_any(texts, _RANGE_WORDS)
-    for at in np.flatnonzero(says[number]):
-        kind = RangeKind(int(used[at] % kinds))
-        table[used[at]] = _classify_range(texts[number[at]], kind, user_pattern)
-    return table[key]
+    key = (trace.ranges.name.astype(np.int64) + 1) * kinds + trace.ranges.kind
+    used, number = numbered(key)
+    activities = [
+        _classify_range(trace.name(name - 1), RangeKind(kind), user_pattern)
+        for name, kind in (divmod(code, kinds) for code in used.tolist())
+    ]
+    return np.array(activities, np.uint8)[number]
 
 
 def frame_activity(name: str) -> Activity:

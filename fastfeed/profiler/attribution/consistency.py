@@ -9,11 +9,10 @@ import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution
 from fastfeed.profiler.attribution.host import Host
-from fastfeed.profiler.attribution.launches import is_call_of
 from fastfeed.profiler.attribution.lost_work import lost_launches
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.intervals import clip, intersect, measure, spans, union
+from fastfeed.profiler.model.intervals import clip, intersect, measure, spans_at, union
 from fastfeed.profiler.model.result import Period
 from fastfeed.profiler.model.trace import Trace
 
@@ -45,12 +44,12 @@ def consistency_metrics(
         start, end = int(ops.start[longest]), int(ops.end[longest])
         others = rows[(ops.start[rows] < end) & (ops.end[rows] > start) & (rows != longest)]
         others = others[ops.stream[others] == ops.stream[longest]]
-        inside = clip(union(spans(ops.start[others], ops.end[others])), start, end)
+        inside = clip(union(spans_at(ops, others)), start, end)
         metrics["longest_op_overlap"] = measure(inside) / max(int(length.max()), 1)
     metrics["shared_launches"] = _shared_launches(trace, attribution)
     slices = attribution.slices
     held = np.isin(slices.cause, (Cause.DEPENDENCY, Cause.GPU_SHARED)) & (slices.name < 0)
-    held_spans = union(spans(slices.start[held], slices.end[held]))
+    held_spans = union(spans_at(slices, held))
     metrics["contradicted_ms"] = (
         measure(intersect(intersect(held_spans, attribution.waits), judged.spans)) / 1e6
     )
@@ -62,7 +61,7 @@ def _shared_launches(trace: Trace, attribution: Attribution) -> float:
     launch = attribution.launch[attribution.launch >= 0]
     if not len(launch):
         return 0.0
-    launch = launch[~is_call_of(trace, _STARTS_MANY)[launch]]
+    launch = launch[~trace.matches(trace.calls.name[launch], _STARTS_MANY)]
     # np.unique takes ten times as long
     different = np.count_nonzero(np.bincount(launch)) if len(launch) else 0
     return 1 - different / len(launch) if len(launch) else 0.0

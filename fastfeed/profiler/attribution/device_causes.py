@@ -11,7 +11,7 @@ from fastfeed.profiler.attribution.dependencies import producers
 from fastfeed.profiler.attribution.gaps import Gaps
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_causes import AttributedSpans
-from fastfeed.profiler.attribution.launches import LOADS_NS, is_call_of
+from fastfeed.profiler.attribution.launches import LOADS_NS
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import overlap, spans
@@ -115,18 +115,17 @@ def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
     recorded, and none of this stream is.
     """
     ops, waits, calls = trace.ops, trace.waits, trace.calls
-    process_of = np.array([*(thread.process for thread in trace.threads), -1])[calls.thread]
     streams = np.unique(np.column_stack([ops.process, ops.device, ops.stream]), axis=0)
     with_several = streams[:-1, 0][streams[1:, 0] == streams[:-1, 0]]
     unseen = np.setdiff1d(with_several, waits.process)
-    held = process_of[is_call_of(trace, _HOLDS_STREAM)]
+    held = trace.process_of(calls.thread[trace.matches(calls.name, _HOLDS_STREAM)])
     may_wait = np.isin(
         ops.process[op], np.concatenate([unseen, held, _multi_device_processes(trace)])
     )
     told = np.unique(np.column_stack([waits.process, waits.stream]), axis=0)
     for process, stream in told.tolist():
         may_wait |= (ops.process[op] == process) & ((ops.stream[op] == stream) | (stream < 0))
-    return ~(may_wait | is_call_of(trace, _GRAPH)[call])
+    return ~(may_wait | trace.matches(calls.name[call], _GRAPH))
 
 
 def _multi_device_processes(trace: Trace) -> np.ndarray:

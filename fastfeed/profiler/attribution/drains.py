@@ -148,14 +148,13 @@ def _named(host: Host, causes: AttributedSpans) -> AttributedSpans:
 def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
     """The innermost frame of the program, else operator, at each instant: int32, or -1."""
     sites = np.full(len(at), -1, np.int32)
-    for activity, is_site in ((Activity.FRAMEWORK, _OPERATOR.search), (Activity.PYTHON, _is_users)):
-        rows = host.rows(thread, activity)
-        names = distinct(host.name[rows])
-        matching = names[[bool(is_site(host.trace.name(int(name)))) for name in names]]
-        row = host.innermost_row(rows[np.isin(host.name[rows], matching)], at)
+    operators = host.rows(thread, Activity.FRAMEWORK)
+    operators = operators[host.trace.matches(host.name[operators], _OPERATOR)]
+    functions = host.rows(thread, Activity.PYTHON)
+    names = distinct(host.name[functions])
+    users = names[[parse(host.trace.name(name)).is_users for name in names.tolist()]]
+    functions = functions[np.isin(host.name[functions], users)]
+    for rows in (operators, functions):
+        row = host.innermost_row(rows, at)
         sites[row >= 0] = host.name[row[row >= 0]]
     return sites
-
-
-def _is_users(name: str) -> bool:
-    return parse(name).is_users

@@ -28,12 +28,12 @@ from fastfeed.profiler.attribution.launches import (
     launch_calls,
 )
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.intervals import empty, overlap, spans, union
+from fastfeed.profiler.model.intervals import empty, overlap, spans, spans_at, union
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
 __all__ = ["Host"]
 
-_TF_DATA_OPS = ("IteratorGetNext", "OptionalGetValue", "MultiDeviceIteratorGetNextFromShard")
+_TF_DATA_OPS = re.compile("^(IteratorGetNext|OptionalGetValue|MultiDeviceIteratorGetNextFromShard)")
 # what a runtime's own thread is inside of when it brings data and work to a device
 _FEEDING = re.compile(
     r"BufferSequencingEvent|Pj[Rr]t|PJRT|Xla|Thunk|Execut|Dispatch|CopyTo|TransferTo|BufferFromHost|Linearize|H2D|^aten::"
@@ -75,7 +75,6 @@ class Host:
         self._tf_data_waits: dict[int, np.ndarray] = {}
         self._wait_calls: tuple[np.ndarray, np.ndarray] | None = None
         self._device_work: dict[int, np.ndarray] = {}
-        self._feeds = np.array([bool(_FEEDING.search(name)) for name in trace.names] + [False])
 
     def _classify_calls(self) -> np.ndarray:
         """Classifies calls by name. A long first launch loads its kernel."""
@@ -110,17 +109,13 @@ class Host:
         """Host memory that is pinned while a batch is prepared is no device allocation."""
         calls, code = self.trace.calls, self.code
         rows = np.flatnonzero(self.call_activity == Activity.ALLOC)
-        rows = (
-            rows[[bool(PINS.search(self.trace.name(int(name)))) for name in calls.name[rows]]]
-            if len(rows)
-            else rows
-        )
+        rows = rows[self.trace.matches(calls.name[rows], PINS)]
         for thread in distinct(calls.thread[rows]).tolist():
             own = rows[calls.thread[rows] == thread]
             prepares = np.flatnonzero(
                 (code.thread == thread) & np.isin(code.activity, INPUT_ACTIVITIES)
             )
-            at_work = union(spans(code.start[prepares], code.end[prepares]))
+            at_work = union(spans_at(code, prepares))
             is_input = overlap(spans(calls.start[own], calls.start[own] + 1), at_work) > 0
             self.call_activity[own[is_input]] = Activity.NOTHING
 
@@ -139,7 +134,7 @@ class Host:
                 # compilation whose thread is not recorded
                 rows = np.concatenate([rows, self.rows(-1, activity)])
             result = self._sets[thread, activity] = (
-                union(spans(self.start[rows], self.end[rows])) if len(rows) else empty()
+                union(spans_at(self, rows)) if len(rows) else empty()
             )
         return result
 
@@ -162,7 +157,7 @@ class Host:
         if process not in self._device_work:
             ops = self.trace.ops
             rows = ops.process == process
-            self._device_work[process] = union(spans(ops.start[rows], ops.end[rows]))
+            self._device_work[process] = union(spans_at(ops, rows))
         return self._device_work[process]
 
     def feeding_threads(self, thread: int) -> list[int]:
@@ -183,8 +178,8 @@ class Host:
         if activity != Activity.FRAMEWORK:
             return self.spans_of(thread, activity)
         rows = self.rows(thread, activity)
-        rows = rows[self._feeds[self.name[rows]]]
-        return union(spans(self.start[rows], self.end[rows]))
+        rows = rows[self.trace.matches(self.name[rows], _FEEDING)]
+        return union(spans_at(self, rows))
 
     def contention(self, thread: int) -> np.ndarray:
         """When the thread was ready to run but had no core."""
@@ -221,18 +216,10 @@ class Host:
         trace = self.trace
         process = trace.threads[thread].process if thread >= 0 else -1
         if process not in self._tf_data_waits:
-            name_ids = [
-                index for index, name in enumerate(trace.names) if name.startswith(_TF_DATA_OPS)
-            ]
-            thread_process = np.array([*(other.process for other in trace.threads), -2])[
-                trace.ranges.thread
-            ]
-            rows = np.flatnonzero(
-                np.isin(trace.ranges.name, name_ids) & (thread_process == process)
-            )
-            self._tf_data_waits[process] = union(
-                spans(trace.ranges.start[rows], trace.ranges.end[rows])
-            )
+            ranges = trace.ranges
+            in_process = trace.process_of(ranges.thread) == process
+            rows = in_process & trace.matches(ranges.name, _TF_DATA_OPS)
+            self._tf_data_waits[process] = union(spans_at(ranges, rows))
         return self._tf_data_waits[process]
 
     def main_thread(self, process: int) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.trace import Trace
 
-__all__ = ["LOADS_NS", "calls_by_id", "is_call_of", "is_first_use", "is_long_call", "launch_calls"]
+__all__ = ["LOADS_NS", "calls_by_id", "is_first_use", "is_long_call", "launch_calls"]
 
 LOADS_NS = 1_000_000  # a first launch that takes longer than this loads its kernel
 _SPREAD = 4  # ids per call up to which a table of all ids is small
@@ -33,8 +31,6 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
     usable = usable[calls.corr[usable] >= 0]
     if not len(usable) or not len(corr):
         return result
-    # thread -1 belongs to no process
-    process_of = np.array([*(thread.process for thread in trace.threads), -2], np.int64)
     target, ids = corr, calls.corr[usable]
     if (
         max(ids.max(), target.max()) >= 1 << 40
@@ -42,7 +38,7 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
         _, codes = np.unique(np.concatenate([ids, target]), return_inverse=True)
         ids, target = codes[: len(ids)], np.where(target >= 0, codes[len(ids) :], -1)
     width = int(max(ids.max(), target.max())) + 2
-    keys = process_of[calls.thread[usable]] * width + ids
+    keys = trace.process_of(calls.thread[usable]) * width + ids
     target_keys = process.astype(np.int64) * width + target
     rows = np.flatnonzero((target >= 0) & (target_keys >= keys.min()) & (target_keys <= keys.max()))
     result[rows] = _first_with(keys, usable, target_keys[rows])
@@ -61,14 +57,6 @@ def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.nd
     order = np.argsort(keys, kind="stable")
     position = np.searchsorted(keys[order], target)
     return np.where(keys[order][position] == target, rows[order][position], -1)
-
-
-def is_call_of(trace: Trace, pattern: re.Pattern[str]) -> np.ndarray:
-    """Mask of calls whose name matches: bool, shape (len(calls),)."""
-    matches = np.zeros(len(trace.names) + 1, bool)  # the last is for calls without a name
-    for name in distinct(trace.calls.name):
-        matches[name] = pattern.search(trace.name(int(name))) is not None
-    return matches[trace.calls.name]
 
 
 def is_first_use(trace: Trace) -> np.ndarray:

@@ -6,9 +6,8 @@ import re
 
 import numpy as np
 
-from fastfeed.profiler.attribution.launches import is_call_of
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.intervals import overlap, spans
+from fastfeed.profiler.model.intervals import by_start, overlap, spans
 from fastfeed.profiler.model.trace import Trace
 
 __all__ = ["STARTS_WORK", "lost_launches"]
@@ -18,6 +17,7 @@ __all__ = ["STARTS_WORK", "lost_launches"]
 STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)
 # what is launched in between becomes part of a graph
 _CAPTURE = re.compile(r"stream(begin|end)capture", re.I)
+_CAPTURE_BEGIN = re.compile("begin", re.I)
 _SYNC = re.compile(r"(device|ctx|stream)synchronize", re.I)
 # percentile of the time from a launch to its start: what waits longer will not start any more
 _PENDING = 99
@@ -33,15 +33,14 @@ def lost_launches(
     as much time to run as others took.
     """
     calls = trace.calls
-    is_start = is_call_of(trace, STARTS_WORK)
+    is_start = trace.matches(calls.name, STARTS_WORK)
     has_op = np.zeros(len(calls.start), bool)
     known = np.flatnonzero(launch >= 0)
     has_op[launch[known]] = True
     rows = np.flatnonzero(is_start & (calls.corr >= 0))
     if not len(known) or has_op[rows].all():
         return 0, len(rows)
-    process_of = np.array([*(thread.process for thread in trace.threads), -2])
-    rows = rows[np.isin(process_of[calls.thread[rows]], processes)]
+    rows = rows[np.isin(trace.process_of(calls.thread[rows]), processes)]
     delay = trace.ops.start[known] - calls.start[launch[known]]
     until = int(trace.ops.start.max()) - max(int(np.percentile(delay, _PENDING)), 0)
     rows = rows[calls.start[rows] <= np.minimum(_last_run(trace, rows, has_op), until)]
@@ -69,7 +68,7 @@ def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
     np.maximum.at(last, group[has_op[rows]], calls.start[rows[has_op[rows]]])
     last = last[group]
     if (last == never).any():
-        syncs = np.flatnonzero(is_call_of(trace, _SYNC))
+        syncs = np.flatnonzero(trace.matches(calls.name, _SYNC))
         # the last is for calls whose thread is not known
         synced = np.full(len(trace.threads) + 1, never)
         np.maximum.at(synced, calls.thread[syncs], calls.start[syncs])
@@ -80,14 +79,14 @@ def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
 def _is_captured(trace: Trace, rows: np.ndarray) -> np.ndarray:
     """Mask of calls during which their thread captured a graph: bool, shape (n,)."""
     calls = trace.calls
-    marks = np.flatnonzero(is_call_of(trace, _CAPTURE))
-    marks = marks[np.argsort(calls.start[marks], kind="stable")]
+    marks = np.flatnonzero(trace.matches(calls.name, _CAPTURE))
+    marks = by_start(calls, marks)
     captured = np.zeros(len(rows), bool)
     for thread in distinct(calls.thread[marks]):
-        own, at = marks[calls.thread[marks] == thread], np.flatnonzero(calls.thread[rows] == thread)
+        own = marks[calls.thread[marks] == thread]
+        at = np.flatnonzero(calls.thread[rows] == thread)
         last = np.searchsorted(calls.start[own], calls.start[rows[at]], side="right") - 1
-        begins = np.array(["begin" in trace.name(int(name)).lower() for name in calls.name[own]])
-        captured[at] = (last >= 0) & begins[last]
+        captured[at] = (last >= 0) & trace.matches(calls.name[own], _CAPTURE_BEGIN)[last]
     return captured
 
 
@@ -99,13 +98,11 @@ def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     calls = trace.calls
     nested = np.zeros(len(rows), bool)
     for thread in distinct(calls.thread[rows]):
-        own, at = (
-            others[calls.thread[others] == thread],
-            np.flatnonzero(calls.thread[rows] == thread),
-        )
+        own = others[calls.thread[others] == thread]
+        at = np.flatnonzero(calls.thread[rows] == thread)
         if not len(own):
             continue
-        own = own[np.argsort(calls.start[own], kind="stable")]
+        own = by_start(calls, own)
         start, end = calls.start[rows[at]], calls.end[rows[at]]
         before = np.searchsorted(calls.start[own], start, side="right") - 1
         reach = np.maximum.accumulate(calls.end[own])

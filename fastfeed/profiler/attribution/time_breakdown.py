@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.intervals import intersect, measure, spans, subtract, union
+from fastfeed.profiler.model.intervals import intersect, measure, spans, spans_at, subtract, union
 from fastfeed.profiler.model.result import TimeBreakdown
 from fastfeed.profiler.model.trace import Kind, Trace
 
@@ -45,7 +45,7 @@ def busy_sets(trace: Trace, device: int, edges: np.ndarray) -> Mapping[str, np.n
     processes = distinct(ops.process[of_device])
     of_process = np.isin(trace.overheads.process, processes)
     within = of_process & (trace.overheads.start > edges[0]) & (trace.overheads.end < edges[1])
-    by_class["overhead"] = spans(trace.overheads.start[within], trace.overheads.end[within])
+    by_class["overhead"] = spans_at(trace.overheads, within)
     disjoint, covered = {}, union()
     for name in BUSY:
         spans_of_class = union(by_class[name])

@@ -136,7 +136,7 @@ def _part_spans(device: DeviceResult, part: str) -> np.ndarray:
 
 
 def _idle_spans(device: DeviceResult) -> np.ndarray:
-    return intervals.spans(device.slices.start, device.slices.end)
+    return intervals.spans_at(device.slices)
 
 
 def _spans_with_cause(device: DeviceResult, *causes: Cause) -> np.ndarray:

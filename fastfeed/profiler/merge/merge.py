@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.profiler.merge.align import align, nearest
 from fastfeed.profiler.merge.cycles import join_cycles
-from fastfeed.profiler.model.intervals import spans
+from fastfeed.profiler.model.intervals import by_start, spans_at
 from fastfeed.profiler.model.trace import (
     Calls,
     Process,
@@ -86,7 +86,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
     )
     side_rows = _rows_by_key(side, np.append(mapping.thread, -1), is_mapped)
     ranges_by_key = [
-        {key: spans(of.start[rows], of.end[rows]) for key, rows in rows_of.items()}
+        {key: spans_at(of, rows) for key, rows in rows_of.items()}
         for of, rows_of in ((trace.ranges, trace_rows), (side.ranges, side_rows))
     ]
     alignment = align(trace.origin.wall_ns, side.origin.wall_ns, ranges_by_key[0], ranges_by_key[1])
@@ -237,7 +237,7 @@ def _training_thread(trace: Trace, process: int, wait_ends: np.ndarray) -> int:
     rows = np.flatnonzero(np.isin(trace.calls.thread, threads))
     if has_main_thread or not len(rows):
         return -1
-    rows = rows[np.argsort(trace.calls.start[rows], kind="stable")]
+    rows = by_start(trace.calls, rows)
     after = np.searchsorted(trace.calls.start[rows], wait_ends)
     after = after[after < len(rows)]
     return int(np.argmax(np.bincount(trace.calls.thread[rows[after]]))) if len(after) else -1
@@ -248,7 +248,7 @@ def _rows_by_key(
 ) -> dict[tuple[str, int], np.ndarray]:
     """Row numbers of the chosen ranges by name and merged thread, in order of start."""
     rows = np.flatnonzero(which)
-    rows = rows[np.argsort(trace.ranges.start[rows], kind="stable")]
+    rows = by_start(trace.ranges, rows)
     keys = trace.ranges.name[rows].astype(np.int64) << 32 | thread[trace.ranges.thread[rows]]
     return {
         (trace.name(int(key) >> 32), int(key) & 0xFFFFFFFF): rows[keys == key]

@@ -10,9 +10,12 @@ selects columns several times as fast as rows.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 __all__ = [
+    "by_start",
     "clip",
     "complement",
     "empty",
@@ -20,6 +23,7 @@ __all__ = [
     "measure",
     "overlap",
     "spans",
+    "spans_at",
     "subtract",
     "union",
 ]
@@ -33,6 +37,25 @@ def empty() -> np.ndarray:
 def spans(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Columns as spans, shape (n, 2)."""
     return np.array([start, end], np.int64).T
+
+
+class Timed(Protocol):
+    """A table with a start and an end in every row."""
+
+    @property
+    def start(self) -> np.ndarray: ...
+    @property
+    def end(self) -> np.ndarray: ...
+
+
+def spans_at(table: Timed, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Rows (indexes or a mask) of a table as spans, shape (n, 2)."""
+    return spans(table.start[rows], table.end[rows])
+
+
+def by_start(table: Timed, rows: np.ndarray) -> np.ndarray:
+    """These row indexes of a table in order of their start."""
+    return rows[np.argsort(table.start[rows], kind="stable")]
 
 
 def _where(chosen: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -7,12 +7,15 @@ frozen dataclass of columns, all of one length, in any order of rows. Texts are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
+
+from fastfeed.profiler.model.columns import distinct
 
 __all__ = [
     "Calls",
@@ -258,3 +261,14 @@ class Trace:
 
     def name(self, index: int) -> str:
         return self.names[index] if index >= 0 else ""
+
+    def matches(self, name: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
+        """Mask of these indexes of names that the pattern matches: bool, shape (n,)."""
+        table = np.zeros(len(self.names) + 1, bool)  # the last is for -1
+        for index in distinct(name).tolist():
+            table[index] = pattern.search(self.name(index)) is not None
+        return table[name]
+
+    def process_of(self, thread: np.ndarray, unknown: int = -2) -> np.ndarray:
+        """The process of each of these threads, `unknown` for thread -1: int64, shape (n,)."""
+        return np.array([*(row.process for row in self.threads), unknown], np.int64)[thread]

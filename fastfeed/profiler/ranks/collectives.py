@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastfeed.profiler.model.intervals import by_start
 from fastfeed.profiler.model.trace import Kind, Trace
 
 __all__ = [
@@ -95,7 +96,7 @@ def find_channels(member: int, trace: Trace, device: int) -> list[Channel]:
     """The communication of a device: by group, else by family and stream."""
     ops = trace.ops
     rows = np.flatnonzero((ops.kind == Kind.COMM) & (ops.device == device))
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    rows = by_start(ops, rows)
     names, inverse = np.unique(ops.name[rows], return_inverse=True)
     codes = np.array(
         [_FAMILIES.index(collective_family(trace.name(int(name)))) for name in names], np.int64

@@ -182,7 +182,7 @@ def _blame_victim(
                 )
                 excess.append(intervals.overlap(culprit_period, waiting) - common)
         blame.append((culprit, NO_CAUSE))
-        spans = intervals.spans(waits.start[rows], waits.end[rows])
+        spans = intervals.spans_at(waits, rows)
         lost = _allot(spans, np.column_stack([*excess, np.zeros(len(rows), np.int64)]))
         lost = _carry_over(lost, waits.number[rows], intervals.overlap(spans, exposed))
         result.append(_cut_waits(spans, lost, np.array(blame)))

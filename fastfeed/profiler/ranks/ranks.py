@@ -156,7 +156,7 @@ def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) ->
     for group in range(int(groups.max(initial=-1)) + 1):
         group_rows = rows[groups.ravel() == group]
         if len(group_rows) >= _MIN_SAMPLES:
-            kernels = intervals.spans(ops.start[group_rows], ops.end[group_rows])
+            kernels = intervals.spans_at(ops, group_rows)
             start = ops.start[group_rows] + (
                 0 if known_waits is None else intervals.overlap(kernels, known_waits)
             )
@@ -214,9 +214,7 @@ def _blame_members(
     )
     lateness = [
         {
-            int(cause): intervals.union(
-                intervals.spans(member.slices.start[of_cause], member.slices.end[of_cause])
-            )
+            int(cause): intervals.union(intervals.spans_at(member.slices, of_cause))
             for cause in np.unique(member.slices.cause)
             for of_cause in [member.slices.cause == cause]
         }
@@ -295,8 +293,8 @@ def _exposed(member: RankDevice) -> np.ndarray:
     comm = of_device & (ops.kind == Kind.COMM)
     compute = of_device & ((ops.kind == Kind.COMPUTE) | (ops.kind == Kind.GRAPH))
     return intervals.subtract(
-        intervals.union(intervals.spans(ops.start[comm], ops.end[comm])),
-        intervals.union(intervals.spans(ops.start[compute], ops.end[compute])),
+        intervals.union(intervals.spans_at(ops, comm)),
+        intervals.union(intervals.spans_at(ops, compute)),
     )
 
 

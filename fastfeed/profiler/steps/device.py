@@ -25,6 +25,7 @@ from fastfeed.profiler.model.intervals import (
     measure,
     overlap,
     spans,
+    spans_at,
     subtract,
     union,
 )
@@ -122,7 +123,7 @@ def device_result(
 def _assumed_input(host: Host, attribution: Attribution) -> np.ndarray:
     """Idle time that counts as input only because of its place in the step."""
     code = host.code
-    assumed = union(spans(code.start[code.assumed], code.end[code.assumed]))
+    assumed = union(spans_at(code, code.assumed))
     return intersect(spans_with_cause(attribution.slices, *INPUT_CAUSES), assumed)
 
 
@@ -138,9 +139,9 @@ def _gap_metrics(
         trace, device
     ):  # work of another device may hold it back in ways that are not recorded
         unexplained[:] = False
-    held_back = spans(slices.start[unexplained], slices.end[unexplained])
+    held_back = spans_at(slices, unexplained)
     shared = (slices.cause == Cause.GPU_SHARED) & (slices.end - slices.start > _MAX_HELD_NS)
-    unavailable = spans(slices.start[shared], slices.end[shared])
+    unavailable = spans_at(slices, shared)
     return {
         "late_share": float(overlap(gaps.late, judged.spans).sum()) / idle,
         "call_share": float(overlap(gaps.in_call, judged.spans).sum()) / idle,
@@ -210,7 +211,7 @@ def _worst_gaps(
     gaps, slices = attribution.gaps, attribution.slices
     if not len(gaps.start):
         return ()
-    inside = overlap(gaps_spans := spans(gaps.start, gaps.end), judged.spans)
+    inside = overlap(gaps_spans := spans_at(gaps), judged.spans)
     weight = inside
     if sum(judged.causes.get(cause, 0) for cause in INPUT_CAUSES) * 5 > judged.budget.idle:
         is_input = np.isin(slices.cause, INPUT_CAUSES)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import overlap, spans
-from fastfeed.profiler.model.substrings import with_any
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.steps.numbers import missing_after
 
@@ -35,7 +33,6 @@ _NUMBERED = re.compile(  # step_12, Iteration: 3, epoch 1 batch 7/500
 _NAMED = re.compile(rf"^[\W_]*(\[\w+\])*({_STEP})[\W_]*$", re.I)
 # PyTorch's own; Lightning's, users'
 _OPTIMIZER = re.compile(r"^Optimizer\.step#|(^|[\W_])optimizer[._ ]?step$", re.I)
-_WORDS = ("step", "batch", "iter")  # each name that one of these matches contains one of them
 # times the usual period: a longer pause between steps may be a break in the recording, which is of
 # neither
 _PAUSE = 10
@@ -69,9 +66,7 @@ class Rounds:
 
 def in_process(trace: Trace, process: int) -> np.ndarray:
     """Mask of the ranges of a process; those without a thread belong to every process."""
-    thread = trace.ranges.thread
-    process_of = np.array([thread.process for thread in trace.threads] + [process])
-    return process_of[thread] == process
+    return trace.process_of(trace.ranges.thread, process) == process
 
 
 def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) -> Rounds | None:
@@ -99,10 +94,8 @@ def marked_steps(trace: Trace, process: int, waits: np.ndarray | None = None) ->
 
 def _matching(trace: Trace, rows: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
     """Indexes of those of these ranges (bool) whose names match."""
-    names = distinct(trace.ranges.name[rows])
-    names = names[with_any([trace.name(name) for name in names.tolist()], _WORDS)]
-    names = [name for name in names.tolist() if pattern.search(trace.name(name))]
-    return np.flatnonzero(rows & np.isin(trace.ranges.name, names))
+    rows = np.flatnonzero(rows)
+    return rows[trace.matches(trace.ranges.name[rows], pattern)]
 
 
 def _outermost(trace: Trace, rows: np.ndarray) -> np.ndarray:

@@ -10,7 +10,15 @@ from fastfeed.profiler.attribution.attribution import Attribution
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.intervals import intersect, measure, overlap, spans, subtract, union
+from fastfeed.profiler.model.intervals import (
+    intersect,
+    measure,
+    overlap,
+    spans,
+    spans_at,
+    subtract,
+    union,
+)
 from fastfeed.profiler.model.result import Period, Steps
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Kind, Trace
@@ -81,7 +89,7 @@ def _copies(
     copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
     if not len(copies):
         return {}
-    size, span = ops.bytes[copies], spans(ops.start[copies], ops.end[copies])
+    size, span = ops.bytes[copies], spans_at(ops, copies)
     spent = int((span[:, 1] - span[:, 0]).sum())
     total = float(size.sum(dtype=float))  # a damaged trace may claim more than 64 bits hold
     metrics = {"h2d_gbps": total / max(spent, 1)}
@@ -101,24 +109,18 @@ def _calls(
 ) -> dict[str, float]:
     calls = trace.calls
     processes = distinct(trace.ops.process[attribution.rows])
-    # one of these processes'
-    is_thread = np.isin([thread.process for thread in trace.threads] or [-1], processes)
+    is_own = np.isin(trace.process_of(calls.thread), processes)
     metrics = {}
-    by_name = {
-        "alloc": host.call_activity == Activity.ALLOC,
-        "sync": host.call_activity == Activity.SYNC,
-    }
     calling = {
-        name: rows[is_thread[calls.thread[rows]]]
-        for name, of in by_name.items()
-        for rows in of.nonzero()
+        "alloc": np.flatnonzero(is_own & (host.call_activity == Activity.ALLOC)),
+        "sync": np.flatnonzero(is_own & (host.call_activity == Activity.SYNC)),
     }
     for name, rows in calling.items():
         metrics[f"{name}_calls"] = float(_within(calls.start[rows], judged.spans).sum())
         if steps:
             metrics[f"{name}_per_step"] = metrics[f"{name}_calls"] / steps
     syncing = calling["sync"]
-    sync = intersect(union(spans(calls.start[syncing], calls.end[syncing])), judged.spans)
+    sync = intersect(union(spans_at(calls, syncing)), judged.spans)
     metrics["sync_ms"] = measure(sync) / 1e6
     metrics["sync_idle_ms"] = measure(subtract(sync, attribution.covered)) / 1e6
     return metrics

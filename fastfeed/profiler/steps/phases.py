@@ -23,6 +23,7 @@ from fastfeed.profiler.model.intervals import (
     measure,
     overlap,
     spans,
+    spans_at,
     subtract,
     union,
 )
@@ -78,8 +79,8 @@ def find_phases(
     )
     epochs = _epoch_starts(trace, waits, first, process, evaluated)
     rows = host.rows(thread, Activity.CHECKPOINT)
-    rows = rows[[bool(_SAVING.search(trace.name(int(name)))) for name in host.name[rows]]]
-    saved = union(spans(host.start[rows], host.end[rows]))
+    rows = rows[trace.matches(host.name[rows], _SAVING)]
+    saved = union(spans_at(host, rows))
     phases = {
         "epoch_start": subtract(epochs, evaluated),
         "validation": evaluated,
@@ -134,9 +135,9 @@ def _training_times(
     trace: Trace, attribution: Attribution, process: int, launched: np.ndarray
 ) -> np.ndarray:
     """Sorted times at which work began that only training has: int64."""
-    trains = np.array([bool(_TRAINING.search(name)) for name in trace.names] + [False])
-    ranges = trace.ranges.start[trains[trace.ranges.name] & in_process(trace, process)]
-    return np.sort(np.concatenate([ranges, launched[trains[trace.ops.name[attribution.rows]]]]))
+    trains = trace.matches(trace.ranges.name, _TRAINING) & in_process(trace, process)
+    ops = launched[trace.matches(trace.ops.name[attribution.rows], _TRAINING)]
+    return np.sort(np.concatenate([trace.ranges.start[trains], ops]))
 
 
 def _first_of_fetches(waits: np.ndarray, launched: np.ndarray) -> np.ndarray:
@@ -156,9 +157,8 @@ def _epoch_starts(
         return empty()
     count = np.diff(first, append=len(waits))
     fetches = spans(waits[first, 0], waits[first + count - 1, 1])
-    creates = np.array([bool(_CREATION.search(name)) for name in trace.names] + [False])
-    created = np.sort(trace.ranges.start[creates[trace.ranges.name] & in_process(trace, process)])
-    has_created = _contain(fetches, created)
+    creates = trace.matches(trace.ranges.name, _CREATION) & in_process(trace, process)
+    has_created = _contain(fetches, np.sort(trace.ranges.start[creates]))
     # of the iterator of validation, which is exhausted
     follows = np.isin(fetches[:, 0], evaluated[:, 1])
     is_long = (count > np.median(count)) & ~follows
@@ -170,12 +170,10 @@ def _named_evaluation(
     trace: Trace, process: int, training: np.ndarray, launched: np.ndarray
 ) -> np.ndarray:
     """Ranges named after evaluation that launch work and do not contain training: a set."""
-    matches = np.array([bool(_EVALUATION.search(name)) for name in trace.names] + [False])
-    kinds = (RangeKind.NVTX, RangeKind.OP, RangeKind.PYTHON)
-    rows = np.flatnonzero(
-        matches[trace.ranges.name] & in_process(trace, process) & np.isin(trace.ranges.kind, kinds)
-    )
-    named = spans(trace.ranges.start[rows], trace.ranges.end[rows])
+    ranges = trace.ranges
+    rows = in_process(trace, process) & trace.matches(ranges.name, _EVALUATION)
+    rows &= np.isin(ranges.kind, (RangeKind.NVTX, RangeKind.OP, RangeKind.PYTHON))
+    named = spans_at(ranges, rows)
     return union(named[_contain(named, np.sort(launched)) & ~_contain(named, training)])
 
 

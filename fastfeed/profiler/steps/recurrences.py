@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfeed.printable import printable
 from fastfeed.profiler.model.columns import numbered
-from fastfeed.profiler.model.intervals import spans
+from fastfeed.profiler.model.intervals import by_start, spans
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from fastfeed.profiler.steps.marks import MIN_STEPS, Rounds, in_process
 
@@ -34,7 +34,7 @@ def recurring_rounds(
     """
     ops = trace.ops
     rows = np.flatnonzero((ops.device == device) & (ops.end > ops.start))
-    rows = rows[np.argsort(ops.start[rows], kind="stable")]
+    rows = by_start(ops, rows)
     marks, layers = _marked_ranges(trace, process), _layer_starts(trace, process)
     copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
     sizes, count = np.unique(ops.bytes[copies], return_counts=True)
@@ -127,7 +127,7 @@ def _layer_starts(trace: Trace, process: int) -> tuple[np.ndarray, np.ndarray]:
         if match := _LAYER.search(name):
             number_of[index] = int(match["number"][:9])
     rows = np.flatnonzero((number_of[ranges.name] >= 0) & in_process(trace, process))
-    rows = rows[np.argsort(ranges.start[rows], kind="stable")]
+    rows = by_start(ranges, rows)
     return ranges.start[rows], number_of[ranges.name[rows]]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.profiler.model.intervals import spans
+from fastfeed.profiler.model.intervals import by_start, spans
 from fastfeed.profiler.model.result import Steps
 from fastfeed.profiler.model.trace import Kind, Trace
 from fastfeed.profiler.steps.marks import (
@@ -149,7 +149,7 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
 def _begins_at_work(trace: Trace, device: int, launch: np.ndarray) -> bool:
     """True if the first operation was launched before the recording began."""
     rows = np.flatnonzero(trace.ops.device == device)
-    is_known = launch[rows[np.argsort(trace.ops.start[rows], kind="stable")]] >= 0
+    is_known = launch[by_start(trace.ops, rows)] >= 0
     first = int(np.argmax(is_known))
     return first > 0 and bool(is_known[first:].mean() >= _MOST_LAUNCHES)
 

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from fastfeed.profiler.model.intervals import intersect, measure, spans, subtract, union
+from fastfeed.profiler.model.intervals import intersect, measure, spans_at, subtract, union
 from fastfeed.profiler.model.result import InputStage
 from fastfeed.profiler.model.trace import Trace
 
@@ -40,7 +40,7 @@ def slowest_stage(trace: Trace, waits: np.ndarray) -> InputStage | None:
     active = {}
     for path, numbers in paths.items():
         rows = np.isin(ranges.name, numbers)
-        active[path] = intersect(union(spans(ranges.start[rows], ranges.end[rows])), waits)
+        active[path] = intersect(union(spans_at(ranges, rows)), waits)
     own = {}
     for path, covered in active.items():
         deeper = [other for name, other in active.items() if name.startswith(path + _SEPARATOR)]

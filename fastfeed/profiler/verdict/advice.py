@@ -8,7 +8,7 @@ import numpy as np
 
 from fastfeed.profiler.model.causes import FAMILIES, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent, plural
-from fastfeed.profiler.model.intervals import overlap, spans
+from fastfeed.profiler.model.intervals import overlap, spans_at
 from fastfeed.profiler.model.result import (
     ABSENT_RANKS,
     DeviceResult,
@@ -214,9 +214,7 @@ def _sync_site(device: DeviceResult) -> str:
     if not len(rows):
         return ""
     names, inverse = np.unique(slices.name[rows], return_inverse=True)
-    spent = np.bincount(
-        inverse, overlap(spans(slices.start[rows], slices.end[rows]), device.judged.spans)
-    )
+    spent = np.bincount(inverse, overlap(spans_at(slices, rows), device.judged.spans))
     return f", most of it in {one_line(device.names[names[spent.argmax()]], 60)}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.profiler.model.intervals import measure, spans, union
+from fastfeed.profiler.model.intervals import measure, spans_at, union
 from fastfeed.profiler.model.result import FeedResult
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
@@ -35,7 +35,7 @@ def _of(trace: Trace) -> list[FeedResult]:
             {"feed": "", "pid": process.pid, "rank": process.rank or 0}
             for process in trace.processes
         ]
-    process = np.array([thread.process for thread in trace.threads] or [0])
+    process = trace.process_of(ranges.thread)
     by_feed = _by_feed(feeds)
     ids = [trace.names.index(id) if id in trace.names else -2 for id, _ in by_feed]
     # which feed it is of; NVTX ranges that no timeline has do not say
@@ -45,7 +45,7 @@ def _of(trace: Trace) -> list[FeedResult]:
         processes = [index for index, item in enumerate(trace.processes) if item.pid in pids]
         alone = sum(bool(pids & others) for _, others in by_feed) == 1
         mine = np.where(is_told, ranges.domain == id, alone)
-        rows = np.flatnonzero(is_feed & mine & np.isin(process[ranges.thread], processes))
+        rows = np.flatnonzero(is_feed & mine & np.isin(process, processes))
         if len(rows):
             results.append(_result(trace, rows, feed))
     return results
@@ -83,7 +83,7 @@ def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResu
         ranges.name[rows],
         [name for name, text in stages_by_id.items() if text in ("decode", "dali")],
     )
-    waits = _in_order(spans(ranges.start[waiting], ranges.end[waiting]))
+    waits = _in_order(spans_at(ranges, waiting))
     training = rounds(union(waits))
     return FeedResult(
         feed=str(feed.get("feed", "")),

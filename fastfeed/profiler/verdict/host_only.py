@@ -8,7 +8,6 @@ import numpy as np
 
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
-from fastfeed.profiler.attribution.launches import is_call_of
 from fastfeed.profiler.attribution.lost_work import STARTS_WORK
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.intervals import intersect, measure, spans, subtract, union
@@ -23,7 +22,7 @@ _CAVEAT = "Only a recording with a GPU can tell whether that delays training."
 
 def launch_count(traces: Sequence[Trace]) -> int:
     """The launches of kernels, copies and graphs in these traces."""
-    return sum(int(is_call_of(trace, STARTS_WORK).sum()) for trace in traces)
+    return sum(int(trace.matches(trace.calls.name, STARTS_WORK).sum()) for trace in traces)
 
 
 def host_waits(traces: Sequence[Trace], input_range: str = "") -> tuple[str, ...]:

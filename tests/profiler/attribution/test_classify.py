@@ -4,21 +4,12 @@ look alike.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.profiler import kineto_files as make
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from fastfeed.errors import TraceError
-from fastfeed.profiler.attribution import classify
-from fastfeed.profiler.attribution.classify import Activity, call_activities, range_activities
-from fastfeed.profiler.model.substrings import with_any
-from fastfeed.profiler.model.trace import Calls, Origin, RangeKind, Ranges, Trace, table
+from fastfeed.profiler.attribution.classify import Activity, range_activities
 from fastfeed.profiler.readers import read
 
 INPUT = [
@@ -113,68 +104,3 @@ def test_what_only_looks_like_it_is_framework_or_python(tmp_path: Path) -> None:
     assert set(classified) == set(RUNS)
     plain = (Activity.FRAMEWORK, Activity.PYTHON, Activity.NOTHING)
     assert {name: activity for name, activity in classified.items() if activity not in plain} == {}
-
-
-def assert_as_one_by_one(names: Iterable[str]) -> None:
-    """Classified all at once, each name is what all patterns in turn say of it."""
-    texts = tuple(dict.fromkeys(names))
-    name, kind = np.divmod(np.arange(len(texts) * len(RangeKind)), len(RangeKind))
-    trace = Trace(
-        Origin("made", "chrome"),
-        texts,
-        ranges=table(Ranges, start=name, end=name, name=name, kind=kind),
-        calls=table(Calls, start=np.arange(len(texts)), end=0, name=np.arange(len(texts))),
-    )
-    expected = [
-        classify._classify_range(text, RangeKind(kind), None)
-        for text in texts
-        for kind in RangeKind
-    ]
-    assert range_activities(trace).tolist() == expected
-    assert call_activities(trace).tolist() == [classify._classify_call(text) for text in texts]
-
-
-@pytest.mark.slow
-def test_names_of_real_traces_are_classified_as_one_by_one(data: Path):
-    names: set[str] = set(INPUT + CHECKPOINT + COMPILE + RUNS + WAITS)
-    for path in (data / "traces").rglob("*"):
-        if (
-            path.is_file()
-            and path.parent != data / "traces"
-            and path.suffix not in (".nsys-rep", ".qdrep")
-        ):
-            try:
-                names.update(read(path).names)
-            except TraceError:
-                continue
-    assert len(names) > 5_000
-    assert_as_one_by_one(names)
-
-
-PATTERNS = [*[one for one, _ in (*classify._RANGES, *classify._CALLS)], classify._PROFILER_STEP]
-
-
-@pytest.mark.parametrize("pattern", PATTERNS, ids=[one.pattern[:20] for one in PATTERNS])
-def test_whatever_matches_a_pattern_contains_a_word_of_it(pattern: re.Pattern[str]):
-    """So that no pattern is passed over, whatever is added to it."""
-
-    @settings(max_examples=20)
-    @given(st.lists(st.from_regex(pattern), min_size=10, max_size=20))
-    def each(names: list[str]) -> None:
-        assert_as_one_by_one(names)
-
-    each()
-
-
-@given(
-    st.lists(
-        st.text(st.sampled_from("aiskAISK\u0130\u0131\u017f\u212a\n\u00df\u03a3."), max_size=8),
-        max_size=8,
-    )
-)
-def test_names_that_contain_a_part_whatever_their_case(names: list[str]):
-    parts = ("is", "ask", "k.a")
-    expected = [
-        any(re.search(re.escape(part), name, re.IGNORECASE) for part in parts) for name in names
-    ]
-    assert with_any(names, parts).tolist() == expected

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fastfeed.profiler.model.intervals import overlap, spans
+from fastfeed.profiler.model.intervals import overlap, spans, spans_at
 
 __all__ = ["Frames", "nest", "self_time"]
 
@@ -30,7 +30,7 @@ class Frames:
 
     @property
     def span(self) -> np.ndarray:
-        return spans(self.start, self.end)
+        return spans_at(self)
 
     @property
     def quiet(self) -> np.ndarray:

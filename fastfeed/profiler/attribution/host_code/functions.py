@@ -11,7 +11,7 @@ from fastfeed.profiler.attribution.host_code.kinds import LONG_NS
 from fastfeed.profiler.attribution.host_code.names import Function, parse
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import numbered
-from fastfeed.profiler.model.intervals import intersect, spans, union
+from fastfeed.profiler.model.intervals import intersect, spans_at, union
 from fastfeed.profiler.model.result import FunctionTime, Slices
 from fastfeed.profiler.model.trace import Trace
 
@@ -76,7 +76,7 @@ def _pieces(
 ) -> dict[tuple[str, str, Cause], _Sum]:
     """Sums of one thread's slices within a window, by file, function and cause."""
     inner, owner = self_time(frames)
-    idle = intersect(spans(slices.start[rows], slices.end[rows]), window)
+    idle = intersect(spans_at(slices, rows), window)
     pieces = intersect(idle, inner)
     if not len(pieces):
         return {}

@@ -17,7 +17,16 @@ from fastfeed.profiler.attribution.classify import INPUT_ACTIVITIES, Activity
 from fastfeed.profiler.attribution.host_code.frames import Frames, nest, self_time
 from fastfeed.profiler.attribution.host_code.names import Sign, parse, signs
 from fastfeed.profiler.model.columns import distinct, numbered
-from fastfeed.profiler.model.intervals import complement, intersect, overlap, spans, subtract, union
+from fastfeed.profiler.model.intervals import (
+    by_start,
+    complement,
+    intersect,
+    overlap,
+    spans,
+    spans_at,
+    subtract,
+    union,
+)
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 
 __all__ = ["LONG_NS", "PINS", "CodeSpans", "ThreadCode", "classify_code", "process_launches"]
@@ -93,7 +102,7 @@ def process_launches(trace: Trace, process: int, launch: np.ndarray) -> Launches
     rows = np.flatnonzero((ops.process == process) & (launch >= 0))
     is_copy = ops.kind[rows] == Kind.H2D
     work = distinct(launch[rows[~is_copy]])
-    work = work[np.argsort(calls.start[work], kind="stable")]
+    work = by_start(calls, work)
     copies = rows[is_copy & ((ops.bytes[rows] < 0) | (ops.bytes[rows] >= _MIN_BATCH))]
     edges = [
         column
@@ -103,7 +112,7 @@ def process_launches(trace: Trace, process: int, launch: np.ndarray) -> Launches
     ]
     first = min((int(column.min()) for column in edges), default=0)
     last = max((int(column.max()) for column in edges), default=0)
-    still = complement(union(spans(calls.start[work], calls.end[work])), first, last)
+    still = complement(union(spans_at(calls, work)), first, last)
     still = still[still[:, 1] - still[:, 0] >= _SHORT_NS]
     batches = np.sort(calls.start[launch[copies]])
     return Launches(calls.start[work], calls.thread[work], batches, still, bool(is_copy.any()))
@@ -139,7 +148,7 @@ class ThreadCode:
         ranges = self.trace.ranges
         rows = np.flatnonzero(ranges.thread == self.thread)
         rows = rows[np.isin(self.range_activity[rows], activities)]
-        return union(spans(ranges.start[rows], ranges.end[rows]))
+        return union(spans_at(ranges, rows))
 
 
 def classify_code(code: ThreadCode) -> CodeSpans:
@@ -169,11 +178,8 @@ def _known(code: ThreadCode) -> np.ndarray:
     """Time of a thread in API calls, or in ranges whose names are conclusive."""
     calls = code.trace.calls
     called = np.flatnonzero(calls.thread == code.thread)
-    pins = [
-        name for name in distinct(calls.name[called]).tolist() if PINS.search(code.trace.name(name))
-    ]
-    called = called[~np.isin(calls.name[called], pins)]
-    return union(code.spans_of(*_KNOWN), spans(calls.start[called], calls.end[called]))
+    called = called[~code.trace.matches(calls.name[called], PINS)]
+    return union(code.spans_of(*_KNOWN), spans_at(calls, called))
 
 
 def _kinds(
@@ -363,10 +369,10 @@ def _marks(code: ThreadCode) -> np.ndarray:
     trace = code.trace
     ranges = trace.ranges
     process = trace.threads[code.thread].process
-    process_of = np.array([*(other.process for other in trace.threads), process])
-    rows = np.flatnonzero((ranges.kind == RangeKind.STEP) & (process_of[ranges.thread] == process))
-    rows = rows[np.argsort(ranges.start[rows], kind="stable")]
-    return spans(ranges.start[rows], ranges.end[rows])
+    in_process = trace.process_of(ranges.thread, process) == process
+    rows = np.flatnonzero((ranges.kind == RangeKind.STEP) & in_process)
+    rows = by_start(ranges, rows)
+    return spans_at(ranges, rows)
 
 
 def _has_loader(code: ThreadCode, marks: np.ndarray) -> bool:
@@ -400,9 +406,7 @@ def _with_blocked(stretches: CodeSpans, code: ThreadCode) -> CodeSpans:
     rows = np.flatnonzero(frames.quiet)
     used, number = numbered(frames.name[rows])
     rows = rows[signs([code.trace.names[name] for name in used])[number, Sign.BLOCKS]]
-    inside = intersect(
-        union(frames.span[rows]), union(spans(stretches.start[at_work], stretches.end[at_work]))
-    )
+    inside = intersect(union(frames.span[rows]), union(spans_at(stretches, at_work)))
     at = np.searchsorted(stretches.start, inside[:, 0], side="right") - 1
     more = CodeSpans(
         start=inside[:, 0],

@@ -124,14 +124,16 @@ def _problem(
     for option in kwargs:
         if option not in parameters:
             hint = option_hint(option, own) or f"; it takes {', '.join(own)}"
-            return UnknownOption(f"{name}() has no argument {option!r}{hint}"), True
+            text = f"{name}() has no argument {option!r}{hint}"
+            return UnknownOption(text, field=option), True
     for option, value in (*zip(parameters, args, strict=False), *kwargs.items()):
         kind = parameters[option]
         if not _fits(value, kind):
             flag = kind is bool or bool in typing.get_args(kind)
             return (
                 ConfigError(
-                    f"{name}: {option} must be {_words(kind)}, got {printable(repr(value))}"
+                    f"{name}: {option} must be {_words(kind)}, got {printable(repr(value))}",
+                    field=option,
                 ),
                 flag,
             )

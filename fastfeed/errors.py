@@ -71,12 +71,21 @@ class ConfigError(FastfeedError, ValueError):
 
     Also a ValueError. The text says what, got, allowed, and what to write instead.
 
+    Args:
+        *args (object): The text.
+        field (str): Name of the argument, which the command line shows as its option. Default: "",
+            no single one.
+
     Example:
         >>> ff.RandomFlip(1.5)
         Traceback (most recent call last):
             ...
         fastfeed.errors.ConfigError: RandomFlip p must be in [0, 1], got 1.5
     """
+
+    def __init__(self, *args: object, field: str = "") -> None:
+        super().__init__(*args)
+        self.field = field
 
 
 class SpecError(ConfigError):

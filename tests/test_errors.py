@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from fastfeed import errors
+from fastfeed.preprocess import Encoding
 
 FAMILY = {
     "ConfigError": (errors.FastfeedError, ValueError),
@@ -65,3 +66,11 @@ def test_target_error_keeps_the_number():
     again = pickle.loads(pickle.dumps(error))
     assert (str(error), error.errno, str(again), again.errno) == ("no space", 28, "no space", 28)
     assert errors.TargetError("text").errno is None
+
+
+def test_an_error_carries_the_argument() -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        Encoding(quality=0)
+    assert caught.value.field == "quality"
+    assert pickle.loads(pickle.dumps(caught.value)).field == "quality"
+    assert errors.ConfigError("several").field == ""

@@ -44,7 +44,8 @@ def order_of(shuffle: Shuffle) -> Order:
     if isinstance(shuffle, str | type) or not hasattr(shuffle, "visits"):
         raise ConfigError(
             'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and'
-            f" Repeated(2) are, got {shuffle!r}"
+            f" Repeated(2) are, got {shuffle!r}",
+            field="shuffle",
         )
     return shuffle
 

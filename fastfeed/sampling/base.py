@@ -132,7 +132,7 @@ class AsStored:
 def check_count(name: str, value: Any, limit: int = 2**31) -> int:
     """An integer in [1, limit], as an int; ConfigError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ConfigError(f"{name} must be an integer >= 1, got {value!r}")
+        raise ConfigError(f"{name} must be an integer >= 1, got {value!r}", field=name)
     if value > limit:
-        raise ConfigError(f"{name} must be at most {limit}, got {value}")
+        raise ConfigError(f"{name} must be at most {limit}, got {value}", field=name)
     return int(value)

@@ -77,7 +77,8 @@ class Plan:
         if not isinstance(self.global_batch, int) or self.global_batch < self.world.size:
             raise ConfigError(
                 f"global_batch must be an integer >= {self.world.size} (one sample per rank), got"
-                f" {self.global_batch!r}"
+                f" {self.global_batch!r}",
+                field="global_batch",
             )
         if self.tail == "drop" and self.global_batch > self.length:
             raise ConfigError(
@@ -135,7 +136,7 @@ class Plan:
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1
             ):
-                raise ConfigError(f"{name} must be an integer >= 1, got {value!r}")
+                raise ConfigError(f"{name} must be an integer >= 1, got {value!r}", field=name)
         total = int(global_batch if batch is None else batch * world.size)  # type: ignore[arg-type, operator]
         if isinstance(shuffle, bool):
             shuffle = "full" if shuffle else "none"

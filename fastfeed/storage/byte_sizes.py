@@ -28,6 +28,7 @@ def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
         raise ConfigError(
             f'{name} must be a number of bytes > 0, or a string such as "500MB", "1.5TB" or'
             ' "64KiB" '
-            f"({', '.join(_UNITS)}), got {limit!r}"
+            f"({', '.join(_UNITS)}), got {limit!r}",
+            field=name,
         )
     return count

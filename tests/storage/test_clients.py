@@ -129,8 +129,8 @@ def test_no_credentials(name):
     assert not why.retryable
     assert (
         why.unread.detail
-        == "no credentials: Unable to locate credentials; pass storage={'key': ..., 'secret': ...},"
-        " or {'anon': True} for public data, or set up the client's own configuration"
+        == "no credentials: Unable to locate credentials; pass the storage options key and"
+        " secret, or anon=True for public data, or set up the client's own configuration"
     )
 
 
@@ -170,7 +170,8 @@ def test_a_client_that_cannot_connect(monkeypatch):
 
     monkeypatch.setattr(clients, "url_to_fs", fails)
     with pytest.raises(
-        SourceError, match=r"^cannot open memory://x: no credentials: none found; pass storage="
+        SourceError,
+        match=r"^cannot open memory://x: no credentials: none found; pass the storage options",
     ):
         connect("memory://x", {}, 1)
 
@@ -208,7 +209,7 @@ def test_s3_without_credentials(python, tmp_path, monkeypatch):
     )
     assert done.stderr == ""
     assert done.stdout == (
-        "cannot list s3://bucket/*.tar: no credentials: Unable to locate credentials; pass"
-        " storage={'key': ..., 'secret': ...}, or {'anon': True} for public data, or set up the"
+        "cannot list s3://bucket/*.tar: no credentials: Unable to locate credentials; pass the"
+        " storage options key and secret, or anon=True for public data, or set up the"
         " client's own configuration\n" + "no credentials: Unable to locate credentials\n" * 2
     )

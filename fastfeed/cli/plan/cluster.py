@@ -85,7 +85,9 @@ def simulate(
     """
     size = plan.world.size
     if ranks_per_node < 1:
-        raise ConfigError(f"ranks_per_node must be >= 1, got {ranks_per_node}")
+        raise ConfigError(
+            f"ranks_per_node must be >= 1, got {ranks_per_node}", field="ranks_per_node"
+        )
     alone = replace(plan, world=World())
     ranks = [replace(plan, world=World(rank, size)) for rank in range(size)]
     edges = plan.global_batch * np.arange(size + 1) // size

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fastfeed.cli.preprocess import values as preprocess_values
-from fastfeed.cli.preprocess.messages import in_options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     )
     labels = source.source.label(np.arange(len(source.source)))
     hints = [*source.hints, *unmixed(labels, recipe)] if job is None else []
-    for sentence in (*map(in_options, hints), *_warnings(estimated, recipe, dst)):
+    for sentence in (*hints, *_warnings(estimated, recipe, dst)):
         _say(sentence, style="yellow")
 
 

@@ -10,10 +10,8 @@ from typing import Any
 import typer
 
 from fastfeed.cli.preprocess.inspect import preview, stats, status, verify
-from fastfeed.cli.preprocess.messages import in_options
 from fastfeed.cli.preprocess.run import ARGUMENTS, resume, retry, run
 from fastfeed.cli.screen.help import HELP, SETTINGS, Command, Group, usage
-from fastfeed.errors import ConfigError, SourceError
 
 __all__ = ["preprocess"]
 
@@ -53,15 +51,6 @@ class WithRun(Group):
         near = word.isalpha() and get_close_matches(word, self.commands, 1)
         if near and not ctx.resilient_parsing and not os.path.exists(word):
             ctx.fail(f"No such command {word!r}. Did you mean {near[0]!r}?")
-
-    def invoke(self, ctx: Any) -> Any:
-        """Errors name options."""
-        try:
-            return super().invoke(ctx)
-        except (ConfigError, SourceError) as error:
-            if len(error.args) == 1:
-                error.args = (in_options(str(error)),)
-            raise
 
     def shown_params(self, ctx: Any) -> list[Any]:
         """Options of `run`, then the group's own."""

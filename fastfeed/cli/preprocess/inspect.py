@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli.preprocess import values as preprocess_values
-from fastfeed.cli.preprocess.messages import again
+from fastfeed.cli.preprocess.values import again
 from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.cli.screen.table import show_facts

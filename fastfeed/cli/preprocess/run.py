@@ -17,8 +17,8 @@ import typer
 
 from fastfeed.cli.preprocess import options
 from fastfeed.cli.preprocess import values as preprocess_values
-from fastfeed.cli.preprocess.messages import again, in_options, without_secret
 from fastfeed.cli.preprocess.options import with_options
+from fastfeed.cli.preprocess.values import again, without_secret
 from fastfeed.cli.screen.help import option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
@@ -216,7 +216,7 @@ def _run_job(
                 append=append,
                 target_storage=storage_options,
                 on_progress=listen,
-                on_hint=lambda hint: _printer(errors)(f"fastfeed: {in_options(hint)}"),
+                on_hint=lambda hint: _printer(errors)(f"fastfeed: {hint}"),
             )
     except KeyboardInterrupt as error:
         raise _stop(
@@ -251,7 +251,7 @@ def _run_job(
 
 def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
     print_line = _printer(errors)
-    print_line(f"fastfeed: {in_options(message)}")
+    print_line(f"fastfeed: {message}")
     limit = ", with a larger --max-bad" if code == TOO_BAD else ""
     kept_hint = "" if "finished shards are kept" in message else "finished shards are kept; "
     print_line(f"{kept_hint}to resume{limit}:\n  {command(ctx.meta.get(ARGUMENTS, []))}")
@@ -265,7 +265,7 @@ def _print_report(
         typer.echo(json.dumps(_document(report)))
         return
     print_line, quoted_dst = _printer(Console(soft_wrap=True, emoji=False)), shlex.quote(dst)
-    print_line(in_options(str(report)))
+    print_line(str(report))
     for bad in report.bad[:_MAX_SHOWN]:
         print_line(f"    {bad}")
     if len(report.bad) > _MAX_SHOWN:
@@ -274,7 +274,7 @@ def _print_report(
             + (f", all in {dst.rstrip('/')}/{report.bad_list}" if report.bad_list else "")
         )
     for note in report.notes[:_MAX_SHOWN]:
-        print_line(f"  of the source: {in_options(note)}")
+        print_line(f"  of the source: {note}")
     if len(report.notes) > _MAX_SHOWN:
         print_line(
             f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of"

@@ -5,7 +5,8 @@ source, the limits.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.cli.open_source import label_kind_of, storage_options
@@ -15,8 +16,20 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.request import InputRequest
     from fastfeed.preprocess.model.recipe import Recipe
 
-__all__ = ["engine_of", "limit_of", "opener", "part_of", "recipe_of", "target_options"]
+__all__ = [
+    "again",
+    "engine_of",
+    "limit_of",
+    "opener",
+    "part_of",
+    "recipe_of",
+    "target_options",
+    "without_secret",
+]
 
+_SECRET = re.compile(
+    r"^((?:--[\w-]+=)?[\w.-]*(?:secret|token|passw|credential|key)[\w.-]*=).*$", re.I | re.S
+)
 _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)}
 
 
@@ -137,6 +150,52 @@ def limit_of(text: str | None) -> float | None:
             f" {text!r}"
         )
     return value
+
+
+def again(
+    verb: str,
+    source: str,
+    dst: str,
+    extras: str,
+    *options: str,
+    request: Mapping[str, Any],
+    target: Sequence[str] | None,
+) -> str:
+    """A command line that continues a job: it names everything that is read or imported.
+
+    request: the options that open the source, as `InputRequest.document`. target: values of
+    --target-option.
+    """
+    words = [
+        "fastfeed",
+        "preprocess",
+        verb,
+        source,
+        dst,
+        *(("--with", extras) if extras else ()),
+        *options,
+    ]
+    words += _source_words(request)
+    words += [word for value in target or () for word in ("--target-option", without_secret(value))]
+    return shlex.join(words)
+
+
+def without_secret(word: str) -> str:
+    """A word of a command line; the value of an option that looks like a secret is left out."""
+    return _SECRET.sub(r"\1...", word)
+
+
+def _source_words(request: Mapping[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in request.items():
+        if name == "missing":
+            words.append("--drop-unlabeled")
+            continue
+        option = "--labels" if name == "labels_file" else f"--{name.replace('_', '-')}"
+        values = value if isinstance(value, list) else [value]
+        for item in [",".join(value)] if name == "columns" else values:
+            words += [option, item]
+    return words
 
 
 def _size(text: str) -> int | tuple[int, int]:

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fastfeed.cli.screen import streams
+from fastfeed.errors import ConfigError
 
 __all__ = [
     "ACCESS",
@@ -85,6 +86,28 @@ def _argument(param: Any) -> str:
     return name if param.required else f"[{name}]"
 
 
+_ARGUMENTS = {  # name of the option by argument of Python, where they differ
+    "extras": "with_",
+    "extras_batch": "with_batch",
+    "formats": "only_formats",
+    "labels_file": "labels",
+    "missing": "drop_unlabeled",
+    "samples": "shard_samples",
+    "storage": "storage_option",
+    "target_storage": "target_option",
+}
+
+
+def _with_option(error: ConfigError, params: list[Any]) -> None:
+    """Let the text of an error begin with the option that it is about, if it is about one."""
+    name = _ARGUMENTS.get(error.field, error.field)
+    for param in params:
+        if param.name == name and param.param_type_name == "option":
+            option, text = max(param.opts, key=len), str(error)
+            is_first = text.startswith(f"{error.field} ")
+            error.args = (option + text[len(error.field) :] if is_first else f"{option}: {text}",)
+
+
 class _Screen:
     """The sections of the screen, as Click asks for them."""
 
@@ -139,6 +162,14 @@ class Command(_Screen, TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] SOURCE`."""
         return usage(self.get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; errors name its options."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            _with_option(error, self.params)
+            raise
 
 
 class Group(_Screen, TyperGroup):

@@ -44,7 +44,7 @@ class ExecutorEngine:
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
-            raise ConfigError(f"window must be >= 1 pieces, got {self.window}")
+            raise ConfigError(f"window must be >= 1 pieces, got {self.window}", field="window")
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; but pieces that run in the executor's other processes on closing are

@@ -31,9 +31,11 @@ def engine_for(
     if workers is not None and (
         isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
     ):
-        raise ConfigError(f"workers must be an integer >= 1, got {workers!r}")
+        raise ConfigError(f"workers must be an integer >= 1, got {workers!r}", field="workers")
     if not timeout_s > 0:
-        raise ConfigError(f"timeout must be > 0 seconds per photograph, got {timeout_s!r}")
+        raise ConfigError(
+            f"timeout must be > 0 seconds per photograph, got {timeout_s!r}", field="timeout"
+        )
     if engine is None or engine == "local":
         count, shared = divide_memory(memory, workers or cores_for(World()))
         from fastfeed.preprocess.engines.local import LocalEngine

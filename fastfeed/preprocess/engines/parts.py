@@ -28,13 +28,15 @@ def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
     if not parsed or not int(parsed[2]):
         raise ConfigError(
             'part must be "i/n", such as 0/8 for the first of eight, or "auto" (Slurm), got'
-            f" {text!r}"
+            f" {text!r}",
+            field="part",
         )
     i, n = int(parsed[1]), int(parsed[2])
     if i >= n:
         raise ConfigError(
             f"part must be in [0, {n}), got {i}: parts count from 0, to {n - 1}; in a Slurm array"
-            f" (--array=0-{n - 1}) use --part auto"
+            f" (--array=0-{n - 1}) use --part auto",
+            field="part",
         )
     return i, n
 
@@ -55,12 +57,14 @@ def _of_slurm(environ: Mapping[str, str]) -> PartIndex:
         )
         raise ConfigError(
             'part "auto" reads the variables that Slurm sets for array tasks, but these are not'
-            f' set: {missing}; submit with sbatch --array=0-7, or name the part: "0/8"'
+            f' set: {missing}; submit with sbatch --array=0-7, or name the part: "0/8"',
+            field="part",
         )
     id, low, high, step, count = map(int, values)
     if not step or (high - low) // step + 1 != count or not low <= id <= high or (id - low) % step:
         raise ConfigError(
             f'part "auto" needs an array without gaps, such as --array=0-7, got {count} tasks from'
-            f' {low} to {high}; to repeat single parts, pass them as "3/8"'
+            f' {low} to {high}; to repeat single parts, pass them as "3/8"',
+            field="part",
         )
     return (id - low) // step, count

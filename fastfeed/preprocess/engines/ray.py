@@ -72,7 +72,7 @@ class RayEngine:
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
-            raise ConfigError(f"window must be >= 1 shards, got {self.window}")
+            raise ConfigError(f"window must be >= 1 shards, got {self.window}", field="window")
         if not self.cpus_per_shard > 0:
             raise ConfigError(f"cpus_per_shard must be > 0, got {self.cpus_per_shard!r}")
 

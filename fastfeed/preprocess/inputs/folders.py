@@ -83,9 +83,9 @@ def open_folder(
     if set(folder.classes) <= _SPLITS:
         raise ConfigError(
             f"{place} holds {', '.join(folder.classes)}: these are parts of a data set, not"
-            " classes; preprocess each, "
-            f'{place.rstrip("/")}/{folder.classes[0]} first, or pass label="" to take all of them'
-            " without labels"
+            f" classes; preprocess each, {place.rstrip('/')}/{folder.classes[0]} first, or pass an"
+            " empty label to take all of them without labels",
+            field="label",
         )
     return folder
 

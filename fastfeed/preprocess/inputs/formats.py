@@ -72,7 +72,8 @@ def resolve_columns(
     if not image and kind in _IMAGES:
         raise ConfigError(
             f"cannot tell which column of {_describe(paths)} holds the images, got"
-            f" {', '.join(available) or 'none'}; pass image='its name'"
+            f" {', '.join(available) or 'none'}; name it with image (--image)",
+            field="image",
         )
     label = _first(_LABELS[kind], available) if requested.label is None else requested.label
     caption = _first(_CAPTIONS[kind], available) if requested.caption is None else requested.caption

@@ -277,7 +277,7 @@ def open_input(
         else Storage(storage, policy=RetryPolicy.patient(PATIENCE_S))
     )
     if missing not in ("error", "drop"):
-        raise ConfigError(f'missing must be "error" or "drop", got {missing!r}')
+        raise ConfigError(f'missing must be "error" or "drop", got {missing!r}', field="missing")
     check_label_kind(label_kind, "preprocess")
     names, requested = column_names(columns, "preprocess"), ColumnNames(label, image, caption)
     if fresh is None:
@@ -289,7 +289,8 @@ def open_input(
         if labels_file is not None:
             raise ConfigError(
                 f"labels_file is for folders, {place} holds the shards of a job: pass that job's"
-                f" source, {previous.origin}, or the names of columns in the shards"
+                f" source, {previous.origin}, or the names of columns in the shards",
+                field="labels_file",
             )
         opened = _make_input(
             previous.source, place, previous.caption, normalize_names(previous.kind, names)
@@ -300,7 +301,8 @@ def open_input(
     if labels_file is not None:
         if kind != "folder":
             raise ConfigError(
-                f"labels_file is for folders, {place} is a {kind}; pass the names of its columns"
+                f"labels_file is for folders, {place} is a {kind}; pass the names of its columns",
+                field="labels_file",
             )
         columns_of_file = resolve_columns("table", labels_file, requested, client)
         by_folder = None if label is None and not columns_of_file.label else False
@@ -328,12 +330,14 @@ def open_input(
         ):
             if value:
                 raise ConfigError(
-                    f"{option}={value!r} is for shards and tables, {place} is a folder; pass"
-                    " labels_file"
+                    f"{option} is for shards and tables, got {value!r} for the folder {place}; pass"
+                    " labels_file (--labels)",
+                    field=option,
                 )
         if label:
             raise ConfigError(
-                f'labels of a folder are its subfolders, got label={label!r}; pass "" for none'
+                f'labels of a folder are its subfolders, got {label!r}; pass "" for none',
+                field="label",
             )
         folder = open_folder(
             place, None if label is None else False, client, keep, fresh, progress, allow_path
@@ -351,8 +355,8 @@ def open_input(
     if label is not None or resolved.label or not (candidates := default_labels(kind)):
         return opened
     hint = (
-        f"the shards will have no labels: {place} has none as {', '.join(candidates)}; pass"
-        " label='its name'"
+        f"the shards will have no labels: {place} has none as {', '.join(candidates)};"
+        " name it with label (--label)"
     )
     return replace(opened, hints=(hint,))
 

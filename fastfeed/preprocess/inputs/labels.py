@@ -135,7 +135,9 @@ def join_labels(
     resolved = resolve_columns("table", file, requested, storage)
     if not (resolved.label or resolved.caption or columns):
         raise ConfigError(
-            f"the labels file {file} has no column 'label', nor 'caption'; pass label='its name'"
+            f"the labels file {file} has no column 'label', nor 'caption'; name one with label"
+            " (--label)",
+            field="label",
         )
     carried = list(dict.fromkeys(name for name in (resolved.caption, *columns) if name))
     assert resolved.image is not None
@@ -223,7 +225,7 @@ def _mismatch(
         )
     return (
         f"labels file {file} does not match {folder.root}: {'; '.join(problems)}. Its paths must be"
-        ' relative to that folder; or pass missing="drop" to leave such photographs out'
+        ' relative to that folder; or leave such photographs out: missing="drop" (--drop-unlabeled)'
     )
 
 

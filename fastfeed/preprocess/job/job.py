@@ -132,7 +132,8 @@ def run(
         if append:
             raise ConfigError(
                 f"{target.text} holds no job that photographs could be appended to; leave"
-                " append out"
+                " append out",
+                field="append",
             )
         on_stage("source")
         input = resolve_input(source, target)
@@ -267,10 +268,11 @@ def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
 def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> None:
     if max_bad is not None and (isinstance(max_bad, bool) or not max_bad >= 0):
         raise ConfigError(
-            f"max_bad must be a number of photographs, or a fraction below 1, got {max_bad!r}"
+            f"max_bad must be a number of photographs, or a fraction below 1, got {max_bad!r}",
+            field="max_bad",
         )
     if part is not None and not 0 <= part[0] < part[1]:
-        raise ConfigError(f"part must be (i, n) with 0 <= i < n, got {part!r}")
+        raise ConfigError(f"part must be (i, n) with 0 <= i < n, got {part!r}", field="part")
 
 
 def _report(job: Job, state: RunState, notes: tuple[str, ...], seconds: float) -> Report:

@@ -92,10 +92,10 @@ class RunState:
         if (bad := counted.total()) > limit:
             bad_samples = _first_bad(open_job(self.job.target, self.job.plan).bad)
             raise TooManyFailures(
-                f"{bad} photographs are bad, more than max_bad allows ({limit:g}): "
+                f"{bad} photographs are bad, more than max_bad (--max-bad) allows ({limit:g}): "
                 + ", ".join(f"{n} {why}" for why, n in counted.most_common())
                 + "".join(f"\n  {bad_sample}" for bad_sample in bad_samples[:5])
-                + "\nfinished shards are kept; run again with a larger max_bad, or repair these"
+                + "\nfinished shards are kept; run again with a larger limit, or repair these"
                 " files and retry them",
                 bad_samples,
             )

@@ -88,19 +88,22 @@ class Scaling:
             object.__setattr__(self, name, color)
             if len(color) != 3 or any(not is_int_in(c, 0, 255) for c in color):
                 raise ConfigError(
-                    f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}"
+                    f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}",
+                    field=name,
                 )
         object.__setattr__(self, "buckets", tuple(tuple(bucket) for bucket in self.buckets))
         for bucket in self.buckets:
             if len(bucket) != 2 or any(not is_int_in(n, 1, MAX_SIDE) for n in bucket):
                 raise ConfigError(
                     f"buckets must be (height, width) in [1, {MAX_SIDE}] pixels each, got"
-                    f" {bucket!r}"
+                    f" {bucket!r}",
+                    field="buckets",
                 )
         if (self.mode == "buckets") != bool(self.buckets):
             raise ConfigError(
                 'mode "buckets" needs buckets, a list of (height, width), and no other mode'
-                f" accepts them; got mode {self.mode!r} and {len(self.buckets)} buckets"
+                f" accepts them; got mode {self.mode!r} and {len(self.buckets)} buckets",
+                field="mode",
             )
         if self.mode in ("none", "buckets"):
             return
@@ -108,12 +111,14 @@ class Scaling:
         if len(sides) > 2 or not sides or any(not is_int_in(n, 1, MAX_SIDE) for n in sides):
             raise ConfigError(
                 f"size must be in [1, {MAX_SIDE}] pixels, a side or (height, width), got"
-                f" {self.size!r}"
+                f" {self.size!r}",
+                field="size",
             )
         if len(sides) == 2:
             if self.mode in ("short", "long"):
                 raise ConfigError(
-                    f"size must be one length for mode {self.mode!r}, got {self.size!r}"
+                    f"size must be one length for mode {self.mode!r}, got {self.size!r}",
+                    field="size",
                 )
             object.__setattr__(self, "size", tuple(sides))
 
@@ -157,10 +162,12 @@ class Encoding:
     optimize: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("image", self.image, IMAGES)
+        check_choice("image", self.image, IMAGES, "image_format")
         check_choice("subsampling", self.subsampling, SUBSAMPLINGS)
         if not is_int_in(self.quality, 1, 100):
-            raise ConfigError(f"quality must be an integer in [1, 100], got {self.quality!r}")
+            raise ConfigError(
+                f"quality must be an integer in [1, 100], got {self.quality!r}", field="quality"
+            )
 
     @property
     def extension(self) -> str:
@@ -173,7 +180,8 @@ def is_int_in(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def check_choice(name: str, value: object, allowed: Any) -> None:
+def check_choice(name: str, value: object, allowed: Any, field: str = "") -> None:
     """ConfigError if it is not one of them."""
     if value not in tuple(allowed):
-        raise ConfigError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        text = f"{name} must be one of {', '.join(allowed)}, got {value!r}"
+        raise ConfigError(text, field=field or name)

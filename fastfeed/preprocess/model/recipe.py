@@ -92,9 +92,14 @@ class Metadata:
             self.extras.partition(":") if isinstance(self.extras, str) else ("", "", "")
         )
         if self.extras and not (module and function):
-            raise ConfigError(f"extras must be 'module:function', got {self.extras!r}")
+            raise ConfigError(
+                f"extras must be 'module:function', got {self.extras!r}", field="extras"
+            )
         if not is_int_in(self.extras_batch, 1, 1 << 16):
-            raise ConfigError(f"extras_batch must be in [1, 65536], got {self.extras_batch!r}")
+            raise ConfigError(
+                f"extras_batch must be in [1, 65536], got {self.extras_batch!r}",
+                field="extras_batch",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +132,19 @@ class Limits:
         for name in self.formats:
             check_choice("formats", name, SOURCE_FORMATS)
         if not is_int_in(self.min_side, 1, MAX_SIDE):
-            raise ConfigError(f"min_side must be in [1, {MAX_SIDE}] pixels, got {self.min_side!r}")
+            raise ConfigError(
+                f"min_side must be in [1, {MAX_SIDE}] pixels, got {self.min_side!r}",
+                field="min_side",
+            )
         if self.max_aspect and self.max_aspect < 1:
             raise ConfigError(
-                f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}"
+                f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}",
+                field="max_aspect",
             )
         if not is_int_in(self.max_pixels, 1, 1 << 40):
-            raise ConfigError(f"max_pixels must be >= 1, got {self.max_pixels!r}")
+            raise ConfigError(
+                f"max_pixels must be >= 1, got {self.max_pixels!r}", field="max_pixels"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +175,7 @@ class Packing:
         check_choice("format", self.format, FORMATS)
         for name in ("samples", "group_bytes"):
             if not is_int_in(getattr(self, name), 1, 1 << 40):
-                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)!r}")
+                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)!r}", field=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +215,13 @@ class Choice:
         check_choice("split_by", self.split_by, ("looks", "names"))
         if not 0 <= self.val < 1:
             raise ConfigError(
-                f"val must be in [0, 1), the fraction of photographs in val/, got {self.val!r}"
+                f"val must be in [0, 1), the fraction of photographs in val/, got {self.val!r}",
+                field="val",
             )
         if not is_int_in(self.distance, 0, 16):
-            raise ConfigError(f"distance must be in [0, 16] bits of 64, got {self.distance!r}")
+            raise ConfigError(
+                f"distance must be in [0, 16] bits of 64, got {self.distance!r}", field="distance"
+            )
 
     @property
     def compares(self) -> bool:
@@ -254,11 +268,14 @@ class Recipe:
             if self.scaling.fixed is None:
                 raise ConfigError(
                     'format "raw" holds one array per shard, so all images must have one size: use'
-                    ' mode "contain", or "cover" or "exact" with enlarge=True'
+                    ' mode "contain", or "cover" or "exact" with enlarge',
+                    field="format",
                 )
             if self.encoding.image != "raw":
                 raise ConfigError(
-                    f'format "raw" holds pixels: use Encoding("raw"), got {self.encoding.image!r}'
+                    f'format "raw" holds pixels: the image format must be raw, got'
+                    f" {self.encoding.image!r}",
+                    field="image_format",
                 )
 
     def document(self) -> dict[str, Any]:

@@ -58,7 +58,9 @@ class Rasterizer:
         full_decode: bool = False,
     ) -> None:
         if filter not in FILTER_NAMES:
-            raise ConfigError(f"filter must be one of {', '.join(FILTERS)}, got {filter!r}")
+            raise ConfigError(
+                f"filter must be one of {', '.join(FILTERS)}, got {filter!r}", field="filter"
+            )
         self._op = Decode(matte, max_pixels)
         self._filter, self._full = FILTER_NAMES[filter], full_decode
         self._pillow = PillowEngine(self._op)

@@ -74,7 +74,7 @@ def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
     return (
         (
             f"{pure:,} of {count:,} shards hold one class only, as the source is in this order;"
-            " shuffle=0 mixes them"
+            " shuffle=0 (--shuffle 0) mixes them"
         ),
     )
 

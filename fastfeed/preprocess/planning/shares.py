@@ -104,13 +104,16 @@ def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     if "look_alikes" in shares:
         lines.append(
             f"{shares['look_alikes']:,} photographs of val/ look like one of train/, as their"
-            ' groups were too large for one side; dedupe="near" drops such copies'
+            ' groups were too large for one side; dedupe="near" (--dedupe near) drops such copies'
         )
     return tuple(lines)
 
 
 _HINTS = {
-    "near": 'they may be other objects; a smaller distance, or dedupe="exact", keeps them',
+    "near": (
+        'they may be other objects; a smaller distance, or dedupe="exact" (--dedupe exact), keeps'
+        " them"
+    ),
     "exact": "one of the labels is wrong",
 }
 

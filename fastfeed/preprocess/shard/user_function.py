@@ -211,19 +211,22 @@ def find_function(name: str) -> Callable[..., Any]:
     """What "module:function" names. ConfigError."""
     module, _, path = name.partition(":")
     if not module or not path:
-        raise ConfigError(f"extras must be 'module:function', got {name!r}")
+        raise ConfigError(f"extras must be 'module:function', got {name!r}", field="extras")
     try:
         found = importlib.import_module(module)
     except Exception as error:  # the user's code
         advice = "; set PYTHONPATH to its folder" if isinstance(error, ImportError) else ""
         raise ConfigError(
             f"extras must name a module that can be imported: {module} raised"
-            f" {_where(error)}{advice}"
+            f" {_where(error)}{advice}",
+            field="extras",
         ) from error
     for part in path.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise ConfigError(f"extras must name a function: {module} has none called {path!r}")
+        raise ConfigError(
+            f"extras must name a function: {module} has none called {path!r}", field="extras"
+        )
     return found
 
 

@@ -105,7 +105,8 @@ def open_target(
         )
     if options:
         raise ConfigError(
-            f"storage options are for URLs, got {', '.join(sorted(options))} for the folder {text}"
+            f"storage options are for URLs, got {', '.join(sorted(options))} for the folder {text}",
+            field="target_storage",
         )
     return importlib.import_module("fastfeed.preprocess.targets.local").open_local(
         text, local, writes

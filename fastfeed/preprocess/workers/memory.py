@@ -36,7 +36,8 @@ def divide_memory(memory: int | str | None, workers: int) -> tuple[int, int]:
     if total < minimum:
         raise ConfigError(
             f"memory must be at least {minimum / 1e6:.0f} MB, as one worker and one larger"
-            f" photograph need, got {total / 1e6:.0f} MB"
+            f" photograph need, got {total / 1e6:.0f} MB",
+            field="memory",
         )
     available = total - _PARENT
     per_worker = _WORKER + FREE_BYTES

@@ -81,7 +81,7 @@ def test_what_does_not_match_is_said(root: Path, tmp_path: Path) -> None:
         == f"labels file {table} does not match {root}: 7 of 11 photographs have no row:"
         " 'a/more0.jpg', 'a/more1.jpg', 'a/more2.jpg', 'a/more3.jpg', 'a/more4.jpg' and 2 more;"
         " 1 rows have no photograph: 'a/gone.jpg'. Its paths must be relative to that folder;"
-        ' or pass missing="drop" to leave such photographs out'
+        ' or leave such photographs out: missing="drop" (--drop-unlabeled)'
     )
     source = open_input(str(root), labels_file=str(table), missing="drop").source
     found = source.read(range(11))
@@ -123,7 +123,7 @@ def test_bad_tables(root: Path, tmp_path: Path) -> None:
     assert len(open_input(str(root), labels_file=str(table), image="place").source) == 4
     table = write(tmp_path / "l.csv", {"path": PATHS, "kind": range(4)})
     with pytest.raises(
-        ConfigError, match=r"has no column 'label', nor 'caption'; pass label='its name'"
+        ConfigError, match=r"has no column 'label', nor 'caption'; name one with label"
     ):
         open_input(str(root), labels_file=str(table))
     with pytest.raises(SourceError, match=r"none.csv"):

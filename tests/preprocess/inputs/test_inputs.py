@@ -209,10 +209,10 @@ def test_bad_arguments(tmp_path: Path) -> None:
     root = str(folder(tmp_path / "p", {"a": 2}))
     with pytest.raises(
         ConfigError,
-        match=r"caption='txt' is for shards and tables, .* is a folder; pass labels_file",
+        match=r"caption is for shards and tables, got 'txt' for the folder .*; pass labels_file",
     ):
         open_input(root, caption="txt")
-    with pytest.raises(ConfigError, match="labels of a folder are its subfolders, got label='x'"):
+    with pytest.raises(ConfigError, match="labels of a folder are its subfolders, got 'x'"):
         open_input(root, label="x")
     with pytest.raises(ConfigError, match='missing must be "error" or "drop"'):
         open_input(root, missing="x")

@@ -6,7 +6,7 @@ Every idle nanosecond of a trace gets one cause; the causes sum to the idle time
     result = analyze([read("trace.json.gz")])
     result.verdict.headline
 
-Imports nothing else of fastfeed except its errors.
+Imports nothing else of fastfeed but its errors and its HTML pages.
 """
 
 from __future__ import annotations

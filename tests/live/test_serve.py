@@ -236,7 +236,7 @@ def test_the_page_in_a_browser(chrome, server, width, dark):
         )
         assert shown <= room
         back = tab.value("getComputedStyle(document.body).backgroundColor")
-        assert back == ("rgb(15, 18, 22)" if dark else "rgb(255, 255, 255)")
+        assert back == ("rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)")
         # the last minutes are the watch's own: a page that is opened later shows them as well
         assert (
             tab.value("document.querySelector('polyline').getAttribute('points').split(' ').length")

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from fastfeed.errors import ConfigError
 from fastfeed.live.document import document
 from fastfeed.live.http.prometheus import CONTENT_TYPE, metrics
-from fastfeed.live.http.web import PAGE
+from fastfeed.live.http.web import live_page
 from fastfeed.live.watch import View
 
 __all__ = ["CONNECTIONS", "Server", "parse_address"]
@@ -96,7 +96,7 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
                 return
             view, path = server.view, _path(self.path)
             if path == "/":
-                self._answer(200, "text/html; charset=utf-8", PAGE)
+                self._answer(200, "text/html; charset=utf-8", live_page())
             elif view is None or path not in ("/metrics", "/data.json"):
                 self._answer(
                     503 if view is None else 404,

@@ -1,4 +1,4 @@
-"""Reports duplicates: a JSON-lines list, and an HTML page with both photographs of each pair."""
+"""Reports duplicates: a JSON-lines list, and an HTML page with both images of each pair."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from fastfeed import html_page
 from fastfeed.decode.base import Bad
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
+from fastfeed.html_page import escape
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.model.layout import DUPLICATES, JOB
 from fastfeed.preprocess.model.sample_faults import fault_of
@@ -42,45 +44,19 @@ _HINTS = {
     "duplicate_exact": "Copies, whatever their names.",
 }
 _BOX = (210, 300)  # maximum height and width of a thumbnail, pixels
-_READ_BATCH = 16  # photographs per read
-_STYLE = """
-:root { --ground: #fff; --raised: #f6f7f9; --line: #dde1e7; --ink: #1b2027; --soft: #566070; --bad: #c8272d;
-  --mat: #e9ecf1; color-scheme: light; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14171c; --raised: #1c2027; --line: #323945; --ink: #e7eaef;
-  --soft: #a2acba; --bad: #ff7b7f; --mat: #0d1014; color-scheme: dark; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1340px; padding: 28px 24px 56px; background: var(--ground); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif;
-  overflow-wrap: anywhere; }
-h1 { font-size: 25px; line-height: 1.3; margin: 6px 0 4px; font-weight: 650; }
-h2 { font-size: 18px; margin: 40px 0 4px; padding-top: 14px; border-top: 1px solid var(--line); font-weight: 650; }
-p { margin: 4px 0 14px; max-width: 90ch; } .soft { color: var(--soft); font-size: 13px; }
-code { font: 13px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(560px, 100%), 1fr)); gap: 18px; }
-.pair { background: var(--raised); border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px;
-  display: grid; grid-template-columns: 1fr 1fr; gap: 6px 14px; align-content: start; }
-.pair b { grid-column: 1 / -1; font-size: 13px; font-weight: 650; font-variant-numeric: tabular-nums; }
-.pair b i { font-style: normal; color: var(--bad); margin-left: 10px; }
-figure { margin: 0; min-width: 0; } figcaption { font-size: 12px; line-height: 1.4; color: var(--soft); }
-figcaption em { font-style: normal; font-weight: 650; color: var(--ink); }
-.mat { height: 210px; margin-bottom: 6px; background: var(--mat); border-radius: 4px; display: flex;
-  align-items: center; justify-content: center; color: var(--soft); font-size: 13px; }
-.mat img { max-width: 100%; max-height: 100%; display: block; }
-"""
+_READ_BATCH = 16  # images per read
 
 
 @dataclass(frozen=True, slots=True)
 class _Thumbnail:
-    """A photograph of a pair, as HTML."""
+    """One image of a pair, as HTML."""
 
     picture: str  # an img element, or the reason there is none
     facts: str  # size and format; empty if it cannot be decoded
 
 
 def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePair]) -> None:
-    """`__job/duplicates.jsonl`, a line for each pair, and `__job/duplicates.html` with thumbnails
-    of some.
-    """
+    """Write `__job/duplicates.jsonl` with all pairs, and `__job/duplicates.html` with thumbnails."""
     lines = io.BytesIO()
     for pair in pairs:
         line: dict[str, Any] = {"kept": source.uri(pair.kept), "dropped": source.uri(pair.dropped)}
@@ -103,50 +79,35 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
         [id for group in chosen.values() for pair in group for id in (pair.kept, pair.dropped)],
     )
     conflicts = sum(pair.conflict for pair in pairs)
+    what = "a duplicate" if len(pairs) == 1 else "duplicates"
+    labels = f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong."
     body = [
-        (
-            f"<h1>{_count(len(pairs), 'photograph')} left out as"
-            f" {'a duplicate' if len(pairs) == 1 else 'duplicates'}</h1>"
-        ),
+        f"<h1>{_count(len(pairs), 'image')} left out as {what}</h1>",
         "<p class=soft>Of near copies the largest is kept, of the same bytes the first. All are"
-        f" listed in <code>{PAIRS}</code>."
-        + (
-            f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong."
-            if conflicts
-            else ""
-        )
-        + "</p>",
+        f" listed in <code>{PAIRS}</code>.{labels if conflicts else ''}</p>",
     ]
     for reason, group in sections.items():
         if not group:
             continue
         more = len(group) - len(chosen[reason])
+        note = f" {len(chosen[reason])} are shown, {more:,} more are not." if more else ""
+        cards = "\n".join(_card(source, pair, thumbnails) for pair in chosen[reason])
         body.append(
-            f"<h2>{_TITLES[reason]}: {_count(len(group), 'pair')}</h2><p"
-            f" class=soft>{_HINTS[reason]}"
+            f"<h2>{_TITLES[reason]}: {_count(len(group), 'pair')}</h2>"
+            f"<p class=soft>{_HINTS[reason]}{note}</p><div class=grid>\n{cards}\n</div>"
         )
-        body.append(
-            f" {len(chosen[reason])} are shown, {more:,} more are not.</p>" if more else "</p>"
-        )
-        body.append("<div class=grid>")
-        body += [_card(source, pair, thumbnails) for pair in chosen[reason]]
-        body.append("</div>")
-    return (
-        "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport"
-        f' content="width=device-width"><title>Duplicates</title><style>{_STYLE}</style>\n<main>\n'
-        + "\n".join(body)
-        + "\n</main>\n</html>\n"
+    return html_page.page(
+        "Duplicates",
+        "Pairs of images of which one is left out",
+        "\n".join(["<main>", *body, "</main>"]),
+        style=html_page.asset(Path(__file__).with_name("duplicates_page.css")),
     )
 
 
 def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]) -> str:
-    head = (
-        f"{_count(pair.bits, 'bit')} of 64 differ"
-        if pair.reason == "duplicate_near"
-        else "the same bytes"
-    )
-    if pair.bits == 1:
-        head = "1 bit of 64 differs"
+    head = "the same bytes"
+    if pair.reason == "duplicate_near":
+        head = "1 bit of 64 differs" if pair.bits == 1 else f"{pair.bits} bits of 64 differ"
     if pair.conflict:
         names = [_class_name(source, id) for id in (pair.kept, pair.dropped)]
         head += f"<i>the labels differ: {escape(names[0])}, {escape(names[1])}</i>"
@@ -160,7 +121,7 @@ def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]
 
 
 def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:
-    """A thumbnail of each photograph."""
+    """A thumbnail of each image."""
     unique_ids, rasterizer = list(dict.fromkeys(ids)), Rasterizer(filter="area")
     thumbnails: dict[int, _Thumbnail] = {}
     for first in range(0, len(unique_ids), _READ_BATCH):

@@ -1,12 +1,11 @@
-"""A comparison as one self-contained HTML page: what changed, and both timelines, aligned by
-step.
-"""
+"""A comparison as one self-contained HTML page: changes, and both timelines, aligned by step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from fastfeed.html_page import Markup, bullets, escape, section, table
 from fastfeed.profiler.compare.changes import (
     Comparison,
     DeviceChange,
@@ -18,7 +17,7 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import WORDS, duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.reports import figures, picture, sections, tables
-from fastfeed.profiler.reports.charts import escaped, swatch
+from fastfeed.profiler.reports.charts import swatch
 from fastfeed.profiler.reports.page import self_contained
 from fastfeed.profiler.reports.picture import LOOK
 
@@ -74,9 +73,7 @@ def _body(comparison: Comparison) -> str:
         parts += [_timelines(comparison), _changes(comparison.devices[0], len(comparison.devices))]
         parts += [_others(comparison.devices)]
     parts += [_feed(change) for change in comparison.feeds[:MAX_FEEDS]]
-    if comparison.notes:
-        notes = "".join(f"<li>{escaped(one_line(note, 600))}</li>" for note in comparison.notes)
-        parts.append(f'<section><h2>Notes</h2><ul class="notes">{notes}</ul></section>')
+    parts.append(section("Notes", bullets(one_line(note, 600) for note in comparison.notes)))
     parts.append(
         "</main><footer>Made by fastfeed diff. docs/reading_a_report.md explains each"
         " part.</footer>"
@@ -85,16 +82,15 @@ def _body(comparison: Comparison) -> str:
 
 
 def _head(comparison: Comparison) -> str:
-    sides = "".join(
-        f"<li>{title}: <b>{escaped(WORDS.get(side.word, side.word))}</b>,"
-        f" {escaped(_name(side))}</li>"
+    sides = [
+        Markup(f"{title}: <b>{escape(WORDS.get(side.word, side.word))}</b>, {escape(_name(side))}")
         for title, side in (("Before", comparison.before), ("After", comparison.after))
-    )
-    outcome = escaped(comparison.outcome)
+    ]
+    outcome = escape(comparison.outcome)
     return (
         f'<header><span class="word {outcome}">{outcome.upper()}</span>'
-        f"<h1>{escaped(one_line(_capitalized(comparison.sentence), 800))}</h1>"
-        f'<ul class="facts">{sides}</ul></header>\n<main>'
+        f"<h1>{escape(one_line(_capitalized(comparison.sentence), 800))}</h1>"
+        f"{bullets(sides, 'facts')}</header>\n<main>"
     )
 
 
@@ -109,22 +105,20 @@ def _name(side: Side) -> str:
 
 
 def _changes(change: DeviceChange, count: int) -> str:
-    of = f" of {escaped(one_line(change.label, 120))}" if count > 1 else ""
-    timed = change.step.before_ns is not None
+    of = f" of {one_line(change.label, 120)}" if count > 1 else ""
+    step = [change.step] if change.step.before_ns is not None else []
     causes = [metric for metric in change.causes if max(metric.before, metric.after) >= MIN_SHARE]
     parts = [metric for metric in change.parts if metric.before or metric.after]
-    return (
-        "<section><h2>What"
-        f" changed{of}</h2>{_table('Time', [*([change.step] if timed else []), *parts])}"
-        + (f"<h3>Idle for</h3>{_table('Cause', causes)}" if causes else "")
-        + "</section>"
+    lines = _table("Cause", causes)
+    return section(
+        f"What changed{of}",
+        _table("Time", [*step, *parts]),
+        f"<h3>Idle for</h3>{lines}" if lines else "",
     )
 
 
-def _table(title: str, metrics: Sequence[MetricChange]) -> str:
-    """Before, after, and how certain the change is: per step where there are steps, else as
-    shares.
-    """
+def _table(title: str, metrics: Sequence[MetricChange]) -> Markup:
+    """Before, after, and how certain the change is: per step if there are steps, else as shares."""
     rows = []
     for metric in metrics:
         if metric.before_ns is not None and metric.after_ns is not None:
@@ -134,11 +128,10 @@ def _table(title: str, metrics: Sequence[MetricChange]) -> str:
             before, after = percent(metric.before), percent(metric.after)
             change = f"{(metric.after - metric.before) * 100:+.1f} points"
         interval = " to ".join(map(_signed, metric.change_ns[1:])) if metric.change_ns else ""
-        texts = (metric.title, before, after, change, interval, _MOVES[metric.direction])
-        rows.append([_swatch(metric) + escaped(texts[0]), *map(escaped, texts[1:])])
-    return tables.table(
-        (title, "#before", "#after", "#change", "#95 % interval", "~moved"), rows, stacked=True
-    )
+        name = Markup(_swatch(metric) + escape(metric.title))
+        rows.append([name, before, after, change, interval, _MOVES[metric.direction]])
+    head = (title, "#before", "#after", "#change", "#95 % interval", "~moved")
+    return table(head, rows, stacked=True)
 
 
 def _swatch(metric: MetricChange) -> str:
@@ -154,10 +147,6 @@ def _signed(ns: float) -> str:
 
 def _timelines(comparison: Comparison) -> str:
     devices = _devices(comparison)
-    pictures = "".join(
-        sections.timeline(index, device, f"{'After' if index % 2 else 'Before'}: {device.label}")
-        for index, device in enumerate(devices)
-    )
     about = (
         "Both begin in the same step, at the same scale: steps that became shorter end sooner. Time"
         " 0 is the first steady step. Top: steps. Middle: the GPU, with gaps in the color of their"
@@ -166,11 +155,11 @@ def _timelines(comparison: Comparison) -> str:
     )
     if len(comparison.devices) > PAIRS:
         about += f" {PAIRS} of {len(comparison.devices)} devices are shown."
-    return (
-        "<section><h2>Timelines, aligned by step</h2><p"
-        f' class="soft">{about}</p>{sections.timeline_tools(devices)}{pictures}<noscript><p>The'
-        " timelines are drawn by a script, and scripts are disabled.</p></noscript></section>"
-    )
+    captions = [
+        f"{'After' if index % 2 else 'Before'}: {device.label}"
+        for index, device in enumerate(devices)
+    ]
+    return sections.timelines("Timelines, aligned by step", about, devices, captions)
 
 
 def _others(changes: Sequence[DeviceChange]) -> str:
@@ -178,30 +167,25 @@ def _others(changes: Sequence[DeviceChange]) -> str:
         return ""
     rows = [
         [
-            escaped(one_line(change.label, 120)),
-            *(f"{escaped(percent(side))}" for side in (change.input.before, change.input.after)),
-            *(
-                "–" if ns is None else escaped(duration(ns))
-                for ns in (change.step.before_ns, change.step.after_ns)
-            ),
+            one_line(change.label, 120),
+            percent(change.input.before),
+            percent(change.input.after),
+            "–" if change.step.before_ns is None else duration(change.step.before_ns),
+            "–" if change.step.after_ns is None else duration(change.step.after_ns),
         ]
         for change in changes[: tables.MAX_ROWS]
     ]
     head = ("~Device", "#input before", "#input after", "#step before", "#step after")
-    return f"<section><h2>Devices</h2>{tables.table(head, rows, stacked=True)}</section>"
+    return section("Devices", table(head, rows, stacked=True))
 
 
 def _feed(change: FeedChange) -> str:
     counts = f"{change.before.batches:,} batches before, {change.after.batches:,} after."
-    moves = [*([change.batch] if change.batch.before_ns is not None else []), change.wait]
-    stages = (
-        f"<h3>Work per batch, all threads together</h3>{_table('Stage', change.stages)}"
-        if change.stages
-        else ""
-    )
-    return (
-        f"<section><h2>Feed {escaped(one_line(change.label, 120))}</h2>"
-        f'<p class="soft">{counts} Of the trainer, from the first batch'
-        f" on.</p>{_table('Trainer', moves)}{stages}"
-        "</section>"
+    batch = [change.batch] if change.batch.before_ns is not None else []
+    stages = _table("Stage", change.stages)
+    return section(
+        f"Feed {one_line(change.label, 120)}",
+        f'<p class="soft">{counts} Of the trainer, from the first batch on.</p>',
+        _table("Trainer", [*batch, change.wait]),
+        f"<h3>Work per batch, all threads together</h3>{stages}" if stages else "",
     )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable
-from functools import cache
-from importlib import resources
-from string import Template
+from pathlib import Path
 from typing import Any
 
+from fastfeed import html_page
 from fastfeed.profiler.model.format import WORDS, one_line
 from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.reports import picture, sections
@@ -19,7 +15,6 @@ __all__ = ["MAX_BYTES", "page", "self_contained"]
 
 MAX_BYTES = 3_000_000  # bytes
 ROWS = 14_000  # of all timelines together; fewer if names are long
-_SAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}  # cannot close <script>
 
 
 def page(result: Result) -> str:
@@ -37,31 +32,14 @@ def page(result: Result) -> str:
 def self_contained(
     title: str, description: str, body: str, data: Callable[[int], dict[str, Any]]
 ) -> str:
-    """A page of this title and body; `data(rows)` is what its script draws, in at most about so
-    many rows.
-    """
+    """A page with timelines: `data(rows)` is what its script draws, in about that many rows."""
+    folder = Path(__file__).parent
+    code = "\n".join(html_page.asset(folder / name) for name in ("lanes.js", "page.js"))
+    script = f'"use strict";\n(() => {{\n{code}}})();\n'
+    body += '\n<div id="tip" role="status" aria-live="polite" hidden></div>'
     rows = ROWS
     while True:
-        html = _render(title, description, body, data(rows))
+        html = html_page.page(title, description, body, script=script, data=data(rows))
         if len(html.encode("utf-8")) < MAX_BYTES or rows < 100:
             return html
         rows //= 2
-
-
-def _render(title: str, description: str, body: str, drawn: dict[str, Any]) -> str:
-    script = f'"use strict";\n(() => {{\n{_file("lanes.js")}\n{_file("page.js")}}})();\n'
-    data = json.dumps(drawn, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return Template(_file("page.html")).substitute(
-        title=sections.escaped(title),
-        description=sections.escaped(description),
-        hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        style=_file("page.css"),
-        body=body,
-        data=data.translate(_SAFE),
-        script=script,
-    )
-
-
-@cache
-def _file(name: str) -> str:
-    return resources.files("fastfeed.profiler.reports").joinpath(name).read_text("utf-8")

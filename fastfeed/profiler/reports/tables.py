@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fastfeed.html_page import Markup, bullets, escape, section, table
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import duration, interval, multiple, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
 from fastfeed.profiler.reports import figures
-from fastfeed.profiler.reports.charts import escaped, stacked_bar, swatch
+from fastfeed.profiler.reports.charts import stacked_bar, swatch
 
 __all__ = [
     "cold",
+    "colored",
     "devices",
     "feeds",
     "functions",
@@ -19,7 +21,6 @@ __all__ = [
     "phases",
     "ranks",
     "recording",
-    "table",
 ]
 
 MAX_ROWS = 128  # rows
@@ -35,131 +36,77 @@ _CLASSES = {
 }
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], stacked: bool = False) -> str:
-    """An HTML table.
-
-    A title "#title" is a column of numbers, "~title" a column of texts that may break anywhere.
-
-    On a phone, a stacked table shows its cells below each other with their titles; other tables
-    scroll.
-    """
-    looks = [{"#": ' class="num"', "~": ' class="any"'}.get(title[:1], "") for title in head]
-    plain_head = [escaped(title.lstrip("#~")) for title in head]
-    titles = "".join(
-        f'<th scope="col"{look}>{title}</th>' for title, look in zip(plain_head, looks, strict=True)
-    )
-    lines = []
-    for row in rows:
-        cells = "".join(
-            f'<td{look} data-title="{title}">{cell}</td>' if cell else "<td></td>"
-            for title, look, cell in zip(plain_head, looks, row, strict=True)
-        )
-        lines.append(f"<tr>{cells}</tr>")
-    look = ' class="stacked"' if stacked else ""
-    html = f"<table{look}><thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{plain_head[0]}:'
-        f' table">{html}</div>'
-    )
+def colored(cause: Cause) -> Markup:
+    """The title of a cause after a sample of its color."""
+    return Markup(f"{swatch(cause.color)}{escape(cause.title)}")
 
 
-def per_step(device: DeviceResult) -> str:
-    """Where the time of a steady step goes, and how much steps vary; "" with too few steps.
+def per_step(device: DeviceResult) -> Markup:
+    """The parts of a steady step, and how much steps vary; "" with too few steps.
 
     The means of the classes add up to the step, and those of the causes to its idle part.
     """
     titles = {about.key: about.title for about in Cause} | _CLASSES
     rows, rest = [], []
     for key, spread in device.per_step.items():
-        is_small = spread.mean < _MIN_STEP_SHARE * device.per_step["step"].mean
-        if key not in _CLASSES and is_small:
+        step = device.per_step["step"].mean
+        if key not in _CLASSES and spread.mean < _MIN_STEP_SHARE * step:
             rest.append(spread.mean)
             continue
-        share = percent(spread.mean / max(device.per_step["step"].mean, 1))
-        ends = "" if key == "step" else interval(spread.low, spread.high) or share
-        cells = (
-            titles.get(key, key),
-            duration(spread.mean),
-            duration(spread.median),
-            duration(spread.p95),
-            ends,
-        )
-        rows.append([escaped(cell) for cell in cells])
+        share = interval(spread.low, spread.high) or percent(spread.mean / max(step, 1))
+        times = map(duration, (spread.mean, spread.median, spread.p95))
+        rows.append([titles.get(key, key), *times, "" if key == "step" else share])
     if rest:
-        rows.append(
-            [escaped(plural(len(rest), "smaller cause")), escaped(duration(sum(rest))), "", "", ""]
-        )
+        rows.append([plural(len(rest), "smaller cause"), duration(sum(rest)), "", "", ""])
     head = ("Per step", "#mean", "#median", "#95th percentile", "#share, 95 % interval")
-    return table(head, rows) if rows else ""
+    return table(head, rows)
 
 
-def functions(device: DeviceResult) -> str:
+def functions(device: DeviceResult) -> Markup:
     """The functions that the host was in while the device was idle for long; "" without any."""
     steps = figures.steps_judged(device)
     rows = [
         [
-            f"<b>{escaped(one_line(str(time), 120))}</b>",
-            escaped(one_line(time.inside, 120)),
-            f"{swatch(time.cause.color)}{escaped(time.cause.title)}",
-            escaped(percent(figures.share_of_window(device.judged, time.ns))),
-            escaped(duration(time.ns / (steps or 1))),
+            Markup(f"<b>{escape(one_line(str(time), 120))}</b>"),
+            one_line(time.inside, 120),
+            colored(time.cause),
+            percent(figures.share_of_window(device.judged, time.ns)),
+            duration(time.ns / (steps or 1)),
             f"{time.gaps:,}",
         ]
         for time in device.functions
     ]
-    head = (
-        "~Function",
-        "~mostly in",
-        "~kind",
-        "#of the time",
-        "#per step" if steps else "#in all",
-        "#gaps",
-    )
+    head = ("~Function", "~mostly in", "~kind", "#of the time")
+    lines = table([*head, "#per step" if steps else "#in all", "#gaps"], rows, stacked=True)
     about = "What the late thread was in, for gaps of a millisecond or more."
-    return (
-        f'<h3>In which functions</h3><p class="soft">{about}</p>{table(head, rows, stacked=True)}'
-        if rows
-        else ""
-    )
+    start = f'<h3>In which functions</h3><p class="soft">{about}</p>'
+    return Markup(start + lines if lines else "")
 
 
-def devices(all_devices: list[DeviceResult]) -> str:
+def devices(all_devices: list[DeviceResult]) -> Markup:
     """One row per device, in the order given."""
     rows = []
     for device in all_devices[:MAX_ROWS]:
         budget, steps = device.judged.budget, figures.steps_judged(device)
         rows.append(
             [
-                escaped(one_line(device.label, 120)),
-                escaped(percent(device.share.value)),
-                escaped(percent(budget.idle / budget.window if budget.window else 0.0)),
+                one_line(device.label, 120),
+                percent(device.share.value),
+                percent(budget.idle / budget.window if budget.window else 0.0),
                 stacked_bar(budget, small=True),
-                escaped(figures.computing(device)),
-                escaped(figures.top_cause(device)),
-                escaped(duration(device.comm_wait)),
+                figures.computing(device),
+                figures.top_cause(device),
+                duration(device.comm_wait),
                 _blame(device),
-                escaped(duration(budget.window / steps)) if steps else "–",
-                escaped(percent(device.launches / device.ops)) if device.ops else "–",
+                duration(budget.window / steps) if steps else "–",
+                percent(device.launches / device.ops) if device.ops else "–",
             ]
         )
-    head = (
-        "~Device",
-        "#input",
-        "#idle",
-        "time",
-        "#computing",
-        "mostly idle for",
-        "#waits for peers",
-        "for",
-        "#step",
-        "#launches found",
-    )
-    more = (
-        f"<p>{len(all_devices) - MAX_ROWS} more devices are in the JSON report.</p>"
-        if len(all_devices) > MAX_ROWS
-        else ""
-    )
-    return f"<section><h2>Devices</h2>{table(head, rows)}{more}</section>"
+    head = ("~Device", "#input", "#idle", "time", "#computing", "mostly idle for")
+    head += ("#waits for peers", "for", "#step", "#launches found")
+    more = len(all_devices) - MAX_ROWS
+    note = f"<p>{more} more devices are in the JSON report.</p>" if more > 0 else ""
+    return section("Devices", table(head, rows), note)
 
 
 def _blame(device: DeviceResult) -> str:
@@ -168,89 +115,67 @@ def _blame(device: DeviceResult) -> str:
     if charge is None:
         return ""
     why = f": {charge.cause.title}" if charge.cause is not None else ""
-    return escaped(one_line(charge.culprit, 40) + why)
+    return one_line(charge.culprit, 40) + why
 
 
-def ranks(all_ranks: Sequence[RankResult]) -> str:
+def ranks(all_ranks: Sequence[RankResult]) -> Markup:
     """How long each rank waited, and was waited for."""
-    if not all_ranks:
-        return ""
     rows = [
         [
-            escaped(one_line(rank.label, 120)),
-            escaped(duration(rank.waited_ns)),
-            escaped(duration(rank.blamed_ns)),
+            one_line(rank.label, 120),
+            duration(rank.waited_ns),
+            duration(rank.blamed_ns),
             multiple(rank.kernels) if rank.kernels is not None else "–",
             f"{rank.collectives:,}",
-            escaped(duration(rank.offset_ns)),
+            duration(rank.offset_ns),
         ]
         for rank in sorted(all_ranks, key=lambda rank: -rank.blamed_ns)[:MAX_ROWS]
     ]
-    head = (
-        "~Rank",
-        "#waited for others",
-        "#others waited for it",
-        "#kernels take",
-        "#collectives",
-        "#clock offset",
+    head = ("~Rank", "#waited for others", "#others waited for it", "#kernels take")
+    return section(
+        "Ranks, inside collectives", table([*head, "#collectives", "#clock offset"], rows)
     )
-    return f"<section><h2>Ranks, inside collectives</h2>{table(head, rows)}</section>"
 
 
-def feeds(all_feeds: Sequence[FeedResult]) -> str:
-    """fastfeed's own timelines."""
-    if not all_feeds:
-        return ""
+def feeds(all_feeds: Sequence[FeedResult]) -> Markup:
+    """One row per timeline of a feed."""
     rows = []
     for feed in all_feeds[:MAX_ROWS]:
-        stages = sorted(feed.stages.items(), key=lambda item: -item[1][1])
+        stages = sorted(feed.stages.items(), key=lambda item: -item[1][1])[:8]
+        work = (f"{one_line(name, 24)} {duration(ns)} in {n:,}" for name, (n, ns) in stages)
         rows.append(
             [
-                escaped(one_line(feed.name or feed.feed, 80)),
+                one_line(feed.name or feed.feed, 80),
                 str(feed.rank),
                 f"{feed.batches:,}",
-                escaped(duration(feed.span_ns)),
-                escaped(percent(feed.wait_share)) if feed.span_ns > 0 else "–",
+                duration(feed.span_ns),
+                percent(feed.wait_share) if feed.span_ns > 0 else "–",
                 str(feed.threads),
-                escaped(
-                    ", ".join(
-                        f"{one_line(name, 24)} {duration(ns)} in {spans:,}"
-                        for name, (spans, ns) in stages[:8]
-                    )
-                ),
+                ", ".join(work),
             ]
         )
-    head = (
-        "~Feed",
-        "#rank",
-        "#batches",
-        "#time",
-        "#trainer waited",
-        "#threads",
-        "~stages, all threads together",
-    )
-    return f"<section><h2>Feeds</h2>{table(head, rows, stacked=True)}</section>"
+    head = ("~Feed", "#rank", "#batches", "#time", "#trainer waited", "#threads")
+    lines = table([*head, "~stages, all threads together"], rows, stacked=True)
+    return section("Feeds", lines)
 
 
-def phases(device: DeviceResult) -> str:
+def phases(device: DeviceResult) -> Markup:
     """Parts of the run other than steady training, with what to change about each."""
-    lines = [
+    rows = [
         [
-            escaped(row.title),
-            escaped(percent(row.share)),
-            escaped(duration(row.ns)),
-            escaped(percent(row.idle)),
-            (
-                f"{escaped(row.change)}<br><span"
-                f' class="soft">{escaped(_largest_causes(row.causes))}</span>'
+            row.title,
+            percent(row.share),
+            duration(row.ns),
+            percent(row.idle),
+            Markup(
+                f'{escape(row.change)}<br><span class="soft">'
+                f"{escape(_largest_causes(row.causes))}</span>"
             ),
         ]
         for row in figures.phase_rows(device)
     ]
-    if not lines:
-        return ""
     head = ("Part", "#of the recording", "#time", "#idle of that", "~Change")
-    return f"<section><h2>The run</h2>{table(head, lines, stacked=True)}</section>"
+    return section("The run", table(head, rows, stacked=True))
 
 
 def _largest_causes(causes: Mapping[Cause, int]) -> str:
@@ -258,48 +183,35 @@ def _largest_causes(causes: Mapping[Cause, int]) -> str:
     return ", ".join(f"{cause.title} {duration(ns)}" for cause, ns in largest if ns > 0)
 
 
-def cold(device: DeviceResult) -> str:
-    """Why the GPU was idle before the first steady step."""
+def cold(device: DeviceResult) -> Markup:
+    """Causes of idle time before the first steady step."""
     if device.cold is None or not device.cold.idle:
-        return ""
-    items = "".join(
-        f"<li>{swatch(cause.color)}{escaped(cause.title)} <b>{escaped(duration(ns))}</b></li>"
+        return Markup("")
+    causes = [
+        Markup(f"{colored(cause)} <b>{escape(duration(ns))}</b>")
         for cause, ns in sorted(device.cold.causes.items(), key=lambda item: -item[1])
         if ns > 0
-    )
-    steps = plural(device.cold.steps, "step")
-    return (
-        f"<section><h2>Warm-up (excluded)</h2><p>{escaped(steps)} before the first steady step,"
-        " idle for "
-        f'{escaped(duration(device.cold.idle))}.</p><ul class="legend">{items}</ul></section>'
+    ]
+    return section(
+        "Warm-up (excluded)",
+        f"<p>{plural(device.cold.steps, 'step')} before the first steady step, idle for"
+        f" {escape(duration(device.cold.idle))}.</p>",
+        bullets(causes, "legend"),
     )
 
 
-def recording(result: Result) -> str:
+def recording(result: Result) -> Markup:
     """The files, and what is missing from their recording."""
-    lines = []
+    rows = []
     for origin in result.origins[:MAX_ROWS]:
         lacks = [] if origin.host_calls else ["host calls"]
         lacks += [f"{plural(origin.dropped, 'dropped record')}"] if origin.dropped else []
         lacks += ["events dropped by sampling"] if origin.sampled else []
         version = f"{one_line(origin.dialect, 20)} {one_line(origin.version, 40)}"
-        lines.append(
-            [
-                escaped(one_line(str(origin.path), 300)),
-                escaped(version),
-                escaped(", ".join(lacks) or "nothing"),
-            ]
-        )
-    notes = [
-        *result.notes,
-        *(note for origin in result.origins[:MAX_ROWS] for note in origin.notes),
-    ]
-    unique = list(dict.fromkeys(one_line(note, 600) for note in notes))
-    notes_html = "".join(f"<li>{escaped(note)}</li>" for note in unique[:40])
-    notes_html = f'<h3>Notes</h3><ul class="notes">{notes_html}</ul>' if notes_html else ""
-    files = table(("~File", "format", "lacks"), lines, stacked=True) if lines else ""
-    return (
-        f"<section><h2>How it was recorded</h2>{files}{notes_html}</section>"
-        if files or notes_html
-        else ""
-    )
+        rows.append([one_line(str(origin.path), 300), version, ", ".join(lacks) or "nothing"])
+    origins = result.origins[:MAX_ROWS]
+    notes = [*result.notes, *(note for origin in origins for note in origin.notes)]
+    unique = list(dict.fromkeys(one_line(note, 600) for note in notes))[:40]
+    heading = "<h3>Notes</h3>" if unique else ""
+    files = table(("~File", "format", "lacks"), rows, stacked=True)
+    return section("How it was recorded", files, heading, bullets(unique))

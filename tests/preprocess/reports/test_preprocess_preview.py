@@ -94,7 +94,7 @@ def test_a_page_for_the_job(tmp_path):
     assert text.count("data:image/jpeg;base64,") == 2
     for words in (
         "18 of 21, 3 are bad (14.29%)",
-        "3 bad photographs",
+        "3 bad images",
         "2 of 4 shards, spread over the job",
         "24x34",
     ):
